@@ -1,0 +1,166 @@
+//! The life of a decision and of its members, each as one `match` (STYLE R10).
+//!
+//! ```text
+//! decision: planned ──► released ──► ended          member: planned ──► guarded ──► released ──► running ──► ended
+//!              └───────────┴───────► abandoned                  └──────────┴───────────┴───► undone
+//! ```
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Where a decision stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DecisionState {
+    /// Durable, not yet carried out.
+    Planned,
+    /// At least its first member was released.
+    Released,
+    /// Every member that started has ended.
+    Ended,
+    /// Given up before any member ran under it.
+    Abandoned,
+}
+
+/// Where one job of a decision stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberState {
+    /// Not touched yet.
+    Planned,
+    /// Its begin time was moved near, so that a crash of ours cannot strand it.
+    Guarded,
+    /// Pinned and eligible: the lease runs.
+    Released,
+    /// Slurm says that it runs.
+    Running,
+    /// It ran under this decision and is over.
+    Ended,
+    /// Given back: it waits as before, or runs alone.
+    Undone,
+}
+
+/// A step that the life of a decision or member does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no step from {from} to {to}")]
+pub struct IllegalTransition {
+    /// Where it stood.
+    pub from: &'static str,
+    /// Where it should have gone.
+    pub to: &'static str,
+}
+
+impl DecisionState {
+    /// As written in the store and on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Released => "released",
+            Self::Ended => "ended",
+            Self::Abandoned => "abandoned",
+        }
+    }
+    /// Whether its members still hold, or may soon hold, a device.
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::Planned | Self::Released)
+    }
+    /// The next state.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] where the diagram above has no such arrow. Staying where it is is no step.
+    pub fn advance(self, to: Self) -> Result<Self, IllegalTransition> {
+        match (self, to) {
+            (Self::Planned, Self::Released | Self::Abandoned) | (Self::Released, Self::Ended | Self::Abandoned) => Ok(to),
+            _ => Err(IllegalTransition { from: self.as_str(), to: to.as_str() }),
+        }
+    }
+}
+
+impl MemberState {
+    /// As written in the store and on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Guarded => "guarded",
+            Self::Released => "released",
+            Self::Running => "running",
+            Self::Ended => "ended",
+            Self::Undone => "undone",
+        }
+    }
+    /// Whether the job still belongs to this decision (invariant P-1: at most one such member a job).
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::Planned | Self::Guarded | Self::Released | Self::Running)
+    }
+    /// The next state.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] where the diagram above has no such arrow.
+    pub fn advance(self, to: Self) -> Result<Self, IllegalTransition> {
+        match (self, to) {
+            (Self::Planned, Self::Guarded | Self::Undone)
+            | (Self::Guarded, Self::Released | Self::Running | Self::Undone)
+            | (Self::Released, Self::Running | Self::Ended | Self::Undone)
+            | (Self::Running, Self::Ended) => Ok(to),
+            _ => Err(IllegalTransition { from: self.as_str(), to: to.as_str() }),
+        }
+    }
+}
+
+/// A word that names no state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a known state")]
+pub struct UnknownState(pub String);
+
+impl std::str::FromStr for DecisionState {
+    type Err = UnknownState;
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        [Self::Planned, Self::Released, Self::Ended, Self::Abandoned]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| UnknownState(text.to_owned()))
+    }
+}
+
+impl std::str::FromStr for MemberState {
+    type Err = UnknownState;
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        [Self::Planned, Self::Guarded, Self::Released, Self::Running, Self::Ended, Self::Undone]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| UnknownState(text.to_owned()))
+    }
+}
+
+impl fmt::Display for DecisionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for MemberState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ended_decision_stays_ended() {
+        for to in [DecisionState::Planned, DecisionState::Released, DecisionState::Ended, DecisionState::Abandoned] {
+            assert!(DecisionState::Ended.advance(to).is_err());
+            assert!(DecisionState::Abandoned.advance(to).is_err());
+        }
+    }
+
+    #[test]
+    fn only_a_guarded_member_is_released() {
+        assert!(MemberState::Planned.advance(MemberState::Released).is_err());
+        assert_eq!(MemberState::Guarded.advance(MemberState::Released), Ok(MemberState::Released));
+        assert!(MemberState::Undone.advance(MemberState::Released).is_err());
+        assert!(MemberState::Running.advance(MemberState::Undone).is_err(), "a running job is never resized");
+    }
+}

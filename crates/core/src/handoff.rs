@@ -1,0 +1,64 @@
+//! What the SPANK plugin and the agent say to each other over the agent's Unix socket: one JSON line each way, then the
+//! connection ends. The plugin gives up at its deadline; the agent answers uid 0 only.
+
+use crate::ids::{DecisionId, JobStart, UserId};
+use serde::{Deserialize, Serialize};
+
+/// The version of the conversation; the agent answers an unknown one with [`Verdict::Unknown`].
+pub const HANDOFF_VERSION: u32 = 1;
+/// The longest line that either side reads.
+pub const HANDOFF_LENGTH_MAX: usize = 64 * 1024;
+/// Where the agent listens, unless configured. `%n` in a configured path stands for the node's name.
+pub const HANDOFF_SOCKET: &str = "/run/pillion/agent.sock";
+/// How long the plugin waits in all, in milliseconds.
+pub const HANDOFF_DEADLINE_MILLISECONDS: u64 = 200;
+
+/// What the plugin asks, as root, in the process that is about to become the task (`task_init_privileged`): the peer's pid
+/// is therefore the root of the task's process tree, and the agent attributes its children to the job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HandoffRequest {
+    /// [`HANDOFF_VERSION`].
+    pub version: u32,
+    /// From `spank_get_item`, never from the environment.
+    pub start: JobStart,
+    /// The job's user.
+    pub uid: UserId,
+    /// The job's group, for the progress file.
+    pub gid: u32,
+    /// The step; Slurm's own large numbers for batch (0xfffffffb) and interactive steps.
+    pub step_id: u32,
+    /// `SLURM_JOB_GPUS` as slurmstepd set it: global device indexes.
+    pub devices: Vec<u32>,
+    /// The job's value of `--colocate`, `None` where the step did not carry it.
+    pub option: Option<String>,
+}
+
+/// What the agent found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// A decision exists for this start; the environment carries it out.
+    Decided,
+    /// None exists: the task runs without a cap, and the miss is counted.
+    Unknown,
+}
+
+/// What the plugin is to do before the task's first instruction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HandoffReply {
+    /// What was found.
+    pub verdict: Verdict,
+    /// The decision, for the log.
+    pub decision_id: Option<DecisionId>,
+    /// Set, overwriting: name and value.
+    pub set: Vec<(String, String)>,
+    /// Removed, before the settings above.
+    pub unset: Vec<String>,
+}
+
+impl HandoffReply {
+    /// The answer when nothing is known: change nothing.
+    pub const fn unknown() -> Self {
+        Self { verdict: Verdict::Unknown, decision_id: None, set: Vec::new(), unset: Vec::new() }
+    }
+}

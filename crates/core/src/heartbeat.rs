@@ -1,0 +1,108 @@
+//! The file by which the scheduler tells `pillion.lua` that it is alive and what the pools can run.
+//!
+//! lua runs under slurmctld's locks, so this is a small local file that is replaced whole (write, rename). It is stale
+//! when older than [`STALE_AFTER_SECONDS`]: then lua leaves every job as its user wrote it.
+//!
+//! ```text
+//! pillion1 epoch=1700000000 bound=600 mode=active
+//! pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100
+//! ```
+
+use std::fmt::Write as _;
+
+/// A heartbeat older than this is no heartbeat.
+pub const STALE_AFTER_SECONDS: u64 = 30;
+
+/// What the scheduler does with its decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Nothing: jobs stay as their users wrote them.
+    Off,
+    /// Decides and records, and leaves jobs as their users wrote them.
+    Shadow,
+    /// Decides and releases.
+    #[default]
+    Active,
+}
+
+impl Mode {
+    /// As written in the file and in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Shadow => "shadow",
+            Self::Active => "active",
+        }
+    }
+}
+
+/// One pool partition, by what its largest node can run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolAbility {
+    /// The partition.
+    pub partition: String,
+    /// CPUs of the largest node.
+    pub cpus: u32,
+    /// Memory of the largest node, in MiB.
+    pub memory_mib: u64,
+    /// Features that some node has.
+    pub features: Vec<String>,
+    /// GPU type names that users may ask for here (`gpu:a100:1`); Slurm's own types of the pool are `g0`, `g1`, ..
+    pub gpu_types: Vec<String>,
+}
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Heartbeat {
+    /// When it was written.
+    pub epoch: u64,
+    /// The longest that a job may be held back.
+    pub bound_seconds: u64,
+    /// What the scheduler does.
+    pub mode: Mode,
+    /// Where jobs may be routed, in order of preference.
+    pub pools: Vec<PoolAbility>,
+}
+
+impl Heartbeat {
+    /// The file's text.
+    pub fn render(&self) -> String {
+        let mut text =
+            format!("pillion1 epoch={} bound={} mode={}\n", self.epoch, self.bound_seconds, self.mode.as_str());
+        for pool in &self.pools {
+            let _ = writeln!(
+                text,
+                "pool={} cpus={} memory_mib={} features={} gpu_types={}",
+                pool.partition,
+                pool.cpus,
+                pool.memory_mib,
+                pool.features.join(","),
+                pool.gpu_types.join(",")
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renders_one_line_a_pool() {
+        let pool = PoolAbility {
+            partition: "shared".into(),
+            cpus: 64,
+            memory_mib: 515_000,
+            features: vec!["a100".into(), "nvlink".into()],
+            gpu_types: vec!["a100".into()],
+        };
+        let heartbeat = Heartbeat { epoch: 1_700_000_000, bound_seconds: 600, mode: Mode::Active, pools: vec![pool] };
+        assert_eq!(
+            heartbeat.render(),
+            "pillion1 epoch=1700000000 bound=600 mode=active\n\
+             pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n"
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Identifiers as types, so that no signature takes a bare `u32` or `String`.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A Slurm job as Slurm itself writes it: `33`, or `33_2` for task 2 of array 33.
+///
+/// An array task keeps this name when Slurm splits it from its array record and gives it a job id of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlurmJobId {
+    /// The job id, or the array's job id.
+    pub id: u32,
+    /// The task of an array.
+    pub task: Option<u32>,
+}
+
+impl SlurmJobId {
+    /// A job that is no array task.
+    pub const fn plain(id: u32) -> Self {
+        Self { id, task: None }
+    }
+    /// Task `task` of the array `id`.
+    pub const fn array_task(id: u32, task: u32) -> Self {
+        Self { id, task: Some(task) }
+    }
+}
+
+impl fmt::Display for SlurmJobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.task {
+            None => write!(f, "{}", self.id),
+            Some(task) => write!(f, "{}_{task}", self.id),
+        }
+    }
+}
+
+/// A job id that is neither `33` nor `33_2`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a Slurm job id; write 33, or 33_2 for an array task")]
+pub struct InvalidJobId(pub String);
+
+impl FromStr for SlurmJobId {
+    type Err = InvalidJobId;
+    fn from_str(text: &str) -> Result<Self, InvalidJobId> {
+        let digits = |part: &str| -> Option<u32> {
+            if part.bytes().all(|b| b.is_ascii_digit()) { part.parse().ok() } else { None }
+        };
+        let parsed = match text.split_once('_') {
+            None => digits(text).map(Self::plain),
+            Some((id, task)) => digits(id).zip(digits(task)).map(|(id, task)| Self::array_task(id, task)),
+        };
+        parsed.filter(|job| job.id > 0).ok_or_else(|| InvalidJobId(text.to_owned()))
+    }
+}
+
+impl Serialize for SlurmJobId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SlurmJobId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// One start of one job: a requeued job has the same id and a higher restart count.
+///
+/// Both come from Slurm (never from the environment); a decision holds for exactly one start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct JobStart {
+    /// The job.
+    pub job_id: SlurmJobId,
+    /// How often Slurm restarted it before this start.
+    pub restart_count: u32,
+}
+
+impl fmt::Display for JobStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.job_id, self.restart_count)
+    }
+}
+
+/// Declares a string identifier.
+macro_rules! string_ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl $name {
+            /// From any text.
+            pub fn new(text: impl Into<String>) -> Self {
+                Self(text.into())
+            }
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+string_ids! {
+    /// A node as Slurm names it.
+    NodeName;
+    /// The GRES type that stands for one device of a node: `g1` in `gpu:g1` and `shard:g1`.
+    GresType;
+    /// What the vendor's library calls a device, unique in the world.
+    DeviceUuid;
+    /// What is profiled: user (or account) and profile name or digest of the script, as `alice/1f0c..` (see `mark`).
+    WorkloadKey;
+}
+
+/// Declares a numeric identifier.
+macro_rules! number_ids {
+    ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    )*};
+}
+
+number_ids! {
+    /// A decision, numbered by the store in the order of commits.
+    DecisionId(u64);
+    /// The version of the cluster view that a plan was made from; each commit makes the next one.
+    Revision(u64);
+    /// A Unix user.
+    UserId(u32);
+}

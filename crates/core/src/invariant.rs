@@ -1,0 +1,170 @@
+//! What must hold at every moment, checked by the simulation after each step and by production at each scan. A violation
+//! in production is counted and stops releases on that node; it is never repaired by touching a running job.
+//!
+//! | id | invariant |
+//! |---|---|
+//! | P-1 | a job is an active member of at most one decision |
+//! | P-2 | the memory that tenants of a device were admitted with never exceeds the device's |
+//! | P-3 | no device has more than 100 shards booked |
+//! | P-4 | nobody holds a whole GPU by `gres/gpu` in a pool |
+//! | R-1 | a start is released at most once |
+//! | R-2 | tenants that run together on a device were planned together |
+
+use crate::ids::{GresType, JobStart, NodeName, SlurmJobId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Which invariant was violated, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+pub enum Violation {
+    /// P-1
+    #[error("P-1: job {0} is an active member of more than one decision")]
+    TwoDecisions(SlurmJobId),
+    /// P-2
+    #[error("P-2: {node} {gres_type}: tenants were admitted with {admitted_bytes} bytes on a device of {device_bytes}")]
+    MemoryOvercommitted {
+        /// The node.
+        node: NodeName,
+        /// The device.
+        gres_type: GresType,
+        /// What the tenants may use together.
+        admitted_bytes: u64,
+        /// What the device has.
+        device_bytes: u64,
+    },
+    /// P-3
+    #[error("P-3: {node} {gres_type}: {shards} shards are booked, at most 100 are allowed")]
+    ShardsOverbooked {
+        /// The node.
+        node: NodeName,
+        /// The device.
+        gres_type: GresType,
+        /// What is booked.
+        shards: u32,
+    },
+    /// P-4
+    #[error("P-4: job {job_id} holds a whole GPU on pool node {node}")]
+    WholeGpuInPool {
+        /// The node.
+        node: NodeName,
+        /// The job.
+        job_id: SlurmJobId,
+    },
+    ///
+    #[error("R-1: start {0} was released more than once")]
+    ReleasedTwice(JobStart),
+    ///
+    #[error("R-2: {node} {gres_type}: {first} and {second} run together and were not planned together")]
+    UnplannedNeighbour {
+        /// The node.
+        node: NodeName,
+        /// The device.
+        gres_type: GresType,
+        /// One job.
+        first: SlurmJobId,
+        /// The other.
+        second: SlurmJobId,
+    },
+}
+
+impl Violation {
+    /// The invariant's id, for metrics.
+    pub const fn id(&self) -> &'static str {
+        match self {
+            Self::TwoDecisions(_) => "P-1",
+            Self::MemoryOvercommitted { .. } => "P-2",
+            Self::ShardsOverbooked { .. } => "P-3",
+            Self::WholeGpuInPool { .. } => "P-4",
+            Self::ReleasedTwice(_) => "R-1",
+            Self::UnplannedNeighbour { .. } => "R-2",
+        }
+    }
+}
+
+/// A job on a device now, as Slurm reports it, with what was planned for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupant {
+    /// Where.
+    pub node: NodeName,
+    /// On which device.
+    pub gres_type: GresType,
+    /// Who.
+    pub job_id: SlurmJobId,
+    /// What Slurm booked.
+    pub shards: u32,
+    /// The group of decisions that its tenants were planned in (a joiner carries its host's), `None` without a decision.
+    pub group: Option<u64>,
+    /// What it was admitted with, where it was.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Checks P-2, P-3 and R-2 over everything that runs. `device_bytes` gives each device's memory, `None` = unknown.
+pub fn check_occupants(
+    occupants: &[Occupant],
+    device_bytes: impl Fn(&NodeName, &GresType) -> Option<u64>,
+) -> Vec<Violation> {
+    let mut devices: BTreeMap<(&NodeName, &GresType), Vec<&Occupant>> = BTreeMap::new();
+    for occupant in occupants {
+        devices.entry((&occupant.node, &occupant.gres_type)).or_default().push(occupant);
+    }
+    let mut violations = Vec::new();
+    for ((node, gres_type), tenants) in devices {
+        let shards: u32 = tenants.iter().map(|tenant| tenant.shards).sum();
+        if shards > 100 {
+            violations.push(Violation::ShardsOverbooked { node: node.clone(), gres_type: gres_type.clone(), shards });
+        }
+        let admitted_bytes: u64 = tenants.iter().filter_map(|tenant| tenant.memory_bytes).sum();
+        if let Some(device_bytes) = device_bytes(node, gres_type).filter(|_| tenants.len() > 1)
+            && admitted_bytes > device_bytes
+        {
+            let (node, gres_type) = (node.clone(), gres_type.clone());
+            violations.push(Violation::MemoryOvercommitted { node, gres_type, admitted_bytes, device_bytes });
+        }
+        violations.extend(unplanned_neighbours(&tenants));
+    }
+    violations
+}
+
+fn unplanned_neighbours<'a>(tenants: &'a [&Occupant]) -> impl Iterator<Item = Violation> + 'a {
+    tenants.windows(2).filter(|pair| pair[0].group.is_none() || pair[0].group != pair[1].group).map(|pair| {
+        Violation::UnplannedNeighbour {
+            node: pair[0].node.clone(),
+            gres_type: pair[0].gres_type.clone(),
+            first: pair[0].job_id,
+            second: pair[1].job_id,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn occupant(job: u32, shards: u32, group: Option<u64>) -> Occupant {
+        Occupant {
+            node: NodeName::new("n1"),
+            gres_type: GresType::new("g0"),
+            job_id: SlurmJobId::plain(job),
+            shards,
+            group,
+            memory_bytes: Some(10),
+        }
+    }
+
+    #[test]
+    fn a_planned_pair_that_fits_is_fine() {
+        let pair = [occupant(1, 40, Some(7)), occupant(2, 60, Some(7))];
+        assert_eq!(check_occupants(&pair, |_, _| Some(20)), []);
+    }
+
+    #[test]
+    fn each_violation_is_found() {
+        let ids = |occupants: &[Occupant]| -> Vec<&'static str> {
+            check_occupants(occupants, |_, _| Some(19)).iter().map(Violation::id).collect()
+        };
+        assert_eq!(ids(&[occupant(1, 101, None)]), ["P-3"]);
+        assert_eq!(ids(&[occupant(1, 50, Some(7)), occupant(2, 50, Some(7))]), ["P-2"]);
+        assert_eq!(ids(&[occupant(1, 50, Some(7)), occupant(2, 50, Some(8))]), ["P-2", "R-2"]);
+        assert_eq!(ids(&[occupant(1, 50, None), occupant(2, 50, None)]), ["P-2", "R-2"]);
+    }
+}

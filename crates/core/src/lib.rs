@@ -1,0 +1,23 @@
+//! The words of Pillion, one each, and nothing else: no I/O, no clock of its own, no `async`.
+//!
+//! Every other package imports this one and it imports none of them (docs/architecture.md, "Who may import whom").
+//! `slurm-spank` imports *only* this one, so it stays small: `serde`, `serde_json`, `thiserror`.
+
+pub mod clock;
+pub mod decision;
+pub mod device;
+pub mod error;
+pub mod handoff;
+pub mod heartbeat;
+pub mod ids;
+pub mod invariant;
+pub mod mark;
+pub mod option;
+pub mod profile;
+pub mod share;
+pub mod units;
+
+pub use clock::{Clock, ManualClock, SystemClock, UnixTime};
+pub use error::report;
+pub use ids::{DecisionId, DeviceUuid, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
+pub use units::{Fraction, Shards, SlowdownRatio};

@@ -1,0 +1,206 @@
+//! The mark that `pillion.lua` leaves in a managed job's `AdminComment`, and that releases and undoes rewrite.
+//!
+//! It carries what an undo needs when nothing else is left (`pillion rescue` reads only this), so it must stand alone.
+//! Every user can read it: no partner, no workload in clear. Other tools may overwrite it after the job has started;
+//! nothing needs it then.
+//!
+//! ```text
+//! pillion1;w=4f1c09aa12bc77de;s=1.15;m=8192;part=gpu;field=node;gres=gpu:1;other=lscratch:100;begin=0;lease=1700000000;r=0
+//! ```
+
+use crate::clock::UnixTime;
+use std::fmt;
+
+/// The word that every mark begins with; a later format gets another number.
+pub const MARK_PREFIX: &str = "pillion1";
+/// The longest mark, prefix included.
+pub const MARK_LENGTH_MAX: usize = 520;
+
+/// What is known of a managed job from Slurm alone.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Mark {
+    /// `w`: digest of the script or of the profile name, 16 hexadecimal digits, with nothing in clear.
+    pub workload_digest: String,
+    /// `s`: the promise, where the user gave one.
+    pub slowdown_ratio_max: Option<f64>,
+    /// `m`: declared device memory in MiB.
+    pub memory_mib: Option<u64>,
+    /// `part`: the partition that the user asked for (empty: the default partition).
+    pub original_partition: String,
+    /// `field`: which field named the GPU: `node`, `job`, `task` or `socket`.
+    pub original_field: String,
+    /// `gres`: the GPU request as written there, without `gres/`: `gpu:1`, `gpu:a100:1`.
+    pub original_gres: String,
+    /// `other`: the rest of the GRES request, without `gres/`, comma-separated; repeated in every update.
+    pub other_gres: String,
+    /// `begin`: the user's own begin time in epoch seconds, 0 for none.
+    pub original_begin_epoch: u64,
+    /// `lease`: when this job was released; absent while it waits.
+    pub lease_epoch: Option<u64>,
+    /// `r`: the restart count that the release was made for.
+    pub lease_restart_count: Option<u32>,
+    /// `alone`: it was undone once; it runs alone and is not released again.
+    pub alone: bool,
+}
+
+/// An `AdminComment` that begins like a mark and is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidMark {
+    /// Longer than [`MARK_LENGTH_MAX`].
+    #[error("mark is {0} bytes long, at most {MARK_LENGTH_MAX} are allowed")]
+    TooLong(usize),
+    /// A byte outside `[0-9A-Za-z=,.:_-;]`.
+    #[error("mark holds a byte that is not allowed: {0:#04x}")]
+    BadByte(u8),
+    /// A field without `=`, unknown, repeated or with a value that does not parse.
+    #[error("mark has a field that cannot be read: '{0}'")]
+    BadField(String),
+}
+
+impl Mark {
+    /// Reads an `AdminComment`. `Ok(None)`: not ours.
+    ///
+    /// # Errors
+    /// [`InvalidMark`] where it begins with our prefix and cannot be read whole; such a job is left untouched.
+    pub fn parse(text: &str) -> Result<Option<Self>, InvalidMark> {
+        let Some(fields) = text.strip_prefix(MARK_PREFIX) else { return Ok(None) };
+        if text.len() > MARK_LENGTH_MAX {
+            return Err(InvalidMark::TooLong(text.len()));
+        }
+        if let Some(byte) = text.bytes().find(|b| !(b.is_ascii_alphanumeric() || b"=,.:_-;".contains(b))) {
+            return Err(InvalidMark::BadByte(byte));
+        }
+        let mut mark = Self::default();
+        let mut seen = Vec::new();
+        for field in fields.split(';').filter(|field| !field.is_empty()) {
+            let bad = || InvalidMark::BadField(field.to_owned());
+            let (name, value) = field.split_once('=').ok_or_else(bad)?;
+            if seen.contains(&name) || mark.set(name, value).is_none() {
+                return Err(bad());
+            }
+            seen.push(name);
+        }
+        Ok(Some(mark))
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+        match name {
+            "w" => value.clone_into(&mut self.workload_digest),
+            "s" => self.slowdown_ratio_max = Some(value.parse().ok().filter(|ratio: &f64| ratio.is_finite())?),
+            "m" => self.memory_mib = Some(value.parse().ok()?),
+            "part" => value.clone_into(&mut self.original_partition),
+            "field" => value.clone_into(&mut self.original_field),
+            "gres" => value.clone_into(&mut self.original_gres),
+            "other" => value.clone_into(&mut self.other_gres),
+            "begin" => self.original_begin_epoch = value.parse().ok()?,
+            "lease" => self.lease_epoch = Some(value.parse().ok()?),
+            "r" => self.lease_restart_count = Some(value.parse().ok()?),
+            "alone" => self.alone = value == "1",
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The mark with a lease: what a release writes.
+    #[must_use]
+    pub fn leased(&self, at: UnixTime, restart_count: u32) -> Self {
+        Self {
+            lease_epoch: Some(at.epoch()),
+            lease_restart_count: Some(restart_count),
+            alone: false,
+            ..self.clone()
+        }
+    }
+
+    /// The mark without a lease, alone from now on: what an undo writes.
+    #[must_use]
+    pub fn undone(&self) -> Self {
+        Self { lease_epoch: None, lease_restart_count: None, alone: true, ..self.clone() }
+    }
+
+    /// A `Gres=` value for `shards` (such as `shard:100` or `shard:g1:40`) that keeps the job's other GRES.
+    pub fn gres_with(&self, shards: &str) -> String {
+        if self.other_gres.is_empty() { shards.to_owned() } else { format!("{shards},{}", self.other_gres) }
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MARK_PREFIX};w={}", self.workload_digest)?;
+        if let Some(ratio) = self.slowdown_ratio_max {
+            write!(f, ";s={ratio}")?;
+        }
+        if let Some(mib) = self.memory_mib {
+            write!(f, ";m={mib}")?;
+        }
+        write!(f, ";part={};field={}", self.original_partition, self.original_field)?;
+        write!(f, ";gres={};other={}", self.original_gres, self.other_gres)?;
+        write!(f, ";begin={}", self.original_begin_epoch)?;
+        if let Some(epoch) = self.lease_epoch {
+            write!(f, ";lease={epoch}")?;
+        }
+        if let Some(count) = self.lease_restart_count {
+            write!(f, ";r={count}")?;
+        }
+        if self.alone {
+            f.write_str(";alone=1")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Mark {
+        Mark {
+            workload_digest: "4f1c09aa12bc77de".to_owned(),
+            slowdown_ratio_max: Some(1.15),
+            memory_mib: Some(8192),
+            original_partition: "gpu".to_owned(),
+            original_field: "node".to_owned(),
+            original_gres: "gpu:a100:1".to_owned(),
+            other_gres: "lscratch:100".to_owned(),
+            original_begin_epoch: 17,
+            ..Mark::default()
+        }
+    }
+
+    #[test]
+    fn a_mark_reads_back_as_it_was_written() {
+        let leased = sample().leased(UnixTime::from_epoch(1_700_000_000), 2);
+        for mark in [Mark::default(), sample(), leased.clone(), leased.undone()] {
+            assert_eq!(Mark::parse(&mark.to_string()), Ok(Some(mark)));
+        }
+    }
+
+    #[test]
+    fn an_undo_forgets_the_lease_and_keeps_the_rest() {
+        let undone = sample().leased(UnixTime::from_epoch(5), 0).undone();
+        assert_eq!(undone, Mark { alone: true, ..sample() });
+    }
+
+    #[test]
+    fn other_gres_are_repeated() {
+        assert_eq!(sample().gres_with("shard:g1:40"), "shard:g1:40,lscratch:100");
+        assert_eq!(Mark::default().gres_with("shard:100"), "shard:100");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_none_and_what_is_broken_is_an_error() {
+        assert_eq!(Mark::parse(""), Ok(None));
+        assert_eq!(Mark::parse("JS1:H4sIAA"), Ok(None));
+        for text in ["pillion1;w", "pillion1;zz=1", "pillion1;w=a;w=b", "pillion1;lease=x", "pillion1;w=a b"] {
+            assert!(Mark::parse(text).is_err(), "{text}");
+        }
+        assert!(Mark::parse(&format!("pillion1;w={}", "a".repeat(600))).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(text in "(pillion1)?[;=a-z0-9.:,\\PC]{0,80}") {
+            let _ = Mark::parse(&text);
+        }
+    }
+}

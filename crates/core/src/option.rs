@@ -1,0 +1,211 @@
+//! The grammar of `--colocate[=...]`, read by the SPANK plugin at submit. `deploy/slurm/pillion.lua` reads it again on
+//! the controller, because the plugin runs where the user can change it; a test holds the two against each other.
+//!
+//! ```text
+//! option  = "" | "(null)" | "yes" | "no" | setting { "," setting }
+//! setting = "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
+//! ```
+
+use crate::units::SlowdownRatio;
+use serde::{Deserialize, Serialize};
+
+/// The longest option text that is looked at.
+pub const OPTION_LENGTH_MAX: usize = 256;
+/// The longest profile name.
+pub const PROFILE_NAME_LENGTH_MAX: usize = 64;
+
+/// What a user asked for with `--colocate`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ColocateOption {
+    /// `--colocate=no`: as if the option had not been given.
+    No,
+    /// Share where it pays.
+    Yes(ColocateRequest),
+}
+
+/// The settings of `--colocate`; absent means the site's default.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ColocateRequest {
+    /// The greatest slowdown ratio that the job accepts.
+    pub slowdown_ratio_max: Option<SlowdownRatio>,
+    /// A name for the workload, instead of the digest of the script.
+    pub profile_name: Option<String>,
+    /// The most device memory that the job needs.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A value of `--colocate` that is refused, with what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidOption {
+    /// Longer than [`OPTION_LENGTH_MAX`] bytes.
+    #[error("--colocate: the value is {0} bytes long; at most {OPTION_LENGTH_MAX} are allowed")]
+    TooLong(usize),
+    /// A control character, a blank, a quote or a byte outside ASCII.
+    #[error("--colocate: the value may hold only letters, digits and . _ - = , (found byte {0:#04x})")]
+    BadByte(u8),
+    /// Not one of the known settings.
+    #[error("--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME and memory=SIZE")]
+    UnknownSetting(String),
+    /// The same setting twice.
+    #[error("--colocate: {0}= is given twice; give it once")]
+    Twice(&'static str),
+    /// Not a number from 1 to 10.
+    #[error("--colocate: max-slowdown={0} is not allowed; write a number from 1 to 10, such as 1.15")]
+    BadSlowdown(String),
+    /// Not a workload name.
+    #[error("--colocate: profile={0} is not allowed; write 1 to 64 letters, digits, dots, underscores or dashes")]
+    BadProfile(String),
+    /// Not an amount of memory.
+    #[error("--colocate: memory={0} is not allowed; write a whole number with K, M, G or T, such as 8G (at most 16T)")]
+    BadMemory(String),
+}
+
+/// Reads the value of `--colocate`. `None`, the empty text and Slurm's `(null)` mean that no value was given.
+///
+/// # Errors
+/// [`InvalidOption`], whose text is what the user sees.
+pub fn parse(value: Option<&str>) -> Result<ColocateOption, InvalidOption> {
+    let text = match value {
+        None | Some("" | "(null)" | "yes") => return Ok(ColocateOption::Yes(ColocateRequest::default())),
+        Some("no") => return Ok(ColocateOption::No),
+        Some(text) => text,
+    };
+    if text.len() > OPTION_LENGTH_MAX {
+        return Err(InvalidOption::TooLong(text.len()));
+    }
+    if let Some(byte) = text.bytes().find(|b| !(b.is_ascii_alphanumeric() || b"._-=,".contains(b))) {
+        return Err(InvalidOption::BadByte(byte));
+    }
+    let mut request = ColocateRequest::default();
+    for setting in text.split(',') {
+        apply(&mut request, setting)?;
+    }
+    Ok(ColocateOption::Yes(request))
+}
+
+fn apply(request: &mut ColocateRequest, setting: &str) -> Result<(), InvalidOption> {
+    let unknown = || InvalidOption::UnknownSetting(setting.to_owned());
+    let (name, value) = setting.split_once('=').ok_or_else(unknown)?;
+    match name {
+        "max-slowdown" => set(&mut request.slowdown_ratio_max, "max-slowdown", parse_slowdown(value)?),
+        "profile" => set(&mut request.profile_name, "profile", parse_profile_name(value)?),
+        "memory" => set(&mut request.memory_bytes, "memory", parse_memory(value)?),
+        _ => Err(unknown()),
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), InvalidOption> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(InvalidOption::Twice(name)),
+    }
+}
+
+fn parse_slowdown(text: &str) -> Result<SlowdownRatio, InvalidOption> {
+    let plain = (1..=8).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let ends_in_digits = text.starts_with(|c: char| c.is_ascii_digit()) && text.ends_with(|c: char| c.is_ascii_digit());
+    let number = (plain && ends_in_digits).then(|| text.parse::<f64>().ok()).flatten();
+    number
+        .and_then(|value| SlowdownRatio::try_promise(value).ok())
+        .ok_or_else(|| InvalidOption::BadSlowdown(text.to_owned()))
+}
+
+fn parse_profile_name(text: &str) -> Result<String, InvalidOption> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if (1..=PROFILE_NAME_LENGTH_MAX).contains(&text.len()) && text.bytes().all(allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err(InvalidOption::BadProfile(text.to_owned()))
+    }
+}
+
+/// Reads `512M`, `8G`, `8GB`, `8GiB`: powers of 1024 throughout, as Slurm counts memory.
+///
+/// # Errors
+/// [`InvalidOption::BadMemory`] without a unit, for zero, and above 16 TiB.
+pub fn parse_memory(text: &str) -> Result<u64, InvalidOption> {
+    let bad = || InvalidOption::BadMemory(text.to_owned());
+    let digits_end = text.bytes().position(|b| !b.is_ascii_digit()).ok_or_else(bad)?;
+    let (digits, unit) = text.split_at(digits_end);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(bad()),
+    };
+    if !matches!(&unit[1..], "" | "B" | "iB") || digits.len() > 12 {
+        return Err(bad());
+    }
+    let bytes = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift)).ok_or_else(bad)?;
+    if (1..=16 << 40).contains(&bytes) { Ok(bytes) } else { Err(bad()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_means_yes_with_the_site_defaults() {
+        for value in [None, Some(""), Some("(null)"), Some("yes")] {
+            assert_eq!(parse(value), Ok(ColocateOption::Yes(ColocateRequest::default())));
+        }
+        assert_eq!(parse(Some("no")), Ok(ColocateOption::No));
+    }
+
+    #[test]
+    fn all_settings_together() {
+        let parsed = parse(Some("max-slowdown=1.15,profile=bert-base.v2,memory=8G")).unwrap();
+        let expected = ColocateRequest {
+            slowdown_ratio_max: SlowdownRatio::try_promise(1.15).ok(),
+            profile_name: Some("bert-base.v2".to_owned()),
+            memory_bytes: Some(8 << 30),
+        };
+        assert_eq!(parsed, ColocateOption::Yes(expected));
+    }
+
+    #[test]
+    fn what_is_refused_says_what_is_allowed() {
+        let cases = [
+            ("maybe", "unknown setting 'maybe'; allowed are yes, no, max-slowdown=R"),
+            ("max-slowdown=0.9", "write a number from 1 to 10"),
+            ("max-slowdown=11", "write a number from 1 to 10"),
+            ("max-slowdown=1e1", "write a number from 1 to 10"),
+            ("max-slowdown=.5", "write a number from 1 to 10"),
+            ("profile=", "write 1 to 64 letters"),
+            ("memory=8", "write a whole number with K, M, G or T"),
+            ("memory=0G", "write a whole number with K, M, G or T"),
+            ("memory=17T", "at most 16T"),
+            ("memory=8G,memory=9G", "given twice"),
+            ("profile=a b", "found byte 0x20"),
+            ("profile=a\nb", "found byte 0x0a"),
+            ("yes,memory=8G", "unknown setting 'yes'"),
+            (",", "unknown setting ''"),
+        ];
+        for (value, expected) in cases {
+            let message = parse(Some(value)).unwrap_err().to_string();
+            assert!(message.contains(expected), "{value:?} gave {message:?}");
+        }
+        assert!(matches!(parse(Some(&"x".repeat(60_000))), Err(InvalidOption::TooLong(60_000))));
+    }
+
+    #[test]
+    fn memory_is_counted_in_powers_of_1024() {
+        for text in ["8G", "8GB", "8GiB"] {
+            assert_eq!(parse_memory(text), Ok(8 << 30));
+        }
+        assert_eq!(parse_memory("16T"), Ok(16 << 40));
+        for text in ["8iB", "8B", "8", "G", "", "8GiBB", "8BG", "-8G", "8g", "1.5G"] {
+            assert!(parse_memory(text).is_err(), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics_and_never_prints_a_control_character(text in "\\PC{0,40}|[a-z=,.0-9-]{0,40}") {
+            if let Err(error) = parse(Some(&text)) {
+                proptest::prop_assert!(!error.to_string().chars().any(char::is_control));
+            }
+        }
+    }
+}

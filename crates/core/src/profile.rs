@@ -1,0 +1,75 @@
+//! What is remembered of a workload alone on one device model.
+
+use crate::ids::WorkloadKey;
+use crate::units::Fraction;
+use serde::{Deserialize, Serialize};
+
+/// How one workload uses one device model alone: means over its solo runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadProfile {
+    /// The workload.
+    pub workload: WorkloadKey,
+    /// The device model, as in `DeviceDescription::model`.
+    pub device_model: String,
+    /// How many solo runs were measured.
+    pub run_count: u32,
+    /// Mean solo duration.
+    pub duration_seconds: Option<f64>,
+    /// Standard deviation of the solo duration over its mean; `None` with fewer than two runs.
+    pub duration_variation_fraction: Option<f64>,
+    /// Mean progress a second, where the job wrote a progress counter.
+    pub throughput_per_second: Option<f64>,
+    /// Compute units active.
+    pub sm_active_fraction: Option<Fraction>,
+    /// Resident warps of the most possible.
+    pub sm_occupancy_fraction: Option<Fraction>,
+    /// Compute units waiting on memory.
+    pub stall_fraction: Option<Fraction>,
+    /// FP32 pipes active.
+    pub fp32_active_fraction: Option<Fraction>,
+    /// Any kernel running.
+    pub gpu_busy_fraction: Option<Fraction>,
+    /// Memory bandwidth of the greatest possible.
+    pub memory_bandwidth_fraction: Option<Fraction>,
+    /// Last-level cache bandwidth of the greatest possible.
+    pub cache_bandwidth_fraction: Option<Fraction>,
+    /// Bytes a second to the host.
+    pub pcie_tx_bytes_per_second: Option<f64>,
+    /// Bytes a second from the host.
+    pub pcie_rx_bytes_per_second: Option<f64>,
+    /// The most device memory seen in any run.
+    pub memory_bytes_peak: Option<u64>,
+    /// The most processes on the device at once in any run.
+    pub process_count_peak: u32,
+    /// Mean power of the device, idle part included.
+    pub power_watts_mean: Option<f64>,
+    /// Mean energy of a run.
+    pub energy_joules: Option<f64>,
+}
+
+impl WorkloadProfile {
+    /// A profile that knows nothing but its names.
+    pub fn empty(workload: WorkloadKey, device_model: impl Into<String>) -> Self {
+        Self {
+            workload,
+            device_model: device_model.into(),
+            run_count: 0,
+            duration_seconds: None,
+            duration_variation_fraction: None,
+            throughput_per_second: None,
+            sm_active_fraction: None,
+            sm_occupancy_fraction: None,
+            stall_fraction: None,
+            fp32_active_fraction: None,
+            gpu_busy_fraction: None,
+            memory_bandwidth_fraction: None,
+            cache_bandwidth_fraction: None,
+            pcie_tx_bytes_per_second: None,
+            pcie_rx_bytes_per_second: None,
+            memory_bytes_peak: None,
+            process_count_peak: 0,
+            power_watts_mean: None,
+            energy_joules: None,
+        }
+    }
+}
