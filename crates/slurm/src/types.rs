@@ -1,0 +1,330 @@
+//! The trait and the words of it: what both the real Slurm and the fake one answer.
+
+use async_trait::async_trait;
+use pillion_core::mark::{InvalidMark, Mark};
+use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Slurm as the scheduler, `pillion rescue` and doctor see it.
+#[async_trait]
+pub trait Slurm: Send + Sync {
+    /// The version of the controller.
+    async fn version(&self) -> Result<SlurmVersion, SlurmError>;
+    /// Every job in these partitions, ended ones included while Slurm still knows them (`MinJobAge`); one call.
+    /// Empty `partitions` means all.
+    async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError>;
+    /// Every node, in one call.
+    async fn nodes(&self) -> Result<Vec<Node>, SlurmError>;
+    /// Every partition, in one call.
+    async fn partitions(&self) -> Result<Vec<Partition>, SlurmError>;
+    /// One `scontrol update` for one job or many. Slurm may have applied a part of it when it fails: read back.
+    async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError>;
+    /// `scontrol release`: clears a Priority of 0 that a pin against a feature or exclusion left.
+    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError>;
+    /// `scontrol requeue`.
+    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError>;
+}
+
+/// What one update changes; `None` leaves a field as it is. Written in Slurm's own order: GRES first, begin time last.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JobUpdate {
+    /// `Gres=`: `shard:g1:40,lscratch:100`.
+    pub gres: Option<String>,
+    /// `ReqNodeList=`; the empty text clears it.
+    pub required_nodes: Option<String>,
+    /// `Partition=`.
+    pub partition: Option<String>,
+    /// `AdminComment=`; the empty text clears it.
+    pub admin_comment: Option<String>,
+    /// `StartTime=`: absolute, in epoch seconds; a time that is past means now.
+    pub start_time: Option<UnixTime>,
+}
+
+/// All jobs of one scan.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JobsScan {
+    /// In the order that Slurm printed them.
+    pub jobs: Vec<Job>,
+    /// Lines that did not parse whole: dropped, counted, never guessed.
+    pub dropped_line_count: u64,
+}
+
+/// One job (an array: one task) as Slurm reports it. Nothing in it is text that a user wrote, but for names that Slurm
+/// itself checks (user, account, partition, QOS, features).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// The job, `33_2` for an array task.
+    pub id: SlurmJobId,
+    /// How often it was restarted.
+    pub restart_count: u32,
+    /// The job id that Slurm uses inside (equal to `id.id` until an array task is split off).
+    pub inner_id: u32,
+    /// Its state.
+    pub state: JobState,
+    /// Why it waits.
+    pub reason: ReasonKind,
+    /// Whose it is.
+    pub uid: UserId,
+    /// The user's name.
+    pub user: String,
+    /// The account.
+    pub account: String,
+    /// The partition it is in (the list, where it asked for several).
+    pub partition: String,
+    /// The QOS.
+    pub qos: String,
+    /// Slurm's priority; 0 = held.
+    pub priority: u64,
+    /// When it was submitted.
+    pub submitted_at: UnixTime,
+    /// Not before this (`EligibleTime`/begin time of a waiting job).
+    pub eligible_at: Option<UnixTime>,
+    /// When it started, if it did.
+    pub started_at: Option<UnixTime>,
+    /// When it ended, if it did; while it runs, its time limit's end, as Slurm prints it.
+    pub ended_at: Option<UnixTime>,
+    /// Its time limit; `None` = unlimited.
+    pub time_limit_seconds: Option<u64>,
+    /// The GRES it asked for per node, without `gres/` or `gres:`: `shard:g1:40,lscratch:100`.
+    pub gres: String,
+    /// Where it runs, hostlist expanded; empty while it waits.
+    pub nodes: Vec<NodeName>,
+    /// `ReqNodeList`, hostlist expanded.
+    pub required_nodes: Vec<NodeName>,
+    /// `ExcNodeList`, hostlist expanded.
+    pub excluded_nodes: Vec<NodeName>,
+    /// Features demanded, as written; empty for none.
+    pub features: String,
+    /// CPUs asked for, or held.
+    pub cpus: u32,
+    /// Memory per node asked for, in MiB (memory per CPU already multiplied out); 0 = the node's default.
+    pub memory_mib: u64,
+    /// The reservation it asked for; empty for none.
+    pub reservation: String,
+    /// Whether it waits for another job.
+    pub has_dependency: bool,
+    /// The most tasks of its array that may run at once (`%N`).
+    pub array_throttle: Option<u32>,
+    /// The exit status, for an ended job: (status, signal).
+    pub exit: Option<(u32, u32)>,
+    /// Our mark: `Ok(None)` where it is not managed.
+    pub mark: Result<Option<Mark>, InvalidMark>,
+}
+
+impl Job {
+    /// This start of it.
+    pub fn start(&self) -> JobStart {
+        JobStart { job_id: self.id, restart_count: self.restart_count }
+    }
+    /// The shards it asked for or holds, and on which device where it is pinned to one: `shard:g1:40` gives
+    /// `(Some(g1), 40)`, `shard:100` gives `(None, 100)`.
+    pub fn shards(&self) -> Option<(Option<GresType>, u32)> {
+        self.gres.split(',').find_map(|entry| {
+            let mut parts = entry.strip_prefix("shard")?.split(':').skip(1);
+            match (parts.next(), parts.next()) {
+                (Some(count), None) => Some((None, count.parse().ok()?)),
+                (Some(gres_type), Some(count)) => Some((Some(GresType::new(gres_type)), count.parse().ok()?)),
+                (None, _) => Some((None, 1)),
+            }
+        })
+    }
+}
+
+/// Every state of `slurm/slurm.h`; an unknown one is a value, not an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobState {
+    /// Waiting (also `REQUEUED`, `REQUEUE_HOLD`, `SPECIAL_EXIT`, `RESV_DEL_HOLD`).
+    Pending,
+    /// Running (also `CONFIGURING`, `SIGNALING`, `STAGE_OUT`, `RESIZING`).
+    Running,
+    /// Stopped with its resources kept or taken (`SUSPENDED`, `STOPPED`).
+    Suspended,
+    /// Ending: its processes are being cleaned up, its GRES is still booked.
+    Completing,
+    /// Over.
+    Ended(Ending),
+    /// A state that this version does not know.
+    Other(String),
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// Exit status 0.
+    Completed,
+    /// Another exit status.
+    Failed,
+    /// By its user or an admin.
+    Cancelled,
+    /// At its time limit or deadline.
+    Timeout,
+    /// Its node failed (`NODE_FAIL`, `BOOT_FAIL`).
+    NodeFail,
+    /// It was preempted.
+    Preempted,
+    /// The host's memory limit (not the device's).
+    OutOfMemory,
+    /// Revoked, or moved to another cluster.
+    Revoked,
+}
+
+/// Why a job waits, as far as it matters to us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReasonKind {
+    /// `None`, or not waiting.
+    None,
+    /// `BeginTime`: as a managed job should.
+    BeginTime,
+    /// `Resources`, `Priority`, `ReqNodeNotAvail`: it is eligible and could not start.
+    Resources(String),
+    /// Held by user or admin.
+    Held(String),
+    /// `Dependency`, `DependencyNeverSatisfied`.
+    Dependency,
+    /// A limit of association, QOS, partition or array (`Assoc*`, `QOS*`, `Partition*`, `JobArrayTaskLimit`, `Licenses`).
+    Limit(String),
+    /// Anything else.
+    Other(String),
+}
+
+/// One node as Slurm reports it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// Whether a job could start there now, and if not why.
+    pub availability: NodeAvailability,
+    /// Slurm's state text, such as `MIXED+DRAIN`.
+    pub state: String,
+    /// CPUs.
+    pub cpus: u32,
+    /// CPUs held by jobs.
+    pub cpus_allocated: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Memory held by jobs in MiB.
+    pub memory_mib_allocated: u64,
+    /// Active features.
+    pub features: Vec<String>,
+    /// Partitions that it stands in.
+    pub partitions: Vec<String>,
+    /// Shards of each GRES type: (total, used). From `Gres=` and `GresUsed=`.
+    pub shards: BTreeMap<GresType, (u32, u32)>,
+    /// Whole GPUs of each GRES type: (total, used).
+    pub gpus: BTreeMap<GresType, (u32, u32)>,
+    /// When slurmd started there.
+    pub slurmd_started_at: Option<UnixTime>,
+}
+
+/// Whether a node takes new jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeAvailability {
+    /// Yes, as far as its resources go.
+    Up,
+    /// No: down, drained, reserved, powering, rebooting, not responding, .. (Slurm's word for it).
+    Unavailable(String),
+}
+
+/// One partition as Slurm reports it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Partition {
+    /// Its name.
+    pub name: String,
+    /// Whether it is the default.
+    pub is_default: bool,
+    /// `State=UP`.
+    pub is_up: bool,
+    /// Its nodes, hostlist expanded.
+    pub nodes: Vec<NodeName>,
+    /// The longest time limit; `None` = unlimited.
+    pub time_limit_seconds_max: Option<u64>,
+    /// `TRESBillingWeights` as printed.
+    pub billing_weights: String,
+    /// `PreemptMode`.
+    pub preempt_mode: String,
+    /// `ExclusiveUser=YES`.
+    pub exclusive_user: bool,
+    /// `OverSubscribe`.
+    pub over_subscribe: String,
+    /// Default memory in MiB per node (`DefMemPerNode`) if set.
+    pub default_memory_mib: Option<u64>,
+}
+
+/// A Slurm release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SlurmVersion {
+    /// Year.
+    pub major: u32,
+    /// Month.
+    pub minor: u32,
+    /// Patch.
+    pub patch: u32,
+}
+
+impl SlurmVersion {
+    /// Why we do not act on this release; `None` where we do. Earlier ones double-book GRES, 25.05.0 can give one GRES to
+    /// several jobs.
+    pub fn refusal(self) -> Option<String> {
+        let oldest = Self { major: 23, minor: 11, patch: 7 };
+        if self < oldest {
+            Some(format!("Slurm {self} books shared GPUs twice; install {oldest} or later"))
+        } else if self == (Self { major: 25, minor: 5, patch: 0 }) {
+            Some(format!("Slurm {self} can give one GPU to several jobs; install 25.05.1 or later"))
+        } else {
+            None
+        }
+    }
+}
+
+impl std::fmt::Display for SlurmVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:02}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// Why Slurm could not be asked or told.
+#[derive(Debug, thiserror::Error)]
+pub enum SlurmError {
+    /// The program could not be run.
+    #[error("cannot run {program}")]
+    Spawn {
+        /// Its name.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It did not end in time and was killed.
+    #[error("{program} did not answer within {seconds} s")]
+    Timeout {
+        /// Its name.
+        program: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// It ended with an error; `detail` is its own first line, control characters removed.
+    #[error("{program} failed with status {status}: {detail}")]
+    Failed {
+        /// Its name.
+        program: String,
+        /// Its exit status.
+        status: i32,
+        /// What it said.
+        detail: String,
+    },
+    /// Its answer as a whole made no sense.
+    #[error("{program} answered something else than {expected}")]
+    Unreadable {
+        /// Its name.
+        program: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+impl SlurmError {
+    /// Whether trying again later may help: everything but an update that Slurm refused.
+    pub const fn is_transient(&self) -> bool {
+        !matches!(self, Self::Failed { .. })
+    }
+}
