@@ -1,0 +1,70 @@
+//! What the site wants.
+
+use pillion_core::SlowdownRatio;
+use serde::{Deserialize, Serialize};
+
+/// Who may share a device with whom (DESIGN D8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserPolicy {
+    /// Jobs of one user only.
+    #[default]
+    SameUser,
+    /// Jobs of one account.
+    SameAccount,
+    /// Anybody's.
+    Any,
+}
+
+/// What a plan maximises among the pairings that keep every promise (DESIGN D5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// GPU-hours saved.
+    #[default]
+    Throughput,
+    /// Energy saved.
+    Energy,
+    /// Work per joule.
+    ThroughputPerWatt,
+}
+
+/// The site's policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// Who may share with whom.
+    pub users: UserPolicy,
+    /// What counts.
+    pub objective: Objective,
+    /// The promise to jobs that name none.
+    pub slowdown_ratio_max: SlowdownRatio,
+    /// Device memory kept free on a shared device, of its whole memory.
+    pub memory_margin_fraction: f64,
+    /// The least gain (sum of speed fractions less one) for which two jobs share.
+    pub gain_min: f64,
+    /// How many tenants a device may have.
+    pub tenants_max: u32,
+    /// Whether caps may be set.
+    pub caps: bool,
+    /// Solo runs that a workload needs before it is paired.
+    pub solo_runs_min: u32,
+    /// How long a job that could run now may be held back for a partner that is expected, in seconds. 0 = never.
+    pub partner_wait_seconds_max: f64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            users: UserPolicy::SameUser,
+            objective: Objective::Throughput,
+            slowdown_ratio_max: SlowdownRatio::try_promise(1.25).expect("1.25 is a promise"),
+            memory_margin_fraction: 0.05,
+            gain_min: 0.1,
+            tenants_max: 2,
+            caps: true,
+            solo_runs_min: 1,
+            partner_wait_seconds_max: 0.0,
+        }
+    }
+}

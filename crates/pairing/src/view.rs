@@ -1,0 +1,186 @@
+//! The snapshot that a plan is made from. The scheduler fills it from Slurm, the agents and the store; `pillion plan`
+//! fills it from files; both can be saved as JSON and replayed.
+
+use pillion_core::device::Mechanism;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{
+    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId,
+    WorkloadKey,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The cluster at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClusterView {
+    /// Which commit it follows; a plan made from an older one is refused by the store.
+    pub revision: Revision,
+    /// When it was taken.
+    pub taken_at: UnixTime,
+    /// The pool's nodes.
+    pub nodes: Vec<NodeView>,
+    /// The pool's devices.
+    pub devices: Vec<DeviceView>,
+    /// Managed jobs without an active decision, in the order of service: Slurm's priority, then age.
+    pub waiting: Vec<WaitingJob>,
+    /// Jobs that Slurm will start alone by itself as soon as a whole device is free (undone, or past their bound): each
+    /// takes one; nothing of ours may stand in its way.
+    pub alone_claims: Vec<AloneClaim>,
+    /// What is known of workloads.
+    pub profiles: ProfileBook,
+}
+
+/// A job that is already eligible for a whole device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AloneClaim {
+    /// The job.
+    pub job_id: SlurmJobId,
+    /// Where it can run; empty = any pool node.
+    pub required_nodes: Vec<NodeName>,
+}
+
+/// One pool node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its name.
+    pub name: NodeName,
+    /// Why nothing may be released there now: drained, agent gone, releases stopped after a violation, ..; absent = it may.
+    pub blocked: Option<String>,
+    /// CPUs that no job holds.
+    pub cpus_free: u32,
+    /// Host memory in MiB that no job holds.
+    pub memory_mib_free: u64,
+    /// Active features.
+    pub features: Vec<String>,
+    /// The pool partitions that it stands in.
+    pub partitions: Vec<String>,
+}
+
+/// One device of a pool node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceView {
+    /// Its node.
+    pub node: NodeName,
+    /// Slurm's GRES type for it.
+    pub gres_type: GresType,
+    /// The device model; profiles are kept by it.
+    pub model: String,
+    /// Names by which users may ask for it (`gpu:h100:1`).
+    pub gpu_types: Vec<String>,
+    /// Device memory.
+    pub memory_bytes: u64,
+    /// How it can be shared.
+    pub mechanism: Mechanism,
+    /// Shards that nobody holds, by Slurm's own count less what is planned and not yet started.
+    pub shards_free: u32,
+    /// Who runs there, or was planned to.
+    pub tenants: Vec<Tenant>,
+    /// Why nothing may be released there now.
+    pub blocked: Option<String>,
+}
+
+/// A job that holds a part of a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// The job.
+    pub job_id: SlurmJobId,
+    /// Whose it is.
+    pub uid: UserId,
+    /// Its account.
+    pub account: String,
+    /// What it runs; absent where it has no decision of ours.
+    pub workload: Option<WorkloadKey>,
+    /// Its decision's group (the host's decision); absent where it has none, and then nobody may join.
+    pub group: Option<DecisionId>,
+    /// Whether it runs (a joiner is released only then).
+    pub is_running: bool,
+    /// Its cap.
+    pub cap_fraction: Option<Fraction>,
+    /// The card's mode, where the mechanism is `ccs`.
+    pub ccs_mode: Option<u8>,
+    /// What it booked.
+    pub shards: Shards,
+    /// Its promise.
+    pub slowdown_ratio_max: SlowdownRatio,
+    /// The device memory it was admitted with.
+    pub memory_bytes: Option<u64>,
+    /// When Slurm ends it at the latest; absent = no time limit.
+    pub time_limit_at: Option<UnixTime>,
+    /// When it will probably end, from its profile.
+    pub expected_end_at: Option<UnixTime>,
+}
+
+/// A managed job that waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WaitingJob {
+    /// This start of it.
+    pub start: JobStart,
+    /// Whose it is.
+    pub uid: UserId,
+    /// Its account.
+    pub account: String,
+    /// The pool partition that it is in.
+    pub partition: String,
+    /// What it runs.
+    pub workload: WorkloadKey,
+    /// When it was submitted.
+    pub submitted_at: UnixTime,
+    /// When Slurm starts it alone by itself.
+    pub starts_alone_at: UnixTime,
+    /// Its promise: the user's, else the site's.
+    pub slowdown_ratio_max: SlowdownRatio,
+    /// `memory=` as declared.
+    pub memory_bytes_declared: Option<u64>,
+    /// `gpu:h100:1`: the type it asked for.
+    pub gpu_type: Option<String>,
+    /// CPUs.
+    pub cpus: u32,
+    /// Host memory in MiB.
+    pub memory_mib: u64,
+    /// All of these must be on the node.
+    pub features: Vec<String>,
+    /// Not there.
+    pub excluded_nodes: Vec<NodeName>,
+    /// Its time limit.
+    pub time_limit_seconds: Option<u64>,
+    /// Why it cannot start now whatever the devices do: its own begin time, a dependency, an array throttle, a limit, a
+    /// hold; absent = it can.
+    pub held: Option<String>,
+}
+
+/// What is known of workloads, by workload and device model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<WorkloadProfile>", into = "Vec<WorkloadProfile>")]
+pub struct ProfileBook(BTreeMap<(WorkloadKey, String), WorkloadProfile>);
+
+impl ProfileBook {
+    /// What is known of this workload on this device model.
+    pub fn get(&self, workload: &WorkloadKey, device_model: &str) -> Option<&WorkloadProfile> {
+        self.0.get(&(workload.clone(), device_model.to_owned()))
+    }
+    /// All profiles, in the order of workload and model.
+    pub fn iter(&self) -> impl Iterator<Item = &WorkloadProfile> {
+        self.0.values()
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<Vec<WorkloadProfile>> for ProfileBook {
+    fn from(profiles: Vec<WorkloadProfile>) -> Self {
+        let keyed = |profile: WorkloadProfile| ((profile.workload.clone(), profile.device_model.clone()), profile);
+        Self(profiles.into_iter().map(keyed).collect())
+    }
+}
+
+impl From<ProfileBook> for Vec<WorkloadProfile> {
+    fn from(book: ProfileBook) -> Self {
+        book.0.into_values().collect()
+    }
+}
