@@ -1,0 +1,374 @@
+//! What makes a decision true exactly once. One trait, two implementors (`postgres`, `memory`) that pass the same suite.
+//!
+//! Every write that a plan could depend on makes a new revision, in the same transaction; `commit_plan` succeeds only on
+//! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
+//! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
+
+use async_trait::async_trait;
+use pillion_core::decision::{DecisionState, MemberState};
+use pillion_core::device::Mechanism;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::report::{JobSummary, Report};
+use pillion_core::{
+    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
+use pillion_pairing::{Explanation, Role, SpeedEstimate};
+use pillion_slurm::Ending;
+use serde::{Deserialize, Serialize};
+
+/// A managed job, as the last scan that saw it reported it. Upserted by `record_jobs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// The job.
+    pub id: SlurmJobId,
+    /// Its present restart count.
+    pub restart_count: u32,
+    /// Whose it is.
+    pub uid: UserId,
+    /// The user's name.
+    pub user: String,
+    /// The account.
+    pub account: String,
+    /// The pool partition that it is or was in.
+    pub partition: String,
+    /// What it runs: user and digest.
+    pub workload: WorkloadKey,
+    /// Its own promise, where the user gave one.
+    pub slowdown_ratio_max: Option<f64>,
+    /// `memory=`.
+    pub memory_bytes_declared: Option<u64>,
+    /// When it was submitted.
+    pub submitted_at: UnixTime,
+    /// When Slurm starts it by itself, while it waits.
+    pub eligible_at: Option<UnixTime>,
+    /// When it started (this start).
+    pub started_at: Option<UnixTime>,
+    /// When it ended.
+    pub ended_at: Option<UnixTime>,
+    /// How it ended.
+    pub ending: Option<Ending>,
+    /// Its node, once it runs.
+    pub node: Option<NodeName>,
+    /// Its GRES as Slurm shows it now.
+    pub gres: String,
+    /// Undone once: runs alone, is not released again.
+    pub alone: bool,
+}
+
+/// A decision to be committed: one device, one or more members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewDecision {
+    /// The node.
+    pub node: NodeName,
+    /// The device.
+    pub gres_type: GresType,
+    /// Its model.
+    pub device_model: String,
+    /// How it is shared.
+    pub mechanism: Mechanism,
+    /// The card's mode.
+    pub ccs_mode: Option<u8>,
+    /// The group that the members join; absent = they begin one.
+    pub joins: Option<DecisionId>,
+    /// Expected gain.
+    pub gain: f64,
+    /// Who starts, the host first.
+    pub members: Vec<NewMember>,
+}
+
+/// A member to be committed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewMember {
+    /// This start and no other.
+    pub start: JobStart,
+    /// Whose.
+    pub uid: UserId,
+    /// What it runs.
+    pub workload: WorkloadKey,
+    /// How it comes to the device.
+    pub role: Role,
+    /// Its cap.
+    pub cap_fraction: Option<Fraction>,
+    /// What Slurm books.
+    pub shards: Shards,
+    /// The device memory that it is admitted with.
+    pub memory_bytes: Option<u64>,
+    /// The limit for each of its processes.
+    pub memory_limit_bytes: Option<u64>,
+    /// Its promise at that time.
+    pub slowdown_ratio_max: f64,
+    /// The prediction.
+    pub estimate: Option<SpeedEstimate>,
+    /// The solo duration that was known then.
+    pub solo_duration_seconds: Option<f64>,
+    /// Why so.
+    pub explanation: Explanation,
+}
+
+/// A committed decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Its number.
+    pub id: DecisionId,
+    /// The decision that began this sharing (its own id, or its host's group).
+    pub group: DecisionId,
+    /// Where it stands.
+    pub state: DecisionState,
+    /// When it was committed.
+    pub created_at: UnixTime,
+    /// The node.
+    pub node: NodeName,
+    /// The device.
+    pub gres_type: GresType,
+    /// Its model.
+    pub device_model: String,
+    /// How it is shared.
+    pub mechanism: Mechanism,
+    /// The card's mode.
+    pub ccs_mode: Option<u8>,
+    /// Expected gain.
+    pub gain: f64,
+    /// Why it was abandoned, if it was.
+    pub abandoned_reason: Option<String>,
+    /// The host first.
+    pub members: Vec<Member>,
+}
+
+/// A member of a committed decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// What was committed.
+    pub plan: NewMember,
+    /// Where it stands.
+    pub state: MemberState,
+    /// When the agent said that it is ready for it.
+    pub prepared_at: Option<UnixTime>,
+    /// When the guard was set.
+    pub guarded_at: Option<UnixTime>,
+    /// When the lease began.
+    pub released_at: Option<UnixTime>,
+    /// When Slurm started it.
+    pub started_at: Option<UnixTime>,
+    /// When it ended or was undone.
+    pub ended_at: Option<UnixTime>,
+    /// What was measured afterwards (DESIGN D11); absent = unknown.
+    pub measured_speed_fraction: Option<f64>,
+    /// Its part of the device's energy.
+    pub energy_joules: Option<f64>,
+}
+
+/// A step of one member, compare-and-set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemberStep {
+    /// The decision.
+    pub decision_id: DecisionId,
+    /// The member.
+    pub start: JobStart,
+    /// Where it must stand now.
+    pub from: MemberState,
+    /// Where it goes.
+    pub to: MemberState,
+    /// When: becomes `guarded_at`, `released_at`, `started_at` or `ended_at` by the state it goes to.
+    pub at: UnixTime,
+}
+
+/// Something that operators should be able to read later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub at: UnixTime,
+    /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`, ..
+    pub kind: String,
+    /// The job, if any.
+    pub job_id: Option<SlurmJobId>,
+    /// The node, if any.
+    pub node: Option<NodeName>,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// One start of a job, measured: the agent's summary joined with what Slurm said of it. The input of profiles and outcomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredRun {
+    /// The agent's summary.
+    pub summary: JobSummary,
+    /// Where.
+    pub node: NodeName,
+    /// The device's model.
+    pub device_model: String,
+    /// The job as recorded (it may have been started again since: compare restart counts).
+    pub job: JobRecord,
+    /// The decision it ran under, with its member row.
+    pub decision: Option<Decision>,
+}
+
+/// A profile, with what is needed to add the next run to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredProfile {
+    /// Means so far.
+    pub profile: WorkloadProfile,
+    /// Sum of squared deviations of the solo duration (Welford).
+    pub duration_deviation_squares: f64,
+    /// When it last changed.
+    pub updated_at: UnixTime,
+}
+
+/// Which past decisions to list; newest first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DecisionFilter {
+    /// Planned or released only.
+    pub active_only: bool,
+    /// Committed at or after.
+    pub since: Option<UnixTime>,
+    /// Committed before.
+    pub until: Option<UnixTime>,
+    /// With a member of this user.
+    pub user: Option<String>,
+    /// With this job.
+    pub job_id: Option<SlurmJobId>,
+    /// Those of one member too.
+    pub include_single: bool,
+    /// At most so many; 0 = 1,000.
+    pub limit: u32,
+}
+
+/// Durable memory. All times are arguments; nothing here reads a clock.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The present revision.
+    async fn revision(&self) -> Result<Revision, StoreError>;
+    /// Upserts jobs; a new revision if anything that a plan depends on changed (state, restart count, gres, promise, ..).
+    async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError>;
+    /// One job, as last recorded.
+    async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError>;
+    /// Commits decisions in order and returns their ids. All or nothing.
+    ///
+    /// [`StoreError::StaleView`] when the revision is not `parent` any more; [`StoreError::Conflict`] when a member is
+    /// active elsewhere (P-1, held by the store itself under a named constraint).
+    async fn commit_plan(
+        &self,
+        parent: Revision,
+        decisions: &[NewDecision],
+        at: UnixTime,
+    ) -> Result<Vec<DecisionId>, StoreError>;
+    /// Keeps an explanation for a job that was left waiting, if its reason differs from the last one kept for that job
+    /// (candidates may be newer: the row is then replaced in place). At most 50 a job are kept.
+    async fn record_explanations(
+        &self,
+        revision: Revision,
+        explanations: &[Explanation],
+        at: UnixTime,
+    ) -> Result<(), StoreError>;
+    /// Explanations of one job, oldest first, those of its decisions included.
+    async fn explanations(&self, id: SlurmJobId) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError>;
+    /// Decisions that are planned or released, oldest first.
+    async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError>;
+    /// One decision.
+    async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError>;
+    /// Decisions, newest first.
+    async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError>;
+    /// Moves one member. `Ok(false)`: it did not stand at `from`. An illegal step is [`StoreError::Illegal`].
+    /// Makes a new revision.
+    async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError>;
+    /// The agent is ready for this member.
+    async fn member_prepared(&self, id: DecisionId, start: JobStart, at: UnixTime) -> Result<(), StoreError>;
+    /// Moves a decision; `reason` is kept where it is abandoned, and its members that are still planned or guarded
+    /// become undone. `Ok(false)`: it stood there already. Makes a new revision.
+    async fn step_decision(
+        &self,
+        id: DecisionId,
+        to: DecisionState,
+        reason: Option<&str>,
+        at: UnixTime,
+    ) -> Result<bool, StoreError>;
+    /// What was measured of a member.
+    async fn record_outcome(
+        &self,
+        id: DecisionId,
+        start: JobStart,
+        measured_speed_fraction: Option<f64>,
+        energy_joules: Option<f64>,
+    ) -> Result<(), StoreError>;
+    /// Stores a report of an agent's journal exactly once: `Ok(false)` where that sequence was stored before.
+    async fn ingest(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, StoreError>;
+    /// The last sequence that is stored for a journal (0 = none).
+    async fn last_sequence(&self, node: &NodeName, journal_id: &str) -> Result<u64, StoreError>;
+    /// Remembers a device's model, for summaries that arrive when its agent is gone.
+    async fn record_devices(
+        &self,
+        node: &NodeName,
+        devices: &[pillion_core::device::DeviceDescription],
+        at: UnixTime,
+    ) -> Result<(), StoreError>;
+    /// Runs that were summarised, whose job's end is recorded (or was started again), and that were not profiled yet;
+    /// oldest first.
+    async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
+    /// In one transaction: marks a run as profiled and, where given, stores the workload's new profile (a new revision).
+    async fn profile_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        profile: Option<&StoredProfile>,
+    ) -> Result<(), StoreError>;
+    /// All profiles.
+    async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError>;
+    /// Keeps an event.
+    async fn record_event(&self, event: &Event) -> Result<(), StoreError>;
+    /// Events of one job, oldest first.
+    async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError>;
+    /// How many events of a kind there are.
+    async fn event_count(&self, kind: &str) -> Result<u64, StoreError>;
+    /// The summary of a start, if it arrived.
+    async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError>;
+    /// Deletes device samples older than `before`; returns how many.
+    async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError>;
+}
+
+/// Why the store did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The plan was made from an older revision.
+    #[error("the plan was made from revision {parent}, the store is at {current}")]
+    StaleView {
+        /// The plan's.
+        parent: Revision,
+        /// The store's.
+        current: Revision,
+    },
+    /// A member is active in another decision.
+    #[error("job {0} already has an active decision")]
+    Conflict(SlurmJobId),
+    /// A step that the life of a member or decision does not have.
+    #[error("decision {id} cannot make this step")]
+    Illegal {
+        /// The decision.
+        id: DecisionId,
+        /// Which.
+        source: pillion_core::decision::IllegalTransition,
+    },
+    /// A row that cannot be read back.
+    #[error("table {table}, column {column}, row {row}: cannot be read")]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// Its key.
+        row: String,
+    },
+    /// The database is away or refused.
+    #[error("database error while {action}")]
+    Database {
+        /// What we were doing.
+        action: &'static str,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl StoreError {
+    /// Whether the next tick may succeed.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::StaleView { .. } | Self::Database { .. })
+    }
+}
