@@ -21,6 +21,10 @@ pub struct HandoffRequest {
     pub version: u32,
     /// From `spank_get_item`, never from the environment.
     pub start: JobStart,
+    /// Slurm's own number for the job (`S_JOB_ID`): for an array task another than the array's, and the one that names
+    /// its cgroup.
+    #[serde(default)]
+    pub inner_job_id: Option<u32>,
     /// The job's user.
     pub uid: UserId,
     /// The job's group, for the progress file.

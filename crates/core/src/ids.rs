@@ -83,6 +83,22 @@ impl fmt::Display for JobStart {
     }
 }
 
+/// A text that is not `33+0` or `33_2+0`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a start of a job; write 33+0, or 33_2+0 for an array task")]
+pub struct InvalidJobStart(pub String);
+
+impl FromStr for JobStart {
+    type Err = InvalidJobStart;
+    fn from_str(text: &str) -> Result<Self, InvalidJobStart> {
+        let invalid = || InvalidJobStart(text.to_owned());
+        let (job, restarts) = text.split_once('+').ok_or_else(invalid)?;
+        let digits = !restarts.is_empty() && restarts.bytes().all(|b| b.is_ascii_digit());
+        let restart_count = restarts.parse().ok().filter(|_| digits).ok_or_else(invalid)?;
+        Ok(Self { job_id: job.parse().map_err(|_| invalid())?, restart_count })
+    }
+}
+
 /// Declares a string identifier.
 macro_rules! string_ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -144,4 +160,18 @@ number_ids! {
     Revision(u64);
     /// A Unix user.
     UserId(u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_reads_what_it_writes_and_nothing_else() {
+        let start = JobStart { job_id: SlurmJobId::array_task(33, 2), restart_count: 1 };
+        assert_eq!(start.to_string().parse(), Ok(start));
+        for wrong in ["", "33", "33+", "+1", "33+-1", "33++1", "33+1x", "33_+1", "0+0", "33+99999999999"] {
+            assert_eq!(wrong.parse::<JobStart>(), Err(InvalidJobStart(wrong.to_owned())));
+        }
+    }
 }

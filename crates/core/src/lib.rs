@@ -14,6 +14,7 @@ pub mod invariant;
 pub mod mark;
 pub mod option;
 pub mod profile;
+pub mod report;
 pub mod share;
 pub mod units;
 

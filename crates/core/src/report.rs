@@ -1,0 +1,193 @@
+//! What an agent and the scheduler tell each other, as domain words. The wire form is `proto/pillion/v1/agent.proto`; the
+//! conversions are in `pillion-proto`. Rows 6 and 8 of the way of a job (docs/architecture.md).
+
+use crate::clock::UnixTime;
+use crate::device::{DeviceDescription, Reading, TenantUse};
+use crate::ids::{DecisionId, GresType, JobStart, NodeName};
+use crate::share::Share;
+use crate::units::Fraction;
+use serde::{Deserialize, Serialize};
+
+/// The version of the stream between agent and scheduler.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Everything that an agent says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromAgent {
+    /// The first message of every stream.
+    Hello(AgentHello),
+    /// What must arrive exactly once.
+    Report(Report),
+    /// The answer to [`ToAgent::Prepare`] and [`ToAgent::Revoke`].
+    ShareResult(ShareResult),
+}
+
+/// Everything that the scheduler says to an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToAgent {
+    /// Every report up to and including this sequence is stored.
+    Ack(u64),
+    /// A decision to carry out.
+    Prepare(Share),
+    /// A decision that no longer holds.
+    Revoke {
+        /// The decision.
+        decision_id: DecisionId,
+        /// The start that it held for.
+        start: JobStart,
+    },
+    /// Sample now.
+    Poke,
+}
+
+/// Who the agent is and what its node has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentHello {
+    /// [`PROTOCOL_VERSION`] of the agent.
+    pub protocol_version: u32,
+    /// Its node.
+    pub node: NodeName,
+    /// Its release.
+    pub agent_version: String,
+    /// Made once for its report journal; sequences count within it.
+    pub journal_id: String,
+    /// The node's devices.
+    pub devices: Vec<DeviceDescription>,
+    /// The agent's clock.
+    pub sent_at: UnixTime,
+    /// Shares that it holds from before.
+    pub decision_ids: Vec<DecisionId>,
+}
+
+/// The answer to a prepared or revoked share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareResult {
+    /// The decision.
+    pub decision_id: DecisionId,
+    /// The start that it holds for.
+    pub start: JobStart,
+    /// Why the mechanism could not be set up, one sentence; `None` = done.
+    pub error: Option<String>,
+    /// Whether this answers a revocation.
+    pub revoked: bool,
+}
+
+/// Something that must arrive exactly once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Its place in the agent's journal, from 1; gaps mean that the journal was full and samples were dropped.
+    pub sequence: u64,
+    /// What happened.
+    pub body: ReportBody,
+}
+
+/// What a report tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReportBody {
+    /// One look at the devices.
+    Samples(DeviceSamples),
+    /// A start that ended.
+    JobSummary(JobSummary),
+    /// A task that began.
+    Launch(Launch),
+}
+
+/// One look at the node's devices.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceSamples {
+    /// When.
+    pub recorded_at: UnixTime,
+    /// One a device; devices with nothing to tell are left out.
+    pub samples: Vec<DeviceSample>,
+}
+
+/// One device at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceSample {
+    /// Which.
+    pub gres_type: GresType,
+    /// What it did.
+    pub reading: Reading,
+    /// Who was on it.
+    pub tenants: Vec<TenantUse>,
+}
+
+/// Means over the samples in which a job had its device alone; absent where the device does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ActivityMeans {
+    /// Power of the device, idle part included.
+    pub power_watts: Option<f64>,
+    /// Compute units active.
+    pub sm_active_fraction: Option<Fraction>,
+    /// Resident warps of the most possible.
+    pub sm_occupancy_fraction: Option<Fraction>,
+    /// Compute units waiting on memory.
+    pub stall_fraction: Option<Fraction>,
+    /// FP32 pipes active.
+    pub fp32_active_fraction: Option<Fraction>,
+    /// Any kernel running.
+    pub gpu_busy_fraction: Option<Fraction>,
+    /// Memory bandwidth of the greatest possible.
+    pub memory_bandwidth_fraction: Option<Fraction>,
+    /// Last-level cache bandwidth of the greatest possible.
+    pub cache_bandwidth_fraction: Option<Fraction>,
+    /// Bytes a second to the host.
+    pub pcie_tx_bytes_per_second: Option<f64>,
+    /// Bytes a second from the host.
+    pub pcie_rx_bytes_per_second: Option<f64>,
+}
+
+/// How far a job's counter went in some part of its run.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProgressPart {
+    /// How far; `None` where the job wrote no counter.
+    pub progress: Option<f64>,
+    /// In how many seconds.
+    pub seconds: f64,
+}
+
+/// One start of a job on one device, told when its last process has gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobSummary {
+    /// Which start.
+    pub start: JobStart,
+    /// On which device.
+    pub gres_type: GresType,
+    /// When its first task began.
+    pub started_at: UnixTime,
+    /// When its last process was gone.
+    pub ended_at: UnixTime,
+    /// Seconds of the run during which another tenant had processes on the device.
+    pub shared_seconds: f64,
+    /// The most device memory that its processes held together.
+    pub memory_bytes_peak: u64,
+    /// The most processes that it had on the device at once.
+    pub process_count_peak: u32,
+    /// The device's energy while it had it alone, plus its part while shared.
+    pub energy_joules: Option<f64>,
+    /// Progress while alone.
+    pub solo: ProgressPart,
+    /// Progress beside others.
+    pub shared: ProgressPart,
+    /// Means while alone; `None` where it never was.
+    pub solo_means: Option<ActivityMeans>,
+    /// Over how many samples.
+    pub solo_sample_count: u32,
+    /// The other starts that were seen on the device meanwhile.
+    pub neighbours: Vec<JobStart>,
+}
+
+/// What SPANK was told at the start of a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// When.
+    pub at: UnixTime,
+    /// Which start.
+    pub start: JobStart,
+    /// The step, in Slurm's numbering.
+    pub step_id: u32,
+    /// The decision that was carried out; `None` = none was known (a miss).
+    pub decision_id: Option<DecisionId>,
+    /// The devices that Slurm gave it.
+    pub gres_types: Vec<GresType>,
+}
