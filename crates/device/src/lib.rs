@@ -1,1 +1,132 @@
-//! Placeholder.
+//! Devices: what they are, what they do just now, and how they are shared, behind one trait.
+//!
+//! This is the only room, besides `slurm-spank`, that may call a vendor's library. It knows nothing of Slurm's queue,
+//! of decisions, of profiles or of the network: the agent asks it once a second and carries the answers on.
+//!
+//! The simulated devices are a production backend like any other: a driver process plays driver and hardware of all
+//! GPUs of a node, so that jobs and their contention survive the agent's death as they do on real hardware.
+
+mod error;
+
+pub use error::DeviceError;
+
+use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
+use pillion_core::{Fraction, UserId};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How the MPS control daemon of one device is to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MpsSettings {
+    /// `CUDA_MPS_PIPE_DIRECTORY` of the daemon and of all its clients; one directory a device.
+    pub pipe_directory: PathBuf,
+    /// `CUDA_MPS_LOG_DIRECTORY` of the daemon.
+    pub log_directory: PathBuf,
+    /// Serve several users at once (`-multiuser-server`). Otherwise a second user waits until the first has left.
+    pub multi_user: bool,
+    /// The most compute units of each client, whatever its environment says; a client can only lower it.
+    pub cap_default: Option<Fraction>,
+    /// The most device memory of each client process; a client can only lower it.
+    pub memory_limit_bytes_default: Option<u64>,
+}
+
+/// A running MPS control daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MpsStatus {
+    /// How it was started.
+    pub settings: MpsSettings,
+    /// Whose server is active: the user of its clients (root in multi-user mode); `None` while it has none.
+    pub server_uid: Option<UserId>,
+    /// The clients that run, in the agent's pid namespace.
+    pub client_pids: Vec<u32>,
+}
+
+/// One device at one moment: what it did, and who is on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceState {
+    /// What the device did.
+    pub reading: Reading,
+    /// Who is on it, and with how much memory.
+    pub processes: Vec<DeviceProcess>,
+}
+
+/// All devices of one node, of one vendor.
+///
+/// Synchronous: the agent calls it once a second from one blocking task. Every call is bounded in time (a driver
+/// process is given up after a second), and none panics on what a driver says.
+pub trait Backend: Send {
+    /// The devices of this node, by ascending index.
+    ///
+    /// # Errors
+    /// If the driver cannot be asked at all.
+    fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError>;
+
+    /// What one device did since the last reading, and does now.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoSuchDevice`], [`DeviceError::Gone`], or what kept the driver from answering.
+    fn read(&mut self, index: u32) -> Result<Reading, DeviceError>;
+
+    /// The processes on one device.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    fn processes(&mut self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError>;
+
+    /// Reads all devices at once, by ascending index: the agent's call a second. A device that fails says so in its
+    /// own place, and hides nothing of the others.
+    ///
+    /// # Errors
+    /// If no device could be asked.
+    fn read_all(&mut self) -> Result<Vec<(u32, Result<DeviceState, DeviceError>)>, DeviceError> {
+        let indexes: Vec<u32> = self.devices()?.into_iter().map(|device| device.index).collect();
+        let read_one = |index| {
+            let state = self
+                .read(index)
+                .and_then(|reading| Ok(DeviceState { reading, processes: self.processes(index)? }));
+            (index, state)
+        };
+        Ok(indexes.into_iter().map(read_one).collect())
+    }
+
+    /// Starts the MPS control daemon of one device, as root. With the same settings again it does nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] where there is no MPS, [`DeviceError::Refused`] if not root, and
+    /// [`DeviceError::Busy`] if a daemon runs with other settings.
+    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError>;
+
+    /// Stops the MPS control daemon of one device; nothing to do is success. Running clients are never ended by it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] while it has clients; else as [`Backend::start_mps`].
+    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError>;
+
+    /// The MPS control daemon of one device, if it runs: it outlives the agent.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError>;
+
+    /// Ends one MPS client in the clean way (`terminate_client`), before it is killed: a killed client can take the
+    /// server and its neighbours with it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] if this is no client of that device; else as [`Backend::stop_mps`].
+    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError>;
+
+    /// The CCS mode in force, 1, 2 or 4; `None` while the device is idle, when the next process chooses it, and where
+    /// there is no CCS.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError>;
+
+    /// Sets the CCS mode where that takes root and not the job's environment (xe kernel driver). A driver whose
+    /// processes set it themselves (i915) checks the mode and does nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] if the mode is not 1, 2 or 4, [`DeviceError::Busy`] while anybody runs in another one,
+    /// [`DeviceError::Unsupported`] where there is no CCS.
+    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError>;
+}
