@@ -87,7 +87,7 @@ pub enum ReportBody {
     /// One look at the devices.
     Samples(DeviceSamples),
     /// A start that ended.
-    JobSummary(JobSummary),
+    JobSummary(Box<JobSummary>),
     /// A task that began.
     Launch(Launch),
 }

@@ -1,1 +1,20 @@
-//! Conversions.
+//! The only place where wire meets domain (STYLE R4): every message is destructured exhaustively, so that a new field
+//! does not compile until somebody decides on it. Nothing here knows who sends or stores what.
+//!
+//! `TryFrom<wire>` checks; `From<domain>` cannot fail. One `Invalid*` error a message.
+
+mod field;
+mod hello;
+mod launch;
+mod message;
+mod sample;
+mod share;
+mod summary;
+
+pub use field::InvalidField;
+pub use hello::{InvalidDevice, InvalidHello};
+pub use launch::InvalidLaunch;
+pub use message::{InvalidAgentMessage, InvalidReport, InvalidSchedulerMessage};
+pub use sample::{InvalidSample, InvalidTenant};
+pub use share::{InvalidRevoke, InvalidShare, InvalidShareResult};
+pub use summary::InvalidSummary;

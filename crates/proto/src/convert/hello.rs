@@ -1,0 +1,100 @@
+//! `Hello` and `Device`.
+
+use super::field::{self, InvalidField};
+use crate::v1 as wire;
+use pillion_core::device::DeviceDescription;
+use pillion_core::report::AgentHello;
+use pillion_core::{DecisionId, DeviceUuid, GresType, NodeName};
+
+/// A device that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("invalid device {index}")]
+pub struct InvalidDevice {
+    /// Which.
+    pub index: u32,
+    /// What is wrong with it.
+    pub source: InvalidField,
+}
+
+/// An introduction that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidHello {
+    /// A field of the agent.
+    #[error("invalid hello")]
+    Field(#[from] InvalidField),
+    /// One of its devices.
+    #[error("invalid hello")]
+    Device(#[from] InvalidDevice),
+}
+
+impl TryFrom<wire::Device> for DeviceDescription {
+    type Error = InvalidDevice;
+    fn try_from(wire: wire::Device) -> Result<Self, InvalidDevice> {
+        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism } = wire;
+        let checked = || -> Result<Self, InvalidField> {
+            Ok(Self {
+                index,
+                uuid: DeviceUuid(field::text("uuid", uuid)?),
+                model: field::text("model", model)?,
+                memory_bytes,
+                gres_type: GresType(field::text("gres_type", gres_type)?),
+                mechanism: mechanism.parse()?,
+            })
+        };
+        checked().map_err(|source| InvalidDevice { index, source })
+    }
+}
+
+impl From<DeviceDescription> for wire::Device {
+    fn from(device: DeviceDescription) -> Self {
+        let DeviceDescription { index, uuid, model, memory_bytes, gres_type, mechanism } = device;
+        Self {
+            index,
+            uuid: uuid.0,
+            model,
+            memory_bytes,
+            gres_type: gres_type.0,
+            mechanism: mechanism.to_string(),
+        }
+    }
+}
+
+impl TryFrom<wire::Hello> for AgentHello {
+    type Error = InvalidHello;
+    fn try_from(wire: wire::Hello) -> Result<Self, InvalidHello> {
+        let wire::Hello {
+            protocol_version,
+            node,
+            agent_version,
+            journal_id,
+            devices,
+            sent_at_seconds,
+            decision_ids,
+        } = wire;
+        Ok(Self {
+            protocol_version,
+            node: NodeName(field::text("node", node)?),
+            agent_version,
+            journal_id: field::text("journal_id", journal_id)?,
+            devices: devices.into_iter().map(DeviceDescription::try_from).collect::<Result<_, _>>()?,
+            sent_at: field::time("sent_at_seconds", sent_at_seconds)?,
+            decision_ids: decision_ids.into_iter().map(DecisionId).collect(),
+        })
+    }
+}
+
+impl From<AgentHello> for wire::Hello {
+    fn from(hello: AgentHello) -> Self {
+        let AgentHello { protocol_version, node, agent_version, journal_id, devices, sent_at, decision_ids } =
+            hello;
+        Self {
+            protocol_version,
+            node: node.0,
+            agent_version,
+            journal_id,
+            devices: devices.into_iter().map(wire::Device::from).collect(),
+            sent_at_seconds: sent_at.seconds(),
+            decision_ids: decision_ids.into_iter().map(|id| id.0).collect(),
+        }
+    }
+}

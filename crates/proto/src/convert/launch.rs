@@ -1,0 +1,47 @@
+//! `Launch`.
+
+use super::field::{self, InvalidField};
+use crate::v1 as wire;
+use pillion_core::report::Launch;
+use pillion_core::{DecisionId, GresType};
+
+/// A launch that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("invalid launch of job '{job_id}'")]
+pub struct InvalidLaunch {
+    /// Which, as it was written.
+    pub job_id: String,
+    /// What is wrong with it.
+    pub source: InvalidField,
+}
+
+impl TryFrom<wire::Launch> for Launch {
+    type Error = InvalidLaunch;
+    fn try_from(wire: wire::Launch) -> Result<Self, InvalidLaunch> {
+        let wire::Launch { at_seconds, job_id, restart_count, step_id, decision_id, gres_types } = wire;
+        let checked = || -> Result<Self, InvalidField> {
+            Ok(Self {
+                at: field::time("at_seconds", at_seconds)?,
+                start: field::start(&job_id, restart_count)?,
+                step_id,
+                decision_id: decision_id.map(DecisionId),
+                gres_types: gres_types.into_iter().map(GresType).collect(),
+            })
+        };
+        checked().map_err(|source| InvalidLaunch { job_id: job_id.clone(), source })
+    }
+}
+
+impl From<Launch> for wire::Launch {
+    fn from(launch: Launch) -> Self {
+        let Launch { at, start, step_id, decision_id, gres_types } = launch;
+        Self {
+            at_seconds: at.seconds(),
+            job_id: start.job_id.to_string(),
+            restart_count: start.restart_count,
+            step_id,
+            decision_id: decision_id.map(|id| id.0),
+            gres_types: gres_types.into_iter().map(|gres_type| gres_type.0).collect(),
+        }
+    }
+}

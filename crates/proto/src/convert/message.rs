@@ -1,0 +1,169 @@
+//! The envelopes: `AgentMessage`, `Report` and `SchedulerMessage`.
+
+use super::field::{self, InvalidField};
+use super::{
+    InvalidHello, InvalidLaunch, InvalidRevoke, InvalidSample, InvalidShare, InvalidShareResult,
+    InvalidSummary, share,
+};
+use crate::v1 as wire;
+use pillion_core::report::{
+    AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, Report, ReportBody, ShareResult,
+    ToAgent,
+};
+use pillion_core::share::Share;
+
+/// A report that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidReport {
+    /// It tells nothing, or something that a newer agent knows.
+    #[error("report {0} has no body that is known here")]
+    NoBody(u64),
+    /// Sequences start at 1.
+    #[error("a report has sequence 0; sequences start at 1")]
+    NoSequence,
+    /// Its time.
+    #[error("invalid samples")]
+    Time(#[from] InvalidField),
+    /// A sample.
+    #[error("invalid samples")]
+    Sample(#[from] InvalidSample),
+    /// A summary.
+    #[error("invalid report")]
+    Summary(#[from] InvalidSummary),
+    /// A launch.
+    #[error("invalid report")]
+    Launch(#[from] InvalidLaunch),
+}
+
+/// A message of an agent that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidAgentMessage {
+    /// It says nothing, or something that a newer agent knows.
+    #[error("the agent's message has no body that is known here")]
+    NoBody,
+    /// An introduction.
+    #[error("invalid message of an agent")]
+    Hello(#[from] InvalidHello),
+    /// A report.
+    #[error("invalid message of an agent")]
+    Report(#[from] InvalidReport),
+    /// An answer.
+    #[error("invalid message of an agent")]
+    ShareResult(#[from] InvalidShareResult),
+}
+
+/// A message of the scheduler that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidSchedulerMessage {
+    /// It says nothing, or something that a newer scheduler knows.
+    #[error("the scheduler's message has no body that is known here")]
+    NoBody,
+    /// A share.
+    #[error("invalid message of the scheduler")]
+    Share(#[from] InvalidShare),
+    /// A revocation.
+    #[error("invalid message of the scheduler")]
+    Revoke(#[from] InvalidRevoke),
+}
+
+fn checked_samples(wire: wire::DeviceSamples) -> Result<DeviceSamples, InvalidReport> {
+    let wire::DeviceSamples { recorded_at_seconds, samples } = wire;
+    Ok(DeviceSamples {
+        recorded_at: field::time("recorded_at_seconds", recorded_at_seconds)?,
+        samples: samples.into_iter().map(DeviceSample::try_from).collect::<Result<_, _>>()?,
+    })
+}
+
+impl TryFrom<wire::Report> for Report {
+    type Error = InvalidReport;
+    fn try_from(wire: wire::Report) -> Result<Self, InvalidReport> {
+        use wire::report::Body;
+        let wire::Report { sequence, body } = wire;
+        if sequence == 0 {
+            return Err(InvalidReport::NoSequence);
+        }
+        let body = match body.ok_or(InvalidReport::NoBody(sequence))? {
+            Body::Samples(samples) => ReportBody::Samples(checked_samples(samples)?),
+            Body::JobSummary(summary) => ReportBody::JobSummary(Box::new(JobSummary::try_from(summary)?)),
+            Body::Launch(launch) => ReportBody::Launch(Launch::try_from(launch)?),
+        };
+        Ok(Self { sequence, body })
+    }
+}
+
+impl From<Report> for wire::Report {
+    fn from(report: Report) -> Self {
+        use wire::report::Body;
+        let Report { sequence, body } = report;
+        let body = match body {
+            ReportBody::Samples(DeviceSamples { recorded_at, samples }) => {
+                Body::Samples(wire::DeviceSamples {
+                    recorded_at_seconds: recorded_at.seconds(),
+                    samples: samples.into_iter().map(wire::DeviceSample::from).collect(),
+                })
+            }
+            ReportBody::JobSummary(summary) => Body::JobSummary((*summary).into()),
+            ReportBody::Launch(launch) => Body::Launch(launch.into()),
+        };
+        Self { sequence, body: Some(body) }
+    }
+}
+
+impl TryFrom<wire::AgentMessage> for FromAgent {
+    type Error = InvalidAgentMessage;
+    fn try_from(wire: wire::AgentMessage) -> Result<Self, InvalidAgentMessage> {
+        use wire::agent_message::Body;
+        let wire::AgentMessage { body } = wire;
+        Ok(match body.ok_or(InvalidAgentMessage::NoBody)? {
+            Body::Hello(hello) => Self::Hello(AgentHello::try_from(hello)?),
+            Body::Report(report) => Self::Report(Report::try_from(report)?),
+            Body::ShareResult(result) => Self::ShareResult(ShareResult::try_from(result)?),
+        })
+    }
+}
+
+impl From<FromAgent> for wire::AgentMessage {
+    fn from(message: FromAgent) -> Self {
+        use wire::agent_message::Body;
+        let body = match message {
+            FromAgent::Hello(hello) => Body::Hello(hello.into()),
+            FromAgent::Report(report) => Body::Report(report.into()),
+            FromAgent::ShareResult(result) => Body::ShareResult(result.into()),
+        };
+        Self { body: Some(body) }
+    }
+}
+
+impl TryFrom<wire::SchedulerMessage> for ToAgent {
+    type Error = InvalidSchedulerMessage;
+    fn try_from(wire: wire::SchedulerMessage) -> Result<Self, InvalidSchedulerMessage> {
+        use wire::scheduler_message::Body;
+        let wire::SchedulerMessage { body } = wire;
+        Ok(match body.ok_or(InvalidSchedulerMessage::NoBody)? {
+            Body::Ack(wire::Ack { sequence }) => Self::Ack(sequence),
+            Body::PrepareShare(prepare) => Self::Prepare(Share::try_from(prepare)?),
+            Body::RevokeShare(revoke) => {
+                let (decision_id, start) = share::revoked(revoke)?;
+                Self::Revoke { decision_id, start }
+            }
+            Body::Poke(wire::Poke {}) => Self::Poke,
+        })
+    }
+}
+
+impl From<ToAgent> for wire::SchedulerMessage {
+    fn from(message: ToAgent) -> Self {
+        use wire::scheduler_message::Body;
+        let body = match message {
+            ToAgent::Ack(sequence) => Body::Ack(wire::Ack { sequence }),
+            ToAgent::Prepare(share) => Body::PrepareShare(share.into()),
+            ToAgent::Revoke { decision_id, start } => Body::RevokeShare(wire::RevokeShare {
+                decision_id: decision_id.0,
+                job_id: start.job_id.to_string(),
+                restart_count: start.restart_count,
+            }),
+            ToAgent::Poke => Body::Poke(wire::Poke {}),
+        };
+        Self { body: Some(body) }
+    }
+}

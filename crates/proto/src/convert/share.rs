@@ -1,0 +1,138 @@
+//! `PrepareShare`, `RevokeShare` and `ShareResult`.
+
+use super::field::{self, InvalidField};
+use crate::v1 as wire;
+use pillion_core::report::ShareResult;
+use pillion_core::share::Share;
+use pillion_core::units::OutOfRange;
+use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, UserId};
+
+/// A share that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("invalid share of job '{job_id}'")]
+pub struct InvalidShare {
+    /// Which, as it was written.
+    pub job_id: String,
+    /// What is wrong with it.
+    pub source: InvalidField,
+}
+
+/// A revocation that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("invalid revocation")]
+pub struct InvalidRevoke(#[from] pub InvalidField);
+
+/// An answer that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("invalid answer to a share")]
+pub struct InvalidShareResult(#[from] pub InvalidField);
+
+impl TryFrom<wire::PrepareShare> for Share {
+    type Error = InvalidShare;
+    fn try_from(wire: wire::PrepareShare) -> Result<Self, InvalidShare> {
+        let job_id = wire.job_id.clone();
+        checked_share(wire).map_err(|source| InvalidShare { job_id, source })
+    }
+}
+
+fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
+    let wire::PrepareShare {
+        decision_id,
+        job_id,
+        restart_count,
+        uid,
+        gres_type,
+        mechanism,
+        cap_fraction,
+        ccs_mode,
+        memory_limit_bytes,
+        shards,
+    } = wire;
+    Ok(Share {
+        decision_id: DecisionId(decision_id),
+        start: field::start(&job_id, restart_count)?,
+        uid: UserId(uid),
+        gres_type: GresType(field::text("gres_type", gres_type)?),
+        mechanism: mechanism.parse()?,
+        cap_fraction: field::fraction("cap_fraction", cap_fraction)?,
+        ccs_mode: ccs_mode.map(checked_ccs_mode).transpose()?,
+        memory_limit_bytes,
+        shards: checked_shards(shards)?,
+    })
+}
+
+fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
+    u8::try_from(count).ok().and_then(|count| Shards::try_new(count).ok()).ok_or(InvalidField::Range {
+        field: "shards",
+        source: OutOfRange { value: f64::from(count), unit: "shard count", low: 1.0, high: 100.0 },
+    })
+}
+
+fn checked_ccs_mode(mode: u32) -> Result<u8, InvalidField> {
+    match mode {
+        1 => Ok(1),
+        2 => Ok(2),
+        4 => Ok(4),
+        other => Err(InvalidField::CcsMode(other)),
+    }
+}
+
+impl From<Share> for wire::PrepareShare {
+    fn from(share: Share) -> Self {
+        let Share {
+            decision_id,
+            start,
+            uid,
+            gres_type,
+            mechanism,
+            cap_fraction,
+            ccs_mode,
+            memory_limit_bytes,
+            shards,
+        } = share;
+        Self {
+            decision_id: decision_id.0,
+            job_id: start.job_id.to_string(),
+            restart_count: start.restart_count,
+            uid: uid.0,
+            gres_type: gres_type.0,
+            mechanism: mechanism.to_string(),
+            cap_fraction: cap_fraction.map(Fraction::value),
+            ccs_mode: ccs_mode.map(u32::from),
+            memory_limit_bytes,
+            shards: u32::from(shards.count()),
+        }
+    }
+}
+
+/// What a `RevokeShare` names.
+pub(super) fn revoked(wire: wire::RevokeShare) -> Result<(DecisionId, JobStart), InvalidRevoke> {
+    let wire::RevokeShare { decision_id, job_id, restart_count } = wire;
+    Ok((DecisionId(decision_id), field::start(&job_id, restart_count)?))
+}
+
+impl TryFrom<wire::ShareResult> for ShareResult {
+    type Error = InvalidShareResult;
+    fn try_from(wire: wire::ShareResult) -> Result<Self, InvalidShareResult> {
+        let wire::ShareResult { decision_id, job_id, restart_count, error, revoked } = wire;
+        Ok(Self {
+            decision_id: DecisionId(decision_id),
+            start: field::start(&job_id, restart_count)?,
+            error: Some(error).filter(|text| !text.is_empty()),
+            revoked,
+        })
+    }
+}
+
+impl From<ShareResult> for wire::ShareResult {
+    fn from(result: ShareResult) -> Self {
+        let ShareResult { decision_id, start, error, revoked } = result;
+        Self {
+            decision_id: decision_id.0,
+            job_id: start.job_id.to_string(),
+            restart_count: start.restart_count,
+            error: error.unwrap_or_default(),
+            revoked,
+        }
+    }
+}

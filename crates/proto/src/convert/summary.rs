@@ -1,0 +1,166 @@
+//! `JobSummary` and `ActivityMeans`.
+
+use super::field::{self, InvalidField};
+use crate::v1 as wire;
+use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
+use pillion_core::{Fraction, GresType, JobStart};
+
+/// A summary that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("invalid summary of job '{job_id}'")]
+pub struct InvalidSummary {
+    /// Which, as it was written.
+    pub job_id: String,
+    /// What is wrong with it.
+    pub source: InvalidField,
+}
+
+impl TryFrom<wire::JobSummary> for JobSummary {
+    type Error = InvalidSummary;
+    fn try_from(wire: wire::JobSummary) -> Result<Self, InvalidSummary> {
+        let job_id = wire.job_id.clone();
+        checked_summary(wire).map_err(|source| InvalidSummary { job_id, source })
+    }
+}
+
+fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
+    let wire::JobSummary {
+        job_id,
+        restart_count,
+        gres_type,
+        started_at_seconds,
+        ended_at_seconds,
+        shared_seconds,
+        memory_bytes_peak,
+        process_count_peak,
+        energy_joules,
+        progress_solo,
+        progress_solo_seconds,
+        progress_shared,
+        progress_shared_seconds,
+        solo_means,
+        solo_sample_count,
+        neighbours,
+    } = wire;
+    Ok(JobSummary {
+        start: field::start(&job_id, restart_count)?,
+        gres_type: GresType(field::text("gres_type", gres_type)?),
+        started_at: field::time("started_at_seconds", started_at_seconds)?,
+        ended_at: field::time("ended_at_seconds", ended_at_seconds)?,
+        shared_seconds: field::quantity("shared_seconds", shared_seconds)?,
+        memory_bytes_peak,
+        process_count_peak,
+        energy_joules: field::known_quantity("energy_joules", energy_joules)?,
+        solo: ProgressPart {
+            progress: field::known_quantity("progress_solo", progress_solo)?,
+            seconds: field::quantity("progress_solo_seconds", progress_solo_seconds)?,
+        },
+        shared: ProgressPart {
+            progress: field::known_quantity("progress_shared", progress_shared)?,
+            seconds: field::quantity("progress_shared_seconds", progress_shared_seconds)?,
+        },
+        solo_means: solo_means.map(checked_means).transpose()?,
+        solo_sample_count,
+        neighbours: neighbours.iter().map(|text| text.parse::<JobStart>()).collect::<Result<_, _>>()?,
+    })
+}
+
+fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidField> {
+    let wire::ActivityMeans {
+        power_watts,
+        sm_active_fraction,
+        sm_occupancy_fraction,
+        stall_fraction,
+        fp32_active_fraction,
+        gpu_busy_fraction,
+        memory_bandwidth_fraction,
+        cache_bandwidth_fraction,
+        pcie_tx_bytes_per_second,
+        pcie_rx_bytes_per_second,
+    } = wire;
+    Ok(ActivityMeans {
+        power_watts: field::known_quantity("power_watts", power_watts)?,
+        sm_active_fraction: field::fraction("sm_active_fraction", sm_active_fraction)?,
+        sm_occupancy_fraction: field::fraction("sm_occupancy_fraction", sm_occupancy_fraction)?,
+        stall_fraction: field::fraction("stall_fraction", stall_fraction)?,
+        fp32_active_fraction: field::fraction("fp32_active_fraction", fp32_active_fraction)?,
+        gpu_busy_fraction: field::fraction("gpu_busy_fraction", gpu_busy_fraction)?,
+        memory_bandwidth_fraction: field::fraction("memory_bandwidth_fraction", memory_bandwidth_fraction)?,
+        cache_bandwidth_fraction: field::fraction("cache_bandwidth_fraction", cache_bandwidth_fraction)?,
+        pcie_tx_bytes_per_second: field::known_quantity(
+            "pcie_tx_bytes_per_second",
+            pcie_tx_bytes_per_second,
+        )?,
+        pcie_rx_bytes_per_second: field::known_quantity(
+            "pcie_rx_bytes_per_second",
+            pcie_rx_bytes_per_second,
+        )?,
+    })
+}
+
+impl From<ActivityMeans> for wire::ActivityMeans {
+    fn from(means: ActivityMeans) -> Self {
+        let ActivityMeans {
+            power_watts,
+            sm_active_fraction,
+            sm_occupancy_fraction,
+            stall_fraction,
+            fp32_active_fraction,
+            gpu_busy_fraction,
+            memory_bandwidth_fraction,
+            cache_bandwidth_fraction,
+            pcie_tx_bytes_per_second,
+            pcie_rx_bytes_per_second,
+        } = means;
+        Self {
+            power_watts,
+            sm_active_fraction: sm_active_fraction.map(Fraction::value),
+            sm_occupancy_fraction: sm_occupancy_fraction.map(Fraction::value),
+            stall_fraction: stall_fraction.map(Fraction::value),
+            fp32_active_fraction: fp32_active_fraction.map(Fraction::value),
+            gpu_busy_fraction: gpu_busy_fraction.map(Fraction::value),
+            memory_bandwidth_fraction: memory_bandwidth_fraction.map(Fraction::value),
+            cache_bandwidth_fraction: cache_bandwidth_fraction.map(Fraction::value),
+            pcie_tx_bytes_per_second,
+            pcie_rx_bytes_per_second,
+        }
+    }
+}
+
+impl From<JobSummary> for wire::JobSummary {
+    fn from(summary: JobSummary) -> Self {
+        let JobSummary {
+            start,
+            gres_type,
+            started_at,
+            ended_at,
+            shared_seconds,
+            memory_bytes_peak,
+            process_count_peak,
+            energy_joules,
+            solo,
+            shared,
+            solo_means,
+            solo_sample_count,
+            neighbours,
+        } = summary;
+        Self {
+            job_id: start.job_id.to_string(),
+            restart_count: start.restart_count,
+            gres_type: gres_type.0,
+            started_at_seconds: started_at.seconds(),
+            ended_at_seconds: ended_at.seconds(),
+            shared_seconds,
+            memory_bytes_peak,
+            process_count_peak,
+            energy_joules,
+            progress_solo: solo.progress,
+            progress_solo_seconds: solo.seconds,
+            progress_shared: shared.progress,
+            progress_shared_seconds: shared.seconds,
+            solo_means: solo_means.map(wire::ActivityMeans::from),
+            solo_sample_count,
+            neighbours: neighbours.iter().map(ToString::to_string).collect(),
+        }
+    }
+}

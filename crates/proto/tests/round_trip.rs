@@ -1,0 +1,264 @@
+//! Every message survives the wire, bytes included, and what cannot be is refused with a sentence that names the field.
+
+use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
+use pillion_core::report::{
+    ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
+    Report, ReportBody, ShareResult, ToAgent,
+};
+use pillion_core::share::Share;
+use pillion_core::{
+    DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId,
+};
+use pillion_proto::v1 as wire;
+use proptest::option;
+use proptest::prelude::*;
+use prost::Message as _;
+
+fn starts() -> impl Strategy<Value = JobStart> {
+    (1..=u32::MAX, option::of(any::<u32>()), any::<u32>())
+        .prop_map(|(id, task, restart_count)| JobStart { job_id: SlurmJobId { id, task }, restart_count })
+}
+
+fn quantities() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), 0.0..1e15]
+}
+
+fn fractions() -> impl Strategy<Value = Fraction> {
+    (0.0..=1.0).prop_map(Fraction::clamped)
+}
+
+fn names() -> impl Strategy<Value = String> {
+    "[a-z0-9._-]{1,12}"
+}
+
+prop_compose! {
+    fn readings()(
+        (energy_joules, power_watts, memory_bytes_used) in (option::of(quantities()), option::of(quantities()), any::<Option<u64>>()),
+        (sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction) in
+            (option::of(fractions()), option::of(fractions()), option::of(fractions()), option::of(fractions())),
+        (gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction) in
+            (option::of(fractions()), option::of(fractions()), option::of(fractions())),
+        (pcie_tx_bytes_per_second, pcie_rx_bytes_per_second) in (option::of(quantities()), option::of(quantities())),
+    ) -> Reading {
+        Reading {
+            energy_joules, power_watts, sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction,
+            gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction, pcie_tx_bytes_per_second,
+            pcie_rx_bytes_per_second, memory_bytes_used,
+        }
+    }
+}
+
+prop_compose! {
+    fn tenants()(
+        start in starts(), memory_bytes in any::<u64>(), process_count in any::<u32>(), progress in option::of(quantities()),
+    ) -> TenantUse {
+        TenantUse { job_id: start.job_id, restart_count: start.restart_count, memory_bytes, process_count, progress }
+    }
+}
+
+prop_compose! {
+    fn samples()(
+        at in quantities(),
+        samples in prop::collection::vec((names(), readings(), prop::collection::vec(tenants(), 0..3)), 0..4),
+    ) -> DeviceSamples {
+        let samples = samples
+            .into_iter()
+            .map(|(name, reading, tenants)| DeviceSample { gres_type: GresType(name), reading, tenants })
+            .collect();
+        DeviceSamples { recorded_at: UnixTime::from_seconds(at), samples }
+    }
+}
+
+fn means_of(reading: &Reading) -> ActivityMeans {
+    ActivityMeans {
+        power_watts: reading.power_watts,
+        sm_active_fraction: reading.sm_active_fraction,
+        sm_occupancy_fraction: reading.sm_occupancy_fraction,
+        stall_fraction: reading.stall_fraction,
+        fp32_active_fraction: reading.fp32_active_fraction,
+        gpu_busy_fraction: reading.gpu_busy_fraction,
+        memory_bandwidth_fraction: reading.memory_bandwidth_fraction,
+        cache_bandwidth_fraction: reading.cache_bandwidth_fraction,
+        pcie_tx_bytes_per_second: reading.pcie_tx_bytes_per_second,
+        pcie_rx_bytes_per_second: reading.pcie_rx_bytes_per_second,
+    }
+}
+
+fn parts() -> impl Strategy<Value = ProgressPart> {
+    (option::of(quantities()), quantities())
+        .prop_map(|(progress, seconds)| ProgressPart { progress, seconds })
+}
+
+prop_compose! {
+    fn summaries()(
+        (start, gres_type, started, ended) in (starts(), names(), quantities(), quantities()),
+        (shared_seconds, memory_bytes_peak, process_count_peak) in (quantities(), any::<u64>(), any::<u32>()),
+        (energy_joules, solo, shared) in (option::of(quantities()), parts(), parts()),
+        (means, solo_sample_count) in (option::of(readings()), any::<u32>()),
+        neighbours in prop::collection::vec(starts(), 0..4),
+    ) -> JobSummary {
+        JobSummary {
+            start, gres_type: GresType(gres_type), started_at: UnixTime::from_seconds(started),
+            ended_at: UnixTime::from_seconds(ended), shared_seconds, memory_bytes_peak, process_count_peak, energy_joules,
+            solo, shared, solo_means: means.as_ref().map(means_of), solo_sample_count, neighbours,
+        }
+    }
+}
+
+prop_compose! {
+    fn launches()(
+        at in quantities(), start in starts(), step_id in any::<u32>(), decision in any::<Option<u64>>(),
+        gres in prop::collection::vec(names(), 0..3),
+    ) -> Launch {
+        let gres_types = gres.into_iter().map(GresType).collect();
+        Launch { at: UnixTime::from_seconds(at), start, step_id, decision_id: decision.map(DecisionId), gres_types }
+    }
+}
+
+fn reports() -> impl Strategy<Value = Report> {
+    let bodies = prop_oneof![
+        samples().prop_map(ReportBody::Samples),
+        summaries().prop_map(|summary| ReportBody::JobSummary(Box::new(summary))),
+        launches().prop_map(ReportBody::Launch),
+    ];
+    (1..=u64::MAX, bodies).prop_map(|(sequence, body)| Report { sequence, body })
+}
+
+fn mechanisms() -> impl Strategy<Value = Mechanism> {
+    prop_oneof![Just(Mechanism::Mps), Just(Mechanism::Ccs), Just(Mechanism::None)]
+}
+
+prop_compose! {
+    fn hellos()(
+        (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), ".{0,8}", names()),
+        devices in prop::collection::vec((any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms()), 0..4),
+        (sent, decisions) in (quantities(), prop::collection::vec(any::<u64>(), 0..3)),
+    ) -> AgentHello {
+        let devices = devices
+            .into_iter()
+            .map(|(index, uuid, model, memory_bytes, gres, mechanism)| DeviceDescription {
+                index, uuid: DeviceUuid(uuid), model, memory_bytes, gres_type: GresType(gres), mechanism,
+            })
+            .collect();
+        AgentHello {
+            protocol_version, node: NodeName(node), agent_version, journal_id, devices, sent_at: UnixTime::from_seconds(sent),
+            decision_ids: decisions.into_iter().map(DecisionId).collect(),
+        }
+    }
+}
+
+fn results() -> impl Strategy<Value = ShareResult> {
+    (any::<u64>(), starts(), option::of("[a-z ]{1,30}"), any::<bool>()).prop_map(
+        |(id, start, error, revoked)| ShareResult { decision_id: DecisionId(id), start, error, revoked },
+    )
+}
+
+prop_compose! {
+    fn shares()(
+        (id, start, uid, gres, mechanism) in (any::<u64>(), starts(), any::<u32>(), names(), mechanisms()),
+        cap_fraction in option::of(fractions()),
+        ccs_mode in option::of(prop_oneof![Just(1_u8), Just(2), Just(4)]),
+        memory_limit_bytes in any::<Option<u64>>(),
+        shards in 1..=100_u8,
+    ) -> Share {
+        Share {
+            decision_id: DecisionId(id), start, uid: UserId(uid), gres_type: GresType(gres), mechanism, cap_fraction, ccs_mode,
+            memory_limit_bytes, shards: Shards::try_new(shards).expect("in range"),
+        }
+    }
+}
+
+fn from_agent() -> impl Strategy<Value = FromAgent> {
+    prop_oneof![
+        hellos().prop_map(FromAgent::Hello),
+        reports().prop_map(FromAgent::Report),
+        results().prop_map(FromAgent::ShareResult),
+    ]
+}
+
+fn to_agent() -> impl Strategy<Value = ToAgent> {
+    prop_oneof![
+        any::<u64>().prop_map(ToAgent::Ack),
+        shares().prop_map(ToAgent::Prepare),
+        (any::<u64>(), starts())
+            .prop_map(|(id, start)| ToAgent::Revoke { decision_id: DecisionId(id), start }),
+        Just(ToAgent::Poke),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_an_agent_says_survives_the_wire(message in from_agent()) {
+        let bytes = wire::AgentMessage::from(message.clone()).encode_to_vec();
+        let back = wire::AgentMessage::decode(bytes.as_slice()).expect("our own bytes");
+        prop_assert_eq!(FromAgent::try_from(back), Ok(message));
+    }
+
+    #[test]
+    fn what_the_scheduler_says_survives_the_wire(message in to_agent()) {
+        let bytes = wire::SchedulerMessage::from(message.clone()).encode_to_vec();
+        let back = wire::SchedulerMessage::decode(bytes.as_slice()).expect("our own bytes");
+        prop_assert_eq!(ToAgent::try_from(back), Ok(message));
+    }
+
+    #[test]
+    fn foreign_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(message) = wire::AgentMessage::decode(bytes.as_slice()) {
+            let _ = FromAgent::try_from(message);
+        }
+        if let Ok(message) = wire::SchedulerMessage::decode(bytes.as_slice()) {
+            let _ = ToAgent::try_from(message);
+        }
+    }
+}
+
+/// The whole chain of an error, as it is logged.
+fn refused<T: std::fmt::Debug, E: std::error::Error>(result: Result<T, E>) -> String {
+    pillion_core::report(&result.expect_err("must be refused"))
+}
+
+fn samples_with(sample: wire::DeviceSample) -> wire::Report {
+    let samples = wire::DeviceSamples { recorded_at_seconds: 1.0, samples: vec![sample] };
+    wire::Report { sequence: 1, body: Some(wire::report::Body::Samples(samples)) }
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let sample = wire::DeviceSample { gres_type: "g1".into(), ..Default::default() };
+    let busy = wire::DeviceSample { sm_active_fraction: Some(1.5), ..sample.clone() };
+    assert_eq!(
+        refused(Report::try_from(samples_with(busy))),
+        "invalid samples: invalid sample of device 'g1': sm_active_fraction is out of range: 1.5 is not a fraction: \
+         allowed are 0 to 1"
+    );
+    let negative = wire::DeviceSample { energy_joules: Some(f64::NAN), ..sample.clone() };
+    assert!(refused(Report::try_from(samples_with(negative))).contains("energy_joules is NaN"));
+    let tenant = wire::TenantUse { job_id: "33;rm".into(), ..Default::default() };
+    let tenants = wire::DeviceSample { tenants: vec![tenant], ..sample };
+    assert!(refused(Report::try_from(samples_with(tenants))).contains("'33;rm' is not a Slurm job id"));
+    assert!(
+        refused(Report::try_from(wire::Report { sequence: 9, body: None })).contains("report 9 has no body")
+    );
+    assert!(refused(Report::try_from(wire::Report::default())).contains("sequence 0"));
+    let share = wire::PrepareShare::from(Share {
+        decision_id: DecisionId(7),
+        start: JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 },
+        uid: UserId(1000),
+        gres_type: GresType::new("g1"),
+        mechanism: Mechanism::Ccs,
+        cap_fraction: None,
+        ccs_mode: Some(2),
+        memory_limit_bytes: None,
+        shards: Shards::ALL,
+    });
+    for (wrong, why) in [
+        (wire::PrepareShare { shards: 256, ..share.clone() }, "256 is not a shard count"),
+        (wire::PrepareShare { shards: 101, ..share.clone() }, "101 is not a shard count"),
+        (wire::PrepareShare { shards: 0, ..share.clone() }, "0 is not a shard count"),
+        (wire::PrepareShare { ccs_mode: Some(3), ..share.clone() }, "ccs_mode is 3; allowed are 1, 2 and 4"),
+        (wire::PrepareShare { mechanism: "mig".into(), ..share.clone() }, "'mig' is not a mechanism"),
+        (wire::PrepareShare { gres_type: String::new(), ..share.clone() }, "gres_type is empty"),
+    ] {
+        assert!(refused(Share::try_from(wrong)).contains(why), "{why}");
+    }
+}
