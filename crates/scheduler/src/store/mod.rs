@@ -4,13 +4,16 @@
 //! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
+pub mod memory;
+
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::report::{JobSummary, Report};
+use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
+    WorkloadKey,
 };
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use pillion_slurm::Ending;
@@ -53,6 +56,14 @@ pub struct JobRecord {
     pub gres: String,
     /// Undone once: runs alone, is not released again.
     pub alone: bool,
+}
+
+impl JobRecord {
+    /// Whether a plan that was made from `before` may be wrong now. Not so by a renewed begin time: it is moved every few
+    /// minutes for every waiting job, and would make each plan stale.
+    fn changes_plans(&self, before: &Self) -> bool {
+        Self { eligible_at: before.eligible_at, ..self.clone() } != *before
+    }
 }
 
 /// A decision to be committed: one device, one or more members.
@@ -226,11 +237,16 @@ pub struct DecisionFilter {
     pub user: Option<String>,
     /// With this job.
     pub job_id: Option<SlurmJobId>,
-    /// Those of one member too.
+    /// Those whose group never had a second member too.
     pub include_single: bool,
-    /// At most so many; 0 = 1,000.
+    /// At most so many; 0 = [`LIST_LIMIT_DEFAULT`].
     pub limit: u32,
 }
+
+/// How many explanations of waiting are kept for a job.
+pub const EXPLANATIONS_MAX: usize = 50;
+/// How many decisions a filter without a limit lists.
+pub const LIST_LIMIT_DEFAULT: u32 = 1_000;
 
 /// Durable memory. All times are arguments; nothing here reads a clock.
 #[async_trait]
@@ -260,7 +276,10 @@ pub trait Store: Send + Sync {
         at: UnixTime,
     ) -> Result<(), StoreError>;
     /// Explanations of one job, oldest first, those of its decisions included.
-    async fn explanations(&self, id: SlurmJobId) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError>;
+    async fn explanations(
+        &self,
+        id: SlurmJobId,
+    ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError>;
     /// Decisions that are planned or released, oldest first.
     async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError>;
     /// One decision.
@@ -320,6 +339,8 @@ pub trait Store: Send + Sync {
     async fn event_count(&self, kind: &str) -> Result<u64, StoreError>;
     /// The summary of a start, if it arrived.
     async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError>;
+    /// What SPANK was told at each task of a start, oldest first.
+    async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError>;
     /// Deletes device samples older than `before`; returns how many.
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError>;
 }
@@ -346,6 +367,9 @@ pub enum StoreError {
         /// Which.
         source: pillion_core::decision::IllegalTransition,
     },
+    /// What should be changed was never stored.
+    #[error("{0} is not in the store")]
+    Missing(String),
     /// A row that cannot be read back.
     #[error("table {table}, column {column}, row {row}: cannot be read")]
     Corrupt {

@@ -1,0 +1,243 @@
+//! The store of the simulation and of unit tests: plain maps behind one lock, in the order of their keys.
+//!
+//! It passes the same suite as Postgres (`conformance`), and fails on request, before or after a call took effect: a
+//! caller must survive both, because a commit whose answer is lost looks just like one that never happened. It knows
+//! nothing of SQL, and nothing here outlives the process.
+
+mod state;
+
+use super::{
+    Decision, DecisionFilter, Event, JobRecord, MeasuredRun, MemberStep, NewDecision, Store, StoreError,
+    StoredProfile,
+};
+use async_trait::async_trait;
+use pillion_core::decision::DecisionState;
+use pillion_core::device::DeviceDescription;
+use pillion_core::report::{JobSummary, Launch, Report};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
+use pillion_pairing::Explanation;
+use state::State;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// When a call that is to fail does so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailWhen {
+    /// Nothing was stored.
+    Before,
+    /// It was stored, and the answer was lost.
+    After,
+}
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    faults: VecDeque<FailWhen>,
+}
+
+/// What a call fails with that was told to.
+#[derive(Debug, thiserror::Error)]
+#[error("injected fault")]
+struct InjectedFault;
+
+impl MemoryStore {
+    /// An empty store at revision 0.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// The next `count` calls, after those that were told to fail already, fail with [`StoreError::Database`].
+    pub fn fail_next(&self, count: usize, when: FailWhen) {
+        self.lock().faults.extend(std::iter::repeat_n(when, count));
+    }
+    /// Forgets every fault that has not happened yet.
+    pub fn heal(&self) {
+        self.lock().faults.clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call<T>(
+        &self,
+        action: &'static str,
+        body: impl FnOnce(&mut State) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut inner = self.lock();
+        let fault = inner.faults.pop_front();
+        if fault == Some(FailWhen::Before) {
+            return Err(StoreError::Database { action, source: Box::new(InjectedFault) });
+        }
+        let result = body(&mut inner.state)?;
+        match fault {
+            Some(_) => Err(StoreError::Database { action, source: Box::new(InjectedFault) }),
+            None => Ok(result),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.call("reading the revision", |state| Ok(state.revision()))
+    }
+
+    async fn record_jobs(&self, jobs: &[JobRecord], _at: UnixTime) -> Result<(), StoreError> {
+        self.call("recording jobs", |state| {
+            state.record_jobs(jobs);
+            Ok(())
+        })
+    }
+
+    async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
+        self.call("reading a job", |state| Ok(state.job(id).cloned()))
+    }
+
+    async fn commit_plan(
+        &self,
+        parent: Revision,
+        decisions: &[NewDecision],
+        at: UnixTime,
+    ) -> Result<Vec<DecisionId>, StoreError> {
+        self.call("committing a plan", |state| state.commit_plan(parent, decisions, at))
+    }
+
+    async fn record_explanations(
+        &self,
+        revision: Revision,
+        explanations: &[Explanation],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.call("recording explanations", |state| {
+            for explanation in explanations {
+                state.record_explanation(revision, explanation, at);
+            }
+            Ok(())
+        })
+    }
+
+    async fn explanations(
+        &self,
+        id: SlurmJobId,
+    ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError> {
+        self.call("reading explanations", |state| Ok(state.explanations(id)))
+    }
+
+    async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError> {
+        self.call("reading active decisions", |state| Ok(state.active_decisions()))
+    }
+
+    async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError> {
+        self.call("reading a decision", |state| Ok(state.decision(id).cloned()))
+    }
+
+    async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError> {
+        self.call("listing decisions", |state| Ok(state.decisions(filter)))
+    }
+
+    async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
+        self.call("moving a member", |state| state.step_member(step))
+    }
+
+    async fn member_prepared(&self, id: DecisionId, start: JobStart, at: UnixTime) -> Result<(), StoreError> {
+        self.call("recording that a member is prepared", |state| {
+            state.member_mut(id, start)?.prepared_at.get_or_insert(at);
+            Ok(())
+        })
+    }
+
+    async fn step_decision(
+        &self,
+        id: DecisionId,
+        to: DecisionState,
+        reason: Option<&str>,
+        at: UnixTime,
+    ) -> Result<bool, StoreError> {
+        self.call("moving a decision", |state| state.step_decision(id, to, reason, at))
+    }
+
+    async fn record_outcome(
+        &self,
+        id: DecisionId,
+        start: JobStart,
+        measured_speed_fraction: Option<f64>,
+        energy_joules: Option<f64>,
+    ) -> Result<(), StoreError> {
+        self.call("recording an outcome", |state| {
+            let member = state.member_mut(id, start)?;
+            member.measured_speed_fraction = measured_speed_fraction;
+            member.energy_joules = energy_joules;
+            Ok(())
+        })
+    }
+
+    async fn ingest(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, StoreError> {
+        self.call("storing a report", |state| Ok(state.ingest(node, journal_id, report)))
+    }
+
+    async fn last_sequence(&self, node: &NodeName, journal_id: &str) -> Result<u64, StoreError> {
+        self.call("reading a journal's sequence", |state| Ok(state.last_sequence(node, journal_id)))
+    }
+
+    async fn record_devices(
+        &self,
+        node: &NodeName,
+        devices: &[DeviceDescription],
+        _at: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.call("recording devices", |state| {
+            state.record_devices(node, devices);
+            Ok(())
+        })
+    }
+
+    async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        self.call("reading unprofiled runs", |state| Ok(state.unprofiled_runs(limit)))
+    }
+
+    async fn profile_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        profile: Option<&StoredProfile>,
+    ) -> Result<(), StoreError> {
+        self.call("profiling a run", |state| state.profile_run(start, gres_type, profile))
+    }
+
+    async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {
+        self.call("reading profiles", |state| Ok(state.profiles()))
+    }
+
+    async fn record_event(&self, event: &Event) -> Result<(), StoreError> {
+        self.call("recording an event", |state| {
+            state.record_event(event.clone());
+            Ok(())
+        })
+    }
+
+    async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
+        self.call("reading events", |state| Ok(state.events(id)))
+    }
+
+    async fn event_count(&self, kind: &str) -> Result<u64, StoreError> {
+        self.call("counting events", |state| Ok(state.event_count(kind)))
+    }
+
+    async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError> {
+        self.call("reading a summary", |state| Ok(state.summary(start)))
+    }
+
+    async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError> {
+        self.call("reading launches", |state| Ok(state.launches(start)))
+    }
+
+    async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {
+        self.call("pruning samples", |state| Ok(state.prune_samples(before)))
+    }
+}

@@ -1,0 +1,402 @@
+//! What a `MemoryStore` remembers, and what each call does to it. No lock and no fault: those are in the parent.
+//!
+//! Every change is checked before its first write, so that a call that fails has changed nothing.
+
+use super::super::{
+    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, Member,
+    MemberStep, NewDecision, NewMember, StoreError, StoredProfile,
+};
+use pillion_core::decision::{DecisionState, MemberState};
+use pillion_core::device::DeviceDescription;
+use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_pairing::Explanation;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Explained = (Revision, UnixTime, Explanation);
+
+/// One start on one device, as its agent summarised it.
+#[derive(Debug)]
+struct Run {
+    node: NodeName,
+    summary: JobSummary,
+    is_profiled: bool,
+}
+
+/// A committed decision and the revision of the view that it was made from.
+#[derive(Debug)]
+struct Committed {
+    decision: Decision,
+    parent: Revision,
+}
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    revision: u64,
+    jobs: BTreeMap<SlurmJobId, JobRecord>,
+    decisions: BTreeMap<DecisionId, Committed>,
+    explanations: BTreeMap<SlurmJobId, Vec<Explained>>,
+    journals: BTreeMap<(NodeName, String), u64>,
+    devices: BTreeMap<(NodeName, GresType), DeviceDescription>,
+    samples: Vec<(UnixTime, NodeName, DeviceSample)>,
+    runs: BTreeMap<(JobStart, GresType), Run>,
+    launches: Vec<Launch>,
+    profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
+    events: Vec<Event>,
+}
+
+impl State {
+    pub(super) fn revision(&self) -> Revision {
+        Revision(self.revision)
+    }
+
+    fn bump(&mut self) {
+        self.revision += 1;
+    }
+
+    pub(super) fn record_jobs(&mut self, jobs: &[JobRecord]) {
+        let mut has_changed = false;
+        for job in jobs {
+            let before = self.jobs.insert(job.id, job.clone());
+            has_changed |= before.is_none_or(|before| job.changes_plans(&before));
+        }
+        if has_changed {
+            self.bump();
+        }
+    }
+
+    pub(super) fn job(&self, id: SlurmJobId) -> Option<&JobRecord> {
+        self.jobs.get(&id)
+    }
+
+    pub(super) fn commit_plan(
+        &mut self,
+        parent: Revision,
+        decisions: &[NewDecision],
+        at: UnixTime,
+    ) -> Result<Vec<DecisionId>, StoreError> {
+        if parent != self.revision() {
+            return Err(StoreError::StaleView { parent, current: self.revision() });
+        }
+        self.check_members(decisions)?;
+        let next = self.decisions.last_key_value().map_or(1, |(id, _)| id.0 + 1);
+        let ids: Vec<_> = (next..).map(DecisionId).take(decisions.len()).collect();
+        for joined in decisions.iter().filter_map(|decision| decision.joins) {
+            if !self.decisions.contains_key(&joined) {
+                return Err(missing_decision(joined));
+            }
+        }
+        for (id, new) in ids.iter().zip(decisions) {
+            self.decisions.insert(*id, Committed { decision: planned(*id, new, at), parent });
+        }
+        if !decisions.is_empty() {
+            self.bump();
+        }
+        Ok(ids)
+    }
+
+    /// P-1, over what is active and within the plan itself.
+    fn check_members(&self, decisions: &[NewDecision]) -> Result<(), StoreError> {
+        let mut active: BTreeSet<SlurmJobId> = self
+            .decisions
+            .values()
+            .flat_map(|committed| &committed.decision.members)
+            .filter(|member| member.state.is_active())
+            .map(|member| member.plan.start.job_id)
+            .collect();
+        for member in decisions.iter().flat_map(|decision| &decision.members) {
+            if !active.insert(member.start.job_id) {
+                return Err(StoreError::Conflict(member.start.job_id));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn record_explanation(&mut self, revision: Revision, explanation: &Explanation, at: UnixTime) {
+        let decided = self
+            .decisions
+            .values()
+            .filter(|committed| has_job(&committed.decision, explanation.job_id))
+            .map(|committed| committed.parent)
+            .max();
+        let kept = self.explanations.entry(explanation.job_id).or_default();
+        let row = (revision, at, explanation.clone());
+        match kept.last_mut() {
+            // A decision in between begins a new chapter, even where the same reason follows it.
+            Some(last)
+                if last.2.reason == explanation.reason && decided.is_none_or(|parent| last.0 > parent) =>
+            {
+                *last = row;
+            }
+            _ => kept.push(row),
+        }
+        let surplus = kept.len().saturating_sub(EXPLANATIONS_MAX);
+        kept.drain(..surplus);
+    }
+
+    pub(super) fn explanations(&self, id: SlurmJobId) -> Vec<Explained> {
+        let waiting = self.explanations.get(&id).into_iter().flatten().cloned();
+        let decided = self.decisions.values().flat_map(|committed| {
+            let members =
+                committed.decision.members.iter().filter(move |member| member.plan.start.job_id == id);
+            members.map(|member| {
+                (committed.parent, committed.decision.created_at, member.plan.explanation.clone())
+            })
+        });
+        let mut all: Vec<_> = waiting.chain(decided).collect();
+        all.sort_by_key(|row| row.0);
+        all
+    }
+
+    pub(super) fn active_decisions(&self) -> Vec<Decision> {
+        let all = self.decisions.values().map(|committed| &committed.decision);
+        all.filter(|decision| decision.state.is_active()).cloned().collect()
+    }
+
+    pub(super) fn decision(&self, id: DecisionId) -> Option<&Decision> {
+        self.decisions.get(&id).map(|committed| &committed.decision)
+    }
+
+    pub(super) fn decisions(&self, filter: &DecisionFilter) -> Vec<Decision> {
+        let limit = if filter.limit == 0 { LIST_LIMIT_DEFAULT } else { filter.limit };
+        let newest_first = self.decisions.values().rev().map(|committed| &committed.decision);
+        newest_first
+            .filter(|decision| self.matches(decision, filter))
+            .take(usize::try_from(limit).unwrap_or(usize::MAX))
+            .cloned()
+            .collect()
+    }
+
+    fn matches(&self, decision: &Decision, filter: &DecisionFilter) -> bool {
+        let is_of = |user: &String| {
+            let mut owners =
+                decision.members.iter().filter_map(|member| self.jobs.get(&member.plan.start.job_id));
+            owners.any(|job| job.user == *user)
+        };
+        (!filter.active_only || decision.state.is_active())
+            && filter.since.is_none_or(|since| decision.created_at >= since)
+            && filter.until.is_none_or(|until| decision.created_at < until)
+            && filter.user.as_ref().is_none_or(is_of)
+            && filter.job_id.is_none_or(|id| has_job(decision, id))
+            && (filter.include_single || self.group_size(decision.group) > 1)
+    }
+
+    fn group_size(&self, group: DecisionId) -> usize {
+        let of_group = self.decisions.values().filter(|committed| committed.decision.group == group);
+        of_group.map(|committed| committed.decision.members.len()).sum()
+    }
+
+    pub(super) fn step_member(&mut self, step: &MemberStep) -> Result<bool, StoreError> {
+        let illegal = |source| StoreError::Illegal { id: step.decision_id, source };
+        let to = step.from.advance(step.to).map_err(illegal)?;
+        let Ok(member) = self.member_mut(step.decision_id, step.start) else { return Ok(false) };
+        if member.state != step.from {
+            return Ok(false);
+        }
+        enter(member, to, step.at);
+        self.bump();
+        Ok(true)
+    }
+
+    pub(super) fn member_mut(&mut self, id: DecisionId, start: JobStart) -> Result<&mut Member, StoreError> {
+        let committed = self.decisions.get_mut(&id).ok_or_else(|| missing_decision(id))?;
+        let mut members = committed.decision.members.iter_mut();
+        members
+            .find(|member| member.plan.start == start)
+            .ok_or_else(|| StoreError::Missing(format!("member {start} of decision {id}")))
+    }
+
+    pub(super) fn step_decision(
+        &mut self,
+        id: DecisionId,
+        to: DecisionState,
+        reason: Option<&str>,
+        at: UnixTime,
+    ) -> Result<bool, StoreError> {
+        let committed = self.decisions.get_mut(&id).ok_or_else(|| missing_decision(id))?;
+        let decision = &mut committed.decision;
+        if decision.state == to {
+            return Ok(false);
+        }
+        decision.state = decision.state.advance(to).map_err(|source| StoreError::Illegal { id, source })?;
+        if to == DecisionState::Abandoned {
+            decision.abandoned_reason = reason.map(str::to_owned);
+            for member in &mut decision.members {
+                if matches!(member.state, MemberState::Planned | MemberState::Guarded) {
+                    enter(member, MemberState::Undone, at);
+                }
+            }
+        }
+        self.bump();
+        Ok(true)
+    }
+
+    pub(super) fn ingest(&mut self, node: &NodeName, journal_id: &str, report: &Report) -> bool {
+        let last = self.journals.entry((node.clone(), journal_id.to_owned())).or_default();
+        if report.sequence <= *last {
+            return false;
+        }
+        *last = report.sequence;
+        match &report.body {
+            ReportBody::Samples(look) => {
+                let samples = look.samples.iter().cloned();
+                self.samples.extend(samples.map(|sample| (look.recorded_at, node.clone(), sample)));
+            }
+            ReportBody::JobSummary(summary) => {
+                // An agent that lost its journal may tell of a start again, under another journal: the first one counts.
+                let key = (summary.start, summary.gres_type.clone());
+                let run = || Run { node: node.clone(), summary: (**summary).clone(), is_profiled: false };
+                self.runs.entry(key).or_insert_with(run);
+            }
+            ReportBody::Launch(launch) => self.launches.push(launch.clone()),
+        }
+        true
+    }
+
+    pub(super) fn last_sequence(&self, node: &NodeName, journal_id: &str) -> u64 {
+        self.journals.get(&(node.clone(), journal_id.to_owned())).copied().unwrap_or(0)
+    }
+
+    pub(super) fn record_devices(&mut self, node: &NodeName, devices: &[DeviceDescription]) {
+        for device in devices {
+            self.devices.insert((node.clone(), device.gres_type.clone()), device.clone());
+        }
+    }
+
+    pub(super) fn unprofiled_runs(&self, limit: u32) -> Vec<MeasuredRun> {
+        let mut runs: Vec<_> = self.runs.values().filter_map(|run| self.measured(run)).collect();
+        runs.sort_by(|a, b| a.summary.ended_at.seconds().total_cmp(&b.summary.ended_at.seconds()));
+        runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        runs
+    }
+
+    /// The run with all that is known of it, once its end is certain.
+    fn measured(&self, run: &Run) -> Option<MeasuredRun> {
+        let start = run.summary.start;
+        let job = self.jobs.get(&start.job_id)?;
+        let is_over = job.restart_count > start.restart_count
+            || (job.restart_count == start.restart_count && job.ended_at.is_some());
+        if run.is_profiled || !is_over {
+            return None;
+        }
+        let device = self.devices.get(&(run.node.clone(), run.summary.gres_type.clone()))?;
+        Some(MeasuredRun {
+            summary: run.summary.clone(),
+            node: run.node.clone(),
+            device_model: device.model.clone(),
+            job: job.clone(),
+            decision: self.ran_under(start),
+        })
+    }
+
+    /// The newest decision that this start was released under.
+    fn ran_under(&self, start: JobStart) -> Option<Decision> {
+        let has_run = |member: &Member| {
+            let ran =
+                matches!(member.state, MemberState::Released | MemberState::Running | MemberState::Ended);
+            member.plan.start == start && ran
+        };
+        let mut newest_first = self.decisions.values().rev().map(|committed| &committed.decision);
+        newest_first.find(|decision| decision.members.iter().any(has_run)).cloned()
+    }
+
+    pub(super) fn profile_run(
+        &mut self,
+        start: JobStart,
+        gres_type: &GresType,
+        profile: Option<&StoredProfile>,
+    ) -> Result<(), StoreError> {
+        let run = self.runs.get_mut(&(start, gres_type.clone()));
+        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
+        if std::mem::replace(&mut run.is_profiled, true) {
+            return Ok(());
+        }
+        if let Some(stored) = profile {
+            let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
+            self.profiles.insert(key, stored.clone());
+            self.bump();
+        }
+        Ok(())
+    }
+
+    pub(super) fn profiles(&self) -> Vec<StoredProfile> {
+        self.profiles.values().cloned().collect()
+    }
+
+    pub(super) fn record_event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    pub(super) fn events(&self, id: SlurmJobId) -> Vec<Event> {
+        self.events.iter().filter(|event| event.job_id == Some(id)).cloned().collect()
+    }
+
+    pub(super) fn event_count(&self, kind: &str) -> u64 {
+        self.events.iter().filter(|event| event.kind == kind).map(|_| 1).sum()
+    }
+
+    pub(super) fn summary(&self, start: JobStart) -> Option<JobSummary> {
+        let mut of_start = self.runs.values().filter(|run| run.summary.start == start);
+        of_start.next().map(|run| run.summary.clone())
+    }
+
+    pub(super) fn launches(&self, start: JobStart) -> Vec<Launch> {
+        self.launches.iter().filter(|launch| launch.start == start).cloned().collect()
+    }
+
+    pub(super) fn prune_samples(&mut self, before: UnixTime) -> u64 {
+        let count = self.samples.len();
+        self.samples.retain(|(recorded_at, ..)| *recorded_at >= before);
+        (count - self.samples.len()).try_into().unwrap_or(u64::MAX)
+    }
+}
+
+fn missing_decision(id: DecisionId) -> StoreError {
+    StoreError::Missing(format!("decision {id}"))
+}
+
+fn has_job(decision: &Decision, id: SlurmJobId) -> bool {
+    decision.members.iter().any(|member| member.plan.start.job_id == id)
+}
+
+/// Moves a member and notes when; the step was checked.
+fn enter(member: &mut Member, to: MemberState, at: UnixTime) {
+    member.state = to;
+    match to {
+        MemberState::Planned => {}
+        MemberState::Guarded => member.guarded_at = Some(at),
+        MemberState::Released => member.released_at = Some(at),
+        MemberState::Running => member.started_at = Some(at),
+        MemberState::Ended | MemberState::Undone => member.ended_at = Some(at),
+    }
+}
+
+/// The decision as it stands right after its commit.
+fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decision {
+    let member = |plan: &NewMember| Member {
+        plan: plan.clone(),
+        state: MemberState::Planned,
+        prepared_at: None,
+        guarded_at: None,
+        released_at: None,
+        started_at: None,
+        ended_at: None,
+        measured_speed_fraction: None,
+        energy_joules: None,
+    };
+    Decision {
+        id,
+        group: new.joins.unwrap_or(id),
+        state: DecisionState::Planned,
+        created_at: at,
+        node: new.node.clone(),
+        gres_type: new.gres_type.clone(),
+        device_model: new.device_model.clone(),
+        mechanism: new.mechanism,
+        ccs_mode: new.ccs_mode,
+        gain: new.gain,
+        abandoned_reason: None,
+        members: new.members.iter().map(member).collect(),
+    }
+}
