@@ -1,0 +1,405 @@
+//! ALL of the unsafe code: Slurm's C interface (spank.h, identical from 22.05 to 26.05 in what is used here) and four
+//! calls of the C library. Nothing is decided here; [`crate::hooks`] does that.
+//!
+//! Slurm's functions are looked up at run time in the program that loaded us. So the library links without Slurm, tests
+//! run without it, and a function that a later Slurm drops is a function that is not there.
+
+#![expect(unsafe_code, reason = "the C interfaces of SPANK and of Unix sockets")]
+
+use crate::env;
+use crate::hooks::{self, Applied, Context, Item, Level, Spank};
+use crate::version::{SlurmVersion, VersionStamp};
+use libc::{c_char, c_int, c_void};
+use std::cell::Cell;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::ptr::null_mut;
+use std::sync::{Mutex, Once};
+use std::time::Duration;
+
+/// The version that an unstamped build carries.
+const BUILT_FOR: SlurmVersion = match option_env!("PILLION_SLURM_VERSION") {
+    None => SlurmVersion { major: 24, minor: 11 },
+    Some(text) => SlurmVersion::parse(text).expect("PILLION_SLURM_VERSION must be written as 24.11"),
+};
+
+/// How Slurm names us: the first part of `_SLURM_SPANK_OPTION_pillion_colocate`, which `pillion.lua` reads.
+#[unsafe(export_name = "plugin_name")]
+pub static PLUGIN_NAME: [u8; 8] = *b"pillion\0";
+/// What we are.
+#[unsafe(export_name = "plugin_type")]
+pub static PLUGIN_TYPE: [u8; 6] = *b"spank\0";
+/// The Slurm that we are for; its first word is what Slurm compares.
+#[unsafe(export_name = "plugin_version")]
+pub static PLUGIN_VERSION: VersionStamp = VersionStamp::new(BUILT_FOR);
+
+const SUCCESS: c_int = 0;
+/// Any value but 0 makes the command refuse the option; this one is Slurm's own for a bad argument.
+const BAD_OPTION: c_int = -1;
+
+/// `struct spank_option`.
+#[repr(C)]
+struct SpankOption {
+    name: *const c_char,
+    arginfo: *const c_char,
+    usage: *const c_char,
+    has_arg: c_int,
+    val: c_int,
+    callback: Option<extern "C" fn(c_int, *const c_char, c_int) -> c_int>,
+}
+
+const USAGE: &CStr = c"share a GPU where it does not slow the job: yes (default), no, or a list of \
+max-slowdown=R (1 to 10, such as 1.15), profile=NAME, memory=SIZE (such as 8G)";
+
+impl SpankOption {
+    /// `--colocate[=...]`: `has_arg` 2 is getopt's "optional argument".
+    fn colocate() -> Self {
+        Self {
+            name: c"colocate".as_ptr(),
+            arginfo: c"[yes|no|SETTINGS]".as_ptr(),
+            usage: USAGE.as_ptr(),
+            has_arg: 2,
+            val: 0,
+            callback: Some(check_colocate),
+        }
+    }
+}
+
+type Handle = *mut c_void;
+type OptionRegister = unsafe extern "C" fn(Handle, *mut SpankOption) -> c_int;
+type OptionGet = unsafe extern "C" fn(Handle, *mut SpankOption, *mut *mut c_char) -> c_int;
+type GetContext = unsafe extern "C" fn() -> c_int;
+type GetItem = unsafe extern "C" fn(Handle, c_int, ...) -> c_int;
+type GetVariable = unsafe extern "C" fn(Handle, *const c_char, *mut c_char, c_int) -> c_int;
+type SetVariable = unsafe extern "C" fn(Handle, *const c_char, *const c_char, c_int) -> c_int;
+type UnsetVariable = unsafe extern "C" fn(Handle, *const c_char) -> c_int;
+type Log = unsafe extern "C" fn(*const c_char, ...);
+
+/// A function of the program that loaded us.
+///
+/// # Safety
+/// `F` must be the type that spank.h declares for `name`.
+unsafe fn slurm_function<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: `name` ends in a NUL; RTLD_DEFAULT searches what the program has loaded.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the address is not null, sizes agree, and the caller vouches for the type.
+    Some(unsafe { std::mem::transmute_copy(&address) })
+}
+
+/// Slurm's handle, valid during one hook.
+struct SlurmHandle(Handle);
+
+impl Spank for SlurmHandle {
+    fn context(&self) -> Context {
+        // SAFETY: `enum spank_context spank_context(void)`.
+        let Some(context) = (unsafe { slurm_function::<GetContext>(c"spank_context") }) else {
+            return Context::Other;
+        };
+        // SAFETY: it takes nothing and may be called at any time.
+        match unsafe { context() } {
+            1 => Context::Local,
+            2 => Context::Remote,
+            3 => Context::Allocator,
+            _ => Context::Other,
+        }
+    }
+
+    fn register_option(&mut self) -> bool {
+        // SAFETY: `spank_err_t spank_option_register(spank_t, struct spank_option *)`.
+        let register = unsafe { slurm_function::<OptionRegister>(c"spank_option_register") };
+        let mut option = SpankOption::colocate();
+        // SAFETY: the handle is Slurm's own; Slurm copies the option, and its strings are static.
+        register.is_some_and(|register| unsafe { register(self.0, &raw mut option) } == SUCCESS)
+    }
+
+    fn option(&mut self) -> Option<Option<String>> {
+        // SAFETY: `spank_err_t spank_option_getopt(spank_t, struct spank_option *, char **)`.
+        let get = unsafe { slurm_function::<OptionGet>(c"spank_option_getopt") }?;
+        let mut option = SpankOption::colocate();
+        let mut value = null_mut();
+        // SAFETY: the handle is Slurm's own; both pointers live through the call.
+        let rc = unsafe { get(self.0, &raw mut option, &raw mut value) };
+        // SAFETY: where Slurm sets it, it is a C string that stays until the stack is destroyed.
+        let bytes = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
+        (rc == SUCCESS).then(|| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+    }
+
+    fn item(&mut self, item: Item) -> Option<u32> {
+        // The numbers of `enum spank_item`; all of these are 32 bits wide (uid_t and gid_t too).
+        let number = match item {
+            Item::Uid => 0,
+            Item::Gid => 1,
+            Item::JobId => 2,
+            Item::StepId => 3,
+            Item::RestartCount => 29,
+            Item::ArrayId => 30,
+            Item::ArrayTaskId => 31,
+        };
+        // SAFETY: `spank_err_t spank_get_item(spank_t, spank_item_t, ...)`.
+        let get = unsafe { slurm_function::<GetItem>(c"spank_get_item") }?;
+        let mut value = 0_u32;
+        // SAFETY: the handle is Slurm's own, and each item above takes one `uint32_t *`.
+        let rc = unsafe { get(self.0, number, &raw mut value) };
+        (rc == SUCCESS).then_some(value)
+    }
+
+    fn getenv(&mut self, name: &str) -> Option<String> {
+        // SAFETY: `spank_err_t spank_getenv(spank_t, const char *, char *, int)`.
+        let get = unsafe { slurm_function::<GetVariable>(c"spank_getenv") }?;
+        let name = CString::new(name).ok()?;
+        let mut buffer = [0_u8; env::VALUE_LENGTH_MAX];
+        let length = c_int::try_from(buffer.len()).ok()?;
+        // SAFETY: the handle is Slurm's own, the name ends in a NUL, and the buffer has the length given.
+        let rc = unsafe { get(self.0, name.as_ptr(), buffer.as_mut_ptr().cast(), length) };
+        let text = CStr::from_bytes_until_nul(&buffer).ok()?;
+        (rc == SUCCESS).then(|| text.to_string_lossy().into_owned())
+    }
+
+    fn setenv(&mut self, name: &str, value: &str) -> bool {
+        // SAFETY: `spank_err_t spank_setenv(spank_t, const char *, const char *, int)`.
+        let set = unsafe { slurm_function::<SetVariable>(c"spank_setenv") };
+        let (Some(set), Ok(name), Ok(value)) = (set, CString::new(name), CString::new(value)) else {
+            return false;
+        };
+        // SAFETY: the handle is Slurm's own and copies both strings, which end in a NUL.
+        unsafe { set(self.0, name.as_ptr(), value.as_ptr(), 1) == SUCCESS }
+    }
+
+    fn unsetenv(&mut self, name: &str) {
+        // SAFETY: `spank_err_t spank_unsetenv(spank_t, const char *)`.
+        let unset = unsafe { slurm_function::<UnsetVariable>(c"spank_unsetenv") };
+        let (Some(unset), Ok(name)) = (unset, CString::new(name)) else { return };
+        // SAFETY: the handle is Slurm's own and the name ends in a NUL.
+        unsafe { unset(self.0, name.as_ptr()) };
+    }
+
+    fn process_variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn remove_process_variable(&mut self, name: &str) {
+        // SAFETY: only `srun` calls this, in its first hook, before it has started a thread.
+        unsafe { std::env::remove_var(name) };
+    }
+
+    fn log(&mut self, level: Level, line: &str) {
+        match level {
+            Level::Debug => slurm_log(c"slurm_debug", line),
+            Level::Info => slurm_log(c"slurm_info", line),
+        }
+    }
+}
+
+/// Writes a line by one of Slurm's log functions.
+fn slurm_log(function: &CStr, line: &str) {
+    // SAFETY: every function named here is `void f(const char *format, ...)`.
+    let log = unsafe { slurm_function::<Log>(function) };
+    if let (Some(log), Ok(line)) = (log, CString::new(line)) {
+        // SAFETY: the format takes one C string, which is given.
+        unsafe { log(c"%s".as_ptr(), line.as_ptr()) };
+    }
+}
+
+thread_local! {
+    static INSIDE_A_HOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a hook. A panic inside ends here, without a word: a trace would land in the job's own output. The silence holds
+/// for this thread during this call and no longer. Always success.
+pub fn fail_open(hook: impl FnOnce()) -> c_int {
+    static SILENCER: Once = Once::new();
+    SILENCER.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !INSIDE_A_HOOK.get() {
+                previous(panic);
+            }
+        }));
+    });
+    INSIDE_A_HOOK.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(hook));
+    INSIDE_A_HOOK.set(false);
+    if let Err(panic) = outcome {
+        slurm_log(c"slurm_info", "pillion: a hook failed inside; the job goes on without it");
+        // A payload whose own drop panics must not get out either.
+        std::mem::forget(panic);
+    }
+    SUCCESS
+}
+
+/// Slurm's arguments from plugstack.conf; what is not UTF-8 is left out.
+///
+/// # Safety
+/// `values` must point to `count` C strings that live as long as the result is used.
+unsafe fn arguments<'a>(count: c_int, values: *const *const c_char) -> Vec<&'a str> {
+    let count = usize::try_from(count).unwrap_or(0);
+    if values.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller vouches for `count` pointers.
+    let values = unsafe { std::slice::from_raw_parts(values, count) };
+    // SAFETY: each pointer that is not null is a C string, says the caller.
+    let texts = values.iter().filter(|value| !value.is_null()).map(|value| unsafe { CStr::from_ptr(*value) });
+    texts.filter_map(|text| text.to_str().ok()).collect()
+}
+
+/// What the privileged hook found, for the user's hook in the same process (a forked child with one thread).
+static APPLIED: Mutex<Option<Applied>> = Mutex::new(None);
+
+/// Slurm's hook in every context, first of all.
+///
+/// # Safety
+/// For Slurm to call: with its own handle and argument vector, both valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slurm_spank_init(spank: Handle, ac: c_int, av: *const *const c_char) -> c_int {
+    // SAFETY: Slurm passes its own argument vector, which outlives the call.
+    fail_open(|| hooks::init(&mut SlurmHandle(spank), &unsafe { arguments(ac, av) }))
+}
+
+/// Slurm's hook in the child that becomes the task, as root.
+///
+/// # Safety
+/// For Slurm to call: with its own handle and argument vector, both valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slurm_spank_task_init_privileged(
+    spank: Handle,
+    ac: c_int,
+    av: *const *const c_char,
+) -> c_int {
+    fail_open(|| {
+        // SAFETY: Slurm passes its own argument vector, which outlives the call.
+        let found = hooks::task_init_privileged(&mut SlurmHandle(spank), &unsafe { arguments(ac, av) });
+        if let Ok(mut applied) = APPLIED.lock() {
+            *applied = found;
+        }
+    })
+}
+
+/// Slurm's hook in the same child, as the user, right before the task.
+///
+/// # Safety
+/// For Slurm to call: with its own handle and argument vector, both valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn slurm_spank_task_init(spank: Handle, _: c_int, _: *const *const c_char) -> c_int {
+    fail_open(|| {
+        if let Ok(Some(applied)) = APPLIED.lock().as_deref() {
+            hooks::task_init(&mut SlurmHandle(spank), applied);
+        }
+    })
+}
+
+/// Slurm's question about a value of `--colocate`. Only at submit (`remote` 0) may it say no.
+extern "C" fn check_colocate(_: c_int, value: *const c_char, remote: c_int) -> c_int {
+    let refused = Cell::new(false);
+    fail_open(|| {
+        // SAFETY: Slurm passes null or the option's C string.
+        let value = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
+        if let (0, Err(error)) = (remote, env::check_option(value)) {
+            slurm_log(c"slurm_error", &env::printable(&error.to_string()));
+            refused.set(true);
+        }
+    });
+    if refused.get() { BAD_OPTION } else { SUCCESS }
+}
+
+/// The user that this process acts as.
+pub fn effective_uid() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Connects to a Unix socket without waiting: a full backlog is [`io::ErrorKind::WouldBlock`]. The stream stays
+/// non-blocking and is closed on exec.
+///
+/// # Errors
+/// Those of socket(2) and connect(2), and `InvalidInput` for a path that is too long.
+pub fn connect_nonblocking(path: &Path) -> io::Result<UnixStream> {
+    // SAFETY: all zeroes is a valid `sockaddr_un`.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).map_err(io::Error::other)?;
+    for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *slot = c_char::from_ne_bytes([*byte]);
+    }
+    // SAFETY: no pointers are passed.
+    let fd = unsafe {
+        libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, open, and nobody else's.
+    let stream = unsafe { UnixStream::from_raw_fd(fd) };
+    let length = libc::socklen_t::try_from(size_of_val(&address)).map_err(io::Error::other)?;
+    // SAFETY: the address is a whole `sockaddr_un` of the length given.
+    match unsafe { libc::connect(fd, (&raw const address).cast(), length) } {
+        0 => Ok(stream),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The user of the process at the other end.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = libc::socklen_t::try_from(size_of_val(&peer)).map_err(io::Error::other)?;
+    let fd = socket.as_raw_fd();
+    // SAFETY: the descriptor is open, and the buffer is a `ucred` of the length given.
+    let rc = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut length)
+    };
+    if rc == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends what fits now. A peer that has hung up is an error, never the signal SIGPIPE, which would end the task.
+///
+/// # Errors
+/// Those of send(2).
+pub fn send_quietly(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the descriptor is open, and the buffer has the length given.
+    let count = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Waits until the socket can be read, or `limit` has passed.
+///
+/// # Errors
+/// Those of poll(2), save an interruption.
+pub fn wait_readable(socket: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
+    wait(socket, libc::POLLIN, limit)
+}
+
+/// Waits until the socket can be written, or `limit` has passed.
+///
+/// # Errors
+/// Those of poll(2), save an interruption.
+pub fn wait_writable(socket: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
+    wait(socket, libc::POLLOUT, limit)
+}
+
+fn wait(socket: BorrowedFd<'_>, events: libc::c_short, limit: Duration) -> io::Result<()> {
+    // Rounded up, or the last part of a millisecond would be spent in a busy loop.
+    let milliseconds = c_int::try_from(limit.as_millis().saturating_add(1)).unwrap_or(c_int::MAX);
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one `pollfd` is passed, and the count says so.
+    if unsafe { libc::poll(&raw mut poll, 1, milliseconds) } >= 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+}

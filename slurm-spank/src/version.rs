@@ -1,0 +1,147 @@
+//! Which Slurm a built plugin is for: the version that it carries, and how to write another into a copy. Pure.
+
+use std::fmt;
+
+/// The Slurm release (major.minor) that a plugin is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlurmVersion {
+    /// 24 in 24.11.
+    pub major: u8,
+    /// 11 in 24.11.
+    pub minor: u8,
+}
+
+impl SlurmVersion {
+    /// Reads `24.11`, and `24.11.5` as well: the rest is not compared by Slurm.
+    pub const fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let Some((major, rest)) = leading_number(bytes, 0) else { return None };
+        if rest >= bytes.len() || bytes[rest] != b'.' {
+            return None;
+        }
+        let Some((minor, rest)) = leading_number(bytes, rest + 1) else { return None };
+        if rest < bytes.len() && bytes[rest] != b'.' {
+            return None;
+        }
+        Some(Self { major, minor })
+    }
+
+    /// As Slurm compares it: `major << 16 | minor << 8 | micro`, micro 0.
+    pub const fn number(self) -> u32 {
+        ((self.major as u32) << 16) | ((self.minor as u32) << 8)
+    }
+}
+
+impl fmt::Display for SlurmVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.major, self.minor)
+    }
+}
+
+/// The one or two digits at `start`, and where they end.
+const fn leading_number(bytes: &[u8], start: usize) -> Option<(u8, usize)> {
+    let mut at = start;
+    let mut value = 0;
+    while at < bytes.len() && bytes[at].is_ascii_digit() && at < start + 2 {
+        value = value * 10 + (bytes[at] - b'0');
+        at += 1;
+    }
+    if at == start { None } else { Some((value, at)) }
+}
+
+/// What stands behind the exported symbol `plugin_version`: Slurm reads the number, [`stamp`] finds it by the marker.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct VersionStamp {
+    /// [`SlurmVersion::number`].
+    pub number: u32,
+    /// Found once in a built plugin.
+    pub marker: [u8; 28],
+}
+
+impl VersionStamp {
+    /// The stamp of a build for `version`.
+    pub const fn new(version: SlurmVersion) -> Self {
+        Self { number: version.number(), marker: *b"<pillion spank plugin stamp>" }
+    }
+}
+
+/// A file that cannot be stamped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotAPlugin {
+    /// How often the marker was found; once is right.
+    pub markers_count: usize,
+}
+
+impl fmt::Display for NotAPlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not a built pillion SPANK plugin: found its version stamp {} times, expected once",
+            self.markers_count
+        )
+    }
+}
+
+impl std::error::Error for NotAPlugin {}
+
+/// Writes `version` into the bytes of a built plugin (`libpillion_slurm_spank.so`).
+///
+/// # Errors
+/// [`NotAPlugin`] if the stamp is not there exactly once; the bytes are then unchanged.
+pub fn stamp(plugin: &mut [u8], version: SlurmVersion) -> Result<(), NotAPlugin> {
+    let marker = &crate::ffi::PLUGIN_VERSION.marker;
+    let places: Vec<usize> = plugin
+        .windows(marker.len())
+        .enumerate()
+        .filter_map(|(at, bytes)| (bytes == marker).then_some(at))
+        .collect();
+    match places[..] {
+        [at] if at >= 4 => {
+            plugin[at - 4..at].copy_from_slice(&version.number().to_ne_bytes());
+            Ok(())
+        }
+        _ => Err(NotAPlugin { markers_count: places.len() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_versions_as_slurm_writes_them() {
+        assert_eq!(SlurmVersion::parse("24.11"), Some(SlurmVersion { major: 24, minor: 11 }));
+        assert_eq!(SlurmVersion::parse("23.02.7"), Some(SlurmVersion { major: 23, minor: 2 }));
+        assert_eq!(SlurmVersion::parse("24.11-rc1"), None);
+        for text in ["", "24", "24.", ".11", "x.y", "124.11", "24.111", "24,11"] {
+            assert_eq!(SlurmVersion::parse(text), None, "{text}");
+        }
+        assert_eq!(SlurmVersion { major: 24, minor: 11 }.number(), 0x18_0b_00);
+        assert_eq!(SlurmVersion { major: 23, minor: 2 }.to_string(), "23.02");
+    }
+
+    #[test]
+    fn stamps_the_one_place() {
+        let built = VersionStamp::new(SlurmVersion { major: 24, minor: 11 });
+        let mut file = b"some ELF ".to_vec();
+        file.extend(built.number.to_ne_bytes());
+        file.extend(built.marker);
+        file.extend(b" and more");
+        let before = file.clone();
+        stamp(&mut file, SlurmVersion { major: 25, minor: 5 }).unwrap();
+        assert_eq!(file[9..13], 0x19_05_00_u32.to_ne_bytes());
+        assert_eq!((&file[..9], &file[13..]), (&before[..9], &before[13..]));
+    }
+
+    #[test]
+    fn refuses_what_is_no_plugin_or_an_ambiguous_one() {
+        let version = SlurmVersion { major: 25, minor: 5 };
+        assert_eq!(stamp(&mut b"hello".to_vec(), version), Err(NotAPlugin { markers_count: 0 }));
+        let marker = VersionStamp::new(version).marker;
+        let mut twice = [&[0; 4], &marker[..], &[0; 4], &marker[..]].concat();
+        let before = twice.clone();
+        assert_eq!(stamp(&mut twice, version), Err(NotAPlugin { markers_count: 2 }));
+        assert_eq!(twice, before);
+    }
+}

@@ -1,0 +1,297 @@
+//! The hooks with a test in Slurm's place: what they read, what they set, what they leave alone, and that nothing that
+//! happens inside gets out.
+
+use pillion_core::handoff::{HandoffReply, HandoffRequest, Verdict};
+use pillion_core::ids::{DecisionId, SlurmJobId};
+use pillion_slurm_spank::ffi::fail_open;
+use pillion_slurm_spank::hooks::{Context, Item, Level, Spank, init, task_init, task_init_privileged};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+
+/// Slurm, as far as a hook sees it.
+struct FakeSpank {
+    context: Context,
+    option: Option<Option<String>>,
+    items: HashMap<Item, u32>,
+    job: BTreeMap<String, String>,
+    process: BTreeMap<String, String>,
+    registered: usize,
+    log: Vec<(Level, String)>,
+    panics_on: Option<&'static str>,
+}
+
+impl FakeSpank {
+    fn task() -> Self {
+        let items = [(Item::Uid, 1000), (Item::Gid, 100), (Item::JobId, 7), (Item::StepId, 0xffff_fffb)];
+        Self {
+            context: Context::Remote,
+            option: None,
+            items: HashMap::from(items),
+            job: variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40"), ("SLURM_GPUS", "1")]),
+            process: BTreeMap::new(),
+            registered: 0,
+            log: Vec::new(),
+            panics_on: None,
+        }
+    }
+
+    fn colocated() -> Self {
+        Self { option: Some(None), ..Self::task() }
+    }
+
+    fn maybe_panic(&self, call: &'static str) {
+        assert!(self.panics_on != Some(call), "the fake was told to panic in {call}");
+    }
+}
+
+impl Spank for FakeSpank {
+    fn context(&self) -> Context {
+        self.maybe_panic("context");
+        self.context
+    }
+    fn register_option(&mut self) -> bool {
+        self.maybe_panic("register_option");
+        self.registered += 1;
+        true
+    }
+    fn option(&mut self) -> Option<Option<String>> {
+        self.maybe_panic("option");
+        self.option.clone()
+    }
+    fn item(&mut self, item: Item) -> Option<u32> {
+        self.maybe_panic("item");
+        self.items.get(&item).copied()
+    }
+    fn getenv(&mut self, name: &str) -> Option<String> {
+        self.maybe_panic("getenv");
+        self.job.get(name).cloned()
+    }
+    fn setenv(&mut self, name: &str, value: &str) -> bool {
+        self.maybe_panic("setenv");
+        self.job.insert(name.to_owned(), value.to_owned());
+        true
+    }
+    fn unsetenv(&mut self, name: &str) {
+        self.maybe_panic("unsetenv");
+        self.job.remove(name);
+    }
+    fn process_variable(&self, name: &str) -> Option<String> {
+        self.process.get(name).cloned()
+    }
+    fn remove_process_variable(&mut self, name: &str) {
+        self.process.remove(name);
+    }
+    fn log(&mut self, level: Level, line: &str) {
+        self.maybe_panic("log");
+        self.log.push((level, line.to_owned()));
+    }
+}
+
+fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// An agent that answers once, and gives back what it was asked.
+fn agent(directory: &Path, reply: HandoffReply) -> (String, JoinHandle<HandoffRequest>) {
+    let path = directory.join("agent.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let handle = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        stream.write_all(&serde_json::to_vec(&reply).unwrap()).unwrap();
+        stream.write_all(b"\n").unwrap();
+        serde_json::from_str(&line).unwrap()
+    });
+    (format!("socket={}", path.display()), handle)
+}
+
+fn decided(set: &[(&str, &str)], unset: &[&str]) -> HandoffReply {
+    HandoffReply {
+        verdict: Verdict::Decided,
+        decision_id: Some(DecisionId(5)),
+        set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        unset: unset.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+#[test]
+fn a_decision_becomes_the_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    let set = [
+        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "60"),
+        ("CUDA_VISIBLE_DEVICES", "0"),
+        ("PILLION_DECISION", "5"),
+    ];
+    let (socket, asked) =
+        agent(directory.path(), decided(&set, &["CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES"]));
+    let mut spank = FakeSpank::colocated();
+    spank.option = Some(Some("memory=8G".to_owned()));
+    spank.items.extend([
+        (Item::JobId, 35),
+        (Item::ArrayId, 33),
+        (Item::ArrayTaskId, 2),
+        (Item::RestartCount, 4),
+    ]);
+    spank.job.extend(variables(&[("CUDA_MPS_PIPE_DIRECTORY", "/forged"), ("CUDA_VISIBLE_DEVICES", "1")]));
+    let applied = task_init_privileged(&mut spank, &[&socket]).expect("it is ours");
+
+    let asked = asked.join().unwrap();
+    assert_eq!(asked.start.job_id, SlurmJobId::array_task(33, 2));
+    assert_eq!((asked.start.restart_count, asked.inner_job_id), (4, Some(35)));
+    assert_eq!((asked.uid.0, asked.gid, asked.step_id), (1000, 100, 0xffff_fffb));
+    assert_eq!((asked.devices, asked.option.as_deref()), (vec![1], Some("memory=8G")));
+    let mut expected = variables(&set);
+    expected.extend(variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
+    assert_eq!(spank.job, expected);
+
+    // slurmstepd rewrites device variables for a step with a GPU binding; the second hook has the last word.
+    spank.job.insert("CUDA_VISIBLE_DEVICES".to_owned(), "1".to_owned());
+    spank.job.insert("SLURM_GPUS".to_owned(), "1".to_owned());
+    task_init(&mut spank, &applied);
+    assert_eq!(spank.job, expected);
+}
+
+#[test]
+fn a_job_that_is_not_ours_is_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = format!("socket={}", directory.path().join("agent.sock").display());
+    for option in [None, Some("no"), Some("nonsense"), Some(&*"x".repeat(60_000))] {
+        let mut spank = FakeSpank { option: option.map(|text| Some(text.to_owned())), ..FakeSpank::task() };
+        // Reading its environment would already be too much.
+        spank.panics_on = Some("getenv");
+        let before = spank.job.clone();
+        assert_eq!(task_init_privileged(&mut spank, &[&socket]), None);
+        assert_eq!((spank.job, spank.log), (before, Vec::new()));
+    }
+}
+
+#[test]
+fn the_marker_tells_a_step_without_the_option() {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, asked) = agent(directory.path(), decided(&[("PILLION_DECISION", "5")], &[]));
+    std::fs::create_dir(directory.path().join("jobs")).unwrap();
+    std::fs::write(directory.path().join("jobs/8"), "").unwrap();
+    assert_eq!(task_init_privileged(&mut FakeSpank::task(), &[&socket]), None);
+    // A link is not the agent's marker, wherever it points.
+    std::os::unix::fs::symlink("8", directory.path().join("jobs/7")).unwrap();
+    assert_eq!(task_init_privileged(&mut FakeSpank::task(), &[&socket]), None);
+    std::fs::remove_file(directory.path().join("jobs/7")).unwrap();
+    std::fs::write(directory.path().join("jobs/7"), "").unwrap();
+    let mut spank = FakeSpank::task();
+    assert!(task_init_privileged(&mut spank, &[&socket]).is_some());
+    assert_eq!(asked.join().unwrap().option, None);
+    assert_eq!(spank.job.get("PILLION_DECISION").map(String::as_str), Some("5"));
+}
+
+#[test]
+fn without_an_answer_the_job_runs_as_it_is_and_the_miss_is_logged_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = format!("socket={}", directory.path().join("agent.sock").display());
+    let mut spank = FakeSpank::colocated();
+    assert!(task_init_privileged(&mut spank, &[&socket]).is_some());
+    // Its GPU became shards all the same, so the stale request goes.
+    assert_eq!(spank.job, variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
+    let [(Level::Info, line)] = &spank.log[..] else { panic!("{:?}", spank.log) };
+    assert!(
+        line.starts_with("pillion: job 7+0 starts without a share: the agent cannot be reached"),
+        "{line}"
+    );
+}
+
+#[test]
+fn an_unknown_start_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let reply = HandoffReply { verdict: Verdict::Unknown, ..decided(&[("X", "1")], &["SLURM_JOB_GPUS"]) };
+    let (socket, _) = agent(directory.path(), reply);
+    let mut spank = FakeSpank::colocated();
+    task_init_privileged(&mut spank, &[&socket]);
+    assert_eq!(spank.job, variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
+}
+
+#[test]
+fn a_job_that_was_left_unmanaged_keeps_its_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = format!("socket={}", directory.path().join("agent.sock").display());
+    let mut spank = FakeSpank::colocated();
+    spank.job.remove("SLURM_SHARDS_ON_NODE");
+    let before = spank.job.clone();
+    task_init_privileged(&mut spank, &[&socket]);
+    assert_eq!(spank.job, before);
+}
+
+#[test]
+fn what_has_no_place_in_an_environment_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let long = "v".repeat(60_000);
+    let set = [
+        ("GOOD", "1"),
+        ("BAD NAME", "1"),
+        ("BAD=", "1"),
+        ("NEWLINE", "a\nFORGED=1"),
+        ("LONG", &long),
+        ("LAST", "2"),
+    ];
+    let (socket, _) = agent(directory.path(), decided(&set, &["", "A=B"]));
+    let mut spank = FakeSpank::colocated();
+    task_init_privileged(&mut spank, &[&socket]);
+    let expected = [("GOOD", "1"), ("LAST", "2"), ("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")];
+    assert_eq!(spank.job, variables(&expected));
+    assert_eq!(spank.log.len(), 4, "{:?}", spank.log);
+}
+
+#[test]
+fn the_socket_can_carry_the_node_s_name() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("n1")).unwrap();
+    let (_, asked) = agent(&directory.path().join("n1"), decided(&[], &[]));
+    let argument = format!("socket={}/%n/agent.sock", directory.path().display());
+    let mut spank = FakeSpank::colocated();
+    spank.process = variables(&[("SLURMD_NODENAME", "n1")]);
+    // The job's own variable of that name is the user's to write, and is not looked at.
+    spank.job.insert("SLURMD_NODENAME".to_owned(), "evil".to_owned());
+    assert!(task_init_privileged(&mut spank, &[&argument]).is_some());
+    assert_eq!(asked.join().unwrap().start.job_id, SlurmJobId::plain(7));
+}
+
+#[test]
+fn the_option_is_registered_where_it_is_used() {
+    for (context, expected) in
+        [(Context::Local, 1), (Context::Allocator, 1), (Context::Remote, 1), (Context::Other, 0)]
+    {
+        let mut spank = FakeSpank { context, ..FakeSpank::task() };
+        init(&mut spank, &["nonsense"]);
+        assert_eq!(spank.registered, expected, "{context:?}");
+    }
+}
+
+#[test]
+fn srun_inside_a_colocated_job_forgets_the_gpu_that_became_shards() {
+    let stale =
+        [("SLURM_GPUS", "1"), ("SLURM_GPUS_PER_NODE", "1"), ("SLURM_GPUS_PER_TASK", "1"), ("HOME", "/h")];
+    let mut spank = FakeSpank { context: Context::Local, process: variables(&stale), ..FakeSpank::task() };
+    init(&mut spank, &[]);
+    assert_eq!(spank.process, variables(&stale), "no decision: not ours");
+    spank.process.insert("PILLION_DECISION".to_owned(), "5".to_owned());
+    init(&mut spank, &[]);
+    assert_eq!(spank.process, variables(&[("HOME", "/h"), ("PILLION_DECISION", "5")]));
+}
+
+#[test]
+fn a_panic_anywhere_inside_is_success() {
+    for call in ["context", "register_option", "option", "item", "getenv", "setenv", "unsetenv", "log"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, _) = agent(directory.path(), decided(&[("A", "1"), ("B C", "1")], &["D"]));
+        let mut spank = FakeSpank { panics_on: Some(call), ..FakeSpank::colocated() };
+        assert_eq!(fail_open(|| init(&mut spank, &[])), 0, "init, {call}");
+        let privileged = fail_open(|| {
+            if let Some(applied) = task_init_privileged(&mut spank, &[&socket]) {
+                task_init(&mut spank, &applied);
+            }
+        });
+        assert_eq!(privileged, 0, "task_init, {call}");
+    }
+}
