@@ -121,7 +121,7 @@ impl Spank for SlurmHandle {
         register.is_some_and(|register| unsafe { register(self.0, &raw mut option) } == SUCCESS)
     }
 
-    fn option(&mut self) -> Option<Option<String>> {
+    fn option(&mut self) -> Option<String> {
         // SAFETY: `spank_err_t spank_option_getopt(spank_t, struct spank_option *, char **)`.
         let get = unsafe { slurm_function::<OptionGet>(c"spank_option_getopt") }?;
         let mut option = SpankOption::colocate();
@@ -129,8 +129,9 @@ impl Spank for SlurmHandle {
         // SAFETY: the handle is Slurm's own; both pointers live through the call.
         let rc = unsafe { get(self.0, &raw mut option, &raw mut value) };
         // SAFETY: where Slurm sets it, it is a C string that stays until the stack is destroyed.
-        let bytes = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
-        (rc == SUCCESS).then(|| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+        let text =
+            (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned());
+        (rc == SUCCESS).then(|| text.unwrap_or_default())
     }
 
     fn item(&mut self, item: Item) -> Option<u32> {

@@ -61,8 +61,8 @@ pub trait Spank {
     fn context(&self) -> Context;
     /// Registers `--colocate`; only inside `init`.
     fn register_option(&mut self) -> bool;
-    /// `Some` if the job was submitted with `--colocate`; the inner value is what followed `=`.
-    fn option(&mut self) -> Option<Option<String>>;
+    /// What followed `--colocate=`, empty for nothing; `None` if the option was not given.
+    fn option(&mut self) -> Option<String>;
     /// A number of the task.
     fn item(&mut self, item: Item) -> Option<u32>;
     /// A variable of the task's environment.
@@ -123,7 +123,7 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
     if wish.is_none() && !socket.as_deref().is_some_and(|socket| is_marked(socket, start)) {
         return None;
     }
-    let reply = consult(spank, &arguments, socket, start, wish.flatten());
+    let reply = consult(spank, &arguments, socket, start, wish);
     let applied = Applied { reply };
     apply(spank, &applied);
     Some(applied)

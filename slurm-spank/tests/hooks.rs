@@ -1,6 +1,8 @@
 //! The hooks with a test in Slurm's place: what they read, what they set, what they leave alone, and that nothing that
 //! happens inside gets out.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
 use pillion_core::handoff::{HandoffReply, HandoffRequest, Verdict};
 use pillion_core::ids::{DecisionId, SlurmJobId};
 use pillion_slurm_spank::ffi::fail_open;
@@ -14,7 +16,7 @@ use std::thread::{self, JoinHandle};
 /// Slurm, as far as a hook sees it.
 struct FakeSpank {
     context: Context,
-    option: Option<Option<String>>,
+    option: Option<String>,
     items: HashMap<Item, u32>,
     job: BTreeMap<String, String>,
     process: BTreeMap<String, String>,
@@ -39,7 +41,7 @@ impl FakeSpank {
     }
 
     fn colocated() -> Self {
-        Self { option: Some(None), ..Self::task() }
+        Self { option: Some(String::new()), ..Self::task() }
     }
 
     fn maybe_panic(&self, call: &'static str) {
@@ -57,7 +59,7 @@ impl Spank for FakeSpank {
         self.registered += 1;
         true
     }
-    fn option(&mut self) -> Option<Option<String>> {
+    fn option(&mut self) -> Option<String> {
         self.maybe_panic("option");
         self.option.clone()
     }
@@ -129,7 +131,7 @@ fn a_decision_becomes_the_environment() {
     let (socket, asked) =
         agent(directory.path(), decided(&set, &["CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES"]));
     let mut spank = FakeSpank::colocated();
-    spank.option = Some(Some("memory=8G".to_owned()));
+    spank.option = Some("memory=8G".to_owned());
     spank.items.extend([
         (Item::JobId, 35),
         (Item::ArrayId, 33),
@@ -160,7 +162,7 @@ fn a_job_that_is_not_ours_is_not_touched() {
     let directory = tempfile::tempdir().unwrap();
     let socket = format!("socket={}", directory.path().join("agent.sock").display());
     for option in [None, Some("no"), Some("nonsense"), Some(&*"x".repeat(60_000))] {
-        let mut spank = FakeSpank { option: option.map(|text| Some(text.to_owned())), ..FakeSpank::task() };
+        let mut spank = FakeSpank { option: option.map(str::to_owned), ..FakeSpank::task() };
         // Reading its environment would already be too much.
         spank.panics_on = Some("getenv");
         let before = spank.job.clone();
