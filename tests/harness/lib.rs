@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Private Slurm clusters for the tests and for the demo: real `slurmctld`, `slurmd`, `munged`, real users, our daemons.
+//!
+//! ```text
+//!   tests/run, deploy/demo (bash)            find a Slurm, build
+//!        │ pillion-testbed enter -- CMD
+//!        ▼
+//!   testbed    one namespace a run: own mounts, processes, network, users; when CMD ends, the kernel ends all of it
+//!        │
+//!        ▼
+//!   cluster    one a test, several side by side: slurm.conf, ports, keys and state under one folder
+//!   daemons    the programs of Pillion on such a cluster; the only file that knows their configuration
+//! ```
+//!
+//! It starts programs and asserts on what Slurm and jobs report; it must not know how Pillion decides.
+
+pub mod cluster;
+pub mod daemons;
+pub mod demo;
+pub mod error;
+pub mod process;
+pub mod testbed;
+pub mod wait;
+
+pub use cluster::Cluster;
+pub use cluster::spec::ClusterSpec;
+pub use error::HarnessError;

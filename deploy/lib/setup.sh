@@ -1,0 +1,143 @@
+# shellcheck shell=bash
+# Installs what is missing and finds a Slurm new enough: the machine's own, or a Debian 13 root that is made once and
+# cached. Sourced after common.sh by deploy/demo and tests/run; leaves no service running and no package half installed.
+
+PILLION_CACHE="${PILLION_CACHE:-/var/cache/pillion}"
+ROOT_SUITE=trixie
+# Its digest names the cached root, so a change here makes a new one.
+ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd munge mariadb-server postgresql lua5.3
+    procps valgrind)
+
+# install_missing: what building and the unit tests need on the machine itself.
+install_missing() {
+    local wanted=()
+    command -v cc >/dev/null || wanted+=(gcc libc6-dev)
+    command -v lua5.3 >/dev/null || wanted+=(lua5.3)
+    [[ -n $(postgres_bin) ]] || wanted+=(postgresql)
+    [[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d
+    if ((${#wanted[@]} > 0)); then
+        step "install ${wanted[*]}" apt_install "${wanted[@]}" ||
+            die "could not install ${wanted[*]}: is the package mirror $(debian_mirror) reachable?"
+    fi
+}
+
+# postgres_bin: the folder of the newest PostgreSQL server on the machine, or nothing.
+postgres_bin() {
+    local found
+    found=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
+    [[ -x $found/initdb ]] || found=$(pg_config --bindir 2>/dev/null || true)
+    if [[ -x $found/initdb ]]; then printf '%s\n' "$found"; fi
+}
+
+# apt_install PACKAGE...: without services: packages may not start any while a policy of ours stands.
+apt_install() {
+    local status=0
+    if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
+        mkdir -p /etc/postgresql-common
+        printf '# written by the setup of Pillion: its tests run servers of their own\ncreate_main_cluster = false\n' \
+            >/etc/postgresql-common/createcluster.conf
+    fi
+    if [[ -n ${PILLION_POLICY:-} ]]; then
+        printf '#!/bin/sh\nexit 101\n' >"$PILLION_POLICY"
+        chmod 755 "$PILLION_POLICY"
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    local options=(-y --no-install-recommends -o Dpkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold)
+    # A list that is too old names packages that the mirror no longer has: then once more with fresh lists.
+    apt-get "${options[@]}" install "$@" ||
+        { apt-get -o DPkg::Lock::Timeout=300 update && apt-get "${options[@]}" install "$@"; } || status=$?
+    [[ -z ${PILLION_POLICY:-} ]] || rm -f "$PILLION_POLICY"
+    return "$status"
+}
+
+# debian_mirror: the machine's own, from deb822 and from one-line sources; security archives and others are passed over.
+debian_mirror() {
+    local found
+    found=$(
+        {
+            { cat /etc/apt/sources.list.d/*.sources 2>/dev/null || true; } | awk '
+                function flush() { if (types ~ /(^| )deb( |$)/ && enabled != "no" && uris != "") print uris; types = uris = enabled = "" }
+                /^[[:space:]]*$/ { flush() }
+                /^[Tt]ypes:/ { types = $0; sub(/^[^:]*:[[:space:]]*/, "", types) }
+                /^[Uu][Rr][Ii]s:/ { uris = $2 }
+                /^[Ee]nabled:/ { enabled = tolower($2) }
+                END { flush() }'
+            { cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null || true; } |
+                sed -nE 's/^[[:space:]]*deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p'
+        } | sed -nE '\#^https?://.*/debian/?$#p' | sed -n 1p
+    )
+    printf '%s\n' "${found:-http://deb.debian.org/debian}"
+}
+
+# slurm_is_supported "slurm-wlm 24.11.5": at least 23.11.7, and not 25.05.0.
+slurm_is_supported() {
+    local version
+    version=$(grep -oE '[0-9]+\.[0-9]+\.[0-9]+' <<<"$1" | head -n 1)
+    [[ -n $version && $version != 25.05.0 ]] || return 1
+    [[ $(printf '%s\n23.11.7\n' "$version" | sort -V | head -n 1) == 23.11.7 ]]
+}
+
+# shellcheck disable=SC2034 # PILLION_SLURM is for the caller
+# find_slurm: sets PILLION_ROOT to "/" or to the cached root, making it if need be, and PILLION_SLURM to what it is.
+find_slurm() {
+    local own
+    own=$(slurmctld -V 2>/dev/null || true)
+    if slurm_is_supported "$own" && command -v slurmd munged >/dev/null; then
+        PILLION_ROOT=/
+        PILLION_SLURM="$own, installed on this machine"
+        return
+    fi
+    PILLION_ROOT="$PILLION_CACHE/debian13-$(sha256sum <<<"$ROOT_SUITE ${ROOT_PACKAGES[*]}" | cut -c1-12)"
+    PILLION_SLURM="Debian 13 root in $PILLION_ROOT"
+    [[ -e $PILLION_ROOT/.pillion-ready ]] && return
+    mkdir -p "$PILLION_CACHE"
+    enough_disk "$PILLION_CACHE" 4
+    command -v debootstrap >/dev/null || step "install debootstrap" apt_install debootstrap ||
+        die "could not install debootstrap: is the package mirror $(debian_mirror) reachable?"
+    step "make a Debian 13 root with Slurm (once, some minutes)" make_root "$PILLION_ROOT" "$(debian_mirror)" ||
+        die "could not make the Debian 13 root from $(debian_mirror): is the mirror reachable, and is there disk space?"
+}
+
+# make_root FOLDER MIRROR: whole or not at all; two runs at once wait for each other.
+make_root() {
+    local root=$1 mirror=$2 building="$1.building"
+    exec 9>"$PILLION_CACHE/lock"
+    flock 9
+    if [[ -e $root/.pillion-ready ]]; then
+        exec 9>&-
+        return 0
+    fi
+    use_apt_proxy
+    # In a mount namespace of its own: whatever is mounted for the packages' scripts is gone when it ends, however it ends.
+    # shellcheck disable=SC2016
+    unshare --mount --propagation private bash -euc '
+            building=$1 suite=$2 mirror=$3; shift 3
+            rm -rf --one-file-system "$building"
+            debootstrap --variant=minbase "$suite" "$building" "$mirror"
+            cd "$building"
+            printf "#!/bin/sh\nexit 101\n" >usr/sbin/policy-rc.d
+            chmod 755 usr/sbin/policy-rc.d
+            mkdir -p etc/postgresql-common
+            echo "create_main_cluster = false" >etc/postgresql-common/createcluster.conf
+            mount -t proc proc proc
+            mount --rbind /dev dev
+            export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+            chroot . apt-get update
+            chroot . apt-get install -y --no-install-recommends "$@"
+            rm -rf var/cache/apt/archives/*.deb var/lib/apt/lists/* usr/share/doc usr/share/man
+            umount -R dev proc' make-root "$building" "$ROOT_SUITE" "$mirror" "${ROOT_PACKAGES[@]}" 9>&- || return 1
+    slurm_is_supported "$(chroot "$building" slurmctld -V)" || {
+        echo "the Slurm in it is not supported: $(chroot "$building" slurmctld -V)"
+        return 1
+    }
+    touch "$building/.pillion-ready"
+    mv -T "$building" "$root"
+    exec 9>&-
+}
+
+# use_apt_proxy: debootstrap does not read apt's configuration.
+use_apt_proxy() {
+    local proxy=""
+    eval "$(apt-config shell proxy Acquire::http::Proxy)"
+    if [[ -n $proxy && $proxy != DIRECT && -z ${http_proxy:-} ]]; then export http_proxy=$proxy; fi
+}

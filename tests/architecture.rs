@@ -1,0 +1,1 @@
+//! Who may import whom, asked of cargo itself.

@@ -1,0 +1,3 @@
+//! End-to-end tests on real Slurm, one module a topic. They run inside a testbed: `tests/run slurm`.
+
+mod harness;

@@ -1,0 +1,110 @@
+//! `pillion-testbed`: makes a private world for a test run or a demo (`enter`), or runs a command in one (`join`).
+
+use clap::{Parser, Subcommand};
+use pillion_tests::error::{HarnessError, Result};
+use pillion_tests::testbed::{self, EnterOptions, InitOptions};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+
+/// A private world for a test run: own mounts, processes, network and users. Needs root.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Make a testbed and run a command in it; when the command ends, everything in it ends.
+    Enter {
+        /// Folder of a Debian 13 with Slurm, or / for the machine's own Slurm.
+        #[arg(long, env = "PILLION_ROOT", default_value = "/")]
+        root: PathBuf,
+        /// Folder that appears inside under the same path, writable. Repeatable.
+        #[arg(long)]
+        share: Vec<PathBuf>,
+        /// Written with the process numbers of the testbed.
+        #[arg(long)]
+        pid_file: Option<PathBuf>,
+        /// Keep the machine's network instead of a private loopback.
+        #[arg(long)]
+        host_network: bool,
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Run a command in a testbed that is up.
+    Join {
+        /// The file that `enter --pid-file` wrote.
+        #[arg(long)]
+        pid_file: PathBuf,
+        /// As whom.
+        #[arg(long, default_value = "root")]
+        user: String,
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Process 1 of a testbed.
+    #[command(hide = true)]
+    Init {
+        #[arg(long)]
+        private_network: bool,
+        #[arg(long)]
+        folder: PathBuf,
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().action) {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("error: {}", pillion_core::report(&error));
+            ExitCode::from(71)
+        }
+    }
+}
+
+fn run(action: Action) -> Result<i32> {
+    match action {
+        Action::Enter { root, share, pid_file, host_network, command } => {
+            let program = std::env::current_exe().map_err(|source| HarnessError::Io {
+                action: "find",
+                path: "/proc/self/exe".into(),
+                source,
+            })?;
+            let programs = program.parent().unwrap_or(Path::new("/")).to_owned();
+            let options = EnterOptions {
+                root,
+                shared: share,
+                programs,
+                pid_file,
+                private_network: !host_network,
+                command,
+            };
+            testbed::enter(&options).map(exit_code)
+        }
+        Action::Join { pid_file, user, command } => {
+            let text = std::fs::read_to_string(&pid_file).unwrap_or_default();
+            let process_one =
+                text.split_whitespace().nth(1).and_then(|pid| pid.parse().ok()).ok_or_else(|| {
+                    HarnessError::Refused(format!(
+                        "no testbed is up: {} does not name one",
+                        pid_file.display()
+                    ))
+                })?;
+            testbed::join(process_one, &user, &command).map(exit_code)
+        }
+        Action::Init { private_network, folder, command } => {
+            testbed::init(&InitOptions { private_network, folder, command })
+        }
+    }
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}

@@ -1,0 +1,122 @@
+//! What a test asks for: nodes, GPUs, accounting, policy. Plain data; `files` turns it into configuration.
+
+use pillion_core::device::Mechanism;
+
+/// Who may share a device; the scheduler's policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SharingPolicy {
+    /// Jobs of one user.
+    #[default]
+    SameUser,
+    /// Jobs of one account.
+    SameAccount,
+    /// Anybody's jobs.
+    Any,
+}
+
+impl SharingPolicy {
+    /// As the scheduler's configuration writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SameUser => "same-user",
+            Self::SameAccount => "same-account",
+            Self::Any => "any",
+        }
+    }
+}
+
+/// One node of the pool: its GPUs are all of one model and shared by one mechanism.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolNode {
+    /// As Slurm calls it.
+    pub name: String,
+    /// A named machine of the simulated backend: `h200`, `max-1550`, ..
+    pub device_model: String,
+    /// How its devices are shared.
+    pub mechanism: Mechanism,
+    /// Slurm's features of the node.
+    pub features: Vec<String>,
+}
+
+impl PoolNode {
+    /// A node without features.
+    pub fn new(name: &str, device_model: &str, mechanism: Mechanism) -> Self {
+        Self { name: name.into(), device_model: device_model.into(), mechanism, features: Vec::new() }
+    }
+}
+
+/// What `job_submit.lua` of the cluster is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum JobSubmit {
+    /// The example of `deploy/slurm`, which loads `pillion.lua`, where the checkout has them; else none.
+    #[default]
+    Pillion,
+    /// No module: `JobSubmitPlugins` is not set.
+    Absent,
+    /// This text.
+    Text(String),
+}
+
+/// A cluster to start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterSpec {
+    /// Nodes of the partition `shared`, which serve shards only.
+    pub pool_nodes: Vec<PoolNode>,
+    /// How many nodes `w1`, `w2`, .. the default partition `gpu` has, which serves whole GPUs only.
+    pub whole_gpu_node_count: usize,
+    /// GPUs of every node.
+    pub gpus_per_node: u32,
+    /// CPUs that every node claims to have.
+    pub cpus_per_node: u32,
+    /// Memory that every node claims to have, in MiB.
+    pub memory_mib_per_node: u64,
+    /// A private `MariaDB` and `slurmdbd`, with an account for each user; needed for QOS and limits. Takes seconds.
+    pub accounting: bool,
+    /// The job submit module.
+    pub job_submit: JobSubmit,
+    /// Load the SPANK plugin, where it was built.
+    pub spank: bool,
+    /// Who may share.
+    pub policy: SharingPolicy,
+    /// The longest that a job may be held back.
+    pub bound_seconds: u64,
+    /// How much faster simulated work runs than the clock.
+    pub time_scale: f64,
+    /// Lines added at the end of `slurm.conf`.
+    pub slurm_conf_extra: Vec<String>,
+}
+
+impl Default for ClusterSpec {
+    /// Two pool nodes, one NVIDIA-like and one Intel-like, and one node with whole GPUs.
+    fn default() -> Self {
+        Self {
+            pool_nodes: vec![
+                PoolNode::new("n1", "h200", Mechanism::Mps),
+                PoolNode::new("n2", "max-1550", Mechanism::Ccs),
+            ],
+            whole_gpu_node_count: 1,
+            gpus_per_node: 4,
+            cpus_per_node: 64,
+            memory_mib_per_node: 256_000,
+            accounting: false,
+            job_submit: JobSubmit::default(),
+            spank: true,
+            policy: SharingPolicy::default(),
+            bound_seconds: 60,
+            time_scale: 60.0,
+            slurm_conf_extra: Vec::new(),
+        }
+    }
+}
+
+impl ClusterSpec {
+    /// The names of all nodes, those of the pool first.
+    pub fn node_names(&self) -> Vec<String> {
+        let pool = self.pool_nodes.iter().map(|node| node.name.clone());
+        pool.chain(self.whole_gpu_node_names()).collect()
+    }
+    /// The names of the nodes with whole GPUs.
+    pub fn whole_gpu_node_names(&self) -> Vec<String> {
+        (1..=self.whole_gpu_node_count).map(|number| format!("w{number}")).collect()
+    }
+}

@@ -1,0 +1,1 @@
+//! The story of the demo: placeholder for the steps that it shows.

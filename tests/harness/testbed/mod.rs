@@ -1,0 +1,111 @@
+//! One private world a run: its own mounts, processes, network, host name and users; when the command that it was made
+//! for ends, however it ends, the kernel ends everything in it. Nothing is left on the machine.
+//!
+//! ```text
+//!   pillion-testbed enter           outer: new namespaces, builds the root, waits; its death kills the inner one
+//!     └─ pillion-testbed init       inner: process 1, mounts /proc, brings up loopback, reaps
+//!          └─ CMD                   the tests, the demo, or a shell
+//! ```
+//!
+//! The root is the machine's own or a cached Debian 13, read-only in both cases; `/run` and `/tmp` are empty and in
+//! memory. It must not know what runs inside.
+
+mod init;
+mod loopback;
+mod root;
+mod users;
+
+pub use init::{InitOptions, init};
+pub use root::{EnterOptions, enter};
+
+use crate::error::{HarnessError, Result, io_error, system_error};
+use crate::process::{Identity, Program};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+use std::ffi::OsString;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::process::ExitStatus;
+
+/// The folder of the testbed itself, inside.
+pub const TESTBED_DIR: &str = "/run/testbed";
+/// Where the programs that were built appear inside, readable for every user.
+pub const BIN_DIR: &str = "/run/testbed/bin";
+/// The host name inside; every Slurm daemon runs under it.
+pub const HOST_NAME: &str = "controller";
+/// Users that exist inside, besides those of the system.
+pub const USERS: [&str; 3] = ["alice", "bob", "carol"];
+/// Set in the environment inside.
+const INSIDE_VARIABLE: &str = "PILLION_TESTBED";
+
+/// Whether this process runs inside a testbed.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE_VARIABLE).is_some()
+}
+
+/// The search path inside.
+pub fn search_path() -> String {
+    format!("{BIN_DIR}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+}
+
+/// A user inside, by name.
+///
+/// # Errors
+/// [`HarnessError::Refused`] where `/etc/passwd` has no such user.
+pub fn identity_of(user: &str) -> Result<Identity> {
+    let path = Path::new("/etc/passwd");
+    let passwd = std::fs::read_to_string(path).map_err(io_error("read", path))?;
+    users::find(&passwd, user).ok_or_else(|| {
+        HarnessError::Refused(format!("there is no user '{user}'; the testbed has {}", USERS.join(", ")))
+    })
+}
+
+/// The home folder of a user inside.
+pub fn home_of(user: &str) -> String {
+    format!("{TESTBED_DIR}/home/{user}")
+}
+
+/// Runs a command in a testbed that is already up, and returns how it ended. `process_one`: its process 1, as the machine
+/// numbers it.
+///
+/// # Errors
+/// Where that process is gone or the command cannot be started.
+pub fn join(process_one: u32, user: &str, command: &[OsString]) -> Result<ExitStatus> {
+    let gone = || HarnessError::Refused(format!("no testbed is up: process {process_one} is gone"));
+    let pid = i32::try_from(process_one).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
+    let spaces = ThreadNameSpaceType::MOUNT
+        | ThreadNameSpaceType::PROCESS_ID
+        | ThreadNameSpaceType::NETWORK
+        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
+        | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
+    move_into_thread_name_spaces(handle.as_fd(), spaces).map_err(system_error("join the testbed"))?;
+    let (name, arguments) =
+        command.split_first().ok_or_else(|| HarnessError::Refused("no command given".into()))?;
+    let home = home_of(user);
+    let mut program = Program::new(name).args(arguments).folder(&home);
+    for (variable, value) in inside_environment(user) {
+        program = program.env(variable, value);
+    }
+    for kept in ["TERM", "SLURM_CONF", "LANG"] {
+        if let Some(value) = std::env::var_os(kept) {
+            program = program.env(kept, value);
+        }
+    }
+    if user != "root" {
+        program = program.identity(identity_of(user)?);
+    }
+    program.status()
+}
+
+/// What every command inside finds in its environment.
+pub(crate) fn inside_environment(user: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("PATH", search_path()),
+        ("HOME", home_of(user)),
+        ("USER", user.to_owned()),
+        ("LOGNAME", user.to_owned()),
+        ("SHELL", "/bin/bash".to_owned()),
+        (INSIDE_VARIABLE, "1".to_owned()),
+    ]
+}
