@@ -7,6 +7,7 @@
 //! GPUs of a node, so that jobs and their contention survive the agent's death as they do on real hardware.
 
 mod error;
+pub mod simulated;
 
 pub use error::DeviceError;
 
@@ -42,7 +43,7 @@ pub struct MpsStatus {
 }
 
 /// One device at one moment: what it did, and who is on it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceState {
     /// What the device did.
     pub reading: Reading,

@@ -1,0 +1,228 @@
+//! How a simulated machine is described: one struct, checked once when the machine is made.
+
+use super::hardware::{UnknownHardware, Vendor, by_name};
+use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::{DeviceUuid, GresType};
+use serde::Deserialize;
+
+/// A node's simulated devices.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MachineConfig {
+    /// The node's name: device names are made from it.
+    pub node: String,
+    /// How many times faster than real work goes. Watts and joules stay per real second: a workload of 600 s takes 10 s
+    /// at 60, and a sixtieth of its energy.
+    pub time_scale: f64,
+    /// GRES types are this and the device's index.
+    pub gres_prefix: String,
+    /// Standard deviation of speeds and readings; 0 for none.
+    pub noise_fraction: f64,
+    /// What the noise is drawn from.
+    pub seed: u64,
+    /// Slurm's `ConstrainDevices`: a job sees only the devices of `SLURM_JOB_GPUS`, numbered from 0.
+    pub constrain_devices: bool,
+    /// What must agree on one CCS mode.
+    pub ccs_scope: CcsScope,
+    /// The devices, by index.
+    pub devices: Vec<DeviceConfig>,
+}
+
+/// One simulated device.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceConfig {
+    /// `v100`, `a100-40`, `h100`, `h200` or `max-1550`.
+    pub model: String,
+    /// Another mechanism than the model's own: `none` for a site that shares by time slices only.
+    #[serde(default)]
+    pub mechanism: Option<Mechanism>,
+}
+
+/// What must agree on one CCS mode: the documents on Intel's driver disagree (a tile in FLAT hierarchy, or the card).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CcsScope {
+    /// Each tile has its mode.
+    #[default]
+    Tile,
+    /// Both tiles of a card: devices 2n and 2n + 1.
+    Card,
+}
+
+impl Default for MachineConfig {
+    fn default() -> Self {
+        Self {
+            node: "localhost".to_owned(),
+            time_scale: 60.0,
+            gres_prefix: "g".to_owned(),
+            noise_fraction: 0.015,
+            seed: 0,
+            constrain_devices: false,
+            ccs_scope: CcsScope::Tile,
+            devices: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// No device.
+    #[error("a simulated machine needs at least one device")]
+    NoDevices,
+    /// A model that is not known.
+    #[error("device {index}")]
+    Model {
+        /// The device.
+        index: usize,
+        /// The name.
+        #[source]
+        source: UnknownHardware,
+    },
+    /// Two vendors on one node.
+    #[error("device {index} is of another vendor than device 0; a node has the devices of one vendor")]
+    Vendor {
+        /// The first that differs.
+        index: usize,
+    },
+    /// A mechanism that the model lacks.
+    #[error(
+        "device {index} is a {model} and cannot be shared by {mechanism}; allowed are {allowed} and none"
+    )]
+    Mechanism {
+        /// The device.
+        index: usize,
+        /// Its model.
+        model: String,
+        /// What was asked for.
+        mechanism: Mechanism,
+        /// What it has.
+        allowed: Mechanism,
+    },
+    /// A number out of range.
+    #[error("{name} is {value}; allowed is {allowed}")]
+    Number {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+        /// The range.
+        allowed: &'static str,
+    },
+}
+
+impl MachineConfig {
+    /// `count` devices of one model, without noise, in real time: for tests and simulations.
+    pub fn plain(node: &str, model: &str, count: usize) -> Self {
+        Self {
+            node: node.to_owned(),
+            time_scale: 1.0,
+            noise_fraction: 0.0,
+            devices: vec![DeviceConfig { model: model.to_owned(), mechanism: None }; count],
+            ..Self::default()
+        }
+    }
+
+    /// Checks everything and says what the devices are.
+    ///
+    /// # Errors
+    /// The first [`ConfigError`] found.
+    pub fn describe(&self) -> Result<Vec<DeviceDescription>, ConfigError> {
+        if !(self.time_scale > 0.0 && self.time_scale <= 1e6) {
+            return Err(number("time_scale", self.time_scale, "more than 0, up to 1000000"));
+        }
+        if !(0.0..=0.2).contains(&self.noise_fraction) {
+            return Err(number("noise_fraction", self.noise_fraction, "0 to 0.2"));
+        }
+        let mut vendor: Option<Vendor> = None;
+        let describe = |(index, device): (usize, &DeviceConfig)| {
+            let hardware = by_name(&device.model).map_err(|source| ConfigError::Model { index, source })?;
+            if *vendor.get_or_insert(hardware.vendor) != hardware.vendor {
+                return Err(ConfigError::Vendor { index });
+            }
+            let allowed = hardware.mechanism();
+            let mechanism = device.mechanism.unwrap_or(allowed);
+            if mechanism != allowed && mechanism != Mechanism::None {
+                return Err(ConfigError::Mechanism {
+                    index,
+                    model: device.model.clone(),
+                    mechanism,
+                    allowed,
+                });
+            }
+            let index = u32::try_from(index).expect("a node has few devices");
+            Ok(DeviceDescription {
+                index,
+                uuid: uuid(&self.node, index, hardware.vendor),
+                model: hardware.name.to_owned(),
+                memory_bytes: hardware.memory_bytes,
+                gres_type: GresType::new(format!("{}{index}", self.gres_prefix)),
+                mechanism,
+            })
+        };
+        let devices: Vec<DeviceDescription> =
+            self.devices.iter().enumerate().map(describe).collect::<Result<_, _>>()?;
+        if devices.is_empty() { Err(ConfigError::NoDevices) } else { Ok(devices) }
+    }
+}
+
+fn number(name: &'static str, value: f64, allowed: &'static str) -> ConfigError {
+    ConfigError::Number { name, value, allowed }
+}
+
+/// A name for a device, unique in the world as far as node names are, and the same after a restart.
+fn uuid(node: &str, index: u32, vendor: Vendor) -> DeviceUuid {
+    // FNV-1a, twice with another start: spread, not secrecy.
+    let hash = |start: u64| {
+        let text = format!("{node}/{index}");
+        text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    };
+    let (high, low) = (hash(0xcbf2_9ce4_8422_2325), hash(0x9e37_79b9_7f4a_7c15));
+    let prefix = if vendor == Vendor::Nvidia { "GPU-" } else { "" };
+    DeviceUuid::new(format!(
+        "{prefix}{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_names_of_their_own() {
+        let mut names: Vec<DeviceUuid> = ["n1", "n2"]
+            .into_iter()
+            .flat_map(|node| MachineConfig::plain(node, "h200", 8).describe().unwrap())
+            .map(|device| device.uuid)
+            .collect();
+        assert!(names[0].as_str().starts_with("GPU-") && names[0].as_str().len() == 40, "{}", names[0]);
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 16);
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        let says = |config: MachineConfig, words: &str| {
+            let text = pillion_core::report(&config.describe().unwrap_err());
+            assert!(text.contains(words), "{text} does not say {words}");
+        };
+        let good = MachineConfig::plain("n1", "h200", 2);
+        says(MachineConfig { devices: Vec::new(), ..good.clone() }, "at least one device");
+        says(MachineConfig { time_scale: 0.0, ..good.clone() }, "time_scale is 0");
+        says(MachineConfig { noise_fraction: f64::NAN, ..good.clone() }, "noise_fraction is NaN");
+        says(MachineConfig::plain("n1", "h300", 1), "device 0: 'h300' is not a device model");
+        let mut mixed = good.clone();
+        mixed.devices[1].model = "max-1550".into();
+        says(mixed, "device 1 is of another vendor");
+        let mut wrong = good;
+        wrong.devices[1].mechanism = Some(Mechanism::Ccs);
+        says(wrong, "device 1 is a h200 and cannot be shared by ccs");
+    }
+}

@@ -1,0 +1,168 @@
+//! One simulated device: who may run on it, who waits, and what it does with those who run.
+
+use super::client::{Client, Phase};
+use super::contention::{Seat, Settled, Use, evaluate};
+use super::driver::{Access, ClientError, Slot};
+use super::hardware::Hardware;
+use super::meter::{Activity, Totals};
+use crate::{MpsSettings, MpsStatus};
+use pillion_core::UserId;
+use pillion_core::device::{DeviceDescription, Mechanism};
+
+/// One device.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) description: DeviceDescription,
+    pub(super) hardware: Hardware,
+    pub(super) mps: Option<MpsSettings>,
+    pub(super) lost: Option<String>,
+    pub(super) totals: Totals,
+    pub(super) activity: Activity,
+}
+
+impl Device {
+    pub(super) fn new(description: DeviceDescription, hardware: Hardware) -> Self {
+        let mut device = Self {
+            description,
+            hardware,
+            mps: None,
+            lost: None,
+            totals: Totals::default(),
+            activity: Activity::default(),
+        };
+        device.settle(&mut []);
+        device
+    }
+
+    pub(super) fn index(&self) -> u32 {
+        self.description.index
+    }
+
+    /// As the driver library sees it.
+    pub(super) fn slot(&self) -> Slot {
+        Slot {
+            index: self.index(),
+            uuid: self.description.uuid.clone(),
+            mps_pipe: self.mps.as_ref().map(|settings| settings.pipe_directory.clone()),
+        }
+    }
+
+    /// The state of its MPS daemon. `clients`: those of this device.
+    pub(super) fn mps_status<'a>(&self, clients: impl Iterator<Item = &'a Client>) -> Option<MpsStatus> {
+        let settings = self.mps.clone()?;
+        let present: Vec<&Client> = clients.filter(|client| client.is_mps() && client.is_present()).collect();
+        let root = settings.multi_user.then_some(UserId(0));
+        let server_uid = present.first().map(|client| root.unwrap_or(client.uid));
+        Some(MpsStatus {
+            settings,
+            server_uid,
+            client_pids: present.iter().map(|client| client.pid).collect(),
+        })
+    }
+
+    /// Takes `bytes` in all for one client.
+    ///
+    /// # Errors
+    /// [`ClientError::OutOfMemory`] if the device, or the client's limit, does not hold it.
+    pub(super) fn room(&self, client: &Client, bytes: u64, used_by_others: u64) -> Result<(), ClientError> {
+        let limit_default = self.mps.as_ref().and_then(|settings| settings.memory_limit_bytes_default);
+        let limit = match client.access {
+            Access::Mps { memory_limit_bytes, .. } => {
+                memory_limit_bytes.unwrap_or(u64::MAX).min(limit_default.unwrap_or(u64::MAX))
+            }
+            Access::Plain | Access::Ccs { .. } => u64::MAX,
+        };
+        let free = self.hardware.memory_bytes.saturating_sub(used_by_others).min(limit);
+        if bytes <= free {
+            return Ok(());
+        }
+        Err(ClientError::OutOfMemory {
+            index: self.index(),
+            asked_bytes: bytes - client.memory_bytes,
+            total_bytes: self.hardware.memory_bytes,
+            free_bytes: free.saturating_sub(client.memory_bytes),
+        })
+    }
+
+    /// The most units of a client: its own percentage and its daemon's, rounded down to what the hardware can part.
+    fn units_max(&self, client: &Client) -> f64 {
+        let all = self.hardware.unit_count;
+        let Access::Mps { cap, .. } = client.access else {
+            return f64::from(all);
+        };
+        let daemon =
+            self.mps.as_ref().and_then(|settings| settings.cap_default).map_or(1.0, |cap| cap.value());
+        let step = f64::from(self.hardware.unit_granularity);
+        let units = f64::from(all) * cap.unwrap_or(1.0).min(daemon);
+        ((units / step + 1e-9).floor() * step).max(step)
+    }
+
+    /// Divides the device among those of `clients` that run, and notes what it does. `clients`: those of this device,
+    /// in the order in which they came.
+    pub(super) fn settle(&mut self, clients: &mut [&mut Client]) {
+        let mut running: Vec<&mut &mut Client> =
+            clients.iter_mut().filter(|client| client.phase == Phase::Running).collect();
+        let engine_count = running.iter().find_map(|client| ccs_mode(client)).map_or(1, usize::from);
+        let seats: Vec<Seat> = running
+            .iter()
+            .enumerate()
+            .map(|(order, client)| Seat {
+                cycle: client.placed.cycle.clone(),
+                engine: order % engine_count,
+                // MPS clients share one context; everybody else has his own.
+                context: if client.is_mps() { 0 } else { order + 1 },
+                units_max: self.units_max(client),
+            })
+            .collect();
+        let Settled { shares, used } = if seats.is_empty() {
+            let used = Use { power_watts: self.hardware.power.idle_watts, clock: 1.0, ..Use::default() };
+            Settled { shares: Vec::new(), used }
+        } else {
+            evaluate(&self.hardware, engine_count, &seats)
+        };
+        self.activity = Activity { used, ..Activity::default() };
+        for (client, share) in running.iter_mut().zip(shares) {
+            let placed = &client.placed;
+            self.activity.occupancy += (share.issue + share.stall) * placed.occupancy_fraction;
+            self.activity.fp32 += share.issue * placed.fp32_fraction;
+            self.activity.pcie_rx_bytes_per_second += share.cycles_per_second * placed.pcie_rx_bytes;
+            self.activity.pcie_tx_bytes_per_second += share.cycles_per_second * placed.pcie_tx_bytes;
+            client.speed = (share.cycles_per_second * placed.cycle_seconds).min(1.0);
+        }
+    }
+
+    /// Why a client that came last may not start yet, if so. `others`: the clients of this device (`mode_peers` for CCS:
+    /// of all devices that must agree with it).
+    pub(super) fn must_wait<'a>(
+        &self,
+        client: &Client,
+        others: impl Iterator<Item = &'a Client>,
+        mode_peers: impl Iterator<Item = &'a Client>,
+    ) -> bool {
+        match client.access {
+            Access::Plain => false,
+            Access::Mps { .. } => {
+                let multi_user = self.mps.as_ref().is_some_and(|settings| settings.multi_user);
+                let mut others = others.filter(|other| other.is_mps() && other.is_present());
+                !multi_user && others.any(|other| other.uid != client.uid)
+            }
+            Access::Ccs { mode } => {
+                let mut running = mode_peers.filter(|other| other.phase == Phase::Running);
+                running.any(|other| ccs_mode(other).is_some_and(|theirs| theirs != mode))
+            }
+        }
+    }
+
+    /// Whether CCS modes are what tenants of this device agree on.
+    pub(super) fn has_ccs(&self) -> bool {
+        self.description.mechanism == Mechanism::Ccs
+    }
+}
+
+/// The mode that a client wants.
+pub(super) fn ccs_mode(client: &Client) -> Option<u8> {
+    match client.access {
+        Access::Ccs { mode } => Some(mode),
+        Access::Plain | Access::Mps { .. } => None,
+    }
+}

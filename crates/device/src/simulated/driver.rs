@@ -1,0 +1,315 @@
+//! What a vendor's driver library makes of a process's environment: which device it opens, and how. Pure.
+//!
+//! Strict where the real ones are (CUDA's rules for `CUDA_VISIBLE_DEVICES`, the MPS guide, NEO's parser for
+//! `ZEX_NUMBER_OF_CCS`), so that a variable that Pillion sets wrongly shows as a wrong speed or as no device at all.
+
+use super::hardware::Vendor;
+use pillion_core::DeviceUuid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The variables that a driver library reads; `pillion-load` sends these and no others.
+pub const VARIABLES: [&str; 8] = [
+    "SLURM_JOB_GPUS",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "ZE_AFFINITY_MASK",
+    "ZEX_NUMBER_OF_CCS",
+    "ZE_FLAT_DEVICE_HIERARCHY",
+];
+
+/// Where CUDA looks for a control daemon if nobody says otherwise.
+const MPS_PIPE_DIRECTORY_DEFAULT: &str = "/tmp/nvidia-mps";
+
+/// A process's environment, as far as a driver reads it.
+pub type Environment = BTreeMap<String, String>;
+
+/// Why a process could not use a device, or was thrown off it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ClientError {
+    /// The environment names no device of this node.
+    #[error("no device: {reason}")]
+    NoDevice {
+        /// Which variable, and what it said.
+        reason: String,
+    },
+    /// The driver refuses to start with this environment.
+    #[error("driver initialisation failed: {reason}")]
+    Initialization {
+        /// Which variable, and what is allowed.
+        reason: String,
+    },
+    /// The device's memory, or the client's limit, does not hold what was asked for.
+    #[error(
+        "out of memory. Tried to allocate {asked_bytes} bytes; device {index} has {total_bytes} bytes in all, of which {free_bytes} bytes are free to this process"
+    )]
+    OutOfMemory {
+        /// The device.
+        index: u32,
+        /// What was asked for.
+        asked_bytes: u64,
+        /// The device's memory.
+        total_bytes: u64,
+        /// What was left for this process, its limit included.
+        free_bytes: u64,
+    },
+    /// The MPS server of this device failed, or this client was terminated there.
+    #[error("MPS: {reason}")]
+    Mps {
+        /// What happened.
+        reason: String,
+    },
+    /// More processes than this simulation holds.
+    #[error("device {index} is simulated with at most {limit} processes at once")]
+    TooManyClients {
+        /// The device.
+        index: u32,
+        /// The greatest number.
+        limit: usize,
+    },
+    /// The device is gone.
+    #[error("device {index} is lost: {reason}")]
+    Lost {
+        /// The device.
+        index: u32,
+        /// Why.
+        reason: String,
+    },
+    /// The request itself makes no sense.
+    #[error("{reason}")]
+    Invalid {
+        /// What, and what is allowed.
+        reason: String,
+    },
+}
+
+/// A device as the driver library finds it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Slot {
+    /// Its index on the node.
+    pub index: u32,
+    /// Its name.
+    pub uuid: DeviceUuid,
+    /// The pipe directory of its MPS control daemon, if one runs.
+    pub mps_pipe: Option<PathBuf>,
+}
+
+/// The device that a process opens, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Claim {
+    /// The device.
+    pub index: u32,
+    /// How.
+    pub access: Access,
+}
+
+/// How a process uses its device.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Access {
+    /// On its own: takes turns with everybody else.
+    Plain,
+    /// As a client of the device's MPS server.
+    Mps {
+        /// `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` / 100.
+        cap: Option<f64>,
+        /// From `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`.
+        memory_limit_bytes: Option<u64>,
+    },
+    /// With the card in this CCS mode.
+    Ccs {
+        /// 1, 2 or 4.
+        mode: u8,
+    },
+}
+
+/// Finds the device of a process.
+///
+/// `constrained`: the job's cgroup shows only the devices of `SLURM_JOB_GPUS`, and indexes count among those.
+///
+/// # Errors
+/// [`ClientError::NoDevice`] or [`ClientError::Initialization`], naming the variable.
+pub(super) fn resolve(
+    vendor: Vendor,
+    environment: &Environment,
+    slots: &[Slot],
+    constrained: bool,
+) -> Result<Claim, ClientError> {
+    let slots: Vec<&Slot> = if constrained { in_cgroup(environment, slots) } else { slots.iter().collect() };
+    match vendor {
+        Vendor::Nvidia => cuda(environment, &slots),
+        Vendor::Intel => level_zero(environment, &slots),
+    }
+}
+
+fn in_cgroup<'a>(environment: &Environment, slots: &'a [Slot]) -> Vec<&'a Slot> {
+    let listed = environment.get("SLURM_JOB_GPUS").map_or("", String::as_str);
+    let indexes: Vec<u32> = listed.split(',').filter_map(|index| index.trim().parse().ok()).collect();
+    slots.iter().filter(|slot| indexes.contains(&slot.index)).collect()
+}
+
+fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {
+    let pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY").map_or(MPS_PIPE_DIRECTORY_DEFAULT, String::as_str);
+    let same = |daemon: &PathBuf| daemon.components().eq(Path::new(pipe).components());
+    let served = slots.iter().find(|slot| slot.mps_pipe.as_ref().is_some_and(same));
+    // A control daemon of one device shows its clients that device only, as number 0.
+    let seen: Vec<&Slot> = served.map_or_else(|| slots.to_vec(), |slot| vec![*slot]);
+    let visible = cuda_visible(environment.get("CUDA_VISIBLE_DEVICES").map(String::as_str), &seen);
+    let Some(device) = visible.first() else {
+        return Err(ClientError::NoDevice {
+            reason: format!(
+                "no CUDA-capable device is detected (CUDA_VISIBLE_DEVICES={}, {} of {} devices to choose from)",
+                environment.get("CUDA_VISIBLE_DEVICES").map_or("unset", String::as_str),
+                seen.len(),
+                slots.len()
+            ),
+        });
+    };
+    if served.is_none() {
+        return Ok(Claim { index: device.index, access: Access::Plain });
+    }
+    let cap =
+        environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").map(|text| percentage(text)).transpose()?;
+    let limits = environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    let memory_limit_bytes = limits.map(|text| memory_limit(text, device)).transpose()?.flatten();
+    Ok(Claim { index: device.index, access: Access::Mps { cap, memory_limit_bytes } })
+}
+
+/// CUDA's reading of the list: up to the first entry that names no device; repeated ones make it empty.
+fn cuda_visible<'a>(list: Option<&str>, slots: &[&'a Slot]) -> Vec<&'a Slot> {
+    let Some(list) = list else {
+        return slots.to_vec();
+    };
+    let mut visible: Vec<&Slot> = Vec::new();
+    for entry in list.split(',').map(str::trim) {
+        let found = if let Ok(position) = entry.parse::<usize>() {
+            slots.get(position).copied()
+        } else if entry.starts_with("GPU-") {
+            let mut matching = slots.iter().filter(|slot| slot.uuid.as_str().starts_with(entry));
+            matching.next().filter(|_| matching.next().is_none()).copied()
+        } else {
+            None
+        };
+        match found {
+            Some(slot) if visible.iter().any(|seen| seen.index == slot.index) => return Vec::new(),
+            Some(slot) => visible.push(slot),
+            None => break,
+        }
+    }
+    visible
+}
+
+fn percentage(text: &str) -> Result<f64, ClientError> {
+    let number = text.trim().parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 100.0);
+    number.map(|number| number / 100.0).ok_or_else(|| ClientError::Initialization {
+        reason: format!(
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE='{text}' is not a percentage; allowed is more than 0, up to 100"
+        ),
+    })
+}
+
+/// The limit for `device` in a list such as `0=8G,GPU-..=512M`; `None` if it names other devices only.
+fn memory_limit(text: &str, device: &Slot) -> Result<Option<u64>, ClientError> {
+    let invalid = || ClientError::Initialization {
+        reason: format!(
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT='{text}' is not a list of limits; write 0=8G or 0=512M"
+        ),
+    };
+    let mut limit = None;
+    for entry in text.split(',') {
+        let (name, size) = entry.trim().split_once('=').ok_or_else(invalid)?;
+        let size = size.strip_suffix('B').unwrap_or(size);
+        let (digits, shift) = match size.as_bytes().last() {
+            Some(b'G') => (&size[..size.len() - 1], 30),
+            Some(b'M') => (&size[..size.len() - 1], 20),
+            _ => return Err(invalid()),
+        };
+        let bytes =
+            digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift)).ok_or_else(invalid)?;
+        // An MPS client of a daemon of one device sees it as number 0.
+        if name == "0" || name == device.uuid.as_str() {
+            limit = Some(bytes);
+        }
+    }
+    Ok(limit)
+}
+
+fn level_zero(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {
+    let composite = match environment.get("ZE_FLAT_DEVICE_HIERARCHY").map_or("FLAT", String::as_str) {
+        "COMPOSITE" => true,
+        "FLAT" | "COMBINED" => false,
+        other => {
+            return Err(ClientError::Initialization {
+                reason: format!(
+                    "ZE_FLAT_DEVICE_HIERARCHY='{other}' is unknown; allowed are FLAT, COMBINED and COMPOSITE"
+                ),
+            });
+        }
+    };
+    let mask = environment.get("ZE_AFFINITY_MASK").map(String::as_str);
+    let visible = affinity(mask, composite, slots);
+    let Some(device) = visible.first() else {
+        return Err(ClientError::NoDevice {
+            reason: format!(
+                "ZE_AFFINITY_MASK={} names none of the {} tiles",
+                mask.unwrap_or("unset"),
+                slots.len()
+            ),
+        });
+    };
+    let mode = environment.get("ZEX_NUMBER_OF_CCS").map_or(Ok(1), |text| ccs_mode(text))?;
+    Ok(Claim { index: device.index, access: Access::Ccs { mode } })
+}
+
+/// The tiles that a mask shows. FLAT counts tiles and ignores `card.tile`; COMPOSITE counts cards of two tiles, and a
+/// process that opens a whole card runs on its first tile (implicit scaling is not simulated).
+fn affinity<'a>(mask: Option<&str>, composite: bool, slots: &[&'a Slot]) -> Vec<&'a Slot> {
+    let Some(mask) = mask else {
+        return slots.to_vec();
+    };
+    let entry = |entry: &str| {
+        let tile = match (composite, entry.split_once('.')) {
+            (false, None) => entry.parse::<usize>().ok(),
+            (false, Some(_)) => None,
+            (true, None) => entry.parse::<usize>().ok().map(|card| card * 2),
+            (true, Some((card, tile))) => {
+                let tile = tile.parse::<usize>().ok().filter(|tile| *tile < 2);
+                card.parse::<usize>().ok().zip(tile).map(|(card, tile)| card * 2 + tile)
+            }
+        };
+        tile.and_then(|tile| slots.get(tile)).copied()
+    };
+    mask.split(',').map(str::trim).filter_map(entry).collect()
+}
+
+/// The mode of the first visible device in a list such as `0:2`. Entries for others are ignored, as NEO does; above 4 it
+/// is clamped to 4; 3 is what NEO takes and the hardware does not have.
+fn ccs_mode(text: &str) -> Result<u8, ClientError> {
+    let invalid = || ClientError::Initialization {
+        reason: format!(
+            "ZEX_NUMBER_OF_CCS='{text}' is not a list of index:mode; write 0:2; allowed modes are 1, 2 and 4"
+        ),
+    };
+    let mut first = 1;
+    for entry in text.split(',') {
+        let (index, mode) = entry.trim().split_once(':').ok_or_else(invalid)?;
+        let index: u32 = index.parse().map_err(|_| invalid())?;
+        let mode: u32 = mode.parse().map_err(|_| invalid())?;
+        let mode = match mode {
+            1 => 1,
+            2 => 2,
+            4.. => 4,
+            _ => return Err(invalid()),
+        };
+        if index == 0 {
+            first = mode;
+        }
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Each rule of the driver libraries, and each refusal.
+
+use super::*;
+
+fn slots(daemon_on: Option<u32>) -> Vec<Slot> {
+    (0..4)
+        .map(|index| Slot {
+            index,
+            uuid: DeviceUuid::new(format!("GPU-{index}000-aa")),
+            mps_pipe: (daemon_on == Some(index)).then(|| PathBuf::from("/run/mps/2/pipe")),
+        })
+        .collect()
+}
+
+fn environment(pairs: &[(&str, &str)]) -> Environment {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn nvidia(daemon_on: Option<u32>, pairs: &[(&str, &str)]) -> Result<Claim, ClientError> {
+    resolve(Vendor::Nvidia, &environment(pairs), &slots(daemon_on), false)
+}
+
+fn intel(pairs: &[(&str, &str)]) -> Result<Claim, ClientError> {
+    resolve(Vendor::Intel, &environment(pairs), &slots(None), false)
+}
+
+const PIPE: (&str, &str) = ("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/2/pipe/");
+
+#[test]
+fn visible_devices_are_indexes_or_uuids() {
+    let index = |value| nvidia(None, &[("CUDA_VISIBLE_DEVICES", value)]).map(|claim| claim.index);
+    assert_eq!(index("2"), Ok(2));
+    assert_eq!(index("3,0"), Ok(3));
+    assert_eq!(index("GPU-1000-aa"), Ok(1));
+    assert_eq!(index("GPU-1"), Ok(1));
+    assert_eq!(nvidia(None, &[]).unwrap().index, 0);
+    for wrong in ["4", "", "-1", "GPU-9", "GPU-", "GPU", "9,0", "1,1", "shard"] {
+        assert!(matches!(index(wrong), Err(ClientError::NoDevice { .. })), "{wrong:?}");
+    }
+}
+
+#[test]
+fn without_a_daemon_at_its_directory_a_process_is_no_client_and_its_percentage_is_not_read() {
+    let stray = [("CUDA_VISIBLE_DEVICES", "2"), ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "nonsense")];
+    assert_eq!(nvidia(Some(2), &stray).unwrap(), Claim { index: 2, access: Access::Plain });
+    let elsewhere = [("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/1/pipe"), ("CUDA_VISIBLE_DEVICES", "2")];
+    assert_eq!(nvidia(Some(2), &elsewhere).unwrap().access, Access::Plain);
+}
+
+#[test]
+fn a_client_sees_only_the_device_of_its_daemon_as_number_0() {
+    let access = Access::Mps { cap: None, memory_limit_bytes: None };
+    assert_eq!(nvidia(Some(2), &[PIPE]).unwrap(), Claim { index: 2, access });
+    for good in ["0", "GPU-2000-aa"] {
+        assert_eq!(nvidia(Some(2), &[PIPE, ("CUDA_VISIBLE_DEVICES", good)]).unwrap().index, 2, "{good}");
+    }
+    for wrong in ["2", "GPU-1000-aa"] {
+        let claim = nvidia(Some(2), &[PIPE, ("CUDA_VISIBLE_DEVICES", wrong)]);
+        assert!(matches!(claim, Err(ClientError::NoDevice { .. })), "{wrong}");
+    }
+}
+
+#[test]
+fn a_client_reads_its_percentage_and_its_limit() {
+    let with = |name, value| nvidia(Some(2), &[PIPE, (name, value)]).map(|claim| claim.access);
+    let mps = |cap, memory_limit_bytes| Ok(Access::Mps { cap, memory_limit_bytes });
+    assert_eq!(with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "62.5"), mps(Some(0.625), None));
+    assert_eq!(with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=8G"), mps(None, Some(8 << 30)));
+    assert_eq!(
+        with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "1=2G,GPU-2000-aa=512MB"),
+        mps(None, Some(512 << 20))
+    );
+    assert_eq!(with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "1=2G"), mps(None, None));
+    for wrong in ["0", "101", "-5", "half", ""] {
+        let access = with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", wrong);
+        assert!(matches!(access, Err(ClientError::Initialization { .. })), "{wrong:?}");
+    }
+    for wrong in ["8G", "0=8", "0=G", "0:8G", "", "0=99999999999G"] {
+        let access = with("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", wrong);
+        assert!(matches!(access, Err(ClientError::Initialization { .. })), "{wrong:?}");
+    }
+}
+
+#[test]
+fn in_a_cgroup_indexes_count_among_the_jobs_devices() {
+    let inside = |pairs: &[(&str, &str)]| {
+        resolve(Vendor::Nvidia, &environment(pairs), &slots(None), true).map(|claim| claim.index)
+    };
+    assert_eq!(inside(&[("SLURM_JOB_GPUS", "3"), ("CUDA_VISIBLE_DEVICES", "0")]), Ok(3));
+    assert!(inside(&[("SLURM_JOB_GPUS", "3"), ("CUDA_VISIBLE_DEVICES", "3")]).is_err());
+    assert!(inside(&[("CUDA_VISIBLE_DEVICES", "0")]).is_err());
+}
+
+#[test]
+fn the_affinity_mask_counts_tiles_when_flat_and_cards_when_composite() {
+    let index = |hierarchy, mask| {
+        intel(&[("ZE_FLAT_DEVICE_HIERARCHY", hierarchy), ("ZE_AFFINITY_MASK", mask)]).map(|claim| claim.index)
+    };
+    assert_eq!(index("FLAT", "3"), Ok(3));
+    assert_eq!(index("FLAT", "0.1,2"), Ok(2));
+    assert_eq!(index("COMPOSITE", "1"), Ok(2));
+    assert_eq!(index("COMPOSITE", "1.1"), Ok(3));
+    assert_eq!(intel(&[]).unwrap().index, 0);
+    for (hierarchy, mask) in
+        [("FLAT", "4"), ("FLAT", "0.1"), ("COMPOSITE", "2"), ("COMPOSITE", "0.2"), ("FLAT", "")]
+    {
+        assert!(matches!(index(hierarchy, mask), Err(ClientError::NoDevice { .. })), "{hierarchy} {mask:?}");
+    }
+    assert!(matches!(index("flat", "0"), Err(ClientError::Initialization { .. })));
+}
+
+#[test]
+fn a_ccs_mode_needs_its_index_and_is_1_2_or_4() {
+    let mode = |value| intel(&[("ZEX_NUMBER_OF_CCS", value)]).map(|claim| claim.access);
+    assert_eq!(mode("0:2"), Ok(Access::Ccs { mode: 2 }));
+    assert_eq!(mode("0:4,1:1"), Ok(Access::Ccs { mode: 4 }));
+    assert_eq!(mode("1:4"), Ok(Access::Ccs { mode: 1 }));
+    assert_eq!(mode("0:8"), Ok(Access::Ccs { mode: 4 }));
+    assert_eq!(intel(&[]).unwrap().access, Access::Ccs { mode: 1 });
+    for wrong in ["2", "0:2,4", "0:3", "0:0", "0:", ":2", "", "a:2"] {
+        assert!(matches!(mode(wrong), Err(ClientError::Initialization { .. })), "{wrong:?}");
+    }
+}

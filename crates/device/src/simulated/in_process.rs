@@ -1,0 +1,82 @@
+//! A machine of this very process as a backend: for the simulation of a whole cluster, which steps the machine itself.
+
+use super::machine::Machine;
+use super::meter::Totals;
+use crate::{Backend, DeviceError, DeviceState, MpsSettings, MpsStatus};
+use pillion_core::UserId;
+use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Calls as root into a shared machine.
+#[derive(Debug, Clone)]
+pub struct InProcess {
+    machine: Arc<Mutex<Machine>>,
+    marks: BTreeMap<u32, Option<Totals>>,
+}
+
+const ROOT: UserId = UserId(0);
+
+impl InProcess {
+    /// A backend with its own memory of when it last looked.
+    pub fn new(machine: Arc<Mutex<Machine>>) -> Self {
+        Self { machine, marks: BTreeMap::new() }
+    }
+
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        // The machine keeps no half-made change across a panic of a caller.
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backend for InProcess {
+    fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
+        Ok(self.machine().descriptions())
+    }
+
+    fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
+        let mut mark = self.marks.remove(&index).flatten();
+        let reading = self.machine().read(index, &mut mark);
+        self.marks.insert(index, mark);
+        reading
+    }
+
+    fn processes(&mut self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
+        self.machine().processes(index)
+    }
+
+    fn read_all(&mut self) -> Result<Vec<(u32, Result<DeviceState, DeviceError>)>, DeviceError> {
+        let Self { machine, marks } = self;
+        let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let indexes: Vec<u32> = machine.descriptions().into_iter().map(|device| device.index).collect();
+        let mut one = |index| {
+            let reading = machine.read(index, marks.entry(index).or_default())?;
+            Ok(DeviceState { reading, processes: machine.processes(index)? })
+        };
+        Ok(indexes.into_iter().map(|index| (index, one(index))).collect())
+    }
+
+    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+        self.machine().start_mps(ROOT, index, settings)
+    }
+
+    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        self.machine().stop_mps(ROOT, index)
+    }
+
+    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
+        self.machine().mps(index)
+    }
+
+    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
+        self.machine().terminate_mps_client(ROOT, index, pid)
+    }
+
+    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
+        self.machine().ccs_mode(index)
+    }
+
+    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+        self.machine().set_ccs_mode(ROOT, index, mode)
+    }
+}

@@ -1,0 +1,453 @@
+//! All devices of one node, with their processes: deterministic, stepped by an explicit time. The driver process is a
+//! thin shell around this; simulations and tests step it themselves.
+//!
+//! Time inside is real time. Work goes `time_scale` times faster than real; watts and joules are per real second.
+
+use super::client::{AttachRequest, Client, ClientId, Phase, Progress};
+use super::config::{CcsScope, ConfigError, MachineConfig};
+use super::contention::TENANTS_MAX;
+use super::device::{Device, ccs_mode};
+use super::driver::{Access, ClientError, Slot, resolve};
+use super::hardware::by_name;
+use super::meter::{Totals, reading};
+use super::noise::Noise;
+use super::workload;
+use crate::{DeviceError, MpsSettings, MpsStatus};
+use pillion_core::UserId;
+use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The simulated devices of one node.
+#[derive(Debug)]
+pub struct Machine {
+    config: MachineConfig,
+    devices: Vec<Device>,
+    clients: BTreeMap<ClientId, Client>,
+    next_client: u64,
+    /// Real seconds since the machine came up.
+    now: f64,
+    noise: Noise,
+}
+
+impl Machine {
+    /// A machine at rest.
+    ///
+    /// # Errors
+    /// [`ConfigError`] says what is wrong with the description.
+    pub fn new(config: &MachineConfig) -> Result<Self, ConfigError> {
+        let to_device = |description: DeviceDescription| {
+            let hardware = by_name(&description.model).expect("described from this very list");
+            Device::new(description, hardware)
+        };
+        Ok(Self {
+            devices: config.describe()?.into_iter().map(to_device).collect(),
+            clients: BTreeMap::new(),
+            next_client: 1,
+            now: 0.0,
+            noise: Noise::new(config.seed, config.noise_fraction),
+            config: config.clone(),
+        })
+    }
+
+    /// How many times faster than real work goes.
+    pub fn time_scale(&self) -> f64 {
+        self.config.time_scale
+    }
+
+    /// The devices, by index.
+    pub fn descriptions(&self) -> Vec<DeviceDescription> {
+        self.devices.iter().map(|device| device.description.clone()).collect()
+    }
+
+    /// Lets real time pass. Whatever happens meanwhile (a process ends or grows) happens at its very moment.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.now + by.as_secs_f64();
+        while self.now < end {
+            let next = self.clients.values().filter_map(|client| self.seconds_to_mark(client));
+            let step = next.fold(end - self.now, f64::min);
+            for device in &mut self.devices {
+                let meter = self.noise.factor();
+                device.totals.add(&device.activity, step, meter);
+            }
+            let mut reached = Vec::new();
+            for client in self.clients.values_mut().filter(|client| client.phase == Phase::Running) {
+                client.done_seconds += client.speed * client.luck * self.config.time_scale * step;
+                if client.done_seconds >= client.next_mark_seconds() - 1e-9 {
+                    reached.push(client.id);
+                }
+            }
+            self.now = if step >= end - self.now { end } else { self.now + step };
+            for id in reached {
+                self.pass_mark(id);
+            }
+        }
+    }
+
+    fn seconds_to_mark(&self, client: &Client) -> Option<f64> {
+        let speed = client.speed * client.luck * self.config.time_scale;
+        let left = (client.next_mark_seconds() - client.done_seconds).max(0.0);
+        (client.phase == Phase::Running && speed > 0.0).then(|| left / speed)
+    }
+
+    /// A client has reached the point where it grows, or its end.
+    fn pass_mark(&mut self, id: ClientId) {
+        let now = self.now;
+        let Some(client) = self.clients.get(&id) else {
+            return;
+        };
+        let index = client.index;
+        if client.grown {
+            let client = self.clients.get_mut(&id).expect("found above");
+            client.done_seconds = client.nominal_seconds;
+            client.phase = Phase::Finished;
+            client.speed = 0.0;
+            client.ended_at = Some(now);
+        } else {
+            let bytes = client.memory_bytes_grown();
+            let room = self.device_of(client).room(client, bytes, self.memory_of_others(client));
+            let client = self.clients.get_mut(&id).expect("found above");
+            client.grown = true;
+            match room {
+                Ok(()) => client.memory_bytes = bytes,
+                Err(error) => client.fail(error, now),
+            }
+        }
+        self.change(index);
+    }
+
+    fn device_of(&self, client: &Client) -> &Device {
+        &self.devices[client.index as usize]
+    }
+
+    fn memory_of_others(&self, client: &Client) -> u64 {
+        self.on(client.index).filter(|other| other.id != client.id).map(|other| other.memory_bytes).sum()
+    }
+
+    /// The clients of one device, in the order in which they came.
+    fn on(&self, index: u32) -> impl Iterator<Item = &Client> {
+        self.clients.values().filter(move |client| client.index == index)
+    }
+
+    /// Those devices whose CCS mode must be the same.
+    fn agreeing(&self, index: u32) -> std::ops::Range<u32> {
+        match self.config.ccs_scope {
+            CcsScope::Tile => index..index + 1,
+            CcsScope::Card => (index & !1)..(index & !1) + 2,
+        }
+    }
+
+    /// Somebody came to, left or ended on a device: let in who waited, and divide anew.
+    fn change(&mut self, index: u32) {
+        let scope = self.agreeing(index);
+        let waiting: Vec<ClientId> = self
+            .clients
+            .values()
+            .filter(|client| scope.contains(&client.index) && client.phase == Phase::Waiting)
+            .map(|client| client.id)
+            .collect();
+        for id in waiting {
+            self.try_start(id);
+        }
+        for device in &mut self.devices {
+            if scope.contains(&device.index()) {
+                let mut mine: Vec<&mut Client> =
+                    self.clients.values_mut().filter(|client| client.index == device.index()).collect();
+                device.settle(&mut mine);
+            }
+        }
+    }
+
+    fn try_start(&mut self, id: ClientId) {
+        let client = &self.clients[&id];
+        let device = self.device_of(client);
+        let scope = self.agreeing(client.index);
+        let peers = self.clients.values().filter(|other| scope.contains(&other.index));
+        if device.must_wait(client, self.on(client.index), peers) {
+            return;
+        }
+        let bytes = client.memory_bytes_at_start();
+        let room = device.room(client, bytes, self.memory_of_others(client));
+        let now = self.now;
+        let client = self.clients.get_mut(&id).expect("indexed above");
+        match room {
+            Ok(()) => {
+                client.memory_bytes = bytes;
+                client.phase = Phase::Running;
+            }
+            Err(error) => client.fail(error, now),
+        }
+    }
+
+    /// A process opens a device. `pid` and `uid` are the kernel's word, not the process's.
+    ///
+    /// # Errors
+    /// [`ClientError`]: what the driver library would say to the process.
+    pub fn attach(
+        &mut self,
+        request: &AttachRequest,
+        pid: u32,
+        uid: UserId,
+    ) -> Result<ClientId, ClientError> {
+        let found = workload::find(&request.workload, request.batch_size);
+        let workload = found.map_err(|unknown| ClientError::Invalid { reason: unknown.to_string() })?;
+        let slots: Vec<Slot> = self.devices.iter().map(Device::slot).collect();
+        let vendor = self.devices[0].hardware.vendor;
+        let claim = resolve(vendor, &request.environment, &slots, self.config.constrain_devices)?;
+        let device = &self.devices[claim.index as usize];
+        if let Some(reason) = &device.lost {
+            return Err(ClientError::Lost { index: claim.index, reason: reason.clone() });
+        }
+        let access = match claim.access {
+            Access::Ccs { .. } if !device.has_ccs() => Access::Plain,
+            access => access,
+        };
+        if self.on(claim.index).filter(|client| client.phase != Phase::Failed).count() >= TENANTS_MAX {
+            return Err(ClientError::TooManyClients { index: claim.index, limit: TENANTS_MAX });
+        }
+        let placed = workload.on(&device.hardware);
+        let nominal_seconds = request.seconds.unwrap_or(placed.seconds);
+        if !(nominal_seconds > 0.0 && nominal_seconds < 1e9) {
+            let reason =
+                format!("{nominal_seconds} seconds of work; allowed is more than 0, below 1000000000");
+            return Err(ClientError::Invalid { reason });
+        }
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        let client = Client {
+            id,
+            pid,
+            uid,
+            index: claim.index,
+            access,
+            placed,
+            nominal_seconds,
+            done_seconds: 0.0,
+            attached_at: self.now,
+            ended_at: None,
+            phase: Phase::Waiting,
+            error: None,
+            memory_bytes_peak: request.memory_bytes.unwrap_or(workload.memory_bytes),
+            memory_bytes: 0,
+            context_bytes: device.hardware.context_bytes,
+            grown: false,
+            speed: 0.0,
+            luck: self.noise.factor(),
+        };
+        self.clients.insert(id, client);
+        self.change(claim.index);
+        // A process that fails to start was never there.
+        if let Some(error) = self.clients[&id].error.clone() {
+            self.clients.remove(&id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// A process has closed its device, or is dead: its memory is free.
+    pub fn detach(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.remove(&id) {
+            self.change(client.index);
+        }
+    }
+
+    /// How far a process is; `None` after it was detached.
+    pub fn progress(&self, id: ClientId) -> Option<Progress> {
+        self.clients.get(&id).map(|client| client.progress(self.now, self.config.time_scale))
+    }
+
+    fn device(&self, index: u32) -> Result<&Device, DeviceError> {
+        let device = self.devices.get(index as usize).ok_or(DeviceError::NoSuchDevice { index })?;
+        match &device.lost {
+            Some(reason) => Err(DeviceError::Gone { index, reason: reason.clone() }),
+            None => Ok(device),
+        }
+    }
+
+    /// Reads one device: means since the look that `mark` remembers, which becomes this one.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoSuchDevice`] and [`DeviceError::Gone`].
+    pub fn read(&mut self, index: u32, mark: &mut Option<Totals>) -> Result<Reading, DeviceError> {
+        let memory_bytes = self.on(index).map(|client| client.memory_bytes).sum();
+        self.device(index)?;
+        let device = &self.devices[index as usize];
+        let noise = &mut self.noise;
+        let before = mark.replace(device.totals);
+        let vendor = device.hardware.vendor;
+        Ok(reading(vendor, &device.totals, before.as_ref(), &device.activity, memory_bytes, || {
+            noise.factor()
+        }))
+    }
+
+    /// The processes on one device that have a context there.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn processes(&self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
+        self.device(index)?;
+        let present = self.on(index).filter(|client| client.is_present());
+        Ok(present
+            .map(|client| DeviceProcess { pid: client.pid, memory_bytes: Some(client.memory_bytes) })
+            .collect())
+    }
+
+    /// Starts the MPS control daemon of a device for `caller`.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`.
+    pub fn start_mps(
+        &mut self,
+        caller: UserId,
+        index: u32,
+        settings: &MpsSettings,
+    ) -> Result<(), DeviceError> {
+        let device = self.managed(caller, index, Mechanism::Mps)?;
+        match &device.mps {
+            Some(running) if running == settings => return Ok(()),
+            Some(_) => {
+                let reason = "an MPS control daemon runs there with other settings; stop it first".to_owned();
+                return Err(DeviceError::Busy { index, reason });
+            }
+            None => {}
+        }
+        if self.devices.iter().any(|other| {
+            other.mps.as_ref().is_some_and(|running| running.pipe_directory == settings.pipe_directory)
+        }) {
+            let reason = format!("{} belongs to another device's daemon", settings.pipe_directory.display());
+            return Err(DeviceError::Refused { index, reason });
+        }
+        self.devices[index as usize].mps = Some(settings.clone());
+        Ok(())
+    }
+
+    /// Stops the MPS control daemon of a device for `caller`.
+    ///
+    /// # Errors
+    /// As `Backend::stop_mps`.
+    pub fn stop_mps(&mut self, caller: UserId, index: u32) -> Result<(), DeviceError> {
+        self.managed(caller, index, Mechanism::Mps)?;
+        let clients =
+            self.on(index).filter(|client| client.is_mps() && client.phase != Phase::Failed).count();
+        if clients > 0 {
+            let reason = format!("its MPS daemon has {clients} clients");
+            return Err(DeviceError::Busy { index, reason });
+        }
+        self.devices[index as usize].mps = None;
+        Ok(())
+    }
+
+    /// The MPS control daemon of a device.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn mps(&self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
+        Ok(self.device(index)?.mps_status(self.on(index)))
+    }
+
+    /// Ends one MPS client for `caller`.
+    ///
+    /// # Errors
+    /// As `Backend::terminate_mps_client`.
+    pub fn terminate_mps_client(&mut self, caller: UserId, index: u32, pid: u32) -> Result<(), DeviceError> {
+        self.managed(caller, index, Mechanism::Mps)?;
+        let ids: Vec<ClientId> = self
+            .on(index)
+            .filter(|client| client.is_mps() && client.pid == pid && client.phase != Phase::Failed)
+            .map(|client| client.id)
+            .collect();
+        if ids.is_empty() {
+            let reason = format!("process {pid} is no MPS client there");
+            return Err(DeviceError::Refused { index, reason });
+        }
+        self.fail_all(index, &ids, &ClientError::Mps { reason: "this client was terminated".to_owned() });
+        Ok(())
+    }
+
+    fn fail_all(&mut self, index: u32, ids: &[ClientId], error: &ClientError) {
+        let now = self.now;
+        for id in ids {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.fail(error.clone(), now);
+            }
+        }
+        self.change(index);
+    }
+
+    /// The CCS mode in force on a device.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn ccs_mode(&self, index: u32) -> Result<Option<u8>, DeviceError> {
+        self.device(index)?;
+        let scope = self.agreeing(index);
+        let running = self.clients.values().find(|client| {
+            scope.contains(&client.index) && client.phase == Phase::Running && ccs_mode(client).is_some()
+        });
+        Ok(running.and_then(ccs_mode))
+    }
+
+    /// Checks a CCS mode for `caller`. The simulated driver is i915's: processes set it themselves.
+    ///
+    /// # Errors
+    /// As `Backend::set_ccs_mode`.
+    pub fn set_ccs_mode(&mut self, caller: UserId, index: u32, mode: u8) -> Result<(), DeviceError> {
+        self.managed(caller, index, Mechanism::Ccs)?;
+        if !matches!(mode, 1 | 2 | 4) {
+            let reason = format!("{mode} is no CCS mode; allowed are 1, 2 and 4");
+            return Err(DeviceError::Refused { index, reason });
+        }
+        match self.ccs_mode(index)? {
+            Some(other) if other != mode => {
+                let reason = format!("a process runs in CCS mode {other}");
+                Err(DeviceError::Busy { index, reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A device that has the mechanism, for a caller who may set it up.
+    fn managed(&self, caller: UserId, index: u32, mechanism: Mechanism) -> Result<&Device, DeviceError> {
+        let device = self.device(index)?;
+        if device.description.mechanism != mechanism {
+            let reason = format!("it is shared by {}, not by {mechanism}", device.description.mechanism);
+            return Err(DeviceError::Unsupported { index, reason });
+        }
+        if caller != UserId(0) {
+            let reason = format!("only root may set up {mechanism}; this is uid {caller}");
+            return Err(DeviceError::Refused { index, reason });
+        }
+        Ok(device)
+    }
+
+    /// A fault: the device falls off the bus, and its processes with it.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn lose_device(&mut self, index: u32, reason: &str) -> Result<(), DeviceError> {
+        self.device(index)?;
+        let ids: Vec<ClientId> = self.on(index).map(|client| client.id).collect();
+        self.fail_all(index, &ids, &ClientError::Lost { index, reason: reason.to_owned() });
+        self.devices[index as usize].lost = Some(reason.to_owned());
+        Ok(())
+    }
+
+    /// A fault: one MPS client crashes, and its neighbours are told so.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn fault_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        self.device(index)?;
+        let ids: Vec<ClientId> =
+            self.on(index).filter(|client| client.is_mps()).map(|client| client.id).collect();
+        self.fail_all(
+            index,
+            &ids,
+            &ClientError::Mps { reason: "a fault on this device ended all its clients".into() },
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What a device's counters add up to, and what two looks at them say.
+
+use super::contention::Use;
+use super::hardware::Vendor;
+use pillion_core::Fraction;
+use pillion_core::device::Reading;
+
+/// Integrals over time since the device came up; kept by a reader, they mark its last look.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Totals {
+    pub(super) seconds: f64,
+    pub(super) energy_joules: f64,
+    pub(super) busy: f64,
+    pub(super) issue: f64,
+    pub(super) stall: f64,
+    pub(super) memory: f64,
+    pub(super) cache: f64,
+    pub(super) occupancy: f64,
+    pub(super) fp32: f64,
+    pub(super) pcie_rx_bytes: f64,
+    pub(super) pcie_tx_bytes: f64,
+}
+
+/// What a device does just now, in all that its counters know.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Activity {
+    pub(super) used: Use,
+    pub(super) occupancy: f64,
+    pub(super) fp32: f64,
+    pub(super) pcie_rx_bytes_per_second: f64,
+    pub(super) pcie_tx_bytes_per_second: f64,
+}
+
+impl Totals {
+    /// Adds `seconds` of `activity`; `meter` is the energy meter's own error, 1 for none.
+    pub(super) fn add(&mut self, activity: &Activity, seconds: f64, meter: f64) {
+        let Activity { used, occupancy, fp32, pcie_rx_bytes_per_second, pcie_tx_bytes_per_second } = activity;
+        self.seconds += seconds;
+        self.energy_joules += used.power_watts * meter * seconds;
+        self.busy += used.busy * seconds;
+        self.issue += used.issue * seconds;
+        self.stall += used.stall * seconds;
+        self.memory += used.memory * seconds;
+        self.cache += used.cache * seconds;
+        self.occupancy += occupancy * seconds;
+        self.fp32 += fp32 * seconds;
+        self.pcie_rx_bytes += pcie_rx_bytes_per_second * seconds;
+        self.pcie_tx_bytes += pcie_tx_bytes_per_second * seconds;
+    }
+
+    /// Means since an earlier look; `None` if no time has passed.
+    fn since(&self, before: &Self) -> Option<Self> {
+        let seconds = self.seconds - before.seconds;
+        let rate = |now: f64, then: f64| (now - then) / seconds;
+        (seconds > 1e-6).then(|| Self {
+            seconds,
+            energy_joules: rate(self.energy_joules, before.energy_joules),
+            busy: rate(self.busy, before.busy),
+            issue: rate(self.issue, before.issue),
+            stall: rate(self.stall, before.stall),
+            memory: rate(self.memory, before.memory),
+            cache: rate(self.cache, before.cache),
+            occupancy: rate(self.occupancy, before.occupancy),
+            fp32: rate(self.fp32, before.fp32),
+            pcie_rx_bytes: rate(self.pcie_rx_bytes, before.pcie_rx_bytes),
+            pcie_tx_bytes: rate(self.pcie_tx_bytes, before.pcie_tx_bytes),
+        })
+    }
+}
+
+/// The reading of one device: what its vendor's counters have, and nothing else. `noise` multiplies each rate.
+pub(super) fn reading(
+    vendor: Vendor,
+    now: &Totals,
+    before: Option<&Totals>,
+    activity: &Activity,
+    memory_bytes_used: u64,
+    mut noise: impl FnMut() -> f64,
+) -> Reading {
+    let mut instant = Totals::default();
+    instant.add(activity, 1.0, 1.0);
+    let mean = before.and_then(|before| now.since(before)).unwrap_or(instant);
+    let mut part = |value: f64| Some(Fraction::clamped(value * noise()));
+    let nvidia = vendor == Vendor::Nvidia;
+    // An SM counts as active with threads resident, waiting or not; an XVE only when it issues.
+    let active = if nvidia { mean.issue + mean.stall } else { mean.issue };
+    Reading {
+        energy_joules: Some(now.energy_joules),
+        power_watts: Some(activity.used.power_watts),
+        sm_active_fraction: part(active),
+        sm_occupancy_fraction: part(mean.occupancy),
+        stall_fraction: if nvidia { None } else { part(mean.stall) },
+        fp32_active_fraction: if nvidia { part(mean.fp32) } else { None },
+        gpu_busy_fraction: part(mean.busy),
+        memory_bandwidth_fraction: part(mean.memory),
+        cache_bandwidth_fraction: if nvidia { None } else { part(mean.cache) },
+        pcie_tx_bytes_per_second: Some(mean.pcie_tx_bytes),
+        pcie_rx_bytes_per_second: Some(mean.pcie_rx_bytes),
+        memory_bytes_used: Some(memory_bytes_used),
+    }
+}

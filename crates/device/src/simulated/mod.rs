@@ -1,0 +1,38 @@
+//! Simulated devices, with named machines.
+//!
+//! ```text
+//!  pillion-load ──┐ environment, workload            ┌── Simulated (Backend) ── pillion-agent
+//!  (one a job)    ▼                                  ▼
+//!            pillion-simulated-device: driver process, one a node (server)
+//!                 └─ Machine: devices, processes, MPS daemons, CCS modes; stepped by time
+//!                       ├─ driver: what a process's environment means      (pure)
+//!                       ├─ contention: who gets what, and at which power   (pure)
+//!                       └─ workload, hardware: demands and machines        (data)
+//! ```
+//!
+//! A Max 1550 is simulated as one tile a device, as sites book it in the FLAT hierarchy: devices 2n and 2n + 1 are one
+//! card. Whoever predicts slowdowns must not look in here: the simulation is what predictions are judged by.
+
+mod client;
+mod config;
+pub mod contention;
+mod device;
+mod driver;
+pub mod hardware;
+mod in_process;
+mod machine;
+mod meter;
+mod noise;
+mod remote;
+mod server;
+mod wire;
+pub mod workload;
+
+pub use client::{AttachRequest, ClientId, Phase, Progress};
+pub use config::{CcsScope, ConfigError, DeviceConfig, MachineConfig};
+pub use driver::{ClientError, Environment, VARIABLES};
+pub use in_process::InProcess;
+pub use machine::Machine;
+pub use meter::Totals;
+pub use remote::{JobConnection, JobError, SOCKET_DEFAULT, SOCKET_VARIABLE, Simulated, socket_path};
+pub use server::{ServeError, serve};

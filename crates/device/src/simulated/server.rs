@@ -1,0 +1,194 @@
+//! The driver process's shell around a [`Machine`]: a Unix socket that all may connect to, as all may open /dev/nvidia*,
+//! and the real clock. Decides nothing.
+//!
+//! Nothing ticks: each request first lets the machine catch up with the clock. So an idle node costs nothing.
+
+use super::client::ClientId;
+use super::machine::Machine;
+use super::meter::Totals;
+use super::wire::{LINE_LENGTH_MAX, Refusal, Reply, Request};
+use crate::DeviceError;
+use pillion_core::UserId;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+/// Why the driver process cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another one serves there.
+    #[error("another driver process serves {}", .0.display())]
+    InUse(PathBuf),
+    /// The socket cannot be made.
+    #[error("cannot listen at {}", path.display())]
+    Listen {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The machine and the moment up to which it has been stepped.
+struct Driver {
+    machine: Machine,
+    stepped: Instant,
+}
+
+impl Driver {
+    /// The machine as it is now.
+    fn now(&mut self) -> &mut Machine {
+        let now = Instant::now();
+        self.machine.advance(now - self.stepped);
+        self.stepped = now;
+        &mut self.machine
+    }
+}
+
+/// Serves `machine` at `socket` until `stop` is done; then the socket is gone and so is every process on the devices.
+///
+/// # Errors
+/// [`ServeError`] if the socket cannot be made.
+pub async fn serve(
+    machine: Machine,
+    socket: &Path,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let listener = listen(socket)?;
+    let driver = Rc::new(RefCell::new(Driver { machine, stepped: Instant::now() }));
+    let connections = LocalSet::new();
+    let accept = connections.run_until(async {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let driver = Rc::clone(&driver);
+                    tokio::task::spawn_local(async move { connection(&driver, stream).await });
+                }
+                // Out of file descriptors: those who are connected go on, and will leave.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    });
+    tokio::select! { () = stop => {}, () = accept => {} }
+    // Nobody is left to tell if this fails; a stale socket is found and replaced at the next start.
+    let _ = std::fs::remove_file(socket);
+    Ok(())
+}
+
+fn listen(socket: &Path) -> Result<UnixListener, ServeError> {
+    let failed = |source| ServeError::Listen { path: socket.to_owned(), source };
+    if let Some(directory) = socket.parent() {
+        std::fs::create_dir_all(directory).map_err(failed)?;
+    }
+    if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+        return Err(ServeError::InUse(socket.to_owned()));
+    }
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket).map_err(failed)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Who is at the other end, by the kernel's word, and what this connection has done so far.
+struct Peer {
+    pid: u32,
+    uid: UserId,
+    client: Option<ClientId>,
+    marks: BTreeMap<u32, Option<Totals>>,
+}
+
+/// Serves one connection to its end; then its process is off the devices.
+async fn connection(driver: &RefCell<Driver>, stream: UnixStream) {
+    let Ok(credentials) = stream.peer_cred() else {
+        return;
+    };
+    let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+    let mut peer = Peer { pid, uid: UserId(credentials.uid()), client: None, marks: BTreeMap::new() };
+    if let Err(error) = converse(driver, stream, &mut peer).await {
+        tracing::debug!(pid, %error, "a connection ended");
+    }
+    if let Some(client) = peer.client {
+        driver.borrow_mut().now().detach(client);
+    }
+}
+
+async fn converse(driver: &RefCell<Driver>, stream: UnixStream, peer: &mut Peer) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        (&mut stream).take(LINE_LENGTH_MAX).read_until(b'\n', &mut line).await?;
+        if line.last() != Some(&b'\n') {
+            return Ok(());
+        }
+        let reply = match serde_json::from_slice(&line) {
+            Ok(request) => answer(driver.borrow_mut().now(), peer, request),
+            Err(error) => Reply::Garbled(format!("this is no request: {error}")),
+        };
+        let mut reply = serde_json::to_vec(&reply)?;
+        reply.push(b'\n');
+        stream.get_mut().write_all(&reply).await?;
+    }
+}
+
+fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
+    let result = match request {
+        Request::Describe => Ok(Reply::Devices(machine.descriptions())),
+        Request::ReadAll => Ok(Reply::States(read_all(machine, peer))),
+        Request::Read { index } => {
+            machine.read(index, peer.marks.entry(index).or_default()).map(Reply::Reading)
+        }
+        Request::Processes { index } => machine.processes(index).map(Reply::Processes),
+        Request::StartMps { index, settings } => done(machine.start_mps(peer.uid, index, &settings)),
+        Request::StopMps { index } => done(machine.stop_mps(peer.uid, index)),
+        Request::Mps { index } => machine.mps(index).map(Reply::Mps),
+        Request::TerminateMpsClient { index, pid } => {
+            done(machine.terminate_mps_client(peer.uid, index, pid))
+        }
+        Request::CcsMode { index } => machine.ccs_mode(index).map(Reply::CcsMode),
+        Request::SetCcsMode { index, mode } => done(machine.set_ccs_mode(peer.uid, index, mode)),
+        Request::Attach { .. } if peer.client.is_some() => {
+            Ok(Reply::Garbled("this connection has a process on a device already".to_owned()))
+        }
+        Request::Attach { request } => Ok(match machine.attach(&request, peer.pid, peer.uid) {
+            Ok(client) => {
+                peer.client = Some(client);
+                Reply::Done
+            }
+            Err(error) => Reply::ClientError(error),
+        }),
+        Request::Progress => Ok(match peer.client.and_then(|client| machine.progress(client)) {
+            Some(progress) => Reply::Progress(progress),
+            None => Reply::Garbled("this connection has no process on any device".to_owned()),
+        }),
+    };
+    result.unwrap_or_else(|error| Reply::DeviceError(error.into()))
+}
+
+fn done(result: Result<(), DeviceError>) -> Result<Reply, DeviceError> {
+    result.map(|()| Reply::Done)
+}
+
+fn read_all(machine: &mut Machine, peer: &mut Peer) -> Vec<(u32, Result<crate::DeviceState, Refusal>)> {
+    let indexes: Vec<u32> = machine.descriptions().into_iter().map(|device| device.index).collect();
+    let mut one = |index| {
+        let reading = machine.read(index, peer.marks.entry(index).or_default())?;
+        Ok(crate::DeviceState { reading, processes: machine.processes(index)? })
+    };
+    indexes.into_iter().map(|index| (index, one(index).map_err(|error: DeviceError| error.into()))).collect()
+}

@@ -1,0 +1,142 @@
+//! What the driver process and its users say to each other: one JSON line each way, over a Unix socket. Never leaves the
+//! node, and both ends are always of one version.
+
+use super::client::{AttachRequest, Progress};
+use super::driver::ClientError;
+use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
+use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
+use serde::{Deserialize, Serialize};
+
+/// The longest line that either side reads.
+pub(super) const LINE_LENGTH_MAX: u64 = 256 * 1024;
+
+/// A request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub(super) enum Request {
+    Describe,
+    ReadAll,
+    Read {
+        index: u32,
+    },
+    Processes {
+        index: u32,
+    },
+    StartMps {
+        index: u32,
+        settings: MpsSettings,
+    },
+    StopMps {
+        index: u32,
+    },
+    Mps {
+        index: u32,
+    },
+    TerminateMpsClient {
+        index: u32,
+        pid: u32,
+    },
+    CcsMode {
+        index: u32,
+    },
+    SetCcsMode {
+        index: u32,
+        mode: u8,
+    },
+    /// This connection becomes a process on a device, until it closes.
+    Attach {
+        request: AttachRequest,
+    },
+    /// How far this connection's process is.
+    Progress,
+}
+
+/// An answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", content = "value", rename_all = "snake_case")]
+pub(super) enum Reply {
+    Done,
+    Devices(Vec<DeviceDescription>),
+    States(Vec<(u32, Result<DeviceState, Refusal>)>),
+    Reading(Reading),
+    Processes(Vec<DeviceProcess>),
+    Mps(Option<MpsStatus>),
+    CcsMode(Option<u8>),
+    Progress(Progress),
+    DeviceError(Refusal),
+    ClientError(ClientError),
+    Garbled(String),
+}
+
+/// A device error on its way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    kind: Kind,
+    index: u32,
+    reason: String,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    NoSuchDevice,
+    Gone,
+    Unsupported,
+    Refused,
+    Busy,
+    Garbled,
+}
+
+impl From<DeviceError> for Refusal {
+    fn from(error: DeviceError) -> Self {
+        let (kind, index, reason) = match error {
+            DeviceError::NoSuchDevice { index } => (Kind::NoSuchDevice, index, String::new()),
+            DeviceError::Gone { index, reason } => (Kind::Gone, index, reason),
+            DeviceError::Unsupported { index, reason } => (Kind::Unsupported, index, reason),
+            DeviceError::Refused { index, reason } => (Kind::Refused, index, reason),
+            DeviceError::Busy { index, reason } => (Kind::Busy, index, reason),
+            // A machine has no driver below it that could be out of reach.
+            other @ (DeviceError::Unreachable { .. }
+            | DeviceError::NoAnswer { .. }
+            | DeviceError::Garbled { .. }) => (Kind::Garbled, 0, other.to_string()),
+        };
+        Self { kind, index, reason }
+    }
+}
+
+impl From<Refusal> for DeviceError {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { kind, index, reason } = refusal;
+        match kind {
+            Kind::NoSuchDevice => Self::NoSuchDevice { index },
+            Kind::Gone => Self::Gone { index, reason },
+            Kind::Unsupported => Self::Unsupported { index, reason },
+            Kind::Refused => Self::Refused { index, reason },
+            Kind::Busy => Self::Busy { index, reason },
+            Kind::Garbled => Self::Garbled { reason },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_error_survives_the_way() {
+        let reason = || "r".to_owned();
+        for error in [
+            DeviceError::NoSuchDevice { index: 3 },
+            DeviceError::Gone { index: 3, reason: reason() },
+            DeviceError::Unsupported { index: 3, reason: reason() },
+            DeviceError::Refused { index: 3, reason: reason() },
+            DeviceError::Busy { index: 3, reason: reason() },
+        ] {
+            let (text, transient, gone) = (error.to_string(), error.is_transient(), error.is_gone());
+            let line = serde_json::to_string(&Reply::DeviceError(error.into())).unwrap();
+            let Ok(Reply::DeviceError(refusal)) = serde_json::from_str(&line) else { panic!("{line}") };
+            let back = DeviceError::from(refusal);
+            assert_eq!((back.to_string(), back.is_transient(), back.is_gone()), (text, transient, gone));
+        }
+    }
+}
