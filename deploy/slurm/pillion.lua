@@ -1,0 +1,689 @@
+-- pillion.lua: what the controller does with a job at submit and at update (row 1 of docs/architecture.md).
+--
+-- A module for the site's own job_submit.lua, loaded by pcall(dofile, ..): see job_submit.lua.example. It turns a job
+-- with --colocate into one that waits in a pool partition for a decision, and keeps everybody but the scheduler away from
+-- shards. It runs under slurmctld's locks: no network, no program is run, one small local file is read, and every loop is
+-- bounded. What is not provably one GPU on one node in a batch job is left as its user wrote it, with one line why.
+--
+-- Lua 5.1 to 5.4: Debian builds Slurm with 5.1, Red Hat with 5.4. So: no integers, no bit operators, no string.unpack;
+-- whole numbers are printed by "%.0f". Formats shared with Rust: crates/core/src/{option,mark,heartbeat}.rs.
+--
+-- A managed job is one that is pending, carries our mark in AdminComment, *and* is in a pool partition. A user cannot
+-- touch the mark (nor can lua on his behalf: Slurm refuses), so taking a job out of management is moving it out of the
+-- pool; whoever reads marks must look at the partition too.
+
+local M = {}
+
+local config = {
+  heartbeat = "/run/pillion/heartbeat", -- written by the scheduler, here on the controller
+  pools = {}, -- pool partitions, guarded even while there is no heartbeat
+  trusted_uids = {}, -- besides root and SlurmUser: who may ask for shards
+  unmanaged_qos = {}, -- QOS that demand gres/gpu (MinTRES), which a job with shards does not have
+}
+
+local STALE_AFTER_SECONDS = 30
+local HEARTBEAT_LENGTH_MAX = 64 * 1024
+local OPTION_LENGTH_MAX = 256
+local MARK_LENGTH_MAX = 520
+local PREAMBLE_LENGTH_MAX = 256 * 1024 -- where #SBATCH lines are looked for
+local OPTION_PREFIX = "_SLURM_SPANK_OPTION_pillion_colocate="
+local DEADLINE_HINT = "PILLION_DEADLINE=" -- set by our plugin in sbatch: lua is not shown --deadline
+local TRES_FIELDS = {
+  "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind",
+}
+
+-- Sets what differs from the defaults above.
+function M.configure(options)
+  for name, value in pairs(options) do
+    if type(value) ~= type(config[name]) then
+      error("pillion.configure: '" .. tostring(name) .. "' is not known or not a " .. type(config[name]), 2)
+    end
+    config[name] = value
+  end
+end
+
+-- Small things ------------------------------------------------------------------------------------------------------
+
+-- A number that Slurm was given; nil for its "no value" (16 and 32 bits wide) and for none.
+local function given(value)
+  if value == nil or value == slurm.NO_VAL or value == slurm.NO_VAL16 then return nil end
+  return value
+end
+
+-- Text that is not empty.
+local function text_of(value)
+  if value == nil or value == "" then return nil end
+  return value
+end
+
+local function has_bit(flags, bit)
+  return math.floor((flags or 0) / bit) % 2 == 1
+end
+
+local function contains(list, wanted)
+  for _, value in ipairs(list) do
+    if value == wanted then return true end
+  end
+  return false
+end
+
+local function split(text, separator)
+  local parts = {}
+  for part in string.gmatch(text .. separator, "([^" .. separator .. "]*)" .. separator) do
+    parts[#parts + 1] = part
+  end
+  return parts
+end
+
+-- One line to the user. Never with his own text in it, unless that was checked.
+local function say(message)
+  slurm.log_user("%s", "pillion: " .. message)
+end
+
+-- slurmctld runs as SlurmUser, so its own uid is the second one to trust.
+local function own_uid()
+  local file = io.open("/proc/self/status", "r")
+  if not file then return nil end
+  local text = file:read(4096) or ""
+  file:close()
+  return tonumber(string.match(text, "\nUid:%s+%d+%s+(%d+)"))
+end
+
+local read_own_uid, slurm_user_uid = pcall(own_uid)
+
+local function is_trusted(uid)
+  return uid == 0 or (read_own_uid and uid == slurm_user_uid) or contains(config.trusted_uids, uid)
+end
+
+-- The option: the grammar of crates/core/src/option.rs ---------------------------------------------------------------
+
+local MEMORY_UNITS = { K = 2 ^ 10, M = 2 ^ 20, G = 2 ^ 30, T = 2 ^ 40 }
+
+local function parse_slowdown(text)
+  local plain = #text <= 8 and string.match(text, "^%d[%d.]*$") and string.match(text, "%d$")
+  local number = plain and tonumber(text)
+  if number and number >= 1 and number <= 10 then return number end
+  return nil
+end
+
+local function parse_memory(text)
+  local digits, unit, rest = string.match(text, "^(%d+)([KMGT])(.*)$")
+  if not digits or #digits > 12 or not (rest == "" or rest == "B" or rest == "iB") then return nil end
+  local bytes = tonumber(digits) * MEMORY_UNITS[unit]
+  if bytes >= 1 and bytes <= 2 ^ 44 then return bytes end
+  return nil
+end
+
+-- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number}, or nil and a
+-- sentence that says what is allowed.
+function M.parse_option(text)
+  if text == "" or text == "(null)" or text == "yes" then return { share = true } end
+  if text == "no" then return { share = false } end
+  if #text > OPTION_LENGTH_MAX then
+    return nil, string.format("--colocate: the value is %d bytes long; at most 256 are allowed", #text)
+  end
+  if string.find(text, "[^%w._=,-]") or string.find(text, "[\128-\255]") then
+    return nil, "--colocate: the value may hold only letters, digits and . _ - = ,"
+  end
+  local option = { share = true }
+  for _, setting in ipairs(split(text, ",")) do
+    local name, value = string.match(setting, "^([^=]*)=(.*)$")
+    local key, parsed
+    if name == "max-slowdown" then
+      key, parsed = "slowdown", parse_slowdown(value) and value
+    elseif name == "profile" then
+      key, parsed = "profile", #value <= 64 and string.match(value, "^[%w._-]+$")
+    elseif name == "memory" then
+      key, parsed = "memory_bytes", parse_memory(value)
+    end
+    if not parsed then
+      return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, max-slowdown=R (1 to 10), "
+        .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes) and memory=SIZE (such as 8G, at most 16T)"
+    end
+    if option[key] then return nil, "--colocate: " .. name .. "= is given twice; give it once" end
+    option[key] = parsed
+  end
+  return option
+end
+
+-- What SPANK left with the job that begins with `prefix`; nil for nothing.
+local function spank_value(job, prefix)
+  local entries = job.spank_job_env
+  if type(entries) ~= "table" then return nil end
+  for index = 0, math.min((job.spank_job_env_size or 0), 256) - 1 do
+    local entry = entries[index]
+    if entry and string.sub(entry, 1, #prefix) == prefix then return string.sub(entry, #prefix + 1) end
+  end
+  return nil
+end
+
+-- The heartbeat: crates/core/src/heartbeat.rs ------------------------------------------------------------------------
+
+local function parse_pool(line)
+  local partition, cpus, memory, features, types =
+    string.match(line, "^pool=(%S+) cpus=(%d+) memory_mib=(%d+) features=(%S*) gpu_types=(%S*)$")
+  if not partition then return nil end
+  return {
+    partition = partition,
+    cpus = tonumber(cpus),
+    memory_mib = tonumber(memory),
+    features = split(features, ","),
+    gpu_types = split(types, ","),
+  }
+end
+
+-- Reads the file whole: {epoch, bound, mode, pools}; nil if there is none that can be read.
+function M.read_heartbeat()
+  local file = io.open(config.heartbeat, "r")
+  if not file then return nil end
+  local text = file:read(HEARTBEAT_LENGTH_MAX) or ""
+  file:close()
+  local epoch, bound, mode = string.match(text, "^pillion1 epoch=(%d+) bound=(%d+) mode=(%l+)\n")
+  if not epoch then return nil end
+  local beat = { epoch = tonumber(epoch), bound = tonumber(bound), mode = mode, pools = {} }
+  for line in string.gmatch(text, "[^\n]+") do
+    local pool = parse_pool(line)
+    if pool then beat.pools[#beat.pools + 1] = pool end
+  end
+  return beat
+end
+
+-- Why nothing is managed now; nil if all is well.
+local function why_idle(beat, now)
+  if not beat then return "Pillion's scheduler is not running" end
+  if math.abs(now - beat.epoch) > STALE_AFTER_SECONDS then return "Pillion's scheduler has stopped" end
+  if beat.mode ~= "active" then return "Pillion only watches at present" end
+  if beat.bound < 1 or beat.bound > 86400 then return "Pillion's scheduler gives no bound for waiting" end
+  return nil
+end
+
+-- The workload's name ------------------------------------------------------------------------------------------------
+
+local DIGEST_LENGTH_MAX = 1024 * 1024
+
+-- 16 hexadecimal digits of a text: two polynomial hashes over 32-bit words, modulo two primes just below 2^32. Each
+-- product stays below 2^53, so Lua 5.1's floating point gives exactly what 5.3's integers give. It is a name and no
+-- safeguard: a key always begins with its user, so a collision made on purpose joins only that user's own workloads.
+function M.digest(text)
+  local first, second = 1, 2
+  for at = 1, #text, 8 do
+    local a, b, c, d, e, f, g, h = string.byte(text, at, at + 7)
+    local low = a + (b or 0) * 256 + (c or 0) * 65536 + (d or 0) * 16777216
+    local high = (e or 0) + (f or 0) * 256 + (g or 0) * 65536 + (h or 0) * 16777216
+    first = ((first * 1000003 + low) % 4294967291 * 999983 + high) % 4294967291
+    second = ((second * 999979 + low) % 4294967279 * 1000033 + high) % 4294967279
+  end
+  -- The length, because the last word is filled up with zeroes.
+  first = (first * 1000003 + #text) % 4294967291
+  second = (second * 999979 + #text) % 4294967279
+  return string.format("%08x%08x", first, second)
+end
+
+-- The digest of a workload: of the profile's name, or of job name and script without #SBATCH lines and blanks. Of a
+-- script above a megabyte, the two ends and the length stand for the whole, or slurmctld would wait for us.
+function M.workload_digest(profile, name, script)
+  if profile then return M.digest("profile:" .. profile) end
+  local length = #script
+  if length > DIGEST_LENGTH_MAX then
+    script = string.sub(script, 1, DIGEST_LENGTH_MAX / 2) .. string.sub(script, -DIGEST_LENGTH_MAX / 2) .. length
+  end
+  script = string.gsub("\n" .. script, "\n#SBATCH[^\n]*", "")
+  script = string.gsub(script, "%s+", "")
+  return M.digest("script:" .. (name or "") .. ":" .. script)
+end
+
+-- What a job asks for ------------------------------------------------------------------------------------------------
+
+-- Reads a list such as gres/gpu:a100:1,gres/lscratch:100 or cpu=4,gres/gpu=1 into {name, type, count, text}; nil where
+-- an item is written in a way that we do not know.
+local function parse_tres(text)
+  local items = {}
+  for _, item in ipairs(split(text or "", ",")) do
+    if item ~= "" then
+      local plain = string.gsub(string.gsub(item, "^gres[/:]", ""), "=", ":")
+      if string.find(plain, "[^%w._:-]") then return nil end
+      local parts = split(plain, ":")
+      local count = tonumber(parts[#parts])
+      local kind = (#parts == 3 and parts[2]) or (#parts == 2 and not count and parts[2]) or nil
+      if parts[1] == "" or #parts > 3 or (#parts == 3 and not count) then return nil end
+      items[#items + 1] = { name = parts[1], kind = kind, count = #parts == 1 and 1 or count or 1, text = plain }
+    end
+  end
+  return items
+end
+
+-- The one field that names a GPU, and the rest of the request; nil and the reason if it is not just one GPU.
+local function find_gpu(job)
+  local found, field
+  local others = {}
+  for _, name in ipairs({ "node", "job", "task", "socket" }) do
+    local items = parse_tres(job["tres_per_" .. name])
+    if not items then return nil, "its GRES are written in a way that Pillion does not know" end
+    for _, item in ipairs(items) do
+      if item.name == "gpu" then
+        if found then return nil, "it asks for GPUs in more than one place" end
+        found, field = item, name
+      elseif name == "node" then
+        others[#others + 1] = item.text
+      elseif not (name == "task" and item.name == "cpu" and item.count == job.cpus_per_task) then
+        return nil, "it asks for '" .. item.name .. "' for each " .. name
+      end
+    end
+  end
+  if not found then return nil, "it asks for no GPU; write for example --gres=gpu:1" end
+  if found.count ~= 1 then return nil, "it asks for more than one GPU" end
+  return { field = field, kind = found.kind, gres = found.text, other = table.concat(others, ",") }
+end
+
+-- Whether the job is one node for certain.
+local function is_one_node(job)
+  if (given(job.min_nodes) or 1) > 1 then return false end
+  local most = given(job.max_nodes)
+  if most then return most == 1 end
+  return (given(job.num_tasks) or 1) <= 1 and (given(job.ntasks_per_node) or 1) <= 1
+end
+
+local function names_deadline(job)
+  local head = string.sub(job.script or "", 1, PREAMBLE_LENGTH_MAX)
+  local written = string.find("\n" .. head, "\n#SBATCH[^\n]*%-%-dea")
+  return written or spank_value(job, DEADLINE_HINT) or string.find(job.submit_line or "", "%-%-dea")
+end
+
+-- What the job is besides its GPU that keeps it from being managed; nil for nothing.
+local function why_unfit(job, gpu)
+  local shared = given(job.shared)
+  if given(job.het_job_offset) then return "it is part of a heterogeneous job" end
+  if job.cron_job then return "it comes from scrontab" end
+  if text_of(job.clusters) then return "it names clusters" end
+  if not is_one_node(job) then return "it may run on more than one node; write --nodes=1" end
+  if shared and shared ~= slurm.JOB_SHARED_OK then return "it asks for --exclusive" end
+  if text_of(job.req_nodes) then return "it names its nodes (-w)" end
+  if text_of(job.reservation) then return "it uses a reservation" end
+  if text_of(job.burst_buffer) then return "it uses a burst buffer" end
+  if job.priority == 0 then return "it is held" end
+  if given(job.reboot) and job.reboot ~= 0 then return "it reboots its node" end
+  if has_bit(job.bitflags, slurm.GRES_ENFORCE_BIND or 16) then return "it asks for --gres-flags=enforce-binding" end
+  if given(job.ntasks_per_tres) then return "it asks for --ntasks-per-gpu" end
+  if text_of(job.tres_freq) then return "it asks for --gpu-freq, which a neighbour would feel" end
+  if names_deadline(job) then return "it has a --deadline" end
+  if text_of(job.batch_features) then return "it asks for --batch features" end
+  if gpu.field == "task" and given(job.num_tasks) ~= 1 then return "it may ask for more than one GPU; write --ntasks=1" end
+  if gpu.field == "socket" and given(job.sockets_per_node) ~= 1 then
+    return "it may ask for more than one GPU; write --sockets-per-node=1"
+  end
+  -- --gpus-per-task brings this binding with it, and it says nothing where there is one task.
+  local bind = text_of(job.tres_bind)
+  if bind and not (gpu.field == "task" and string.match(bind, "^gres/gpu:per_task:1$")) then
+    return "it asks for --gpu-bind or --tres-bind"
+  end
+  if contains(config.unmanaged_qos, text_of(job.qos) or job.default_qos) then return "its QOS demands a whole GPU" end
+  return nil
+end
+
+-- The number in --cpus-per-gpu or --mem-per-gpu; nil for none, false for what we do not know.
+local function per_gpu(text)
+  if not text_of(text) then return nil end
+  local items = parse_tres(text)
+  if not items or #items ~= 1 or items[1].name ~= "gpu" or items[1].kind then return false end
+  return items[1].count
+end
+
+-- CPUs and memory, with what was asked for by GPU folded in: {cpus, memory_mib, set = {field = value}}.
+local function sizes(job)
+  local cpus_per_gpu, memory_per_gpu = per_gpu(job.cpus_per_tres), per_gpu(job.mem_per_tres)
+  if cpus_per_gpu == false or memory_per_gpu == false then return nil, "it asks for CPUs or memory by another GRES" end
+  local tasks = given(job.num_tasks) or 1
+  local by_task = given(job.cpus_per_task)
+  local cpus = math.max(given(job.min_cpus) or 1, given(job.pn_min_cpus) or 1, tasks * (by_task or 1))
+  local set = {}
+  if cpus_per_gpu then
+    if by_task then return nil, "it asks for CPUs both by task and by GPU" end
+    cpus = math.max(cpus, cpus_per_gpu)
+    set.min_cpus = cpus
+    if tasks == 1 then set.cpus_per_task = cpus_per_gpu end
+  end
+  local by_node, by_cpu = job.min_mem_per_node, job.min_mem_per_cpu
+  if memory_per_gpu then
+    if by_node or by_cpu then return nil, "it asks for memory in more than one way" end
+    set.min_mem_per_node = memory_per_gpu
+  end
+  return { cpus = cpus, memory_mib = memory_per_gpu or by_node or (by_cpu or 0) * cpus, set = set }
+end
+
+-- Partitions ---------------------------------------------------------------------------------------------------------
+
+local function default_partition(part_list)
+  for name, part in pairs(part_list) do
+    if part.flag_default == 1 then return name end
+  end
+  return nil
+end
+
+-- The partitions of a job, as a list of names; its default partition if it names none.
+local function named_partitions(partition, part_list)
+  if text_of(partition) then return split(partition, ",") end
+  local default = default_partition(part_list)
+  return default and { default } or {}
+end
+
+local function is_pool(name, beat)
+  if contains(config.pools, name) then return true end
+  for _, pool in ipairs(beat and beat.pools or {}) do
+    if pool.partition == name then return true end
+  end
+  return false
+end
+
+-- The pool among `names`, if any.
+local function pool_among(names, beat)
+  for _, name in ipairs(names) do
+    if is_pool(name, beat) then return name end
+  end
+  return nil
+end
+
+-- The time limit in minutes that the job would have where its user sent it; nil if that depends on the partition chosen.
+local function time_limit(job, names, part_list)
+  local written = given(job.time_limit)
+  if written then return written == 0 and slurm.INFINITE or written end
+  local limit
+  for _, name in ipairs(names) do
+    local part = part_list[name]
+    local here = given(part.default_time) or part.max_time
+    if limit and limit ~= here then return nil end
+    limit = here
+  end
+  return limit
+end
+
+local function in_list(list, name)
+  return name ~= nil and contains(split(string.lower(list), ","), string.lower(name))
+end
+
+-- Whether Slurm lets this job into the partition, as far as lua is shown; otherwise why not.
+local function why_closed(job, part)
+  local account = text_of(job.account) or job.default_account
+  local qos = text_of(job.qos) or job.default_qos
+  local function only(list, name)
+    return text_of(list) and string.lower(list) ~= "all" and not in_list(list, name)
+  end
+  if part.state_up ~= 3 then return "is not up" end
+  if has_bit(part.flags, 2 ^ 4) then return "demands a reservation" end
+  if has_bit(part.flags, 2 ^ 6) then return "is exclusive to one user a node" end
+  if only(part.allow_accounts, account) then return "does not admit your account" end
+  if text_of(part.deny_accounts) and in_list(part.deny_accounts, account) then return "does not admit your account" end
+  if only(part.allow_qos, qos) then return "does not admit your QOS" end
+  if text_of(part.deny_qos) and in_list(part.deny_qos, qos) then return "does not admit your QOS" end
+  if only(part.allow_alloc_nodes, job.alloc_node) then return "does not admit jobs from this host" end
+  return nil
+end
+
+-- Whether some node of the pool could run the job; otherwise why not.
+local function why_too_small(job, gpu, size, pool, part)
+  if size.cpus > math.min(pool.cpus, given(part.max_cpus_per_node) or pool.cpus) then return "has too few CPUs a node" end
+  if size.memory_mib > pool.memory_mib then return "has too little memory a node" end
+  if gpu.kind and not contains(pool.gpu_types, gpu.kind) then return "has no GPU of that type" end
+  for _, feature in ipairs(split(job.features or "", "&")) do
+    if feature ~= "" and not contains(pool.features, feature) then return "has not the features of -C" end
+  end
+  return nil
+end
+
+-- The first pool that admits the job and could run it.
+local function choose_pool(job, gpu, size, limit, beat, part_list)
+  local reason = "there is no pool"
+  for _, pool in ipairs(beat.pools) do
+    local part = part_list[pool.partition]
+    local why = "is not open to you"
+    if part then
+      why = why_closed(job, part) or why_too_small(job, gpu, size, pool, part)
+      if not why and limit > part.max_time then why = "has a shorter time limit; write --time" end
+    end
+    if not why then return pool end
+    reason = "partition " .. pool.partition .. " " .. why
+  end
+  return nil, reason
+end
+
+-- Managing -----------------------------------------------------------------------------------------------------------
+
+-- The mark: crates/core/src/mark.rs. nil if it would not fit, or would hold what a mark may not.
+local function render_mark(option, digest, partition, gpu, begin)
+  local fields = { "pillion1", "w=" .. digest }
+  if option.slowdown then fields[#fields + 1] = "s=" .. option.slowdown end
+  if option.memory_bytes then
+    fields[#fields + 1] = string.format("m=%.0f", math.ceil(option.memory_bytes / 2 ^ 20))
+  end
+  fields[#fields + 1] = "part=" .. (partition or "")
+  fields[#fields + 1] = "field=" .. gpu.field
+  fields[#fields + 1] = "gres=" .. gpu.gres
+  fields[#fields + 1] = "other=" .. gpu.other
+  fields[#fields + 1] = string.format("begin=%.0f", begin)
+  for index = 2, #fields do
+    if string.find(fields[index], "[^%w=,.:_-]") or string.find(fields[index], "[\128-\255]") then return nil end
+  end
+  local mark = table.concat(fields, ";")
+  return #mark <= MARK_LENGTH_MAX and mark or nil
+end
+
+-- Carries out assignments in order; if one fails, takes back the ones before it, latest first, and gives the error.
+-- Text is cleared by "", because nil is an error in Slurm.
+local function assign(job, assignments)
+  local done = {}
+  local ok, failure = pcall(function()
+    for _, step in ipairs(assignments) do
+      done[#done + 1] = { step.field, job[step.field], step.none }
+      job[step.field] = step.value
+    end
+  end)
+  if ok then return nil end
+  for index = #done, 1, -1 do
+    local field, before, none = done[index][1], done[index][2], done[index][3]
+    if before == nil then before = none end
+    pcall(function() job[field] = before end)
+  end
+  return failure
+end
+
+local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
+  local plan = {}
+  local function set(field, value, none)
+    if job[field] ~= value then plan[#plan + 1] = { field = field, value = value, none = none } end
+  end
+  set("partition", pool.partition, "")
+  set("time_limit", limit, slurm.NO_VAL)
+  for _, field in ipairs({ "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind" }) do
+    if text_of(job[field]) then set(field, "", "") end
+  end
+  if size.set.min_cpus then set("min_cpus", size.set.min_cpus, slurm.NO_VAL) end
+  if size.set.cpus_per_task then set("cpus_per_task", size.set.cpus_per_task, slurm.NO_VAL16) end
+  if size.set.min_mem_per_node then set("min_mem_per_node", size.set.min_mem_per_node, slurm.NO_VAL64) end
+  local others = gpu.other ~= "" and ",gres/" .. string.gsub(gpu.other, ",", ",gres/") or ""
+  set("tres_per_node", "gres/shard:100" .. others, "")
+  set("admin_comment", mark, "")
+  -- Last of all: until this is set, the job is eligible, and Slurm would start it.
+  set("begin_time", begin, 0)
+  return plan
+end
+
+-- Sends a job into a pool to wait there. Gives true, or false and why it was left alone.
+local function manage(job, part_list, option, beat, now)
+  local idle = why_idle(beat, now)
+  if idle then return false, idle end
+  if not job.script then return false, "only batch jobs (sbatch) are co-located; this one has its GPUs to itself" end
+  local gpu, no_gpu = find_gpu(job)
+  if not gpu then return false, no_gpu end
+  local unfit = why_unfit(job, gpu)
+  if unfit then return false, unfit end
+  local size, no_size = sizes(job)
+  if not size then return false, no_size end
+  local names = named_partitions(job.partition, part_list)
+  for _, name in ipairs(names) do
+    -- A partition that the user cannot use: Slurm will say so better.
+    if not part_list[name] then return false, "it names a partition that is not open to you" end
+    if has_bit(part_list[name].flags, 2 ^ 6) then return false, "its partition is exclusive to one user a node" end
+  end
+  local limit = time_limit(job, names, part_list)
+  if not limit then return false, "its time limit depends on its partition; write --time" end
+  local pool, no_pool = choose_pool(job, gpu, size, limit, beat, part_list)
+  if not pool then return false, no_pool end
+  local digest = M.workload_digest(option.profile, job.name, job.script)
+  local user_begin = job.begin_time or 0
+  local mark = render_mark(option, digest, job.partition, gpu, user_begin)
+  if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
+  local begin = math.max(user_begin, now + beat.bound)
+  local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin))
+  if failure then
+    slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
+    return false, "something failed inside Pillion"
+  end
+  return true
+end
+
+-- Guards -------------------------------------------------------------------------------------------------------------
+
+-- Whether any TRES field names shards, in whatever way it is written.
+local function names_shards(job)
+  for _, field in ipairs(TRES_FIELDS) do
+    local value = job[field]
+    if value then
+      for word in string.gmatch(string.lower(value), "[%w_.-]+") do
+        if word == "shard" then return true end
+      end
+    end
+  end
+  return false
+end
+
+local SHARD_REFUSAL = "shards are given out by Pillion alone; ask for a whole GPU with --gres=gpu:1, and write "
+  .. "--colocate if the job may share it"
+
+local function pool_refusal(name)
+  return "partition " .. name .. " is for jobs that share a GPU; write --colocate and ask for one GPU (such as "
+    .. "--gres=gpu:1) in a batch job, or name another partition"
+end
+
+-- Submit -------------------------------------------------------------------------------------------------------------
+
+-- For slurm_job_submit. Gives slurm.SUCCESS, or slurm.ERROR having told the user why.
+function M.submit(job, part_list, uid)
+  local trusted = is_trusted(uid)
+  if not trusted and names_shards(job) then
+    say(SHARD_REFUSAL)
+    return slurm.ERROR
+  end
+  local beat = M.read_heartbeat()
+  local value = spank_value(job, OPTION_PREFIX)
+  if value then
+    local option, invalid = M.parse_option(value)
+    if not option then
+      say(invalid)
+      return slurm.ERROR
+    end
+    if option.share then
+      local ok, managed, reason = pcall(manage, job, part_list, option, beat, os.time())
+      if ok and managed then return slurm.SUCCESS end
+      if not ok then
+        slurm.log_error("%s", "pillion.lua: " .. tostring(managed))
+        reason = "something failed inside Pillion"
+      end
+      say("this job is left as you wrote it and shares no GPU: " .. reason)
+    end
+  end
+  local pool = pool_among(named_partitions(job.partition, part_list), beat)
+  if pool and not trusted then
+    say(pool_refusal(pool))
+    return slurm.ERROR
+  end
+  return slurm.SUCCESS
+end
+
+-- Update -------------------------------------------------------------------------------------------------------------
+
+-- What a user may not change of a managed job while it stays managed: what it asks for, when and where. Comment is in the
+-- list because a job whose words are changed on the way is no longer the job that was submitted.
+local function ends_management(job, moves)
+  for _, field in ipairs({ "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "min_cpus", "pn_min_cpus", "shared" }) do
+    if given(job[field]) then return true end
+  end
+  for _, field in ipairs({ "req_nodes", "exc_nodes", "comment", "features", "reservation" }) do
+    if job[field] ~= nil then return true end
+  end
+  for _, field in ipairs(TRES_FIELDS) do
+    if job[field] ~= nil then return true end
+  end
+  return moves or (job.begin_time or 0) ~= 0 or job.min_mem_per_node ~= nil or job.min_mem_per_cpu ~= nil
+end
+
+-- The mark of a managed job as {part, gres, other, begin, lease}; nil for any other job.
+local function managed_mark(rec, beat)
+  local comment = rec.admin_comment
+  if not comment or string.sub(comment, 1, 9) ~= "pillion1;" or #comment > MARK_LENGTH_MAX then return nil end
+  if (rec.job_state or 0) % 256 ~= 0 or not is_pool(rec.partition, beat) then return nil end
+  local mark = {}
+  for _, field in ipairs(split(comment, ";")) do
+    local name, value = string.match(field, "^(%l+)=(.*)$")
+    if name then mark[name] = value end
+  end
+  return mark
+end
+
+-- Where a job goes that leaves the pool: where its user sends it now, or sent it at first. nil if that is a pool itself.
+local function way_out(job, mark, moves, part_list, beat)
+  if moves then return job.partition end
+  local outside = {}
+  for _, name in ipairs(named_partitions(mark.part, part_list)) do
+    if not is_pool(name, beat) then outside[#outside + 1] = name end
+  end
+  return text_of(table.concat(outside, ","))
+end
+
+-- Takes a job out of management: with what its user changes now, and otherwise as it was submitted. Its one GPU on one
+-- node is asked for by node, whichever option it was asked for with: Slurm lets nobody clear tres_per_node in an update.
+local function release_to_user(job, mark, target, now)
+  local plan = {}
+  if job.partition ~= target then plan[1] = { field = "partition", value = target, none = "" } end
+  if not text_of(job.tres_per_node) then
+    local others = text_of(mark.other) and ",gres/" .. string.gsub(mark.other, ",", ",gres/") or ""
+    plan[#plan + 1] = { field = "tres_per_node", value = "gres/" .. mark.gres .. others, none = "" }
+  end
+  if (job.begin_time or 0) == 0 then
+    plan[#plan + 1] = { field = "begin_time", value = math.max(tonumber(mark.begin) or 0, now), none = 0 }
+  end
+  return assign(job, plan)
+end
+
+-- For slurm_job_modify. Gives slurm.SUCCESS, or slurm.ERROR having told the user why.
+function M.modify(job, rec, part_list, uid)
+  if is_trusted(uid) then return slurm.SUCCESS end -- our own scheduler, among others
+  if names_shards(job) then
+    say(SHARD_REFUSAL)
+    return slurm.ERROR
+  end
+  local beat = M.read_heartbeat()
+  local mark = managed_mark(rec, beat)
+  local moves = text_of(job.partition) ~= nil and job.partition ~= rec.partition
+  local pool = moves and pool_among(split(job.partition, ","), beat)
+  if pool then
+    say(pool_refusal(pool))
+    return slurm.ERROR
+  end
+  if not mark or not ends_management(job, moves) then return slurm.SUCCESS end
+  if mark.lease then
+    -- It is pinned to a node, and lua cannot unpin it.
+    say("this job is about to start on a shared GPU and cannot be changed now; try again in a minute, or cancel it")
+    return slurm.ERROR
+  end
+  local target = way_out(job, mark, moves, part_list, beat)
+  local failure = not (target and text_of(mark.gres)) and "where it came from is not known"
+    or release_to_user(job, mark, target, os.time())
+  if failure then
+    slurm.log_error("%s", "pillion.lua: a job could not leave the pool: " .. tostring(failure))
+    say("this job waits for a shared GPU and cannot be changed so; cancel it and submit it again without --colocate")
+    return slurm.ERROR
+  end
+  say("this job no longer waits for a shared GPU: it is as you submitted it, with the change that you made now")
+  return slurm.SUCCESS
+end
+
+return M
