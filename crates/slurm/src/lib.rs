@@ -3,9 +3,16 @@
 //! `command` runs the real programs (the only room that may), `parse` reads their text (foreign, STYLE R9), `fake` is a
 //! strict double for the simulation. Nothing here decides anything.
 
+pub mod command;
+pub mod nodeset;
+pub mod parse;
 pub mod types;
 
+mod process;
+
+pub use command::{CommandSettings, CommandSlurm};
+pub use nodeset::expand;
 pub use types::{
-    Ending, Job, JobState, JobUpdate, JobsScan, Node, NodeAvailability, Partition, ReasonKind, Slurm, SlurmError,
-    SlurmVersion,
+    Ending, Job, JobState, JobUpdate, JobsScan, Node, NodeAvailability, Partition, ReasonKind, Slurm,
+    SlurmError, SlurmVersion,
 };

@@ -312,6 +312,25 @@ pub enum SlurmError {
         /// What it said.
         detail: String,
     },
+    /// Slurm could not serve this call now: the controller is away or in standby, or its backfill holds the job (an
+    /// update of `Partition=` often meets that). The same call may work a moment later.
+    #[error("{program} could not be served now: {detail}")]
+    Unavailable {
+        /// Its name.
+        program: String,
+        /// What it said.
+        detail: String,
+    },
+    /// A value that must not reach a command line; nothing was run.
+    #[error("{argument} '{value}' is not allowed: {allowed}")]
+    InvalidArgument {
+        /// Which one.
+        argument: &'static str,
+        /// What was given, shortened and with its control characters escaped.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
     /// Its answer as a whole made no sense.
     #[error("{program} answered something else than {expected}")]
     Unreadable {
@@ -323,8 +342,8 @@ pub enum SlurmError {
 }
 
 impl SlurmError {
-    /// Whether trying again later may help: everything but an update that Slurm refused.
+    /// Whether trying again later may help: everything but what Slurm, or we ourselves, refused.
     pub const fn is_transient(&self) -> bool {
-        !matches!(self, Self::Failed { .. })
+        !matches!(self, Self::Failed { .. } | Self::InvalidArgument { .. })
     }
 }

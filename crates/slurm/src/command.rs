@@ -1,0 +1,307 @@
+//! The real Slurm, through its own programs: one call for all jobs, one for all nodes, one update for many jobs.
+//!
+//! Decides nothing and retries nothing: the reconciler that calls is the retry. Must not know Postgres, gRPC or devices.
+
+use crate::parse::{scontrol, squeue};
+use crate::process::Runner;
+use crate::types::{JobState, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use async_trait::async_trait;
+use pillion_core::{SlurmJobId, UnixTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// Jobs named in one `scontrol update`: at 6 ms each it ends well within the deadline.
+const UPDATE_JOBS_MAX: usize = 200;
+/// How long the throttle of an array is believed before it is asked for again.
+const THROTTLE_FRESH: Duration = Duration::from_mins(1);
+
+/// How to reach Slurm.
+#[derive(Debug, Clone)]
+pub struct CommandSettings {
+    /// Where its programs are; `None` = on the `PATH`.
+    pub binary_directory: Option<PathBuf>,
+    /// `SLURM_CONF`; `None` = that of our own environment, or Slurm's default.
+    pub conf: Option<PathBuf>,
+    /// The longest that one program may run.
+    pub timeout: Duration,
+}
+
+impl Default for CommandSettings {
+    fn default() -> Self {
+        Self { binary_directory: None, conf: None, timeout: Duration::from_secs(10) }
+    }
+}
+
+/// Slurm by `squeue` and `scontrol`.
+#[derive(Debug)]
+pub struct CommandSlurm {
+    runner: Runner,
+    throttles: Mutex<BTreeMap<u32, (Instant, Option<u32>)>>,
+}
+
+impl CommandSlurm {
+    /// Runs nothing yet.
+    pub fn new(settings: CommandSettings) -> Self {
+        let CommandSettings { binary_directory, conf, timeout } = settings;
+        Self { runner: Runner { binary_directory, conf, timeout }, throttles: Mutex::default() }
+    }
+
+    /// The controller's configuration, as `scontrol show config` names it (`SLURM_VERSION`, `MinJobAge`, ..).
+    ///
+    /// # Errors
+    /// [`SlurmError`] where scontrol fails.
+    pub async fn config(&self) -> Result<BTreeMap<String, String>, SlurmError> {
+        Ok(scontrol::config(&self.scontrol(&["show", "config"]).await?))
+    }
+
+    /// Whether a controller answers, primary or backup.
+    ///
+    /// # Errors
+    /// [`SlurmError`] where scontrol cannot be run; a controller that is down is `Ok(false)`.
+    pub async fn ping(&self) -> Result<bool, SlurmError> {
+        match self.scontrol(&["ping"]).await {
+            Ok(text) => Ok(text.lines().any(|line| line.trim_end().ends_with(" is UP"))),
+            Err(SlurmError::Failed { .. } | SlurmError::Unavailable { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn scontrol(&self, arguments: &[&str]) -> Result<String, SlurmError> {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.runner.run("scontrol", &arguments).await
+    }
+
+    /// Fills in the throttles that squeue no longer shows: once its tasks were updated one by one, an array has no
+    /// unsplit part left. Only for jobs of ours, and for each array at most once a minute.
+    async fn fill_throttles(&self, scan: &mut JobsScan) {
+        let unknown = |job: &crate::Job| {
+            job.id.task.is_some() && job.array_throttle.is_none() && matches!(job.mark, Ok(Some(_)))
+        };
+        let waiting = scan.jobs.iter().filter(|job| unknown(job) && job.state == JobState::Pending);
+        let arrays: BTreeSet<u32> = waiting.map(|job| job.id.id).collect();
+        let mut throttles = self.throttles.lock().await;
+        throttles
+            .retain(|array, (asked_at, _)| arrays.contains(array) && asked_at.elapsed() < THROTTLE_FRESH);
+        for array in arrays {
+            if throttles.contains_key(&array) {
+                continue;
+            }
+            // An array that ended meanwhile, or a failure: nothing is known, and it is asked again at the next scan.
+            if let Ok(text) = self.scontrol(&["show", "job", "-o", &array.to_string()]).await {
+                throttles.insert(array, (Instant::now(), scontrol::array_throttle(&text, array)));
+            }
+        }
+        for job in scan.jobs.iter_mut().filter(|job| unknown(job)) {
+            job.array_throttle = throttles.get(&job.id.id).and_then(|(_, throttle)| *throttle);
+        }
+    }
+}
+
+#[async_trait]
+impl Slurm for CommandSlurm {
+    async fn version(&self) -> Result<SlurmVersion, SlurmError> {
+        let config = self.config().await?;
+        let version = config.get("SLURM_VERSION").and_then(|text| scontrol::version(text));
+        version.ok_or(SlurmError::Unreadable {
+            program: "scontrol".to_owned(),
+            expected: "SLURM_VERSION = 24.11.5",
+        })
+    }
+
+    async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
+        let nonce = nonce();
+        let mut arguments: Vec<String> =
+            ["-a", "--local", "-h", "-t", "all", "-O"].iter().map(|&argument| argument.to_owned()).collect();
+        arguments.push(squeue::format_option(&nonce));
+        if !partitions.is_empty() {
+            partitions.iter().try_for_each(|name| checked("partition", name))?;
+            arguments.extend(["-p".to_owned(), partitions.join(",")]);
+        }
+        let mut scan = squeue::parse(&self.runner.run("squeue", &arguments).await?, &nonce);
+        if scan.dropped_line_count > 0 {
+            tracing::warn!(scan.dropped_line_count, "squeue printed records that do not parse whole");
+        }
+        self.fill_throttles(&mut scan).await;
+        Ok(scan)
+    }
+
+    async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
+        let (nodes, dropped_line_count) =
+            scontrol::nodes(&self.scontrol(&["show", "node", "-d", "-o"]).await?);
+        if dropped_line_count > 0 {
+            tracing::warn!(dropped_line_count, "scontrol printed nodes that cannot be read");
+        }
+        Ok(nodes)
+    }
+
+    async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
+        let (partitions, dropped_line_count) =
+            scontrol::partitions(&self.scontrol(&["show", "partition", "-o"]).await?);
+        if dropped_line_count > 0 {
+            tracing::warn!(dropped_line_count, "scontrol printed partitions that cannot be read");
+        }
+        Ok(partitions)
+    }
+
+    async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
+        let changes = update_arguments(update)?;
+        let mut first_error = None;
+        for chunk in jobs.chunks(UPDATE_JOBS_MAX) {
+            let ids: Vec<String> = chunk.iter().map(ToString::to_string).collect();
+            let mut arguments = vec!["update".to_owned(), format!("JobId={}", ids.join(","))];
+            arguments.extend(changes.iter().cloned());
+            // One job that Slurm refuses does not keep the others waiting, neither within a call nor across calls.
+            let result = self.runner.run("scontrol", &arguments).await;
+            first_error = first_error.or(result.err());
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.scontrol(&["release", &job.to_string()]).await.map(drop)
+    }
+
+    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.scontrol(&["requeue", &job.to_string()]).await.map(drop)
+    }
+}
+
+/// The words of an update in Slurm's own order.
+fn update_arguments(update: &JobUpdate) -> Result<Vec<String>, SlurmError> {
+    let JobUpdate { gres, required_nodes, partition, admin_comment, start_time } = update;
+    let mut arguments = Vec::new();
+    for (argument, value) in [
+        ("Gres", gres),
+        ("ReqNodeList", required_nodes),
+        ("Partition", partition),
+        ("AdminComment", admin_comment),
+    ] {
+        let Some(value) = value else { continue };
+        if !(value.is_empty() && matches!(argument, "ReqNodeList" | "AdminComment")) {
+            checked(argument, value)?;
+        }
+        arguments.push(format!("{argument}={value}"));
+    }
+    arguments.extend(start_time.map(|time| format!("StartTime={}", utc_text(time))));
+    if arguments.is_empty() {
+        return Err(invalid("update", "", "at least one change"));
+    }
+    Ok(arguments)
+}
+
+/// A value must be one plain word: nothing that a program could take for a second argument, and no newline.
+fn checked(argument: &'static str, value: &str) -> Result<(), SlurmError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=,.:_-;/[]+%@".contains(&byte);
+    if value.is_empty() || value.starts_with('-') || value.len() > 16_384 || !value.bytes().all(plain) {
+        return Err(invalid(argument, value, "1 to 16384 letters, digits and =,.:_-;/[]+%@, no '-' first"));
+    }
+    Ok(())
+}
+
+fn invalid(argument: &'static str, value: &str, allowed: &'static str) -> SlurmError {
+    SlurmError::InvalidArgument {
+        argument,
+        value: value.chars().take(60).collect::<String>().escape_debug().to_string(),
+        allowed,
+    }
+}
+
+/// A time as Slurm reads it under `TZ=UTC0`. A time that is past means now to Slurm, but the epoch itself means "no
+/// change": the year 2000 stands for all that lies before it.
+fn utc_text(time: UnixTime) -> String {
+    const YEAR_2000_EPOCH: u64 = 946_684_800;
+    let epoch = time.epoch().max(YEAR_2000_EPOCH);
+    let (days, seconds) = (epoch / 86_400, epoch % 86_400);
+    let (year, month, day) = civil(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// The Gregorian date of a day since 1970-01-01, counted in years that begin in March so that the leap day is last.
+const fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400;
+    (if month <= 2 { year + 1 } else { year }, month, day)
+}
+
+/// Letters and digits that nobody could have written into a comment before this call. From the standard library's own
+/// source of hash keys: it decides nothing, so the simulation needs no say in it.
+fn nonce() -> String {
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u8(0);
+    format!("{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_says_the_gres_first_and_the_begin_time_last() {
+        let update = JobUpdate {
+            gres: Some("shard:g1:40,lscratch:100".to_owned()),
+            required_nodes: Some("n2".to_owned()),
+            partition: Some("shared".to_owned()),
+            admin_comment: Some("pillion1;lease=5".to_owned()),
+            start_time: Some(UnixTime::from_epoch(1_795_255_200)),
+        };
+        assert_eq!(
+            update_arguments(&update).unwrap(),
+            [
+                "Gres=shard:g1:40,lscratch:100",
+                "ReqNodeList=n2",
+                "Partition=shared",
+                "AdminComment=pillion1;lease=5",
+                "StartTime=2026-11-21T10:00:00"
+            ]
+        );
+        let clear = JobUpdate { required_nodes: Some(String::new()), ..JobUpdate::default() };
+        assert_eq!(update_arguments(&clear).unwrap(), ["ReqNodeList="]);
+    }
+
+    #[test]
+    fn times_are_utc_and_never_the_epoch() {
+        for (epoch, text) in [
+            (0, "2000-01-01T00:00:00"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (1_709_251_199, "2024-02-29T23:59:59"),
+            (1_767_225_599, "2025-12-31T23:59:59"),
+            (4_107_542_400, "2100-03-01T00:00:00"),
+        ] {
+            assert_eq!(utc_text(UnixTime::from_epoch(epoch)), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_plain_word_never_reaches_a_command_line() {
+        for value in ["", "a b", "a\nb", "-x", "a\0", "é", "a'b", "$(x)", &"a".repeat(20_000)] {
+            let update = JobUpdate { gres: Some(value.to_owned()), ..JobUpdate::default() };
+            let error = update_arguments(&update).unwrap_err();
+            assert!(matches!(error, SlurmError::InvalidArgument { argument: "Gres", .. }), "{value:?}");
+            assert!(!error.is_transient() && !error.to_string().contains('\n'));
+        }
+        assert!(update_arguments(&JobUpdate::default()).is_err());
+    }
+
+    #[test]
+    fn a_nonce_is_fresh_each_time() {
+        let nonces: BTreeSet<String> = (0..100).map(|_| nonce()).collect();
+        assert_eq!(nonces.len(), 100);
+        assert!(nonces.iter().all(|nonce| nonce.len() == 16 && nonce.bytes().all(|b| b.is_ascii_hexdigit())));
+    }
+}

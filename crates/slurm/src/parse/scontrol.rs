@@ -1,0 +1,352 @@
+//! Nodes, partitions, configuration and version, from `scontrol show ... -o`.
+//!
+//! These are admins' words, but some are free text (`Comment=`, `Extra=`, `Reason=`, `OS=`): only what stands before
+//! the free text is read, and a line in which a wanted key occurs twice, or a name that occurs twice, is not believed.
+
+use super::{count, epoch, is_null, or_empty, state, time_limit_seconds};
+use crate::nodeset::{self, number};
+use crate::types::{Node, Partition, SlurmVersion};
+use pillion_core::{GresType, NodeName};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The `key=value` words of one line, each key once; `None` where one of `keys` occurs twice.
+fn words<'a>(line: &'a str, keys: &[&str]) -> Option<BTreeMap<&'a str, &'a str>> {
+    let mut values = BTreeMap::new();
+    for word in line.split(' ') {
+        if let Some((key, value)) = word.split_once('=')
+            && values.insert(key, value).is_some()
+            && keys.contains(&key)
+        {
+            return None;
+        }
+    }
+    Some(values)
+}
+
+/// Keeps what has a name of its own.
+fn unique<T>(items: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<String> =
+        items.iter().map(|item| name(item).to_owned()).filter(|name| !seen.insert(name.clone())).collect();
+    items.into_iter().filter(|item| !twice.contains(name(item))).collect()
+}
+
+const NODE_KEYS: [&str; 11] = [
+    "NodeName",
+    "CPUAlloc",
+    "CPUTot",
+    "ActiveFeatures",
+    "Gres",
+    "GresUsed",
+    "State",
+    "RealMemory",
+    "AllocMem",
+    "Partitions",
+    "SlurmdStartTime",
+];
+
+/// Reads `scontrol show node -d -o`, and how many lines were dropped.
+pub fn nodes(text: &str) -> (Vec<Node>, u64) {
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("NodeName=")).collect();
+    let parsed =
+        unique(lines.iter().filter_map(|line| node(line)).collect(), |node: &Node| node.name.as_str());
+    let dropped = (lines.len() - parsed.len()) as u64;
+    (parsed, dropped)
+}
+
+fn node(line: &str) -> Option<Node> {
+    // `CfgTRES` is the first word after the last that is read here; free text comes later still.
+    let (head, _) = line.split_once(" CfgTRES=")?;
+    let values = words(head, &NODE_KEYS)?;
+    let text = |key: &str| values.get(key).copied().unwrap_or_default();
+    let size = |key: &str| values.get(key).and_then(|value| some_number(value));
+    let small = |key: &str| size(key).and_then(|value| u32::try_from(value).ok());
+    let (shard_total, gpu_total) = (gres_counts(text("Gres"), "shard")?, gres_counts(text("Gres"), "gpu")?);
+    let (shard_used, gpu_used) =
+        (gres_counts(text("GresUsed"), "shard")?, gres_counts(text("GresUsed"), "gpu")?);
+    let list = |key: &str| -> Vec<String> {
+        let value = text(key);
+        if is_null(value) { Vec::new() } else { value.split(',').map(str::to_owned).collect() }
+    };
+    Some(Node {
+        name: node_name(text("NodeName"))?,
+        availability: state::node_availability(text("State")),
+        state: text("State").to_owned(),
+        cpus: small("CPUTot")?,
+        cpus_allocated: small("CPUAlloc")?,
+        memory_mib: size("RealMemory")?,
+        memory_mib_allocated: size("AllocMem")?,
+        features: list("ActiveFeatures"),
+        partitions: list("Partitions"),
+        shards: joined(shard_total, &shard_used),
+        gpus: joined(gpu_total, &gpu_used),
+        slurmd_started_at: epoch(text("SlurmdStartTime"))?,
+    })
+}
+
+fn node_name(text: &str) -> Option<NodeName> {
+    <[NodeName; 1]>::try_from(nodeset::expand(text).ok()?).ok().map(|[name]| name)
+}
+
+fn joined(total: BTreeMap<GresType, u32>, used: &BTreeMap<GresType, u32>) -> BTreeMap<GresType, (u32, u32)> {
+    total
+        .into_iter()
+        .map(|(gres_type, total)| {
+            let used = used.get(&gres_type).copied().unwrap_or(0);
+            (gres_type, (total, used))
+        })
+        .collect()
+}
+
+/// `gpu:g0:1(S:0),shard:g1:80(80/100),lscratch:500G`: the counts of `name` by type; no type is the empty one.
+fn gres_counts(text: &str, name: &str) -> Option<BTreeMap<GresType, u32>> {
+    let mut counts = BTreeMap::new();
+    if is_null(text) {
+        return Some(counts);
+    }
+    for entry in split_outside_parentheses(text) {
+        let entry = entry.split('(').next().unwrap_or_default();
+        let Some(rest) = entry.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) else { continue };
+        let (gres_type, amount) = rest.rsplit_once(':').unwrap_or(("", rest));
+        // `gpu:2:no_consume` and the like are not ours to read.
+        let amount = u32::try_from(count(amount)?).ok()?;
+        let sum = counts.entry(GresType::new(gres_type)).or_insert(0_u32);
+        *sum = sum.checked_add(amount)?;
+    }
+    Some(counts)
+}
+
+fn split_outside_parentheses(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    text.split(move |character| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth <= 0
+    })
+}
+
+const PARTITION_KEYS: [&str; 9] = [
+    "PartitionName",
+    "Default",
+    "State",
+    "Nodes",
+    "MaxTime",
+    "PreemptMode",
+    "ExclusiveUser",
+    "OverSubscribe",
+    "DefMemPerNode",
+];
+
+/// Reads `scontrol show partition -o`, and how many lines were dropped.
+pub fn partitions(text: &str) -> (Vec<Partition>, u64) {
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("PartitionName=")).collect();
+    let parsed =
+        unique(lines.iter().filter_map(|line| partition(line)).collect(), |p: &Partition| p.name.as_str());
+    let dropped = (lines.len() - parsed.len()) as u64;
+    (parsed, dropped)
+}
+
+fn partition(line: &str) -> Option<Partition> {
+    let values = words(line, &PARTITION_KEYS)?;
+    let text = |key: &str| values.get(key).copied().unwrap_or_default();
+    Some(Partition {
+        name: Some(text("PartitionName")).filter(|name| !name.is_empty())?.to_owned(),
+        is_default: text("Default") == "YES",
+        is_up: text("State") == "UP",
+        nodes: nodeset::expand(text("Nodes")).ok()?,
+        time_limit_seconds_max: time_limit_seconds(text("MaxTime"))?,
+        billing_weights: or_empty(text("TRESBillingWeights")),
+        preempt_mode: text("PreemptMode").to_owned(),
+        exclusive_user: text("ExclusiveUser") == "YES",
+        over_subscribe: text("OverSubscribe").to_owned(),
+        default_memory_mib: some_number(text("DefMemPerNode")),
+    })
+}
+
+/// Reads `scontrol show config`: every `Name = value`, the first of each name.
+pub fn config(text: &str) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    for (key, value) in text.lines().filter_map(|line| line.split_once('=')) {
+        let key = key.trim();
+        if !key.is_empty() && !key.contains(' ') {
+            values.entry(key.to_owned()).or_insert_with(|| value.trim().to_owned());
+        }
+    }
+    values
+}
+
+/// Reads a release: `24.11.5`, `25.05.0-0rc1`.
+pub fn version(text: &str) -> Option<SlurmVersion> {
+    let mut parts = text.trim().splitn(3, '.');
+    let [major, minor] = [parts.next()?, parts.next()?].map(small);
+    let patch = parts.next()?;
+    let digits = patch.split(|character: char| !character.is_ascii_digit()).next()?;
+    Some(SlurmVersion { major: major?, minor: minor?, patch: small(digits)? })
+}
+
+/// The throttle of `array` from `scontrol show job -o ARRAY`. It stands before `JobName=`, the first text that a user
+/// wrote; a line that a name forges is that of a job of the same array's owner and can only slow his own.
+pub fn array_throttle(text: &str, array: u32) -> Option<u32> {
+    let wanted = format!("ArrayJobId={array}");
+    let mut heads = text.lines().filter_map(|line| line.split_once(" JobName=")).map(|(head, _)| head);
+    let head = heads.find(|head| head.starts_with("JobId=") && head.split(' ').any(|word| word == wanted))?;
+    let throttle = head.split(' ').find_map(|word| word.strip_prefix("ArrayTaskThrottle="))?;
+    small(throttle).filter(|most| *most > 0)
+}
+
+fn some_number(text: &str) -> Option<u64> {
+    number(text).filter(|_| !text.is_empty())
+}
+
+fn small(text: &str) -> Option<u32> {
+    some_number(text).and_then(|value| u32::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::NodeAvailability;
+
+    const NODES: &str = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-node.txt");
+    const UNAVAILABLE: &str =
+        include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-node-unavailable.txt");
+    const PARTITIONS: &str = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-partition.txt");
+    const CONFIG: &str = include_str!("../../../../tests/fixtures/slurm-24.11/scontrol-config.txt");
+
+    fn node_of(text: &str, name: &str) -> Node {
+        let (nodes, dropped) = nodes(text);
+        assert_eq!(dropped, 0);
+        nodes
+            .into_iter()
+            .find(|node| node.name.as_str() == name)
+            .unwrap_or_else(|| panic!("{name} is missing"))
+    }
+
+    #[test]
+    fn a_pool_node() {
+        let node = node_of(NODES, "n1");
+        let shards: Vec<_> = node.shards.iter().map(|(t, n)| (t.as_str(), *n)).collect();
+        assert_eq!(shards, [("g0", (100, 100)), ("g1", (100, 100))]);
+        let gpus: Vec<_> = node.gpus.iter().map(|(t, n)| (t.as_str(), *n)).collect();
+        assert_eq!(gpus, [("g0", (1, 0)), ("g1", (1, 0))]);
+        assert_eq!(
+            (node.cpus, node.cpus_allocated, node.memory_mib, node.memory_mib_allocated),
+            (8, 4, 8000, 1200)
+        );
+        assert_eq!(
+            (node.features, node.partitions),
+            (vec!["fast".into(), "h100".into()], vec!["shared".into(), "urgent".into()])
+        );
+        assert!(node.slurmd_started_at.is_some());
+        assert_eq!(node.availability, NodeAvailability::Up);
+    }
+
+    #[test]
+    fn free_text_of_an_admin_changes_nothing() {
+        // n2 has Comment="c State=DOWN", Extra="x=y Partitions=none"; w1 has a Reason with a forged second line.
+        let node = node_of(NODES, "n2");
+        assert_eq!((node.state.as_str(), node.partitions.len()), ("MIXED", 2));
+        assert_eq!(node_of(NODES, "w1").state, "MIXED+DRAIN");
+        assert_eq!(node_of(NODES, "w1").gpus[&GresType::new("")], (2, 1));
+        assert_eq!(nodes(NODES).0.len(), 4);
+    }
+
+    #[test]
+    fn nodes_that_take_no_job() {
+        let (nodes, _) = nodes(UNAVAILABLE);
+        let states: Vec<_> = nodes.iter().map(|node| (node.name.as_str(), node.state.as_str())).collect();
+        let expected = [
+            ("d1", "MIXED"),
+            ("f1", "IDLE+NOT_RESPONDING"),
+            ("n1", "MIXED+MAINTENANCE+RESERVED"),
+            ("n2", "MIXED+DRAIN"),
+            ("w1", "IDLE+DRAIN"),
+        ];
+        assert_eq!(states, expected);
+        let up: Vec<_> = nodes.iter().filter(|node| node.availability == NodeAvailability::Up).collect();
+        assert_eq!(up.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["d1"]);
+    }
+
+    #[test]
+    fn a_node_line_that_is_broken_or_twice_there_is_dropped() {
+        let line = NODES.lines().next().unwrap();
+        for broken in [
+            line.replace("CPUTot=8", "CPUTot=x"),
+            line.replace("State=", "State=DOWN State="),
+            line.replace("CfgTRES", "Cfg"),
+            format!("{line}\n{line}").replace("CPUTot=8", "CPUTot=9"),
+        ] {
+            assert_eq!(nodes(&broken).0, [], "{broken}");
+            assert!(nodes(&broken).1 > 0);
+        }
+    }
+
+    #[test]
+    fn gres_counts_of_every_form() {
+        let counts = |text, name| {
+            gres_counts(text, name).unwrap().into_iter().map(|(t, n)| (t.0, n)).collect::<Vec<_>>()
+        };
+        let one = |text: &str, n: u32| vec![(text.to_owned(), n)];
+        assert_eq!(counts("gpu:g0:1(S:0,1),shard:g0:100", "gpu"), one("g0", 1));
+        assert_eq!(counts("shard:g1:1(0/2,1/2,0/2)", "shard"), one("g1", 1));
+        assert_eq!(counts("gpu:2(IDX:0,2-3),lscratch:500G", "gpu"), one("", 2));
+        assert_eq!(counts("gpu:a:1,gpu:a:2", "gpu"), one("a", 3));
+        assert_eq!(counts("(null)", "gpu"), []);
+        assert_eq!(gres_counts("gpu:a:many", "gpu"), None);
+    }
+
+    #[test]
+    fn partitions_of_a_real_cluster() {
+        let (found, dropped) = partitions(PARTITIONS);
+        assert_eq!(dropped, 0);
+        let names: Vec<_> = found.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!(names, ["shared", "urgent", "ordinary", "closed", "empty"]);
+        let shared = &found[0];
+        assert_eq!(
+            (shared.time_limit_seconds_max, shared.is_up, shared.is_default),
+            (Some(172_800), true, false)
+        );
+        assert_eq!(
+            (shared.preempt_mode.as_str(), shared.billing_weights.as_str()),
+            ("REQUEUE", "CPU=1.0,Mem=0.25G")
+        );
+        assert_eq!(shared.nodes, [NodeName::new("n1"), NodeName::new("n2")]);
+        assert_eq!(
+            (found[1].time_limit_seconds_max, found[2].exclusive_user, found[2].is_default),
+            (None, true, true)
+        );
+        assert_eq!((found[3].is_up, found[3].over_subscribe.as_str()), (false, "FORCE:2"));
+        assert_eq!(found[4].nodes, []);
+    }
+
+    #[test]
+    fn config_and_version() {
+        let config = config(CONFIG);
+        assert_eq!(version(&config["SLURM_VERSION"]), Some(SlurmVersion { major: 24, minor: 11, patch: 5 }));
+        assert_eq!(config["MinJobAge"], "300 sec");
+        assert_eq!(version("25.05.0-0rc1").map(|v| v.to_string()).as_deref(), Some("25.05.0"));
+        for text in ["", "24.11", "24.x.5", "a.b.c", "24.11.rc1"] {
+            assert_eq!(version(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_throttle_of_an_array() {
+        let text = "JobId=91 ArrayJobId=89 ArrayTaskId=3 ArrayTaskThrottle=1 JobName=x ArrayTaskThrottle=9 UserId=..\n";
+        assert_eq!(array_throttle(text, 89), Some(1));
+        assert_eq!(array_throttle(text, 8), None);
+        assert_eq!(array_throttle("JobId=91 ArrayJobId=89 ArrayTaskId=3 JobName=x\n", 89), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(text in "(NodeName|PartitionName)?[=a-z0-9:,() \\n\\PC]{0,120}") {
+            let _ = (nodes(&text), partitions(&text), config(&text), version(&text), array_throttle(&text, 1));
+            let line = NODES.lines().next().unwrap_or_default();
+            let _ = nodes(&line.replace("Gres=(null)", &format!("Gres={text}")));
+        }
+    }
+}

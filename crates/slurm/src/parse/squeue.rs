@@ -1,0 +1,261 @@
+//! The queue, from one `squeue` call whose format is chosen here.
+//!
+//! No field holds text that a user wrote. The one that others may fill (`admin_comment`: Slurm does not check it, other
+//! tools write it) stands last, and every record is fenced by a separator with a nonce of this call, which no text
+//! stored before can contain:
+//!
+//! ```text
+//! 33_2;NONCE;41;PENDING; .. ;0;NONCE;any bytes, newlines too;NONCE.
+//! ```
+//!
+//! So a newline or a forged line in a comment stays inside that comment: it can neither make a job nor hide one. Records
+//! that still do not parse whole are dropped and counted.
+
+use super::{epoch, gres_request, is_null, memory_mib, or_empty, state, time_limit_seconds, tres};
+use crate::nodeset::{self, number};
+use crate::types::{Job, JobState, JobsScan};
+use pillion_core::mark::Mark;
+use pillion_core::{SlurmJobId, UserId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most tasks that one waiting array record may expand to; a larger one is dropped and counted.
+pub const ARRAY_TASKS_MAX: usize = 100_000;
+
+/// Fields between the job's id and its admin comment, in order.
+const FIELDS: [&str; 28] = [
+    "JobID",
+    "State",
+    "Reason",
+    "UserID",
+    "UserName",
+    "Account",
+    "Partition",
+    "QOS",
+    "PriorityLong",
+    "SubmitTime",
+    "EligibleTime",
+    "StartTime",
+    "EndTime",
+    "TimeLimit",
+    "tres-per-node",
+    "tres-per-job",
+    "tres-per-socket",
+    "tres-per-task",
+    "NodeList",
+    "ReqNodes",
+    "ExcNodes",
+    "Feature",
+    "NumCPUs",
+    "tres-alloc",
+    "Reservation",
+    "Dependency",
+    "exit_code",
+    "RestartCnt",
+];
+
+/// What stands after the id and before the comment, and what ends a record: two texts, or a comment that begins with a
+/// newline would end its record at its own beginning. `nonce`: letters and digits that no stored text can know.
+fn fences(nonce: &str) -> (String, String) {
+    (format!(";{nonce};"), format!(";{nonce}."))
+}
+
+/// The value of `-O`. A suffix without a width (`:;`) prints a field whole, however long it is.
+pub fn format_option(nonce: &str) -> String {
+    let (fence, end) = fences(nonce);
+    format!("JobArrayID:{fence},{}:{fence},admin_comment:{end}", FIELDS.join(":;,"))
+}
+
+/// Reads what `squeue -h -O` printed with [`format_option`] of the same `nonce`, under `SLURM_TIME_FORMAT=%s` and
+/// `SLURM_BITSTR_LEN=0`.
+pub fn parse(text: &str, nonce: &str) -> JobsScan {
+    let (fence, end) = fences(nonce);
+    let end = format!("{end}\n");
+    let mut scan = JobsScan::default();
+    let mut rest = text;
+    while let Some((record, after)) = rest.split_once(end.as_str()) {
+        rest = after;
+        match parse_record(record, &fence) {
+            Some(jobs) => scan.jobs.extend(jobs),
+            None => scan.dropped_line_count += 1,
+        }
+    }
+    if !rest.trim().is_empty() {
+        scan.dropped_line_count += 1;
+    }
+    drop_duplicates(&mut scan);
+    share_throttles(&mut scan.jobs);
+    scan
+}
+
+/// Two records of one job: neither is believed.
+fn drop_duplicates(scan: &mut JobsScan) {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<SlurmJobId> =
+        scan.jobs.iter().map(|job| job.id).filter(|id| !seen.insert(*id)).collect();
+    if !twice.is_empty() {
+        let before = scan.jobs.len();
+        scan.jobs.retain(|job| !twice.contains(&job.id));
+        scan.dropped_line_count += (before - scan.jobs.len()) as u64;
+    }
+}
+
+/// squeue shows `%N` only on the part of an array that is not split into tasks yet; it holds for all of them.
+fn share_throttles(jobs: &mut [Job]) {
+    let known: BTreeMap<u32, u32> =
+        jobs.iter().filter_map(|job| Some((job.id.id, job.array_throttle?))).collect();
+    for job in jobs.iter_mut().filter(|job| job.id.task.is_some()) {
+        job.array_throttle = known.get(&job.id.id).copied();
+    }
+}
+
+fn parse_record(record: &str, fence: &str) -> Option<Vec<Job>> {
+    let (name, rest) = record.split_once(fence)?;
+    let (middle, comment) = rest.split_once(fence)?;
+    if name.chars().chain(middle.chars()).any(char::is_control) {
+        return None;
+    }
+    let fields: [&str; 28] = middle.split(';').collect::<Vec<_>>().try_into().ok()?;
+    let comment = if comment == "(null)" { "" } else { comment };
+    let (ids, array_throttle) = job_ids(name, number_u32(fields[0])?)?;
+    let job = Job { array_throttle, mark: Mark::parse(comment), ..job_of(&fields)? };
+    Some(ids.into_iter().map(|id| Job { id, ..job.clone() }).collect())
+}
+
+/// A job from its fields; the id is filled in by the caller.
+fn job_of(fields: &[&str; 28]) -> Option<Job> {
+    let [
+        inner_id,
+        job_state,
+        reason,
+        uid,
+        user,
+        account,
+        partition,
+        qos,
+        priority,
+        submitted,
+        eligible,
+        start,
+        end,
+        time_limit,
+        per_node,
+        per_job,
+        per_socket,
+        per_task,
+        nodes,
+        required_nodes,
+        excluded_nodes,
+        features,
+        cpus,
+        tres_all,
+        reservation,
+        dependency,
+        exit,
+        restart_count,
+    ] = *fields;
+    let job_state = state::job_state(job_state);
+    let waits = job_state == JobState::Pending;
+    let inner_id = number_u32(inner_id)?;
+    Some(Job {
+        id: SlurmJobId::plain(inner_id),
+        restart_count: number_u32(restart_count)?,
+        inner_id,
+        reason: if waits { state::reason(reason) } else { crate::ReasonKind::None },
+        uid: UserId(number_u32(uid)?),
+        user: or_empty(user),
+        account: or_empty(account),
+        partition: or_empty(partition),
+        qos: or_empty(qos),
+        priority: some_number(priority)?,
+        submitted_at: epoch(submitted)??,
+        eligible_at: epoch(eligible)?,
+        // For a waiting job squeue prints the start that backfill expects: a guess, not a fact.
+        started_at: epoch(start)?.filter(|_| !waits),
+        ended_at: epoch(end)?.filter(|_| !waits),
+        time_limit_seconds: time_limit_seconds(time_limit)?,
+        gres: all_gres([per_node, per_job, per_socket, per_task]),
+        nodes: nodeset::expand(nodes).ok()?,
+        required_nodes: nodeset::expand(required_nodes).ok()?,
+        excluded_nodes: nodeset::expand(excluded_nodes).ok()?,
+        features: or_empty(features),
+        cpus: cpu_count(tres_all, cpus)?,
+        memory_mib: memory_mib_per_node(tres_all)?,
+        reservation: or_empty(reservation),
+        has_dependency: !is_null(dependency),
+        array_throttle: None,
+        exit: if matches!(job_state, JobState::Ended(_)) { Some(exit_status(exit)?) } else { None },
+        mark: Ok(None),
+        state: job_state,
+    })
+}
+
+/// The tasks that `33`, `33_2`, `33_[1-7:2,9%4]` or a het component `47+1` stands for, and the throttle if it shows.
+fn job_ids(name: &str, inner_id: u32) -> Option<(Vec<SlurmJobId>, Option<u32>)> {
+    if let Some((leader, offset)) = name.split_once('+') {
+        // A het component is updated by its own job id.
+        return (number_u32(leader).is_some() && number_u32(offset).is_some())
+            .then(|| (vec![SlurmJobId::plain(inner_id)], None));
+    }
+    let Some((array, tasks)) = name.split_once("_[") else { return Some((vec![name.parse().ok()?], None)) };
+    let array: SlurmJobId = array.parse().ok().filter(|id: &SlurmJobId| id.task.is_none())?;
+    let (tasks, throttle) = match tasks.strip_suffix(']')?.split_once('%') {
+        None => (tasks.strip_suffix(']')?, None),
+        Some((tasks, throttle)) => (tasks, Some(number_u32(throttle)?)),
+    };
+    let ids = array_tasks(tasks)?.into_iter().map(|task| SlurmJobId::array_task(array.id, task)).collect();
+    Some((ids, throttle.filter(|most| *most > 0)))
+}
+
+/// `1-7:2,9` as numbers.
+fn array_tasks(text: &str) -> Option<Vec<u32>> {
+    let mut tasks = Vec::new();
+    for range in text.split(',') {
+        let (range, step) = match range.split_once(':') {
+            None => (range, 1),
+            Some((range, step)) => (range, number_u32(step).filter(|step| *step > 0)?),
+        };
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (number_u32(first)?, number_u32(last)?);
+        let count = last.checked_sub(first)? / step + 1;
+        if tasks.len() + count as usize > ARRAY_TASKS_MAX {
+            return None;
+        }
+        tasks.extend((first..=last).step_by(step as usize));
+    }
+    Some(tasks)
+}
+
+/// The request a node, and with it what was asked for per job, socket or task, as it was written: a whole GPU in the
+/// pool must be seen, whichever option asked for it.
+fn all_gres(requests: [&str; 4]) -> String {
+    let parts = requests.iter().map(|request| gres_request(request)).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// `tres-alloc` is what is booked, or asked for while the job waits; memory per CPU or GPU is multiplied out in it.
+fn memory_mib_per_node(tres_all: &str) -> Option<u64> {
+    let node_count = tres(tres_all, "node").map_or(Some(1), number).filter(|count| *count > 0)?;
+    tres(tres_all, "mem").map_or(Some(0), memory_mib).map(|mib| mib.div_ceil(node_count))
+}
+
+fn cpu_count(tres_all: &str, cpus: &str) -> Option<u32> {
+    // NumCPUs may be a range while the job waits.
+    number_u32(tres(tres_all, "cpu").unwrap_or_else(|| cpus.split('-').next().unwrap_or_default()))
+}
+
+fn exit_status(text: &str) -> Option<(u32, u32)> {
+    let (status, signal) = text.split_once(':')?;
+    Some((number_u32(status)?, number_u32(signal)?))
+}
+
+fn some_number(text: &str) -> Option<u64> {
+    number(text).filter(|_| !text.is_empty())
+}
+
+fn number_u32(text: &str) -> Option<u32> {
+    some_number(text).and_then(|value| u32::try_from(value).ok())
+}
+
+#[cfg(test)]
+#[path = "squeue_tests.rs"]
+mod tests;

@@ -1,0 +1,162 @@
+//! The queue parser over what Slurm 24.11.5 really printed, and over what it never should.
+
+use super::*;
+use crate::types::{Ending, ReasonKind};
+use pillion_core::UnixTime;
+use pillion_core::mark::InvalidMark;
+
+const QUEUE: &str = include_str!("../../../../tests/fixtures/slurm-24.11/squeue.txt");
+const HOSTILE: &[u8] = include_bytes!("../../../../tests/fixtures/slurm-24.11/squeue-hostile-comments.txt");
+const NONCE: &str = "7f3a9c";
+
+/// The line of the real queue that job 2 is.
+fn line() -> &'static str {
+    QUEUE.lines().find(|line| line.starts_with("2;")).unwrap()
+}
+
+fn job(scan: &JobsScan, id: &str) -> Job {
+    let id: SlurmJobId = id.parse().unwrap();
+    scan.jobs.iter().find(|job| job.id == id).unwrap_or_else(|| panic!("{id} is missing")).clone()
+}
+
+fn ids(scan: &JobsScan) -> Vec<String> {
+    scan.jobs.iter().map(|job| job.id.to_string()).collect()
+}
+
+#[test]
+fn the_format_is_the_one_that_was_recorded() {
+    let option = format_option(NONCE);
+    assert!(option.starts_with("JobArrayID:;7f3a9c;,JobID:;,State:;,Reason:;,"), "{option}");
+    assert!(option.ends_with(",exit_code:;,RestartCnt:;7f3a9c;,admin_comment:;7f3a9c."), "{option}");
+}
+
+#[test]
+fn every_job_of_a_real_queue_is_read() {
+    let scan = parse(QUEUE, NONCE);
+    assert_eq!(scan.dropped_line_count, 0);
+    let expected = "10 8 9 18 20 11 21 22 1 4 5_5 5_7 12_9 12_3 19 17 16 7 2 3 5_1 5_3 6";
+    assert_eq!(ids(&scan), expected.split(' ').collect::<Vec<_>>());
+}
+
+#[test]
+fn a_waiting_job_with_everything_set() {
+    let job = job(&parse(QUEUE, NONCE), "4");
+    assert_eq!((job.state, job.reason), (JobState::Pending, ReasonKind::BeginTime));
+    assert_eq!((job.uid, job.user.as_str(), job.partition.as_str()), (UserId(2001), "alice", "shared"));
+    assert_eq!(job.eligible_at, Some(UnixTime::from_epoch(1_795_237_800)));
+    assert_eq!((job.started_at, job.ended_at), (None, None));
+    assert_eq!((job.time_limit_seconds, job.memory_mib, job.cpus), (Some(1800), 1536, 1));
+    assert_eq!((job.gres.as_str(), job.features.as_str()), ("shard:100", "fast&h100"));
+    assert_eq!((job.required_nodes[0].as_str(), job.excluded_nodes[0].as_str()), ("n1", "n2"));
+    assert_eq!((job.account.as_str(), job.qos.as_str(), job.reservation.as_str()), ("", "", ""));
+    assert_eq!(job.mark, Ok(None));
+}
+
+#[test]
+fn running_ended_requeued_and_held_jobs() {
+    let scan = parse(QUEUE, NONCE);
+    let running = job(&scan, "3");
+    assert_eq!((running.state, running.gres.as_str()), (JobState::Running, "shard:g1:60,lscratch:100"));
+    assert_eq!((running.nodes[0].as_str(), running.cpus, running.memory_mib), ("n1", 2, 1000));
+    assert!(running.started_at < running.ended_at && running.started_at.is_some());
+
+    let failed = job(&scan, "9");
+    assert_eq!((failed.state, failed.exit), (JobState::Ended(Ending::Failed), Some((3, 0))));
+    assert_eq!(job(&scan, "10").exit, Some((0, 15)));
+    assert_eq!(job(&scan, "8").state, JobState::Ended(Ending::Completed));
+
+    let requeued = job(&scan, "1");
+    assert_eq!((requeued.state, requeued.restart_count), (JobState::Pending, 1));
+    assert_eq!(requeued.eligible_at.unwrap().epoch() - requeued.submitted_at.epoch(), 121);
+
+    assert_eq!(job(&scan, "21").state, JobState::Suspended);
+    let held = job(&scan, "7");
+    assert_eq!((held.priority, held.reason), (0, ReasonKind::Held("JobHeldUser".to_owned())));
+    assert!(job(&scan, "6").has_dependency && !held.has_dependency);
+    assert_eq!(job(&scan, "18").reservation, "maint");
+    // Asked for by --gpus=1, per job.
+    assert_eq!(job(&scan, "11").gres, "gpu:1");
+    // --mem=0: the whole node.
+    assert_eq!(job(&scan, "20").memory_mib, 8000);
+    assert_eq!(job(&scan, "19").mark.unwrap().unwrap().workload_digest, "4f1c09aa12bc77de");
+}
+
+#[test]
+fn arrays_are_expanded_and_share_their_throttle() {
+    let scan = parse(QUEUE, NONCE);
+    for id in ["5_5", "5_7", "5_1", "5_3"] {
+        assert_eq!(job(&scan, id).array_throttle, Some(2), "{id}");
+    }
+    assert_eq!((job(&scan, "5_5").inner_id, job(&scan, "5_1").state), (5, JobState::Running));
+    assert_eq!(job(&scan, "12_9").array_throttle, None);
+    assert_eq!(array_tasks("1-7:2,9,11-12"), Some(vec![1, 3, 5, 7, 9, 11, 12]));
+    assert_eq!(array_tasks("0-99999").map(|tasks| tasks.len()), Some(100_000));
+    for text in ["0-100000", "5-1", "1:0", "1,...", "", "1-", "4294967296"] {
+        assert_eq!(array_tasks(text), None, "{text}");
+    }
+}
+
+#[test]
+fn hostile_comments_neither_make_nor_hide_a_job() {
+    let scan = parse(&String::from_utf8_lossy(HOSTILE), NONCE);
+    let calm = parse(QUEUE, NONCE);
+    let mut added: Vec<String> = ids(&scan).into_iter().filter(|id| !ids(&calm).contains(id)).collect();
+    added.sort();
+    // The recorded comments quote the nonce: in real life none can know it. Whoever does loses his own record only.
+    assert_eq!(added, ["23", "24", "25", "26", "27", "28"]);
+    assert!(ids(&calm).iter().all(|id| ids(&scan).contains(id) || id == "6"), "{:?}", ids(&scan));
+    assert_eq!(job(&scan, "25").mark, Err(InvalidMark::BadByte(b'\n')));
+    assert_eq!(job(&scan, "26").mark, Ok(None));
+    assert_eq!(job(&scan, "27").mark, Ok(None));
+    assert!(matches!(job(&scan, "28").mark, Err(InvalidMark::TooLong(_))));
+}
+
+#[test]
+fn a_record_that_does_not_parse_whole_is_dropped_and_counted() {
+    let good = format!("{}\n", line());
+    assert_eq!(parse(&good, NONCE).jobs.len(), 1);
+    let broken = [
+        good.replacen(";RUNNING;", ";RUNNING;extra;", 1),
+        good.replacen("gres/shard:g1:40", "gres/shard:g1:40\n", 1),
+        good.replacen(";2001;", ";+2001;", 1),
+        good.replacen(";n1;", ";n[1-;", 1),
+        good.replacen("2-00:00:00", "2 days", 1),
+        good.replacen("2;", "sixty-two;", 1),
+        good.trim_end().to_owned(),
+        good.replace(NONCE, "other"),
+    ];
+    for text in broken {
+        let scan = parse(&text, NONCE);
+        assert_eq!((scan.jobs.len(), scan.dropped_line_count), (0, 1), "{text}");
+    }
+    let twice = parse(&format!("{good}{good}"), NONCE);
+    assert_eq!((twice.jobs.len(), twice.dropped_line_count), (0, 2));
+    assert_eq!(parse("", NONCE), JobsScan::default());
+}
+
+#[test]
+fn an_unknown_state_is_a_value() {
+    let scan = parse(&format!("{}\n", line().replacen("RUNNING", "TELEPORTING", 1)), NONCE);
+    assert_eq!(scan.jobs[0].state, JobState::Other("TELEPORTING".to_owned()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn never_panics(text in "[0-9a-f;_\\[\\]%:,\n\\-\\PC]{0,200}") {
+        let _ = parse(&text, NONCE);
+        let _ = parse(&line().replacen("gres/shard:g1:40", &text, 1), NONCE);
+    }
+
+    /// Whatever a comment holds, lines of a real queue included: with an unknown nonce there is the one job, unchanged.
+    #[test]
+    fn no_comment_makes_or_changes_a_job(noise in "(\\PC|\n|;){0,40}", forged in proptest::bool::ANY) {
+        let comment = if forged { format!("{noise}\n{}\n{noise}", line().replace(NONCE, "guess")) } else { noise };
+        let plain = parse(&format!("{}\n", line()), NONCE);
+        let text = format!("{}{comment};7f3a9c.\n", line().strip_suffix("(null);7f3a9c.").unwrap());
+        let scan = parse(&text, NONCE);
+        proptest::prop_assert_eq!(scan.dropped_line_count, 0);
+        proptest::prop_assert_eq!(scan.jobs.len(), 1);
+        let seen = Job { mark: Ok(None), ..scan.jobs[0].clone() };
+        proptest::prop_assert_eq!(&seen, &plain.jobs[0]);
+    }
+}

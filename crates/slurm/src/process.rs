@@ -1,0 +1,151 @@
+//! Runs one program and waits for it, no longer than a deadline. The only place of the project that starts a process
+//! of Slurm's; `command` says which.
+
+use crate::types::SlurmError;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// How to run Slurm's programs.
+#[derive(Debug, Clone)]
+pub(crate) struct Runner {
+    pub(crate) binary_directory: Option<PathBuf>,
+    pub(crate) conf: Option<PathBuf>,
+    pub(crate) timeout: Duration,
+}
+
+impl Runner {
+    /// Runs `program` and returns what it printed.
+    ///
+    /// The environment is a new one: a caller's `SQUEUE_FORMAT` or `SLURM_CLUSTERS` changes what these programs print.
+    /// Times go in and out in UTC, so that no daylight saving can shift or repeat an hour.
+    pub(crate) async fn run(
+        &self,
+        program: &'static str,
+        arguments: &[String],
+    ) -> Result<String, SlurmError> {
+        let path =
+            self.binary_directory.as_ref().map_or_else(|| PathBuf::from(program), |dir| dir.join(program));
+        let mut command = tokio::process::Command::new(path);
+        command.args(arguments).env_clear().envs(self.environment()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let spawn_error = |source| SlurmError::Spawn { program: program.to_owned(), source };
+        let child = command.spawn().map_err(spawn_error)?;
+        // A deadline that passes drops the child, which kills it.
+        let output = tokio::time::timeout(self.timeout, child.wait_with_output())
+            .await
+            .map_err(|_| SlurmError::Timeout {
+                program: program.to_owned(),
+                seconds: self.timeout.as_secs(),
+            })?
+            .map_err(spawn_error)?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(failure(program, output.status.code().unwrap_or(-1), &said))
+    }
+
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut environment: Vec<(&'static str, OsString)> = vec![
+            ("LC_ALL", "C".into()),
+            ("TZ", "UTC0".into()),
+            ("SLURM_TIME_FORMAT", "%s".into()),
+            // Print array task lists whole.
+            ("SLURM_BITSTR_LEN", "0".into()),
+        ];
+        environment.extend(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        let conf = self.conf.clone().map(OsString::from).or_else(|| std::env::var_os("SLURM_CONF"));
+        environment.extend(conf.map(|conf| ("SLURM_CONF", conf)));
+        environment
+    }
+}
+
+/// What Slurm says where the same call may work a moment later.
+const PASSING: [&str; 8] = [
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Connection refused",
+    "Connection timed out",
+    "Resource temporarily unavailable",
+    "Zero Bytes were transmitted",
+    "standby mode",
+    "Transport endpoint is not connected",
+];
+
+fn failure(program: &str, status: i32, said: &str) -> SlurmError {
+    let clean =
+        |line: &str| line.chars().filter(|character| !character.is_control()).take(300).collect::<String>();
+    let passing = said.lines().find(|line| PASSING.iter().any(|words| line.contains(words)));
+    if let Some(line) = passing {
+        return SlurmError::Unavailable { program: program.to_owned(), detail: clean(line) };
+    }
+    let detail = clean(said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default());
+    SlurmError::Failed { program: program.to_owned(), status, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn runner(directory: &std::path::Path, timeout: Duration) -> Runner {
+        Runner { binary_directory: Some(directory.to_owned()), conf: Some("/x/slurm.conf".into()), timeout }
+    }
+
+    fn script(text: &str) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("squeue");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        directory
+    }
+
+    #[tokio::test]
+    async fn the_environment_is_a_new_one() {
+        let directory = script("env");
+        let printed = runner(directory.path(), Duration::from_secs(20)).run("squeue", &[]).await.unwrap();
+        let mut names: Vec<_> =
+            printed.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        names.retain(|name| !matches!(*name, "PWD" | "_" | "SHLVL" | "OLDPWD"));
+        names.sort_unstable();
+        assert_eq!(names, ["LC_ALL", "PATH", "SLURM_BITSTR_LEN", "SLURM_CONF", "SLURM_TIME_FORMAT", "TZ"]);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_is_killed() {
+        let directory = script("echo $$ > \"$0.pid\"; exec sleep 1000");
+        let result = runner(directory.path(), Duration::from_millis(500)).run("squeue", &[]).await;
+        assert!(matches!(result, Err(SlurmError::Timeout { .. })), "{result:?}");
+        let pid = std::fs::read_to_string(directory.path().join("squeue.pid")).unwrap();
+        let stat = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
+        tokio::time::timeout(Duration::from_secs(20), async {
+            // Gone, or dead and not yet reaped.
+            while std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z ")) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    #[tokio::test]
+    async fn errors_tell_what_slurm_said() {
+        let directory =
+            script("printf '\\n\\033[1mInvalid job id specified for job 999\\nmore\\n' >&2; exit 1");
+        let error = runner(directory.path(), Duration::from_secs(20)).run("squeue", &[]).await.unwrap_err();
+        assert_eq!(error.to_string(), "squeue failed with status 1: [1mInvalid job id specified for job 999");
+        assert!(!error.is_transient());
+        let missing = runner(directory.path(), Duration::from_secs(20)).run("sinfo", &[]).await.unwrap_err();
+        assert!(matches!(missing, SlurmError::Spawn { .. }));
+    }
+
+    #[test]
+    fn an_absent_controller_is_transient() {
+        let said = "slurm_update error: Unable to contact slurm controller (connect failure)";
+        assert!(failure("scontrol", 1, said).is_transient());
+        assert!(failure("scontrol", 1, "Resource temporarily unavailable for job 3").is_transient());
+        assert!(!failure("scontrol", 1, "Job is no longer pending execution for job 3").is_transient());
+    }
+}
