@@ -51,6 +51,9 @@ pub struct Policy {
     pub solo_runs_min: u32,
     /// How long a job that could run now may be held back for a partner that is expected, in seconds. 0 = never.
     pub partner_wait_seconds_max: f64,
+    /// Whether jobs share where a device is free for each of them: GPU-hours and energy count, and every promise is kept
+    /// either way. `false` = share only when devices are short.
+    pub pair_when_idle: bool,
 }
 
 impl Default for Policy {
@@ -65,6 +68,7 @@ impl Default for Policy {
             caps: true,
             solo_runs_min: 1,
             partner_wait_seconds_max: 0.0,
+            pair_when_idle: true,
         }
     }
 }

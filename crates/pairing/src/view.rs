@@ -4,8 +4,8 @@
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId,
-    WorkloadKey,
+    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
+    UnixTime, UserId, WorkloadKey,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -174,7 +174,8 @@ impl ProfileBook {
 
 impl From<Vec<WorkloadProfile>> for ProfileBook {
     fn from(profiles: Vec<WorkloadProfile>) -> Self {
-        let keyed = |profile: WorkloadProfile| ((profile.workload.clone(), profile.device_model.clone()), profile);
+        let keyed =
+            |profile: WorkloadProfile| ((profile.workload.clone(), profile.device_model.clone()), profile);
         Self(profiles.into_iter().map(keyed).collect())
     }
 }

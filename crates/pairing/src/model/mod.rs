@@ -1,5 +1,9 @@
 //! How fast tenants run together: one interface, behind which the first contention model and later the learned one stand.
 
+mod contention;
+
+pub use contention::Contention;
+
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
@@ -56,11 +60,16 @@ pub enum PredictError {
 pub trait InterferenceModel: Send + Sync {
     /// A name and version for explanations.
     fn name(&self) -> &str;
-    /// The speed of each tenant when all of them share one device, in the order given (two or more).
+    /// The speed of each tenant when all of them share one device, in the order given. With one tenant: its speed alone
+    /// under its cap or the card's mode.
     ///
     /// # Errors
     /// [`PredictError::NoProfile`] where a profile does not suffice.
-    fn predict(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Result<Vec<SpeedEstimate>, PredictError>;
+    fn predict(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device: SharedDevice<'_>,
+    ) -> Result<Vec<SpeedEstimate>, PredictError>;
     /// The device's mean power while all of them share it, where the profiles tell.
     fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64>;
 }

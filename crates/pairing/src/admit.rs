@@ -1,0 +1,129 @@
+//! The rules that a sharing of a device must pass, each alone and by name. Says yes or no and why; must not choose.
+
+use crate::model::SpeedEstimate;
+use crate::plan::Reason;
+use crate::policy::{Policy, UserPolicy};
+use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{SlowdownRatio, UnixTime, UserId};
+use std::time::Duration;
+
+/// What an observed memory peak is multiplied with: peaks are sampled, and runs differ.
+const OBSERVED_PEAK_RATIO: f64 = 1.05;
+/// The least shards that a tenant is given.
+pub(crate) const SHARDS_MIN: u32 = 10;
+
+/// Whose a job is, as far as sharing goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner<'a> {
+    pub(crate) uid: UserId,
+    pub(crate) account: &'a str,
+}
+
+impl<'a> From<&'a WaitingJob> for Owner<'a> {
+    fn from(job: &'a WaitingJob) -> Self {
+        Self { uid: job.uid, account: &job.account }
+    }
+}
+
+impl<'a> From<&'a Tenant> for Owner<'a> {
+    fn from(tenant: &'a Tenant) -> Self {
+        Self { uid: tenant.uid, account: &tenant.account }
+    }
+}
+
+/// Whether the site lets these two share a device. A user may always share with himself.
+pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> bool {
+    a.uid == b.uid
+        || match policy.users {
+            UserPolicy::SameUser => false,
+            UserPolicy::SameAccount => !a.account.is_empty() && a.account == b.account,
+            UserPolicy::Any => true,
+        }
+}
+
+/// The device memory that tenants may be admitted with.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "memory is far below 2^53 bytes and the fraction is clamped"
+)]
+pub(crate) fn memory_usable(device: &DeviceView, policy: &Policy) -> u64 {
+    (device.memory_bytes as f64 * (1.0 - policy.memory_margin_fraction.clamp(0.0, 1.0))) as u64
+}
+
+/// The device memory that a workload is admitted with: what was declared, but never less than what was seen.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "memory is far below 2^53 bytes"
+)]
+pub(crate) fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> Option<u64> {
+    match (declared, profile.memory_bytes_peak) {
+        (Some(declared), peak) => Some(declared.max(peak.unwrap_or(0))),
+        (None, Some(peak)) => Some((peak as f64 * OBSERVED_PEAK_RATIO).ceil() as u64),
+        (None, None) => None,
+    }
+}
+
+/// Whether a job's workload may share this device with anybody at all; gives the memory that it is admitted with.
+pub(crate) fn may_share(
+    job: &WaitingJob,
+    profile: Option<&WorkloadProfile>,
+    device: &DeviceView,
+    policy: &Policy,
+) -> Result<u64, Reason> {
+    if policy.tenants_max < 2 {
+        return Err(Reason::NotShareable);
+    }
+    let known = profile.filter(|profile| profile.run_count >= policy.solo_runs_min);
+    let profile = known.ok_or(Reason::UnknownWorkload)?;
+    if profile.process_count_peak > 1 {
+        return Err(Reason::SeveralProcesses);
+    }
+    let need = memory_need(job.memory_bytes_declared, profile).ok_or(Reason::MemoryUnknown)?;
+    if need > memory_usable(device, policy) { Err(Reason::MemoryDoesNotFit) } else { Ok(need) }
+}
+
+/// Whether the promise holds at the pessimistic bound.
+pub(crate) fn keeps_promise(estimate: &SpeedEstimate, promise: SlowdownRatio) -> bool {
+    estimate.speed_fraction_low * promise.value() >= 1.0
+}
+
+/// Whether a job can run on this device whatever is free there.
+pub(crate) fn matches_device(job: &WaitingJob, node: &NodeView, device: &DeviceView) -> bool {
+    node.partitions.contains(&job.partition)
+        && job.features.iter().all(|feature| node.features.contains(feature))
+        && !job.excluded_nodes.contains(&node.name)
+        && job.gpu_type.as_ref().is_none_or(|wanted| device.gpu_types.contains(wanted))
+}
+
+/// When a job that starts now ends at the latest; `None` = never by its limit.
+pub(crate) fn latest_end(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
+    job.time_limit_seconds.map(|seconds| now + Duration::from_secs(seconds))
+}
+
+/// Whether what ends at `guest` may hold a device longer than what ends at `host` (`None` = no limit).
+pub(crate) fn outlives(guest: Option<UnixTime>, host: Option<UnixTime>) -> bool {
+    match (guest, host) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(guest), Some(host)) => guest > host,
+    }
+}
+
+/// Whether somebody may join what runs on this device, as far as the device itself goes.
+pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), Reason> {
+    let group = device.tenants.first().and_then(|tenant| tenant.group);
+    let together = |tenant: &Tenant| {
+        tenant.is_running && tenant.group.is_some() && tenant.group == group && tenant.workload.is_some()
+    };
+    let seats = device.tenants.iter().filter_map(|tenant| tenant.ccs_mode).min().map_or(u32::MAX, u32::from);
+    let is_full = device.tenants.len() >= policy.tenants_max.min(seats) as usize;
+    if device.tenants.is_empty() || !device.tenants.iter().all(together) {
+        return Err(Reason::NotShareable);
+    }
+    if device.shards_free < SHARDS_MIN || is_full { Err(Reason::NoShardsLeft) } else { Ok(()) }
+}

@@ -1,0 +1,368 @@
+//! From what was served to the plan: shares, limits, and for each job the partners that were considered, the rule that
+//! excluded each, and one sentence for people. The sentence never names another user's job or workload.
+
+use crate::graph;
+use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
+use crate::serve::{Service, Start};
+use crate::session::{CCS_MODE_SHARED, Session, Verdict};
+use crate::shards;
+use crate::view::WaitingJob;
+use pillion_core::device::Mechanism;
+use pillion_core::{Fraction, Shards};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Partners kept for a job that goes on waiting: it is planned again soon.
+const CANDIDATES_WAITING_MAX: usize = 4;
+/// Kinds of partners looked at for an explanation.
+const CLASSES_SHOWN_MAX: usize = 64;
+
+/// Where a job could have shared.
+#[derive(Clone, Copy, PartialEq)]
+enum Partner {
+    Waiting { job: usize, device: usize },
+    Running { device: usize },
+}
+
+/// What is the same for all explanations of one plan.
+struct Scene<'s, 'a> {
+    session: &'s Session<'a>,
+    /// Devices on which somebody runs whom we know.
+    running: Vec<usize>,
+    /// One waiting job of each class, and a second one for the first itself.
+    of_class: Vec<(usize, Option<usize>)>,
+    /// Where jobs start that have a device of their own, one of each class.
+    hosts: Vec<(usize, usize)>,
+}
+
+/// Writes the plan.
+pub(crate) fn explained(session: &Session<'_>, service: &Service) -> Plan {
+    let scene = Scene::new(session, service);
+    let pairings = service.starts.iter().map(|start| scene.pairing(start)).collect();
+    let mut by_class: BTreeMap<(usize, Reason), Explanation> = BTreeMap::new();
+    let left_waiting = service.left.iter().map(|(job, reason)| {
+        // Jobs of one class are told the same; only the first is worked out.
+        let shared = by_class
+            .entry((session.class_of[*job], *reason))
+            .or_insert_with(|| scene.of_waiting(*job, *reason));
+        let text = held_text(&session.view.waiting[*job], *reason).unwrap_or_else(|| shared.text.clone());
+        Explanation { job_id: session.view.waiting[*job].start.job_id, text, ..shared.clone() }
+    });
+    Plan { parent_revision: session.view.revision, left_waiting: left_waiting.collect(), pairings }
+}
+
+impl<'s, 'a> Scene<'s, 'a> {
+    fn new(session: &'s Session<'a>, service: &Service) -> Self {
+        let devices = &session.view.devices;
+        let is_known =
+            |device: &usize| devices[*device].tenants.iter().any(|tenant| tenant.workload.is_some());
+        let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for job in 0..session.view.waiting.len() {
+            let of_class = members.entry(session.class_of[job]).or_default();
+            if session.view.waiting[job].held.is_none() && of_class.len() < 2 {
+                of_class.push(job);
+            }
+        }
+        let firsts = members.values().filter_map(|jobs| Some((*jobs.first()?, jobs.get(1).copied())));
+        let mut seen = BTreeSet::new();
+        let own =
+            service.starts.iter().filter(|start| !start.is_join).map(|start| (start.jobs[0], start.device));
+        Self {
+            session,
+            running: (0..devices.len()).filter(is_known).collect(),
+            of_class: firsts.take(CLASSES_SHOWN_MAX).collect(),
+            hosts: own
+                .filter(|(job, _)| seen.insert(session.class_of[*job]))
+                .take(CLASSES_SHOWN_MAX)
+                .collect(),
+        }
+    }
+
+    fn pairing(&self, start: &Start) -> Pairing {
+        let device = &self.session.view.devices[start.device];
+        let tenants_before = if start.is_join { device.tenants.len() } else { 0 };
+        let shares = self.shares(start);
+        let newcomers: Vec<Member> = (0..start.jobs.len())
+            .map(|index| self.member(start, index, tenants_before + index, &shares))
+            .collect();
+        let is_shared = start.is_join || newcomers.iter().any(|member| member.role != Role::Alone);
+        let running_mode = device.tenants.iter().find_map(|tenant| tenant.ccs_mode);
+        Pairing {
+            node: device.node.clone(),
+            gres_type: device.gres_type.clone(),
+            device_model: device.model.clone(),
+            mechanism: if is_shared { device.mechanism } else { Mechanism::None },
+            ccs_mode: (is_shared && device.mechanism == Mechanism::Ccs)
+                .then(|| running_mode.unwrap_or(CCS_MODE_SHARED)),
+            joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
+            members: newcomers,
+            gain: start.verdict.as_ref().map_or(0.0, |verdict| verdict.gain),
+        }
+    }
+
+    /// What each starting job is booked with, and whether a lone one may be joined.
+    fn shares(&self, start: &Start) -> Vec<Shards> {
+        let (session, kind) = (self.session, self.session.kind_of[start.device]);
+        let class = |index: usize| session.class_of[start.jobs[index]];
+        let use_of = |class: usize| {
+            session.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
+        };
+        match (&start.verdict, start.jobs.len()) {
+            (Some(verdict), 2) => {
+                let uses = [0, 1].map(|index| use_of(class(index)) * verdict.estimates[index].speed_fraction);
+                shards::of_pair(uses).to_vec()
+            }
+            (Some(_), _) => {
+                let device = &session.view.devices[start.device];
+                let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
+                vec![shards::of_joiner(use_of(class(0)), f64::from(others) / 100.0, device.shards_free)]
+            }
+            (None, _) => {
+                vec![match session.may_host(class(0), kind).and_then(|()| session.sharer(class(0), kind)) {
+                    Ok((profile, _)) => shards::of_host(profile),
+                    Err(_) => Shards::ALL,
+                }]
+            }
+        }
+    }
+
+    fn member(&self, start: &Start, index: usize, seat: usize, shares: &[Shards]) -> Member {
+        let session = self.session;
+        let (job, device) = (start.jobs[index], &session.view.devices[start.device]);
+        let (class, kind) = (session.class_of[job], session.kind_of[start.device]);
+        let sharer = session.sharer(class, kind);
+        let role = match (&start.verdict, seat) {
+            (Some(_), 0) => Role::Host,
+            (Some(_), _) => Role::Joiner,
+            (None, _) if shares[index] == Shards::ALL => Role::Alone,
+            (None, _) => Role::Host,
+        };
+        let memory_bytes = sharer.ok().map(|(_, memory)| memory);
+        let waiting = &session.view.waiting[job];
+        Member {
+            start: waiting.start,
+            workload: waiting.workload.clone(),
+            role,
+            cap_fraction: start.verdict.as_ref().and_then(|verdict| verdict.caps[seat]),
+            shards: shares[index],
+            memory_bytes,
+            memory_limit_bytes: memory_bytes
+                .filter(|_| role != Role::Alone && device.mechanism == Mechanism::Mps),
+            estimate: start.verdict.as_ref().map(|verdict| verdict.estimates[seat].clone()),
+            explanation: self.of_member(job, start, role),
+        }
+    }
+
+    fn of_member(&self, job: usize, start: &Start, role: Role) -> Explanation {
+        let session = self.session;
+        let chosen = match (start.is_join, start.jobs.iter().find(|other| **other != job)) {
+            (true, _) => Some(Partner::Running { device: start.device }),
+            (false, Some(other)) => Some(Partner::Waiting { job: *other, device: start.device }),
+            (false, None) => None,
+        };
+        let candidates = self.candidates(job, Some(start.device), chosen, CANDIDATES_MAX);
+        let (class, kind) = (session.class_of[job], session.kind_of[start.device]);
+        let reason = match (chosen, role) {
+            (Some(Partner::Running { .. }), _) => Reason::Joined,
+            (Some(Partner::Waiting { .. }), _) => Reason::Paired,
+            (None, Role::Alone) => session.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
+            (None, _) => Reason::AloneJoinable,
+        };
+        let text = member_text(reason, start.verdict.as_deref(), candidates.first());
+        self.explanation(job, reason, text, candidates)
+    }
+
+    fn of_waiting(&self, job: usize, reason: Reason) -> Explanation {
+        let candidates = self.candidates(job, None, None, CANDIDATES_WAITING_MAX);
+        let mut text = waiting_text(reason).to_owned();
+        if let Some(why) = candidates.first().and_then(|candidate| candidate.excluded_by) {
+            text = format!("{text}; of the places beside others the best was excluded: {}", rule_text(why));
+        }
+        self.explanation(job, reason, text, candidates)
+    }
+
+    fn explanation(
+        &self,
+        job: usize,
+        reason: Reason,
+        text: String,
+        candidates: Vec<Candidate>,
+    ) -> Explanation {
+        let job_id = self.session.view.waiting[job].start.job_id;
+        Explanation { job_id, reason, text, model: self.session.model.name().to_owned(), candidates }
+    }
+
+    /// The partners of a job, best first: those that could be chosen before those that were excluded.
+    fn candidates(
+        &self,
+        job: usize,
+        device: Option<usize>,
+        chosen: Option<Partner>,
+        count_max: usize,
+    ) -> Vec<Candidate> {
+        let class = self.session.class_of[job];
+        let mut partners: Vec<Partner> = chosen.into_iter().collect();
+        partners.extend(self.running.iter().map(|device| Partner::Running { device: *device }));
+        match device {
+            Some(device) => partners.extend(self.of_class.iter().filter_map(|(first, second)| {
+                let other = if *first == job { *second } else { Some(*first) }?;
+                Some(Partner::Waiting { job: other, device })
+            })),
+            None => partners.extend(
+                self.hosts.iter().map(|(host, device)| Partner::Waiting { job: *host, device: *device }),
+            ),
+        }
+        let mut found: Vec<Candidate> = Vec::new();
+        for (at, partner) in partners.iter().enumerate() {
+            let is_chosen = at == 0 && chosen.is_some();
+            let is_again = chosen.is_some_and(|chosen| at > 0 && self.is_alike(chosen, *partner));
+            if !is_again {
+                found.extend(self.candidate(job, class, *partner, is_chosen));
+            }
+        }
+        let rank = |candidate: &Candidate| {
+            (!candidate.chosen, candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere))
+        };
+        found.sort_by(|a, b| {
+            let gain = |candidate: &Candidate| candidate.gain.unwrap_or(-1.0);
+            rank(a).cmp(&rank(b)).then(gain(b).total_cmp(&gain(a))).then(a.partner.cmp(&b.partner))
+        });
+        found.truncate(count_max);
+        found
+    }
+
+    fn is_alike(&self, a: Partner, b: Partner) -> bool {
+        match (a, b) {
+            (Partner::Waiting { job: a, .. }, Partner::Waiting { job: b, .. }) => {
+                self.session.class_of[a] == self.session.class_of[b]
+            }
+            _ => a == b,
+        }
+    }
+
+    fn candidate(&self, job: usize, class: usize, partner: Partner, chosen: bool) -> Option<Candidate> {
+        let session = self.session;
+        let (verdict, own, other, job_id, workload, is_running, outlives) = match partner {
+            Partner::Waiting { job: mate, device } => {
+                let host = &session.view.waiting[mate];
+                let verdict = session.pair(class, session.class_of[mate], session.kind_of[device]);
+                (
+                    verdict,
+                    0,
+                    1,
+                    host.start.job_id,
+                    host.workload.clone(),
+                    false,
+                    graph::outlives_job(session, job.max(mate), job.min(mate)),
+                )
+            }
+            Partner::Running { device } => {
+                let tenant =
+                    session.view.devices[device].tenants.iter().find(|tenant| tenant.workload.is_some())?;
+                let verdict = session.join(class, device);
+                let seat = verdict.caps.len().saturating_sub(1);
+                let outlives = graph::outlives_tenants(session, job, device);
+                (verdict, seat, 0, tenant.job_id, tenant.workload.clone()?, true, outlives)
+            }
+        };
+        let device = match partner {
+            Partner::Waiting { device, .. } | Partner::Running { device } => device,
+        };
+        let place = if session.open_node(device).is_none() {
+            Some(Reason::Blocked)
+        } else if !session.matches(class, device) {
+            Some(Reason::NodeDoesNotMatch)
+        } else {
+            None
+        };
+        let elsewhere = if outlives { Reason::OutlivesHost } else { Reason::BetterPlanElsewhere };
+        let excluded_by = if chosen { None } else { place.or(verdict.excluded_by).or(Some(elsewhere)) };
+        let cap = |index: usize| -> Option<Fraction> { verdict.caps.get(index).copied().flatten() };
+        Some(Candidate {
+            partner: job_id,
+            workload,
+            is_running,
+            cap_fractions: (cap(own), cap(other)),
+            own: verdict.estimates.get(own).cloned(),
+            other: verdict.estimates.get(other).cloned(),
+            gain: (!verdict.estimates.is_empty()).then_some(verdict.gain),
+            excluded_by,
+            chosen,
+        })
+    }
+}
+
+fn member_text(reason: Reason, verdict: Option<&Verdict>, best: Option<&Candidate>) -> String {
+    let speeds = || {
+        let speeds = verdict
+            .iter()
+            .flat_map(|verdict| &verdict.estimates)
+            .map(|own| format!("{:.2}", own.speed_fraction));
+        speeds.collect::<Vec<_>>().join(" and ")
+    };
+    let gain = verdict.map_or(0.0, |verdict| verdict.gain);
+    match reason {
+        Reason::Paired => format!("shares a device: expected speeds {} of solo, gain {gain:.2}", speeds()),
+        Reason::Joined => {
+            format!("joins a running job: expected speeds {} of solo, gain {gain:.2}", speeds())
+        }
+        Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
+            None => "starts alone, and others may join: there was nobody to share with".to_owned(),
+            Some(why) => format!(
+                "starts alone, and others may join: of possible partners the best was excluded: {}",
+                rule_text(why)
+            ),
+        },
+        Reason::PromiseAtRisk => {
+            "starts alone with the whole device: a part of it would slow the job more than promised"
+                .to_owned()
+        }
+        other => format!("starts alone with the whole device: {}", rule_text(other)),
+    }
+}
+
+fn held_text(job: &WaitingJob, reason: Reason) -> Option<String> {
+    let held = job.held.as_ref().filter(|_| reason == Reason::Held)?;
+    Some(format!("cannot start now: {held}"))
+}
+
+fn waiting_text(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NodeDoesNotMatch => {
+            "waits: no device of the pool matches its partition, features, exclusions and GPU type"
+        }
+        Reason::Blocked => "waits: the devices that match take nothing now",
+        Reason::NodeTooFull => {
+            "waits: the nodes with a free device have too few CPUs or too little memory left"
+        }
+        Reason::BehindOthers => "waits: jobs before it in the queue come first",
+        _ => "waits: no device is wholly free",
+    }
+}
+
+fn rule_text(reason: Reason) -> &'static str {
+    match reason {
+        Reason::UnknownWorkload => "the workload has not been measured on this device model yet",
+        Reason::MemoryUnknown => "its device memory is not known; memory= would tell",
+        Reason::MemoryDoesNotFit => "the device memory does not suffice for both",
+        Reason::PromiseAtRisk => "somebody would probably be slowed more than promised",
+        Reason::GainTooSmall => "sharing would gain too little",
+        Reason::BetterPlanElsewhere => "another sharing gains more",
+        Reason::UserPolicy => "the site does not let these users share",
+        Reason::NotShareable => "the device is not shared",
+        Reason::OutlivesHost => "it could run longer than its host while others wait for a whole device",
+        Reason::SeveralProcesses => {
+            "it runs several processes on the device, and no limit can be set for them together"
+        }
+        Reason::NoShardsLeft => "no share of the device is left",
+        Reason::NodeTooFull => "the node has too few CPUs or too little memory left",
+        Reason::NodeDoesNotMatch => "the node does not match what the job asked for",
+        Reason::Blocked => "the device takes nothing now",
+        Reason::Paired
+        | Reason::Joined
+        | Reason::AloneJoinable
+        | Reason::NoDeviceFree
+        | Reason::BehindOthers
+        | Reason::Held
+        | Reason::WaitsForPartner => "it was not its turn",
+    }
+}

@@ -1,0 +1,352 @@
+//! One test a rule: what the whole plan does with small clusters.
+
+use crate::model::Contention;
+use crate::plan::{Plan, Reason, Role, plan};
+use crate::policy::{Policy, UserPolicy};
+use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
+use crate::view::{ClusterView, ProfileBook, WaitingJob};
+use pillion_core::device::Mechanism::{Ccs, Mps, None as Turns};
+use pillion_core::{NodeName, SlowdownRatio, UserId};
+
+fn planned(view: &ClusterView) -> Plan {
+    plan(view, &Contention, &Policy::default())
+}
+
+fn groups(plan: &Plan) -> Vec<Vec<u32>> {
+    plan.pairings
+        .iter()
+        .map(|pairing| pairing.members.iter().map(|member| member.start.job_id.id).collect())
+        .collect()
+}
+
+/// The deciding reason of each job, by its id.
+fn reason(plan: &Plan, id: u32) -> Reason {
+    let members = plan.pairings.iter().flat_map(|pairing| &pairing.members).map(|member| &member.explanation);
+    members
+        .chain(&plan.left_waiting)
+        .find(|explanation| explanation.job_id.id == id)
+        .expect("the job is in the plan")
+        .reason
+}
+
+/// What excluded the partner `with` in the explanation of `of`.
+fn exclusion(plan: &Plan, of: u32, with: u32) -> Option<Reason> {
+    let members = plan.pairings.iter().flat_map(|pairing| &pairing.members).map(|member| &member.explanation);
+    let explanation =
+        members.chain(&plan.left_waiting).find(|explanation| explanation.job_id.id == of).unwrap();
+    explanation
+        .candidates
+        .iter()
+        .find(|candidate| candidate.partner.id == with)
+        .expect("was considered")
+        .excluded_by
+}
+
+fn two(a: WaitingJob, b: WaitingJob) -> ClusterView {
+    view(vec![device("g0", Mps)], vec![a, b])
+}
+
+#[test]
+fn two_light_jobs_share_one_device() {
+    let plan = planned(&two(job(1, "light"), job(2, "light")));
+    assert_eq!(groups(&plan), [[1, 2]]);
+    let pairing = &plan.pairings[0];
+    assert_eq!(pairing.mechanism, Mps);
+    assert!(pairing.gain > 0.8, "{}", pairing.gain);
+    assert_eq!([pairing.members[0].role, pairing.members[1].role], [Role::Host, Role::Joiner]);
+    assert_eq!(pairing.members.iter().map(|member| member.shards.count()).sum::<u8>(), 100);
+    assert!(pairing.members.iter().all(|member| member.memory_limit_bytes >= Some(8 * GIB)));
+    assert_eq!(reason(&plan, 1), Reason::Paired);
+}
+
+#[test]
+fn two_heavy_jobs_take_turns() {
+    let plan = planned(&two(job(1, "heavy"), job(2, "heavy")));
+    assert_eq!(groups(&plan), [[1]]);
+    assert_eq!(reason(&plan, 2), Reason::BehindOthers);
+    assert_eq!(exclusion(&plan, 2, 1), Some(Reason::PromiseAtRisk));
+    let mut patient = two(job(1, "heavy"), job(2, "heavy"));
+    for waiting in &mut patient.waiting {
+        waiting.slowdown_ratio_max = SlowdownRatio::try_promise(10.0).unwrap();
+    }
+    assert_eq!(exclusion(&planned(&patient), 2, 1), Some(Reason::GainTooSmall));
+}
+
+#[test]
+fn an_unknown_workload_runs_alone_on_the_whole_device() {
+    let plan = planned(&two(job(1, "never-seen"), job(2, "light")));
+    assert_eq!(groups(&plan), [[1]]);
+    let member = &plan.pairings[0].members[0];
+    assert_eq!(
+        (member.role, member.shards.count(), reason(&plan, 1)),
+        (Role::Alone, 100, Reason::UnknownWorkload)
+    );
+    assert_eq!(plan.pairings[0].mechanism, Turns, "what cannot be joined needs no mechanism");
+}
+
+#[test]
+fn a_workload_with_too_few_solo_runs_counts_as_unknown() {
+    let policy = Policy { solo_runs_min: 10, ..Policy::default() };
+    let plan = plan(&two(job(1, "light"), job(2, "light")), &Contention, &policy);
+    assert_eq!(groups(&plan), [[1]]);
+    assert_eq!(reason(&plan, 1), Reason::UnknownWorkload);
+}
+
+#[test]
+fn memory_must_fit_with_a_margin() {
+    let mut tight = two(job(1, "light"), job(2, "light"));
+    tight.waiting[1].memory_bytes_declared = Some(69 * GIB);
+    // 8.4 (observed, with its surplus) + 69 > 95 % of 80.
+    assert_eq!(exclusion(&planned(&tight), 1, 2), Some(Reason::MemoryDoesNotFit));
+    tight.waiting[1].memory_bytes_declared = Some(67 * GIB);
+    assert_eq!(groups(&planned(&tight)), [[1, 2]]);
+}
+
+#[test]
+fn what_was_seen_outweighs_what_was_declared() {
+    let mut liar = two(job(1, "light"), job(2, "big"));
+    liar.profiles = ProfileBook::from(vec![profile("light", 0.1, 0.1, 8), profile("big", 0.1, 0.1, 75)]);
+    liar.waiting[1].memory_bytes_declared = Some(GIB);
+    assert_eq!(exclusion(&planned(&liar), 1, 2), Some(Reason::MemoryDoesNotFit));
+}
+
+#[test]
+fn unknown_memory_means_no_sharing() {
+    let mut unknown = two(job(1, "light"), job(2, "light"));
+    let mut light = profile("light", 0.1, 0.1, 8);
+    light.memory_bytes_peak = None;
+    unknown.profiles = ProfileBook::from(vec![light]);
+    let plan = planned(&unknown);
+    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::MemoryUnknown));
+    for waiting in &mut unknown.waiting {
+        waiting.memory_bytes_declared = Some(8 * GIB);
+    }
+    assert_eq!(groups(&planned(&unknown)), [[1, 2]]);
+}
+
+#[test]
+fn several_processes_do_not_share() {
+    let mut several = two(job(1, "light"), job(2, "light"));
+    let mut light = profile("light", 0.1, 0.1, 8);
+    light.process_count_peak = 2;
+    several.profiles = ProfileBook::from(vec![light]);
+    let plan = planned(&several);
+    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::SeveralProcesses));
+}
+
+#[test]
+fn users_share_as_the_site_lets_them() {
+    let mut mixed = two(job(1, "light"), job(2, "light"));
+    mixed.waiting[1].uid = UserId(1001);
+    let with = |users| groups(&plan(&mixed, &Contention, &Policy { users, ..Policy::default() }));
+    assert_eq!(with(UserPolicy::SameUser), [[1]]);
+    assert_eq!(with(UserPolicy::SameAccount), [[1, 2]]);
+    assert_eq!(with(UserPolicy::Any), [[1, 2]]);
+    assert_eq!(exclusion(&planned(&mixed), 1, 2), Some(Reason::UserPolicy));
+    mixed.waiting[1].account = "chemistry".to_owned();
+    let with = |users| groups(&plan(&mixed, &Contention, &Policy { users, ..Policy::default() }));
+    assert_eq!(with(UserPolicy::SameAccount), [[1]]);
+}
+
+#[test]
+fn a_job_joins_a_running_host() {
+    let running = device_with("g0", Mps, tenant(50, "light", 7200));
+    let plan = planned(&view(vec![running], vec![job(1, "light")]));
+    assert_eq!(groups(&plan), [[1]]);
+    let pairing = &plan.pairings[0];
+    assert_eq!((pairing.joins.map(|group| group.0), reason(&plan, 1)), (Some(50), Reason::Joined));
+    assert_eq!(pairing.members[0].role, Role::Joiner);
+    assert!(pairing.members[0].shards.count() <= 60);
+}
+
+#[test]
+fn nobody_joins_without_room_or_before_the_host_runs_or_without_a_decision() {
+    let with = |change: &dyn Fn(&mut crate::view::DeviceView)| {
+        let mut running = device_with("g0", Mps, tenant(50, "light", 7200));
+        change(&mut running);
+        let plan = planned(&view(vec![running], vec![job(1, "light")]));
+        assert_eq!(groups(&plan), Vec::<Vec<u32>>::new());
+        reason(&plan, 1)
+    };
+    assert_eq!(with(&|device| device.shards_free = 9), Reason::NoDeviceFree);
+    assert_eq!(with(&|device| device.tenants[0].is_running = false), Reason::NoDeviceFree);
+    assert_eq!(with(&|device| device.tenants[0].group = None), Reason::NoDeviceFree);
+    assert_eq!(with(&|device| device.tenants.push(tenant(50, "light", 7200))), Reason::NoDeviceFree);
+    assert_eq!(with(&|device| device.blocked = Some("mechanism down".to_owned())), Reason::Blocked);
+}
+
+#[test]
+fn the_running_hosts_promise_counts_too() {
+    let mut host = tenant(50, "half", 7200);
+    let joins = |host| {
+        !planned(&view(vec![device_with("g0", Mps, host)], vec![patient(job(1, "half"))])).pairings.is_empty()
+    };
+    host.slowdown_ratio_max = SlowdownRatio::try_promise(3.0).unwrap();
+    assert!(joins(host.clone()));
+    host.slowdown_ratio_max = SlowdownRatio::try_promise(1.05).unwrap();
+    assert!(!joins(host));
+}
+
+fn patient(mut job: WaitingJob) -> WaitingJob {
+    job.slowdown_ratio_max = SlowdownRatio::try_promise(3.0).unwrap();
+    job
+}
+
+#[test]
+fn a_joiner_must_not_outlive_its_host_while_an_earlier_job_waits() {
+    let devices = || vec![device_with("g0", Mps, tenant(50, "light", 1800))];
+    // Job 1 is first: nobody is passed over, though it may run for longer than its host.
+    assert_eq!(reason(&planned(&view(devices(), vec![job(1, "light")])), 1), Reason::Joined);
+    // Behind an exclusive job it may not.
+    let plan = planned(&view(devices(), vec![job(1, "never-seen"), job(2, "light")]));
+    assert_eq!((groups(&plan).len(), reason(&plan, 2)), (0, Reason::BehindOthers));
+    assert_eq!(exclusion(&plan, 2, 50), Some(Reason::OutlivesHost));
+    // Unless its limit ends in time.
+    let mut short = job(2, "light");
+    short.time_limit_seconds = Some(1800);
+    assert_eq!(reason(&planned(&view(devices(), vec![job(1, "never-seen"), short])), 2), Reason::Joined);
+    // A limit is needed for that.
+    let mut endless = job(2, "light");
+    endless.time_limit_seconds = None;
+    assert_eq!(
+        reason(&planned(&view(devices(), vec![job(1, "never-seen"), endless])), 2),
+        Reason::BehindOthers
+    );
+}
+
+#[test]
+fn a_whole_prefix_of_the_queue_may_join_at_once() {
+    let devices = (0..4)
+        .map(|index| device_with(&format!("g{index}"), Mps, tenant(50 + index, "light", 1800)))
+        .collect();
+    let plan = planned(&view(devices, (1..=5).map(|id| job(id, "light")).collect()));
+    assert_eq!(plan.pairings.len(), 4);
+    assert_eq!(plan.left_waiting.iter().map(|left| left.job_id.id).collect::<Vec<_>>(), [5]);
+}
+
+#[test]
+fn the_first_exclusive_job_gets_the_free_device() {
+    let waiting = vec![job(1, "never-seen"), job(2, "light"), job(3, "light")];
+    let plan = planned(&view(vec![device("g0", Mps)], waiting));
+    assert_eq!(groups(&plan), [[1]]);
+    assert_eq!(reason(&plan, 3), Reason::BehindOthers);
+}
+
+#[test]
+fn a_pair_spares_a_device_for_the_next_in_the_queue() {
+    let waiting = vec![job(1, "light"), job(2, "light"), job(3, "never-seen"), job(4, "heavy")];
+    let plan = planned(&view(vec![device("g0", Mps), device("g1", Mps)], waiting));
+    assert_eq!(groups(&plan), [vec![1, 2], vec![3]]);
+}
+
+#[test]
+fn jobs_that_slurm_starts_alone_keep_their_device() {
+    let mut claimed =
+        view(vec![device("g0", Mps), device("g1", Mps)], vec![job(1, "heavy"), job(2, "heavy")]);
+    claimed.alone_claims = vec![claim(90)];
+    assert_eq!(groups(&planned(&claimed)), [[1]]);
+    claimed.alone_claims.push(claim(91));
+    let plan = planned(&claimed);
+    assert!(plan.pairings.is_empty());
+    assert_eq!(reason(&plan, 1), Reason::NoDeviceFree);
+}
+
+#[test]
+fn nothing_is_started_where_something_is_blocked_or_does_not_match() {
+    let with = |change: &dyn Fn(&mut ClusterView)| {
+        let mut view = view(vec![device("g0", Mps)], vec![job(1, "light")]);
+        change(&mut view);
+        let plan = planned(&view);
+        assert!(plan.pairings.is_empty());
+        reason(&plan, 1)
+    };
+    assert_eq!(with(&|view| view.nodes[0].blocked = Some("drained".to_owned())), Reason::Blocked);
+    assert_eq!(with(&|view| view.devices[0].blocked = Some("agent away".to_owned())), Reason::Blocked);
+    assert_eq!(with(&|view| view.waiting[0].held = Some("dependency".to_owned())), Reason::Held);
+    assert_eq!(with(&|view| view.waiting[0].features = vec!["a100".to_owned()]), Reason::NodeDoesNotMatch);
+    assert_eq!(with(&|view| view.waiting[0].gpu_type = Some("a100".to_owned())), Reason::NodeDoesNotMatch);
+    assert_eq!(with(&|view| view.waiting[0].partition = "other".to_owned()), Reason::NodeDoesNotMatch);
+    assert_eq!(
+        with(&|view| view.waiting[0].excluded_nodes = vec![NodeName::new("n1")]),
+        Reason::NodeDoesNotMatch
+    );
+    assert_eq!(with(&|view| view.waiting[0].cpus = 65), Reason::NodeTooFull);
+    assert_eq!(with(&|view| view.waiting[0].memory_mib = 1 << 21), Reason::NodeTooFull);
+}
+
+#[test]
+fn cpus_are_counted_over_all_that_start_on_a_node() {
+    let mut waiting = vec![job(1, "light"), job(2, "light")];
+    waiting[0].cpus = 40;
+    waiting[1].cpus = 30;
+    let plan = planned(&view(vec![device("g0", Mps), device("g1", Mps)], waiting));
+    assert_eq!(groups(&plan), [[1]]);
+    assert_eq!(reason(&plan, 2), Reason::NodeTooFull);
+}
+
+#[test]
+fn a_node_is_kept_for_an_earlier_job_that_lacks_cpus_there() {
+    let mut waiting = vec![job(1, "heavy"), job(2, "heavy"), job(3, "light")];
+    waiting[0].cpus = 40;
+    waiting[1].cpus = 30;
+    let plan = planned(&view(vec![device("g0", Mps), device("g1", Mps)], waiting));
+    assert_eq!(groups(&plan), [[1]]);
+    assert_eq!([reason(&plan, 2), reason(&plan, 3)], [Reason::NodeTooFull, Reason::BehindOthers]);
+}
+
+#[test]
+fn a_lone_known_job_may_be_joined_under_mps() {
+    let plan = planned(&view(vec![device("g0", Mps)], vec![job(1, "heavy")]));
+    let member = &plan.pairings[0].members[0];
+    assert_eq!(
+        (member.role, member.shards.count(), reason(&plan, 1)),
+        (Role::Host, 70, Reason::AloneJoinable)
+    );
+    assert_eq!((plan.pairings[0].mechanism, plan.pairings[0].gain), (Mps, 0.0));
+}
+
+#[test]
+fn half_a_card_is_enough_for_a_light_job_only() {
+    let alone =
+        |workload| planned(&view(vec![device("g0", Ccs)], vec![job(1, workload)])).pairings[0].clone();
+    let light = alone("light");
+    assert_eq!((light.mechanism, light.ccs_mode, light.members[0].role), (Ccs, Some(2), Role::Host));
+    let heavy = alone("heavy");
+    assert_eq!((heavy.mechanism, heavy.ccs_mode, heavy.members[0].role), (Turns, None, Role::Alone));
+    assert_eq!(heavy.members[0].shards.count(), 100);
+}
+
+#[test]
+fn a_card_in_mode_two_takes_two() {
+    let mut host = tenant(50, "light", 7200);
+    host.ccs_mode = Some(2);
+    let plan = planned(&view(vec![device_with("g0", Ccs, host)], vec![job(1, "light"), job(2, "light")]));
+    assert_eq!(groups(&plan), [[1]]);
+    assert_eq!(plan.pairings[0].ccs_mode, Some(2));
+}
+
+#[test]
+fn with_sharing_off_every_job_is_alone() {
+    let policy = Policy { tenants_max: 1, ..Policy::default() };
+    let plan = plan(&two(job(1, "light"), job(2, "light")), &Contention, &policy);
+    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::NotShareable));
+}
+
+#[test]
+fn idle_devices_are_used_first_where_the_site_says_so() {
+    let view = view(vec![device("g0", Mps), device("g1", Mps)], vec![job(1, "light"), job(2, "light")]);
+    assert_eq!(groups(&planned(&view)), [[1, 2]]);
+    let policy = Policy { pair_when_idle: false, ..Policy::default() };
+    assert_eq!(groups(&plan(&view, &Contention, &policy)), [[1], [2]]);
+}
+
+#[test]
+fn a_rider_comes_from_behind_but_delays_nobody() {
+    let waiting = vec![job(1, "half"), job(2, "heavy"), job(3, "light")];
+    let plan = planned(&view(vec![device("g0", Mps)], waiting));
+    assert_eq!(groups(&plan), [[1, 3]]);
+    let mut long = vec![job(1, "half"), job(2, "heavy"), job(3, "light")];
+    long[2].time_limit_seconds = Some(7200);
+    let plan = planned(&view(vec![device("g0", Mps)], long));
+    assert_eq!((groups(&plan), exclusion(&plan, 1, 3)), (vec![vec![1]], Some(Reason::OutlivesHost)));
+}

@@ -1,0 +1,68 @@
+//! What Slurm books and bills: hundredths of a device, by the share that a tenant is expected to use. They are not caps.
+
+use crate::admit::SHARDS_MIN;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{Fraction, Shards};
+
+/// Bounds of what a job that others may join is booked with, so that a joiner finds room.
+const HOST_SHARDS: (f64, f64) = (30.0, 70.0);
+/// Use assumed where nothing is known.
+const USE_UNKNOWN_FRACTION: f64 = 0.5;
+
+/// The share of the device that a workload uses alone.
+pub(crate) fn use_fraction(profile: &WorkloadProfile) -> f64 {
+    let active = profile.sm_active_fraction.or(profile.gpu_busy_fraction);
+    active.map_or(USE_UNKNOWN_FRACTION, Fraction::value).max(0.01)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=100 first")]
+fn shards(hundredths: f64) -> Shards {
+    Shards::try_new(hundredths.round().clamp(1.0, 100.0) as u8).expect("clamped to 1..=100")
+}
+
+/// What a job is booked with that starts alone and may be joined.
+pub(crate) fn of_host(profile: &WorkloadProfile) -> Shards {
+    shards((100.0 * use_fraction(profile)).clamp(HOST_SHARDS.0, HOST_SHARDS.1))
+}
+
+/// What two jobs are booked with that start together: all of the device, in proportion to use times speed.
+pub(crate) fn of_pair(uses: [f64; 2]) -> [Shards; 2] {
+    let least = f64::from(SHARDS_MIN);
+    let first = (100.0 * uses[0] / (uses[0] + uses[1])).round().clamp(least, 100.0 - least);
+    [shards(first), shards(100.0 - first)]
+}
+
+/// What a joiner is booked with: its part of all use, at most what is free.
+pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32) -> Shards {
+    let (least, most) = (f64::from(SHARDS_MIN), f64::from(shards_free.clamp(SHARDS_MIN, 100)));
+    shards((100.0 * own_use / (own_use + others_use)).clamp(least, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_books_the_whole_device_by_use() {
+        let counts = |uses| of_pair(uses).map(Shards::count);
+        assert_eq!(counts([0.2, 0.6]), [25, 75]);
+        assert_eq!(counts([0.1, 0.1]), [50, 50]);
+        assert_eq!(counts([0.001, 1.0]), [10, 90], "nobody gets less than ten");
+    }
+
+    #[test]
+    fn a_joiner_takes_at_most_what_is_free() {
+        assert_eq!(of_joiner(0.9, 0.1, 40).count(), 40);
+        assert_eq!(of_joiner(0.2, 0.6, 70).count(), 25);
+        assert_eq!(of_joiner(0.01, 0.9, 70).count(), 10);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn booked_shares_never_pass_a_hundred(a in 0.01f64..1.0, b in 0.01f64..1.0) {
+            let [first, second] = of_pair([a, b]).map(Shards::count);
+            proptest::prop_assert_eq!(first + second, 100);
+            proptest::prop_assert!(first >= 10 && second >= 10);
+        }
+    }
+}
