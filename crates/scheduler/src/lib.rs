@@ -1,3 +1,25 @@
 //! The central scheduler: reconcilers around a pure decision (docs/architecture.md, "The way of one job").
+//!
+//! ```text
+//! watch ──► board ──► engine ──► store ──► release ──► Slurm        agents ──► ingest ──► store ──► profile
+//!             │                                ▲                                                        │
+//!             └────────────── step, view (pure)┘◄───────────────────────────────────────────────────────┘
+//! ```
 
+pub mod agents;
+pub mod config;
+pub mod context;
+pub mod drive;
+pub mod engine;
+pub mod grpc;
+pub mod heartbeat;
+pub mod housekeep;
+pub mod ingest;
+pub mod profile;
+pub mod release;
+pub mod renew;
+pub mod scan;
+pub mod step;
 pub mod store;
+pub mod view;
+pub mod watch;

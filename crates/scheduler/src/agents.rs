@@ -1,0 +1,145 @@
+//! Which agents are connected, what their nodes have, and the way to each of them. Filled by `grpc::agent` (and by the
+//! simulation), read by `view` and `release`; knows nothing of Slurm or the store.
+
+use pillion_core::device::DeviceDescription;
+use pillion_core::report::{AgentHello, ToAgent};
+use pillion_core::{NodeName, UnixTime};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
+
+/// How many messages may wait for one agent; a full box drops a `Prepare`, which the next tick sends again.
+const OUTBOX_LENGTH: usize = 256;
+
+/// One agent, as last heard.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentState {
+    /// Its node's devices.
+    pub devices: Vec<DeviceDescription>,
+    /// Its release.
+    pub version: String,
+    /// Whether a stream is open.
+    pub is_connected: bool,
+    /// When it last said anything.
+    pub last_seen_at: UnixTime,
+    /// Its clock less ours at the last hello, in seconds.
+    pub clock_skew_seconds: f64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: AgentState,
+    stream: u64,
+    outbox: mpsc::Sender<ToAgent>,
+}
+
+/// All agents by node.
+#[derive(Debug, Default)]
+pub struct Agents(Mutex<Registry>);
+
+#[derive(Debug, Default)]
+struct Registry {
+    entries: BTreeMap<NodeName, Entry>,
+    streams: u64,
+}
+
+/// One open stream; a newer one of the same node replaces it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamId {
+    node: NodeName,
+    number: u64,
+}
+
+impl Agents {
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        // A panic elsewhere cannot leave the map half changed: each change is one insert.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream was opened: returns its id and what is to be sent on it.
+    pub fn connect(&self, hello: &AgentHello, now: UnixTime) -> (StreamId, mpsc::Receiver<ToAgent>) {
+        let (outbox, inbox) = mpsc::channel(OUTBOX_LENGTH);
+        let mut registry = self.lock();
+        registry.streams += 1;
+        let number = registry.streams;
+        let state = AgentState {
+            devices: hello.devices.clone(),
+            version: hello.agent_version.clone(),
+            is_connected: true,
+            last_seen_at: now,
+            clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
+        };
+        registry.entries.insert(hello.node.clone(), Entry { state, stream: number, outbox });
+        (StreamId { node: hello.node.clone(), number }, inbox)
+    }
+
+    /// Something arrived on a stream.
+    pub fn heard(&self, stream: &StreamId, now: UnixTime) {
+        if let Some(entry) = self.lock().entries.get_mut(&stream.node).filter(|entry| entry.stream == stream.number) {
+            entry.state.last_seen_at = now;
+        }
+    }
+
+    /// A stream ended. A newer stream of the same node stays.
+    pub fn disconnect(&self, stream: &StreamId) {
+        if let Some(entry) = self.lock().entries.get_mut(&stream.node).filter(|entry| entry.stream == stream.number) {
+            entry.state.is_connected = false;
+        }
+    }
+
+    /// Puts a message into an agent's box. `false`: it is away or its box is full; the next tick tries again.
+    pub fn send(&self, node: &NodeName, message: ToAgent) -> bool {
+        let registry = self.lock();
+        let entry = registry.entries.get(node).filter(|entry| entry.state.is_connected);
+        entry.is_some_and(|entry| entry.outbox.try_send(message).is_ok())
+    }
+
+    /// Whether the agent of a node is there to prepare shares and answer starts.
+    pub fn is_connected(&self, node: &NodeName) -> bool {
+        self.lock().entries.get(node).is_some_and(|entry| entry.state.is_connected && !entry.outbox.is_closed())
+    }
+
+    /// All agents, connected or not.
+    pub fn all(&self) -> BTreeMap<NodeName, AgentState> {
+        self.lock().entries.iter().map(|(node, entry)| (node.clone(), entry.state.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> AgentHello {
+        AgentHello {
+            protocol_version: 1,
+            node: NodeName::new("n1"),
+            agent_version: "0".into(),
+            journal_id: "j".into(),
+            devices: Vec::new(),
+            sent_at: UnixTime::from_epoch(12),
+            decision_ids: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_end_of_an_old_stream_does_not_end_the_new_one() {
+        let agents = Agents::default();
+        let (first, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        let (_second, mut inbox) = agents.connect(&hello(), UnixTime::from_epoch(11));
+        agents.disconnect(&first);
+        assert!(agents.is_connected(&NodeName::new("n1")));
+        assert!(agents.send(&NodeName::new("n1"), ToAgent::Poke));
+        assert_eq!(inbox.try_recv(), Ok(ToAgent::Poke));
+    }
+
+    #[test]
+    fn an_agent_that_is_away_takes_no_message() {
+        let agents = Agents::default();
+        assert!(!agents.send(&NodeName::new("n1"), ToAgent::Poke));
+        let (stream, inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        assert_eq!(agents.all()[&NodeName::new("n1")].clock_skew_seconds, 2.0);
+        agents.disconnect(&stream);
+        assert!(!agents.send(&NodeName::new("n1"), ToAgent::Poke));
+        drop(inbox);
+    }
+}

@@ -1,0 +1,229 @@
+//! The scheduler's configuration file: one struct, unknown keys refused, checked once at load (STYLE R11), then handed to the
+//! rooms in pieces.
+
+use crate::context::Settings;
+use crate::grpc::auth::Operators;
+use pillion_core::heartbeat::Mode;
+use pillion_pairing::Policy;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// `/etc/pillion/pillion.toml`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the private database and the heartbeat live.
+    pub state_directory: PathBuf,
+    /// `off`, `shadow` or `active`.
+    pub mode: Mode,
+    /// The longest that Slurm holds a job back without us, in seconds; 10 to 3600.
+    pub bound_seconds: u64,
+    /// How often the queue is read, in seconds.
+    pub scan_period_seconds: f64,
+    /// Which partitions are the pool.
+    pub pool: PoolConfig,
+    /// How Slurm is reached.
+    pub slurm: SlurmConfig,
+    /// The database.
+    pub database: DatabaseConfig,
+    /// Who may reach us, and where.
+    pub listen: ListenConfig,
+    /// The site's policy.
+    pub policy: Policy,
+}
+
+/// `[pool]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoolConfig {
+    /// Partitions that serve shards only, in order of preference.
+    pub partitions: Vec<String>,
+    /// Names under which users may ask for a device model: `h100 = ["h100", "hopper"]`.
+    pub gpu_types: BTreeMap<String, Vec<String>>,
+}
+
+/// `[slurm]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SlurmConfig {
+    /// Where squeue and scontrol are; absent = `PATH`.
+    pub binary_directory: Option<PathBuf>,
+    /// `SLURM_CONF`; absent = Slurm's default.
+    pub conf: Option<PathBuf>,
+    /// How long one of its programs may take.
+    pub timeout_seconds: u64,
+}
+
+/// `[database]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DatabaseConfig {
+    /// `postgres://..`; absent = a private Postgres in the state directory.
+    pub url: Option<String>,
+    /// Where Postgres' programs are, for the private one; absent = looked for.
+    pub binary_directory: Option<PathBuf>,
+}
+
+/// `[listen]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListenConfig {
+    /// For agents, and for the CLI on other machines. Loopback unless named otherwise.
+    pub tcp: SocketAddr,
+    /// For the CLI on this machine.
+    pub socket: PathBuf,
+    /// Uids that may see everything, besides root and our own.
+    pub operator_uids: Vec<u32>,
+    /// Whether whoever reaches `tcp` may see everything.
+    pub tcp_is_operator: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            state_directory: PathBuf::from("/var/lib/pillion"),
+            mode: Mode::Off,
+            bound_seconds: 600,
+            scan_period_seconds: 2.0,
+            pool: PoolConfig::default(),
+            slurm: SlurmConfig::default(),
+            database: DatabaseConfig::default(),
+            listen: ListenConfig::default(),
+            policy: Policy::default(),
+        }
+    }
+}
+
+impl Default for SlurmConfig {
+    fn default() -> Self {
+        Self { binary_directory: None, conf: None, timeout_seconds: 10 }
+    }
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self {
+            tcp: SocketAddr::from(([127, 0, 0, 1], 6820)),
+            socket: PathBuf::from("/run/pillion/scheduler.sock"),
+            operator_uids: Vec::new(),
+            tcp_is_operator: false,
+        }
+    }
+}
+
+/// Why the configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read, or a key is unknown or of the wrong kind.
+    #[error("cannot use {path}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: config::ConfigError,
+    },
+    /// A value is outside its range.
+    #[error("{path}: {key} = {value} is not allowed; write {allowed}")]
+    OutOfRange {
+        /// The file.
+        path: PathBuf,
+        /// Which.
+        key: &'static str,
+        /// What was written.
+        value: String,
+        /// What may be.
+        allowed: &'static str,
+    },
+}
+
+impl Config {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// [`ConfigError`], one sentence that says what is allowed.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        let source = config::Config::builder()
+            .add_source(config::File::from(path).format(config::FileFormat::Toml))
+            .build()
+            .map_err(unreadable)?;
+        let config: Self = source.try_deserialize().map_err(unreadable)?;
+        config.check(path)?;
+        Ok(config)
+    }
+
+    fn check(&self, path: &Path) -> Result<(), ConfigError> {
+        let range = |key, value: String, allowed, is_good: bool| {
+            if is_good { Ok(()) } else { Err(ConfigError::OutOfRange { path: path.to_owned(), key, value, allowed }) }
+        };
+        let partitions = format!("{:?}", self.pool.partitions);
+        range("pool.partitions", partitions, "at least one partition", !self.pool.partitions.is_empty())?;
+        let bound = self.bound_seconds;
+        range("bound_seconds", bound.to_string(), "10 to 3600", (10..=3600).contains(&bound))?;
+        let period = self.scan_period_seconds;
+        range("scan_period_seconds", period.to_string(), "0.2 to 10", (0.2..=10.0).contains(&period))?;
+        let timeout = self.slurm.timeout_seconds;
+        range("slurm.timeout_seconds", timeout.to_string(), "1 to 60", (1..=60).contains(&timeout))?;
+        let margin = self.policy.memory_margin_fraction;
+        range("policy.memory_margin_fraction", margin.to_string(), "0 to 0.5", (0.0..=0.5).contains(&margin))?;
+        let tenants = self.policy.tenants_max;
+        range("policy.tenants_max", tenants.to_string(), "1 to 4", (1..=4).contains(&tenants))
+    }
+
+    /// The reconcilers' part of it.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            pool: self.pool.partitions.clone(),
+            bound: Duration::from_secs(self.bound_seconds),
+            mode: self.mode,
+            policy: self.policy.clone(),
+            heartbeat_path: Some(self.state_directory.join("heartbeat")),
+            gpu_types: self.pool.gpu_types.clone(),
+            ..Settings::default()
+        }
+    }
+
+    /// Who may see everything.
+    pub fn operators(&self) -> Operators {
+        Operators { uids: self.listen.operator_uids.clone(), tcp_is_operator: self.listen.tcp_is_operator }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Config, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pillion.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path).map_err(|error| pillion_core::report(&error))
+    }
+
+    #[test]
+    fn the_shortest_file_names_the_pool_and_leaves_everything_off() {
+        let config = load("pool.partitions = [\"shared\"]").unwrap();
+        assert_eq!(config.mode, Mode::Off);
+        assert!(config.listen.tcp.ip().is_loopback());
+        assert_eq!(config.policy, Policy::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        let cases = [
+            ("", "pool.partitions = [] is not allowed; write at least one partition"),
+            ("pool.partitions = [\"a\"]\nbound_seconds = 5", "bound_seconds = 5 is not allowed; write 10 to 3600"),
+            ("pool.partitions = [\"a\"]\nboundseconds = 5", "boundseconds"),
+            ("pool.partitions = [\"a\"]\nmode = \"on\"", "off"),
+            ("pool.partitions = [\"a\"]\n[policy]\nusers = \"all\"", "same-user"),
+            ("pool.partitions = [\"a\"\n", "pillion.toml"),
+        ];
+        for (text, expected) in cases {
+            let message = load(text).unwrap_err();
+            assert!(message.contains(expected), "{text:?} gave {message:?}");
+        }
+    }
+}

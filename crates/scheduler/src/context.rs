@@ -1,0 +1,179 @@
+//! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
+
+use crate::agents::Agents;
+use crate::scan::Scan;
+use crate::step::Patience;
+use crate::store::{Store, StoreError};
+use pillion_core::heartbeat::Mode;
+use pillion_core::{Clock, NodeName, SlurmJobId, UnixTime};
+use pillion_pairing::Policy;
+use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The checked configuration, in the shape that the rooms use.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Partitions of the pool, in order of preference.
+    pub pool: Vec<String>,
+    /// The longest that Slurm holds a job back without us.
+    pub bound: Duration,
+    /// What is done with decisions.
+    pub mode: Mode,
+    /// The site's policy.
+    pub policy: Policy,
+    /// Time limits of releases.
+    pub patience: Patience,
+    /// A scan older than this is not acted on.
+    pub scan_age_max: Duration,
+    /// How long a job whose plan was dropped is left out of plans.
+    pub cooling: Duration,
+    /// Where `pillion.lua` looks for us; absent = no heartbeat (tests).
+    pub heartbeat_path: Option<PathBuf>,
+    /// Names by device model under which users may ask for it.
+    pub gpu_types: BTreeMap<String, Vec<String>>,
+    /// How long device samples are kept.
+    pub samples_kept: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            pool: vec!["shared".to_owned()],
+            bound: Duration::from_secs(600),
+            mode: Mode::Active,
+            policy: Policy::default(),
+            patience: Patience::default(),
+            scan_age_max: Duration::from_secs(15),
+            cooling: Duration::from_secs(15),
+            heartbeat_path: None,
+            gpu_types: BTreeMap::new(),
+            samples_kept: Duration::from_secs(14 * 24 * 3600),
+        }
+    }
+}
+
+/// What is known now and not worth keeping: it is found again after a restart.
+#[derive(Debug, Default)]
+pub struct Board {
+    /// The last scan.
+    pub scan: Option<Arc<Scan>>,
+    /// Slurm's version, once asked.
+    pub slurm_version: Option<SlurmVersion>,
+    /// Nodes on which releases stopped after a violation, and why.
+    pub stopped: BTreeMap<NodeName, String>,
+    /// Jobs whose last plan was dropped, and until when they are left out.
+    pub cooling: BTreeMap<SlurmJobId, UnixTime>,
+    /// Violations seen since we started.
+    pub violation_count: u64,
+    /// Lines of the queue that could not be read since we started.
+    pub dropped_line_count: u64,
+}
+
+/// Wakes reconcilers before their period is over; carries no data.
+#[derive(Debug, Default)]
+pub struct Nudges {
+    /// Look at Slurm now.
+    pub watch: Arc<Notify>,
+    /// Something may be planned now.
+    pub engine: Arc<Notify>,
+    /// A decision may go on now.
+    pub release: Arc<Notify>,
+    /// A run was summarised.
+    pub profile: Arc<Notify>,
+}
+
+/// The reconcilers' world.
+pub struct Context {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Slurm.
+    pub slurm: Arc<dyn Slurm>,
+    /// Memory.
+    pub store: Arc<dyn Store>,
+    /// Agents.
+    pub agents: Arc<Agents>,
+    /// Configuration.
+    pub settings: Settings,
+    /// Wake-ups.
+    pub nudges: Nudges,
+    board: RwLock<Board>,
+}
+
+impl Context {
+    /// A world in which nothing has been seen yet.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        slurm: Arc<dyn Slurm>,
+        store: Arc<dyn Store>,
+        agents: Arc<Agents>,
+        settings: Settings,
+    ) -> Self {
+        let (nudges, board) = (Nudges::default(), RwLock::default());
+        Self { clock, slurm, store, agents, settings, nudges, board }
+    }
+    /// The board, to read.
+    pub fn board(&self) -> RwLockReadGuard<'_, Board> {
+        self.board.read().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The board, to change; never held across an `await`.
+    pub fn board_mut(&self) -> RwLockWriteGuard<'_, Board> {
+        self.board.write().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The time now.
+    pub fn now(&self) -> UnixTime {
+        self.clock.now()
+    }
+    /// The last scan, if it is fresh enough to act on.
+    pub fn fresh_scan(&self) -> Option<Arc<Scan>> {
+        let scan = self.board().scan.clone()?;
+        let age = self.now().seconds() - scan.at.seconds();
+        // A scan from the future means that the clock was set back: as good as old.
+        (age.abs() <= self.settings.scan_age_max.as_secs_f64()).then_some(scan)
+    }
+    /// Why we do not act at all; `None` = we do.
+    pub fn refusal(&self) -> Option<String> {
+        match self.board().slurm_version {
+            None => Some("Slurm's version is not known yet".to_owned()),
+            Some(version) => version.refusal(),
+        }
+    }
+    /// Whether decisions are carried out.
+    pub fn is_active(&self) -> bool {
+        self.settings.mode == Mode::Active && self.refusal().is_none()
+    }
+}
+
+/// Why a tick could not be finished; the next one is the retry.
+#[derive(Debug, thiserror::Error)]
+pub enum TickError {
+    /// Slurm did not answer or refused.
+    #[error("cannot {action}")]
+    Slurm {
+        /// What we were doing.
+        action: &'static str,
+        /// Why.
+        source: SlurmError,
+    },
+    /// The store did not answer or refused.
+    #[error("cannot use the store")]
+    Store(#[from] StoreError),
+    /// A file of ours could not be written.
+    #[error("cannot write {path}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl TickError {
+    /// Wraps Slurm's error with what we were doing.
+    pub fn slurm(action: &'static str) -> impl FnOnce(SlurmError) -> Self {
+        move |source| Self::Slurm { action, source }
+    }
+}

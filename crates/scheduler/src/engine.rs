@@ -1,0 +1,132 @@
+//! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
+
+use crate::context::{Context, TickError};
+use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
+use crate::view::{Sources, cluster_view};
+use pillion_pairing::{ClusterView, InterferenceModel, Pairing, Plan, plan};
+use std::sync::Arc;
+use tracing::{debug, info};
+
+/// The pairing engine's shell.
+pub struct Engine {
+    context: Arc<Context>,
+    model: Arc<dyn InterferenceModel>,
+}
+
+impl Engine {
+    /// An engine that predicts with `model`.
+    pub fn new(context: Arc<Context>, model: Arc<dyn InterferenceModel>) -> Self {
+        Self { context, model }
+    }
+
+    /// Plans once and commits.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer. A plan that came too late is no error.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        if !self.context.is_active() {
+            return Ok(());
+        }
+        let Some((view, profiles)) = self.view().await? else { return Ok(()) };
+        if view.waiting.is_empty() {
+            return Ok(());
+        }
+        let plan = plan(&view, self.model.as_ref(), &self.context.settings.policy);
+        self.commit(&view, &plan, &profiles).await
+    }
+
+    /// The engine's input now; `None` while there is no fresh scan.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn view(&self) -> Result<Option<(ClusterView, Vec<StoredProfile>)>, TickError> {
+        let context = &self.context;
+        // The revision is read first: whatever changes while the rest is read makes the plan stale.
+        let revision = context.store.revision().await?;
+        let Some(scan) = context.fresh_scan() else { return Ok(None) };
+        let decisions = context.store.active_decisions().await?;
+        let profiles = context.store.profiles().await?;
+        let agents = context.agents.all();
+        let board = context.board();
+        let view = cluster_view(Sources {
+            revision,
+            scan: &scan,
+            decisions: &decisions,
+            agents: &agents,
+            stopped: &board.stopped,
+            cooling: &board.cooling,
+            profiles: &profiles,
+            policy: &context.settings.policy,
+            gpu_types: &context.settings.gpu_types,
+        });
+        drop(board);
+        Ok(Some((view, profiles)))
+    }
+
+    /// Plans on the view of now without committing, for `pillion plan --live`.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub async fn dry_run(&self) -> Result<Option<(ClusterView, Plan)>, TickError> {
+        let Some((view, _)) = self.view().await? else { return Ok(None) };
+        let plan = plan(&view, self.model.as_ref(), &self.context.settings.policy);
+        Ok(Some((view, plan)))
+    }
+
+    async fn commit(&self, view: &ClusterView, plan: &Plan, profiles: &[StoredProfile]) -> Result<(), TickError> {
+        let context = &self.context;
+        let now = context.now();
+        context.store.record_explanations(plan.parent_revision, &plan.left_waiting, now).await?;
+        if plan.pairings.is_empty() {
+            return Ok(());
+        }
+        let decisions: Vec<NewDecision> =
+            plan.pairings.iter().map(|pairing| new_decision(pairing, view, profiles)).collect();
+        match context.store.commit_plan(plan.parent_revision, &decisions, now).await {
+            Ok(ids) => {
+                info!(decisions = ids.len(), waiting = plan.left_waiting.len(), "plan committed");
+                context.nudges.release.notify_one();
+                Ok(())
+            }
+            Err(error @ (StoreError::StaleView { .. } | StoreError::Conflict(_))) => {
+                debug!(%error, "plan refused; the next one is made from what is true now");
+                context.nudges.watch.notify_one();
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn new_decision(pairing: &Pairing, view: &ClusterView, profiles: &[StoredProfile]) -> NewDecision {
+    let members = pairing.members.iter().map(|member| {
+        let job = view.waiting.iter().find(|job| job.start == member.start);
+        let solo = profiles.iter().map(|stored| &stored.profile).find(|profile| {
+            profile.workload == member.workload && profile.device_model == pairing.device_model
+        });
+        NewMember {
+            start: member.start,
+            uid: job.map_or(pillion_core::UserId(u32::MAX), |job| job.uid),
+            workload: member.workload.clone(),
+            role: member.role,
+            cap_fraction: member.cap_fraction,
+            shards: member.shards,
+            memory_bytes: member.memory_bytes,
+            memory_limit_bytes: member.memory_limit_bytes,
+            slowdown_ratio_max: job.map_or(1.0, |job| job.slowdown_ratio_max.value()),
+            estimate: member.estimate.clone(),
+            solo_duration_seconds: solo.and_then(|profile| profile.duration_seconds),
+            explanation: member.explanation.clone(),
+        }
+    });
+    NewDecision {
+        node: pairing.node.clone(),
+        gres_type: pairing.gres_type.clone(),
+        device_model: pairing.device_model.clone(),
+        mechanism: pairing.mechanism,
+        ccs_mode: pairing.ccs_mode,
+        joins: pairing.joins,
+        gain: pairing.gain,
+        members: members.collect(),
+    }
+}

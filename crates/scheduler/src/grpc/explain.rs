@@ -1,0 +1,93 @@
+//! Everything that is stored about one job, as its caller may see it (DESIGN D9, D12).
+
+use super::auth::Caller;
+use super::listing;
+use crate::store::{DecisionFilter, Store, StoreError};
+use pillion_core::SlurmJobId;
+use pillion_pairing::Explanation;
+use pillion_proto::v1;
+use std::collections::BTreeMap;
+
+/// Collects the answer; `Ok(None)` where the job is not known, or is somebody else's and the caller is no operator.
+pub(super) async fn explain(
+    store: &dyn Store,
+    id: SlurmJobId,
+    queue_row: Option<v1::QueueJob>,
+    caller: Caller,
+) -> Result<Option<v1::ExplainResponse>, StoreError> {
+    let Some(record) = store.job(id).await?.filter(|record| caller.may_see(record.uid)) else { return Ok(None) };
+    let filter = DecisionFilter { job_id: Some(id), include_single: true, ..DecisionFilter::default() };
+    let mut decisions = store.decisions(&filter).await?;
+    decisions.reverse();
+    let users = users_of(store, &decisions).await?;
+    let explanations = store.explanations(id).await?;
+    let row = |(revision, at, explanation): (pillion_core::Revision, pillion_core::UnixTime, Explanation)| {
+        let visible = if caller.is_operator { explanation } else { without_partners(explanation) };
+        v1::JobExplanation {
+            revision: revision.0,
+            at_seconds: at.seconds(),
+            explanation_json: serde_json::to_string(&visible).unwrap_or_default(),
+        }
+    };
+    let event = |event: crate::store::Event| v1::Event {
+        at_seconds: event.at.seconds(),
+        kind: event.kind,
+        job_id: id.to_string(),
+        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
+        detail: event.detail,
+    };
+    Ok(Some(v1::ExplainResponse {
+        found: true,
+        job: Some(queue_row.unwrap_or_else(|| past_job(&record))),
+        decisions: decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect(),
+        explanations: explanations.into_iter().map(row).collect(),
+        events: store.events(id).await?.into_iter().map(event).collect(),
+    }))
+}
+
+fn past_job(record: &crate::store::JobRecord) -> v1::QueueJob {
+    let state = match record.ending {
+        Some(ending) => format!("{ending:?}").to_lowercase(),
+        None if record.started_at.is_some() => "running".to_owned(),
+        None => "waiting".to_owned(),
+    };
+    v1::QueueJob {
+        job_id: record.id.to_string(),
+        user: record.user.clone(),
+        account: record.account.clone(),
+        partition: record.partition.clone(),
+        workload: record.workload.to_string(),
+        submitted_at_seconds: record.submitted_at.seconds(),
+        starts_alone_at_seconds: 0.0,
+        state,
+        reason: String::new(),
+        slowdown_ratio_max: record.slowdown_ratio_max.unwrap_or(0.0),
+    }
+}
+
+/// Names of the users of all members.
+pub(super) async fn users_of(
+    store: &dyn Store,
+    decisions: &[crate::store::Decision],
+) -> Result<BTreeMap<SlurmJobId, String>, StoreError> {
+    let mut users = BTreeMap::new();
+    for member in decisions.iter().flat_map(|decision| &decision.members) {
+        let id = member.plan.start.job_id;
+        if !users.contains_key(&id)
+            && let Some(record) = store.job(id).await?
+        {
+            users.insert(id, record.user);
+        }
+    }
+    Ok(users)
+}
+
+/// Users are told nothing about partners: no job, no workload; what was predicted for their own job stays.
+fn without_partners(mut explanation: Explanation) -> Explanation {
+    for candidate in &mut explanation.candidates {
+        candidate.partner = SlurmJobId::plain(0);
+        candidate.workload = pillion_core::WorkloadKey::new("");
+        candidate.other = None;
+    }
+    explanation
+}

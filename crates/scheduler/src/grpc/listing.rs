@@ -1,0 +1,126 @@
+//! Rows of the operator's answers from domain types: pure, and what a caller may not see is left out here.
+
+use super::auth::Caller;
+use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
+use crate::scan::Scan;
+use crate::store::{Decision, Member};
+use pillion_core::{SlurmJobId, UnixTime};
+use pillion_pairing::{Policy, Role};
+use pillion_proto::v1;
+use pillion_slurm::{Job, JobState};
+use std::collections::BTreeMap;
+
+/// A decision, as the caller may see it. `users` names the users of its jobs where known.
+pub(super) fn decision(decision: &Decision, users: &BTreeMap<SlurmJobId, String>, caller: Caller) -> v1::Decision {
+    v1::Decision {
+        decision_id: decision.id.0,
+        group_id: decision.group.0,
+        state: decision.state.to_string(),
+        node: decision.node.to_string(),
+        gres_type: decision.gres_type.to_string(),
+        device_model: decision.device_model.clone(),
+        mechanism: decision.mechanism.to_string(),
+        created_at_seconds: decision.created_at.seconds(),
+        members: decision.members.iter().map(|one| member(decision, one, users, caller)).collect(),
+        gain: decision.gain,
+        abandoned_reason: decision.abandoned_reason.clone().unwrap_or_default(),
+    }
+}
+
+fn member(
+    decision: &Decision,
+    member: &Member,
+    users: &BTreeMap<SlurmJobId, String>,
+    caller: Caller,
+) -> v1::Member {
+    let plan = &member.plan;
+    let is_visible = caller.may_see(plan.uid);
+    let seconds = |time: Option<UnixTime>| time.map(UnixTime::seconds);
+    v1::Member {
+        job_id: if is_visible { plan.start.job_id.to_string() } else { String::new() },
+        restart_count: plan.start.restart_count,
+        user: users.get(&plan.start.job_id).filter(|_| is_visible).cloned().unwrap_or_default(),
+        workload: if is_visible { plan.workload.to_string() } else { String::new() },
+        role: role_word(plan.role).to_owned(),
+        state: member.state.to_string(),
+        cap_fraction: plan.cap_fraction.map(f64::from),
+        ccs_mode: decision.ccs_mode.map(u32::from),
+        shards: u32::from(plan.shards.count()),
+        memory_limit_bytes: plan.memory_limit_bytes,
+        predicted_speed_fraction: plan.estimate.as_ref().map(|estimate| estimate.speed_fraction),
+        predicted_speed_fraction_low: plan.estimate.as_ref().map(|estimate| estimate.speed_fraction_low),
+        measured_speed_fraction: member.measured_speed_fraction,
+        slowdown_ratio_max: Some(plan.slowdown_ratio_max),
+        started_at_seconds: seconds(member.started_at),
+        ended_at_seconds: seconds(member.ended_at),
+        solo_duration_seconds: plan.solo_duration_seconds,
+        energy_joules: member.energy_joules.filter(|_| is_visible),
+    }
+}
+
+const fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Host => "host",
+        Role::Joiner => "joiner",
+        Role::Alone => "alone",
+    }
+}
+
+/// What the last plan said of each job that it left waiting.
+pub(super) type Reasons = BTreeMap<SlurmJobId, String>;
+
+/// Jobs that wait for a decision or for Slurm to carry one out.
+pub(super) fn queue(
+    scan: &Scan,
+    decisions: &[Decision],
+    reasons: &Reasons,
+    policy: &Policy,
+    caller: Caller,
+) -> Vec<v1::QueueJob> {
+    let members: BTreeMap<SlurmJobId, (&Decision, &Member)> = decisions
+        .iter()
+        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
+        .filter(|(_, member)| member.state.is_active())
+        .map(|(decision, member)| (member.plan.start.job_id, (decision, member)))
+        .collect();
+    let mut jobs: Vec<&Job> =
+        scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some()).collect();
+    jobs.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds())));
+    let row = |job: &&Job| queue_job(job, scan, members.get(&job.id).copied(), reasons, policy, caller);
+    jobs.iter().filter_map(row).collect()
+}
+
+fn queue_job(
+    job: &Job,
+    scan: &Scan,
+    member: Option<(&Decision, &Member)>,
+    reasons: &Reasons,
+    policy: &Policy,
+    caller: Caller,
+) -> Option<v1::QueueJob> {
+    let mark = mark_of(job)?;
+    let (state, reason) = match member {
+        Some((decision, member)) => {
+            (member.state.to_string(), format!("decision {} on {} {}", decision.id, decision.node, decision.gres_type))
+        }
+        None if mark.alone => ("alone".to_owned(), "runs alone as soon as Slurm finds a free GPU".to_owned()),
+        None if is_waiting(job) => {
+            let reason = held_reason(job, scan).or_else(|| reasons.get(&job.id).cloned());
+            ("waiting".to_owned(), reason.unwrap_or_else(|| "not looked at yet".to_owned()))
+        }
+        None => ("restarted".to_owned(), "is being put back to its own request".to_owned()),
+    };
+    let is_visible = caller.may_see(job.uid);
+    Some(v1::QueueJob {
+        job_id: job.id.to_string(),
+        user: job.user.clone(),
+        account: job.account.clone(),
+        partition: job.partition.clone(),
+        workload: if is_visible { workload_of(job, mark).to_string() } else { String::new() },
+        submitted_at_seconds: job.submitted_at.seconds(),
+        starts_alone_at_seconds: job.eligible_at.map_or(0.0, UnixTime::seconds),
+        state,
+        reason: if is_visible { reason } else { String::new() },
+        slowdown_ratio_max: mark.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value()),
+    })
+}

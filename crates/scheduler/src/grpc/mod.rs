@@ -1,0 +1,9 @@
+//! The gRPC services: thin. `agent` hands each message to `ingest`, `operator` reads the store and the board. `auth` is the one
+//! place where a caller is told apart, `status` the one place where errors become gRPC codes.
+
+pub mod agent;
+pub mod auth;
+mod explain;
+mod listing;
+pub mod operator;
+mod status;

@@ -1,0 +1,168 @@
+//! The operators' and users' service: reads the store and the board, changes nothing.
+
+use super::auth::{Caller, caller};
+use super::{explain, listing, status};
+use crate::context::Context;
+use crate::engine::Engine;
+use crate::store::{Decision, DecisionFilter, StoreError};
+use pillion_core::{SlurmJobId, UnixTime};
+use pillion_proto::v1::operator_service_server::OperatorService;
+use pillion_proto::v1::{self, StatusResponse};
+use std::sync::Arc;
+use tonic::{Request, Response, Status};
+
+/// The service.
+pub struct OperatorServer {
+    context: Arc<Context>,
+    engine: Arc<Engine>,
+    /// What the database is, for doctor.
+    database: String,
+}
+
+impl OperatorServer {
+    /// A service over the reconcilers' world.
+    pub fn new(context: Arc<Context>, engine: Arc<Engine>, database: String) -> Self {
+        Self { context, engine, database }
+    }
+
+    async fn queue_rows(&self, caller: Caller) -> Result<Vec<v1::QueueJob>, StoreError> {
+        let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
+        let decisions = self.context.store.active_decisions().await?;
+        let mut reasons = listing::Reasons::new();
+        for job in scan.jobs.values().filter(|job| crate::scan::is_waiting(job)) {
+            if let Some((_, _, last)) = self.context.store.explanations(job.id).await?.pop() {
+                reasons.insert(job.id, last.text);
+            }
+        }
+        Ok(listing::queue(&scan, &decisions, &reasons, &self.context.settings.policy, caller))
+    }
+
+    async fn decisions(&self, decisions: &[Decision], caller: Caller) -> Result<Vec<v1::Decision>, StoreError> {
+        let users = explain::users_of(self.context.store.as_ref(), decisions).await?;
+        Ok(decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect())
+    }
+}
+
+fn store_error(error: StoreError) -> Status {
+    status::from_store(&error)
+}
+
+#[tonic::async_trait]
+impl OperatorService for OperatorServer {
+    async fn queue(&self, request: Request<v1::QueueRequest>) -> Result<Response<v1::QueueResponse>, Status> {
+        let caller = caller(&request);
+        let user = request.into_inner().user;
+        let mut jobs = self.queue_rows(caller).await.map_err(store_error)?;
+        jobs.retain(|job| user.is_empty() || job.user == user);
+        Ok(Response::new(v1::QueueResponse { jobs }))
+    }
+
+    async fn pairs(&self, request: Request<v1::PairsRequest>) -> Result<Response<v1::PairsResponse>, Status> {
+        let caller = caller(&request);
+        let v1::PairsRequest { active_only, since_seconds, until_seconds, user, include_single, limit } =
+            request.into_inner();
+        let time = |seconds: f64| (seconds > 0.0).then(|| UnixTime::from_seconds(seconds));
+        let filter = DecisionFilter {
+            active_only,
+            since: time(since_seconds),
+            until: time(until_seconds),
+            user: (!user.is_empty()).then_some(user),
+            job_id: None,
+            include_single,
+            limit,
+        };
+        let decisions = self.context.store.decisions(&filter).await.map_err(store_error)?;
+        let decisions: Vec<Decision> = decisions
+            .into_iter()
+            .filter(|decision| decision.members.iter().any(|member| caller.may_see(member.plan.uid)))
+            .collect();
+        let decisions = self.decisions(&decisions, caller).await.map_err(store_error)?;
+        Ok(Response::new(v1::PairsResponse { decisions }))
+    }
+
+    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::ExplainResponse>, Status> {
+        let caller = caller(&request);
+        let text = request.into_inner().job_id;
+        let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
+        let rows = self.queue_rows(caller).await.map_err(store_error)?;
+        let row = rows.into_iter().find(|row| row.job_id == text);
+        let store = self.context.store.as_ref();
+        let found = explain::explain(store, id, row, caller).await.map_err(store_error)?;
+        let missing = || v1::ExplainResponse { found: false, ..v1::ExplainResponse::default() };
+        Ok(Response::new(found.unwrap_or_else(missing)))
+    }
+
+    async fn profiles(&self, request: Request<v1::ProfilesRequest>) -> Result<Response<v1::ProfilesResponse>, Status> {
+        let caller = caller(&request);
+        let v1::ProfilesRequest { workload, user } = request.into_inner();
+        let own = own_user_name(&self.context, caller);
+        let visible = |key: &str| {
+            caller.is_operator || own.as_ref().is_some_and(|own| key.starts_with(&format!("{own}/")))
+        };
+        let profiles = self.context.store.profiles().await.map_err(store_error)?;
+        let profile_json = profiles
+            .into_iter()
+            .map(|stored| stored.profile)
+            .filter(|profile| visible(profile.workload.as_str()))
+            .filter(|profile| workload.is_empty() || profile.workload.as_str() == workload)
+            .filter(|profile| user.is_empty() || profile.workload.as_str().starts_with(&format!("{user}/")))
+            .filter_map(|profile| serde_json::to_string(&profile).ok())
+            .collect();
+        Ok(Response::new(v1::ProfilesResponse { profile_json }))
+    }
+
+    async fn dry_run(&self, request: Request<v1::DryRunRequest>) -> Result<Response<v1::DryRunResponse>, Status> {
+        if !caller(&request).is_operator {
+            return Err(Status::permission_denied("only operators see everybody's jobs; ask as root or SlurmUser"));
+        }
+        let dry_run = self.engine.dry_run().await.map_err(|error| status::from_tick(&error))?;
+        let (view, plan) = dry_run.ok_or_else(|| Status::unavailable("Slurm's queue was not read yet"))?;
+        let json = |error: serde_json::Error| Status::internal(error.to_string());
+        Ok(Response::new(v1::DryRunResponse {
+            plan_json: serde_json::to_string(&plan).map_err(json)?,
+            view_json: serde_json::to_string(&view).map_err(json)?,
+        }))
+    }
+
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+        let context = &self.context;
+        let miss_count = context.store.event_count("missed").await.map_err(store_error)?;
+        let revision = context.store.revision().await.map_err(store_error)?.0;
+        let agents = context.agents.all().into_iter().map(|(node, agent)| v1::AgentStatus {
+            node: node.to_string(),
+            connected: agent.is_connected,
+            last_seen_at_seconds: agent.last_seen_at.seconds(),
+            clock_skew_seconds: agent.clock_skew_seconds,
+            version: agent.version,
+            devices: agent.devices.into_iter().map(Into::into).collect(),
+        });
+        let board = context.board();
+        Ok(Response::new(StatusResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: context.settings.mode.as_str().to_owned(),
+            now_seconds: context.now().seconds(),
+            slurm_version: board.slurm_version.map(|version| version.to_string()).unwrap_or_default(),
+            slurm_refusal: board.slurm_version.and_then(pillion_slurm::SlurmVersion::refusal).unwrap_or_default(),
+            last_scan_at_seconds: board.scan.as_ref().map_or(0.0, |scan| scan.at.seconds()),
+            revision,
+            agents: agents.collect(),
+            database: self.database.clone(),
+            miss_count,
+            violation_count: board.violation_count,
+            dropped_line_count: board.dropped_line_count,
+            pool_partitions: context.settings.pool.clone(),
+            bound_seconds: context.settings.bound.as_secs(),
+        }))
+    }
+
+    async fn poke(&self, _: Request<v1::PokeRequest>) -> Result<Response<v1::PokeResponse>, Status> {
+        self.context.nudges.watch.notify_one();
+        Ok(Response::new(v1::PokeResponse {}))
+    }
+}
+
+/// The name of a calling user, from his jobs in the last scan.
+fn own_user_name(context: &Context, caller: Caller) -> Option<String> {
+    let scan = context.board().scan.clone()?;
+    scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.clone())
+}

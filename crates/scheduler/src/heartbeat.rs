@@ -1,0 +1,78 @@
+//! Writes the file by which `pillion.lua` knows that we live and what the pools can run. A dead scheduler stops writing, and
+//! from then on jobs stay as their users wrote them.
+
+use crate::context::{Context, TickError};
+use crate::scan::Scan;
+use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
+use pillion_core::NodeName;
+use pillion_slurm::Node;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The heartbeat's writer.
+pub struct Beat {
+    context: Arc<Context>,
+}
+
+impl Beat {
+    /// A writer.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
+    }
+
+    /// Writes once. Without a fresh scan nothing is written: a scheduler that cannot see Slurm takes no new jobs.
+    ///
+    /// # Errors
+    /// [`TickError::File`].
+    pub fn tick(&self) -> Result<(), TickError> {
+        let context = &self.context;
+        let Some(path) = &context.settings.heartbeat_path else { return Ok(()) };
+        let Some(scan) = context.fresh_scan() else { return Ok(()) };
+        let mode = if context.refusal().is_none() { context.settings.mode } else { Mode::Off };
+        let models = models(context);
+        let heartbeat = Heartbeat {
+            epoch: context.now().epoch(),
+            bound_seconds: context.settings.bound.as_secs(),
+            mode,
+            pools: context.settings.pool.iter().map(|name| ability(name, &scan, &models)).collect(),
+        };
+        replace(path, &heartbeat.render()).map_err(|source| TickError::File { path: path.clone(), source })
+    }
+}
+
+/// Names by which users may ask for the GPUs of each node.
+fn models(context: &Context) -> BTreeMap<NodeName, BTreeSet<String>> {
+    let names = |model: &String| context.settings.gpu_types.get(model).cloned().unwrap_or_default();
+    let of_agent = |(node, agent): (NodeName, crate::agents::AgentState)| {
+        let models = agent.devices.iter().map(|device| device.model.clone());
+        (node, models.flat_map(|model| names(&model).into_iter().chain([model])).collect())
+    };
+    context.agents.all().into_iter().map(of_agent).collect()
+}
+
+fn ability(partition: &str, scan: &Scan, models: &BTreeMap<NodeName, BTreeSet<String>>) -> PoolAbility {
+    let nodes: Vec<&Node> =
+        scan.nodes.iter().filter(|node| node.partitions.iter().any(|name| name == partition)).collect();
+    let features: BTreeSet<String> = nodes.iter().flat_map(|node| node.features.iter().cloned()).collect();
+    let gpu_types: BTreeSet<String> =
+        nodes.iter().filter_map(|node| models.get(&node.name)).flatten().cloned().collect();
+    PoolAbility {
+        partition: partition.to_owned(),
+        cpus: nodes.iter().map(|node| node.cpus).max().unwrap_or(0),
+        memory_mib: nodes.iter().map(|node| node.memory_mib).max().unwrap_or(0),
+        features: features.into_iter().collect(),
+        gpu_types: gpu_types.into_iter().collect(),
+    }
+}
+
+/// Replaces a file whole, so that lua never reads half of it.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = std::fs::File::create(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    drop(file);
+    std::fs::rename(&fresh, path)
+}
+

@@ -1,0 +1,31 @@
+//! Throws away what is no longer of use: device samples past their time, cool-downs that are over.
+
+use crate::context::{Context, TickError};
+use std::sync::Arc;
+use tracing::info;
+
+/// The housekeeper.
+pub struct Housekeep {
+    context: Arc<Context>,
+}
+
+impl Housekeep {
+    /// A housekeeper.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
+    }
+
+    /// Tidies once.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let now = self.context.now();
+        self.context.board_mut().cooling.retain(|_, until| *until > now);
+        let pruned = self.context.store.prune_samples(now - self.context.settings.samples_kept).await?;
+        if pruned > 0 {
+            info!(pruned, "old device samples deleted");
+        }
+        Ok(())
+    }
+}

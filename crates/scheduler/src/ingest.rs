@@ -1,0 +1,94 @@
+//! Row 8 of the way of a job: what an agent says becomes durable, once each. Called by `grpc::agent` for every message of a
+//! stream, and by the simulation; knows nothing of the wire.
+
+use crate::context::{Context, TickError};
+use crate::store::Event;
+use pillion_core::decision::DecisionState;
+use pillion_core::report::{Report, ReportBody, ShareResult, ToAgent};
+use pillion_core::NodeName;
+use std::sync::Arc;
+
+/// The receiver of agents' messages.
+pub struct Ingest {
+    context: Arc<Context>,
+}
+
+impl Ingest {
+    /// A receiver.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
+    }
+
+    /// Stores a report and answers what to acknowledge.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer: the agent keeps the report and sends it again.
+    pub async fn report(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<ToAgent, TickError> {
+        let is_new = self.context.store.ingest(node, journal_id, report).await?;
+        if is_new {
+            self.react(node, &report.body).await?;
+        }
+        Ok(ToAgent::Ack(report.sequence))
+    }
+
+    async fn react(&self, node: &NodeName, body: &ReportBody) -> Result<(), TickError> {
+        match body {
+            ReportBody::Samples(_) => {}
+            ReportBody::JobSummary(_) => {
+                self.context.nudges.watch.notify_one();
+                self.context.nudges.profile.notify_one();
+            }
+            ReportBody::Launch(launch) => {
+                self.context.nudges.watch.notify_one();
+                if launch.decision_id.is_none() {
+                    let detail = format!("start {} had no decision on its node: no cap, no sharing", launch.start);
+                    self.event("missed", launch.start.job_id, node, detail).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent's answer to a prepared share: the release may go on, or the decision is given up.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn share_result(&self, node: &NodeName, result: &ShareResult) -> Result<(), TickError> {
+        if result.revoked {
+            return Ok(());
+        }
+        let context = &self.context;
+        let now = context.now();
+        if let Some(error) = &result.error {
+            let reason = format!("node {node} could not set up the share: {error}");
+            self.event("share-failed", result.start.job_id, node, reason.clone()).await?;
+            let is_planned = context
+                .store
+                .decision(result.decision_id)
+                .await?
+                .is_some_and(|decision| decision.state == DecisionState::Planned);
+            if is_planned {
+                let to = DecisionState::Abandoned;
+                context.store.step_decision(result.decision_id, to, Some(&reason), now).await?;
+                let until = now + context.settings.cooling;
+                context.board_mut().cooling.insert(result.start.job_id, until);
+            }
+        } else {
+            context.store.member_prepared(result.decision_id, result.start, now).await?;
+            context.nudges.release.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn event(
+        &self,
+        kind: &str,
+        job_id: pillion_core::SlurmJobId,
+        node: &NodeName,
+        detail: String,
+    ) -> Result<(), TickError> {
+        let (at, kind) = (self.context.now(), kind.to_owned());
+        let event = Event { at, kind, job_id: Some(job_id), node: Some(node.clone()), detail };
+        Ok(self.context.store.record_event(&event).await?)
+    }
+}

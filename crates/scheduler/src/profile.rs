@@ -1,0 +1,168 @@
+//! Row 9 of the way of a job: makes profiles of solo runs and outcomes of shared ones, each run once (DESIGN D10, D11).
+
+use crate::context::{Context, TickError};
+use crate::store::{MeasuredRun, StoredProfile};
+use pillion_core::UnixTime;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::report::ActivityMeans;
+use pillion_core::units::Fraction;
+use pillion_slurm::Ending;
+use std::sync::Arc;
+
+/// Runs that are profiled in one tick.
+const RUNS_PER_TICK: u32 = 100;
+/// A run is solo if at most this part of it was shared.
+const SHARED_FRACTION_MAX: f64 = 0.02;
+/// Durations tell a speed only where they vary by less than this (DESIGN D11).
+const DURATION_VARIATION_MAX: f64 = 0.10;
+/// Fewer samples than these make no profile.
+const SAMPLES_MIN: u32 = 3;
+
+/// The profiler.
+pub struct Profile {
+    context: Arc<Context>,
+}
+
+impl Profile {
+    /// A profiler.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
+    }
+
+    /// Profiles what was summarised since.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let store = &self.context.store;
+        for run in store.unprofiled_runs(RUNS_PER_TICK).await? {
+            let profiles = store.profiles().await?;
+            let stored = profiles.into_iter().find(|stored| {
+                stored.profile.workload == run.job.workload && stored.profile.device_model == run.device_model
+            });
+            if let Some(decision) = &run.decision {
+                let speed = measured_speed(&run, stored.as_ref().map(|stored| &stored.profile));
+                let (start, energy) = (run.summary.start, run.summary.energy_joules);
+                store.record_outcome(decision.id, start, speed, energy).await?;
+            }
+            let updated = with_run(stored, &run, self.context.now());
+            store.profile_run(run.summary.start, &run.summary.gres_type, updated.as_ref()).await?;
+            if updated.is_some() {
+                self.context.nudges.engine.notify_one();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How fast a shared run went against the workload's solo runs; `None` where that is not known.
+fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Option<f64> {
+    if is_solo(run) {
+        return None;
+    }
+    let profile = profile?;
+    let summary = &run.summary;
+    let from_progress = || {
+        let rate = summary.shared.progress.filter(|_| summary.shared.seconds > 0.0)? / summary.shared.seconds;
+        Some(rate / profile.throughput_per_second.filter(|rate| *rate > 0.0)?)
+    };
+    let from_duration = || {
+        let solo_seconds = profile.duration_seconds?;
+        let steady = profile.duration_variation_fraction.is_some_and(|part| part < DURATION_VARIATION_MAX);
+        let completed = run.job.ending == Some(Ending::Completed);
+        if !(steady && completed) {
+            return None;
+        }
+        // Alone it went at full speed: the rest of its work was done in the shared seconds.
+        let elapsed = summary.ended_at.seconds_since(summary.started_at);
+        let alone = (elapsed - summary.shared_seconds).max(0.0);
+        (summary.shared_seconds > 0.0).then(|| (solo_seconds - alone) / summary.shared_seconds)
+    };
+    from_progress().or_else(from_duration).filter(|speed| speed.is_finite() && *speed > 0.0)
+}
+
+fn is_solo(run: &MeasuredRun) -> bool {
+    let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);
+    run.summary.shared_seconds <= SHARED_FRACTION_MAX * elapsed
+}
+
+/// The profile with a solo run added; `None` where the run teaches nothing.
+fn with_run(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> Option<StoredProfile> {
+    let means = run.summary.solo_means.as_ref()?;
+    // A capped run, or one that could use only a part of a card, is not how the workload runs alone.
+    let was_limited = run.decision.as_ref().is_some_and(|decision| {
+        let own = decision.members.iter().find(|member| member.plan.start == run.summary.start);
+        own.is_some_and(|member| member.plan.cap_fraction.is_some()) || decision.ccs_mode.is_some_and(|mode| mode > 1)
+    });
+    let ended_well = run.job.ending == Some(Ending::Completed);
+    if !is_solo(run) || was_limited || !ended_well || run.summary.solo_sample_count < SAMPLES_MIN {
+        return None;
+    }
+    let mut stored = stored.unwrap_or_else(|| StoredProfile {
+        profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
+        duration_deviation_squares: 0.0,
+        updated_at: now,
+    });
+    stored.updated_at = now;
+    stored.profile.run_count += 1;
+    add_duration(&mut stored, run);
+    add_means(&mut stored.profile, means, run);
+    Some(stored)
+}
+
+/// Welford's running mean and variance.
+fn add_duration(stored: &mut StoredProfile, run: &MeasuredRun) {
+    let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);
+    let count = f64::from(stored.profile.run_count);
+    let before = stored.profile.duration_seconds.unwrap_or(elapsed);
+    let mean = before + (elapsed - before) / count;
+    stored.duration_deviation_squares += (elapsed - before) * (elapsed - mean);
+    stored.profile.duration_seconds = Some(mean);
+    stored.profile.duration_variation_fraction = (stored.profile.run_count > 1 && mean > 0.0)
+        .then(|| (stored.duration_deviation_squares / (count - 1.0)).max(0.0).sqrt() / mean);
+}
+
+fn add_means(profile: &mut WorkloadProfile, means: &ActivityMeans, run: &MeasuredRun) {
+    let count = f64::from(profile.run_count);
+    let number = |old: &mut Option<f64>, new: Option<f64>| {
+        if let Some(new) = new {
+            let before = old.unwrap_or(new);
+            *old = Some(before + (new - before) / count);
+        }
+    };
+    let fraction = |old: &mut Option<Fraction>, new: Option<Fraction>| {
+        let mut value = old.map(Fraction::value);
+        number(&mut value, new.map(Fraction::value));
+        *old = value.map(Fraction::clamped);
+    };
+    let ActivityMeans {
+        power_watts,
+        sm_active_fraction,
+        sm_occupancy_fraction,
+        stall_fraction,
+        fp32_active_fraction,
+        gpu_busy_fraction,
+        memory_bandwidth_fraction,
+        cache_bandwidth_fraction,
+        pcie_tx_bytes_per_second,
+        pcie_rx_bytes_per_second,
+    } = *means;
+    number(&mut profile.power_watts_mean, power_watts);
+    fraction(&mut profile.sm_active_fraction, sm_active_fraction);
+    fraction(&mut profile.sm_occupancy_fraction, sm_occupancy_fraction);
+    fraction(&mut profile.stall_fraction, stall_fraction);
+    fraction(&mut profile.fp32_active_fraction, fp32_active_fraction);
+    fraction(&mut profile.gpu_busy_fraction, gpu_busy_fraction);
+    fraction(&mut profile.memory_bandwidth_fraction, memory_bandwidth_fraction);
+    fraction(&mut profile.cache_bandwidth_fraction, cache_bandwidth_fraction);
+    number(&mut profile.pcie_tx_bytes_per_second, pcie_tx_bytes_per_second);
+    number(&mut profile.pcie_rx_bytes_per_second, pcie_rx_bytes_per_second);
+    number(&mut profile.energy_joules, run.summary.energy_joules);
+    let solo = &run.summary.solo;
+    let rate = solo.progress.filter(|_| solo.seconds > 0.0).map(|progress| progress / solo.seconds);
+    number(&mut profile.throughput_per_second, rate);
+    let peak = run.summary.memory_bytes_peak;
+    profile.memory_bytes_peak = (peak > 0 || profile.memory_bytes_peak.is_some())
+        .then(|| profile.memory_bytes_peak.unwrap_or(0).max(peak));
+    profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
+}

@@ -1,0 +1,178 @@
+//! Puts the scheduler together from its configuration and runs it until told to stop: the store first, then the reconcilers,
+//! then the servers; and back in the opposite order (STYLE R12).
+
+use crate::agents::Agents;
+use crate::config::Config;
+use crate::context::Context;
+use crate::drive::drive;
+use crate::engine::Engine;
+use crate::grpc::agent::AgentServer;
+use crate::grpc::operator::OperatorServer;
+use crate::heartbeat::Beat;
+use crate::housekeep::Housekeep;
+use crate::private_postgres::PrivatePostgres;
+use crate::profile::Profile;
+use crate::release::Release;
+use crate::renew::Renew;
+use crate::store::postgres::PgStore;
+use crate::watch::Watch;
+use anyhow::Context as _;
+use pillion_core::SystemClock;
+use pillion_pairing::model::Contention;
+use pillion_proto::v1::agent_service_server::AgentServiceServer;
+use pillion_proto::v1::operator_service_server::OperatorServiceServer;
+use pillion_slurm::command::{CommandSettings, CommandSlurm};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tracing::{error, info, warn};
+
+/// Explanations and whole views are larger than tonic's default of 4 MiB.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Runs the scheduler until `stop` is cancelled.
+///
+/// # Errors
+/// What kept it from starting: database, ports. Once it runs, nothing but `stop` ends it.
+pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+    let (store, postgres, database) = open_store(&config).await?;
+    let slurm = CommandSlurm::new(CommandSettings {
+        binary_directory: config.slurm.binary_directory.clone(),
+        conf: config.slurm.conf.clone(),
+        timeout: Duration::from_secs(config.slurm.timeout_seconds),
+    });
+    let context = Arc::new(Context::new(
+        Arc::new(SystemClock),
+        Arc::new(slurm),
+        Arc::new(store),
+        Arc::new(Agents::default()),
+        config.settings(),
+    ));
+    let engine = Arc::new(Engine::new(Arc::clone(&context), Arc::new(Contention::default())));
+    let mut tasks = JoinSet::new();
+    spawn_servers(&mut tasks, &config, &context, &engine, database, &stop).await?;
+    spawn_reconcilers(&mut tasks, &config, &context, &engine, &stop);
+    info!(mode = config.mode.as_str(), pool = ?config.pool.partitions, tcp = %config.listen.tcp, "scheduler runs");
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            error!(%error, "a task ended badly; stopping");
+            stop.cancel();
+        }
+    }
+    let _ = std::fs::remove_file(&config.listen.socket);
+    if let Some(postgres) = postgres {
+        postgres.stop().await;
+    }
+    Ok(())
+}
+
+async fn open_store(config: &Config) -> anyhow::Result<(PgStore, Option<PrivatePostgres>, String)> {
+    if let Some(url) = &config.database.url {
+        let store = PgStore::connect(url).await.context("cannot open the database of database.url")?;
+        return Ok((store, None, "as configured by database.url".to_owned()));
+    }
+    let directory = config.state_directory.join("postgres");
+    info!(directory = %directory.display(), "starting a private Postgres");
+    let postgres = PrivatePostgres::start(&directory, config.database.binary_directory.as_deref())
+        .await
+        .context("cannot run a private Postgres")?;
+    let store = PgStore::connect(postgres.url()).await.context("cannot open the private database")?;
+    Ok((store, Some(postgres), format!("private, in {}", directory.display())))
+}
+
+fn spawn_reconcilers(
+    tasks: &mut JoinSet<()>,
+    config: &Config,
+    context: &Arc<Context>,
+    engine: &Arc<Engine>,
+    stop: &CancellationToken,
+) {
+    let world = || Arc::clone(context);
+    let nudges = &context.nudges;
+    let scan = Duration::from_secs_f64(config.scan_period_seconds);
+    let second = Duration::from_secs(1);
+    let watch = Watch::new(world());
+    let wake = Some(Arc::clone(&nudges.watch));
+    tasks.spawn(drive("watch", scan, wake, stop.clone(), async move || watch.tick().await));
+    let engine = Arc::clone(engine);
+    let wake = Some(Arc::clone(&nudges.engine));
+    tasks.spawn(drive("engine", scan, wake, stop.clone(), async move || engine.tick().await));
+    let release = Release::new(world());
+    let wake = Some(Arc::clone(&nudges.release));
+    tasks.spawn(drive("release", second, wake, stop.clone(), async move || release.tick().await));
+    let profile = Profile::new(world());
+    let wake = Some(Arc::clone(&nudges.profile));
+    tasks.spawn(drive("profile", 2 * second, wake, stop.clone(), async move || profile.tick().await));
+    let renew = Renew::new(world());
+    tasks.spawn(drive("renew", 5 * second, None, stop.clone(), async move || renew.tick().await));
+    let beat = Beat::new(world());
+    tasks.spawn(drive("heartbeat", 5 * second, None, stop.clone(), async move || beat.tick()));
+    let housekeep = Housekeep::new(world());
+    tasks.spawn(drive("housekeep", 600 * second, None, stop.clone(), async move || housekeep.tick().await));
+}
+
+async fn spawn_servers(
+    tasks: &mut JoinSet<()>,
+    config: &Config,
+    context: &Arc<Context>,
+    engine: &Arc<Engine>,
+    database: String,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let operators = config.operators();
+    let operator = Arc::new(OperatorServer::new(Arc::clone(context), Arc::clone(engine), database));
+    let operator_service = || {
+        let service = OperatorServiceServer::from_arc(Arc::clone(&operator))
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let operators = operators.clone();
+        tonic::service::interceptor::InterceptedService::new(service, move |request| operators.identify(request))
+    };
+    let agent_service = AgentServiceServer::new(AgentServer::new(Arc::clone(context), stop.clone()))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX);
+
+    let listen = &config.listen;
+    if !listen.tcp.ip().is_loopback() {
+        warn!(tcp = %listen.tcp, "listening beyond this machine without authentication: keep this port inside the cluster");
+    }
+    let tcp = TcpListener::bind(listen.tcp).await.with_context(|| format!("cannot listen on {}", listen.tcp))?;
+    let over_tcp = Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .add_service(agent_service)
+        .add_service(operator_service())
+        .serve_with_incoming_shutdown(TcpListenerStream::new(tcp), stop.clone().cancelled_owned());
+    let unix = bind_socket(&listen.socket)?;
+    let over_unix = Server::builder()
+        .add_service(operator_service())
+        .serve_with_incoming_shutdown(UnixListenerStream::new(unix), stop.clone().cancelled_owned());
+    for server in [tokio::spawn(over_tcp), tokio::spawn(over_unix)] {
+        tasks.spawn(async move {
+            match server.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => error!(error = %pillion_core::report(&error), "a server ended badly"),
+                Err(error) => error!(%error, "a server ended badly"),
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Everybody may ask on the socket; `grpc::auth` tells callers apart by their credentials.
+fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    // A killed scheduler leaves its socket behind.
+    let _ = std::fs::remove_file(path);
+    let socket = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
+        .with_context(|| format!("cannot open {} to everybody", path.display()))?;
+    Ok(socket)
+}

@@ -1,0 +1,122 @@
+//! One look at Slurm, and what follows from it for each job: pure. Every other room of the scheduler reads scans, none
+//! asks Slurm for the queue by itself.
+
+use crate::store::JobRecord;
+use pillion_core::mark::Mark;
+use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_slurm::{Job, JobState, Node, ReasonKind};
+use std::collections::BTreeMap;
+
+/// The pool as Slurm reported it at one moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Scan {
+    /// When it was taken.
+    pub at: UnixTime,
+    /// Jobs of the pool's partitions, ended ones included while Slurm knows them.
+    pub jobs: BTreeMap<SlurmJobId, Job>,
+    /// The pool's nodes.
+    pub nodes: Vec<Node>,
+    /// Lines of the queue that could not be read.
+    pub dropped_line_count: u64,
+}
+
+impl Scan {
+    /// From Slurm's answers, keeping only the pool's nodes.
+    pub fn new(at: UnixTime, jobs: Vec<Job>, nodes: Vec<Node>, pool: &[String], dropped_line_count: u64) -> Self {
+        let in_pool = |node: &Node| node.partitions.iter().any(|partition| pool.contains(partition));
+        Self {
+            at,
+            jobs: jobs.into_iter().map(|job| (job.id, job)).collect(),
+            nodes: nodes.into_iter().filter(in_pool).collect(),
+            dropped_line_count,
+        }
+    }
+
+    /// The node of that name, if it is in the pool.
+    pub fn node(&self, name: &NodeName) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == *name)
+    }
+
+    /// How many tasks of this array hold or are about to hold resources.
+    pub fn active_array_tasks(&self, array_id: u32) -> usize {
+        let active = |job: &&Job| matches!(job.state, JobState::Running | JobState::Suspended);
+        self.jobs.values().filter(|job| job.id.id == array_id && job.id.task.is_some()).filter(active).count()
+    }
+}
+
+/// The mark of a job that is under management; `None` for everybody else's jobs and for marks that cannot be read.
+pub fn mark_of(job: &Job) -> Option<&Mark> {
+    job.mark.as_ref().ok().and_then(Option::as_ref)
+}
+
+/// Whether the job waits under our management: it may be renewed and released.
+pub fn is_waiting(job: &Job) -> bool {
+    job.state == JobState::Pending && mark_of(job).is_some_and(|mark| mark.lease_epoch.is_none() && !mark.alone)
+}
+
+/// What keeps a waiting job from starting now whatever the devices do; `None` = nothing.
+pub fn held_reason(job: &Job, scan: &Scan) -> Option<String> {
+    let own_begin = mark_of(job).map_or(0, |mark| mark.original_begin_epoch);
+    if own_begin > scan.at.epoch() {
+        return Some("its own --begin has not come".to_owned());
+    }
+    if job.has_dependency {
+        return Some("it waits for another job".to_owned());
+    }
+    if job.priority == 0 {
+        return Some("it is held".to_owned());
+    }
+    if !job.reservation.is_empty() {
+        return Some("it asked for a reservation".to_owned());
+    }
+    if let (Some(throttle), Some(_)) = (job.array_throttle, job.id.task)
+        && scan.active_array_tasks(job.id.id) >= throttle as usize
+    {
+        return Some(format!("its array runs at most {throttle} at once"));
+    }
+    match &job.reason {
+        ReasonKind::Held(word) | ReasonKind::Limit(word) => Some(format!("Slurm holds it back: {word}")),
+        ReasonKind::Dependency => Some("it waits for another job".to_owned()),
+        _ => None,
+    }
+}
+
+/// The workload of a marked job: its user and the digest of what it runs.
+pub fn workload_of(job: &Job, mark: &Mark) -> WorkloadKey {
+    WorkloadKey(format!("{}/{}", job.user, mark.workload_digest))
+}
+
+/// The row for a job. A job whose mark is gone (other tools may overwrite it after the start) keeps what `known` says.
+pub fn record_of(job: &Job, known: Option<&JobRecord>) -> Option<JobRecord> {
+    let mark = mark_of(job);
+    let workload = match (mark, known) {
+        (Some(mark), _) => workload_of(job, mark),
+        (None, Some(known)) if job.state != JobState::Pending => known.workload.clone(),
+        (None, _) => return None,
+    };
+    let ending = if let JobState::Ended(ending) = job.state { Some(ending) } else { None };
+    let is_pending = job.state == JobState::Pending;
+    Some(JobRecord {
+        id: job.id,
+        restart_count: job.restart_count,
+        uid: job.uid,
+        user: job.user.clone(),
+        account: job.account.clone(),
+        partition: job.partition.clone(),
+        workload,
+        slowdown_ratio_max: mark
+            .map_or_else(|| known.and_then(|known| known.slowdown_ratio_max), |mark| mark.slowdown_ratio_max),
+        memory_bytes_declared: mark.map_or_else(
+            || known.and_then(|known| known.memory_bytes_declared),
+            |mark| mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+        ),
+        submitted_at: job.submitted_at,
+        eligible_at: job.eligible_at.filter(|_| is_pending),
+        started_at: job.started_at.filter(|_| !is_pending),
+        ended_at: job.ended_at.filter(|_| ending.is_some()),
+        ending,
+        node: job.nodes.first().cloned(),
+        gres: job.gres.clone(),
+        alone: mark.map_or_else(|| known.is_some_and(|known| known.alone), |mark| mark.alone),
+    })
+}

@@ -1,0 +1,258 @@
+//! What comes next for one member of a decision: one pure function of what is durable and what Slurm says. `release`
+//! carries the answer out; after a crash anywhere, the same function finds the same next step (STYLE section 3, row 5).
+
+use crate::scan::{Scan, mark_of};
+use crate::store::{Decision, Member};
+use pillion_core::UnixTime;
+use pillion_core::decision::MemberState;
+use pillion_slurm::{Job, JobState, NodeAvailability};
+use std::time::Duration;
+
+/// How long things may take before they are given up.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// A plan that was not begun by then is abandoned.
+    pub plan_age_max: Duration,
+    /// A lease: not running by then is undone.
+    pub lease: Duration,
+    /// How long a guard holds off Slurm's own start.
+    pub guard: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            plan_age_max: Duration::from_secs(60),
+            lease: Duration::from_secs(30),
+            guard: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What is known outside the store when a step is chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The last scan.
+    pub scan: &'a Scan,
+    /// Whether the agent of the decision's node is connected.
+    pub agent_connected: bool,
+    /// For a joiner: whether its host runs, is still expected to, or is gone.
+    pub host: Host,
+    /// Whether Slurm has to be asked again before anything is released (the last scan is too old).
+    pub scan_is_stale: bool,
+    /// Whether the scheduler is to release at all now (mode, supported Slurm, no violation on the node).
+    pub releases_allowed: bool,
+}
+
+/// Where the host of a joiner stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// The member is no joiner.
+    NotNeeded,
+    /// It runs on the device.
+    Running,
+    /// Its release is under way.
+    Expected,
+    /// It ended, was undone, or never came.
+    Gone,
+}
+
+/// The next step of one member.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Nothing to do now.
+    Wait,
+    /// Ask the agent to get ready, and wait for it.
+    Prepare,
+    /// Set the guard, then release.
+    Guard,
+    /// The guard stands: release.
+    Release,
+    /// A release was made and not written down: write it down.
+    AdoptRelease(u64),
+    /// Slurm started it as planned.
+    Started(UnixTime),
+    /// It is over.
+    Ended(UnixTime),
+    /// Give it up without touching the job: it waits as before, runs by itself or is gone.
+    Drop(String),
+    /// Give it up and put the job's request back: it runs alone.
+    Undo(String),
+}
+
+/// Chooses the next step of `member`.
+pub fn next(decision: &Decision, member: &Member, around: Surroundings<'_>, patience: Patience) -> Next {
+    let Some(job) = around.scan.jobs.get(&member.plan.start.job_id) else {
+        return vanished(member, around);
+    };
+    match member.state {
+        MemberState::Planned => planned(decision, member, job, around, patience),
+        MemberState::Guarded => guarded(decision, member, job, around, patience),
+        MemberState::Released => released(decision, member, job, around, patience),
+        MemberState::Running => running(member, job, around),
+        MemberState::Ended | MemberState::Undone => Next::Wait,
+    }
+}
+
+fn vanished(member: &Member, around: Surroundings<'_>) -> Next {
+    if around.scan_is_stale {
+        return Next::Wait;
+    }
+    match member.state {
+        MemberState::Planned | MemberState::Guarded => Next::Drop("the job is gone".to_owned()),
+        MemberState::Released | MemberState::Running => Next::Ended(around.scan.at),
+        MemberState::Ended | MemberState::Undone => Next::Wait,
+    }
+}
+
+/// Why a job that was not released yet cannot be under this decision any more; `None` = it still waits as it did.
+fn no_longer_waits(member: &Member, job: &Job) -> Option<String> {
+    if job.restart_count != member.plan.start.restart_count {
+        return Some(format!("it was restarted ({} times by now)", job.restart_count));
+    }
+    if job.state != JobState::Pending {
+        return Some("it started or ended by itself".to_owned());
+    }
+    match mark_of(job) {
+        None => Some("it left management".to_owned()),
+        Some(mark) if mark.alone => Some("it runs alone after an undo".to_owned()),
+        Some(_) => None,
+    }
+}
+
+/// Why nothing may be released on the decision's node now.
+fn node_obstacle(decision: &Decision, around: Surroundings<'_>) -> Option<String> {
+    match around.scan.node(&decision.node).map(|node| &node.availability) {
+        None => Some(format!("node {} is not in the pool any more", decision.node)),
+        Some(NodeAvailability::Unavailable(state)) => Some(format!("node {} is {state}", decision.node)),
+        Some(NodeAvailability::Up) if !around.agent_connected => {
+            Some(format!("the agent of node {} is away", decision.node))
+        }
+        Some(NodeAvailability::Up) => None,
+    }
+}
+
+fn planned(decision: &Decision, member: &Member, job: &Job, around: Surroundings<'_>, patience: Patience) -> Next {
+    if around.scan_is_stale || !around.releases_allowed {
+        return Next::Wait;
+    }
+    let lease = mark_of(job).and_then(|mark| mark.lease_epoch);
+    let obstacle = no_longer_waits(member, job)
+        .or_else(|| lease.map(|_| "it carries another release".to_owned()))
+        .or_else(|| node_obstacle(decision, around))
+        .or_else(|| (around.host == Host::Gone).then(|| "its host did not stay".to_owned()));
+    if let Some(obstacle) = obstacle {
+        return Next::Drop(obstacle);
+    }
+    let is_old = around.scan.at.seconds_since(decision.created_at) > patience.plan_age_max.as_secs_f64();
+    match (member.prepared_at, around.host) {
+        (_, Host::Expected) => Next::Wait,
+        _ if is_old => Next::Drop("the plan grew old before it was carried out".to_owned()),
+        (None, _) => Next::Prepare,
+        (Some(_), _) => Next::Guard,
+    }
+}
+
+fn guarded(decision: &Decision, member: &Member, job: &Job, around: Surroundings<'_>, patience: Patience) -> Next {
+    if predates(around.scan, member.guarded_at) {
+        return Next::Wait;
+    }
+    let mark = mark_of(job);
+    if let Some(lease) = own_lease(member, job) {
+        return Next::AdoptRelease(lease);
+    }
+    if mark.is_some_and(|mark| mark.alone) {
+        return Next::Drop("the release was refused and taken back".to_owned());
+    }
+    if let Some(obstacle) = no_longer_waits(member, job) {
+        return Next::Drop(obstacle);
+    }
+    if around.scan_is_stale || !around.releases_allowed {
+        return Next::Wait;
+    }
+    if let Some(obstacle) = node_obstacle(decision, around) {
+        return Next::Drop(obstacle);
+    }
+    match around.host {
+        Host::Gone => Next::Drop("its host did not stay".to_owned()),
+        // The guard may have run out while we were away: set it again before releasing.
+        _ if age(around, member.guarded_at) > patience.guard.as_secs_f64() / 2.0 => Next::Guard,
+        _ => Next::Release,
+    }
+}
+
+fn released(decision: &Decision, member: &Member, job: &Job, around: Surroundings<'_>, patience: Patience) -> Next {
+    if predates(around.scan, member.released_at) {
+        return Next::Wait;
+    }
+    let restarted = job.restart_count != member.plan.start.restart_count;
+    match &job.state {
+        // Not this start any more: it ran, however shortly. Its pin is reset as a lost lease.
+        _ if restarted => Next::Ended(around.scan.at),
+        JobState::Running | JobState::Suspended => Next::Started(job.started_at.unwrap_or(around.scan.at)),
+        JobState::Completing => Next::Started(job.started_at.unwrap_or(around.scan.at)),
+        JobState::Ended(_) => Next::Ended(job.ended_at.unwrap_or(around.scan.at)),
+        JobState::Other(_) => Next::Wait,
+        JobState::Pending => match mark_of(job) {
+            None => Next::Drop("it left management".to_owned()),
+            Some(mark) if mark.lease_epoch.is_none() => Next::Drop("the release was taken back".to_owned()),
+            Some(_) => undo_reason(decision, member, job, around, patience).map_or(Next::Wait, Next::Undo),
+        },
+    }
+}
+
+fn undo_reason(
+    decision: &Decision,
+    member: &Member,
+    job: &Job,
+    around: Surroundings<'_>,
+    patience: Patience,
+) -> Option<String> {
+    let waited = age(around, member.released_at);
+    if waited > patience.lease.as_secs_f64() {
+        return Some(format!("Slurm did not start it within {:.0} s: {:?}", waited, job.reason));
+    }
+    if job.priority == 0 {
+        return Some("Slurm holds it: the node does not match what it asked for".to_owned());
+    }
+    node_obstacle(decision, Surroundings { agent_connected: true, ..around })
+}
+
+fn running(member: &Member, job: &Job, around: Surroundings<'_>) -> Next {
+    if job.restart_count != member.plan.start.restart_count {
+        return Next::Ended(around.scan.at);
+    }
+    match &job.state {
+        JobState::Ended(_) => Next::Ended(job.ended_at.unwrap_or(around.scan.at)),
+        JobState::Pending => Next::Ended(around.scan.at),
+        JobState::Running | JobState::Suspended | JobState::Completing | JobState::Other(_) => Next::Wait,
+    }
+}
+
+/// The lease that Slurm holds for exactly this member's start.
+fn own_lease(member: &Member, job: &Job) -> Option<u64> {
+    let mark = mark_of(job)?;
+    let same_start = mark.lease_restart_count == Some(member.plan.start.restart_count)
+        && job.restart_count == member.plan.start.restart_count;
+    mark.lease_epoch.filter(|_| same_start)
+}
+
+/// A time further ahead than this can only come from a clock that was set back.
+const CLOCK_STEP_SECONDS: f64 = 60.0;
+
+/// Whether the scan may not show yet what was done at `since`.
+fn predates(scan: &Scan, since: Option<UnixTime>) -> bool {
+    since.is_some_and(|since| {
+        let ahead = since.seconds() - scan.at.seconds();
+        (0.0..CLOCK_STEP_SECONDS).contains(&ahead)
+    })
+}
+
+/// Seconds since then; infinite where the clock was set back meanwhile, so that nothing waits for it to catch up.
+fn age(around: Surroundings<'_>, since: Option<UnixTime>) -> f64 {
+    let seconds = since.map_or(0.0, |since| around.scan.at.seconds() - since.seconds());
+    if seconds < -CLOCK_STEP_SECONDS { f64::INFINITY } else { seconds.max(0.0) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! One case for each arrow of the life of a member, and for each crash.
+
+use super::*;
+use crate::store::NewMember;
+use pillion_core::decision::DecisionState;
+use pillion_core::device::Mechanism;
+use pillion_core::mark::Mark;
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
+use pillion_pairing::{Explanation, Reason, Role};
+use pillion_slurm::{Ending, Node, ReasonKind};
+use std::collections::BTreeMap;
+
+const NOW: u64 = 1_000_000;
+
+fn at(epoch: u64) -> UnixTime {
+    UnixTime::from_epoch(epoch)
+}
+
+fn start() -> JobStart {
+    JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 }
+}
+
+fn member(state: MemberState) -> Member {
+    let explanation = Explanation {
+        job_id: start().job_id,
+        reason: Reason::Paired,
+        text: String::new(),
+        model: String::new(),
+        candidates: Vec::new(),
+    };
+    Member {
+        plan: NewMember {
+            start: start(),
+            uid: UserId(1000),
+            workload: WorkloadKey::new("alice/w"),
+            role: Role::Host,
+            cap_fraction: None,
+            shards: Shards::try_new(40).unwrap(),
+            memory_bytes: None,
+            memory_limit_bytes: None,
+            slowdown_ratio_max: 1.25,
+            estimate: None,
+            solo_duration_seconds: None,
+            explanation,
+        },
+        state,
+        prepared_at: None,
+        guarded_at: None,
+        released_at: None,
+        started_at: None,
+        ended_at: None,
+        measured_speed_fraction: None,
+        energy_joules: None,
+    }
+}
+
+fn decision(member: &Member) -> Decision {
+    Decision {
+        id: DecisionId(1),
+        group: DecisionId(1),
+        state: DecisionState::Planned,
+        created_at: at(NOW - 5),
+        node: NodeName::new("n1"),
+        gres_type: GresType::new("g1"),
+        device_model: "h100".into(),
+        mechanism: Mechanism::Mps,
+        ccs_mode: None,
+        gain: 0.5,
+        abandoned_reason: None,
+        members: vec![member.clone()],
+    }
+}
+
+fn job(state: JobState) -> Job {
+    Job {
+        id: start().job_id,
+        restart_count: 0,
+        inner_id: 7,
+        state,
+        reason: ReasonKind::BeginTime,
+        uid: UserId(1000),
+        user: "alice".into(),
+        account: "a".into(),
+        partition: "shared".into(),
+        qos: String::new(),
+        priority: 10,
+        submitted_at: at(NOW - 100),
+        eligible_at: Some(at(NOW + 500)),
+        started_at: None,
+        ended_at: None,
+        time_limit_seconds: None,
+        gres: "shard:100".into(),
+        nodes: Vec::new(),
+        required_nodes: Vec::new(),
+        excluded_nodes: Vec::new(),
+        features: String::new(),
+        cpus: 1,
+        memory_mib: 0,
+        reservation: String::new(),
+        has_dependency: false,
+        array_throttle: None,
+        exit: None,
+        mark: Ok(Some(Mark { workload_digest: "w".into(), ..Mark::default() })),
+    }
+}
+
+fn leased(mut job: Job, epoch: u64) -> Job {
+    let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
+    job.mark = Ok(Some(mark.leased(at(epoch), job.restart_count)));
+    job.gres = "shard:g1:40".into();
+    job
+}
+
+fn scan(job: Option<Job>, availability: NodeAvailability) -> Scan {
+    let node = Node {
+        name: NodeName::new("n1"),
+        availability,
+        state: String::new(),
+        cpus: 8,
+        cpus_allocated: 0,
+        memory_mib: 1000,
+        memory_mib_allocated: 0,
+        features: Vec::new(),
+        partitions: vec!["shared".into()],
+        shards: BTreeMap::new(),
+        gpus: BTreeMap::new(),
+        slurmd_started_at: None,
+    };
+    Scan::new(at(NOW), job.into_iter().collect(), vec![node], &["shared".to_owned()], 0)
+}
+
+fn step(member: &Member, job: Option<Job>) -> Next {
+    step_with(member, job, NodeAvailability::Up, |_| {})
+}
+
+fn step_with(
+    member: &Member,
+    job: Option<Job>,
+    availability: NodeAvailability,
+    change: impl FnOnce(&mut Surroundings<'_>),
+) -> Next {
+    let scan = scan(job, availability);
+    let mut around = Surroundings {
+        scan: &scan,
+        agent_connected: true,
+        host: Host::NotNeeded,
+        scan_is_stale: false,
+        releases_allowed: true,
+    };
+    change(&mut around);
+    next(&decision(member), member, around, Patience::default())
+}
+
+#[test]
+fn a_planned_member_is_prepared_then_guarded() {
+    let mut planned = member(MemberState::Planned);
+    assert_eq!(step(&planned, Some(job(JobState::Pending))), Next::Prepare);
+    planned.prepared_at = Some(at(NOW - 1));
+    assert_eq!(step(&planned, Some(job(JobState::Pending))), Next::Guard);
+}
+
+#[test]
+fn a_planned_member_is_dropped_when_its_ground_is_gone() {
+    let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
+    let up = NodeAvailability::Up;
+    let pending = || Some(job(JobState::Pending));
+    let is_drop = |next: Next| matches!(next, Next::Drop(_));
+    assert!(is_drop(step(&planned, None)), "cancelled");
+    assert!(is_drop(step(&planned, Some(job(JobState::Running)))), "started by itself");
+    assert!(is_drop(step(&planned, Some(Job { restart_count: 1, ..job(JobState::Pending) }))), "restarted");
+    assert!(is_drop(step(&planned, Some(Job { mark: Ok(None), ..job(JobState::Pending) }))), "left management");
+    assert!(is_drop(step(&planned, Some(leased(job(JobState::Pending), NOW - 5)))), "released by somebody else");
+    assert!(is_drop(step_with(&planned, pending(), NodeAvailability::Unavailable("DRAIN".into()), |_| {})));
+    assert!(is_drop(step_with(&planned, pending(), up.clone(), |around| around.agent_connected = false)));
+    assert!(is_drop(step_with(&planned, pending(), up, |around| around.host = Host::Gone)));
+}
+
+#[test]
+fn nothing_is_released_on_a_stale_scan_or_while_releases_are_stopped() {
+    let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
+    let pending = || Some(job(JobState::Pending));
+    assert_eq!(step_with(&planned, pending(), NodeAvailability::Up, |around| around.scan_is_stale = true), Next::Wait);
+    assert_eq!(
+        step_with(&planned, pending(), NodeAvailability::Up, |around| around.releases_allowed = false),
+        Next::Wait
+    );
+}
+
+#[test]
+fn a_joiner_waits_for_its_host_and_goes_when_it_runs() {
+    let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
+    let with_host = |host| {
+        step_with(&planned, Some(job(JobState::Pending)), NodeAvailability::Up, move |around| around.host = host)
+    };
+    assert_eq!(with_host(Host::Expected), Next::Wait);
+    assert_eq!(with_host(Host::Running), Next::Guard);
+}
+
+#[test]
+fn after_a_crash_between_guard_and_release_the_guard_is_set_again() {
+    let fresh = Member { guarded_at: Some(at(NOW - 2)), ..member(MemberState::Guarded) };
+    assert_eq!(step(&fresh, Some(job(JobState::Pending))), Next::Release);
+    let old = Member { guarded_at: Some(at(NOW - 20)), ..member(MemberState::Guarded) };
+    assert_eq!(step(&old, Some(job(JobState::Pending))), Next::Guard);
+}
+
+#[test]
+fn after_a_crash_behind_the_release_the_lease_is_adopted_and_not_made_again() {
+    let guarded = Member { guarded_at: Some(at(NOW - 2)), ..member(MemberState::Guarded) };
+    assert_eq!(step(&guarded, Some(leased(job(JobState::Pending), NOW - 1))), Next::AdoptRelease(NOW - 1));
+    assert_eq!(step(&guarded, Some(leased(job(JobState::Running), NOW - 1))), Next::AdoptRelease(NOW - 1));
+}
+
+#[test]
+fn a_guarded_job_that_slurm_started_alone_is_let_go() {
+    let guarded = Member { guarded_at: Some(at(NOW - 40)), ..member(MemberState::Guarded) };
+    assert!(matches!(step(&guarded, Some(job(JobState::Running))), Next::Drop(_)));
+}
+
+#[test]
+fn a_scan_from_before_the_release_says_nothing_about_it() {
+    let released = Member { released_at: Some(at(NOW + 1)), ..member(MemberState::Released) };
+    assert_eq!(step(&released, Some(job(JobState::Pending))), Next::Wait);
+}
+
+#[test]
+fn a_release_that_does_not_start_is_undone() {
+    let released = |epoch| Member { released_at: Some(at(epoch)), ..member(MemberState::Released) };
+    let pending = |epoch| Some(leased(job(JobState::Pending), epoch));
+    assert_eq!(step(&released(NOW - 29), pending(NOW - 29)), Next::Wait);
+    assert!(matches!(step(&released(NOW - 31), pending(NOW - 31)), Next::Undo(_)));
+    let held = Job { priority: 0, ..leased(job(JobState::Pending), NOW - 2) };
+    assert!(matches!(step(&released(NOW - 2), Some(held)), Next::Undo(_)));
+    let down = NodeAvailability::Unavailable("DOWN".into());
+    assert!(matches!(step_with(&released(NOW - 2), pending(NOW - 2), down, |_| {}), Next::Undo(_)));
+    assert_eq!(
+        step_with(&released(NOW - 2), pending(NOW - 2), NodeAvailability::Up, |a| a.agent_connected = false),
+        Next::Wait,
+        "the share is prepared: a released job starts without us"
+    );
+}
+
+#[test]
+fn a_clock_that_was_set_back_strands_nobody() {
+    let released = Member { released_at: Some(at(NOW + 3600)), ..member(MemberState::Released) };
+    assert!(matches!(step(&released, Some(leased(job(JobState::Pending), NOW + 3600))), Next::Undo(_)));
+}
+
+#[test]
+fn a_released_member_follows_what_slurm_says() {
+    let released = Member { released_at: Some(at(NOW - 2)), ..member(MemberState::Released) };
+    let running = Job { started_at: Some(at(NOW - 1)), ..leased(job(JobState::Running), NOW - 2) };
+    assert_eq!(step(&released, Some(running)), Next::Started(at(NOW - 1)));
+    let over = Job { ended_at: Some(at(NOW - 1)), ..job(JobState::Ended(Ending::Completed)) };
+    assert_eq!(step(&released, Some(over)), Next::Ended(at(NOW - 1)));
+    let requeued = Job { restart_count: 1, ..leased(job(JobState::Pending), NOW - 2) };
+    assert_eq!(step(&released, Some(requeued)), Next::Ended(at(NOW)));
+    assert!(matches!(step(&released, Some(job(JobState::Pending))), Next::Drop(_)), "undone by rescue");
+}
+
+#[test]
+fn a_running_member_is_never_touched_and_ends_with_its_start() {
+    let running = Member { started_at: Some(at(NOW - 50)), ..member(MemberState::Running) };
+    assert_eq!(step(&running, Some(job(JobState::Running))), Next::Wait);
+    assert_eq!(step(&running, Some(job(JobState::Completing))), Next::Wait);
+    assert_eq!(step(&running, None), Next::Ended(at(NOW)));
+    let requeued = Job { restart_count: 1, ..job(JobState::Running) };
+    assert_eq!(step(&running, Some(requeued)), Next::Ended(at(NOW)));
+}

@@ -1,0 +1,278 @@
+//! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
+
+use crate::agents::AgentState;
+use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
+use crate::store::{Decision, JobRecord, Member, StoredProfile};
+use pillion_core::decision::MemberState;
+use pillion_core::device::DeviceDescription;
+use pillion_core::{GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime};
+use pillion_pairing::{
+    AloneClaim, ClusterView, DeviceView, NodeView, Policy, ProfileBook, Tenant, WaitingJob,
+};
+use pillion_slurm::{Job, JobState, Node, NodeAvailability};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Everything that a view is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// The store's revision, read before everything else.
+    pub revision: Revision,
+    /// The last scan.
+    pub scan: &'a Scan,
+    /// Planned and released decisions.
+    pub decisions: &'a [Decision],
+    /// Agents by node.
+    pub agents: &'a BTreeMap<NodeName, AgentState>,
+    /// Nodes on which releases stopped, and why.
+    pub stopped: &'a BTreeMap<NodeName, String>,
+    /// Jobs that were planned for and dropped a moment ago: not before the time given.
+    pub cooling: &'a BTreeMap<SlurmJobId, UnixTime>,
+    /// What is known of workloads.
+    pub profiles: &'a [StoredProfile],
+    /// The site's policy.
+    pub policy: &'a Policy,
+    /// Extra names by device model under which users may ask for it.
+    pub gpu_types: &'a BTreeMap<String, Vec<String>>,
+}
+
+/// Makes the view.
+pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
+    let profiles: Vec<_> = sources.profiles.iter().map(|stored| stored.profile.clone()).collect();
+    let book = ProfileBook::from(profiles);
+    let planned = planned_members(sources.decisions);
+    ClusterView {
+        revision: sources.revision,
+        taken_at: sources.scan.at,
+        nodes: sources.scan.nodes.iter().map(|node| node_view(node, sources)).collect(),
+        devices: sources.scan.nodes.iter().flat_map(|node| device_views(node, &book, sources)).collect(),
+        waiting: waiting_jobs(&planned, sources),
+        alone_claims: alone_claims(&planned, sources.scan),
+        profiles: book,
+    }
+}
+
+fn planned_members(decisions: &[Decision]) -> BTreeSet<SlurmJobId> {
+    active_members(decisions).map(|(_, member)| member.plan.start.job_id).collect()
+}
+
+fn active_members(decisions: &[Decision]) -> impl Iterator<Item = (&Decision, &Member)> {
+    decisions
+        .iter()
+        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
+        .filter(|(_, member)| member.state.is_active())
+}
+
+/// Whether Slurm's own counts hold this job's resources already.
+fn is_booked(scan: &Scan, job_id: SlurmJobId) -> bool {
+    scan.jobs.get(&job_id).is_some_and(|job| {
+        matches!(job.state, JobState::Running | JobState::Suspended | JobState::Completing)
+    })
+}
+
+fn node_view(node: &Node, sources: Sources<'_>) -> NodeView {
+    let unbooked: Vec<&Job> = active_members(sources.decisions)
+        .filter(|(decision, member)| {
+            decision.node == node.name && !is_booked(sources.scan, member.plan.start.job_id)
+        })
+        .filter_map(|(_, member)| sources.scan.jobs.get(&member.plan.start.job_id))
+        .collect();
+    let blocked = match &node.availability {
+        NodeAvailability::Unavailable(state) => Some(format!("the node is {state}")),
+        NodeAvailability::Up => match sources.agents.get(&node.name) {
+            Some(agent) if agent.is_connected => sources.stopped.get(&node.name).cloned(),
+            _ => Some("its agent is away".to_owned()),
+        },
+    };
+    NodeView {
+        name: node.name.clone(),
+        blocked,
+        cpus_free: node
+            .cpus
+            .saturating_sub(node.cpus_allocated)
+            .saturating_sub(unbooked.iter().map(|job| job.cpus).sum()),
+        memory_mib_free: node
+            .memory_mib
+            .saturating_sub(node.memory_mib_allocated)
+            .saturating_sub(unbooked.iter().map(|job| job.memory_mib).sum()),
+        features: node.features.clone(),
+        partitions: node.partitions.clone(),
+    }
+}
+
+fn device_views<'a>(
+    node: &'a Node,
+    book: &'a ProfileBook,
+    sources: Sources<'a>,
+) -> impl Iterator<Item = DeviceView> + 'a {
+    let devices = sources.agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
+    devices
+        .iter()
+        .filter_map(move |device| Some(device_view(node, device, *node.shards.get(&device.gres_type)?, book, sources)))
+}
+
+fn device_view(
+    node: &Node,
+    device: &DeviceDescription,
+    (shards_total, shards_used): (u32, u32),
+    book: &ProfileBook,
+    sources: Sources<'_>,
+) -> DeviceView {
+    let here: Vec<(&Decision, &Member)> = active_members(sources.decisions)
+        .filter(|(decision, _)| decision.node == node.name && decision.gres_type == device.gres_type)
+        .collect();
+    let shards_of = |booked: bool| -> u32 {
+        let counted = |(_, member): &&(&Decision, &Member)| {
+            is_booked(sources.scan, member.plan.start.job_id) == booked
+        };
+        here.iter().filter(counted).map(|(_, member)| u32::from(member.plan.shards.count())).sum()
+    };
+    let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
+    let blocked = if whole_gpu {
+        Some("somebody holds the whole GPU".to_owned())
+    } else if shards_used > shards_of(true) && !here.is_empty() {
+        Some("a job without a decision is on it".to_owned())
+    } else {
+        None
+    };
+    DeviceView {
+        node: node.name.clone(),
+        gres_type: device.gres_type.clone(),
+        model: device.model.clone(),
+        gpu_types: sources.gpu_types.get(&device.model).cloned().unwrap_or_default(),
+        memory_bytes: device.memory_bytes,
+        mechanism: device.mechanism,
+        shards_free: shards_total.min(100).saturating_sub(shards_used).saturating_sub(shards_of(false)),
+        tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources.scan)).collect(),
+        blocked,
+    }
+}
+
+fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, scan: &Scan) -> Tenant {
+    let plan = &member.plan;
+    let job = scan.jobs.get(&plan.start.job_id);
+    let started_at = member.started_at;
+    let after_start = |seconds: Option<f64>| Some(started_at? + Duration::from_secs_f64(seconds?.clamp(0.0, 1e9)));
+    let speed = plan.estimate.as_ref().map_or(1.0, |estimate| estimate.speed_fraction.clamp(0.05, 1.0));
+    let solo = book.get(&plan.workload, &decision.device_model).and_then(|profile| profile.duration_seconds);
+    Tenant {
+        job_id: plan.start.job_id,
+        uid: plan.uid,
+        account: job.map(|job| job.account.clone()).unwrap_or_default(),
+        workload: Some(plan.workload.clone()),
+        group: Some(decision.group),
+        is_running: member.state == MemberState::Running,
+        cap_fraction: plan.cap_fraction,
+        ccs_mode: decision.ccs_mode,
+        shards: plan.shards,
+        slowdown_ratio_max: promise(plan.slowdown_ratio_max),
+        memory_bytes: plan.memory_bytes,
+        time_limit_at: after_start(job.and_then(|job| job.time_limit_seconds).map(seconds)),
+        expected_end_at: after_start(solo.map(|solo| solo / speed)),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^53 seconds")]
+fn seconds(count: u64) -> f64 {
+    count as f64
+}
+
+fn promise(ratio: f64) -> SlowdownRatio {
+    SlowdownRatio::try_promise(ratio.clamp(1.0, SlowdownRatio::PROMISE_MAX)).expect("clamped into the range")
+}
+
+fn waiting_jobs(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<WaitingJob> {
+    let scan = sources.scan;
+    let mut jobs: Vec<&Job> =
+        scan.jobs.values().filter(|job| is_waiting(job) && !planned.contains(&job.id)).collect();
+    jobs.sort_by(|a, b| {
+        let age = |job: &Job| job.submitted_at.seconds();
+        b.priority.cmp(&a.priority).then(age(a).total_cmp(&age(b))).then(a.id.cmp(&b.id))
+    });
+    let mut open_tasks = BTreeMap::new();
+    jobs.into_iter().filter_map(|job| waiting_job(job, &mut open_tasks, sources)).collect()
+}
+
+/// `open_tasks` counts the tasks of each array that were let through in this view, so that a plan keeps its throttle.
+fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Sources<'_>) -> Option<WaitingJob> {
+    let mark = mark_of(job)?;
+    let cooling = sources.cooling.get(&job.id).is_some_and(|until| *until > sources.scan.at);
+    let mut held = held_reason(job, sources.scan);
+    if held.is_none() && cooling {
+        held = Some("its last plan was dropped a moment ago".to_owned());
+    }
+    if let (None, Some(throttle), Some(_)) = (&held, job.array_throttle, job.id.task) {
+        let open = open_tasks.entry(job.id.id).or_default();
+        *open += 1;
+        if sources.scan.active_array_tasks(job.id.id) + *open > throttle as usize {
+            held = Some(format!("its array runs at most {throttle} at once"));
+        }
+    }
+    Some(WaitingJob {
+        start: job.start(),
+        uid: job.uid,
+        account: job.account.clone(),
+        partition: job.partition.clone(),
+        workload: workload_of(job, mark),
+        submitted_at: job.submitted_at,
+        starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
+        slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
+        memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+        gpu_type: asked_gpu_type(&mark.original_gres),
+        cpus: job.cpus,
+        memory_mib: job.memory_mib,
+        features: job.features.split('&').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        excluded_nodes: job.excluded_nodes.clone(),
+        time_limit_seconds: job.time_limit_seconds,
+        held,
+    })
+}
+
+/// `gpu:a100:1` asks for `a100`, `gpu:1` for any.
+fn asked_gpu_type(original_gres: &str) -> Option<String> {
+    let mut parts = original_gres.split(':').skip(1);
+    let (first, second) = (parts.next()?, parts.next());
+    second.map(|_| first.to_owned()).or_else(|| first.parse::<u32>().is_err().then(|| first.to_owned()))
+}
+
+/// Jobs that Slurm itself starts on a whole device as soon as it can.
+fn alone_claims(planned: &BTreeSet<SlurmJobId>, scan: &Scan) -> Vec<AloneClaim> {
+    let is_claim = |job: &&Job| {
+        job.state == JobState::Pending
+            && mark_of(job).is_some_and(|mark| mark.alone)
+            && !planned.contains(&job.id)
+            && job.eligible_at.is_none_or(|at| at <= scan.at)
+            && held_reason(job, scan).is_none()
+    };
+    let claim = |job: &Job| AloneClaim { job_id: job.id, required_nodes: job.required_nodes.clone() };
+    scan.jobs.values().filter(is_claim).map(claim).collect()
+}
+
+/// Jobs on pinned devices now, with what was planned for them: the input of the invariants.
+pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invariant::Occupant> {
+    let planned: BTreeMap<_, _> =
+        active_members(decisions).map(|(decision, member)| (member.plan.start, (decision, member))).collect();
+    let running = |job: &&Job| matches!(job.state, JobState::Running | JobState::Suspended);
+    scan.jobs
+        .values()
+        .filter(running)
+        .filter_map(|job| {
+            let (gres_type, shards) = job.shards()?;
+            let decision = planned.get(&job.start());
+            let gres_type: GresType = gres_type.or_else(|| decision.map(|(decision, _)| decision.gres_type.clone()))?;
+            Some(pillion_core::invariant::Occupant {
+                node: job.nodes.first()?.clone(),
+                gres_type,
+                job_id: job.id,
+                shards,
+                group: decision.map(|(decision, _)| decision.group.0),
+                memory_bytes: decision.and_then(|(_, member)| member.plan.memory_bytes),
+            })
+        })
+        .collect()
+}
+
+/// The promise that holds for a recorded job.
+pub fn promise_of(record: &JobRecord, policy: &Policy) -> f64 {
+    record.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value())
+}

@@ -1,0 +1,140 @@
+//! Row 2 of the way of a job: looks at Slurm, writes down what managed jobs do, checks the invariants, hangs the scan on the
+//! board. Changes nothing in Slurm.
+
+use crate::context::{Context, TickError};
+use crate::scan::{Scan, record_of};
+use crate::store::{Event, JobRecord};
+use crate::view::occupants;
+use pillion_core::device::DeviceDescription;
+use pillion_core::invariant::{Violation, check_occupants};
+use pillion_core::{GresType, NodeName, SlurmJobId};
+use pillion_slurm::{Job, JobState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::{error, warn};
+
+/// The queue watcher.
+pub struct Watch {
+    context: Arc<Context>,
+    /// What was written down last, so that only changes are written again. Filled from the store on first sight.
+    known: Mutex<BTreeMap<SlurmJobId, Option<JobRecord>>>,
+}
+
+impl Watch {
+    /// A watcher that has seen nothing yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, known: Mutex::default() }
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// [`TickError`] where Slurm or the store did not answer; the board then keeps the older scan.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let context = &self.context;
+        if context.board().slurm_version.is_none() {
+            let version = context.slurm.version().await.map_err(TickError::slurm("ask Slurm for its version"))?;
+            if let Some(refusal) = version.refusal() {
+                error!(%version, refusal, "this Slurm is not supported; nothing will be released");
+            }
+            context.board_mut().slurm_version = Some(version);
+        }
+        let at = context.now();
+        let pool = &context.settings.pool;
+        let answer = context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?;
+        let nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
+        let scan = Arc::new(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count));
+        self.record(&scan).await?;
+        context.board_mut().dropped_line_count += scan.dropped_line_count;
+        context.board_mut().scan = Some(Arc::clone(&scan));
+        self.check(&scan).await?;
+        context.nudges.release.notify_one();
+        context.nudges.engine.notify_one();
+        Ok(())
+    }
+
+    async fn record(&self, scan: &Scan) -> Result<(), TickError> {
+        let mut changed = Vec::new();
+        for job in scan.jobs.values() {
+            let known = self.known(job).await?;
+            if let Some(record) = record_of(job, known.as_ref()).filter(|record| known.as_ref() != Some(record)) {
+                changed.push(record);
+            }
+        }
+        if !changed.is_empty() {
+            self.context.store.record_jobs(&changed, scan.at).await?;
+        }
+        let mut known = self.lock();
+        known.retain(|id, _| scan.jobs.contains_key(id));
+        known.extend(changed.into_iter().map(|record| (record.id, Some(record))));
+        Ok(())
+    }
+
+    async fn known(&self, job: &Job) -> Result<Option<JobRecord>, TickError> {
+        let seen = self.lock().get(&job.id).cloned();
+        if let Some(known) = seen {
+            return Ok(known);
+        }
+        // Only a job of ours can have a row: one that carries a mark, or shards that only we hand out.
+        let may_be_ours = !matches!(job.mark, Ok(None)) || job.shards().is_some();
+        let stored = if may_be_ours { self.context.store.job(job.id).await? } else { None };
+        // Job ids may be used again after years: a row of another submission is not this job.
+        let stored = stored.filter(|record| record.submitted_at == job.submitted_at);
+        self.lock().insert(job.id, stored.clone());
+        Ok(stored)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SlurmJobId, Option<JobRecord>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks what Slurm says against the invariants; a violation stops releases on its node until it is gone.
+    async fn check(&self, scan: &Scan) -> Result<(), TickError> {
+        let decisions = self.context.store.active_decisions().await?;
+        let mut violations = check_occupants(&occupants(scan, &decisions), device_bytes(&self.context));
+        violations.extend(whole_gpu_holders(scan));
+        let stopped: BTreeMap<NodeName, String> =
+            violations.iter().filter_map(|violation| Some((node_of(violation)?.clone(), violation.to_string()))).collect();
+        let before = std::mem::replace(&mut self.context.board_mut().stopped, stopped);
+        let old: BTreeSet<&String> = before.values().collect();
+        for violation in violations.iter().filter(|violation| !old.contains(&violation.to_string())) {
+            warn!(id = violation.id(), %violation, "an invariant does not hold");
+            self.context.board_mut().violation_count += 1;
+            let node = node_of(violation).cloned();
+            let (at, kind, detail) = (scan.at, "violation".to_owned(), violation.to_string());
+            self.context.store.record_event(&Event { at, kind, job_id: None, node, detail }).await?;
+        }
+        Ok(())
+    }
+}
+
+fn device_bytes(context: &Context) -> impl Fn(&NodeName, &GresType) -> Option<u64> {
+    let agents = context.agents.all();
+    move |node, gres_type| {
+        let is_it = |device: &&DeviceDescription| device.gres_type == *gres_type;
+        agents.get(node)?.devices.iter().find(is_it).map(|device| device.memory_bytes)
+    }
+}
+
+/// P-4: jobs that hold whole GPUs in the pool.
+fn whole_gpu_holders(scan: &Scan) -> Vec<Violation> {
+    let holds_gpu = |job: &&Job| {
+        matches!(job.state, JobState::Running | JobState::Suspended)
+            && job.gres.split(',').any(|entry| entry == "gpu" || entry.starts_with("gpu:"))
+    };
+    scan.jobs
+        .values()
+        .filter(holds_gpu)
+        .filter_map(|job| Some(Violation::WholeGpuInPool { node: job.nodes.first()?.clone(), job_id: job.id }))
+        .collect()
+}
+
+fn node_of(violation: &Violation) -> Option<&NodeName> {
+    match violation {
+        Violation::MemoryOvercommitted { node, .. }
+        | Violation::ShardsOverbooked { node, .. }
+        | Violation::WholeGpuInPool { node, .. }
+        | Violation::UnplannedNeighbour { node, .. } => Some(node),
+        Violation::TwoDecisions(_) | Violation::ReleasedTwice(_) => None,
+    }
+}
