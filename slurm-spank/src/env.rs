@@ -18,9 +18,21 @@ pub const DEVICES_MAX: usize = 64;
 /// The longest time that plugstack.conf may make a job wait.
 pub const DEADLINE_MILLISECONDS_MAX: u64 = 2000;
 
-/// What `sbatch --gpus=1` leaves in the environment of a job whose GPU we turned into shards; each makes a plain `srun`
-/// inside the job ask for a GPU that the job does not have.
-pub const STALE_REQUESTS: [&str; 3] = ["SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"];
+/// What the options of `sbatch` that ask for a GPU leave in the environment of a job whose GPU we turned into shards; each
+/// makes a plain `srun` inside the job ask for a GPU, or bind to one, and fail. See also [`without_gpus`].
+pub const STALE_REQUESTS: [&str; 7] = [
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_TRES_BIND",
+];
+/// One more of them, which may hold other requests besides (`cpu=2,gres/gpu=1`).
+pub const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
+/// How `sbatch` tells `pillion.lua` of a `--deadline`, which Slurm does not show to lua.
+pub const DEADLINE_HINT: &str = "PILLION_DEADLINE";
 
 /// The plugin's arguments in plugstack.conf.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +123,21 @@ pub fn parse_devices(text: &str) -> Vec<u32> {
     ranges.flat_map(|(first, last)| first..=last).take(DEVICES_MAX).collect()
 }
 
+/// A value of [`TRES_PER_TASK`] without its GPUs; `None` where it names none.
+pub fn without_gpus(request: &str) -> Option<String> {
+    let is_gpu = |item: &&str| {
+        let plain = item.trim_start_matches("gres/").trim_start_matches("gres:");
+        plain.split(['=', ':']).next() == Some("gpu")
+    };
+    let rest: Vec<&str> = request.split(',').filter(|item| !is_gpu(item)).collect();
+    request.split(',').any(|item| is_gpu(&item)).then(|| rest.join(","))
+}
+
+/// Whether a command line gives `--deadline`, which getopt lets a user shorten to `--dea`.
+pub fn names_deadline(arguments: &[String]) -> bool {
+    arguments.iter().any(|argument| argument.starts_with("--dea"))
+}
+
 /// What to pass on of `--colocate`, where the user asks for co-location by it (short and clean, because it parsed). `None`
 /// where the option was not given, says `no`, or is not a value that `pillion.lua` would have accepted.
 pub fn wish(option: Option<String>) -> Option<String> {
@@ -199,6 +226,26 @@ mod tests {
         assert_eq!(parse_devices("0, 2,4-6"), [0, 2, 4, 5, 6]);
         assert_eq!(parse_devices(",x,-,3-1,\n7"), [7]);
         assert_eq!(parse_devices("0-4294967295").len(), DEVICES_MAX);
+    }
+
+    #[test]
+    fn a_request_by_task_loses_its_gpus_and_nothing_else() {
+        let rest = |text: &str| without_gpus(text);
+        assert_eq!(rest("gres/gpu=1").as_deref(), Some(""));
+        assert_eq!(rest("cpu=2,gres/gpu:a100=1,gres/lscratch=5").as_deref(), Some("cpu=2,gres/lscratch=5"));
+        assert_eq!(rest("cpu=2,gres/gpus_of_ours=1"), None);
+        assert_eq!(rest(""), None);
+    }
+
+    #[test]
+    fn a_deadline_is_seen_however_short() {
+        let seen = |argument: &str| names_deadline(&["sbatch".to_owned(), argument.to_owned()]);
+        assert!(
+            seen("--deadline=now+1hour")
+                && seen("--dead")
+                && !seen("--dependency=afterok:1")
+                && !seen("-dea")
+        );
     }
 
     #[test]

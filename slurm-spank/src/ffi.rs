@@ -192,6 +192,18 @@ impl Spank for SlurmHandle {
         unsafe { std::env::remove_var(name) };
     }
 
+    fn process_arguments(&self) -> Vec<String> {
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+    }
+
+    fn tell_controller(&mut self, name: &str, value: &str) {
+        // SAFETY: `spank_err_t spank_job_control_setenv(spank_t, const char *, const char *, int)`.
+        let set = unsafe { slurm_function::<SetVariable>(c"spank_job_control_setenv") };
+        let (Some(set), Ok(name), Ok(value)) = (set, CString::new(name), CString::new(value)) else { return };
+        // SAFETY: the handle is Slurm's own and copies both strings, which end in a NUL.
+        unsafe { set(self.0, name.as_ptr(), value.as_ptr(), 1) };
+    }
+
     fn log(&mut self, level: Level, line: &str) {
         match level {
             Level::Debug => slurm_log(c"slurm_debug", line),

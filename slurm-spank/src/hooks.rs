@@ -5,7 +5,7 @@
 //! between for steps with a GPU binding. In `srun` itself, [`init`] drops the GPU request that `sbatch` left behind.
 
 use crate::agent_client;
-use crate::env::{self, PluginArguments, STALE_REQUESTS, VARIABLES_MAX};
+use crate::env::{self, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX};
 use pillion_core::handoff::{HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
 use pillion_core::ids::{JobStart, UserId};
 use std::os::unix::fs::MetadataExt;
@@ -75,6 +75,10 @@ pub trait Spank {
     fn process_variable(&self, name: &str) -> Option<String>;
     /// Removes a variable of the process that we are loaded into.
     fn remove_process_variable(&mut self, name: &str);
+    /// The command line of the process that we are loaded into.
+    fn process_arguments(&self) -> Vec<String>;
+    /// Leaves a word with the job that `pillion.lua` sees; the user could leave it as well.
+    fn tell_controller(&mut self, name: &str, value: &str);
     /// Writes a line to Slurm's log.
     fn log(&mut self, level: Level, line: &str);
 }
@@ -95,6 +99,9 @@ pub fn init(spank: &mut impl Spank, arguments: &[&str]) {
     }
     if !spank.register_option() {
         spank.log(Level::Debug, "pillion: --colocate could not be registered");
+    }
+    if context == Context::Allocator && env::names_deadline(&spank.process_arguments()) {
+        spank.tell_controller(env::DEADLINE_HINT, "1");
     }
     if context == Context::Remote {
         for complaint in PluginArguments::parse(arguments.iter().copied()).1 {
@@ -178,13 +185,22 @@ fn consult(
     }
 }
 
+fn drop_stale_requests(spank: &mut impl Spank) {
+    for name in STALE_REQUESTS {
+        spank.unsetenv(name);
+    }
+    match spank.getenv(TRES_PER_TASK).and_then(|request| env::without_gpus(&request)) {
+        Some(rest) if rest.is_empty() => spank.unsetenv(TRES_PER_TASK),
+        Some(rest) => drop(spank.setenv(TRES_PER_TASK, &rest)),
+        None => {}
+    }
+}
+
 /// Unsets, then sets. A name or value that has no place in an environment is left out, and said so.
 fn apply(spank: &mut impl Spank, applied: &Applied) {
     // Only a job that holds shards had its GPU request rewritten; one that was left alone keeps what its user wrote.
     if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
-        for name in STALE_REQUESTS {
-            spank.unsetenv(name);
-        }
+        drop_stale_requests(spank);
     }
     let Some(reply) = &applied.reply else { return };
     for name in reply.unset.iter().take(VARIABLES_MAX).filter(|name| env::is_variable_name(name)) {

@@ -20,6 +20,8 @@ struct FakeSpank {
     items: HashMap<Item, u32>,
     job: BTreeMap<String, String>,
     process: BTreeMap<String, String>,
+    arguments: Vec<&'static str>,
+    told: Vec<String>,
     registered: usize,
     log: Vec<(Level, String)>,
     panics_on: Option<&'static str>,
@@ -34,6 +36,8 @@ impl FakeSpank {
             items: HashMap::from(items),
             job: variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40"), ("SLURM_GPUS", "1")]),
             process: BTreeMap::new(),
+            arguments: Vec::new(),
+            told: Vec::new(),
             registered: 0,
             log: Vec::new(),
             panics_on: None,
@@ -85,6 +89,12 @@ impl Spank for FakeSpank {
     }
     fn remove_process_variable(&mut self, name: &str) {
         self.process.remove(name);
+    }
+    fn process_arguments(&self) -> Vec<String> {
+        self.arguments.iter().map(|argument| (*argument).to_owned()).collect()
+    }
+    fn tell_controller(&mut self, name: &str, value: &str) {
+        self.told.push(format!("{name}={value}"));
     }
     fn log(&mut self, level: Level, line: &str) {
         self.maybe_panic("log");
@@ -280,6 +290,40 @@ fn srun_inside_a_colocated_job_forgets_the_gpu_that_became_shards() {
     spank.process.insert("PILLION_DECISION".to_owned(), "5".to_owned());
     init(&mut spank, &[]);
     assert_eq!(spank.process, variables(&[("HOME", "/h"), ("PILLION_DECISION", "5")]));
+}
+
+#[test]
+fn what_the_gpu_options_left_behind_goes_and_the_rest_of_it_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, _) = agent(directory.path(), decided(&[], &[]));
+    let mut spank = FakeSpank::colocated();
+    let left_behind = [
+        ("SLURM_CPUS_PER_GPU", "2"),
+        ("SLURM_MEM_PER_GPU", "1024"),
+        ("SLURM_TRES_BIND", "gres/gpu:per_task:1"),
+        ("SLURM_TRES_PER_TASK", "cpu=2,gres/gpu=1"),
+        ("SLURM_CPUS_PER_TASK", "2"),
+    ];
+    spank.job.extend(variables(&left_behind));
+    task_init_privileged(&mut spank, &[&socket]);
+    let expected = [
+        ("SLURM_CPUS_PER_TASK", "2"),
+        ("SLURM_JOB_GPUS", "1"),
+        ("SLURM_SHARDS_ON_NODE", "40"),
+        ("SLURM_TRES_PER_TASK", "cpu=2"),
+    ];
+    assert_eq!(spank.job, variables(&expected));
+}
+
+#[test]
+fn sbatch_tells_of_a_deadline_that_lua_cannot_see() {
+    for (arguments, told) in
+        [(vec!["sbatch", "--deadline=now+1hour"], 1), (vec!["sbatch", "--delay-boot=1"], 0)]
+    {
+        let mut spank = FakeSpank { context: Context::Allocator, arguments, ..FakeSpank::task() };
+        init(&mut spank, &[]);
+        assert_eq!(spank.told, vec!["PILLION_DEADLINE=1"; told]);
+    }
 }
 
 #[test]
