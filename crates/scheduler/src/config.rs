@@ -15,8 +15,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the private database and the heartbeat live.
+    /// Where the private database lives.
     pub state_directory: PathBuf,
+    /// The file by which `pillion.lua` knows that we live; on the controller.
+    pub heartbeat_path: PathBuf,
     /// `off`, `shadow` or `active`.
     pub mode: Mode,
     /// The longest that Slurm holds a job back without us, in seconds; 10 to 3600.
@@ -85,6 +87,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             state_directory: PathBuf::from("/var/lib/pillion"),
+            heartbeat_path: PathBuf::from("/run/pillion/heartbeat"),
             mode: Mode::Off,
             bound_seconds: 600,
             scan_period_seconds: 2.0,
@@ -180,7 +183,7 @@ impl Config {
             bound: Duration::from_secs(self.bound_seconds),
             mode: self.mode,
             policy: self.policy.clone(),
-            heartbeat_path: Some(self.state_directory.join("heartbeat")),
+            heartbeat_path: Some(self.heartbeat_path.clone()),
             gpu_types: self.pool.gpu_types.clone(),
             ..Settings::default()
         }
