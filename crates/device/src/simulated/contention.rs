@@ -221,6 +221,7 @@ fn settle(hardware: &Hardware, engine_count: usize, seats: &[Seat], clock: f64) 
     }
     let power = &hardware.power;
     used.power_watts = power.idle_watts
+        + power.awake_watts
         + power.busy_watts * used.busy
         + power.issue_watts * used.issue_power * clock.powf(CLOCK_POWER_EXPONENT)
         + power.stall_watts * used.stall

@@ -40,6 +40,8 @@ pub struct Hardware {
     pub cache_bytes_per_second: f64,
     /// Last-level cache capacity.
     pub cache_bytes: f64,
+    /// More time to compute on an engine that is a part of the device: the last blocks of each kernel fill it worse.
+    pub split_fraction: f64,
     /// Time lost by a change of context, as a fraction of a time slice.
     pub switch_fraction: f64,
     /// How much longer a miss waits when the others use all bandwidth: 0.5 = half as long again.
@@ -53,6 +55,8 @@ pub struct Hardware {
 pub struct Power {
     /// Nobody on it.
     pub idle_watts: f64,
+    /// More while any process is at work on it, in its gaps too: clocks and memory stay up.
+    pub awake_watts: f64,
     /// More while any kernel runs: fabric and clocks.
     pub busy_watts: f64,
     /// More while all units issue at full clock, for a workload of power coefficient 1.
@@ -92,6 +96,7 @@ fn nvidia(name: &'static str, memory_gib: u64, unit_count: u32, unit_rate: f64, 
         memory_bytes_per_second: 0.0,
         cache_bytes_per_second: 0.0,
         cache_bytes: 0.0,
+        split_fraction: 0.0,
         switch_fraction: 0.06,
         latency_growth: 0.6,
         power,
@@ -100,40 +105,35 @@ fn nvidia(name: &'static str, memory_gib: u64, unit_count: u32, unit_rate: f64, 
 
 /// Every machine that can be simulated.
 pub fn all() -> Vec<Hardware> {
-    let power = |idle_watts, busy_watts, issue_watts, stall_watts, memory_watts, watts_max| Power {
-        idle_watts,
-        busy_watts,
-        issue_watts,
-        stall_watts,
-        memory_watts,
-        watts_max,
+    let power = |idle_watts, awake_watts, busy_watts, issue_watts, stall_watts, memory_watts, watts_max| {
+        Power { idle_watts, awake_watts, busy_watts, issue_watts, stall_watts, memory_watts, watts_max }
     };
     vec![
         Hardware {
             memory_bytes_per_second: 0.9e12,
             cache_bytes_per_second: 2.5e12,
             cache_bytes: 6e6,
-            ..nvidia("v100", 32, 80, 1.0, power(39.0, 26.0, 175.0, 30.0, 60.0, 300.0))
+            ..nvidia("v100", 32, 80, 1.0, power(39.0, 16.0, 10.0, 175.0, 30.0, 60.0, 300.0))
         },
         Hardware {
             memory_bytes_per_second: 1.555e12,
             cache_bytes_per_second: 5.1e12,
             cache_bytes: 40e6,
-            ..nvidia("a100-40", 40, 108, 1.5, power(52.0, 35.0, 235.0, 40.0, 80.0, 400.0))
+            ..nvidia("a100-40", 40, 108, 1.5, power(52.0, 22.0, 13.0, 235.0, 40.0, 80.0, 400.0))
         },
         Hardware {
             memory_bytes_per_second: 3.35e12,
             cache_bytes_per_second: 7.5e12,
             cache_bytes: 50e6,
-            ..nvidia("h100", 80, 132, 2.6, power(70.0, 55.0, 430.0, 70.0, 130.0, 700.0))
+            ..nvidia("h100", 80, 132, 2.6, power(70.0, 40.0, 15.0, 430.0, 70.0, 130.0, 700.0))
         },
         Hardware {
             memory_bytes_per_second: 4.8e12,
             cache_bytes_per_second: 7.5e12,
             cache_bytes: 50e6,
-            ..nvidia("h200", 141, 132, 2.6, power(76.0, 55.0, 430.0, 70.0, 150.0, 700.0))
+            ..nvidia("h200", 141, 132, 2.6, power(76.0, 40.0, 15.0, 430.0, 70.0, 150.0, 700.0))
         },
-        max_1550(power(320.0, 30.0, 110.0, 60.0, 110.0, 600.0)),
+        max_1550(power(214.0, 100.0, 12.0, 100.0, 60.0, 160.0, 600.0)),
     ]
 }
 
@@ -151,6 +151,7 @@ fn max_1550(power: Power) -> Hardware {
         memory_bytes_per_second: 1.638e12,
         cache_bytes_per_second: 6.5e12,
         cache_bytes: 204e6,
+        split_fraction: 0.04,
         switch_fraction: 0.05,
         latency_growth: 0.6,
         power,
@@ -187,7 +188,11 @@ mod tests {
     #[test]
     fn full_load_of_an_ordinary_kernel_stays_near_the_limit() {
         for Hardware { name, power, .. } in all() {
-            let full = power.idle_watts + power.busy_watts + power.issue_watts + power.memory_watts;
+            let full = power.idle_watts
+                + power.awake_watts
+                + power.busy_watts
+                + power.issue_watts
+                + power.memory_watts;
             assert!(full < power.watts_max * 1.15, "{name}: {full} W of {} W", power.watts_max);
             assert!(full > power.watts_max * 0.8, "{name}: {full} W of {} W", power.watts_max);
         }

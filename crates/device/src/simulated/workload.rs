@@ -272,10 +272,12 @@ pub struct Family {
     pub name: String,
     /// What it is.
     pub description: String,
-    /// Kernel seconds of the whole run if every kernel filled the tile: the same work at every batch size.
+    /// Kernel seconds of the whole run for its samples: the same at every batch size.
     pub kernel_seconds: f64,
-    /// The batch size at which kernels fill half the tile: width = batch / (batch + this).
-    pub half_width_batch_size: f64,
+    /// Kernel seconds for its steps (optimizer, reductions) at a batch size of 1; they shrink as steps become fewer.
+    pub step_seconds: f64,
+    /// The batch size from which on kernels fill the tile; below it they fill a part in proportion.
+    pub full_width_batch_size: f64,
     /// While a kernel runs and its units are filled, the part of time that they issue.
     pub issue_fraction: f64,
     /// Memory bandwidth of kernels that fill the tile.
@@ -312,13 +314,12 @@ const GAP_FRACTION_MIN: f64 = 0.02;
 impl Family {
     /// The part of the tile that kernels of this batch size fill.
     pub fn width_fraction(&self, batch_size: u32) -> f64 {
-        let size = f64::from(batch_size);
-        size / (size + self.half_width_batch_size)
+        (f64::from(batch_size) / self.full_width_batch_size).min(1.0)
     }
 
-    /// The rule behind `Batch::gap_fraction`: what the run took beyond the kernels of that width.
+    /// The rule behind `Batch::gap_fraction`: what the run took beyond its kernels.
     pub fn gap_fraction(&self, batch_size: u32, seconds: f64) -> f64 {
-        let kernels = self.kernel_seconds / self.width_fraction(batch_size);
+        let kernels = self.kernel_seconds + self.step_seconds / f64::from(batch_size);
         (1.0 - kernels / seconds).max(GAP_FRACTION_MIN)
     }
 

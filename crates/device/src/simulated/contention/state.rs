@@ -112,7 +112,9 @@ fn share_units(hardware: &Hardware, engine_count: usize, runners: &mut [Runner<'
         let lost = if turns.len() > 1 { hardware.switch_fraction } else { 0.0 };
         runner.time_share = (1.0 - lost) / turn_count;
         runner.units = mine;
-        runner.compute_seconds = runner.phase.compute_seconds * runner.phase.width_units / (mine * clock);
+        let split = if engine_count > 1 { 1.0 + hardware.split_fraction } else { 1.0 };
+        runner.compute_seconds =
+            runner.phase.compute_seconds * split * runner.phase.width_units / (mine * clock);
     }
 }
 
