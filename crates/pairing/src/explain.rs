@@ -129,14 +129,14 @@ impl<'s, 'a> Scene<'s, 'a> {
         let session = self.session;
         let (job, device) = (start.jobs[index], &session.view.devices[start.device]);
         let (class, kind) = (session.class_of[job], session.kind_of[start.device]);
-        let sharer = session.sharer(class, kind);
+        let room = session.sharer(class, kind);
         let role = match (&start.verdict, seat) {
             (Some(_), 0) => Role::Host,
             (Some(_), _) => Role::Joiner,
             (None, _) if shares[index] == Shards::ALL => Role::Alone,
             (None, _) => Role::Host,
         };
-        let memory_bytes = sharer.ok().map(|(_, memory)| memory);
+        let memory_bytes = room.ok().map(|(_, memory)| memory);
         let waiting = &session.view.waiting[job];
         Member {
             start: waiting.start,

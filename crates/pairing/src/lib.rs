@@ -15,6 +15,8 @@ pub mod matching;
 pub mod model;
 pub mod plan;
 #[cfg(test)]
+mod plan_properties;
+#[cfg(test)]
 mod plan_tests;
 pub mod policy;
 mod serve;
