@@ -5,6 +5,7 @@
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
 pub mod memory;
+pub mod postgres;
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};

@@ -1,0 +1,126 @@
+//! From a URL to a store that can be used: waits for the server, brings the schema up to date, opens the pool.
+
+use super::PgStore;
+use crate::store::postgres::tx::Counters;
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use std::str::FromStr as _;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// The migrations, embedded. A database that is newer than this release is fine: migrations only expand.
+pub static MIGRATOR: Migrator = {
+    let mut migrator = sqlx::migrate!("../../migrations");
+    migrator.ignore_missing = true;
+    migrator
+};
+
+/// The most connections that one scheduler opens.
+const CONNECTIONS_MAX: u32 = 8;
+/// How long a call waits for a connection before the database counts as away.
+const ACQUIRE_DURATION_MAX: Duration = Duration::from_secs(3);
+/// The wait between two attempts to reach a database at the start.
+const RETRY_PERIOD: Duration = Duration::from_millis(500);
+/// How long a server may be away at the start; whoever started us then sees why, and starts us again.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// A statement of ours takes milliseconds; the server gives up on one that hangs.
+const STATEMENT_TIMEOUT: &str = "15s";
+
+/// Why there is no store.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL cannot be read.
+    #[error("database.url is not a Postgres URL; write postgres://user:password@host:5432/database")]
+    Url(#[source] sqlx::Error),
+    /// The server answers, and refuses us.
+    #[error("the database refuses us; check user, password and database name in database.url")]
+    Refused(#[source] sqlx::Error),
+    /// No server answered in time.
+    #[error("the database did not answer within {} seconds", waited.as_secs())]
+    Away {
+        /// How long we tried.
+        waited: Duration,
+        /// The last answer.
+        source: sqlx::Error,
+    },
+    /// The schema cannot be brought up to date.
+    #[error("the database's schema cannot be brought up to date")]
+    Migrate(#[source] sqlx::migrate::MigrateError),
+}
+
+impl PgStore {
+    /// Connects to `url` as [`Self::connect_within`] does, with a minute's patience.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_within(url, PATIENCE).await
+    }
+
+    /// Connects to `url`, waiting up to `patience` for the server, and applies the migrations that it lacks.
+    ///
+    /// Several schedulers may do so at once: Postgres lets one migrate at a time.
+    ///
+    /// # Errors
+    /// [`ConnectError`], where waiting longer would not help or `patience` is over.
+    pub async fn connect_within(url: &str, patience: Duration) -> Result<Self, ConnectError> {
+        let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
+        let options = options.application_name("pillion-scheduler").disable_statement_logging();
+        let mut first = reach(&options, patience).await?;
+        MIGRATOR.run(&mut first).await.map_err(ConnectError::Migrate)?;
+        // Only politeness: the server notices by itself.
+        let _ = first.close().await;
+        let pool = PgPoolOptions::new()
+            .max_connections(CONNECTIONS_MAX)
+            .acquire_timeout(ACQUIRE_DURATION_MAX)
+            .connect_lazy_with(options.options([("statement_timeout", STATEMENT_TIMEOUT)]));
+        Ok(Self { pool, counters: Counters::default() })
+    }
+
+    /// The pool, for statements that are not the store's own.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Closes every connection, after what is in flight.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConnection, ConnectError> {
+    let deadline = tokio::time::Instant::now() + patience;
+    let mut has_failed = false;
+    loop {
+        let attempt = tokio::time::timeout(ACQUIRE_DURATION_MAX, options.connect()).await;
+        let source = match attempt.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
+            Ok(connection) if has_failed => {
+                info!("the database answers");
+                return Ok(connection);
+            }
+            Ok(connection) => return Ok(connection),
+            Err(error) if is_refusal(&error) => return Err(ConnectError::Refused(error)),
+            Err(error) => error,
+        };
+        if tokio::time::Instant::now() + RETRY_PERIOD > deadline {
+            return Err(ConnectError::Away { waited: patience, source });
+        }
+        if !has_failed {
+            warn!(error = %pillion_core::report(&source), "the database is away; waiting for it");
+        }
+        has_failed = true;
+        tokio::time::sleep(RETRY_PERIOD).await;
+    }
+}
+
+/// An answer that does not change by waiting: wrong password, no such role or database, no TLS.
+fn is_refusal(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| code.starts_with("28") || code.starts_with("3D"))
+        }
+        sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => true,
+        _ => false,
+    }
+}

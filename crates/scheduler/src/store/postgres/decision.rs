@@ -1,0 +1,228 @@
+//! Table `pairing_decision`: what was chosen for a device, and how far it came.
+
+use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
+use super::member;
+use super::tx::TxError;
+use super::{integer_limit, plan_head};
+use crate::store::{Decision, DecisionFilter, Member, NewDecision, StoreError};
+use pillion_core::decision::DecisionState;
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, UnixTime};
+use sqlx::PgConnection;
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+struct DecisionRow {
+    decision_id: i64,
+    group_id: i64,
+    state: String,
+    created_at: Timestamp,
+    node: String,
+    gres_type: String,
+    device_model: String,
+    mechanism: String,
+    ccs_mode: Option<i16>,
+    gain: f64,
+    abandoned_reason: Option<String>,
+}
+
+impl DecisionRow {
+    fn with(self, members: Vec<Member>) -> Result<Decision, StoreError> {
+        let row = self.decision_id.to_string();
+        let place = Place { table: "pairing_decision", row: &row };
+        Ok(Decision {
+            id: DecisionId(place.number("decision_id", self.decision_id)?),
+            group: DecisionId(place.number("group_id", self.group_id)?),
+            state: place.parse("state", &self.state)?,
+            created_at: unix_time(self.created_at),
+            node: NodeName(self.node),
+            gres_type: GresType(self.gres_type),
+            device_model: self.device_model,
+            mechanism: place.parse("mechanism", &self.mechanism)?,
+            ccs_mode: place.number_opt("ccs_mode", self.ccs_mode)?,
+            gain: self.gain,
+            abandoned_reason: self.abandoned_reason,
+            members,
+        })
+    }
+}
+
+/// Commits in order; the caller's transaction makes it all or nothing.
+pub(super) async fn commit(
+    conn: &mut PgConnection,
+    parent: Revision,
+    decisions: &[NewDecision],
+    at: UnixTime,
+) -> Result<Vec<DecisionId>, TxError> {
+    if decisions.is_empty() {
+        plan_head::expect(conn, parent).await?;
+        return Ok(Vec::new());
+    }
+    plan_head::advance(conn, parent).await?;
+    let mut ids = Vec::with_capacity(decisions.len());
+    for decision in decisions {
+        let id = insert(conn, parent, decision, at).await?;
+        for (position, new) in (0..).zip(&decision.members) {
+            member::insert(conn, id, position, new).await?;
+        }
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+async fn insert(
+    conn: &mut PgConnection,
+    parent: Revision,
+    new: &NewDecision,
+    at: UnixTime,
+) -> Result<DecisionId, TxError> {
+    let inserted = sqlx::query_scalar!(
+        "insert into pairing_decision (joins_decision_id, parent_revision, state, created_at, node, gres_type,
+            device_model, mechanism, ccs_mode, gain)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        returning decision_id",
+        new.joins.map(|id| bigint(id.0)),
+        bigint(parent.0),
+        DecisionState::Planned.as_str(),
+        timestamp(at),
+        new.node.as_str(),
+        new.gres_type.as_str(),
+        new.device_model,
+        new.mechanism.as_str(),
+        new.ccs_mode.map(i16::from),
+        new.gain,
+    )
+    .fetch_one(conn)
+    .await;
+    match (inserted, new.joins) {
+        (Ok(id), _) => {
+            let row = id.to_string();
+            let id = Place { table: "pairing_decision", row: &row }.number("decision_id", id)?;
+            Ok(DecisionId(id))
+        }
+        (Err(error), Some(joined)) if super::violates(&error, "pairing_decision_joins_fkey") => {
+            Err(missing(joined))
+        }
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+fn missing(id: DecisionId) -> TxError {
+    StoreError::Missing(format!("decision {id}")).into()
+}
+
+/// Reads these decisions with their members, in the order of their ids.
+pub(super) async fn load(conn: &mut PgConnection, ids: &[i64]) -> Result<Vec<Decision>, TxError> {
+    let rows = sqlx::query_as!(
+        DecisionRow,
+        "select decision_id, group_id, state, created_at, node, gres_type, device_model, mechanism, ccs_mode, gain,
+            abandoned_reason
+        from pairing_decision where decision_id = any($1) order by decision_id",
+        ids
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut members: BTreeMap<i64, Vec<Member>> = member::load(conn, ids).await?;
+    let complete = |row: DecisionRow| {
+        let members = members.remove(&row.decision_id).unwrap_or_default();
+        row.with(members)
+    };
+    Ok(rows.into_iter().map(complete).collect::<Result<_, _>>()?)
+}
+
+/// Planned or released, oldest first.
+pub(super) async fn active(conn: &mut PgConnection) -> Result<Vec<Decision>, TxError> {
+    let ids = sqlx::query_scalar!(
+        "select decision_id from pairing_decision where state in ('planned', 'released')"
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    load(conn, &ids).await
+}
+
+/// Newest first.
+pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<Vec<Decision>, TxError> {
+    let ids = sqlx::query_scalar!(
+        "select decision_id from pairing_decision as decision
+        where (not $1 or state in ('planned', 'released'))
+            and ($2::timestamptz is null or created_at >= $2)
+            and ($3::timestamptz is null or created_at < $3)
+            and ($4::text is null or exists (
+                select from pairing_member as member join job using (job_id)
+                where member.decision_id = decision.decision_id and job.user_name = $4))
+            and ($5::text is null or exists (
+                select from pairing_member as member
+                where member.decision_id = decision.decision_id and member.job_id = $5))
+            and ($6 or 1 < (
+                select count(*) from pairing_member join pairing_decision as tenant using (decision_id)
+                where tenant.group_id = decision.group_id))
+        order by decision_id desc limit $7",
+        filter.active_only,
+        filter.since.map(timestamp),
+        filter.until.map(timestamp),
+        filter.user.as_deref(),
+        filter.job_id.map(|id| id.to_string()),
+        filter.include_single,
+        integer_limit(filter.limit),
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut decisions = load(conn, &ids).await?;
+    decisions.reverse();
+    Ok(decisions)
+}
+
+/// The newest decision that each of these starts was released under.
+pub(super) async fn ran_under(
+    conn: &mut PgConnection,
+    starts: &[JobStart],
+) -> Result<BTreeMap<JobStart, Decision>, TxError> {
+    let mut newest = BTreeMap::new();
+    for start in starts {
+        if let Some(id) = member::ran_under(conn, *start).await? {
+            newest.insert(*start, id);
+        }
+    }
+    let ids: Vec<i64> = newest.values().copied().collect();
+    let decisions = load(conn, &ids).await?;
+    let by_id: BTreeMap<i64, Decision> = decisions.into_iter().map(|one| (bigint(one.id.0), one)).collect();
+    Ok(newest.into_iter().filter_map(|(start, id)| Some((start, by_id.get(&id)?.clone()))).collect())
+}
+
+/// Moves a decision; what it abandons and has not released yet is undone.
+pub(super) async fn step(
+    conn: &mut PgConnection,
+    id: DecisionId,
+    to: DecisionState,
+    reason: Option<&str>,
+    at: UnixTime,
+) -> Result<bool, TxError> {
+    let row = id.to_string();
+    let place = Place { table: "pairing_decision", row: &row };
+    let state =
+        sqlx::query_scalar!("select state from pairing_decision where decision_id = $1", bigint(id.0))
+            .fetch_optional(&mut *conn)
+            .await?;
+    let from: DecisionState = place.parse("state", &state.ok_or_else(|| missing(id))?)?;
+    if from == to {
+        return Ok(false);
+    }
+    let to = from.advance(to).map_err(|source| StoreError::Illegal { id, source })?;
+    let reason = reason.filter(|_| to == DecisionState::Abandoned).map(text);
+    let done = sqlx::query!(
+        "update pairing_decision set state = $3, abandoned_reason = $4 where decision_id = $1 and state = $2",
+        bigint(id.0),
+        from.as_str(),
+        to.as_str(),
+        reason.as_deref(),
+    )
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Err(missing(id));
+    }
+    if to == DecisionState::Abandoned {
+        member::undo_unreleased(conn, id, at).await?;
+    }
+    plan_head::bump(conn).await?;
+    Ok(true)
+}

@@ -1,0 +1,64 @@
+//! Table `event`: what operators read later.
+
+use super::convert::{Place, Timestamp, text, timestamp, unix_time};
+use super::tx::TxError;
+use crate::store::{Event, StoreError};
+use pillion_core::{NodeName, SlurmJobId};
+use sqlx::PgConnection;
+
+#[derive(Debug)]
+struct EventRow {
+    event_id: i64,
+    happened_at: Timestamp,
+    kind: String,
+    job_id: Option<String>,
+    node: Option<String>,
+    detail: String,
+}
+
+impl TryFrom<EventRow> for Event {
+    type Error = StoreError;
+    fn try_from(row: EventRow) -> Result<Self, StoreError> {
+        let key = row.event_id.to_string();
+        let place = Place { table: "event", row: &key };
+        Ok(Self {
+            at: unix_time(row.happened_at),
+            kind: row.kind,
+            job_id: row.job_id.map(|id| place.parse("job_id", &id)).transpose()?,
+            node: row.node.map(NodeName),
+            detail: row.detail,
+        })
+    }
+}
+
+pub(super) async fn record(conn: &mut PgConnection, event: &Event) -> Result<(), TxError> {
+    sqlx::query!(
+        "insert into event (happened_at, kind, job_id, node, detail) values ($1, $2, $3, $4, $5)",
+        timestamp(event.at),
+        event.kind,
+        event.job_id.map(|id| id.to_string()),
+        event.node.as_ref().map(NodeName::as_str),
+        &*text(&event.detail),
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn of_job(conn: &mut PgConnection, id: SlurmJobId) -> Result<Vec<Event>, TxError> {
+    let rows = sqlx::query_as!(
+        EventRow,
+        "select event_id, happened_at, kind, job_id, node, detail from event where job_id = $1 order by event_id",
+        id.to_string(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(Event::try_from).collect::<Result<_, _>>()?)
+}
+
+pub(super) async fn count(conn: &mut PgConnection, kind: &str) -> Result<u64, TxError> {
+    let count = sqlx::query_scalar!(r#"select count(*) as "count!" from event where kind = $1"#, kind)
+        .fetch_one(conn)
+        .await?;
+    Ok(Place { table: "event", row: kind }.number("count", count)?)
+}

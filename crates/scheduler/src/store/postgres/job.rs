@@ -1,0 +1,206 @@
+//! Table `job`: managed jobs as the last scan saw them.
+
+use super::convert::{Place, Timestamp, bigint, text, unix_time};
+use super::plan_head;
+use super::tx::TxError;
+use crate::store::{JobRecord, StoreError};
+use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
+use pillion_slurm::Ending;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(super) struct JobRow {
+    job_id: String,
+    restart_count: i32,
+    uid: i64,
+    user_name: String,
+    account: String,
+    partition_name: String,
+    workload: String,
+    slowdown_ratio_max: Option<f64>,
+    memory_bytes_declared: Option<i64>,
+    submitted_at: Timestamp,
+    eligible_at: Option<Timestamp>,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    ending: Option<String>,
+    node: Option<String>,
+    gres: String,
+    is_alone: bool,
+}
+
+impl TryFrom<JobRow> for JobRecord {
+    type Error = StoreError;
+    fn try_from(row: JobRow) -> Result<Self, StoreError> {
+        let place = Place { table: "job", row: &row.job_id };
+        let ending = |word: &str| ending_from(word).ok_or_else(|| place.corrupt("ending"));
+        Ok(Self {
+            id: place.parse("job_id", &row.job_id)?,
+            restart_count: place.number("restart_count", row.restart_count)?,
+            uid: UserId(place.number("uid", row.uid)?),
+            ending: row.ending.as_deref().map(ending).transpose()?,
+            memory_bytes_declared: place.number_opt("memory_bytes_declared", row.memory_bytes_declared)?,
+            user: row.user_name,
+            account: row.account,
+            partition: row.partition_name,
+            workload: WorkloadKey(row.workload),
+            slowdown_ratio_max: row.slowdown_ratio_max,
+            submitted_at: unix_time(row.submitted_at),
+            eligible_at: row.eligible_at.map(unix_time),
+            started_at: row.started_at.map(unix_time),
+            ended_at: row.ended_at.map(unix_time),
+            node: row.node.map(NodeName),
+            gres: row.gres,
+            alone: row.is_alone,
+        })
+    }
+}
+
+/// Reads the jobs that exist among `ids`.
+pub(super) async fn jobs(
+    conn: &mut PgConnection,
+    ids: &[String],
+) -> Result<BTreeMap<SlurmJobId, JobRecord>, TxError> {
+    let rows = sqlx::query_as!(
+        JobRow,
+        "select job_id, restart_count, uid, user_name, account, partition_name, workload, slowdown_ratio_max,
+            memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres, is_alone
+        from job where job_id = any($1)",
+        ids
+    )
+    .fetch_all(conn)
+    .await?;
+    let keyed = |row| JobRecord::try_from(row).map(|job| (job.id, job));
+    Ok(rows.into_iter().map(keyed).collect::<Result<_, _>>()?)
+}
+
+/// Upserts all jobs in one statement: a scan may bring thousands.
+pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: UnixTime) -> Result<(), TxError> {
+    // One row a job, or Postgres refuses the upsert: the last one counts, as if they came one by one.
+    let rows: BTreeMap<SlurmJobId, Value> = jobs.iter().map(|job| (job.id, json_row(job))).collect();
+    let rows = Value::Array(rows.into_values().collect());
+    if plans_change(conn, &rows).await? {
+        plan_head::bump(conn).await?;
+    }
+    sqlx::query!(
+        "insert into job as old (job_id, restart_count, uid, user_name, account, partition_name, workload,
+            slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres,
+            is_alone, seen_at)
+        select new.job_id, new.restart_count, new.uid, new.user_name, new.account, new.partition_name, new.workload,
+            new.slowdown_ratio_max, new.memory_bytes_declared, to_timestamp(new.submitted_at),
+            to_timestamp(new.eligible_at), to_timestamp(new.started_at), to_timestamp(new.ended_at), new.ending, new.node,
+            new.gres, new.is_alone, to_timestamp($2)
+        from jsonb_to_recordset($1) as new (job_id text, restart_count integer, uid bigint, user_name text,
+            account text, partition_name text, workload text, slowdown_ratio_max double precision,
+            memory_bytes_declared bigint, submitted_at double precision, eligible_at double precision,
+            started_at double precision, ended_at double precision, ending text, node text, gres text, is_alone boolean)
+        on conflict (job_id) do update set
+            restart_count = excluded.restart_count, uid = excluded.uid, user_name = excluded.user_name,
+            account = excluded.account, partition_name = excluded.partition_name, workload = excluded.workload,
+            slowdown_ratio_max = excluded.slowdown_ratio_max, memory_bytes_declared = excluded.memory_bytes_declared,
+            submitted_at = excluded.submitted_at, eligible_at = excluded.eligible_at, started_at = excluded.started_at,
+            ended_at = excluded.ended_at, ending = excluded.ending, node = excluded.node, gres = excluded.gres,
+            is_alone = excluded.is_alone, seen_at = excluded.seen_at",
+        rows,
+        at.seconds()
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Whether any of these jobs is new, or differs in more than its begin time (see `JobRecord::changes_plans`).
+async fn plans_change(conn: &mut PgConnection, rows: &Value) -> Result<bool, TxError> {
+    let changed = sqlx::query_scalar!(
+        r#"select exists (
+            select from jsonb_to_recordset($1) as new (job_id text, restart_count integer, uid bigint, user_name text,
+                account text, partition_name text, workload text, slowdown_ratio_max double precision,
+                memory_bytes_declared bigint, submitted_at double precision, started_at double precision,
+                ended_at double precision, ending text, node text, gres text, is_alone boolean)
+            left join job as old on old.job_id = new.job_id
+            where old.job_id is null
+                or (old.restart_count, old.uid, old.user_name, old.account, old.partition_name, old.workload,
+                    old.slowdown_ratio_max, old.memory_bytes_declared, old.submitted_at, old.started_at, old.ended_at,
+                    old.ending, old.node, old.gres, old.is_alone)
+                is distinct from (new.restart_count, new.uid, new.user_name, new.account, new.partition_name,
+                    new.workload, new.slowdown_ratio_max, new.memory_bytes_declared, to_timestamp(new.submitted_at),
+                    to_timestamp(new.started_at), to_timestamp(new.ended_at), new.ending, new.node, new.gres,
+                    new.is_alone)
+        ) as "changed!""#,
+        rows
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(changed)
+}
+
+fn json_row(job: &JobRecord) -> Value {
+    let JobRecord {
+        id,
+        restart_count,
+        uid,
+        user,
+        account,
+        partition,
+        workload,
+        slowdown_ratio_max,
+        memory_bytes_declared,
+        submitted_at,
+        eligible_at,
+        started_at,
+        ended_at,
+        ending,
+        node,
+        gres,
+        alone,
+    } = job;
+    json!({
+        "job_id": id,
+        "restart_count": restart_count,
+        "uid": uid,
+        "user_name": text(user),
+        "account": text(account),
+        "partition_name": text(partition),
+        "workload": text(workload.as_str()),
+        "slowdown_ratio_max": slowdown_ratio_max,
+        "memory_bytes_declared": memory_bytes_declared.map(bigint),
+        "submitted_at": submitted_at,
+        "eligible_at": eligible_at,
+        "started_at": started_at,
+        "ended_at": ended_at,
+        "ending": ending.map(ending_word),
+        "node": node,
+        "gres": text(gres),
+        "is_alone": alone,
+    })
+}
+
+const ENDINGS: [Ending; 8] = [
+    Ending::Completed,
+    Ending::Failed,
+    Ending::Cancelled,
+    Ending::Timeout,
+    Ending::NodeFail,
+    Ending::Preempted,
+    Ending::OutOfMemory,
+    Ending::Revoked,
+];
+
+const fn ending_word(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Completed => "completed",
+        Ending::Failed => "failed",
+        Ending::Cancelled => "cancelled",
+        Ending::Timeout => "timeout",
+        Ending::NodeFail => "node-fail",
+        Ending::Preempted => "preempted",
+        Ending::OutOfMemory => "out-of-memory",
+        Ending::Revoked => "revoked",
+    }
+}
+
+fn ending_from(word: &str) -> Option<Ending> {
+    ENDINGS.into_iter().find(|ending| ending_word(*ending) == word)
+}

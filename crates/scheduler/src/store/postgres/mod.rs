@@ -1,0 +1,236 @@
+//! The store in Postgres. One file a table; SQL is checked when it is compiled (`.sqlx/`, see `tests/sqlx-prepare`).
+//!
+//! Every call is one transaction (`tx`), and every write that a plan could depend on moves `plan_head` in it. Rows are
+//! private to their files and leave them as domain words. Nothing here decides, reads a clock, or knows who calls.
+
+mod connect;
+mod convert;
+mod decision;
+mod device;
+mod event;
+mod explanation;
+mod ingest;
+mod job;
+mod launch;
+mod leader;
+mod member;
+mod plan_head;
+mod profile;
+mod run;
+mod sample;
+mod tx;
+
+pub use connect::{ConnectError, MIGRATOR};
+pub use leader::Leadership;
+pub use tx::TransactionCounts;
+
+use super::{
+    Decision, DecisionFilter, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, NewDecision,
+    Store, StoreError, StoredProfile,
+};
+use async_trait::async_trait;
+use pillion_core::decision::DecisionState;
+use pillion_core::device::DeviceDescription;
+use pillion_core::report::{JobSummary, Launch, Report};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
+use pillion_pairing::Explanation;
+use sqlx::PgPool;
+use tx::Access::{Read, Write};
+
+/// The store in Postgres. While the database is away each call fails within seconds with a transient error; connections
+/// come back by themselves.
+#[derive(Debug)]
+pub struct PgStore {
+    pool: PgPool,
+    counters: tx::Counters,
+}
+
+/// Whether a statement failed by the constraint of that name.
+fn violates(error: &sqlx::Error, constraint: &str) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.constraint() == Some(constraint))
+}
+
+/// A limit as SQL takes it; 0 = the usual one.
+fn integer_limit(limit: u32) -> i64 {
+    i64::from(if limit == 0 { LIST_LIMIT_DEFAULT } else { limit })
+}
+
+#[async_trait]
+impl Store for PgStore {
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.run_tx("reading the revision", Read, |tx| Box::pin(plan_head::revision(tx.connection()))).await
+    }
+
+    async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        self.run_tx("recording jobs", Write, |tx| Box::pin(job::record(tx.connection(), jobs, at))).await
+    }
+
+    async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
+        let ids = [id.to_string()];
+        let found =
+            self.run_tx("reading a job", Read, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await?;
+        Ok(found.into_values().next())
+    }
+
+    async fn commit_plan(
+        &self,
+        parent: Revision,
+        decisions: &[NewDecision],
+        at: UnixTime,
+    ) -> Result<Vec<DecisionId>, StoreError> {
+        self.run_tx("committing a plan", Write, |tx| {
+            Box::pin(decision::commit(tx.connection(), parent, decisions, at))
+        })
+        .await
+    }
+
+    async fn record_explanations(
+        &self,
+        revision: Revision,
+        explanations: &[Explanation],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        if explanations.is_empty() {
+            return Ok(());
+        }
+        self.run_tx("recording explanations", Write, |tx| {
+            Box::pin(explanation::record(tx.connection(), revision, explanations, at))
+        })
+        .await
+    }
+
+    async fn explanations(
+        &self,
+        id: SlurmJobId,
+    ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError> {
+        self.run_tx("reading explanations", Read, |tx| Box::pin(explanation::of_job(tx.connection(), id)))
+            .await
+    }
+
+    async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError> {
+        self.run_tx("reading active decisions", Read, |tx| Box::pin(decision::active(tx.connection()))).await
+    }
+
+    async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError> {
+        let ids = [convert::bigint(id.0)];
+        let found = self
+            .run_tx("reading a decision", Read, |tx| Box::pin(decision::load(tx.connection(), &ids)))
+            .await?;
+        Ok(found.into_iter().next())
+    }
+
+    async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError> {
+        self.run_tx("listing decisions", Read, |tx| Box::pin(decision::list(tx.connection(), filter))).await
+    }
+
+    async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
+        self.run_tx("moving a member", Write, |tx| Box::pin(member::step(tx.connection(), step))).await
+    }
+
+    async fn member_prepared(&self, id: DecisionId, start: JobStart, at: UnixTime) -> Result<(), StoreError> {
+        self.run_tx("recording that a member is prepared", Write, |tx| {
+            Box::pin(member::prepared(tx.connection(), id, start, at))
+        })
+        .await
+    }
+
+    async fn step_decision(
+        &self,
+        id: DecisionId,
+        to: DecisionState,
+        reason: Option<&str>,
+        at: UnixTime,
+    ) -> Result<bool, StoreError> {
+        self.run_tx("moving a decision", Write, |tx| {
+            Box::pin(decision::step(tx.connection(), id, to, reason, at))
+        })
+        .await
+    }
+
+    async fn record_outcome(
+        &self,
+        id: DecisionId,
+        start: JobStart,
+        measured_speed_fraction: Option<f64>,
+        energy_joules: Option<f64>,
+    ) -> Result<(), StoreError> {
+        self.run_tx("recording an outcome", Write, |tx| {
+            Box::pin(member::outcome(tx.connection(), id, start, measured_speed_fraction, energy_joules))
+        })
+        .await
+    }
+
+    async fn ingest(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, StoreError> {
+        self.run_tx("storing a report", Write, |tx| {
+            Box::pin(ingest::store(tx.connection(), node, journal_id, report))
+        })
+        .await
+    }
+
+    async fn last_sequence(&self, node: &NodeName, journal_id: &str) -> Result<u64, StoreError> {
+        self.run_tx("reading a journal's sequence", Read, |tx| {
+            Box::pin(ingest::last_sequence(tx.connection(), node, journal_id))
+        })
+        .await
+    }
+
+    async fn record_devices(
+        &self,
+        node: &NodeName,
+        devices: &[DeviceDescription],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.run_tx("recording devices", Write, |tx| {
+            Box::pin(device::record(tx.connection(), node, devices, at))
+        })
+        .await
+    }
+
+    async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        self.run_tx("reading unprofiled runs", Read, |tx| Box::pin(run::unprofiled(tx.connection(), limit)))
+            .await
+    }
+
+    async fn profile_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        profile: Option<&StoredProfile>,
+    ) -> Result<(), StoreError> {
+        self.run_tx("profiling a run", Write, |tx| {
+            Box::pin(profile::profile_run(tx.connection(), start, gres_type, profile))
+        })
+        .await
+    }
+
+    async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {
+        self.run_tx("reading profiles", Read, |tx| Box::pin(profile::all(tx.connection()))).await
+    }
+
+    async fn record_event(&self, event: &Event) -> Result<(), StoreError> {
+        self.run_tx("recording an event", Write, |tx| Box::pin(event::record(tx.connection(), event))).await
+    }
+
+    async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
+        self.run_tx("reading events", Read, |tx| Box::pin(event::of_job(tx.connection(), id))).await
+    }
+
+    async fn event_count(&self, kind: &str) -> Result<u64, StoreError> {
+        self.run_tx("counting events", Read, |tx| Box::pin(event::count(tx.connection(), kind))).await
+    }
+
+    async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError> {
+        self.run_tx("reading a summary", Read, |tx| Box::pin(run::summary(tx.connection(), start))).await
+    }
+
+    async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError> {
+        self.run_tx("reading launches", Read, |tx| Box::pin(launch::of_start(tx.connection(), start))).await
+    }
+
+    async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {
+        self.run_tx("pruning samples", Write, |tx| Box::pin(sample::prune(tx.connection(), before))).await
+    }
+}

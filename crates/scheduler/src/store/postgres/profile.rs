@@ -1,0 +1,153 @@
+//! Table `workload_profile`: how each workload uses each device model alone.
+
+use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
+use super::tx::TxError;
+use super::{plan_head, run};
+use crate::store::{StoreError, StoredProfile};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{GresType, JobStart, WorkloadKey};
+use sqlx::PgConnection;
+
+#[derive(Debug)]
+struct ProfileRow {
+    workload: String,
+    device_model: String,
+    run_count: i64,
+    duration_seconds: Option<f64>,
+    duration_variation_fraction: Option<f64>,
+    duration_deviation_squares: f64,
+    throughput_per_second: Option<f64>,
+    sm_active_fraction: Option<f64>,
+    sm_occupancy_fraction: Option<f64>,
+    stall_fraction: Option<f64>,
+    fp32_active_fraction: Option<f64>,
+    gpu_busy_fraction: Option<f64>,
+    memory_bandwidth_fraction: Option<f64>,
+    cache_bandwidth_fraction: Option<f64>,
+    pcie_tx_bytes_per_second: Option<f64>,
+    pcie_rx_bytes_per_second: Option<f64>,
+    memory_bytes_peak: Option<i64>,
+    process_count_peak: i64,
+    power_watts_mean: Option<f64>,
+    energy_joules: Option<f64>,
+    updated_at: Timestamp,
+}
+
+impl TryFrom<ProfileRow> for StoredProfile {
+    type Error = StoreError;
+    fn try_from(row: ProfileRow) -> Result<Self, StoreError> {
+        let key = format!("{} on {}", row.workload, row.device_model);
+        let place = Place { table: "workload_profile", row: &key };
+        let profile = WorkloadProfile {
+            workload: WorkloadKey(row.workload),
+            device_model: row.device_model,
+            run_count: place.number("run_count", row.run_count)?,
+            duration_seconds: row.duration_seconds,
+            duration_variation_fraction: row.duration_variation_fraction,
+            throughput_per_second: row.throughput_per_second,
+            sm_active_fraction: place.fraction("sm_active_fraction", row.sm_active_fraction)?,
+            sm_occupancy_fraction: place.fraction("sm_occupancy_fraction", row.sm_occupancy_fraction)?,
+            stall_fraction: place.fraction("stall_fraction", row.stall_fraction)?,
+            fp32_active_fraction: place.fraction("fp32_active_fraction", row.fp32_active_fraction)?,
+            gpu_busy_fraction: place.fraction("gpu_busy_fraction", row.gpu_busy_fraction)?,
+            memory_bandwidth_fraction: place
+                .fraction("memory_bandwidth_fraction", row.memory_bandwidth_fraction)?,
+            cache_bandwidth_fraction: place
+                .fraction("cache_bandwidth_fraction", row.cache_bandwidth_fraction)?,
+            pcie_tx_bytes_per_second: row.pcie_tx_bytes_per_second,
+            pcie_rx_bytes_per_second: row.pcie_rx_bytes_per_second,
+            memory_bytes_peak: place.number_opt("memory_bytes_peak", row.memory_bytes_peak)?,
+            process_count_peak: place.number("process_count_peak", row.process_count_peak)?,
+            power_watts_mean: row.power_watts_mean,
+            energy_joules: row.energy_joules,
+        };
+        Ok(Self {
+            profile,
+            duration_deviation_squares: row.duration_deviation_squares,
+            updated_at: unix_time(row.updated_at),
+        })
+    }
+}
+
+/// A run counts once: where it was profiled before, nothing is stored.
+pub(super) async fn profile_run(
+    conn: &mut PgConnection,
+    start: JobStart,
+    gres_type: &GresType,
+    profile: Option<&StoredProfile>,
+) -> Result<(), TxError> {
+    if !run::mark_profiled(conn, start, gres_type).await? {
+        return Ok(());
+    }
+    if let Some(profile) = profile {
+        upsert(conn, profile).await?;
+        plan_head::bump(conn).await?;
+    }
+    Ok(())
+}
+
+async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), TxError> {
+    let profile = &stored.profile;
+    sqlx::query!(
+        "insert into workload_profile (workload, device_model, run_count, duration_seconds,
+            duration_variation_fraction, duration_deviation_squares, throughput_per_second, sm_active_fraction,
+            sm_occupancy_fraction, stall_fraction, fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction,
+            cache_bandwidth_fraction, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak,
+            process_count_peak, power_watts_mean, energy_joules, updated_at)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+        on conflict (workload, device_model) do update set
+            run_count = excluded.run_count, duration_seconds = excluded.duration_seconds,
+            duration_variation_fraction = excluded.duration_variation_fraction,
+            duration_deviation_squares = excluded.duration_deviation_squares,
+            throughput_per_second = excluded.throughput_per_second, sm_active_fraction = excluded.sm_active_fraction,
+            sm_occupancy_fraction = excluded.sm_occupancy_fraction, stall_fraction = excluded.stall_fraction,
+            fp32_active_fraction = excluded.fp32_active_fraction, gpu_busy_fraction = excluded.gpu_busy_fraction,
+            memory_bandwidth_fraction = excluded.memory_bandwidth_fraction,
+            cache_bandwidth_fraction = excluded.cache_bandwidth_fraction,
+            pcie_tx_bytes_per_second = excluded.pcie_tx_bytes_per_second,
+            pcie_rx_bytes_per_second = excluded.pcie_rx_bytes_per_second,
+            memory_bytes_peak = excluded.memory_bytes_peak, process_count_peak = excluded.process_count_peak,
+            power_watts_mean = excluded.power_watts_mean, energy_joules = excluded.energy_joules,
+            updated_at = excluded.updated_at",
+        profile.workload.as_str(),
+        profile.device_model,
+        i64::from(profile.run_count),
+        profile.duration_seconds,
+        profile.duration_variation_fraction,
+        stored.duration_deviation_squares,
+        profile.throughput_per_second,
+        profile.sm_active_fraction.map(f64::from),
+        profile.sm_occupancy_fraction.map(f64::from),
+        profile.stall_fraction.map(f64::from),
+        profile.fp32_active_fraction.map(f64::from),
+        profile.gpu_busy_fraction.map(f64::from),
+        profile.memory_bandwidth_fraction.map(f64::from),
+        profile.cache_bandwidth_fraction.map(f64::from),
+        profile.pcie_tx_bytes_per_second,
+        profile.pcie_rx_bytes_per_second,
+        profile.memory_bytes_peak.map(bigint),
+        i64::from(profile.process_count_peak),
+        profile.power_watts_mean,
+        profile.energy_joules,
+        timestamp(stored.updated_at),
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// All, by workload and device model.
+pub(super) async fn all(conn: &mut PgConnection) -> Result<Vec<StoredProfile>, TxError> {
+    let rows = sqlx::query_as!(
+        ProfileRow,
+        r#"select workload, device_model, run_count, duration_seconds, duration_variation_fraction,
+            duration_deviation_squares, throughput_per_second, sm_active_fraction, sm_occupancy_fraction, stall_fraction,
+            fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction,
+            pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak, process_count_peak,
+            power_watts_mean, energy_joules, updated_at
+        from workload_profile order by workload collate "C", device_model collate "C""#
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(StoredProfile::try_from).collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,179 @@
+//! Table `job_run`: each start of a job on a device, as its agent summarised it.
+
+use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
+use super::tx::TxError;
+use super::{decision, integer_limit, job};
+use crate::store::{MeasuredRun, StoreError};
+use pillion_core::report::{JobSummary, ProgressPart};
+use pillion_core::{GresType, JobStart, NodeName};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+#[derive(Debug)]
+struct RunRow {
+    job_id: String,
+    restart_count: i32,
+    gres_type: String,
+    started_at: Timestamp,
+    ended_at: Timestamp,
+    shared_seconds: f64,
+    memory_bytes_peak: i64,
+    process_count_peak: i64,
+    energy_joules: Option<f64>,
+    solo_progress: Option<f64>,
+    solo_seconds: f64,
+    shared_progress: Option<f64>,
+    shared_progress_seconds: f64,
+    solo_means: Option<Value>,
+    solo_sample_count: i64,
+    neighbour_starts: Vec<String>,
+    node: String,
+    device_model: Option<String>,
+}
+
+impl TryFrom<RunRow> for JobSummary {
+    type Error = StoreError;
+    fn try_from(row: RunRow) -> Result<Self, StoreError> {
+        let key = format!("{}+{} on {}", row.job_id, row.restart_count, row.gres_type);
+        let place = Place { table: "job_run", row: &key };
+        let start = JobStart {
+            job_id: place.parse("job_id", &row.job_id)?,
+            restart_count: place.number("restart_count", row.restart_count)?,
+        };
+        let neighbour = |text: &String| place.parse("neighbour_starts", text);
+        Ok(Self {
+            start,
+            started_at: unix_time(row.started_at),
+            ended_at: unix_time(row.ended_at),
+            shared_seconds: row.shared_seconds,
+            memory_bytes_peak: place.number("memory_bytes_peak", row.memory_bytes_peak)?,
+            process_count_peak: place.number("process_count_peak", row.process_count_peak)?,
+            energy_joules: row.energy_joules,
+            solo: ProgressPart { progress: row.solo_progress, seconds: row.solo_seconds },
+            shared: ProgressPart { progress: row.shared_progress, seconds: row.shared_progress_seconds },
+            solo_means: row.solo_means.map(|value| place.json("solo_means", value)).transpose()?,
+            solo_sample_count: place.number("solo_sample_count", row.solo_sample_count)?,
+            neighbours: row.neighbour_starts.iter().map(neighbour).collect::<Result<_, _>>()?,
+            gres_type: GresType(row.gres_type),
+        })
+    }
+}
+
+/// An agent that lost its journal may tell of a start again, under another journal: the first one counts.
+pub(super) async fn insert(
+    conn: &mut PgConnection,
+    node: &NodeName,
+    run: &JobSummary,
+) -> Result<(), TxError> {
+    let neighbours: Vec<String> = run.neighbours.iter().map(ToString::to_string).collect();
+    sqlx::query!(
+        "insert into job_run (job_id, restart_count, gres_type, node, started_at, ended_at, shared_seconds,
+            memory_bytes_peak, process_count_peak, energy_joules, solo_progress, solo_seconds, shared_progress,
+            shared_progress_seconds, solo_means, solo_sample_count, neighbour_starts)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+        on conflict on constraint job_run_start_key do nothing",
+        run.start.job_id.to_string(),
+        integer(run.start.restart_count),
+        run.gres_type.as_str(),
+        node.as_str(),
+        timestamp(run.started_at),
+        timestamp(run.ended_at),
+        run.shared_seconds,
+        bigint(run.memory_bytes_peak),
+        i64::from(run.process_count_peak),
+        run.energy_joules,
+        run.solo.progress,
+        run.solo.seconds,
+        run.shared.progress,
+        run.shared.seconds,
+        run.solo_means.map(|means| json!(means)),
+        i64::from(run.solo_sample_count),
+        &neighbours,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The summary of a start; with several devices, that of the first.
+pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<Option<JobSummary>, TxError> {
+    let row = sqlx::query_as!(
+        RunRow,
+        r#"select job_id, restart_count, gres_type, started_at, ended_at, shared_seconds, memory_bytes_peak,
+            process_count_peak, energy_joules, solo_progress, solo_seconds, shared_progress, shared_progress_seconds,
+            solo_means, solo_sample_count, neighbour_starts, node, null::text as device_model
+        from job_run where job_id = $1 and restart_count = $2 order by gres_type limit 1"#,
+        start.job_id.to_string(),
+        integer(start.restart_count),
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(JobSummary::try_from).transpose()?)
+}
+
+/// Oldest first, with the job and the decision of each.
+pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Vec<MeasuredRun>, TxError> {
+    let rows = sqlx::query_as!(
+        RunRow,
+        r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds,
+            run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
+            run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
+            run.neighbour_starts, run.node, device.device_model as "device_model?"
+        from job_run as run
+        join device on device.node = run.node and device.gres_type = run.gres_type
+        join job on job.job_id = run.job_id
+        where not run.is_profiled
+            and (job.restart_count > run.restart_count
+                or (job.restart_count = run.restart_count and job.ended_at is not null))
+        order by run.ended_at, run.job_id, run.restart_count, run.gres_type limit $1"#,
+        integer_limit(limit),
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let ids: Vec<String> = rows.iter().map(|row| row.job_id.clone()).collect();
+    let jobs = job::jobs(conn, &ids).await?;
+    let mut runs = Vec::with_capacity(rows.len());
+    for mut row in rows {
+        let (node, device_model) = (NodeName::new(&row.node), row.device_model.take().unwrap_or_default());
+        let summary = JobSummary::try_from(row)?;
+        runs.push((summary, node, device_model));
+    }
+    let starts: Vec<JobStart> = runs.iter().map(|(summary, ..)| summary.start).collect();
+    let decisions = decision::ran_under(conn, &starts).await?;
+    let measured = |(summary, node, device_model): (JobSummary, NodeName, String)| {
+        let job = jobs.get(&summary.start.job_id)?.clone();
+        let decision = decisions.get(&summary.start).cloned();
+        Some(MeasuredRun { summary, node, device_model, job, decision })
+    };
+    Ok(runs.into_iter().filter_map(measured).collect())
+}
+
+/// `Ok(false)`: it was profiled before.
+pub(super) async fn mark_profiled(
+    conn: &mut PgConnection,
+    start: JobStart,
+    gres_type: &GresType,
+) -> Result<bool, TxError> {
+    let was_profiled = sqlx::query_scalar!(
+        "select is_profiled from job_run where job_id = $1 and restart_count = $2 and gres_type = $3",
+        start.job_id.to_string(),
+        integer(start.restart_count),
+        gres_type.as_str(),
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    match was_profiled {
+        None => return Err(StoreError::Missing(format!("the run of {start} on {gres_type}")).into()),
+        Some(true) => return Ok(false),
+        Some(false) => {}
+    }
+    let done = sqlx::query!(
+        "update job_run set is_profiled = true where job_id = $1 and restart_count = $2 and gres_type = $3",
+        start.job_id.to_string(),
+        integer(start.restart_count),
+        gres_type.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}

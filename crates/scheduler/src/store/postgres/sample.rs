@@ -1,0 +1,78 @@
+//! Table `device_sample`: the one table that grows by the second, so one statement a report and no key.
+
+use super::convert::{bigint, timestamp};
+use super::tx::TxError;
+use pillion_core::device::Reading;
+use pillion_core::report::{DeviceSample, DeviceSamples};
+use pillion_core::{NodeName, UnixTime};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+pub(super) async fn insert(
+    conn: &mut PgConnection,
+    node: &NodeName,
+    look: &DeviceSamples,
+) -> Result<(), TxError> {
+    let rows = Value::Array(look.samples.iter().map(json_row).collect());
+    sqlx::query!(
+        "insert into device_sample (recorded_at, node, gres_type, energy_joules, power_watts, sm_active_fraction,
+            sm_occupancy_fraction, stall_fraction, fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction,
+            cache_bandwidth_fraction, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_used, tenants)
+        select $1, $2, new.gres_type, new.energy_joules, new.power_watts, new.sm_active_fraction,
+            new.sm_occupancy_fraction, new.stall_fraction, new.fp32_active_fraction, new.gpu_busy_fraction,
+            new.memory_bandwidth_fraction, new.cache_bandwidth_fraction, new.pcie_tx_bytes_per_second,
+            new.pcie_rx_bytes_per_second, new.memory_bytes_used, new.tenants
+        from jsonb_to_recordset($3) as new (gres_type text, energy_joules double precision,
+            power_watts double precision, sm_active_fraction double precision, sm_occupancy_fraction double precision,
+            stall_fraction double precision, fp32_active_fraction double precision, gpu_busy_fraction double precision,
+            memory_bandwidth_fraction double precision, cache_bandwidth_fraction double precision,
+            pcie_tx_bytes_per_second double precision, pcie_rx_bytes_per_second double precision,
+            memory_bytes_used bigint, tenants jsonb)",
+        timestamp(look.recorded_at),
+        node.as_str(),
+        rows,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+fn json_row(sample: &DeviceSample) -> Value {
+    let Reading {
+        energy_joules,
+        power_watts,
+        sm_active_fraction,
+        sm_occupancy_fraction,
+        stall_fraction,
+        fp32_active_fraction,
+        gpu_busy_fraction,
+        memory_bandwidth_fraction,
+        cache_bandwidth_fraction,
+        pcie_tx_bytes_per_second,
+        pcie_rx_bytes_per_second,
+        memory_bytes_used,
+    } = &sample.reading;
+    json!({
+        "gres_type": sample.gres_type,
+        "energy_joules": energy_joules,
+        "power_watts": power_watts,
+        "sm_active_fraction": sm_active_fraction,
+        "sm_occupancy_fraction": sm_occupancy_fraction,
+        "stall_fraction": stall_fraction,
+        "fp32_active_fraction": fp32_active_fraction,
+        "gpu_busy_fraction": gpu_busy_fraction,
+        "memory_bandwidth_fraction": memory_bandwidth_fraction,
+        "cache_bandwidth_fraction": cache_bandwidth_fraction,
+        "pcie_tx_bytes_per_second": pcie_tx_bytes_per_second,
+        "pcie_rx_bytes_per_second": pcie_rx_bytes_per_second,
+        "memory_bytes_used": memory_bytes_used.map(bigint),
+        "tenants": sample.tenants,
+    })
+}
+
+pub(super) async fn prune(conn: &mut PgConnection, before: UnixTime) -> Result<u64, TxError> {
+    let done = sqlx::query!("delete from device_sample where recorded_at < $1", timestamp(before))
+        .execute(conn)
+        .await?;
+    Ok(done.rows_affected())
+}

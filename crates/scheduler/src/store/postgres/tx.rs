@@ -1,0 +1,158 @@
+//! Transactions: named, counted, bounded in time, and run again where Postgres asks for it. The one place that retries
+//! inside a call; everything slower is left to the next tick.
+
+use super::PgStore;
+use crate::store::StoreError;
+use sqlx::{PgConnection, Postgres, Transaction};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tracing::debug;
+
+/// How often a transaction is run before the conflict is given to the caller.
+const ATTEMPTS_MAX: u32 = 10;
+/// How long one attempt may take before the database counts as away.
+const ATTEMPT_DURATION_MAX: Duration = Duration::from_secs(20);
+/// The wait before the second attempt; it doubles up to the seventh.
+const BACKOFF: Duration = Duration::from_millis(2);
+
+/// What a transaction may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Reads of one moment; never conflicts.
+    Read,
+    /// Serializable.
+    Write,
+}
+
+impl Access {
+    const fn begin(self) -> &'static str {
+        match self {
+            Self::Read => "begin isolation level repeatable read read only",
+            Self::Write => "begin isolation level serializable",
+        }
+    }
+}
+
+/// Why the body of a transaction stopped.
+#[derive(Debug)]
+pub(super) enum TxError {
+    /// Postgres said no, or is away.
+    Sql(sqlx::Error),
+    /// We say no: rolled back, and not tried again.
+    Store(StoreError),
+}
+
+impl From<sqlx::Error> for TxError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for TxError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl TxError {
+    fn named(self, action: &'static str) -> StoreError {
+        match self {
+            Self::Sql(error) => StoreError::Database { action, source: Box::new(error) },
+            Self::Store(error) => error,
+        }
+    }
+    /// Serialization failures and deadlocks: the same transaction may succeed right away.
+    fn is_conflict(&self) -> bool {
+        let Self::Sql(sqlx::Error::Database(error)) = self else { return false };
+        matches!(error.code().as_deref(), Some("40001" | "40P01"))
+    }
+}
+
+/// An open transaction. `'a` is the lifetime of what its body borrows: it lets one closure serve every attempt.
+pub(super) struct Tx<'a> {
+    inner: Transaction<'static, Postgres>,
+    borrows: PhantomData<&'a ()>,
+}
+
+impl Tx<'_> {
+    /// What queries run on.
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.inner
+    }
+}
+
+/// What the body of a transaction returns.
+pub(super) type TxFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, TxError>> + Send + 't>>;
+
+/// How often the transactions of one name were committed, run again and given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TransactionCounts {
+    /// Committed.
+    pub committed: u64,
+    /// Run again after a conflict.
+    pub retried: u64,
+    /// Rolled back, by us or by Postgres.
+    pub failed: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters(Mutex<BTreeMap<&'static str, TransactionCounts>>);
+
+impl Counters {
+    fn add(&self, action: &'static str, count: impl FnOnce(&mut TransactionCounts)) {
+        count(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(action).or_default());
+    }
+}
+
+impl PgStore {
+    /// Counts of transactions by name, since this store was connected.
+    pub fn transaction_counts(&self) -> BTreeMap<&'static str, TransactionCounts> {
+        self.counters.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs `body` in a transaction called `action`, again where Postgres found a conflict.
+    pub(super) async fn run_tx<'a, T, F>(
+        &self,
+        action: &'static str,
+        access: Access,
+        body: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: for<'t> Fn(&'t mut Tx<'a>) -> TxFuture<'t, T> + Send + Sync,
+    {
+        let mut attempt = 1;
+        loop {
+            let timed = tokio::time::timeout(ATTEMPT_DURATION_MAX, self.run_once(access, &body)).await;
+            match timed.unwrap_or(Err(TxError::Sql(sqlx::Error::PoolTimedOut))) {
+                Ok(value) => {
+                    self.counters.add(action, |counts| counts.committed += 1);
+                    return Ok(value);
+                }
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS_MAX => {
+                    debug!(action, attempt, "transaction conflict");
+                    self.counters.add(action, |counts| counts.retried += 1);
+                    tokio::time::sleep(BACKOFF * (1 << attempt.min(6))).await;
+                    attempt += 1;
+                }
+                Err(error) => {
+                    self.counters.add(action, |counts| counts.failed += 1);
+                    return Err(error.named(action));
+                }
+            }
+        }
+    }
+
+    async fn run_once<'a, T, F>(&self, access: Access, body: &F) -> Result<T, TxError>
+    where
+        F: for<'t> Fn(&'t mut Tx<'a>) -> TxFuture<'t, T> + Send + Sync,
+    {
+        let mut tx = Tx { inner: self.pool.begin_with(access.begin()).await?, borrows: PhantomData };
+        let value = body(&mut tx).await?;
+        tx.inner.commit().await?;
+        Ok(value)
+    }
+}
