@@ -10,6 +10,34 @@ die() {
     exit 1
 }
 
+# run_child COMMAND...: in a process group of its own, so that a signal to this script ends all of it at once. Bash would
+# otherwise hold the signal back until the command ends.
+run_child() {
+    local status=0
+    set -m
+    "$@" </dev/null &
+    PILLION_CHILD=$!
+    set +m
+    wait "$PILLION_CHILD" || status=$?
+    PILLION_CHILD=
+    return "$status"
+}
+
+# stop_child CODE: what the signals below do.
+stop_child() {
+    trap '' INT TERM HUP
+    if [[ -n ${PILLION_CHILD:-} ]]; then
+        kill -TERM -- "-$PILLION_CHILD" 2>/dev/null || true
+        wait "$PILLION_CHILD" 2>/dev/null || true
+        kill -KILL -- "-$PILLION_CHILD" 2>/dev/null || true
+    fi
+    printf '\nstopped; nothing is left running\n' >&2
+    exit "$1"
+}
+trap 'stop_child 130' INT
+trap 'stop_child 143' TERM
+trap 'stop_child 129' HUP
+
 # step TITLE COMMAND...: runs it with its output in a log, and prints one line with the seconds it took. Where output
 # goes to a terminal, the line shows while the step runs.
 step() {
@@ -18,7 +46,7 @@ step() {
     mkdir -p "$PILLION_LOG_DIR"
     log="$PILLION_LOG_DIR/$(tr -cs 'a-zA-Z0-9\n' '-' <<<"$title" | cut -c1-60).log"
     [[ -t 1 ]] && printf '       ....  %s' "$title"
-    "$@" >"$log" 2>&1 </dev/null || status=$?
+    run_child "$@" >"$log" 2>&1 || status=$?
     [[ -t 1 ]] && printf '\r'
     if ((status == 0)); then
         printf '%5d s  ok    %s\n' $((SECONDS - begun)) "$title"
@@ -48,6 +76,18 @@ enough_disk() {
     free=$(df --output=avail -k "$1" | tail -n 1)
     ((free >= $2 * 1024 * 1024)) ||
         die "$1 has $((free / 1024)) MiB of free disk; at least $2 GiB are needed"
+}
+
+# build_programs: every program and library of ours, and pillion-testbed among them; sets PILLION_PROGRAMS.
+build_programs() {
+    step "build the programs" cargo build --workspace --locked || return 1
+    PILLION_PROGRAMS="$(target_dir)/debug"
+}
+
+# testbed_arguments: sets TESTBED to the command that makes a testbed, up to the `--` before what is to run in it.
+testbed_arguments() {
+    TESTBED=("$PILLION_PROGRAMS/pillion-testbed" enter --root "$PILLION_ROOT" --share "$PILLION_CHECKOUT")
+    [[ $PILLION_PROGRAMS == "$PILLION_CHECKOUT"/* ]] || TESTBED+=(--share "$(target_dir)")
 }
 
 # target_dir: where cargo builds, as cargo itself says.

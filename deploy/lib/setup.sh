@@ -8,13 +8,15 @@ ROOT_SUITE=trixie
 ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd munge mariadb-server postgresql lua5.3
     procps valgrind)
 
+# A policy of the machine's own is left alone.
+[[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d
+
 # install_missing: what building and the unit tests need on the machine itself.
 install_missing() {
     local wanted=()
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)
     command -v lua5.3 >/dev/null || wanted+=(lua5.3)
     [[ -n $(postgres_bin) ]] || wanted+=(postgresql)
-    [[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d
     if ((${#wanted[@]} > 0)); then
         step "install ${wanted[*]}" apt_install "${wanted[@]}" ||
             die "could not install ${wanted[*]}: is the package mirror $(debian_mirror) reachable?"
@@ -32,6 +34,9 @@ postgres_bin() {
 # apt_install PACKAGE...: without services: packages may not start any while a policy of ours stands.
 apt_install() {
     local status=0
+    # Steps run in a shell of their own, so this trap is only for here. With it the policy goes even when this is stopped.
+    [[ -z ${PILLION_POLICY:-} ]] || trap 'rm -f "$PILLION_POLICY"' EXIT
+    trap 'exit 143' TERM
     if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
         mkdir -p /etc/postgresql-common
         printf '# written by the setup of Pillion: its tests run servers of their own\ncreate_main_cluster = false\n' \
@@ -46,7 +51,6 @@ apt_install() {
     # A list that is too old names packages that the mirror no longer has: then once more with fresh lists.
     apt-get "${options[@]}" install "$@" ||
         { apt-get -o DPkg::Lock::Timeout=300 update && apt-get "${options[@]}" install "$@"; } || status=$?
-    [[ -z ${PILLION_POLICY:-} ]] || rm -f "$PILLION_POLICY"
     return "$status"
 }
 

@@ -2,6 +2,7 @@
 
 use pillion_tests::cluster::sweep::processes_of;
 use pillion_tests::{Cluster, ClusterSpec};
+use rustix::process::Signal;
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -73,4 +74,35 @@ fn two_clusters_stand_side_by_side_and_each_ends_whole() {
     assert_eq!(two.finished_output(job, SOON).unwrap(), "alive\n");
     drop(two);
     assert_eq!(processes_of(&root_two), []);
+}
+
+#[test]
+fn accounting_knows_the_users_and_bills_shards() {
+    let spec = ClusterSpec { accounting: true, ..ClusterSpec::default() };
+    let cluster = Cluster::start(spec).unwrap();
+    let job = cluster
+        .submit_as("root", "sleep 600", &["-p", "shared", "--gres=shard:g2:40", "-A", "root"])
+        .unwrap();
+    let fields = cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    assert!(fields["AllocTRES"].contains("gres/shard=40"), "{}", fields["AllocTRES"]);
+    assert!(fields["AllocTRES"].contains("billing=40"), "{}", fields["AllocTRES"]);
+    let job = cluster.submit_as("alice", "true", &["-p", "gpu", "-A", "research", "--gres=gpu:1"]).unwrap();
+    cluster.finished_output(job, SOON).unwrap();
+    let refused = cluster.try_submit_as("alice", "true", &["-p", "gpu", "-A", "teaching"]).unwrap();
+    assert!(refused.job.is_none() && refused.said.contains("Invalid account"), "{}", refused.said);
+}
+
+#[test]
+fn slurm_daemons_end_and_come_back() {
+    let mut cluster = Cluster::start(ClusterSpec::default()).unwrap();
+    let job = cluster.submit_as("alice", "echo begun; sleep 600", &["-p", "gpu"]).unwrap();
+    cluster.wait_for_output(job, "begun", SOON).unwrap();
+    cluster.stop_slurmctld(Signal::TERM).unwrap();
+    assert!(cluster.scontrol(&["ping"]).is_err());
+    cluster.start_slurmctld().unwrap();
+    assert_eq!(cluster.job_field(job, "JobState").unwrap(), "RUNNING");
+    cluster.stop_slurmd("w1", Signal::TERM).unwrap();
+    cluster.wait_for_node("w1", "DOWN", SOON).unwrap();
+    cluster.start_slurmd("w1").unwrap();
+    cluster.wait_for_node("w1", "IDLE", SOON).unwrap();
 }

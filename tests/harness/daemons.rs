@@ -1,42 +1,279 @@
-//! The programs of Pillion on a test cluster. The only file of the harness that knows their options and configuration.
+//! The programs of Pillion on a test cluster: the scheduler, one agent and one machine of simulated devices a node, the
+//! SPANK plugin, the job submit module. The only file of the harness that knows their options and configuration keys.
+//!
+//! ```text
+//! DIR/scheduler/            state of the scheduler: heartbeat, private PostgreSQL        (owned by slurm)
+//! DIR/run/scheduler.sock    for the command line
+//! DIR/run/n1/agent.sock     for the SPANK plugin; markers of jobs beside it              (owned by root)
+//! DIR/run/n1/devices.sock   for pillion-load and for the agent
+//! DIR/agent/n1/             state of the agent
+//! ```
 
 use crate::cluster::Cluster;
-use crate::error::{Result, io_error};
-use crate::testbed::BIN_DIR;
+use crate::cluster::spec::PoolNode;
+use crate::error::{HarnessError, Result, io_error};
+use crate::process::Program;
+use crate::testbed::{BIN_DIR, identity_of};
+use crate::wait::{Look, wait_for};
+use pillion_core::device::Mechanism;
+use rustix::process::Signal;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// The file that the SPANK plugin is built as.
+/// The file that the SPANK plugin is built as, and what writes the Slurm's version into a copy.
 const SPANK_LIBRARY: &str = "libpillion_slurm_spank.so";
+const SPANK_STAMP: &str = "pillion-spank-stamp";
+/// Names of daemons, as [`Cluster::daemon`] knows them.
+const SCHEDULER: &str = "pillion-scheduler";
+/// How long one of our daemons may take to be ready; the scheduler makes a database at its first start.
+const READY_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The checkout that the harness was built from; it appears in the testbed under the same path.
 pub fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the checkout").to_owned()
 }
 
-/// `plugstack.conf`: our plugin, where the cluster wants it and it was built.
-pub(crate) fn plugstack_conf(cluster: &Cluster) -> String {
-    let library = Path::new(BIN_DIR).join(SPANK_LIBRARY);
-    if cluster.spec().spank && library.exists() {
-        format!(
-            "optional {} socket={}\n",
-            library.display(),
-            cluster.root().join("run/agent-%n.sock").display()
-        )
-    } else {
-        String::new()
+/// A program of ours, where it was built.
+///
+/// # Errors
+/// [`HarnessError::Refused`] where it was not.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let path = Path::new(BIN_DIR).join(name);
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(HarnessError::Refused(format!("{name} was not built; `cargo build --workspace` builds it")))
+}
+
+/// `plugstack.conf`: our plugin for the Slurm at hand, where the cluster wants it and it was built.
+pub(crate) fn plugstack_conf(cluster: &Cluster) -> Result<String> {
+    let (Ok(library), Ok(stamp)) = (built(SPANK_LIBRARY), built(SPANK_STAMP)) else {
+        return Ok(String::new());
+    };
+    if !cluster.spec().spank {
+        return Ok(String::new());
+    }
+    let said = cluster.program("slurmctld").arg("-V").stdout()?;
+    let version = said.split_whitespace().last().unwrap_or_default();
+    let stamped = cluster.layout().path("conf/pillion.so");
+    cluster.program(&stamp.display().to_string()).arg(library).arg(&stamped).arg(version).stdout()?;
+    let socket = cluster.root().join("run/%n/agent.sock");
+    Ok(format!("optional {} socket={}\n", stamped.display(), socket.display()))
+}
+
+/// `job_submit.lua`: the example of `deploy/slurm` with the paths of this cluster, and `pillion.lua` beside it; `None`
+/// where the checkout has none.
+///
+/// # Errors
+/// Where a file cannot be copied, or the example no longer holds what is replaced in it.
+pub(crate) fn job_submit_lua(cluster: &Cluster) -> Result<Option<String>> {
+    let folder = checkout().join("deploy/slurm");
+    let Ok(mut text) = std::fs::read_to_string(folder.join("job_submit.lua.example")) else {
+        return Ok(None);
+    };
+    let module = folder.join("pillion.lua");
+    let bytes = std::fs::read(&module).map_err(io_error("read", &module))?;
+    let copy = cluster.layout().write("conf/pillion.lua", bytes)?;
+    let options = format!("heartbeat = \"{}\", pools = {{ \"shared\" }}", heartbeat(cluster).display());
+    let replacements =
+        [("/etc/slurm/pillion.lua", copy.display().to_string()), ("pools = { \"shared\" }", options)];
+    for (from, to) in replacements {
+        if !text.contains(from) {
+            return Err(HarnessError::Refused(format!("job_submit.lua.example no longer holds '{from}'")));
+        }
+        text = text.replace(from, &to);
+    }
+    Ok(Some(text))
+}
+
+/// The file by which the scheduler tells lua that it lives.
+pub fn heartbeat(cluster: &Cluster) -> PathBuf {
+    cluster.layout().path("scheduler/heartbeat")
+}
+
+/// What a user's programs need to find the simulated devices of the node that they run on.
+pub(crate) fn user_environment(root: &Path) -> (&'static str, PathBuf) {
+    ("PILLION_SIMULATED_DEVICE", root.join("run/%n/devices.sock"))
+}
+
+/// What the command line needs to find the scheduler.
+pub(crate) fn scheduler_address(root: &Path) -> (&'static str, String) {
+    ("PILLION_SCHEDULER", format!("unix:{}", root.join("run/scheduler.sock").display()))
+}
+
+fn agent_name(node: &str) -> String {
+    format!("pillion-agent-{node}")
+}
+
+fn devices_name(node: &str) -> String {
+    format!("pillion-simulated-device-{node}")
+}
+
+impl Cluster {
+    /// Starts everything of ours: devices, scheduler, agents; and waits until all of it is ready.
+    ///
+    /// # Errors
+    /// What the first that failed said.
+    pub fn start_pillion(&mut self) -> Result<()> {
+        let nodes: Vec<String> = self.spec().pool_nodes.iter().map(|node| node.name.clone()).collect();
+        for node in self.spec().node_names() {
+            self.start_devices(&node)?;
+        }
+        self.start_scheduler()?;
+        for node in &nodes {
+            self.start_agent(node)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the simulated devices of a node; a node with whole GPUs has those of the first pool node.
+    ///
+    /// # Errors
+    /// Where they were not built or do not start.
+    pub fn start_devices(&mut self, node: &str) -> Result<()> {
+        let of_node = self.spec().pool_nodes.iter().find(|pool| pool.name == node);
+        let text = devices_toml(self, node, of_node.or(self.spec().pool_nodes.first()));
+        let socket = self.node_file(node, "devices.sock")?;
+        self.start_ours(&devices_name(node), "pillion-simulated-device", &text, None, &socket)
+    }
+    /// Ends the simulated devices of a node.
+    ///
+    /// # Errors
+    /// Where they do not end.
+    pub fn stop_devices(&mut self, node: &str, signal: Signal) -> Result<()> {
+        self.stop_daemon(&devices_name(node), signal)
+    }
+
+    /// Starts the scheduler, as Slurm's user.
+    ///
+    /// # Errors
+    /// Where it was not built or does not get ready, with the end of its log.
+    pub fn start_scheduler(&mut self) -> Result<()> {
+        self.give_folder("scheduler", "slurm")?;
+        let port = self.port("scheduler")?;
+        let text = scheduler_toml(self, port);
+        let socket = self.layout().path("run/scheduler.sock");
+        self.start_ours(SCHEDULER, SCHEDULER, &text, Some("slurm"), &socket)?;
+        let beat = heartbeat(self);
+        self.wait_for_file(SCHEDULER, &beat)
+    }
+    /// Ends the scheduler. After `KILL` its private database still runs; the next start must cope with that.
+    ///
+    /// # Errors
+    /// Where it does not end.
+    pub fn kill_scheduler(&mut self, signal: Signal) -> Result<()> {
+        self.stop_daemon(SCHEDULER, signal)
+    }
+
+    /// Starts the agent of a node, as root.
+    ///
+    /// # Errors
+    /// Where it was not built or does not get ready, with the end of its log.
+    pub fn start_agent(&mut self, node: &str) -> Result<()> {
+        self.give_folder("agent", "root")?;
+        self.give_folder(&format!("agent/{node}"), "root")?;
+        let port = self.port("scheduler")?;
+        let socket = self.node_file(node, "agent.sock")?;
+        let text = agent_toml(self, node, port);
+        self.start_ours(&agent_name(node), "pillion-agent", &text, None, &socket)
+    }
+    /// Ends the agent of a node.
+    ///
+    /// # Errors
+    /// Where it does not end.
+    pub fn kill_agent(&mut self, node: &str, signal: Signal) -> Result<()> {
+        self.stop_daemon(&agent_name(node), signal)
+    }
+
+    /// The command line, run by a user.
+    ///
+    /// # Errors
+    /// Where there is no such user.
+    pub fn pillion_as(&self, user: &str, arguments: &[&str]) -> Result<Program> {
+        let (scheduler, address) = scheduler_address(self.root());
+        Ok(self.program_as(user, "pillion")?.env(scheduler, address).args(arguments))
+    }
+
+    /// A file in a node's folder for sockets, which is made if need be.
+    fn node_file(&self, node: &str, name: &str) -> Result<PathBuf> {
+        let folder = format!("run/{node}");
+        self.give_folder(&folder, "root")?;
+        Ok(self.layout().path(folder).join(name))
+    }
+
+    /// Writes the configuration, starts the program and waits for the socket that it listens on. A socket that one before
+    /// it left behind says nothing, so it is removed first.
+    fn start_ours(
+        &mut self,
+        name: &str,
+        program: &str,
+        toml: &str,
+        user: Option<&str>,
+        socket: &Path,
+    ) -> Result<()> {
+        let program = built(program)?;
+        let config = self.layout().write(&format!("conf/{name}.toml"), toml)?;
+        let _ = std::fs::remove_file(socket);
+        let mut program = self
+            .program(&program.display().to_string())
+            .arg("--config")
+            .arg(config)
+            .env("RUST_BACKTRACE", "1");
+        if let Some(user) = user {
+            program = program.identity(identity_of(user)?);
+        }
+        self.start_daemon(name, &program)?;
+        self.wait_for_file(name, socket)
+    }
+
+    /// Waits for a file that a daemon makes when it is ready.
+    fn wait_for_file(&mut self, daemon: &str, path: &Path) -> Result<()> {
+        wait_for(&format!("{} of {daemon}", path.display()), READY_DEADLINE, || {
+            self.daemon(daemon)?.check_running()?;
+            Ok(if path.exists() { Look::Ready(()) } else { Look::NotYet("it is not there".into()) })
+        })
     }
 }
 
-/// `job_submit.lua`: the example of `deploy/slurm` with `pillion.lua` beside it, where the checkout has them.
-///
-/// # Errors
-/// Where a file cannot be copied.
-pub(crate) fn job_submit_lua(cluster: &Cluster) -> Result<Option<String>> {
-    let folder = checkout().join("deploy/slurm");
-    let example = folder.join("job_submit.lua.example");
-    let Ok(text) = std::fs::read_to_string(&example) else { return Ok(None) };
-    let module = folder.join("pillion.lua");
-    let bytes = std::fs::read(&module).map_err(io_error("read", &module))?;
-    cluster.layout().write("conf/pillion.lua", bytes)?;
-    Ok(Some(text))
+/// The configuration of `pillion-scheduler`.
+fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
+    let root = cluster.root().display();
+    let spec = cluster.spec();
+    format!(
+        "state_directory = \"{root}/scheduler\"\nmode = \"active\"\nbound_seconds = {bound}\n\
+         scan_period_seconds = 0.5\n\
+         [pool]\npartitions = [\"shared\"]\n\
+         [slurm]\nconf = \"{conf}\"\n\
+         [listen]\ntcp = \"127.0.0.1:{port}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
+         [policy]\nusers = \"{users}\"\n",
+        bound = spec.bound_seconds,
+        conf = cluster.layout().slurm_conf().display(),
+        users = spec.policy.as_str(),
+    )
+}
+
+/// The configuration of `pillion-agent`.
+fn agent_toml(cluster: &Cluster, node: &str, port: u16) -> String {
+    let root = cluster.root().display();
+    format!(
+        "node = \"{node}\"\nscheduler = \"http://127.0.0.1:{port}\"\nstate_directory = \"{root}/agent/{node}\"\n\
+         socket = \"{root}/run/{node}/agent.sock\"\n\
+         [devices]\nbackend = \"simulated\"\nsocket = \"{root}/run/{node}/devices.sock\"\n",
+    )
+}
+
+/// The configuration of `pillion-simulated-device`.
+fn devices_toml(cluster: &Cluster, node: &str, like: Option<&PoolNode>) -> String {
+    let (model, mechanism) =
+        like.map_or(("h200", Mechanism::Mps), |pool| (pool.device_model.as_str(), pool.mechanism));
+    let mut text = format!(
+        "socket = \"{root}/run/{node}/devices.sock\"\n[machine]\nnode = \"{node}\"\ntime_scale = {scale:?}\n",
+        root = cluster.root().display(),
+        scale = cluster.spec().time_scale,
+    );
+    for _ in 0..cluster.spec().gpus_per_node {
+        let _ = write!(text, "[[machine.devices]]\nmodel = \"{model}\"\nmechanism = \"{mechanism}\"\n");
+    }
+    text
 }

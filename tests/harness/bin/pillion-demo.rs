@@ -1,3 +1,31 @@
-//! `pillion-demo`: starts a cluster inside a testbed and runs the demo's story on it.
+//! `pillion-demo`: starts a cluster inside a testbed and tells the demo's story on it. `deploy/demo` runs it.
 
-fn main() {}
+use clap::Parser;
+use pillion_tests::demo::{self, DemoOptions};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A private cluster with real jobs that share simulated GPUs. Runs inside `pillion-testbed enter`.
+#[derive(Parser)]
+struct Arguments {
+    /// Folder for results and, with --keep, for wrappers.
+    #[arg(long, default_value = "/run/testbed/demo")]
+    output: PathBuf,
+    /// Leave the cluster up.
+    #[arg(long)]
+    keep: bool,
+    /// Only the Slurm cluster, without any program of Pillion; implies --keep.
+    #[arg(long)]
+    cluster_only: bool,
+}
+
+fn main() -> ExitCode {
+    let Arguments { output, keep, cluster_only } = Arguments::parse();
+    match demo::run(&DemoOptions { output, keep: keep || cluster_only, cluster_only }) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", pillion_core::report(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

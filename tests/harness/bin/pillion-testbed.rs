@@ -28,6 +28,9 @@ enum Action {
         /// Written with the process numbers of the testbed.
         #[arg(long)]
         pid_file: Option<PathBuf>,
+        /// End with the process that started this one, even if that one is killed.
+        #[arg(long)]
+        with_parent: bool,
         /// Keep the machine's network instead of a private loopback.
         #[arg(long)]
         host_network: bool,
@@ -46,6 +49,12 @@ enum Action {
         /// The command and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
+    },
+    /// End a testbed and everything in it; none being up is no error.
+    Down {
+        /// The file that `enter --pid-file` wrote; removed.
+        #[arg(long)]
+        pid_file: PathBuf,
     },
     /// Process 1 of a testbed.
     #[command(hide = true)]
@@ -71,7 +80,7 @@ fn main() -> ExitCode {
 
 fn run(action: Action) -> Result<i32> {
     match action {
-        Action::Enter { root, share, pid_file, host_network, command } => {
+        Action::Enter { root, share, pid_file, with_parent, host_network, command } => {
             let program = std::env::current_exe().map_err(|source| HarnessError::Io {
                 action: "find",
                 path: "/proc/self/exe".into(),
@@ -84,21 +93,21 @@ fn run(action: Action) -> Result<i32> {
                 programs,
                 pid_file,
                 private_network: !host_network,
+                with_parent,
                 command,
             };
             testbed::enter(&options).map(exit_code)
         }
         Action::Join { pid_file, user, command } => {
-            let text = std::fs::read_to_string(&pid_file).unwrap_or_default();
-            let process_one =
-                text.split_whitespace().nth(1).and_then(|pid| pid.parse().ok()).ok_or_else(|| {
-                    HarnessError::Refused(format!(
-                        "no testbed is up: {} does not name one",
-                        pid_file.display()
-                    ))
-                })?;
-            testbed::join(process_one, &user, &command).map(exit_code)
+            let up = testbed::find_up(&pid_file).ok_or_else(|| {
+                HarnessError::Refused(format!(
+                    "no testbed is up: {} names none that lives",
+                    pid_file.display()
+                ))
+            })?;
+            testbed::join(up, &user, &command).map(exit_code)
         }
+        Action::Down { pid_file } => testbed::down(&pid_file).map(|()| 0),
         Action::Init { private_network, folder, command } => {
             testbed::init(&InitOptions { private_network, folder, command })
         }

@@ -1,11 +1,11 @@
 //! A private `MariaDB` with `slurmdbd` on it, for tests of accounts, QOS and limits.
 
-use super::start::{as_system_user, find_program, give, give_folder, wait_for_path};
+use super::start::{as_system_user, find_program, give, give_folder};
 use super::{Cluster, DAEMON_DEADLINE, files};
 use crate::error::Result;
 use crate::testbed::USERS;
 use crate::wait::{Look, wait_for};
-use std::path::Path;
+use std::net::TcpStream;
 
 /// Starts both and returns the port of `slurmdbd`. `slurm.conf` is not there yet.
 pub(super) fn start(cluster: &mut Cluster) -> Result<u16> {
@@ -61,7 +61,8 @@ fn database(cluster: &mut Cluster) -> Result<u16> {
         "--skip-test-db".to_owned(),
     ]);
     as_system_user(install, "mysql")?.stdout()?;
-    let init = "CREATE DATABASE slurm_acct_db; CREATE USER slurm@'127.0.0.1' IDENTIFIED BY 'slurm'; \
+    // One statement a line: that is how the server reads it.
+    let init = "CREATE DATABASE slurm_acct_db;\nCREATE USER slurm@'127.0.0.1' IDENTIFIED BY 'slurm';\n\
                 GRANT ALL ON slurm_acct_db.* TO slurm@'127.0.0.1';\n";
     let init = cluster.layout.write("conf/mariadb.sql", init)?;
     let port = cluster.port("mariadb")?;
@@ -80,6 +81,11 @@ fn database(cluster: &mut Cluster) -> Result<u16> {
         format!("--init-file={}", init.display()),
     ]);
     cluster.start_daemon("mariadbd", &as_system_user(server, "mysql")?)?;
-    wait_for_path(cluster, "mariadbd", Path::new(&socket))?;
+    // It listens only when it has run the statements above; slurmdbd would wait five seconds after a refusal.
+    wait_for("answer of mariadbd", DAEMON_DEADLINE, || {
+        cluster.daemon("mariadbd")?.check_running()?;
+        let connected = TcpStream::connect(("127.0.0.1", port));
+        Ok(connected.map_or_else(|error| Look::NotYet(error.to_string()), |_| Look::Ready(())))
+    })?;
     Ok(port)
 }

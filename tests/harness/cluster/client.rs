@@ -2,6 +2,7 @@
 
 use super::Cluster;
 use super::show::{Fields, parse_fields};
+use crate::daemons::user_environment;
 use crate::error::{HarnessError, Result, io_error};
 use crate::process::Program;
 use crate::testbed;
@@ -40,7 +41,9 @@ impl Cluster {
     /// Where there is no such user.
     pub fn program_as(&self, user: &str, name: &str) -> Result<Program> {
         let home = self.home(user);
+        let (devices, socket) = user_environment(self.root());
         let program = Program::new(name)
+            .env(devices, socket)
             .env("PATH", testbed::search_path())
             .env("SLURM_CONF", self.layout.slurm_conf())
             .env("LC_ALL", "C.UTF-8")

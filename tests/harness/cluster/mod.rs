@@ -57,7 +57,10 @@ impl Cluster {
         let layout = Layout::claim()?;
         let mut cluster =
             Self { spec, layout, ports: Ports::default(), daemons: BTreeMap::new(), stopped: false };
-        start::start(&mut cluster)?;
+        if let Err(error) = start::start(&mut cluster) {
+            eprintln!("{}", cluster.log_tails());
+            return Err(error);
+        }
         Ok(cluster)
     }
 
@@ -122,7 +125,13 @@ impl Cluster {
         self.daemon(name)?.stop(signal, DAEMON_DEADLINE).map(drop)
     }
 
-    /// Ends `slurmctld`; Slurm's clients then wait or fail until [`Cluster::start_slurmctld`].
+    /// Makes a folder of this cluster, if need be, and gives it to a user; everybody may read it.
+    pub(crate) fn give_folder(&self, name: &str, user: &str) -> Result<()> {
+        start::give_folder(&self.layout.path(name), user, 0o755)
+    }
+
+    /// Ends `slurmctld`; Slurm's clients then wait or fail until [`Cluster::start_slurmctld`]. It saves its state some
+    /// seconds late, so after `KILL` it forgets the last starts and submissions; after `TERM` it forgets nothing.
     ///
     /// # Errors
     /// Where it does not end.

@@ -114,11 +114,23 @@ fn configure(cluster: &mut Cluster, accounting_port: Option<u16>) -> Result<()> 
     layout.write("conf/slurm.conf", files::slurm_conf(&cluster.spec, layout, &settings))?;
     layout.write("conf/gres.conf", files::gres_conf(&cluster.spec, layout))?;
     layout.write("conf/cgroup.conf", "CgroupPlugin=disabled\n")?;
-    layout.write("conf/plugstack.conf", daemons::plugstack_conf(cluster))?;
+    layout.write("conf/plugstack.conf", daemons::plugstack_conf(cluster)?)?;
+    layout.write("env.sh", env_sh(cluster))?;
     if let Some(text) = job_submit {
         layout.write("conf/job_submit.lua", text)?;
     }
     Ok(())
+}
+
+/// For people at a prompt inside the testbed.
+fn env_sh(cluster: &Cluster) -> String {
+    let (devices, socket) = daemons::user_environment(cluster.root());
+    let (scheduler, address) = daemons::scheduler_address(cluster.root());
+    format!(
+        "export SLURM_CONF={conf} {devices}={socket} {scheduler}={address}\n",
+        conf = cluster.layout.slurm_conf().display(),
+        socket = socket.display(),
+    )
 }
 
 /// The text of `job_submit.lua`; what it loads is put in place.

@@ -1,1 +1,67 @@
-//! The story of the demo: placeholder for the steps that it shows.
+//! The demo: a cluster, everything of ours on it, and the story that is told on it. `deploy/demo` starts it in a testbed.
+//!
+//! The steps of the story are in files beside this one; this one brings the stage up and hands it to whoever stays.
+
+mod stay;
+
+use crate::cluster::Cluster;
+use crate::cluster::spec::ClusterSpec;
+use crate::error::{Result, io_error};
+use crate::wait::now;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What the demo was asked to do.
+#[derive(Debug, Clone)]
+pub struct DemoOptions {
+    /// Where results go, and the wrappers with which a kept cluster is used.
+    pub output: PathBuf,
+    /// Leave the cluster up when the story has been told.
+    pub keep: bool,
+    /// No daemons of ours and no story: just a Slurm cluster.
+    pub cluster_only: bool,
+}
+
+/// One line a step, with the seconds it took.
+#[derive(Debug)]
+pub struct Progress {
+    begun: Instant,
+}
+
+impl Progress {
+    /// Begins to count.
+    pub fn begin() -> Self {
+        Self { begun: now() }
+    }
+    /// Prints a line for the step that has just ended, and begins to count the next.
+    pub fn done(&mut self, step: &str) {
+        println!("{:5.1} s  ok    {step}", self.begun.elapsed().as_secs_f64());
+        self.begun = now();
+    }
+}
+
+/// Brings the cluster up, tells the story, and stays if asked to: then it returns only when it is ended from outside.
+///
+/// # Errors
+/// What went wrong first.
+pub fn run(options: &DemoOptions) -> Result<()> {
+    make_folder(&options.output)?;
+    let mut progress = Progress::begin();
+    let mut cluster = Cluster::start(ClusterSpec::default())?;
+    progress.done(&format!("cluster: {}", cluster.spec().node_names().join(", ")));
+    if !options.cluster_only {
+        cluster.start_pillion()?;
+        progress.done("scheduler, agents and simulated devices");
+    }
+    if options.keep {
+        stay::hand_over(&cluster, &options.output)?;
+        stay::wait_for_the_end();
+    }
+    cluster.stop()?;
+    progress.done("cluster ended");
+    Ok(())
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(io_error("make folder", path))
+}

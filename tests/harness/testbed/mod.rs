@@ -11,21 +11,18 @@
 //! memory. It must not know what runs inside.
 
 mod init;
+mod join;
 mod loopback;
 mod root;
 mod users;
 
 pub use init::{InitOptions, init};
+pub use join::{Up, down, find_up, join};
 pub use root::{EnterOptions, enter};
 
-use crate::error::{HarnessError, Result, io_error, system_error};
-use crate::process::{Identity, Program};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
-use std::ffi::OsString;
-use std::os::fd::AsFd as _;
+use crate::error::{HarnessError, Result, io_error};
+use crate::process::Identity;
 use std::path::Path;
-use std::process::ExitStatus;
 
 /// The folder of the testbed itself, inside.
 pub const TESTBED_DIR: &str = "/run/testbed";
@@ -63,39 +60,6 @@ pub fn identity_of(user: &str) -> Result<Identity> {
 /// The home folder of a user inside.
 pub fn home_of(user: &str) -> String {
     format!("{TESTBED_DIR}/home/{user}")
-}
-
-/// Runs a command in a testbed that is already up, and returns how it ended. `process_one`: its process 1, as the machine
-/// numbers it.
-///
-/// # Errors
-/// Where that process is gone or the command cannot be started.
-pub fn join(process_one: u32, user: &str, command: &[OsString]) -> Result<ExitStatus> {
-    let gone = || HarnessError::Refused(format!("no testbed is up: process {process_one} is gone"));
-    let pid = i32::try_from(process_one).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
-    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
-    let spaces = ThreadNameSpaceType::MOUNT
-        | ThreadNameSpaceType::PROCESS_ID
-        | ThreadNameSpaceType::NETWORK
-        | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
-        | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
-    move_into_thread_name_spaces(handle.as_fd(), spaces).map_err(system_error("join the testbed"))?;
-    let (name, arguments) =
-        command.split_first().ok_or_else(|| HarnessError::Refused("no command given".into()))?;
-    let home = home_of(user);
-    let mut program = Program::new(name).args(arguments).folder(&home);
-    for (variable, value) in inside_environment(user) {
-        program = program.env(variable, value);
-    }
-    for kept in ["TERM", "SLURM_CONF", "LANG"] {
-        if let Some(value) = std::env::var_os(kept) {
-            program = program.env(kept, value);
-        }
-    }
-    if user != "root" {
-        program = program.identity(identity_of(user)?);
-    }
-    program.status()
 }
 
 /// What every command inside finds in its environment.

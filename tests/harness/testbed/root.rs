@@ -8,7 +8,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
     mount_remount, unmount,
 };
-use rustix::process::pivot_root;
+use rustix::process::{Signal, pivot_root, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
 use std::ffi::{CStr, OsString};
 use std::fs;
@@ -30,6 +30,8 @@ pub struct EnterOptions {
     pub programs: PathBuf,
     /// Written with the process numbers, as the machine sees them, of the outer process and of process 1.
     pub pid_file: Option<PathBuf>,
+    /// End with the process that started this one.
+    pub with_parent: bool,
     /// A network of its own, loopback only.
     pub private_network: bool,
     /// What to run.
@@ -46,6 +48,10 @@ pub fn enter(options: &EnterOptions) -> Result<ExitStatus> {
     }
     if super::is_inside() {
         return Err(HarnessError::Refused("this is already inside a testbed".into()));
+    }
+    if options.with_parent {
+        set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(system_error("follow the parent process"))?;
     }
     let folder = std::env::current_dir().map_err(io_error("find", Path::new(".")))?;
     let mut pid_file = options.pid_file.as_deref().map(create).transpose()?;
