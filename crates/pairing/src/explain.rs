@@ -295,7 +295,7 @@ fn member_text(reason: Reason, verdict: Option<&Verdict>, best: Option<&Candidat
     let speeds = || {
         let speeds = verdict
             .iter()
-            .flat_map(|verdict| &verdict.estimates)
+            .flat_map(|verdict| verdict.estimates.iter())
             .map(|own| format!("{:.2}", own.speed_fraction));
         speeds.collect::<Vec<_>>().join(" and ")
     };

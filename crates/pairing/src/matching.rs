@@ -36,31 +36,40 @@ pub fn max_weight_matching(vertex_count: usize, edges: &[Edge]) -> Vec<Option<us
     }
 }
 
-type Weights = BTreeMap<(usize, usize), i64>;
+/// Each edge once, lower end first, in the order of its ends.
+struct Weights(Vec<((usize, usize), i64)>);
+
+impl Weights {
+    /// The weight of an edge; 0 where there is none.
+    fn between(&self, a: usize, b: usize) -> i64 {
+        let ends = (a.min(b), a.max(b));
+        self.0.binary_search_by_key(&ends, |(ends, _)| *ends).map_or(0, |at| self.0[at].1)
+    }
+}
 
 #[expect(clippy::cast_possible_truncation, reason = "clamped to 1e15 first")]
 fn whole_weights(vertex_count: usize, edges: &[Edge]) -> Weights {
-    let mut weights = Weights::new();
-    for edge in
-        edges.iter().filter(|edge| edge.a != edge.b && edge.a.max(edge.b) < vertex_count && edge.weight > 0.0)
-    {
+    let pays = |edge: &&Edge| edge.a != edge.b && edge.a.max(edge.b) < vertex_count && edge.weight > 0.0;
+    let whole = |edge: &Edge| {
         let weight = (edge.weight.min(WEIGHT_MAX) * WEIGHT_SCALE) as i64;
-        let slot = weights.entry((edge.a.min(edge.b), edge.a.max(edge.b))).or_default();
-        *slot = weight.max(*slot);
-    }
-    weights
+        ((edge.a.min(edge.b), edge.a.max(edge.b)), weight)
+    };
+    let mut weights: Vec<((usize, usize), i64)> = edges.iter().filter(pays).map(whole).collect();
+    weights.sort_unstable_by_key(|(ends, weight)| (*ends, std::cmp::Reverse(*weight)));
+    weights.dedup_by_key(|(ends, _)| *ends);
+    Weights(weights)
 }
 
 /// Only vertices with an edge take part: the others cost time.
 fn exact(vertex_count: usize, weights: &Weights) -> Vec<Option<usize>> {
-    let mut touched: Vec<usize> = weights.keys().flat_map(|(a, b)| [*a, *b]).collect();
+    let mut touched: Vec<usize> = weights.0.iter().flat_map(|((a, b), _)| [*a, *b]).collect();
     touched.sort_unstable();
     touched.dedup();
     let position: BTreeMap<usize, usize> =
         touched.iter().enumerate().map(|(at, vertex)| (*vertex, at)).collect();
     let count = touched.len();
     let mut matrix = vec![0_i64; count * count];
-    for ((a, b), weight) in weights {
+    for ((a, b), weight) in &weights.0 {
         let (row, column) = (position[a], position[b]);
         matrix[row * count + column] = *weight;
         matrix[column * count + row] = *weight;
@@ -73,8 +82,8 @@ fn exact(vertex_count: usize, weights: &Weights) -> Vec<Option<usize>> {
 }
 
 fn improved_greedy(vertex_count: usize, weights: &Weights) -> Vec<Option<usize>> {
-    let mut order: Vec<(&(usize, usize), &i64)> = weights.iter().collect();
-    order.sort_by_key(|(ends, weight)| (std::cmp::Reverse(**weight), **ends));
+    let mut order: Vec<&((usize, usize), i64)> = weights.0.iter().collect();
+    order.sort_unstable_by_key(|(ends, weight)| (std::cmp::Reverse(*weight), *ends));
     let mut mates = vec![None; vertex_count];
     for ((a, b), _) in order {
         if mates[*a].is_none() && mates[*b].is_none() {
@@ -91,7 +100,7 @@ fn improved_greedy(vertex_count: usize, weights: &Weights) -> Vec<Option<usize>>
 
 /// One round of exchanges between any two pairs; whether anything was won.
 fn exchange(mates: &mut [Option<usize>], weights: &Weights) -> bool {
-    let weight = |a: usize, b: usize| weights.get(&(a.min(b), a.max(b))).copied().unwrap_or(0);
+    let weight = |a: usize, b: usize| weights.between(a, b);
     let mut pairs: Vec<(usize, usize)> =
         mates.iter().enumerate().filter_map(|(a, mate)| mate.filter(|b| a < *b).map(|b| (a, b))).collect();
     let mut has_won = false;
@@ -123,23 +132,19 @@ mod tests {
     use proptest::prelude::*;
 
     fn total(mates: &[Option<usize>], weights: &Weights) -> i64 {
-        mates
-            .iter()
-            .enumerate()
-            .filter_map(|(a, mate)| {
-                mate.filter(|b| a < *b).map(|b| weights.get(&(a, b)).copied().unwrap_or(i64::MIN / 4))
-            })
+        let pairs = mates.iter().enumerate().filter_map(|(a, mate)| mate.filter(|b| a < *b).map(|b| (a, b)));
+        pairs
+            .map(|(a, b)| if weights.between(a, b) > 0 { weights.between(a, b) } else { i64::MIN / 64 })
             .sum()
     }
 
     fn best(free: &[usize], weights: &Weights) -> i64 {
         let Some((first, rest)) = free.split_first() else { return 0 };
-        let alone = best(rest, weights);
-        let paired = rest.iter().filter_map(|other| {
+        let paired = rest.iter().filter(|other| weights.between(*first, **other) > 0).map(|other| {
             let remaining: Vec<usize> = rest.iter().copied().filter(|vertex| vertex != other).collect();
-            weights.get(&(*first, *other)).map(|weight| weight + best(&remaining, weights))
+            weights.between(*first, *other) + best(&remaining, weights)
         });
-        paired.max().map_or(alone, |paired| paired.max(alone))
+        paired.max().unwrap_or(0).max(best(rest, weights))
     }
 
     fn is_mutual(mates: &[Option<usize>]) -> bool {

@@ -25,7 +25,7 @@ pub(crate) struct Verdict {
     /// For each tenant: those that run already, then those that start.
     pub(crate) caps: Vec<Option<Fraction>>,
     /// In the same order; empty where nothing could be said.
-    pub(crate) estimates: Vec<SpeedEstimate>,
+    pub(crate) estimates: Rc<Vec<SpeedEstimate>>,
     /// Sum of speeds less one, after.
     pub(crate) gain: f64,
     /// What the plan maximises: what is won against before.
@@ -36,7 +36,7 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     fn excluded(reason: Reason) -> Self {
-        Self { caps: Vec::new(), estimates: Vec::new(), gain: 0.0, weight: 0.0, excluded_by: Some(reason) }
+        Self { caps: Vec::new(), estimates: Rc::default(), gain: 0.0, weight: 0.0, excluded_by: Some(reason) }
     }
     pub(crate) fn is_admitted(&self) -> bool {
         self.excluded_by.is_none()
@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         let straight = Rc::new(self.look_at_pair(first, second, kind).unwrap_or_else(Verdict::excluded));
         let mut turned = Verdict::clone(&straight);
         turned.caps.reverse();
-        turned.estimates.reverse();
+        turned.estimates = Rc::new(straight.estimates.iter().rev().cloned().collect());
         let turned = Rc::new(turned);
         self.pairs.borrow_mut().insert((second, first, kind), Rc::clone(&turned));
         self.pairs.borrow_mut().insert((first, second, kind), Rc::clone(&straight));
@@ -279,13 +279,7 @@ impl<'a> Session<'a> {
         } else {
             None
         };
-        Ok(Verdict {
-            caps: caps.to_vec(),
-            estimates: estimates.to_vec(),
-            gain: sum - 1.0,
-            weight,
-            excluded_by,
-        })
+        Ok(Verdict { caps: caps.to_vec(), estimates, gain: sum - 1.0, weight, excluded_by })
     }
 
     /// The sum of speeds without the last tenant.

@@ -25,7 +25,8 @@ fn predict(tenants: &[Tenant], device: SharedDevice<'_>) -> Result<Vec<SpeedEsti
 
 fn speeds(tenants: &[WorkloadProfile], device: SharedDevice<'_>) -> Vec<f64> {
     let tenants: Vec<Tenant> = tenants.iter().map(|profile| (profile.clone(), None)).collect();
-    predict(&tenants, device).unwrap().iter().map(|estimate| estimate.speed_fraction).collect()
+    let estimates = predict(&tenants, device).expect("features are known");
+    estimates.iter().map(|estimate| estimate.speed_fraction).collect()
 }
 
 fn xe(active: f64, stall: f64, cache: f64, bandwidth: f64) -> WorkloadProfile {
@@ -178,8 +179,7 @@ proptest! {
             &mut profile.memory_bandwidth_fraction, &mut profile.cache_bandwidth_fraction,
         ];
         // Only what is known can grow: to learn a feature is not to demand more.
-        for (index, feature) in features.into_iter().enumerate().filter(|(index, _)| *index == what) {
-            let _ = index;
+        if let Some(feature) = features.into_iter().nth(what) {
             *feature = feature.map(|value| Fraction::clamped(value.value() + more));
         }
         for (before, after) in predict(&tenants, device).unwrap().iter().zip(predict(&heavier, device).unwrap()) {
