@@ -15,7 +15,7 @@ pub const STALE_AFTER_SECONDS: u64 = 30;
 
 /// What the scheduler does with its decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Mode {
     /// Nothing: jobs stay as their users wrote them.
     Off,
@@ -34,6 +34,19 @@ impl Mode {
             Self::Shadow => "shadow",
             Self::Active => "active",
         }
+    }
+}
+
+/// A word that names no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a mode; allowed are off, shadow and active")]
+pub struct UnknownMode(pub String);
+
+impl TryFrom<String> for Mode {
+    type Error = UnknownMode;
+    fn try_from(text: String) -> Result<Self, UnknownMode> {
+        let known = [Self::Off, Self::Shadow, Self::Active];
+        known.into_iter().find(|mode| mode.as_str() == text).ok_or(UnknownMode(text))
     }
 }
 
@@ -68,8 +81,12 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// The file's text.
     pub fn render(&self) -> String {
-        let mut text =
-            format!("pillion1 epoch={} bound={} mode={}\n", self.epoch, self.bound_seconds, self.mode.as_str());
+        let mut text = format!(
+            "pillion1 epoch={} bound={} mode={}\n",
+            self.epoch,
+            self.bound_seconds,
+            self.mode.as_str()
+        );
         for pool in &self.pools {
             let _ = writeln!(
                 text,
@@ -98,7 +115,8 @@ mod tests {
             features: vec!["a100".into(), "nvlink".into()],
             gpu_types: vec!["a100".into()],
         };
-        let heartbeat = Heartbeat { epoch: 1_700_000_000, bound_seconds: 600, mode: Mode::Active, pools: vec![pool] };
+        let heartbeat =
+            Heartbeat { epoch: 1_700_000_000, bound_seconds: 600, mode: Mode::Active, pools: vec![pool] };
         assert_eq!(
             heartbeat.render(),
             "pillion1 epoch=1700000000 bound=600 mode=active\n\

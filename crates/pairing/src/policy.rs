@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Who may share a device with whom (DESIGN D8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum UserPolicy {
     /// Jobs of one user only.
     #[default]
@@ -18,7 +18,7 @@ pub enum UserPolicy {
 
 /// What a plan maximises among the pairings that keep every promise (DESIGN D5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Objective {
     /// GPU-hours saved.
     #[default]
@@ -27,6 +27,45 @@ pub enum Objective {
     Energy,
     /// Work per joule.
     ThroughputPerWatt,
+}
+
+/// A word of the configuration that is not one of those allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{word}' is not {what}; allowed are {allowed}")]
+pub struct UnknownWord {
+    /// What was written.
+    pub word: String,
+    /// What it should have been.
+    pub what: &'static str,
+    /// What may be written.
+    pub allowed: &'static str,
+}
+
+impl TryFrom<String> for UserPolicy {
+    type Error = UnknownWord;
+    fn try_from(word: String) -> Result<Self, UnknownWord> {
+        match word.as_str() {
+            "same-user" => Ok(Self::SameUser),
+            "same-account" => Ok(Self::SameAccount),
+            "any" => Ok(Self::Any),
+            _ => Err(UnknownWord { word, what: "a policy on users", allowed: "same-user, same-account and any" }),
+        }
+    }
+}
+
+impl TryFrom<String> for Objective {
+    type Error = UnknownWord;
+    fn try_from(word: String) -> Result<Self, UnknownWord> {
+        match word.as_str() {
+            "throughput" => Ok(Self::Throughput),
+            "energy" => Ok(Self::Energy),
+            "throughput-per-watt" => Ok(Self::ThroughputPerWatt),
+            _ => {
+                let allowed = "throughput, energy and throughput-per-watt";
+                Err(UnknownWord { word, what: "an objective", allowed })
+            }
+        }
+    }
 }
 
 /// The site's policy.

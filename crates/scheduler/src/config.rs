@@ -160,7 +160,11 @@ impl Config {
 
     fn check(&self, path: &Path) -> Result<(), ConfigError> {
         let range = |key, value: String, allowed, is_good: bool| {
-            if is_good { Ok(()) } else { Err(ConfigError::OutOfRange { path: path.to_owned(), key, value, allowed }) }
+            if is_good {
+                Ok(())
+            } else {
+                Err(ConfigError::OutOfRange { path: path.to_owned(), key, value, allowed })
+            }
         };
         let partitions = format!("{:?}", self.pool.partitions);
         range("pool.partitions", partitions, "at least one partition", !self.pool.partitions.is_empty())?;
@@ -171,7 +175,12 @@ impl Config {
         let timeout = self.slurm.timeout_seconds;
         range("slurm.timeout_seconds", timeout.to_string(), "1 to 60", (1..=60).contains(&timeout))?;
         let margin = self.policy.memory_margin_fraction;
-        range("policy.memory_margin_fraction", margin.to_string(), "0 to 0.5", (0.0..=0.5).contains(&margin))?;
+        range(
+            "policy.memory_margin_fraction",
+            margin.to_string(),
+            "0 to 0.5",
+            (0.0..=0.5).contains(&margin),
+        )?;
         let tenants = self.policy.tenants_max;
         range("policy.tenants_max", tenants.to_string(), "1 to 4", (1..=4).contains(&tenants))
     }
@@ -218,7 +227,10 @@ mod tests {
     fn what_is_wrong_is_said_in_one_line() {
         let cases = [
             ("", "pool.partitions = [] is not allowed; write at least one partition"),
-            ("pool.partitions = [\"a\"]\nbound_seconds = 5", "bound_seconds = 5 is not allowed; write 10 to 3600"),
+            (
+                "pool.partitions = [\"a\"]\nbound_seconds = 5",
+                "bound_seconds = 5 is not allowed; write 10 to 3600",
+            ),
             ("pool.partitions = [\"a\"]\nboundseconds = 5", "boundseconds"),
             ("pool.partitions = [\"a\"]\nmode = \"on\"", "off"),
             ("pool.partitions = [\"a\"]\n[policy]\nusers = \"all\"", "same-user"),

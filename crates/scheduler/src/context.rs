@@ -10,6 +10,7 @@ use pillion_pairing::Policy;
 use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -43,7 +44,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             pool: vec!["shared".to_owned()],
-            bound: Duration::from_secs(600),
+            bound: Duration::from_mins(10),
             mode: Mode::Active,
             policy: Policy::default(),
             patience: Patience::default(),
@@ -51,7 +52,7 @@ impl Default for Settings {
             cooling: Duration::from_secs(15),
             heartbeat_path: None,
             gpu_types: BTreeMap::new(),
-            samples_kept: Duration::from_secs(14 * 24 * 3600),
+            samples_kept: Duration::from_hours(14 * 24),
         }
     }
 }
@@ -101,6 +102,7 @@ pub struct Context {
     /// Wake-ups.
     pub nudges: Nudges,
     board: RwLock<Board>,
+    leading: AtomicBool,
 }
 
 impl Context {
@@ -113,7 +115,7 @@ impl Context {
         settings: Settings,
     ) -> Self {
         let (nudges, board) = (Nudges::default(), RwLock::default());
-        Self { clock, slurm, store, agents, settings, nudges, board }
+        Self { clock, slurm, store, agents, settings, nudges, board, leading: AtomicBool::new(true) }
     }
     /// The board, to read.
     pub fn board(&self) -> RwLockReadGuard<'_, Board> {
@@ -134,8 +136,15 @@ impl Context {
         // A scan from the future means that the clock was set back: as good as old.
         (age.abs() <= self.settings.scan_age_max.as_secs_f64()).then_some(scan)
     }
+    /// Whether we lead, or another scheduler does and we only look.
+    pub fn set_leading(&self, leading: bool) {
+        self.leading.store(leading, Ordering::SeqCst);
+    }
     /// Why we do not act at all; `None` = we do.
     pub fn refusal(&self) -> Option<String> {
+        if !self.leading.load(Ordering::SeqCst) {
+            return Some("another scheduler leads".to_owned());
+        }
         match self.board().slurm_version {
             None => Some("Slurm's version is not known yet".to_owned()),
             Some(version) => version.refusal(),

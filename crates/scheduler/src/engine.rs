@@ -73,7 +73,12 @@ impl Engine {
         Ok(Some((view, plan)))
     }
 
-    async fn commit(&self, view: &ClusterView, plan: &Plan, profiles: &[StoredProfile]) -> Result<(), TickError> {
+    async fn commit(
+        &self,
+        view: &ClusterView,
+        plan: &Plan,
+        profiles: &[StoredProfile],
+    ) -> Result<(), TickError> {
         let context = &self.context;
         let now = context.now();
         context.store.record_explanations(plan.parent_revision, &plan.left_waiting, now).await?;

@@ -3,8 +3,8 @@
 
 use crate::context::{Context, TickError};
 use crate::scan::Scan;
-use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
 use pillion_core::NodeName;
+use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
 use pillion_slurm::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -75,4 +75,3 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     drop(file);
     std::fs::rename(&fresh, path)
 }
-

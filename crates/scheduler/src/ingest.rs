@@ -3,9 +3,9 @@
 
 use crate::context::{Context, TickError};
 use crate::store::Event;
+use pillion_core::NodeName;
 use pillion_core::decision::DecisionState;
 use pillion_core::report::{Report, ReportBody, ShareResult, ToAgent};
-use pillion_core::NodeName;
 use std::sync::Arc;
 
 /// The receiver of agents' messages.
@@ -23,7 +23,12 @@ impl Ingest {
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer: the agent keeps the report and sends it again.
-    pub async fn report(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<ToAgent, TickError> {
+    pub async fn report(
+        &self,
+        node: &NodeName,
+        journal_id: &str,
+        report: &Report,
+    ) -> Result<ToAgent, TickError> {
         let is_new = self.context.store.ingest(node, journal_id, report).await?;
         if is_new {
             self.react(node, &report.body).await?;
@@ -41,7 +46,8 @@ impl Ingest {
             ReportBody::Launch(launch) => {
                 self.context.nudges.watch.notify_one();
                 if launch.decision_id.is_none() {
-                    let detail = format!("start {} had no decision on its node: no cap, no sharing", launch.start);
+                    let detail =
+                        format!("start {} had no decision on its node: no cap, no sharing", launch.start);
                     self.event("missed", launch.start.job_id, node, detail).await?;
                 }
             }

@@ -92,7 +92,8 @@ fn with_run(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> 
     // A capped run, or one that could use only a part of a card, is not how the workload runs alone.
     let was_limited = run.decision.as_ref().is_some_and(|decision| {
         let own = decision.members.iter().find(|member| member.plan.start == run.summary.start);
-        own.is_some_and(|member| member.plan.cap_fraction.is_some()) || decision.ccs_mode.is_some_and(|mode| mode > 1)
+        own.is_some_and(|member| member.plan.cap_fraction.is_some())
+            || decision.ccs_mode.is_some_and(|mode| mode > 1)
     });
     let ended_well = run.job.ending == Some(Ending::Completed);
     if !is_solo(run) || was_limited || !ended_well || run.summary.solo_sample_count < SAMPLES_MIN {

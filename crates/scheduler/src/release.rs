@@ -58,7 +58,8 @@ impl Release {
                 agent_connected: self.context.agents.is_connected(&decision.node),
                 host: host_of(decision, member, all),
                 scan_is_stale: self.context.fresh_scan().is_none(),
-                releases_allowed: self.context.is_active() && !self.context.board().stopped.contains_key(&decision.node),
+                releases_allowed: self.context.is_active()
+                    && !self.context.board().stopped.contains_key(&decision.node),
             };
             let step = next(decision, member, around, self.context.settings.patience);
             self.carry_out(step, decision, member, scan).await?;
@@ -131,7 +132,11 @@ impl Release {
             if let Err(error) = context.slurm.update(&[job.id], &guard).await {
                 // It has started or ended: the next scan tells.
                 context.nudges.watch.notify_one();
-                return if error.is_transient() { Err(TickError::slurm("set a guard")(error)) } else { Ok(()) };
+                return if error.is_transient() {
+                    Err(TickError::slurm("set a guard")(error))
+                } else {
+                    Ok(())
+                };
             }
             fail_point!("release-after-guard");
         }
@@ -193,7 +198,10 @@ impl Release {
         let slurm = &self.context.slurm;
         slurm.update(&[job.id], &undo).await.map_err(TickError::slurm("put a job's request back"))?;
         if job.priority == 0 {
-            slurm.release_hold(job.id).await.map_err(TickError::slurm("release a job that a pin had held"))?;
+            slurm
+                .release_hold(job.id)
+                .await
+                .map_err(TickError::slurm("release a job that a pin had held"))?;
         }
         self.context.nudges.watch.notify_one();
         Ok(())
@@ -209,13 +217,17 @@ impl Release {
         let live: BTreeSet<_> = decisions
             .iter()
             .flat_map(|decision| &decision.members)
-            .filter(|member| matches!(member.state, MemberState::Guarded | MemberState::Released | MemberState::Running))
+            .filter(|member| {
+                matches!(member.state, MemberState::Guarded | MemberState::Released | MemberState::Running)
+            })
             .map(|member| member.plan.start)
             .collect();
-        let lost = scan.jobs.values().filter(|job| job.state == JobState::Pending && !live.contains(&job.start()));
+        let lost =
+            scan.jobs.values().filter(|job| job.state == JobState::Pending && !live.contains(&job.start()));
         for job in lost.filter(|job| needs_reset(job)) {
             self.put_back(job).await?;
-            let detail = format!("it waited with the pin of an earlier release ({}); it runs alone now", job.gres);
+            let detail =
+                format!("it waited with the pin of an earlier release ({}); it runs alone now", job.gres);
             self.event(scan.at, "restarted", job.id, None, detail).await?;
         }
         Ok(())
@@ -231,7 +243,8 @@ impl Release {
     ) -> Result<(), TickError> {
         let now = self.context.now();
         let current = self.context.store.decision(decision.id).await?;
-        let state = current.as_ref().and_then(|current| member_state(current, member)).unwrap_or(member.state);
+        let state =
+            current.as_ref().and_then(|current| member_state(current, member)).unwrap_or(member.state);
         if !self.step_from(decision, member, state, MemberState::Undone, now).await? {
             return Ok(());
         }
@@ -345,7 +358,9 @@ fn host_of(decision: &Decision, member: &Member, all: &[Decision]) -> Host {
     for other in others {
         match other.state {
             MemberState::Running => return Host::Running,
-            MemberState::Planned | MemberState::Guarded | MemberState::Released if other.plan.role == Role::Host => {
+            MemberState::Planned | MemberState::Guarded | MemberState::Released
+                if other.plan.role == Role::Host =>
+            {
                 host = Host::Expected;
             }
             _ => {}

@@ -48,7 +48,8 @@ impl Renew {
     async fn jobs_being_released(&self) -> Result<BTreeSet<SlurmJobId>, TickError> {
         let decisions = self.context.store.active_decisions().await?;
         let members = decisions.iter().flat_map(|decision| &decision.members);
-        let busy = members.filter(|member| matches!(member.state, MemberState::Guarded | MemberState::Released));
+        let busy =
+            members.filter(|member| matches!(member.state, MemberState::Guarded | MemberState::Released));
         Ok(busy.map(|member| member.plan.start.job_id).collect())
     }
 
@@ -77,7 +78,8 @@ struct Due {
 
 fn due(scan: &Scan, busy: &BTreeSet<SlurmJobId>, bound: Duration) -> Due {
     let mut due = Due::default();
-    let waiting = scan.jobs.values().filter(|job| is_waiting(job) && !busy.contains(&job.id) && job.priority > 0);
+    let waiting =
+        scan.jobs.values().filter(|job| is_waiting(job) && !busy.contains(&job.id) && job.priority > 0);
     for job in waiting {
         let own_begin = mark_of(job).map_or(0, |mark| mark.original_begin_epoch);
         let begin = UnixTime::from_epoch(own_begin);

@@ -14,6 +14,7 @@ use crate::private_postgres::PrivatePostgres;
 use crate::profile::Profile;
 use crate::release::Release;
 use crate::renew::Renew;
+use crate::store::Store;
 use crate::store::postgres::PgStore;
 use crate::watch::Watch;
 use anyhow::Context as _;
@@ -31,7 +32,7 @@ use tokio::task::JoinSet;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// Explanations and whole views are larger than tonic's default of 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -42,6 +43,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// What kept it from starting: database, ports. Once it runs, nothing but `stop` ends it.
 pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let (store, postgres, database) = open_store(&config).await?;
+    let store = Arc::new(store);
     let slurm = CommandSlurm::new(CommandSettings {
         binary_directory: config.slurm.binary_directory.clone(),
         conf: config.slurm.conf.clone(),
@@ -50,14 +52,16 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
     let context = Arc::new(Context::new(
         Arc::new(SystemClock),
         Arc::new(slurm),
-        Arc::new(store),
+        Arc::clone(&store) as Arc<dyn Store>,
         Arc::new(Agents::default()),
         config.settings(),
     ));
-    let engine = Arc::new(Engine::new(Arc::clone(&context), Arc::new(Contention::default())));
+    let engine = Arc::new(Engine::new(Arc::clone(&context), Arc::new(Contention)));
     let mut tasks = JoinSet::new();
     spawn_servers(&mut tasks, &config, &context, &engine, database, &stop).await?;
     spawn_reconcilers(&mut tasks, &config, &context, &engine, &stop);
+    context.set_leading(false);
+    tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));
     info!(mode = config.mode.as_str(), pool = ?config.pool.partitions, tcp = %config.listen.tcp, "scheduler runs");
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
@@ -70,6 +74,30 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         postgres.stop().await;
     }
     Ok(())
+}
+
+/// Leads whenever nobody else does: reconcilers act only then.
+async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToken) {
+    let second = Duration::from_secs(1);
+    let campaign = async {
+        loop {
+            match store.try_lead().await {
+                Ok(Some(mut leadership)) => {
+                    info!("leading");
+                    context.set_leading(true);
+                    while leadership.is_held().await {
+                        tokio::time::sleep(second).await;
+                    }
+                    context.set_leading(false);
+                    warn!("not leading any more: the connection to the database broke");
+                }
+                Ok(None) => debug!("another scheduler leads"),
+                Err(error) => debug!(error = %pillion_core::report(&error), "cannot ask who leads"),
+            }
+            tokio::time::sleep(second).await;
+        }
+    };
+    tokio::select! { () = stop.cancelled() => {} () = campaign => {} }
 }
 
 async fn open_store(config: &Config) -> anyhow::Result<(PgStore, Option<PrivatePostgres>, String)> {
@@ -132,7 +160,9 @@ async fn spawn_servers(
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let operators = operators.clone();
-        tonic::service::interceptor::InterceptedService::new(service, move |request| operators.identify(request))
+        tonic::service::interceptor::InterceptedService::new(service, move |request| {
+            operators.identify(request)
+        })
     };
     let agent_service = AgentServiceServer::new(AgentServer::new(Arc::clone(context), stop.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
@@ -141,7 +171,8 @@ async fn spawn_servers(
     if !listen.tcp.ip().is_loopback() {
         warn!(tcp = %listen.tcp, "listening beyond this machine without authentication: keep this port inside the cluster");
     }
-    let tcp = TcpListener::bind(listen.tcp).await.with_context(|| format!("cannot listen on {}", listen.tcp))?;
+    let tcp =
+        TcpListener::bind(listen.tcp).await.with_context(|| format!("cannot listen on {}", listen.tcp))?;
     let over_tcp = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))

@@ -22,7 +22,13 @@ pub struct Scan {
 
 impl Scan {
     /// From Slurm's answers, keeping only the pool's nodes.
-    pub fn new(at: UnixTime, jobs: Vec<Job>, nodes: Vec<Node>, pool: &[String], dropped_line_count: u64) -> Self {
+    pub fn new(
+        at: UnixTime,
+        jobs: Vec<Job>,
+        nodes: Vec<Node>,
+        pool: &[String],
+        dropped_line_count: u64,
+    ) -> Self {
         let in_pool = |node: &Node| node.partitions.iter().any(|partition| pool.contains(partition));
         Self {
             at,
@@ -51,7 +57,8 @@ pub fn mark_of(job: &Job) -> Option<&Mark> {
 
 /// Whether the job waits under our management: it may be renewed and released.
 pub fn is_waiting(job: &Job) -> bool {
-    job.state == JobState::Pending && mark_of(job).is_some_and(|mark| mark.lease_epoch.is_none() && !mark.alone)
+    job.state == JobState::Pending
+        && mark_of(job).is_some_and(|mark| mark.lease_epoch.is_none() && !mark.alone)
 }
 
 /// What keeps a waiting job from starting now whatever the devices do; `None` = nothing.

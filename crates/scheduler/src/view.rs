@@ -106,9 +106,9 @@ fn device_views<'a>(
     sources: Sources<'a>,
 ) -> impl Iterator<Item = DeviceView> + 'a {
     let devices = sources.agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
-    devices
-        .iter()
-        .filter_map(move |device| Some(device_view(node, device, *node.shards.get(&device.gres_type)?, book, sources)))
+    devices.iter().filter_map(move |device| {
+        Some(device_view(node, device, *node.shards.get(&device.gres_type)?, book, sources))
+    })
 }
 
 fn device_view(
@@ -122,9 +122,8 @@ fn device_view(
         .filter(|(decision, _)| decision.node == node.name && decision.gres_type == device.gres_type)
         .collect();
     let shards_of = |booked: bool| -> u32 {
-        let counted = |(_, member): &&(&Decision, &Member)| {
-            is_booked(sources.scan, member.plan.start.job_id) == booked
-        };
+        let counted =
+            |(_, member): &&(&Decision, &Member)| is_booked(sources.scan, member.plan.start.job_id) == booked;
         here.iter().filter(counted).map(|(_, member)| u32::from(member.plan.shards.count())).sum()
     };
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
@@ -152,7 +151,8 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, scan: &Scan)
     let plan = &member.plan;
     let job = scan.jobs.get(&plan.start.job_id);
     let started_at = member.started_at;
-    let after_start = |seconds: Option<f64>| Some(started_at? + Duration::from_secs_f64(seconds?.clamp(0.0, 1e9)));
+    let after_start =
+        |seconds: Option<f64>| Some(started_at? + Duration::from_secs_f64(seconds?.clamp(0.0, 1e9)));
     let speed = plan.estimate.as_ref().map_or(1.0, |estimate| estimate.speed_fraction.clamp(0.05, 1.0));
     let solo = book.get(&plan.workload, &decision.device_model).and_then(|profile| profile.duration_seconds);
     Tenant {
@@ -259,7 +259,8 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
         .filter_map(|job| {
             let (gres_type, shards) = job.shards()?;
             let decision = planned.get(&job.start());
-            let gres_type: GresType = gres_type.or_else(|| decision.map(|(decision, _)| decision.gres_type.clone()))?;
+            let gres_type: GresType =
+                gres_type.or_else(|| decision.map(|(decision, _)| decision.gres_type.clone()))?;
             Some(pillion_core::invariant::Occupant {
                 node: job.nodes.first()?.clone(),
                 gres_type,

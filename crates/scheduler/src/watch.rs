@@ -33,7 +33,8 @@ impl Watch {
     pub async fn tick(&self) -> Result<(), TickError> {
         let context = &self.context;
         if context.board().slurm_version.is_none() {
-            let version = context.slurm.version().await.map_err(TickError::slurm("ask Slurm for its version"))?;
+            let version =
+                context.slurm.version().await.map_err(TickError::slurm("ask Slurm for its version"))?;
             if let Some(refusal) = version.refusal() {
                 error!(%version, refusal, "this Slurm is not supported; nothing will be released");
             }
@@ -57,7 +58,9 @@ impl Watch {
         let mut changed = Vec::new();
         for job in scan.jobs.values() {
             let known = self.known(job).await?;
-            if let Some(record) = record_of(job, known.as_ref()).filter(|record| known.as_ref() != Some(record)) {
+            if let Some(record) =
+                record_of(job, known.as_ref()).filter(|record| known.as_ref() != Some(record))
+            {
                 changed.push(record);
             }
         }
@@ -93,8 +96,10 @@ impl Watch {
         let decisions = self.context.store.active_decisions().await?;
         let mut violations = check_occupants(&occupants(scan, &decisions), device_bytes(&self.context));
         violations.extend(whole_gpu_holders(scan));
-        let stopped: BTreeMap<NodeName, String> =
-            violations.iter().filter_map(|violation| Some((node_of(violation)?.clone(), violation.to_string()))).collect();
+        let stopped: BTreeMap<NodeName, String> = violations
+            .iter()
+            .filter_map(|violation| Some((node_of(violation)?.clone(), violation.to_string())))
+            .collect();
         let before = std::mem::replace(&mut self.context.board_mut().stopped, stopped);
         let old: BTreeSet<&String> = before.values().collect();
         for violation in violations.iter().filter(|violation| !old.contains(&violation.to_string())) {
@@ -125,7 +130,9 @@ fn whole_gpu_holders(scan: &Scan) -> Vec<Violation> {
     scan.jobs
         .values()
         .filter(holds_gpu)
-        .filter_map(|job| Some(Violation::WholeGpuInPool { node: job.nodes.first()?.clone(), job_id: job.id }))
+        .filter_map(|job| {
+            Some(Violation::WholeGpuInPool { node: job.nodes.first()?.clone(), job_id: job.id })
+        })
         .collect()
 }
 

@@ -5,8 +5,8 @@ use super::status;
 use crate::agents::{Agents, StreamId};
 use crate::context::Context;
 use crate::ingest::Ingest;
-use pillion_core::report::{AgentHello, FromAgent, ToAgent};
 use pillion_core::report as error_report;
+use pillion_core::report::{AgentHello, FromAgent, ToAgent};
 use pillion_proto::v1::agent_service_server::AgentService;
 use pillion_proto::v1::{AgentMessage, SchedulerMessage};
 use std::sync::Arc;
@@ -72,7 +72,8 @@ impl AgentService for AgentServer {
 }
 
 async fn first_message(incoming: &mut Streaming<AgentMessage>) -> Result<AgentHello, Status> {
-    let message = incoming.message().await?.ok_or_else(|| Status::invalid_argument("the stream ended before Hello"))?;
+    let message =
+        incoming.message().await?.ok_or_else(|| Status::invalid_argument("the stream ended before Hello"))?;
     match FromAgent::try_from(message) {
         Ok(FromAgent::Hello(hello)) if hello.protocol_version == error_report::PROTOCOL_VERSION => Ok(hello),
         Ok(FromAgent::Hello(hello)) => Err(Status::failed_precondition(format!(

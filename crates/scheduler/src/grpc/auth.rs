@@ -28,9 +28,12 @@ impl Operators {
     ///
     /// # Errors
     /// None yet; a later authentication refuses here.
-    #[expect(clippy::result_large_err, reason = "the type that tonic's interceptors have")]
     pub fn identify(&self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        let uid = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred).map(|cred| cred.uid());
+        let uid = request
+            .extensions()
+            .get::<UdsConnectInfo>()
+            .and_then(|info| info.peer_cred)
+            .map(|cred| cred.uid());
         let caller = self.caller(uid);
         request.extensions_mut().insert(caller);
         Ok(request)

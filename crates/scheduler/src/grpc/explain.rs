@@ -15,7 +15,9 @@ pub(super) async fn explain(
     queue_row: Option<v1::QueueJob>,
     caller: Caller,
 ) -> Result<Option<v1::ExplainResponse>, StoreError> {
-    let Some(record) = store.job(id).await?.filter(|record| caller.may_see(record.uid)) else { return Ok(None) };
+    let Some(record) = store.job(id).await?.filter(|record| caller.may_see(record.uid)) else {
+        return Ok(None);
+    };
     let filter = DecisionFilter { job_id: Some(id), include_single: true, ..DecisionFilter::default() };
     let mut decisions = store.decisions(&filter).await?;
     decisions.reverse();

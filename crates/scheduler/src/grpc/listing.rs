@@ -1,8 +1,8 @@
 //! Rows of the operator's answers from domain types: pure, and what a caller may not see is left out here.
 
 use super::auth::Caller;
-use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
 use crate::scan::Scan;
+use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Member};
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_pairing::{Policy, Role};
@@ -11,7 +11,11 @@ use pillion_slurm::{Job, JobState};
 use std::collections::BTreeMap;
 
 /// A decision, as the caller may see it. `users` names the users of its jobs where known.
-pub(super) fn decision(decision: &Decision, users: &BTreeMap<SlurmJobId, String>, caller: Caller) -> v1::Decision {
+pub(super) fn decision(
+    decision: &Decision,
+    users: &BTreeMap<SlurmJobId, String>,
+    caller: Caller,
+) -> v1::Decision {
     v1::Decision {
         decision_id: decision.id.0,
         group_id: decision.group.0,
@@ -85,7 +89,9 @@ pub(super) fn queue(
         .collect();
     let mut jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some()).collect();
-    jobs.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds())));
+    jobs.sort_by(|a, b| {
+        b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds()))
+    });
     let row = |job: &&Job| queue_job(job, scan, members.get(&job.id).copied(), reasons, policy, caller);
     jobs.iter().filter_map(row).collect()
 }
@@ -100,9 +106,10 @@ fn queue_job(
 ) -> Option<v1::QueueJob> {
     let mark = mark_of(job)?;
     let (state, reason) = match member {
-        Some((decision, member)) => {
-            (member.state.to_string(), format!("decision {} on {} {}", decision.id, decision.node, decision.gres_type))
-        }
+        Some((decision, member)) => (
+            member.state.to_string(),
+            format!("decision {} on {} {}", decision.id, decision.node, decision.gres_type),
+        ),
         None if mark.alone => ("alone".to_owned(), "runs alone as soon as Slurm finds a free GPU".to_owned()),
         None if is_waiting(job) => {
             let reason = held_reason(job, scan).or_else(|| reasons.get(&job.id).cloned());

@@ -37,12 +37,17 @@ impl OperatorServer {
         Ok(listing::queue(&scan, &decisions, &reasons, &self.context.settings.policy, caller))
     }
 
-    async fn decisions(&self, decisions: &[Decision], caller: Caller) -> Result<Vec<v1::Decision>, StoreError> {
+    async fn decisions(
+        &self,
+        decisions: &[Decision],
+        caller: Caller,
+    ) -> Result<Vec<v1::Decision>, StoreError> {
         let users = explain::users_of(self.context.store.as_ref(), decisions).await?;
         Ok(decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect())
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
 fn store_error(error: StoreError) -> Status {
     status::from_store(&error)
 }
@@ -80,7 +85,10 @@ impl OperatorService for OperatorServer {
         Ok(Response::new(v1::PairsResponse { decisions }))
     }
 
-    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::ExplainResponse>, Status> {
+    async fn explain(
+        &self,
+        request: Request<v1::ExplainRequest>,
+    ) -> Result<Response<v1::ExplainResponse>, Status> {
         let caller = caller(&request);
         let text = request.into_inner().job_id;
         let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
@@ -92,7 +100,10 @@ impl OperatorService for OperatorServer {
         Ok(Response::new(found.unwrap_or_else(missing)))
     }
 
-    async fn profiles(&self, request: Request<v1::ProfilesRequest>) -> Result<Response<v1::ProfilesResponse>, Status> {
+    async fn profiles(
+        &self,
+        request: Request<v1::ProfilesRequest>,
+    ) -> Result<Response<v1::ProfilesResponse>, Status> {
         let caller = caller(&request);
         let v1::ProfilesRequest { workload, user } = request.into_inner();
         let own = own_user_name(&self.context, caller);
@@ -111,9 +122,14 @@ impl OperatorService for OperatorServer {
         Ok(Response::new(v1::ProfilesResponse { profile_json }))
     }
 
-    async fn dry_run(&self, request: Request<v1::DryRunRequest>) -> Result<Response<v1::DryRunResponse>, Status> {
+    async fn dry_run(
+        &self,
+        request: Request<v1::DryRunRequest>,
+    ) -> Result<Response<v1::DryRunResponse>, Status> {
         if !caller(&request).is_operator {
-            return Err(Status::permission_denied("only operators see everybody's jobs; ask as root or SlurmUser"));
+            return Err(Status::permission_denied(
+                "only operators see everybody's jobs; ask as root or SlurmUser",
+            ));
         }
         let dry_run = self.engine.dry_run().await.map_err(|error| status::from_tick(&error))?;
         let (view, plan) = dry_run.ok_or_else(|| Status::unavailable("Slurm's queue was not read yet"))?;
@@ -142,7 +158,10 @@ impl OperatorService for OperatorServer {
             mode: context.settings.mode.as_str().to_owned(),
             now_seconds: context.now().seconds(),
             slurm_version: board.slurm_version.map(|version| version.to_string()).unwrap_or_default(),
-            slurm_refusal: board.slurm_version.and_then(pillion_slurm::SlurmVersion::refusal).unwrap_or_default(),
+            slurm_refusal: board
+                .slurm_version
+                .and_then(pillion_slurm::SlurmVersion::refusal)
+                .unwrap_or_default(),
             last_scan_at_seconds: board.scan.as_ref().map_or(0.0, |scan| scan.at.seconds()),
             revision,
             agents: agents.collect(),

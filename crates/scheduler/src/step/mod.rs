@@ -22,7 +22,7 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            plan_age_max: Duration::from_secs(60),
+            plan_age_max: Duration::from_mins(1),
             lease: Duration::from_secs(30),
             guard: Duration::from_secs(30),
         }
@@ -132,7 +132,13 @@ fn node_obstacle(decision: &Decision, around: Surroundings<'_>) -> Option<String
     }
 }
 
-fn planned(decision: &Decision, member: &Member, job: &Job, around: Surroundings<'_>, patience: Patience) -> Next {
+fn planned(
+    decision: &Decision,
+    member: &Member,
+    job: &Job,
+    around: Surroundings<'_>,
+    patience: Patience,
+) -> Next {
     if around.scan_is_stale || !around.releases_allowed {
         return Next::Wait;
     }
@@ -153,7 +159,13 @@ fn planned(decision: &Decision, member: &Member, job: &Job, around: Surroundings
     }
 }
 
-fn guarded(decision: &Decision, member: &Member, job: &Job, around: Surroundings<'_>, patience: Patience) -> Next {
+fn guarded(
+    decision: &Decision,
+    member: &Member,
+    job: &Job,
+    around: Surroundings<'_>,
+    patience: Patience,
+) -> Next {
     if predates(around.scan, member.guarded_at) {
         return Next::Wait;
     }
@@ -181,7 +193,13 @@ fn guarded(decision: &Decision, member: &Member, job: &Job, around: Surroundings
     }
 }
 
-fn released(decision: &Decision, member: &Member, job: &Job, around: Surroundings<'_>, patience: Patience) -> Next {
+fn released(
+    decision: &Decision,
+    member: &Member,
+    job: &Job,
+    around: Surroundings<'_>,
+    patience: Patience,
+) -> Next {
     if predates(around.scan, member.released_at) {
         return Next::Wait;
     }
@@ -189,8 +207,9 @@ fn released(decision: &Decision, member: &Member, job: &Job, around: Surrounding
     match &job.state {
         // Not this start any more: it ran, however shortly. Its pin is reset as a lost lease.
         _ if restarted => Next::Ended(around.scan.at),
-        JobState::Running | JobState::Suspended => Next::Started(job.started_at.unwrap_or(around.scan.at)),
-        JobState::Completing => Next::Started(job.started_at.unwrap_or(around.scan.at)),
+        JobState::Running | JobState::Suspended | JobState::Completing => {
+            Next::Started(job.started_at.unwrap_or(around.scan.at))
+        }
         JobState::Ended(_) => Next::Ended(job.ended_at.unwrap_or(around.scan.at)),
         JobState::Other(_) => Next::Wait,
         JobState::Pending => match mark_of(job) {

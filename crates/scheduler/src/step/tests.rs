@@ -168,8 +168,14 @@ fn a_planned_member_is_dropped_when_its_ground_is_gone() {
     assert!(is_drop(step(&planned, None)), "cancelled");
     assert!(is_drop(step(&planned, Some(job(JobState::Running)))), "started by itself");
     assert!(is_drop(step(&planned, Some(Job { restart_count: 1, ..job(JobState::Pending) }))), "restarted");
-    assert!(is_drop(step(&planned, Some(Job { mark: Ok(None), ..job(JobState::Pending) }))), "left management");
-    assert!(is_drop(step(&planned, Some(leased(job(JobState::Pending), NOW - 5)))), "released by somebody else");
+    assert!(
+        is_drop(step(&planned, Some(Job { mark: Ok(None), ..job(JobState::Pending) }))),
+        "left management"
+    );
+    assert!(
+        is_drop(step(&planned, Some(leased(job(JobState::Pending), NOW - 5)))),
+        "released by somebody else"
+    );
     assert!(is_drop(step_with(&planned, pending(), NodeAvailability::Unavailable("DRAIN".into()), |_| {})));
     assert!(is_drop(step_with(&planned, pending(), up.clone(), |around| around.agent_connected = false)));
     assert!(is_drop(step_with(&planned, pending(), up, |around| around.host = Host::Gone)));
@@ -179,7 +185,10 @@ fn a_planned_member_is_dropped_when_its_ground_is_gone() {
 fn nothing_is_released_on_a_stale_scan_or_while_releases_are_stopped() {
     let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
     let pending = || Some(job(JobState::Pending));
-    assert_eq!(step_with(&planned, pending(), NodeAvailability::Up, |around| around.scan_is_stale = true), Next::Wait);
+    assert_eq!(
+        step_with(&planned, pending(), NodeAvailability::Up, |around| around.scan_is_stale = true),
+        Next::Wait
+    );
     assert_eq!(
         step_with(&planned, pending(), NodeAvailability::Up, |around| around.releases_allowed = false),
         Next::Wait
@@ -190,7 +199,9 @@ fn nothing_is_released_on_a_stale_scan_or_while_releases_are_stopped() {
 fn a_joiner_waits_for_its_host_and_goes_when_it_runs() {
     let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
     let with_host = |host| {
-        step_with(&planned, Some(job(JobState::Pending)), NodeAvailability::Up, move |around| around.host = host)
+        step_with(&planned, Some(job(JobState::Pending)), NodeAvailability::Up, move |around| {
+            around.host = host
+        })
     };
     assert_eq!(with_host(Host::Expected), Next::Wait);
     assert_eq!(with_host(Host::Running), Next::Guard);
