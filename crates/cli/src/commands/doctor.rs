@@ -1,0 +1,60 @@
+//! `pillion doctor`: what is missing or wrong in the set-up, and how to mend it. Exit status 1 where a check failed.
+
+use crate::args::{DoctorArgs, Global};
+use crate::config::Config;
+use crate::doctor::{Finding, Status, examine, gather};
+use crate::error::CliError;
+use crate::exit::{self, ExitStatus};
+use crate::output::{Answer, Block, Output, Table, json};
+use pillion_core::Clock;
+use serde::Serialize;
+
+/// Looks, and prints.
+///
+/// # Errors
+/// [`CliError`] for a configuration that cannot be read. Whatever else is wrong is a finding.
+pub async fn run(
+    args: &DoctorArgs,
+    global: &Global,
+    clock: &dyn Clock,
+    output: &Output,
+) -> Result<ExitStatus, CliError> {
+    let config = Config::load(global.config.as_deref())?;
+    let facts = gather::gather(config, &global.scheduler, args.plugin_dir.as_deref(), clock.now()).await;
+    let findings = examine(&facts);
+    output.print(&show(&findings, args.quiet))?;
+    let is_ill = findings.iter().any(|finding| finding.status == Status::Fail);
+    Ok(if is_ill { exit::PROBLEM } else { exit::OK })
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    fail_count: usize,
+    warn_count: usize,
+    checks: Vec<&'a Finding>,
+}
+
+/// Findings as an answer. `quiet`: only what is not well.
+pub fn show(findings: &[Finding], quiet: bool) -> Answer {
+    let count = |status: Status| findings.iter().filter(|finding| finding.status == status).count();
+    let (fail_count, warn_count) = (count(Status::Fail), count(Status::Warn));
+    let shown: Vec<&Finding> =
+        findings.iter().filter(|finding| !quiet || finding.status >= Status::Warn).collect();
+    let mut table = Table::new(&["CHECK", "STATUS", "FOUND", "MEND"]);
+    let mut blocks = Vec::new();
+    for finding in &shown {
+        let Finding { check, status, found, mend } = finding;
+        blocks.push(Block::Line(format!("{:<5}{check:<20}{found}", status.as_str())));
+        if let Some(mend) = mend {
+            blocks.push(Block::Line(format!("{:<25}mend: {mend}", "")));
+        }
+        let mend = mend.clone().unwrap_or_default();
+        table.push(vec![(*check).to_owned(), status.as_str().to_ascii_lowercase(), found.clone(), mend]);
+    }
+    let skipped = count(Status::Skip);
+    blocks.push(Block::Line(format!(
+        "{} checks: {fail_count} failed, {warn_count} warnings, {skipped} not looked at",
+        findings.len()
+    )));
+    Answer { blocks, parsable: table, json: json::render(&Body { fail_count, warn_count, checks: shown }) }
+}

@@ -1,0 +1,378 @@
+//! `pillion explain JOB`: what was decided, why, what else was considered, and what came of it; days later too.
+//!
+//! The scheduler leaves partner workloads out for those who may not see them; here they show as "(not shown)".
+
+use crate::args::ExplainArgs;
+use crate::client::{Operator, answer};
+use crate::commands::NOT_SHOWN;
+use crate::commands::pairs::cap;
+use crate::error::CliError;
+use crate::format;
+use crate::output::{Answer, Block, Table, json};
+use crate::view::{DecisionRow, EventRow, JobRow, MemberRow};
+use pillion_core::Fraction;
+use pillion_pairing::{Candidate, Explanation, Reason, SpeedEstimate};
+use pillion_proto::v1::{ExplainRequest, ExplainResponse, JobExplanation};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// Asks the scheduler. The second answer: whether it knows the job.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn fetch(client: &mut Operator, args: &ExplainArgs) -> Result<(Answer, bool), CliError> {
+    let job_id = args.job.to_string();
+    let response = answer(client.explain(ExplainRequest { job_id: job_id.clone() })).await?;
+    let found = response.found;
+    Ok((show(&job_id, response), found))
+}
+
+#[derive(Serialize)]
+struct Body {
+    found: bool,
+    job: Option<JobRow>,
+    decisions: Vec<DecisionRow>,
+    explanations: Vec<Considered>,
+    events: Vec<EventRow>,
+}
+
+/// One answer of the engine for this job.
+#[derive(Serialize)]
+struct Considered {
+    revision: u64,
+    at_seconds: f64,
+    /// `pillion_pairing::Explanation`, as it was stored; null where it cannot be read.
+    explanation: serde_json::Value,
+}
+
+impl Considered {
+    fn from_wire(JobExplanation { revision, at_seconds, explanation_json }: JobExplanation) -> Self {
+        Self {
+            revision,
+            at_seconds,
+            explanation: serde_json::from_str(&explanation_json).unwrap_or_default(),
+        }
+    }
+    /// As this version understands it.
+    fn typed(&self) -> Option<Explanation> {
+        serde::Deserialize::deserialize(&self.explanation).ok()
+    }
+}
+
+fn show(job_id: &str, response: ExplainResponse) -> Answer {
+    let ExplainResponse { found, job, decisions, explanations, events } = response;
+    let body = Body {
+        found,
+        job: job.map(JobRow::from),
+        decisions: decisions.into_iter().map(DecisionRow::from).collect(),
+        explanations: explanations.into_iter().map(Considered::from_wire).collect(),
+        events: events.into_iter().map(EventRow::from).collect(),
+    };
+    let mut parsable = Table::new(&COLUMNS);
+    let mut blocks = Vec::new();
+    if found {
+        job_blocks(job_id, body.job.as_ref(), &mut blocks);
+        for decision in &body.decisions {
+            decision_blocks(decision, job_id, &mut blocks);
+        }
+        // The newest says how it stands now; the way there is told from the oldest on.
+        for considered in &body.explanations {
+            considered_blocks(considered, &mut blocks);
+            for candidate in considered.typed().iter().flat_map(|explanation| &explanation.candidates) {
+                let mut row = vec![considered.revision.to_string(), format::time(considered.at_seconds)];
+                row.extend(candidate_cells(candidate));
+                parsable.push(row);
+            }
+        }
+        event_blocks(&body.events, &mut blocks);
+    } else {
+        blocks.push(Block::Line(format!(
+            "Job {job_id} is not known to Pillion: it was not submitted with --colocate, it is not yours, or it was \
+             forgotten after the site's time of keeping"
+        )));
+    }
+    Answer { blocks, parsable, json: json::render(&body) }
+}
+
+fn line(blocks: &mut Vec<Block>, text: String) {
+    blocks.push(Block::Line(text));
+}
+
+fn job_blocks(job_id: &str, job: Option<&JobRow>, blocks: &mut Vec<Block>) {
+    let Some(job) = job else {
+        return line(blocks, format!("Job {job_id}"));
+    };
+    line(
+        blocks,
+        format!("Job {} of {} (account {}, partition {})", job.job_id, job.user, job.account, job.partition),
+    );
+    let mut field = |name: &str, value: String| {
+        if !value.is_empty() {
+            line(blocks, format!("  {name:<14}{value}"));
+        }
+    };
+    field("Workload", job.workload.clone().unwrap_or_else(|| NOT_SHOWN.to_owned()));
+    field("Submitted", format::time_or_none(job.submitted_at_seconds));
+    field("State", job.state.clone());
+    field("Why", job.reason.clone());
+    if let Some(at) = job.starts_alone_at_seconds {
+        field("Starts alone", format!("{} at the latest", format::time(at)));
+    }
+    if let Some(ratio) = job.slowdown_ratio_max {
+        field("Promise", format!("takes at most {} its time alone", format::ratio(Some(ratio))));
+    }
+}
+
+fn decision_blocks(decision: &DecisionRow, job_id: &str, blocks: &mut Vec<Block>) {
+    line(blocks, String::new());
+    let joined = if decision.group_id == decision.decision_id {
+        String::new()
+    } else {
+        format!(", joins decision {}", decision.group_id)
+    };
+    let made = format::time_or_none(decision.created_at_seconds);
+    line(blocks, format!("Decision {}, made {made}: {}{joined}", decision.decision_id, decision.state));
+    line(
+        blocks,
+        format!(
+            "  {} {} ({}), mechanism {}, expected gain {}",
+            decision.node,
+            decision.gres_type,
+            decision.device_model,
+            decision.mechanism,
+            format::fraction(Some(decision.gain))
+        ),
+    );
+    if let Some(why) = &decision.abandoned_reason {
+        line(blocks, format!("  given up: {why}"));
+    }
+    blocks.push(Block::Table(members(decision), 2));
+    for member in decision.members.iter().filter(|member| member.job_id == job_id) {
+        if let Some(text) = verdict(member) {
+            line(blocks, format!("  {text}"));
+        }
+    }
+}
+
+fn members(decision: &DecisionRow) -> Table {
+    let columns = [
+        "JOBID",
+        "USER",
+        "WORKLOAD",
+        "ROLE",
+        "STATE",
+        ">CAP",
+        ">SHARDS",
+        ">MEMORY_LIMIT",
+        ">EXPECTED",
+        ">AT_LEAST",
+        ">MEASURED",
+        ">PROMISE",
+        "START",
+        "END",
+        ">SOLO_TIME",
+        ">ENERGY",
+    ];
+    let mut table = Table::new(&columns);
+    for member in &decision.members {
+        table.push(vec![
+            member.job_id.clone(),
+            member.user.clone(),
+            member.workload.clone().unwrap_or_else(|| NOT_SHOWN.to_owned()),
+            member.role.clone(),
+            member.state.clone(),
+            cap(member),
+            member.shards.to_string(),
+            format::bytes(member.memory_limit_bytes),
+            format::fraction(member.predicted_speed_fraction),
+            format::fraction(member.predicted_speed_fraction_low),
+            format::fraction(member.measured_speed_fraction),
+            format::ratio(member.slowdown_ratio_max),
+            format::time_or_none(member.started_at_seconds),
+            format::time_or_none(member.ended_at_seconds),
+            format::duration(member.solo_duration_seconds),
+            format::energy(member.energy_joules),
+        ]);
+    }
+    table
+}
+
+/// Predicted against measured, and the promise, as one sentence; nothing before it was measured.
+fn verdict(member: &MemberRow) -> Option<String> {
+    let measured = member.measured_speed_fraction.filter(|speed| *speed > 0.0)?;
+    let mut text = format!("It ran at {} of its speed alone", format::fraction(Some(measured)));
+    if let Some(predicted) = member.predicted_speed_fraction {
+        let _ = write!(text, "; {} was expected", format::fraction(Some(predicted)));
+    }
+    if let Some(low) = member.predicted_speed_fraction_low {
+        let side = if measured >= low { "above" } else { "BELOW" };
+        let _ = write!(text, ", {side} the pessimistic {}", format::fraction(Some(low)));
+    }
+    if let Some(promise) = member.slowdown_ratio_max {
+        let slowdown = 1.0 / measured;
+        let kept = if slowdown <= promise { "kept" } else { "BROKEN" };
+        let _ = write!(
+            text,
+            ". Promise {kept}: it took {} its time alone, at most {} was promised",
+            format::ratio(Some(slowdown)),
+            format::ratio(Some(promise))
+        );
+    }
+    Some(text)
+}
+
+fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
+    line(blocks, String::new());
+    let at = format!("Considered {} (revision {})", format::time(considered.at_seconds), considered.revision);
+    let Some(explanation) = considered.typed() else {
+        return line(
+            blocks,
+            format!("{at}: written by another version of Pillion; --json prints it as it is"),
+        );
+    };
+    line(blocks, format!("{at}, model {}", explanation.model));
+    line(blocks, format!("  {}: {}", word(explanation.reason), explanation.text));
+    if explanation.candidates.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&COLUMNS[2..]);
+    for candidate in &explanation.candidates {
+        table.push(candidate_cells(candidate));
+    }
+    blocks.push(Block::Table(table, 2));
+    for candidate in explanation.candidates.iter().filter(|candidate| candidate.chosen) {
+        if let Some(own) = candidate.own.as_ref().filter(|own| !own.terms.is_empty()) {
+            let terms: Vec<String> =
+                own.terms.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
+            line(
+                blocks,
+                format!("  Its expected speed beside {} is made of: {}", candidate.partner, terms.join(", ")),
+            );
+        }
+    }
+}
+
+const COLUMNS: [&str; 14] = [
+    ">REVISION",
+    "TIME",
+    "PARTNER",
+    "WORKLOAD",
+    "RUNNING",
+    ">OWN_CAP",
+    ">OTHER_CAP",
+    ">OWN",
+    ">OWN_LOW",
+    ">OTHER",
+    ">OTHER_LOW",
+    ">GAIN",
+    "RESULT",
+    "RULE",
+];
+
+fn candidate_cells(candidate: &Candidate) -> Vec<String> {
+    let cap = |cap: Option<Fraction>| {
+        cap.map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(cap.value())))
+    };
+    let speed = |estimate: &Option<SpeedEstimate>, pick: fn(&SpeedEstimate) -> f64| {
+        format::fraction(estimate.as_ref().map(pick))
+    };
+    let result = match (candidate.chosen, candidate.excluded_by) {
+        (true, _) => "chosen",
+        (false, None) => "allowed",
+        (false, Some(_)) => "excluded",
+    };
+    let workload = candidate.workload.as_str();
+    vec![
+        candidate.partner.to_string(),
+        if workload.is_empty() { NOT_SHOWN.to_owned() } else { workload.to_owned() },
+        if candidate.is_running { "yes" } else { "no" }.to_owned(),
+        cap(candidate.cap_fractions.0),
+        cap(candidate.cap_fractions.1),
+        speed(&candidate.own, |estimate| estimate.speed_fraction),
+        speed(&candidate.own, |estimate| estimate.speed_fraction_low),
+        speed(&candidate.other, |estimate| estimate.speed_fraction),
+        speed(&candidate.other, |estimate| estimate.speed_fraction_low),
+        format::fraction(candidate.gain),
+        result.to_owned(),
+        candidate.excluded_by.map(rule).unwrap_or_default().to_owned(),
+    ]
+}
+
+/// A rule's stable word, as in JSON: `promise-at-risk`.
+pub(crate) fn word(reason: Reason) -> String {
+    serde_json::to_value(reason).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// A rule, as a clause about the partner that it excluded.
+const fn rule(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Paired => "is paired already",
+        Reason::Joined => "has joined another",
+        Reason::AloneJoinable => "starts alone",
+        Reason::UnknownWorkload => "one of the two was never measured on this device model",
+        Reason::MemoryUnknown => "one of the two has no known memory need",
+        Reason::MemoryDoesNotFit => "their memory does not fit together",
+        Reason::PromiseAtRisk => "a promise would probably be broken",
+        Reason::GainTooSmall => "sharing would gain too little",
+        Reason::BetterPlanElsewhere => "another pairing gains more",
+        Reason::UserPolicy => "the site does not let these users share",
+        Reason::NotShareable => "the device cannot be shared",
+        Reason::OutlivesHost => "it would end after its host while others wait for a whole device",
+        Reason::SeveralProcesses => "several processes on the device, never seen to share",
+        Reason::NoShardsLeft => "no shards are left beside it",
+        Reason::NodeTooFull => "not enough CPUs or memory on its node",
+        Reason::NodeDoesNotMatch => "features, exclusions or GPU type do not match",
+        Reason::NoDeviceFree => "no device is free",
+        Reason::BehindOthers => "a job before it in the queue comes first",
+        Reason::Held => "it cannot start now",
+        Reason::Blocked => "its node or device takes nothing now",
+        Reason::WaitsForPartner => "a better partner is expected soon",
+    }
+}
+
+fn event_blocks(events: &[EventRow], blocks: &mut Vec<Block>) {
+    if events.is_empty() {
+        return;
+    }
+    line(blocks, String::new());
+    line(blocks, "Events".to_owned());
+    let mut table = Table::new(&["TIME", "EVENT", "NODE", "DETAIL"]);
+    for event in events {
+        table.push(vec![
+            format::time(event.at_seconds),
+            event.kind.clone(),
+            event.node.clone().unwrap_or_default(),
+            event.detail.clone(),
+        ]);
+    }
+    blocks.push(Block::Table(table, 2));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_says_whether_the_promise_was_kept() {
+        let member = |measured| MemberRow {
+            predicted_speed_fraction: Some(0.93),
+            predicted_speed_fraction_low: Some(0.86),
+            measured_speed_fraction: measured,
+            slowdown_ratio_max: Some(1.25),
+            ..MemberRow::from(pillion_proto::v1::Member::default())
+        };
+        assert_eq!(verdict(&member(None)), None);
+        let kept = verdict(&member(Some(0.91))).expect("measured");
+        assert!(
+            kept.contains("Promise kept: it took 1.10x") && kept.contains("above the pessimistic 86 %"),
+            "{kept}"
+        );
+        let broken = verdict(&member(Some(0.5))).expect("measured");
+        assert!(broken.contains("Promise BROKEN") && broken.contains("BELOW"), "{broken}");
+    }
+
+    #[test]
+    fn a_rule_has_the_word_that_json_has() {
+        assert_eq!(word(Reason::PromiseAtRisk), "promise-at-risk");
+    }
+}

@@ -1,0 +1,59 @@
+//! One file a command: it fetches, makes an [`Answer`](crate::output::Answer), and leaves the printing to `output`.
+
+pub mod doctor;
+pub mod explain;
+pub mod pairs;
+pub mod plan;
+pub mod poke;
+pub mod profile;
+pub mod queue;
+pub mod rescue;
+pub mod snapshot;
+pub mod status;
+
+use crate::args::{Args, Command, SnapshotAction};
+use crate::client::connect;
+use crate::error::CliError;
+use crate::exit::{self, ExitStatus};
+use crate::output::Output;
+use pillion_core::Clock;
+
+/// Stands for what only operators see.
+pub(crate) const NOT_SHOWN: &str = "(not shown)";
+
+/// Runs the command that was asked for.
+///
+/// # Errors
+/// [`CliError`]; [`crate::run`] prints it and turns it into the exit status.
+pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<ExitStatus, CliError> {
+    let address = &args.global.scheduler;
+    let answer = match &args.command {
+        Command::Queue(queue) => queue::fetch(&mut connect(address).await?, queue).await?,
+        Command::Pairs(pairs) => {
+            let request = pairs::request(pairs, clock.now())?;
+            pairs::fetch(&mut connect(address).await?, request).await?
+        }
+        Command::Explain(explain) => {
+            let (answer, found) = explain::fetch(&mut connect(address).await?, explain).await?;
+            output.print(&answer)?;
+            return Ok(if found { exit::OK } else { exit::PROBLEM });
+        }
+        Command::Profile(profile) => profile::fetch(&mut connect(address).await?, profile).await?,
+        Command::Plan(plan) => plan::make(plan, address).await?,
+        Command::Snapshot(snapshot) => {
+            let SnapshotAction::Save { file } = &snapshot.action;
+            snapshot::save(&mut connect(address).await?, file).await?
+        }
+        Command::Doctor(doctor) => return doctor::run(doctor, &args.global, clock, output).await,
+        Command::Rescue(rescue) => {
+            return rescue::run(rescue, args.global.config.as_deref(), clock, output).await;
+        }
+        Command::Poke => {
+            poke::poke(address).await;
+            return Ok(exit::OK);
+        }
+        Command::Status => status::fetch(&mut connect(address).await?).await?,
+    };
+    output.print(&answer)?;
+    Ok(exit::OK)
+}

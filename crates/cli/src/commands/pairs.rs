@@ -1,0 +1,144 @@
+//! `pillion pairs`: which jobs share which device, now or in a stretch of time; one line a job.
+
+use crate::args::PairsArgs;
+use crate::client::{Operator, answer};
+use crate::error::CliError;
+use crate::format;
+use crate::output::{Answer, Table, json};
+use crate::view::{DecisionRow, MemberRow};
+use pillion_core::UnixTime;
+use pillion_proto::v1::{PairsRequest, PairsResponse};
+use serde::Serialize;
+
+/// The question that the options mean; without a time it is about now.
+///
+/// # Errors
+/// [`CliError::Usage`] for a time that cannot be read, or a stretch that ends before it begins.
+pub fn request(args: &PairsArgs, now: UnixTime) -> Result<PairsRequest, CliError> {
+    let parse = |text: &Option<String>| {
+        text.as_deref().map(|text| format::parse_time(text, now).map_err(CliError::Usage)).transpose()
+    };
+    let (since, until) = (parse(&args.start)?, parse(&args.end)?);
+    if let (Some(since), Some(until)) = (since, until)
+        && until < since
+    {
+        return Err(CliError::Usage("the time after -E lies before the time after -S; swap them".to_owned()));
+    }
+    Ok(PairsRequest {
+        active_only: since.is_none() && until.is_none(),
+        since_seconds: since.map_or(0.0, UnixTime::seconds),
+        until_seconds: until.map_or(0.0, UnixTime::seconds),
+        user: args.user.clone(),
+        include_single: args.all,
+        limit: args.limit,
+    })
+}
+
+/// Asks the scheduler.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn fetch(client: &mut Operator, request: PairsRequest) -> Result<Answer, CliError> {
+    Ok(show(answer(client.pairs(request)).await?))
+}
+
+#[derive(Serialize)]
+struct Body {
+    decisions: Vec<DecisionRow>,
+}
+
+const COLUMNS: [&str; 18] = [
+    ">DECISION",
+    ">GROUP",
+    "STATE",
+    "NODE",
+    "GRES",
+    "MODEL",
+    "MECHANISM",
+    "JOBID",
+    "USER",
+    "WORKLOAD",
+    "ROLE",
+    "JOB_STATE",
+    ">CAP",
+    ">SHARDS",
+    ">PREDICTED",
+    ">MEASURED",
+    "START",
+    "END",
+];
+
+fn show(PairsResponse { decisions }: PairsResponse) -> Answer {
+    let decisions: Vec<DecisionRow> = decisions.into_iter().map(DecisionRow::from).collect();
+    let mut table = Table::new(&COLUMNS);
+    for decision in &decisions {
+        for member in &decision.members {
+            table.push(line(decision, member));
+        }
+    }
+    Answer::table(table, json::render(&Body { decisions }))
+}
+
+fn line(decision: &DecisionRow, member: &MemberRow) -> Vec<String> {
+    vec![
+        decision.decision_id.to_string(),
+        decision.group_id.to_string(),
+        decision.state.clone(),
+        decision.node.clone(),
+        decision.gres_type.clone(),
+        decision.device_model.clone(),
+        decision.mechanism.clone(),
+        member.job_id.clone(),
+        member.user.clone(),
+        member.workload.clone().unwrap_or_else(|| super::NOT_SHOWN.to_owned()),
+        member.role.clone(),
+        member.state.clone(),
+        cap(member),
+        member.shards.to_string(),
+        format::fraction(member.predicted_speed_fraction),
+        format::fraction(member.measured_speed_fraction),
+        format::time_or_none(member.started_at_seconds),
+        format::time_or_none(member.ended_at_seconds),
+    ]
+}
+
+/// The cap of a member: a part of the compute units (`mps`), or the card's mode (`ccs`).
+pub fn cap(member: &MemberRow) -> String {
+    match (member.cap_fraction, member.ccs_mode) {
+        (Some(cap), _) => format::fraction(Some(cap)),
+        (None, Some(mode)) => format!("1/{mode} card"),
+        (None, None) => "none".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(start: Option<&str>, end: Option<&str>) -> PairsArgs {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        PairsArgs {
+            active: false,
+            start: owned(start),
+            end: owned(end),
+            user: String::new(),
+            all: false,
+            limit: 5,
+        }
+    }
+
+    #[test]
+    fn without_a_time_it_is_about_now() {
+        let now = UnixTime::from_epoch(1_795_000_000);
+        assert!(request(&args(None, None), now).expect("valid").active_only);
+        let past = request(&args(Some("now-1hour"), None), now).expect("valid");
+        assert!(!past.active_only);
+        assert!((past.since_seconds - 1_794_996_400.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_stretch_that_ends_before_it_begins_is_refused() {
+        let error = request(&args(Some("now"), Some("now-1hour")), UnixTime::from_epoch(1_795_000_000));
+        assert!(error.expect_err("swapped").to_string().contains("swap"));
+    }
+}

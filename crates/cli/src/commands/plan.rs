@@ -1,0 +1,154 @@
+//! `pillion plan`: what would be decided, without doing it: on the live queue (the scheduler's own dry run) or on a saved
+//! snapshot. The same pure function decides in both.
+
+use crate::args::{ObjectiveArg, PlanArgs, Switch};
+use crate::client::{Address, answer, connect};
+use crate::commands::explain::word;
+use crate::error::CliError;
+use crate::format;
+use crate::output::{Answer, Block, Table, json};
+use pillion_pairing::{ClusterView, Contention, Member, Objective, Pairing, Plan, Policy};
+use pillion_proto::v1::{DryRunRequest, DryRunResponse};
+use std::path::Path;
+
+/// Makes the plan that was asked for.
+///
+/// # Errors
+/// [`CliError::Data`] with file, line and column for input that makes no sense, before anything is printed.
+pub async fn make(args: &PlanArgs, address: &Address) -> Result<Answer, CliError> {
+    if let Some(file) = &args.view {
+        let text = read(file)?;
+        let view = read_view(&text, &file.display().to_string())?;
+        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args))));
+    }
+    live(args, address).await
+}
+
+async fn live(args: &PlanArgs, address: &Address) -> Result<Answer, CliError> {
+    let mut client = connect(address).await?;
+    let DryRunResponse { plan_json, view_json } = answer(client.dry_run(DryRunRequest {})).await?;
+    if has_policy(args) {
+        // Another policy than the site's: what would it choose on the same view?
+        let view = read_view(&view_json, "the scheduler's answer")?;
+        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args))));
+    }
+    let plan: Plan = serde_json::from_str(&plan_json).map_err(|error| {
+        CliError::Data(format!(
+            "the scheduler sent a plan that this version of pillion cannot read ({error}); install the same version on \
+             both sides"
+        ))
+    })?;
+    Ok(show(&plan))
+}
+
+pub(super) fn read(file: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(file).map_err(|source| CliError::File {
+        action: "read",
+        path: file.to_owned(),
+        source,
+    })
+}
+
+/// Reads a snapshot.
+///
+/// # Errors
+/// [`CliError::Data`] that names the place and what was expected.
+pub(super) fn read_view(text: &str, place: &str) -> Result<ClusterView, CliError> {
+    serde_json::from_str(text).map_err(|error| {
+        CliError::Data(format!("{place} is no snapshot of 'pillion snapshot save': {error}"))
+    })
+}
+
+const fn has_policy(args: &PlanArgs) -> bool {
+    args.max_slowdown.is_some()
+        || args.objective.is_some()
+        || args.caps.is_some()
+        || args.max_tenants.is_some()
+}
+
+/// The default policy with what the options change.
+pub(super) fn policy(args: &PlanArgs) -> Policy {
+    let mut policy = Policy::default();
+    if let Some(ratio) = args.max_slowdown {
+        policy.slowdown_ratio_max = ratio;
+    }
+    if let Some(objective) = args.objective {
+        policy.objective = match objective {
+            ObjectiveArg::Throughput => Objective::Throughput,
+            ObjectiveArg::Energy => Objective::Energy,
+            ObjectiveArg::ThroughputPerWatt => Objective::ThroughputPerWatt,
+        };
+    }
+    if let Some(caps) = args.caps {
+        policy.caps = caps == Switch::On;
+    }
+    if let Some(tenants) = args.max_tenants {
+        policy.tenants_max = tenants;
+    }
+    policy
+}
+
+const COLUMNS: [&str; 13] = [
+    "JOBID",
+    "RESULT",
+    "NODE",
+    "GRES",
+    "MODEL",
+    "MECHANISM",
+    "ROLE",
+    ">CAP",
+    ">SHARDS",
+    ">EXPECTED",
+    ">AT_LEAST",
+    ">GAIN",
+    "WHY",
+];
+
+fn show(plan: &Plan) -> Answer {
+    let mut table = Table::new(&COLUMNS);
+    for pairing in &plan.pairings {
+        for member in &pairing.members {
+            table.push(start_line(pairing, member));
+        }
+    }
+    for left in &plan.left_waiting {
+        let mut row = vec![left.job_id.to_string(), "waits".to_owned()];
+        row.extend(std::iter::repeat_n(String::new(), COLUMNS.len() - 3));
+        row.push(format!("{}: {}", word(left.reason), left.text));
+        table.push(row);
+    }
+    let starts: usize = plan.pairings.iter().map(|pairing| pairing.members.len()).sum();
+    let summary = format!(
+        "{starts} jobs would start on {} devices, {} would wait (revision {})",
+        plan.pairings.len(),
+        plan.left_waiting.len(),
+        plan.parent_revision
+    );
+    let blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary)];
+    Answer { blocks, parsable: table, json: json::render(plan) }
+}
+
+fn start_line(pairing: &Pairing, member: &Member) -> Vec<String> {
+    let estimate = member.estimate.as_ref();
+    let cap = match (member.cap_fraction, pairing.ccs_mode) {
+        (Some(cap), _) => format::fraction(Some(cap.value())),
+        (None, Some(mode)) => format!("1/{mode} card"),
+        (None, None) => "none".to_owned(),
+    };
+    let role = serde_json::to_value(member.role).ok().and_then(|role| role.as_str().map(str::to_owned));
+    vec![
+        member.start.job_id.to_string(),
+        "starts".to_owned(),
+        pairing.node.to_string(),
+        pairing.gres_type.to_string(),
+        pairing.device_model.clone(),
+        pairing.mechanism.to_string(),
+        role.unwrap_or_default(),
+        cap,
+        member.shards.to_string(),
+        format::fraction(estimate.map(|estimate| estimate.speed_fraction)),
+        format::fraction(estimate.map(|estimate| estimate.speed_fraction_low)),
+        format::fraction(Some(pairing.gain)),
+        format!("{}: {}", word(member.explanation.reason), member.explanation.text),
+    ]
+}

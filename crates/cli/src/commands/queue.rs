@@ -1,0 +1,55 @@
+//! `pillion queue`: jobs that wait for a decision, why, and when Slurm starts them by itself at the latest.
+
+use crate::args::QueueArgs;
+use crate::client::{Operator, answer};
+use crate::error::CliError;
+use crate::format;
+use crate::output::{Answer, Table, json};
+use crate::view::JobRow;
+use pillion_proto::v1::{QueueRequest, QueueResponse};
+use serde::Serialize;
+
+/// Asks the scheduler.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn fetch(client: &mut Operator, args: &QueueArgs) -> Result<Answer, CliError> {
+    Ok(show(answer(client.queue(QueueRequest { user: args.user.clone() })).await?))
+}
+
+#[derive(Serialize)]
+struct Body {
+    jobs: Vec<JobRow>,
+}
+
+fn show(QueueResponse { jobs }: QueueResponse) -> Answer {
+    let jobs: Vec<JobRow> = jobs.into_iter().map(JobRow::from).collect();
+    let columns = [
+        "JOBID",
+        "USER",
+        "ACCOUNT",
+        "PARTITION",
+        "STATE",
+        "SUBMIT_TIME",
+        "STARTS_ALONE",
+        ">PROMISE",
+        "WORKLOAD",
+        "REASON",
+    ];
+    let mut table = Table::new(&columns);
+    for job in &jobs {
+        table.push(vec![
+            job.job_id.clone(),
+            job.user.clone(),
+            job.account.clone(),
+            job.partition.clone(),
+            job.state.clone(),
+            format::time_or_none(job.submitted_at_seconds),
+            format::time_or_none(job.starts_alone_at_seconds),
+            format::ratio(job.slowdown_ratio_max),
+            job.workload.clone().unwrap_or_else(|| super::NOT_SHOWN.to_owned()),
+            job.reason.clone(),
+        ]);
+    }
+    Answer::table(table, json::render(&Body { jobs }))
+}

@@ -1,0 +1,134 @@
+//! Carries the undos out, one job after the other, reads the queue back, and tries again what did not hold.
+
+use super::plan::{Undo, is_pinned, plan};
+use crate::error::CliError;
+use pillion_core::{Clock, SlurmJobId, report};
+use pillion_slurm::{Job, JobState, JobUpdate, JobsScan, Slurm, SlurmError};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often it is tried within one run. The timer's next run goes on where this one stops.
+const ATTEMPTS_MAX: u32 = 3;
+/// How long it waits between attempts.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What became of one job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// The job.
+    pub job_id: SlurmJobId,
+    /// Why it was given back.
+    pub why: String,
+    /// undone, started, ended, `would be undone`, or `NOT undone: ...`.
+    pub result: String,
+    #[serde(skip)]
+    left: bool,
+}
+
+impl Outcome {
+    /// Whether it still has to be given back.
+    pub fn is_left(&self) -> bool {
+        self.left
+    }
+    fn new(job_id: SlurmJobId, why: String, result: &str) -> Self {
+        Self { job_id, why, result: result.to_owned(), left: false }
+    }
+}
+
+/// Finds and undoes, at most [`ATTEMPTS_MAX`] times. Also says how many lines of Slurm's could not be read.
+///
+/// # Errors
+/// [`CliError::Slurm`] when the queue cannot be read at all.
+pub async fn carry_out(
+    slurm: &dyn Slurm,
+    clock: &dyn Clock,
+    older_than_seconds: f64,
+    dry_run: bool,
+) -> Result<(Vec<Outcome>, u64), CliError> {
+    let scan = read(slurm).await?;
+    let dropped_line_count = scan.dropped_line_count;
+    let mut due = plan(&scan.jobs, clock.now(), older_than_seconds);
+    if dry_run {
+        let said = due.iter().map(|undo| Outcome::new(undo.job_id, undo.why.to_string(), "would be undone"));
+        return Ok((said.collect(), dropped_line_count));
+    }
+    let mut outcomes = BTreeMap::new();
+    for attempt in 1..=ATTEMPTS_MAX {
+        if due.is_empty() {
+            break;
+        }
+        if attempt > 1 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let mut errors = BTreeMap::new();
+        for undo in &due {
+            if let Err(error) = apply(slurm, undo).await {
+                errors.insert(undo.job_id, report(&error));
+            }
+        }
+        let after = read(slurm).await?;
+        due.retain(|undo| {
+            let outcome = judge(undo, &after, errors.get(&undo.job_id));
+            let left = outcome.left;
+            outcomes.insert(undo.job_id, outcome);
+            left
+        });
+        // What is left is planned anew from what Slurm says now: the job may have been requeued or held meanwhile.
+        let again = plan(&after.jobs, clock.now(), older_than_seconds);
+        due.retain_mut(|undo| match again.iter().find(|new| new.job_id == undo.job_id) {
+            Some(new) => {
+                new.clone_into(undo);
+                true
+            }
+            None => false,
+        });
+    }
+    Ok((outcomes.into_values().collect(), dropped_line_count))
+}
+
+/// The queue; any failure is tried again, for a controller that restarts answers with an ordinary error.
+async fn read(slurm: &dyn Slurm) -> Result<JobsScan, CliError> {
+    let mut attempt = 1;
+    loop {
+        match slurm.jobs(&[]).await {
+            Ok(scan) => return Ok(scan),
+            Err(error) if attempt >= ATTEMPTS_MAX => return Err(CliError::Slurm(error)),
+            Err(_) => attempt += 1,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn apply(slurm: &dyn Slurm, undo: &Undo) -> Result<(), SlurmError> {
+    let jobs = [undo.job_id];
+    slurm.update(&jobs, &undo.update).await?;
+    if undo.release_hold {
+        slurm.release_hold(undo.job_id).await?;
+        let mark = JobUpdate { admin_comment: Some(undo.mark_after.to_string()), ..JobUpdate::default() };
+        slurm.update(&jobs, &mark).await?;
+    }
+    Ok(())
+}
+
+/// What the queue says afterwards counts, not the status of `scontrol`: an update that failed may have been applied in part.
+fn judge(undo: &Undo, after: &JobsScan, error: Option<&String>) -> Outcome {
+    let outcome = |result: &str| Outcome::new(undo.job_id, undo.why.to_string(), result);
+    let Some(job) = after.jobs.iter().find(|job| job.id == undo.job_id) else { return outcome("ended") };
+    match &job.state {
+        JobState::Pending if is_undone(job, undo) => outcome("undone"),
+        JobState::Pending => {
+            let why = error.map_or("Slurm kept the release without saying why", String::as_str);
+            Outcome { left: true, ..outcome(&format!("NOT undone: {why}")) }
+        }
+        JobState::Ended(_) | JobState::Completing => outcome("ended"),
+        JobState::Running if job.shards() == Some((None, 100)) => outcome("undone and started"),
+        // It got its device between our scan and our update, as it was released.
+        _ => outcome("started"),
+    }
+}
+
+fn is_undone(job: &Job, undo: &Undo) -> bool {
+    let mark_is_clean = matches!(&job.mark, Ok(Some(mark)) if mark.lease_epoch.is_none());
+    mark_is_clean && !is_pinned(job) && !(undo.release_hold && job.priority == 0)
+}

@@ -1,0 +1,87 @@
+//! `pillion status`: how the scheduler and its agents are.
+
+use crate::client::{Operator, answer};
+use crate::error::CliError;
+use crate::format;
+use crate::output::{Answer, Block, Table, json};
+use crate::view::{AgentRow, StatusRow};
+use pillion_proto::v1::{StatusRequest, StatusResponse};
+
+/// Asks the scheduler.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn fetch(client: &mut Operator) -> Result<Answer, CliError> {
+    Ok(show(answer(client.status(StatusRequest {})).await?))
+}
+
+fn show(response: StatusResponse) -> Answer {
+    let status = StatusRow::from(response);
+    let agents = agents(&status.agents);
+    let lines = [
+        ("Scheduler", format!("{}, mode {}", status.scheduler_version, status.mode)),
+        ("Slurm", slurm(&status)),
+        ("Pool", list(&status.pool_partitions)),
+        ("Database", status.database.clone()),
+        ("Last scan", format::time_or_none(status.last_scan_at_seconds)),
+        ("Revision", status.revision.to_string()),
+        ("Bound", format::duration(Some(f64::from(u32::try_from(status.bound_seconds).unwrap_or(u32::MAX))))),
+        ("Misses", status.miss_count.to_string()),
+        ("Violations", status.violation_count.to_string()),
+        ("Dropped lines", status.dropped_line_count.to_string()),
+    ];
+    let mut blocks: Vec<Block> =
+        lines.iter().map(|(name, value)| Block::Line(format!("{name:<14}{}", or_dash(value)))).collect();
+    if !agents.is_empty() {
+        blocks.push(Block::Line(String::new()));
+        blocks.push(Block::Table(agents.clone(), 0));
+    }
+    Answer { blocks, parsable: agents, json: json::render(&status) }
+}
+
+fn slurm(status: &StatusRow) -> String {
+    match &status.slurm_refusal {
+        None => status.slurm_version.clone(),
+        Some(why) => format!("{}: NOT ACTING: {why}", status.slurm_version),
+    }
+}
+
+fn list(words: &[String]) -> String {
+    words.join(",")
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}
+
+fn agents(agents: &[AgentRow]) -> Table {
+    let mut table = Table::new(&[
+        "NODE",
+        "AGENT",
+        "VERSION",
+        "LAST_SEEN",
+        ">CLOCK_SKEW",
+        ">DEVICES",
+        "MODELS",
+        "MECHANISM",
+    ]);
+    for agent in agents {
+        let distinct = |pick: fn(&crate::view::DeviceRow) -> &String| {
+            let mut words: Vec<String> = agent.devices.iter().map(|device| pick(device).clone()).collect();
+            words.sort_unstable();
+            words.dedup();
+            words.join(",")
+        };
+        table.push(vec![
+            agent.node.clone(),
+            if agent.connected { "connected" } else { "gone" }.to_owned(),
+            agent.version.clone(),
+            format::time_or_none(agent.last_seen_at_seconds),
+            format!("{:+.1} s", agent.clock_skew_seconds),
+            agent.devices.len().to_string(),
+            distinct(|device| &device.model),
+            distinct(|device| &device.mechanism),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,128 @@
+//! What the command line reads of the scheduler's configuration: where Slurm is, the pool, the state and the listeners.
+//!
+//! The file belongs to the scheduler, which checks it whole; here everything else in it is passed over.
+
+use crate::error::CliError;
+use pillion_slurm::CommandSettings;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Where the configuration is, unless `--config` names another place.
+pub const CONFIG_PATH: &str = "/etc/pillion/pillion.toml";
+/// Where the scheduler keeps its state, unless configured.
+const STATE_DIRECTORY: &str = "/var/lib/pillion";
+
+/// The keys that we know.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// Where the scheduler keeps its state; the heartbeat lies there.
+    pub state_directory: PathBuf,
+    /// `[pool]`.
+    pub pool: Pool,
+    /// `[slurm]`.
+    pub slurm: SlurmPlace,
+    /// `[listen]`.
+    pub listen: Listen,
+}
+
+/// `[pool]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Pool {
+    /// The pool's partitions.
+    pub partitions: Vec<String>,
+}
+
+/// `[slurm]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct SlurmPlace {
+    /// Where squeue and scontrol are; absent = `PATH`.
+    pub binary_directory: Option<PathBuf>,
+    /// `SLURM_CONF`; absent = Slurm's default.
+    pub conf: Option<PathBuf>,
+}
+
+/// `[listen]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Listen {
+    /// For agents, and for the command line on other machines; absent = loopback.
+    pub tcp: Option<SocketAddr>,
+    /// Whether whoever reaches `tcp` may see everything.
+    pub tcp_is_operator: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            state_directory: STATE_DIRECTORY.into(),
+            pool: Pool::default(),
+            slurm: SlurmPlace::default(),
+            listen: Listen::default(),
+        }
+    }
+}
+
+impl SlurmPlace {
+    /// How to run Slurm's programs.
+    pub fn command_settings(&self) -> CommandSettings {
+        CommandSettings {
+            binary_directory: self.binary_directory.clone(),
+            conf: self.conf.clone(),
+            ..CommandSettings::default()
+        }
+    }
+}
+
+impl Config {
+    /// The file by which the scheduler tells `pillion.lua` that it lives.
+    pub fn heartbeat_path(&self) -> PathBuf {
+        self.state_directory.join("heartbeat")
+    }
+
+    /// Reads `path`, or the usual place where it is `None`; there a missing file means defaults.
+    ///
+    /// # Errors
+    /// [`CliError::File`] or [`CliError::Data`] where a file cannot be read or understood.
+    pub fn load(path: Option<&Path>) -> Result<Self, CliError> {
+        let place = path.unwrap_or(Path::new(CONFIG_PATH));
+        match std::fs::read_to_string(place) {
+            Ok(text) => Self::parse(&text).map_err(|error| {
+                CliError::Data(format!("{} cannot be understood: {error}", place.display()))
+            }),
+            Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
+            Err(source) => Err(CliError::File { action: "read", path: place.to_owned(), source }),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+            format!("line {line}: {}", error.message())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_others_are_passed_over() {
+        let text = "mode = \"shadow\"\n[pool]\npartitions = [\"shared\"]\n[database]\nurl = \"x\"\n";
+        let config = Config::parse(text).expect("it is valid");
+        assert_eq!(config.pool.partitions, ["shared"]);
+        assert_eq!(config.heartbeat_path(), Path::new("/var/lib/pillion/heartbeat"));
+    }
+
+    #[test]
+    fn a_wrong_type_names_its_line() {
+        let message = Config::parse("[pool]\npartitions = 3\n").expect_err("3 is no list");
+        assert!(message.starts_with("line 2: "), "{message}");
+    }
+}

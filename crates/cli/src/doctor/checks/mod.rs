@@ -1,0 +1,57 @@
+//! The checks: each a pure function of [`Facts`], one file a subject, with a table of broken set-ups in `tests`.
+
+mod hooks;
+mod limits;
+mod lua;
+mod plugin;
+mod pool;
+mod scheduler;
+mod slurm;
+#[cfg(test)]
+mod tests;
+
+pub(super) use plugin::lines_of_ours;
+
+use super::facts::Facts;
+use super::finding::Finding;
+
+/// Every check, in the order in which a site is set up.
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 27] = [
+    slurm::version,
+    slurm::select_type,
+    slurm::gres_types_setting,
+    slurm::accounting_tres,
+    slurm::job_container,
+    pool::partitions,
+    pool::overlap,
+    pool::gres_types,
+    pool::shard_counts,
+    pool::billing_weights,
+    pool::preemption,
+    pool::exclusive_user,
+    pool::over_subscribe,
+    limits::twins,
+    slurm::job_submit_plugins,
+    lua::module,
+    lua::heartbeat,
+    plugin::plugstack,
+    plugin::version,
+    hooks::hooks,
+    hooks::rescue_timer,
+    scheduler::scheduler,
+    scheduler::queue_scan,
+    scheduler::database,
+    scheduler::tcp,
+    scheduler::agents,
+    scheduler::devices,
+];
+
+/// Names in one line: `n1,n2,n3` or `n1,n2,n3 and 5 more`.
+fn listed<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => names.join(","),
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(",")),
+    }
+}

@@ -1,0 +1,195 @@
+//! The scheduler, its database and its agents, as the scheduler itself tells.
+
+use super::{Facts, listed};
+use crate::doctor::finding::{Check, Finding};
+use crate::view::{AgentRow, StatusRow};
+use std::collections::BTreeSet;
+
+/// A clock further off than this spoils the order of what happened.
+const CLOCK_SKEW_SECONDS_MAX: f64 = 5.0;
+/// The queue is read every few seconds.
+const SCAN_AGE_SECONDS_MAX: f64 = 30.0;
+
+/// Runs a check on what the scheduler says; where it says nothing, one check complains and the others pass.
+fn with_status(facts: &Facts, check: Check, look: impl FnOnce(&StatusRow) -> Vec<Finding>) -> Vec<Finding> {
+    match &facts.status {
+        Ok(status) => look(status),
+        Err(_) => vec![check.skip("the scheduler does not answer")],
+    }
+}
+
+/// It runs, acts, and is of our release.
+pub(super) fn scheduler(facts: &Facts) -> Vec<Finding> {
+    let check = Check("scheduler");
+    let status = match &facts.status {
+        Ok(status) => status,
+        Err(why) => {
+            return vec![
+                check.fail(why, "systemctl status pillion-scheduler, and journalctl -u pillion-scheduler"),
+            ];
+        }
+    };
+    let mut wrong = Vec::new();
+    if let Some(why) = &status.slurm_refusal {
+        wrong.push(check.fail(format!("it does not act: {why}"), "upgrade Slurm"));
+    }
+    if status.mode == "off" {
+        wrong.push(check.warn(
+            "its mode is off: jobs stay as their users wrote them",
+            "set mode = \"shadow\", later \"active\", in /etc/pillion/pillion.toml and restart it",
+        ));
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    if status.scheduler_version != own {
+        wrong.push(check.warn(
+            format!("it is of release {}, this command of {own}", status.scheduler_version),
+            "install the same release on both sides",
+        ));
+    }
+    if status.violation_count > 0 {
+        wrong.push(check.fail(
+            format!("{} times a GPU was booked beyond the plan", status.violation_count),
+            "see 'journalctl -u pillion-scheduler' for the node and jobs; releases there are stopped",
+        ));
+    }
+    if status.miss_count > 0 {
+        wrong.push(check.warn(
+            format!("{} starts got no share, because the agent did not answer in time", status.miss_count),
+            "see 'journalctl -u pillion-agent' on the nodes that 'pillion explain' names",
+        ));
+    }
+    check.ok_unless(wrong, format!("release {own}, mode {}", status.mode))
+}
+
+/// It sees the queue.
+pub(super) fn queue_scan(facts: &Facts) -> Vec<Finding> {
+    let check = Check("queue-scan");
+    with_status(facts, check, |status| {
+        let Some(at) = status.last_scan_at_seconds else {
+            return vec![check.fail(
+                "it has not read the queue yet",
+                "see that squeue and scontrol work for the user that pillion-scheduler runs as",
+            )];
+        };
+        let age = status.now_seconds - at;
+        if age > SCAN_AGE_SECONDS_MAX {
+            return vec![check.fail(
+                format!("it last read the queue {age:.0} s ago"),
+                "see that slurmctld answers, and journalctl -u pillion-scheduler",
+            )];
+        }
+        if status.dropped_line_count > 0 {
+            return vec![check.warn(
+                format!(
+                    "{} lines of Slurm's answers could not be read and were passed over",
+                    status.dropped_line_count
+                ),
+                "see journalctl -u pillion-scheduler; those jobs are left alone",
+            )];
+        }
+        vec![check.ok(format!("read {:.0} s ago", age.max(0.0)))]
+    })
+}
+
+/// It has its memory.
+pub(super) fn database(facts: &Facts) -> Vec<Finding> {
+    let check = Check("database");
+    with_status(facts, check, |status| {
+        if status.database.is_empty() {
+            return vec![check.fail(
+                "the scheduler names no database",
+                "set database.url in /etc/pillion/pillion.toml, or install Postgres on this machine",
+            )];
+        }
+        vec![check.ok(status.database.clone())]
+    })
+}
+
+/// Until callers prove who they are, whoever reaches the port is believed.
+pub(super) fn tcp(facts: &Facts) -> Vec<Finding> {
+    let check = Check("tcp");
+    let listen = &facts.config.listen;
+    vec![match listen.tcp {
+        Some(address) if !address.ip().is_loopback() && listen.tcp_is_operator => check.fail(
+            format!(
+                "{address} can be reached from other machines, and whoever reaches it may see everything"
+            ),
+            "set listen.tcp_is_operator = false in /etc/pillion/pillion.toml",
+        ),
+        Some(address) if !address.ip().is_loopback() => check.warn(
+            format!("{address} can be reached from other machines, and agents do not prove yet who they are"),
+            "let only the pool's nodes through the firewall to this port",
+        ),
+        Some(address) => check.ok(format!("{address} is reached from this machine only")),
+        None => check.ok("it is reached from this machine only"),
+    }]
+}
+
+/// Every pool node has an agent, with the right time.
+pub(super) fn agents(facts: &Facts) -> Vec<Finding> {
+    let check = Check("agents");
+    with_status(facts, check, |status| {
+        let connected = |name: &str| status.agents.iter().any(|agent| agent.connected && agent.node == name);
+        let nodes = facts.pool_nodes();
+        let gone: Vec<&str> =
+            nodes.iter().map(|node| node.name.as_str()).filter(|name| !connected(name)).collect();
+        let mut wrong = Vec::new();
+        if !gone.is_empty() {
+            wrong.push(check.fail(
+                format!("no agent is connected from {}: nothing is released there", listed(&gone)),
+                "systemctl enable --now pillion-agent there, and see that it reaches the scheduler's TCP address",
+            ));
+        }
+        let is_off =
+            |agent: &&AgentRow| agent.connected && agent.clock_skew_seconds.abs() >= CLOCK_SKEW_SECONDS_MAX;
+        for agent in status.agents.iter().filter(is_off) {
+            wrong.push(check.fail(
+                format!("the clock of {} is off by {:+.1} s", agent.node, agent.clock_skew_seconds),
+                "see that chronyd or ntpd runs there and here",
+            ));
+        }
+        let older = |agent: &&AgentRow| agent.connected && agent.version != status.scheduler_version;
+        let other: Vec<&str> = status.agents.iter().filter(older).map(|agent| agent.node.as_str()).collect();
+        if !other.is_empty() {
+            wrong.push(check.warn(
+                format!("the agents of {} are of another release than the scheduler", listed(&other)),
+                "install the same release there and restart pillion-agent; jobs are not disturbed",
+            ));
+        }
+        check
+            .ok_unless(wrong, format!("{} of {} pool nodes connected", nodes.len() - gone.len(), nodes.len()))
+    })
+}
+
+/// What the agent sees is what Slurm books.
+pub(super) fn devices(facts: &Facts) -> Vec<Finding> {
+    let check = Check("devices");
+    with_status(facts, check, |status| {
+        let mut wrong = Vec::new();
+        for node in facts.pool_nodes() {
+            let Some(agent) =
+                status.agents.iter().find(|agent| agent.connected && agent.node == node.name.as_str())
+            else {
+                continue;
+            };
+            let seen: BTreeSet<&str> = agent.devices.iter().map(|device| device.gres_type.as_str()).collect();
+            let booked: BTreeSet<&str> = node.gpus.keys().map(pillion_core::GresType::as_str).collect();
+            if seen != booked {
+                wrong.push(check.fail(
+                    format!(
+                        "node {}: the agent sees {}, Slurm books {}",
+                        node.name,
+                        listed_or_none(&seen),
+                        listed_or_none(&booked)
+                    ),
+                    "make gres.conf name the devices that are there, in their order, and restart slurmd and pillion-agent",
+                ));
+            }
+        }
+        check.ok_unless(wrong, "the agents see the devices that Slurm books")
+    })
+}
+
+fn listed_or_none(names: &BTreeSet<&str>) -> String {
+    if names.is_empty() { "none".to_owned() } else { listed(names) }
+}

@@ -1,0 +1,145 @@
+//! Slurm itself: its release and the settings of slurm.conf that sharing stands on.
+
+use super::Facts;
+use crate::doctor::facts::SlurmConf;
+use crate::doctor::finding::{Check, Finding};
+
+const RESTART: &str = "then restart slurmctld";
+
+/// Earlier releases double-book GRES.
+pub(super) fn version(facts: &Facts) -> Vec<Finding> {
+    let check = Check("slurm-version");
+    vec![match &facts.version {
+        Err(why) => check.fail(why, "start slurmctld, and see that 'scontrol ping' works on this machine"),
+        Ok(version) => match version.refusal() {
+            None => check.ok(version.to_string()),
+            Some(why) => check.fail(why, "upgrade Slurm; until then the scheduler decides nothing"),
+        },
+    }]
+}
+
+/// Runs a check on slurm.conf, or says why it cannot.
+fn with_conf(facts: &Facts, check: Check, look: impl FnOnce(&SlurmConf) -> Finding) -> Vec<Finding> {
+    vec![match &facts.slurm_conf {
+        Ok(conf) => look(conf),
+        Err(why) => check.skip(why),
+    }]
+}
+
+/// Shards need `cons_tres`, and jobs of several on a node need memory to be a consumable.
+pub(super) fn select_type(facts: &Facts) -> Vec<Finding> {
+    let check = Check("select-type");
+    with_conf(facts, check, |conf| {
+        let (plugin, parameters) = (conf.get("SelectType"), conf.get("SelectTypeParameters"));
+        if plugin != "select/cons_tres" {
+            return check.fail(
+                format!("SelectType={plugin}"),
+                format!("set SelectType=select/cons_tres and SelectTypeParameters=CR_Core_Memory in slurm.conf, {RESTART}"),
+            );
+        }
+        let parts: Vec<&str> = parameters.split(',').map(str::trim).collect();
+        if parts
+            .iter()
+            .any(|part| ["CR_CORE_MEMORY", "CR_CPU_MEMORY"].contains(&part.to_ascii_uppercase().as_str()))
+        {
+            return check.ok(format!("{plugin}, {parameters}"));
+        }
+        check.fail(
+            format!(
+                "SelectTypeParameters={parameters} does not book memory, so partners could exhaust a node's"
+            ),
+            format!("set SelectTypeParameters=CR_Core_Memory in slurm.conf, {RESTART}"),
+        )
+    })
+}
+
+/// Both GRES must be known.
+pub(super) fn gres_types_setting(facts: &Facts) -> Vec<Finding> {
+    let check = Check("gres-types-setting");
+    with_conf(facts, check, |conf| {
+        let missing: Vec<&str> =
+            ["gpu", "shard"].into_iter().filter(|word| !conf.has_word("GresTypes", word)).collect();
+        if missing.is_empty() {
+            return check.ok(format!("GresTypes={}", conf.get("GresTypes")));
+        }
+        check.fail(
+            format!("GresTypes={} lacks {}", conf.get("GresTypes"), missing.join(" and ")),
+            "set GresTypes=gpu,shard in slurm.conf, then restart slurmctld and every slurmd, and slurmctld once more",
+        )
+    })
+}
+
+/// Without our module nobody is routed, and nobody is kept from asking for shards himself.
+pub(super) fn job_submit_plugins(facts: &Facts) -> Vec<Finding> {
+    let check = Check("job-submit-plugins");
+    with_conf(facts, check, |conf| {
+        if conf.has_word("JobSubmitPlugins", "lua") {
+            return check.ok(format!("JobSubmitPlugins={}", conf.get("JobSubmitPlugins")));
+        }
+        check.fail(
+            format!(
+                "JobSubmitPlugins={} does not load lua: --colocate does nothing, and anybody may take shards",
+                conf.get("JobSubmitPlugins")
+            ),
+            format!("add lua to JobSubmitPlugins in slurm.conf, {RESTART}"),
+        )
+    })
+}
+
+/// What is not tracked is neither limited nor reported.
+pub(super) fn accounting_tres(facts: &Facts) -> Vec<Finding> {
+    let check = Check("accounting-tres");
+    with_conf(facts, check, |conf| {
+        if !conf.get("AccountingStorageType").contains("slurmdbd") {
+            return check.skip("no slurmdbd: there is no accounting to be wrong");
+        }
+        let missing: Vec<&str> = ["gres/gpu", "gres/shard"]
+            .into_iter()
+            .filter(|word| !conf.has_word("AccountingStorageTRES", word))
+            .collect();
+        if missing.is_empty() {
+            return check.ok(format!("AccountingStorageTRES={}", conf.get("AccountingStorageTRES")));
+        }
+        check.fail(
+            format!(
+                "AccountingStorageTRES lacks {}: limits and reports do not see it",
+                missing.join(" and ")
+            ),
+            format!("add {} to AccountingStorageTRES in slurm.conf, {RESTART}", missing.join(",")),
+        )
+    })
+}
+
+/// MPS clients meet their daemon in `/dev/shm`; a job with one of its own never finds it.
+pub(super) fn job_container(facts: &Facts) -> Vec<Finding> {
+    let check = Check("job-container");
+    let uses_mps = facts.status.as_ref().ok().map(|status| {
+        status.agents.iter().flat_map(|agent| &agent.devices).any(|device| device.mechanism == "mps")
+    });
+    with_conf(facts, check, |conf| {
+        if !conf.get("JobContainerType").ends_with("tmpfs") && !conf.get("NamespaceType").ends_with("tmpfs") {
+            return check.ok("jobs see the node's own /dev/shm");
+        }
+        let dirs = facts.job_container.text.as_deref().unwrap_or_default().lines().find_map(|line| {
+            let at = line.to_ascii_lowercase().find("dirs=")?;
+            line.get(at + 5..)?.split_whitespace().next().map(str::to_owned)
+        });
+        // Slurm's default is /tmp and /dev/shm.
+        if dirs
+            .as_ref()
+            .is_some_and(|dirs| !dirs.split(',').any(|dir| dir.trim_end_matches('/') == "/dev/shm"))
+        {
+            return check.ok("job_container/tmpfs leaves /dev/shm alone");
+        }
+        let found = "job_container/tmpfs gives each job its own /dev/shm, and MPS clients do not find their daemon there";
+        let mend = format!(
+            "set Dirs=/tmp (without /dev/shm) in {}, then restart every slurmd",
+            facts.job_container.path.display()
+        );
+        match uses_mps {
+            Some(true) => check.fail(found, mend),
+            Some(false) => check.ok("job_container/tmpfs is on; no device here is shared by mps"),
+            None => check.warn(format!("{found}; whether a device here is shared by mps is not known"), mend),
+        }
+    })
+}

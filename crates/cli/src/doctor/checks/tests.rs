@@ -1,0 +1,407 @@
+//! Broken set-ups, one at a time: each must print its line and its mend, and the sound set-up must print neither.
+
+use super::super::facts::{Hook, HookKind, Limit, Plugin, SlurmConf, TextFile};
+use super::super::finding::Status;
+use super::super::{Facts, examine};
+use crate::config::Config;
+use crate::view::{AgentRow, DeviceRow, StatusRow};
+use pillion_core::{GresType, NodeName, UnixTime};
+use pillion_slurm::{Node, NodeAvailability, Partition, SlurmVersion};
+use std::collections::BTreeMap;
+
+const NOW: u64 = 1_795_000_000;
+const HOOK: &str = include_str!("../../../../../deploy/slurm/hooks/prolog");
+
+fn file(path: &str, text: &str) -> TextFile {
+    TextFile { path: path.into(), text: Ok(text.to_owned()) }
+}
+
+fn node(name: &str, partition: &str) -> Node {
+    let each = |count: u32| -> BTreeMap<GresType, (u32, u32)> {
+        ["g0", "g1"].into_iter().map(|gres_type| (GresType::new(gres_type), (count, 0))).collect()
+    };
+    Node {
+        name: NodeName::new(name),
+        availability: NodeAvailability::Up,
+        state: "IDLE".to_owned(),
+        cpus: 8,
+        cpus_allocated: 0,
+        memory_mib: 64_000,
+        memory_mib_allocated: 0,
+        features: vec![],
+        partitions: vec![partition.to_owned()],
+        shards: each(100),
+        gpus: each(1),
+        slurmd_started_at: None,
+    }
+}
+
+fn partition(name: &str) -> Partition {
+    Partition {
+        name: name.to_owned(),
+        is_default: false,
+        is_up: true,
+        nodes: vec![NodeName::new("n1"), NodeName::new("n2")],
+        time_limit_seconds_max: None,
+        billing_weights: "GRES/gpu=100,GRES/shard=1".to_owned(),
+        preempt_mode: "OFF".to_owned(),
+        exclusive_user: false,
+        over_subscribe: "NO".to_owned(),
+        default_memory_mib: None,
+    }
+}
+
+fn agent(name: &str) -> AgentRow {
+    let device = |(index, gres_type): (u32, &str)| DeviceRow {
+        index,
+        uuid: format!("GPU-{name}-{index}"),
+        model: "h100".to_owned(),
+        memory_bytes: 80 << 30,
+        gres_type: gres_type.to_owned(),
+        mechanism: "mps".to_owned(),
+    };
+    AgentRow {
+        node: name.to_owned(),
+        connected: true,
+        last_seen_at_seconds: Some(1.0),
+        clock_skew_seconds: 0.1,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        devices: [(0, "g0"), (1, "g1")].map(device).into(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an epoch")]
+fn status() -> StatusRow {
+    StatusRow {
+        scheduler_version: env!("CARGO_PKG_VERSION").to_owned(),
+        mode: "active".to_owned(),
+        now_seconds: NOW as f64,
+        slurm_version: "24.11.5".to_owned(),
+        slurm_refusal: None,
+        last_scan_at_seconds: Some(NOW as f64 - 2.0),
+        revision: 7,
+        agents: vec![agent("n1"), agent("n2")],
+        database: "private Postgres".to_owned(),
+        miss_count: 0,
+        violation_count: 0,
+        dropped_line_count: 0,
+        pool_partitions: vec!["shared".to_owned()],
+        bound_seconds: 600,
+    }
+}
+
+fn conf(changes: &[(&str, &str)]) -> SlurmConf {
+    let sound = [
+        ("SLURM_CONF", "/etc/slurm/slurm.conf"),
+        ("SelectType", "select/cons_tres"),
+        ("SelectTypeParameters", "CR_CORE_MEMORY"),
+        ("GresTypes", "gpu,shard"),
+        ("JobSubmitPlugins", "lua"),
+        ("AccountingStorageType", "accounting_storage/slurmdbd"),
+        ("AccountingStorageTRES", "cpu,mem,gres/gpu,gres/shard"),
+        ("JobContainerType", "(null)"),
+    ];
+    let is_other = |name: &str| !changes.iter().any(|(other, _)| *other == name);
+    let kept = sound.into_iter().filter(|(name, _)| is_other(name));
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    SlurmConf::new(kept.chain(changes.iter().copied()).map(owned))
+}
+
+fn sound() -> Facts {
+    let mut config = Config::default();
+    config.pool.partitions = vec!["shared".to_owned()];
+    let hook = |kind, path: &str| Hook { kind, file: file(path, HOOK), is_executable: true };
+    Facts {
+        now: UnixTime::from_epoch(NOW),
+        config,
+        version: Ok(SlurmVersion { major: 24, minor: 11, patch: 5 }),
+        slurm_conf: Ok(conf(&[])),
+        partitions: Ok(vec![
+            partition("shared"),
+            Partition { nodes: vec![NodeName::new("w1")], ..partition("gpu") },
+        ]),
+        nodes: Ok(vec![node("n1", "shared"), node("n2", "shared"), node("w1", "gpu")]),
+        limits: Ok(vec![Limit {
+            owner: "qos gpu".to_owned(),
+            field: "MaxTRESPerUser".to_owned(),
+            value: "cpu=9,gres/gpu=2,gres/shard=200".to_owned(),
+        }]),
+        job_submit_lua: file(
+            "/etc/slurm/job_submit.lua",
+            include_str!("../../../../../deploy/slurm/job_submit.lua.example"),
+        ),
+        pillion_lua: file("/etc/slurm/pillion.lua", "local heartbeat = \"/var/lib/pillion/heartbeat\"\n"),
+        plugstack: file("/etc/slurm/plugstack.conf", "# ours\noptional /usr/lib/slurm/pillion.so\n"),
+        plugins: vec![Plugin {
+            path: "/usr/lib/slurm/pillion.so".into(),
+            is_loaded: true,
+            built_for: Ok((24, 11)),
+        }],
+        job_container: TextFile {
+            path: "/etc/slurm/job_container.conf".into(),
+            text: Err("there is no such file".to_owned()),
+        },
+        heartbeat: file("/var/lib/pillion/heartbeat", "pillion1 epoch=1794999995 bound=600 mode=active\n"),
+        hooks: vec![
+            hook(HookKind::Prolog, "/etc/slurm/prolog.d/pillion"),
+            hook(HookKind::Epilog, "/etc/slurm/epilog.d/pillion"),
+            hook(HookKind::EpilogSlurmctld, "/etc/slurm/epilog_slurmctld"),
+        ],
+        rescue_timer: Ok("active".to_owned()),
+        status: Ok(status()),
+    }
+}
+
+#[test]
+fn a_sound_setup_has_nothing_to_mend() {
+    for finding in examine(&sound()) {
+        assert_eq!((finding.status, finding.mend.as_deref()), (Status::Ok, None), "{finding:?}");
+    }
+}
+
+#[test]
+fn where_nothing_answers_doctor_still_says_what_to_do() {
+    let nothing = || "Slurm does not answer: cannot run scontrol".to_owned();
+    let facts = Facts {
+        version: Err(nothing()),
+        slurm_conf: Err(nothing()),
+        partitions: Err(nothing()),
+        nodes: Err(nothing()),
+        limits: Err(nothing()),
+        status: Err("cannot reach the scheduler".to_owned()),
+        rescue_timer: Err("this machine does not run systemd".to_owned()),
+        ..sound()
+    };
+    let findings = examine(&facts);
+    let failed: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding.status == Status::Fail)
+        .map(|finding| finding.check)
+        .collect();
+    assert_eq!(failed, ["slurm-version", "scheduler"]);
+    assert!(findings.iter().filter(|finding| finding.status == Status::Skip).count() >= 15);
+}
+
+/// A broken set-up: the check that must complain, what it must say, what it must advise, and how it is broken.
+type Broken = (&'static str, Status, &'static str, &'static str, fn(&mut Facts));
+
+fn partition_of(facts: &mut Facts) -> &mut Partition {
+    &mut facts.partitions.as_mut().expect("known")[0]
+}
+
+fn node_of(facts: &mut Facts) -> &mut Node {
+    &mut facts.nodes.as_mut().expect("known")[0]
+}
+
+fn status_of(facts: &mut Facts) -> &mut StatusRow {
+    facts.status.as_mut().expect("known")
+}
+
+fn lua(facts: &mut Facts, text: &str) {
+    facts.job_submit_lua.text = Ok(text.to_owned());
+}
+
+const FAIL: Status = Status::Fail;
+const WARN: Status = Status::Warn;
+
+const BROKEN_SLURM: [Broken; 11] = [
+    ("slurm-version", FAIL, "Slurm 22.05.8 books shared GPUs twice", "upgrade Slurm", |f| {
+        f.version = Ok(SlurmVersion { major: 22, minor: 5, patch: 8 });
+    }),
+    ("select-type", FAIL, "SelectType=select/linear", "SelectType=select/cons_tres", |f| {
+        f.slurm_conf = Ok(conf(&[("SelectType", "select/linear")]));
+    }),
+    ("select-type", FAIL, "SelectTypeParameters=CR_CORE does not book memory", "CR_Core_Memory", |f| {
+        f.slurm_conf = Ok(conf(&[("SelectTypeParameters", "CR_CORE")]));
+    }),
+    ("gres-types-setting", FAIL, "GresTypes=gpu lacks shard", "GresTypes=gpu,shard", |f| {
+        f.slurm_conf = Ok(conf(&[("GresTypes", "gpu")]));
+    }),
+    ("job-submit-plugins", FAIL, "does not load lua", "add lua to JobSubmitPlugins", |f| {
+        f.slurm_conf = Ok(conf(&[("JobSubmitPlugins", "require_timelimit")]));
+    }),
+    ("accounting-tres", FAIL, "lacks gres/shard", "add gres/shard to AccountingStorageTRES", |f| {
+        f.slurm_conf = Ok(conf(&[("AccountingStorageTRES", "cpu,gres/gpu")]));
+    }),
+    ("job-container", FAIL, "its own /dev/shm", "set Dirs=/tmp", |f| {
+        f.slurm_conf = Ok(conf(&[("JobContainerType", "job_container/tmpfs")]));
+    }),
+    (
+        "limits",
+        FAIL,
+        "qos gpu: MaxTRESPerUser=gres/gpu=2 does not count shards",
+        "gres/shard=200 beside it",
+        |f| {
+            f.limits.as_mut().expect("known")[0].value = "gres/gpu=2".to_owned();
+        },
+    ),
+    ("limits", WARN, "allows 2 GPUs and 50 shards", "gres/shard=200", |f| {
+        f.limits.as_mut().expect("known")[0].value = "gres/gpu=2,gres/shard=50".to_owned();
+    }),
+    ("hooks", FAIL, "Prolog=/etc/slurm/prolog.d/pillion may not be executed", "chmod 755", |f| {
+        f.hooks[0].is_executable = false;
+    }),
+    ("rescue-timer", FAIL, "pillion-rescue.timer is inactive", "systemctl enable --now", |f| {
+        f.rescue_timer = Ok("inactive".to_owned());
+    }),
+];
+
+const BROKEN_POOL: [Broken; 13] = [
+    ("pool-partitions", FAIL, "pool partition sharde does not exist", "correct pool.partitions", |f| {
+        f.config.pool.partitions = vec!["sharde".to_owned()];
+    }),
+    ("pool-partitions", FAIL, "no pool partition is named", "pool.partitions = ", |f| {
+        f.config.pool.partitions.clear();
+        status_of(f).pool_partitions.clear();
+    }),
+    (
+        "pool-overlap",
+        FAIL,
+        "pool nodes n1 also stand in partition gpu",
+        "take n1 out of PartitionName=gpu",
+        |f| {
+            node_of(f).partitions.push("gpu".to_owned());
+        },
+    ),
+    ("gres-types", FAIL, "node n1 has no shards", "a type of its own", |f| node_of(f).shards.clear()),
+    ("gres-types", FAIL, "node n1 has 4 GPUs of one type h100", "a type of its own", |f| {
+        node_of(f).gpus = [(GresType::new("h100"), (4, 0))].into();
+    }),
+    ("gres-types", FAIL, "node n1 has 2 GPUs without a type", "a type of its own", |f| {
+        node_of(f).gpus = [(GresType::new(""), (2, 0))].into();
+    }),
+    ("gres-types", FAIL, "node n1: gpu:g1 has no shard:g1", "shard:g1:100", |f| {
+        node_of(f).shards.remove(&GresType::new("g1"));
+    }),
+    ("shard-counts", FAIL, "node n1: shard:g1 has 10 shards", "Count=100", |f| {
+        node_of(f).shards.insert(GresType::new("g1"), (10, 0));
+    }),
+    ("billing-weights", FAIL, "bills GRES/shard=0.01: Slurm cuts off", "GRES/gpu=100,GRES/shard=1", |f| {
+        partition_of(f).billing_weights = "GRES/gpu=1,GRES/shard=0.01".to_owned();
+    }),
+    ("billing-weights", WARN, "does not bill shards", "GRES/gpu=100,GRES/shard=1", |f| {
+        partition_of(f).billing_weights = String::new();
+    }),
+    ("preemption", FAIL, "PreemptMode=GANG,SUSPEND", "PreemptMode=OFF", |f| {
+        partition_of(f).preempt_mode = "GANG,SUSPEND".to_owned();
+    }),
+    ("exclusive-user", FAIL, "ExclusiveUser=YES", "ExclusiveUser=NO", |f| {
+        partition_of(f).exclusive_user = true;
+    }),
+    ("over-subscribe", FAIL, "gives every job a whole node", "OverSubscribe=NO", |f| {
+        partition_of(f).over_subscribe = "EXCLUSIVE".to_owned();
+    }),
+];
+
+const BROKEN_FILES: [Broken; 15] = [
+    ("lua-module", FAIL, "does not load pillion.lua", "job_submit.lua.example", |f| {
+        lua(f, "return slurm.SUCCESS");
+    }),
+    ("lua-module", FAIL, "job_submit.lua line 1 is not protected: local p = dofile(", "use pcall", |f| {
+        lua(f, "local p = dofile(\"/etc/slurm/pillion.lua\")\n");
+    }),
+    ("lua-module", FAIL, "/etc/slurm/pillion.lua: there is no such file", "install pillion.lua", |f| {
+        f.pillion_lua.text = Err("there is no such file".to_owned());
+    }),
+    ("heartbeat", FAIL, "the last heartbeat is 90 s old", "systemctl status pillion-scheduler", |f| {
+        f.heartbeat.text = Ok(format!("pillion1 epoch={} bound=600 mode=active\n", NOW - 90));
+    }),
+    ("heartbeat", FAIL, "the lua module reads /run/other/heartbeat", "name the same file", |f| {
+        f.pillion_lua.text = Ok("heartbeat = \"/run/other/heartbeat\"".to_owned());
+    }),
+    ("heartbeat", FAIL, "is no heartbeat", "restart pillion-scheduler", |f| {
+        f.heartbeat.text = Ok("hello".to_owned());
+    }),
+    ("plugstack", FAIL, "does not load pillion.so", "optional pillion.so", |f| {
+        f.plugstack.text = Ok("optional /usr/lib/slurm/other.so\n".to_owned());
+    }),
+    ("plugstack", FAIL, "loads pillion.so as 'required'", "write 'optional'", |f| {
+        f.plugstack.text = Ok("required pillion.so\n".to_owned());
+    }),
+    ("plugin-version", FAIL, "there is no such file; every script", "install the pillion.so", |f| {
+        f.plugins[0].built_for = Err("there is no such file".to_owned());
+    }),
+    ("plugin-version", FAIL, "built for Slurm 23.11, here runs 24.11.5", "the pillion.so for 24.11", |f| {
+        f.plugins[0].built_for = Ok((23, 11));
+    }),
+    ("hooks", WARN, "EpilogSlurmctld does not call pillion", "deploy/slurm/hooks", |f| f.hooks.truncate(2)),
+    ("hooks", FAIL, "does not end in 'exit 0'", "'exit 0' its last line", |f| {
+        f.hooks[1].file.text = Ok("#!/bin/sh\ntimeout 2 pillion poke\n".to_owned());
+    }),
+    ("hooks", FAIL, "calls pillion without a time limit", "timeout 2", |f| {
+        f.hooks[2].file.text = Ok("#!/bin/sh\npillion poke\nexit 0\n".to_owned());
+    }),
+    ("hooks", FAIL, "there is no such file", "install the script on every node", |f| {
+        f.hooks[0].file.text = Err("there is no such file".to_owned());
+    }),
+    ("lua-module", FAIL, "it may not be read", "run doctor on the controller as root", |f| {
+        f.job_submit_lua.text = Err("it may not be read; run doctor as root".to_owned());
+    }),
+];
+
+const BROKEN_SERVICES: [Broken; 12] = [
+    ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
+        f.status = Err("cannot reach the scheduler".to_owned());
+    }),
+    ("scheduler", WARN, "its mode is off", "mode = \"shadow\"", |f| {
+        status_of(f).mode = "off".to_owned();
+    }),
+    ("scheduler", FAIL, "it does not act: too old", "upgrade Slurm", |f| {
+        status_of(f).slurm_refusal = Some("too old".to_owned());
+    }),
+    ("scheduler", FAIL, "2 times a GPU was booked beyond the plan", "journalctl", |f| {
+        status_of(f).violation_count = 2;
+    }),
+    ("scheduler", WARN, "3 starts got no share", "pillion-agent", |f| {
+        status_of(f).miss_count = 3;
+    }),
+    ("queue-scan", FAIL, "last read the queue 100 s ago", "slurmctld", |f| {
+        status_of(f).last_scan_at_seconds = status_of(f).last_scan_at_seconds.map(|at| at - 98.0);
+    }),
+    ("database", FAIL, "names no database", "database.url", |f| status_of(f).database.clear()),
+    ("tcp", WARN, "agents do not prove yet who they are", "firewall", |f| {
+        f.config.listen.tcp = Some(([0, 0, 0, 0], 6820).into());
+    }),
+    ("tcp", FAIL, "whoever reaches it may see everything", "tcp_is_operator = false", |f| {
+        f.config.listen.tcp = Some(([0, 0, 0, 0], 6820).into());
+        f.config.listen.tcp_is_operator = true;
+    }),
+    ("agents", FAIL, "no agent is connected from n2", "systemctl enable --now pillion-agent", |f| {
+        status_of(f).agents[1].connected = false;
+    }),
+    ("agents", FAIL, "the clock of n1 is off by -7.0 s", "chronyd", |f| {
+        status_of(f).agents[0].clock_skew_seconds = -7.0;
+    }),
+    ("devices", FAIL, "node n1: the agent sees g0, Slurm books g0,g1", "gres.conf", |f| {
+        status_of(f).agents[0].devices.truncate(1);
+    }),
+];
+
+#[test]
+fn each_broken_setup_prints_its_line_and_its_mend() {
+    for (check, status, found, mend, breaks) in
+        [&BROKEN_SLURM[..], &BROKEN_POOL, &BROKEN_FILES, &BROKEN_SERVICES].into_iter().flatten()
+    {
+        let mut facts = sound();
+        breaks(&mut facts);
+        let findings = examine(&facts);
+        let hit = findings.iter().find(|finding| {
+            finding.check == *check
+                && finding.status == *status
+                && finding.found.contains(found)
+                && finding.mend.as_deref().is_some_and(|text| text.contains(mend))
+        });
+        assert!(
+            hit.is_some(),
+            "{check}: '{found}' / '{mend}' is not in {:#?}",
+            findings.iter().filter(|f| f.status > Status::Skip).collect::<Vec<_>>()
+        );
+        for other in
+            findings.iter().filter(|finding| finding.status == Status::Fail && finding.check != *check)
+        {
+            let follows = *status == FAIL
+                && ["scheduler", "pool-partitions", "gres-types", "slurm-version"].contains(check);
+            assert!(follows, "{check} broken, and {} complains too: {}", other.check, other.found);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! How quantities are written for people: times as Slurm writes them, units that can be read. Absent is the empty text.
+
+use chrono::{DateTime, Duration, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone as _};
+use pillion_core::UnixTime;
+
+/// A time as Slurm writes it, in the local zone: `2026-11-21T14:05:00`. 0 means that there is none.
+pub fn time(seconds: f64) -> String {
+    if seconds <= 0.0 {
+        return String::new();
+    }
+    let epoch = i64::try_from(UnixTime::from_seconds(seconds).epoch()).unwrap_or(i64::MAX);
+    DateTime::from_timestamp(epoch, 0)
+        .map(|utc| utc.with_timezone(&Local).format("%Y-%m-%dT%H:%M:%S").to_string())
+        .unwrap_or_default()
+}
+
+/// A time that may be absent.
+pub fn time_or_none(seconds: Option<f64>) -> String {
+    seconds.map(time).unwrap_or_default()
+}
+
+/// A part of a whole: `40 %`.
+pub fn fraction(value: Option<f64>) -> String {
+    value.map(|value| format!("{:.0} %", value * 100.0)).unwrap_or_default()
+}
+
+/// A slowdown ratio: `1.25x`.
+pub fn ratio(value: Option<f64>) -> String {
+    value.map(|value| format!("{value:.2}x")).unwrap_or_default()
+}
+
+/// Bytes: `8.0 GiB`.
+#[expect(clippy::cast_precision_loss, reason = "printed with one digit behind the point")]
+pub fn bytes(count: Option<u64>) -> String {
+    let Some(count) = count else { return String::new() };
+    let mut value = count as f64;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 || unit == "TiB" {
+            return if unit == "B" { format!("{count} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    String::new()
+}
+
+/// A length of time as Slurm writes it: `00:05:00`, `2-03:00:00`.
+pub fn duration(seconds: Option<f64>) -> String {
+    let Some(seconds) = seconds else { return String::new() };
+    let whole = UnixTime::from_seconds(seconds + 0.5).epoch();
+    let (days, rest) = (whole / 86_400, whole % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest % 3600 / 60, rest % 60);
+    if days > 0 { format!("{days}-{clock}") } else { clock }
+}
+
+/// Energy: `12.3 kJ`, from one kilowatt-hour on `1.20 kWh`.
+pub fn energy(joules: Option<f64>) -> String {
+    match joules {
+        None => String::new(),
+        Some(joules) if joules >= 3.6e6 => format!("{:.2} kWh", joules / 3.6e6),
+        Some(joules) => format!("{:.1} kJ", joules / 1000.0),
+    }
+}
+
+/// Power: `350 W`.
+pub fn power(watts: Option<f64>) -> String {
+    watts.map(|watts| format!("{watts:.0} W")).unwrap_or_default()
+}
+
+/// Text of others without control characters, so that it can neither forge lines nor drive a terminal.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Reads a time as Slurm's tools take it: `2026-11-21`, `2026-11-21T14:05[:00]`, `14:05[:00]` (today), `today`, `now`,
+/// `now-2hours`.
+///
+/// # Errors
+/// A sentence that says what is allowed.
+pub fn parse_time(text: &str, now: UnixTime) -> Result<UnixTime, String> {
+    let epoch = i64::try_from(now.epoch()).unwrap_or(i64::MAX);
+    let local_now = DateTime::from_timestamp(epoch, 0).unwrap_or_default().with_timezone(&Local);
+    if let Some(offset) = text.strip_prefix("now") {
+        let delta = parse_offset(offset).ok_or_else(|| not_a_time(text))?;
+        let then = local_now.checked_add_signed(delta).ok_or_else(|| not_a_time(text))?;
+        return Ok(from_local(then));
+    }
+    let midnight = NaiveTime::default();
+    let naive = match text {
+        "today" | "midnight" => Some(local_now.date_naive().and_time(midnight)),
+        _ => parse_date_time(text)
+            .or_else(|| parse_clock(text).map(|clock| local_now.date_naive().and_time(clock))),
+    };
+    let naive = naive.ok_or_else(|| not_a_time(text))?;
+    // An hour that the change to summer time skips is no time; of one that comes twice, the first.
+    Local.from_local_datetime(&naive).earliest().map(from_local).ok_or_else(|| not_a_time(text))
+}
+
+fn not_a_time(text: &str) -> String {
+    format!("'{text}' is not a time; write 2026-11-21, 2026-11-21T14:05:00, 14:05, today, now or now-2hours")
+}
+
+fn from_local(time: DateTime<Local>) -> UnixTime {
+    UnixTime::from_epoch(u64::try_from(time.timestamp()).unwrap_or(0))
+}
+
+fn parse_date_time(text: &str) -> Option<NaiveDateTime> {
+    match text.split_once('T') {
+        None => Some(NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_time(NaiveTime::default())),
+        Some((date, clock)) => {
+            Some(NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?.and_time(parse_clock(clock)?))
+        }
+    }
+}
+
+fn parse_clock(text: &str) -> Option<NaiveTime> {
+    ["%H:%M:%S", "%H:%M"].iter().find_map(|format| NaiveTime::parse_from_str(text, format).ok())
+}
+
+/// `""`, `-2hours`, `+10` (seconds).
+fn parse_offset(text: &str) -> Option<Duration> {
+    if text.is_empty() {
+        return Some(Duration::zero());
+    }
+    let (sign, rest) = match text.split_at_checked(1)? {
+        ("-", rest) => (-1, rest),
+        ("+", rest) => (1, rest),
+        _ => return None,
+    };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let count: i64 = rest[..digits].parse().ok()?;
+    let unit_seconds = match &rest[digits..] {
+        "" | "second" | "seconds" => 1,
+        "minute" | "minutes" => 60,
+        "hour" | "hours" => 3600,
+        "day" | "days" => 86_400,
+        "week" | "weeks" => 7 * 86_400,
+        _ => return None,
+    };
+    Duration::try_seconds(count.checked_mul(unit_seconds)?.checked_mul(sign)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_read_well() {
+        assert_eq!(bytes(Some(8 << 30)), "8.0 GiB");
+        assert_eq!(bytes(Some(512)), "512 B");
+        assert_eq!(bytes(Some(5 << 50)), "5120.0 TiB");
+        assert_eq!(fraction(Some(0.4)), "40 %");
+        assert_eq!(ratio(Some(1.25)), "1.25x");
+        assert_eq!(duration(Some(300.2)), "00:05:00");
+        assert_eq!(duration(Some(2.0 * 86_400.0 + 3.0 * 3600.0)), "2-03:00:00");
+        assert_eq!(energy(Some(12_345.0)), "12.3 kJ");
+        assert_eq!(energy(Some(7.2e6)), "2.00 kWh");
+        assert_eq!(bytes(None) + &fraction(None) + &time(0.0), "");
+    }
+
+    #[test]
+    fn times_read_back_in_whatever_zone_this_runs() {
+        let now = UnixTime::from_epoch(1_795_000_000);
+        let text = time(now.seconds());
+        assert_eq!(parse_time(&text, UnixTime::default()), Ok(now));
+        assert_eq!(parse_time("now", now), Ok(now));
+        assert_eq!(parse_time("now-2hours", now), Ok(UnixTime::from_epoch(1_795_000_000 - 7200)));
+        assert_eq!(parse_time("now+1week", now), Ok(UnixTime::from_epoch(1_795_000_000 + 604_800)));
+        assert_eq!(parse_time(&text[..10], now), parse_time("today", now));
+        assert_eq!(parse_time(&text[11..], now), Ok(now));
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused_with_what_is_allowed() {
+        let huge = format!("now-{}weeks", i64::MAX);
+        for wrong in
+            ["", "yesterday", "2026-13-01", "25:00", "now2hours", "now-", "now-2moons", "T14:05", &huge]
+        {
+            let message = parse_time(wrong, UnixTime::default()).expect_err(wrong);
+            assert!(message.contains("now-2hours"), "{message}");
+        }
+    }
+
+    #[test]
+    fn control_characters_cannot_forge_lines() {
+        assert_eq!(clean("a\nb\u{1b}[31mc\u{9b}"), "a?b?[31mc?");
+    }
+}

@@ -1,0 +1,361 @@
+//! The wire ends here: what the scheduler answers, as the rows that are printed and the objects of `--json`.
+//!
+//! Every message is taken apart whole, so that a new field does not compile until somebody decides how to show it. On the
+//! wire 0 and the empty text stand for "none" where proto3 has no better; here they are absent.
+
+use pillion_proto::v1 as wire;
+use serde::Serialize;
+
+fn some_text(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn some_positive(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
+}
+
+/// A job that waits, or waited.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobRow {
+    /// Slurm's id.
+    pub job_id: String,
+    /// Whose.
+    pub user: String,
+    /// The account.
+    pub account: String,
+    /// The partition.
+    pub partition: String,
+    /// What it runs; absent for those who may not see it.
+    pub workload: Option<String>,
+    /// When it was submitted.
+    pub submitted_at_seconds: Option<f64>,
+    /// When Slurm starts it by itself.
+    pub starts_alone_at_seconds: Option<f64>,
+    /// waiting, planned, guarded, released or alone.
+    pub state: String,
+    /// Why.
+    pub reason: String,
+    /// Its promise.
+    pub slowdown_ratio_max: Option<f64>,
+}
+
+impl From<wire::QueueJob> for JobRow {
+    fn from(job: wire::QueueJob) -> Self {
+        let wire::QueueJob {
+            job_id,
+            user,
+            account,
+            partition,
+            workload,
+            submitted_at_seconds,
+            starts_alone_at_seconds,
+            state,
+            reason,
+            slowdown_ratio_max,
+        } = job;
+        Self {
+            job_id,
+            user,
+            account,
+            partition,
+            workload: some_text(workload),
+            submitted_at_seconds: some_positive(submitted_at_seconds),
+            starts_alone_at_seconds: some_positive(starts_alone_at_seconds),
+            state,
+            reason,
+            slowdown_ratio_max: some_positive(slowdown_ratio_max),
+        }
+    }
+}
+
+/// Who was put on one device, and how.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DecisionRow {
+    /// Its number.
+    pub decision_id: u64,
+    /// The first decision of this sharing.
+    pub group_id: u64,
+    /// planned, released, ended or abandoned.
+    pub state: String,
+    /// Where.
+    pub node: String,
+    /// Which device.
+    pub gres_type: String,
+    /// Its model.
+    pub device_model: String,
+    /// mps, ccs or none.
+    pub mechanism: String,
+    /// When.
+    pub created_at_seconds: Option<f64>,
+    /// Expected sum of speeds less one.
+    pub gain: f64,
+    /// Why it was given up.
+    pub abandoned_reason: Option<String>,
+    /// Who.
+    pub members: Vec<MemberRow>,
+}
+
+impl From<wire::Decision> for DecisionRow {
+    fn from(decision: wire::Decision) -> Self {
+        let wire::Decision {
+            decision_id,
+            group_id,
+            state,
+            node,
+            gres_type,
+            device_model,
+            mechanism,
+            created_at_seconds,
+            members,
+            gain,
+            abandoned_reason,
+        } = decision;
+        Self {
+            decision_id,
+            group_id,
+            state,
+            node,
+            gres_type,
+            device_model,
+            mechanism,
+            created_at_seconds: some_positive(created_at_seconds),
+            gain,
+            abandoned_reason: some_text(abandoned_reason),
+            members: members.into_iter().map(MemberRow::from).collect(),
+        }
+    }
+}
+
+/// One job of a decision.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemberRow {
+    /// Slurm's id.
+    pub job_id: String,
+    /// Which start of it.
+    pub restart_count: u32,
+    /// Whose.
+    pub user: String,
+    /// What it runs; absent for those who may not see it.
+    pub workload: Option<String>,
+    /// host, joiner or alone.
+    pub role: String,
+    /// planned, guarded, released, running, ended or undone.
+    pub state: String,
+    /// The most compute units it may use.
+    pub cap_fraction: Option<f64>,
+    /// The card's mode.
+    pub ccs_mode: Option<u32>,
+    /// What Slurm booked.
+    pub shards: u32,
+    /// The most device memory that one of its processes may pin.
+    pub memory_limit_bytes: Option<u64>,
+    /// Expected.
+    pub predicted_speed_fraction: Option<f64>,
+    /// Pessimistic.
+    pub predicted_speed_fraction_low: Option<f64>,
+    /// What came of it.
+    pub measured_speed_fraction: Option<f64>,
+    /// Its promise.
+    pub slowdown_ratio_max: Option<f64>,
+    /// When it started.
+    pub started_at_seconds: Option<f64>,
+    /// When it ended.
+    pub ended_at_seconds: Option<f64>,
+    /// How long it takes alone.
+    pub solo_duration_seconds: Option<f64>,
+    /// Its part of the device's energy.
+    pub energy_joules: Option<f64>,
+}
+
+impl From<wire::Member> for MemberRow {
+    fn from(member: wire::Member) -> Self {
+        let wire::Member {
+            job_id,
+            restart_count,
+            user,
+            workload,
+            role,
+            state,
+            cap_fraction,
+            ccs_mode,
+            shards,
+            memory_limit_bytes,
+            predicted_speed_fraction,
+            predicted_speed_fraction_low,
+            measured_speed_fraction,
+            slowdown_ratio_max,
+            started_at_seconds,
+            ended_at_seconds,
+            solo_duration_seconds,
+            energy_joules,
+        } = member;
+        Self {
+            job_id,
+            restart_count,
+            user,
+            workload: some_text(workload),
+            role,
+            state,
+            cap_fraction,
+            ccs_mode,
+            shards,
+            memory_limit_bytes,
+            predicted_speed_fraction,
+            predicted_speed_fraction_low,
+            measured_speed_fraction,
+            slowdown_ratio_max,
+            started_at_seconds,
+            ended_at_seconds,
+            solo_duration_seconds,
+            energy_joules,
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EventRow {
+    /// When.
+    pub at_seconds: f64,
+    /// undone, missed, restarted, ..
+    pub kind: String,
+    /// To which job.
+    pub job_id: Option<String>,
+    /// On which node.
+    pub node: Option<String>,
+    /// One sentence.
+    pub detail: String,
+}
+
+impl From<wire::Event> for EventRow {
+    fn from(event: wire::Event) -> Self {
+        let wire::Event { at_seconds, kind, job_id, node, detail } = event;
+        Self { at_seconds, kind, job_id: some_text(job_id), node: some_text(node), detail }
+    }
+}
+
+/// How the scheduler is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StatusRow {
+    /// Its release.
+    pub scheduler_version: String,
+    /// off, shadow or active.
+    pub mode: String,
+    /// Its clock.
+    pub now_seconds: f64,
+    /// The controller's release.
+    pub slurm_version: String,
+    /// Why it does not act.
+    pub slurm_refusal: Option<String>,
+    /// The last scan of the queue.
+    pub last_scan_at_seconds: Option<f64>,
+    /// Commits so far.
+    pub revision: u64,
+    /// One a node.
+    pub agents: Vec<AgentRow>,
+    /// How its database is: `ok`, or what is wrong.
+    pub database: String,
+    /// Starts without a share that was decided.
+    pub miss_count: u64,
+    /// Broken invariants.
+    pub violation_count: u64,
+    /// Lines of Slurm's that could not be read.
+    pub dropped_line_count: u64,
+    /// The pool.
+    pub pool_partitions: Vec<String>,
+    /// The longest that a job is held back.
+    pub bound_seconds: u64,
+}
+
+impl From<wire::StatusResponse> for StatusRow {
+    fn from(status: wire::StatusResponse) -> Self {
+        let wire::StatusResponse {
+            version,
+            mode,
+            now_seconds,
+            slurm_version,
+            slurm_refusal,
+            last_scan_at_seconds,
+            revision,
+            agents,
+            database,
+            miss_count,
+            violation_count,
+            dropped_line_count,
+            pool_partitions,
+            bound_seconds,
+        } = status;
+        Self {
+            scheduler_version: version,
+            mode,
+            now_seconds,
+            slurm_version,
+            slurm_refusal: some_text(slurm_refusal),
+            last_scan_at_seconds: some_positive(last_scan_at_seconds),
+            revision,
+            agents: agents.into_iter().map(AgentRow::from).collect(),
+            database,
+            miss_count,
+            violation_count,
+            dropped_line_count,
+            pool_partitions,
+            bound_seconds,
+        }
+    }
+}
+
+/// How one agent is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AgentRow {
+    /// Its node.
+    pub node: String,
+    /// Whether its stream is open.
+    pub connected: bool,
+    /// When it last said something.
+    pub last_seen_at_seconds: Option<f64>,
+    /// Its clock less the scheduler's.
+    pub clock_skew_seconds: f64,
+    /// Its release.
+    pub version: String,
+    /// The node's devices.
+    pub devices: Vec<DeviceRow>,
+}
+
+impl From<wire::AgentStatus> for AgentRow {
+    fn from(agent: wire::AgentStatus) -> Self {
+        let wire::AgentStatus { node, connected, last_seen_at_seconds, clock_skew_seconds, version, devices } =
+            agent;
+        Self {
+            node,
+            connected,
+            last_seen_at_seconds: some_positive(last_seen_at_seconds),
+            clock_skew_seconds,
+            version,
+            devices: devices.into_iter().map(DeviceRow::from).collect(),
+        }
+    }
+}
+
+/// One device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceRow {
+    /// Slurm's index on the node.
+    pub index: u32,
+    /// The vendor's name.
+    pub uuid: String,
+    /// The model.
+    pub model: String,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// What Slurm books it under.
+    pub gres_type: String,
+    /// How it can be shared.
+    pub mechanism: String,
+}
+
+impl From<wire::Device> for DeviceRow {
+    fn from(device: wire::Device) -> Self {
+        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism } = device;
+        Self { index, uuid, model, memory_bytes, gres_type, mechanism }
+    }
+}
