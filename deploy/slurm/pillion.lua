@@ -497,10 +497,12 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
   end
   if size.set.min_cpus then set("min_cpus", size.set.min_cpus, slurm.NO_VAL) end
   if size.set.cpus_per_task then set("cpus_per_task", size.set.cpus_per_task, slurm.NO_VAL16) end
-  if size.set.min_mem_per_node then set("min_mem_per_node", size.set.min_mem_per_node, slurm.NO_VAL64) end
   local others = gpu.other ~= "" and ",gres/" .. string.gsub(gpu.other, ",", ",gres/") or ""
   set("tres_per_node", "gres/shard:100" .. others, "")
   set("admin_comment", mark, "")
+  local memory = size.set.min_mem_per_node
+  -- Lua cannot write Slurm's "no value" back (64 bits; it arrives as 0, a whole node's memory). The same amount may stay.
+  if memory then set("min_mem_per_node", memory, memory) end
   -- Last of all: until this is set, the job is eligible, and Slurm would start it.
   set("begin_time", begin, 0)
   return plan
@@ -682,8 +684,10 @@ function M.modify(job, rec, part_list, uid)
     say("this job waits for a shared GPU and cannot be changed so; cancel it and submit it again without --colocate")
     return slurm.ERROR
   end
-  say("this job no longer waits for a shared GPU: it is as you submitted it, with the change that you made now")
-  return slurm.SUCCESS
+  say("a job changed so does not wait for a shared GPU: it goes back to what you submitted, with this change")
+  -- Without accounting, slurmctld takes what an earlier system call left in errno for the outcome of a change of
+  -- partition. Reading this field looks the user up, which leaves errno at 0.
+  return job.user_name and slurm.SUCCESS or slurm.SUCCESS
 end
 
 return M

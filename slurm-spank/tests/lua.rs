@@ -1,0 +1,191 @@
+//! `deploy/slurm/pillion.lua`, run by every Lua on this machine against a fake slurmctld (tests/lua/support.lua): Slurm is
+//! built with 5.1 on Debian and with 5.4 on Red Hat. And the two readers of `--colocate`, held against each other.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+use pillion_core::option::{self, ColocateOption};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const INTERPRETERS: [&str; 5] = ["lua5.1", "lua5.2", "lua5.3", "lua5.4", "luajit"];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Runs a script of tests/lua with `input`; `None` where this interpreter is not installed.
+#[expect(clippy::disallowed_methods, reason = "runs the Lua interpreter, which no other package needs")]
+fn run(interpreter: &str, script: &str, input: &str) -> Option<Output> {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = Command::new(interpreter)
+        .arg(script)
+        .arg(repository().join("deploy/slurm/pillion.lua"))
+        .arg(directory.path())
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lua"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    // Written beside the reading: a full pipe each way would wait for ever.
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    let _ = writer.join().unwrap();
+    Some(output)
+}
+
+/// Runs a script by every Lua that is here, and gives what each printed.
+fn run_everywhere(script: &str, input: &str) -> Vec<String> {
+    let outputs =
+        INTERPRETERS.iter().filter_map(|name| run(name, script, input).map(|output| (name, output)));
+    let texts: Vec<String> = outputs
+        .map(|(name, output)| {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{script} with {name}: {errors}");
+            String::from_utf8(output.stdout).unwrap()
+        })
+        .collect();
+    assert!(!texts.is_empty(), "no Lua found; install one of {}", INTERPRETERS.join(", "));
+    texts
+}
+
+#[test]
+fn submit() {
+    assert!(run_everywhere("submit.lua", "").iter().all(|text| text.contains(" passed with Lua")));
+}
+
+#[test]
+fn modify() {
+    assert!(run_everywhere("modify.lua", "").iter().all(|text| text.contains(" passed with Lua")));
+}
+
+/// A small generator with a fixed seed: the values must be the same in each run, or a failure could not be looked at.
+struct Generator(u64);
+
+impl Generator {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.below(from.len())]
+    }
+}
+
+/// Values around the edges of the grammar: pieces that are right, nearly right and wrong, put together at random.
+fn values() -> Vec<Vec<u8>> {
+    const NAMES: [&str; 8] = ["max-slowdown", "profile", "memory", "Memory", "max_slowdown", "yes", "no", ""];
+    const VALUES: [&str; 40] = [
+        "1",
+        "1.0",
+        "1.15",
+        "1.150",
+        "10",
+        "10.0",
+        "10.1",
+        "0.99",
+        "01.5",
+        "1.",
+        ".5",
+        "1..2",
+        "1.1.1",
+        "1e1",
+        "0x1",
+        "inf",
+        "nan",
+        "1.0000001",
+        "123456789",
+        "8G",
+        "8GB",
+        "8GiB",
+        "8iB",
+        "8B",
+        "8",
+        "0K",
+        "16T",
+        "17T",
+        "16385G",
+        "17179869184K",
+        "17179869185K",
+        "999999999999T",
+        "1000000000000K",
+        "8g",
+        "-8G",
+        "8GBB",
+        "bert.v2_x-1",
+        "(null)",
+        "a b",
+        "é",
+    ];
+    let mut generator = Generator(20_261_121);
+    let mut all: Vec<Vec<u8>> = ["", "(null)", "yes", "no", ",", "=", "yes,no", "memory=8G,", "profile=a=b"]
+        .iter()
+        .map(|text| text.as_bytes().to_vec())
+        .collect();
+    for length in [63, 64, 65, 240, 256, 257] {
+        all.push(format!("profile={}", "p".repeat(length)).into_bytes());
+        all.push(vec![b'x'; length]);
+    }
+    all.extend([b"\xff".to_vec(), b"profile=\xc3".to_vec(), b"memory=8G\n".to_vec(), b"a\0b".to_vec()]);
+    for _ in 0..800 {
+        let settings: Vec<String> = (0..=generator.below(3))
+            .map(|_| {
+                let equals = generator.pick(&["=", "=", "=", "=", "", "=="]);
+                format!("{}{equals}{}", generator.pick(&NAMES), generator.pick(&VALUES))
+            })
+            .collect();
+        all.push(settings.join(",").into_bytes());
+    }
+    for name in &NAMES[..3] {
+        all.extend(VALUES.iter().map(|value| format!("{name}={value}").into_bytes()));
+    }
+    all
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// What Rust makes of a value, as option.lua prints it.
+fn read_by_rust(value: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(value) else { return "refused".to_owned() };
+    match option::parse(Some(text)) {
+        Err(_) => "refused".to_owned(),
+        Ok(ColocateOption::No) => "no".to_owned(),
+        Ok(ColocateOption::Yes(request)) => {
+            let slowdown =
+                request.slowdown_ratio_max.map_or("-".to_owned(), |ratio| ratio.value().to_string());
+            let memory = request.memory_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+            format!("yes {slowdown} {} {memory}", request.profile_name.as_deref().unwrap_or("-"))
+        }
+    }
+}
+
+/// The same line with the ratio as Rust prints it: C prints 1.15 with 17 digits as 1.1499999999999999.
+fn normalised(line: &str) -> String {
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    if let Some(ratio) = words.get(1).and_then(|word| word.parse::<f64>().ok()) {
+        words[1] = ratio.to_string();
+    }
+    words.join(" ")
+}
+
+#[test]
+fn both_readers_of_the_option_agree() {
+    let values = values();
+    let expected: Vec<String> = values.iter().map(|value| read_by_rust(value)).collect();
+    // Otherwise the comparison would say little.
+    let accepted = expected.iter().filter(|line| line.starts_with("yes")).count();
+    assert!(accepted > 60 && accepted < values.len() - 200, "{accepted} of {} are accepted", values.len());
+    let input: String = values.iter().map(|value| hexadecimal(value) + "\n").collect();
+    for output in run_everywhere("option.lua", &input) {
+        let lines: Vec<String> = output.lines().map(normalised).collect();
+        assert_eq!(lines.len(), values.len());
+        for ((value, line), expected) in values.iter().zip(&lines).zip(&expected) {
+            assert_eq!(line, expected, "{:?}", String::from_utf8_lossy(value));
+        }
+    }
+}

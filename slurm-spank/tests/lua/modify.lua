@@ -1,0 +1,144 @@
+-- What pillion.modify lets a user change: of a managed job, of any other, and never shards.
+
+local S = dofile("support.lua")
+local pillion = S.pillion
+local MARK = "pillion1;w=4f1c09aa12bc77de;part=gpu;field=job;gres=gpu:a100:1;other=lscratch:100;begin=%s"
+
+-- The job as slurmctld knows it, waiting in the pool.
+local function waiting(changes, begin)
+  local rec = { partition = "shared", job_state = 0, tres_per_node = "gres/shard:100,gres/lscratch:100",
+    admin_comment = string.format(MARK, begin or "0") }
+  for name, value in pairs(changes or {}) do rec[name] = value end
+  return rec
+end
+
+-- Runs an update; gives the answer, the description afterwards, and how many fields were written.
+local function modify(changes, rec, uid, fails_at, parts)
+  local job, values, writes = S.job(S.update(changes), fails_at)
+  S.said = {}
+  return pillion.modify(job, rec or waiting(), parts or S.partitions(), uid or S.ALICE), values, writes()
+end
+
+local function assert_passes(name, changes, rec, uid)
+  local answer, _, writes = modify(changes, rec, uid)
+  S.equal(answer, slurm.SUCCESS, name .. ": " .. tostring(S.said[1]))
+  S.equal(writes, 0, name .. ": writes")
+  S.equal(#S.said, 0, name .. ": " .. tostring(S.said[1]))
+end
+
+local function assert_refused(name, changes, rec, part, parts)
+  local answer, _, writes = modify(changes, rec, nil, nil, parts)
+  S.equal(answer, slurm.ERROR, name)
+  S.equal(writes, 0, name .. ": writes")
+  S.contains(S.said[1], part, name)
+end
+
+S.test("what does not matter to us passes", function()
+  for name, value in pairs({ name = "x", time_limit = 5, priority = 0, qos = "high", dependency = "afterok:1", partition = "shared" }) do
+    assert_passes(name, { [name] = value })
+  end
+  assert_passes("nothing", {})
+end)
+
+S.test("our scheduler, and root, may change everything", function()
+  local all = { tres_per_node = "gres/shard:g1:40", req_nodes = "n2", begin_time = 1, admin_comment = "x", partition = "shared" }
+  assert_passes("root", all, nil, 0)
+  assert_passes("SlurmUser", all, nil, 64030)
+end)
+
+local CHANGES = {
+  GRES = { tres_per_node = "gres/gpu:2" }, ["GPUs by job"] = { tres_per_job = "gres/gpu:1" }, ["begin time"] = { begin_time = 4000000000 },
+  nodes = { min_nodes = 2, max_nodes = 2 }, ["node list"] = { req_nodes = "n2" }, exclusion = { exc_nodes = "n1" },
+  comment = { comment = "x" }, features = { features = "a100" }, CPUs = { min_cpus = 2 }, tasks = { num_tasks = 2 },
+  memory = { min_mem_per_node = 5 }, reservation = { reservation = "r" }, partition = { partition = "long" }, exclusive = { shared = 0 },
+}
+for name, changes in pairs(CHANGES) do
+  S.test("a change of " .. name .. " takes the job out of management, whole", function()
+    local answer, values = modify(changes)
+    S.equal(answer, slurm.SUCCESS, tostring(S.said[1]))
+    S.equal(values.partition, changes.partition or "gpu")
+    S.equal(values.tres_per_node, changes.tres_per_node or "gres/gpu:a100:1,gres/lscratch:100")
+    if changes.begin_time then
+      S.equal(values.begin_time, changes.begin_time)
+    else
+      assert(math.abs(values.begin_time - os.time()) <= 1)
+    end
+    for field, value in pairs(changes) do S.equal(values[field], value, field) end
+    S.equal(#S.said, 1)
+    assert_passes("afterwards it is a job like any other", changes, waiting({ partition = "gpu" }))
+  end)
+end
+
+S.test("the user's own begin comes back", function()
+  local later = string.format("%.0f", os.time() + 5000)
+  local _, values = modify({ comment = "x" }, waiting({}, later))
+  S.equal(string.format("%.0f", values.begin_time), later)
+end)
+
+S.test("where the user named no partition, it goes to the default one", function()
+  local mark = "pillion1;w=1;part=;field=node;gres=gpu:1;other=;begin=0"
+  local _, values = modify({ comment = "x" }, waiting({ admin_comment = mark }))
+  S.equal(values.partition, "gpu")
+  S.equal(values.tres_per_node, "gres/gpu:1")
+end)
+
+S.test("a list with a pool in it loses the pool", function()
+  local mark = "pillion1;w=1;part=long,shared,gpu;field=node;gres=gpu:1;other=;begin=0"
+  local _, values = modify({ comment = "x" }, waiting({ admin_comment = mark }))
+  S.equal(values.partition, "long,gpu")
+end)
+
+S.test("what cannot go back is refused", function()
+  local mark = "pillion1;w=1;part=%s;field=node;gres=%s;other=;begin=0"
+  local pool_only = waiting({ admin_comment = string.format(mark, "shared", "gpu:1") })
+  assert_refused("only ever in the pool", { comment = "x" }, pool_only, "cancel it")
+  assert_refused("no request", { comment = "x" }, waiting({ admin_comment = string.format(mark, "gpu", "") }), "cancel it")
+  local no_default = S.partitions({ gpu = S.partition() })
+  assert_refused("no default", { comment = "x" }, waiting({ admin_comment = string.format(mark, "", "gpu:1") }), "cancel it", no_default)
+  assert_refused("leased", { comment = "x" }, waiting({ admin_comment = string.format(MARK, "0") .. ";lease=5;r=0" }), "in a minute")
+end)
+
+S.test("a failing assignment is taken back and the change refused", function()
+  for fails_at = 1, 3 do
+    local before = { comment = "x" }
+    local job, values = S.job(S.update(before), fails_at)
+    local unchanged = S.copy(values)
+    S.said = {}
+    S.equal(pillion.modify(job, waiting(), S.partitions(), S.ALICE), slurm.ERROR, "write " .. fails_at)
+    S.equal(S.differences(unchanged, values), "", "write " .. fails_at)
+  end
+end)
+
+S.test("nobody but root and SlurmUser asks for shards, of whatever job", function()
+  local plain = { partition = "gpu", job_state = 0, tres_per_node = "gres/gpu:1" }
+  for _, rec in ipairs({ waiting(), plain }) do
+    for _, field in ipairs({ "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
+      assert_refused(field, { [field] = "gres/shard:g2:10" }, rec, "shards are given out by Pillion alone")
+    end
+  end
+end)
+
+S.test("nobody else moves a job into the pool", function()
+  local plain = { partition = "gpu", job_state = 0 }
+  assert_refused("alone", { partition = "shared" }, plain, "--colocate")
+  assert_refused("in a list", { partition = "long,shared" }, plain, "--colocate")
+  assert_refused("a managed one, to another", { partition = "gpu,shared" }, nil, "--colocate")
+  os.remove(S.heartbeat_path)
+  assert_refused("while the scheduler is down", { partition = "shared" }, plain, "--colocate")
+end)
+
+S.test("a job that is not managed is its user's", function()
+  local change = { tres_per_node = "gres/gpu:2", comment = "x", begin_time = 1, req_nodes = "n1" }
+  assert_passes("no mark", change, { partition = "gpu", job_state = 0 })
+  assert_passes("another tool's comment", change, { partition = "shared", job_state = 0, admin_comment = "JS1:abc" })
+  assert_passes("running", { comment = "x" }, waiting({ job_state = 1 }))
+  assert_passes("a mark that is too long", change, waiting({ admin_comment = "pillion1;" .. string.rep("x", 600) }))
+end)
+
+S.test("job states carry flags", function()
+  local answer, values = modify({ comment = "x" }, waiting({ job_state = 0 + 0x8000 }))
+  S.equal(answer, slurm.SUCCESS)
+  S.equal(values.partition, "gpu")
+end)
+
+S.done()

@@ -1,0 +1,343 @@
+-- What pillion.submit does with each kind of job: managed whole, left alone whole, or refused with a sentence.
+
+local S = dofile("support.lua")
+local pillion = S.pillion
+local SCRIPT_DIGEST = "%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x"
+
+local function submit(job, parts, uid) return pillion.submit(job, parts or S.partitions(), uid or S.ALICE) end
+
+local function assert_untouched(name, fields, option, reason, parts)
+  local job, values, writes = S.batch(fields, option)
+  local before = S.copy(values)
+  S.said = {}
+  S.equal(submit(job, parts), slurm.SUCCESS, name)
+  S.equal(S.differences(before, values), "", name .. ": changed")
+  S.equal(writes(), 0, name .. ": writes")
+  if reason then
+    S.equal(#S.said, 1, name .. ": lines to the user")
+    S.contains(S.said[1], reason, name)
+  else
+    S.equal(#S.said, 0, name .. ": " .. tostring(S.said[1]))
+  end
+end
+
+local function assert_managed(name, fields, option, parts)
+  local job, values = S.batch(fields, option)
+  S.said = {}
+  S.equal(submit(job, parts), slurm.SUCCESS, name)
+  S.equal(values.partition, "shared", name .. ": " .. tostring(S.said[1]))
+  S.equal(#S.said, 0, name)
+  for _, field in ipairs({ "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind" }) do
+    S.equal(values[field], nil, name .. ": " .. field)
+  end
+  return values
+end
+
+-- Every way to ask for one GPU on one node. The values are what Slurm 24.11.5 was seen to hand over.
+local MANAGED = {
+  ["--gres=gpu:1"] = { { tres_per_node = "gres/gpu:1" }, "node", "gpu:1" },
+  ["--gres=gpu"] = { { tres_per_node = "gres/gpu" }, "node", "gpu" },
+  ["--gpus=1"] = { { tres_per_job = "gres/gpu:1" }, "job", "gpu:1" },
+  ["--gpus=a100:1"] = { { tres_per_job = "gres/gpu:a100:1" }, "job", "gpu:a100:1" },
+  ["--gpus=1 -N1 -n4"] = { { tres_per_job = "gres/gpu:1", min_nodes = 1, max_nodes = 1, num_tasks = 4 }, "job", "gpu:1" },
+  ["--gpus-per-node=1 -N1"] = { { tres_per_node = "gres/gpu:1", min_nodes = 1, max_nodes = 1 }, "node", "gpu:1" },
+  ["--gpus-per-task=1 -n1"] =
+    { { tres_per_task = "gres/gpu=1", num_tasks = 1, tres_bind = "gres/gpu:per_task:1" }, "task", "gpu:1" },
+  ["--gpus-per-socket=1 --sockets-per-node=1"] = { { tres_per_socket = "gres/gpu:1", sockets_per_node = 1 }, "socket", "gpu:1" },
+  ["--gpus=1 -c4"] =
+    { { tres_per_job = "gres/gpu:1", tres_per_task = "cpu=4", cpus_per_task = 4, min_cpus = 4, pn_min_cpus = 4 }, "job", "gpu:1" },
+  ["--tres-per-task=cpu=2,gres/gpu=1 -n1"] = { { tres_per_task = "cpu=2,gres/gpu=1", num_tasks = 1, cpus_per_task = 2,
+    min_cpus = 2, tres_bind = "gres/gpu:per_task:1" }, "task", "gpu:1" },
+  ["-C a100&nvlink"] = { { tres_per_node = "gres/gpu:1", features = "a100&nvlink" }, "node", "gpu:1" },
+  ["-x n7"] = { { tres_per_node = "gres/gpu:1", exc_nodes = "n7" }, "node", "gpu:1" },
+  ["-s"] = { { tres_per_node = "gres/gpu:1", shared = 1 }, "node", "gpu:1" },
+  ["--array"] = { { tres_per_node = "gres/gpu:1", array_inx = "1-3" }, "node", "gpu:1" },
+  ["--dependency"] = { { tres_per_node = "gres/gpu:1", dependency = "afterok:1" }, "node", "gpu:1" },
+  ["--gres-flags=disable-binding"] = { { tres_per_node = "gres/gpu:1", bitflags = 503840768 }, "node", "gpu:1" },
+}
+for name, case in pairs(MANAGED) do
+  S.test(name, function()
+    local values = assert_managed(name, case[1])
+    S.equal(values.tres_per_node, "gres/shard:100", name)
+    local pattern = "^pillion1;w=" .. SCRIPT_DIGEST .. ";part=;field=" .. case[2] .. ";gres=" .. case[3] .. ";other=;begin=0$"
+    assert(string.find(values.admin_comment, pattern), name .. ": " .. values.admin_comment)
+    local wait = values.begin_time - os.time()
+    assert(wait > 590 and wait <= 600, "begins in " .. wait)
+    S.equal(values.time_limit, 5)
+  end)
+end
+
+local GPU = { tres_per_node = "gres/gpu:1" }
+local function with(fields)
+  local all = S.copy(GPU)
+  for name, value in pairs(fields) do all[name] = value end
+  return all
+end
+
+-- What is not provably one GPU on one node, or wants what a shared GPU cannot give.
+local UNTOUCHED = {
+  ["no GPU"] = { {}, "no GPU" },
+  ["--gpus=2"] = { { tres_per_job = "gres/gpu:2" }, "more than one GPU" },
+  ["--gpus=0"] = { { tres_per_job = "gres/gpu:0" }, "more than one GPU" },
+  ["--gres=gpu:a100:1,gpu:v100:1"] = { { tres_per_node = "gres/gpu:a100:1,gres/gpu:v100:1" }, "more than one place" },
+  ["--gres and --gpus"] = { { tres_per_node = "gres/gpu:1", tres_per_job = "gres/gpu:1" }, "more than one place" },
+  ["--gres=gpu:1(S:0)"] = { { tres_per_node = "gres/gpu:1(S:0)" }, "does not know" },
+  ["a licence by task"] = { { tres_per_task = "gres/gpu=1,license/x=1", num_tasks = 1 }, "does not know" },
+  ["another GRES by task"] = { { tres_per_task = "gres/gpu=1,gres/nic=1", num_tasks = 1 }, "'nic' for each task" },
+  ["-n4"] = { with({ num_tasks = 4 }), "--nodes=1" },
+  ["--ntasks-per-node=4"] = { with({ ntasks_per_node = 4 }), "--nodes=1" },
+  ["-N2"] = { with({ min_nodes = 2, max_nodes = 2 }), "--nodes=1" },
+  ["-N1-2"] = { with({ min_nodes = 1, max_nodes = 2 }), "--nodes=1" },
+  ["--gpus-per-task=1"] = { { tres_per_task = "gres/gpu=1" }, "--ntasks=1" },
+  ["--gpus-per-task=1 -N1 -n2"] = { { tres_per_task = "gres/gpu=1", num_tasks = 2, max_nodes = 1 }, "--ntasks=1" },
+  ["--gpus-per-socket=1"] = { { tres_per_socket = "gres/gpu:1" }, "--sockets-per-node=1" },
+  ["--exclusive"] = { with({ shared = 0 }), "--exclusive" },
+  ["--exclusive=user"] = { with({ shared = 2 }), "--exclusive" },
+  ["het job"] = { with({ het_job_offset = 0 }), "heterogeneous" },
+  ["scrontab"] = { with({ cron_job = true }), "scrontab" },
+  ["-M"] = { with({ clusters = "a,b" }), "clusters" },
+  ["-w"] = { with({ req_nodes = "n1" }), "-w" },
+  ["-H"] = { with({ priority = 0 }), "held" },
+  ["--reservation"] = { with({ reservation = "maint" }), "reservation" },
+  ["--bb"] = { with({ burst_buffer = "#BB" }), "burst buffer" },
+  ["--gres-flags=enforce-binding"] = { with({ bitflags = 503316496 }), "enforce-binding" },
+  ["--ntasks-per-gpu=2"] = { with({ ntasks_per_tres = 2, num_tasks = 1 }), "--ntasks-per-gpu" },
+  ["--gpu-freq"] = { with({ tres_freq = "gpu:low" }), "--gpu-freq" },
+  ["--gpu-bind"] = { with({ tres_bind = "gres/gpu:closest" }), "--gpu-bind" },
+  ["--batch"] = { with({ batch_features = "a100" }), "--batch" },
+  ["--reboot"] = { with({ reboot = 1 }), "reboots" },
+  ["--deadline in the script"] = { with({ script = "#!/bin/sh\n#SBATCH -n1 --deadline=now+1hour\n" }), "--deadline" },
+  ["--deadline on the command line"] = { with({ spank_job_env_size = 2, spank_job_env = {
+    [0] = "PILLION_DEADLINE=1", [1] = "_SLURM_SPANK_OPTION_pillion_colocate=" } }), "--deadline" },
+  ["-C a100|nvlink"] = { with({ features = "a100|nvlink" }), "features of -C" },
+  ["-C h100"] = { with({ features = "h100" }), "features of -C" },
+  ["--gres=gpu:h100:1"] = { { tres_per_node = "gres/gpu:h100:1" }, "no GPU of that type" },
+  ["--mem too much"] = { with({ min_mem_per_node = 8001 }), "too little memory" },
+  ["--mem-per-cpu too much"] = { with({ min_mem_per_cpu = 2001, cpus_per_task = 4, min_cpus = 4 }), "too little memory" },
+  ["-c too many"] = { with({ cpus_per_task = 9, min_cpus = 9 }), "too few CPUs" },
+  ["-c and --cpus-per-gpu"] = { with({ cpus_per_task = 2, cpus_per_tres = "gres/gpu:4" }), "by task and by GPU" },
+  ["--mem and --mem-per-gpu"] = { with({ min_mem_per_node = 2, mem_per_tres = "gres/gpu:4" }), "more than one way" },
+  ["--mem-per-gpu of a type"] = { with({ mem_per_tres = "gres/gpu:a100:4" }), "another GRES" },
+  ["a partition of strange name"] = { with({ partition = "a+b" }), "unusual", { ["a+b"] = S.partition() } },
+  ["a partition of long name"] = { with({ partition = string.rep("p", 600) }), "too long",
+    { [string.rep("p", 600)] = S.partition() } },
+  ["a partition that is not there"] = { with({ partition = "nowhere" }), "not open to you" },
+  ["a partition with exclusive users"] = { with({ partition = "long" }), "exclusive", { long = S.partition({ flags = 64 }) } },
+  ["salloc"] = { with({ script = false }), "only batch jobs" },
+}
+for name, case in pairs(UNTOUCHED) do
+  S.test(name, function() assert_untouched(name, case[1], nil, case[2], S.partitions(case[3])) end)
+end
+
+S.test("other GRES are kept, and remembered", function()
+  local values = assert_managed("others", { tres_per_node = "gres/lscratch:100,gres/gpu:a100:1,gres/nic:x:2" })
+  S.equal(values.tres_per_node, "gres/shard:100,gres/lscratch:100,gres/nic:x:2")
+  S.contains(values.admin_comment, ";gres=gpu:a100:1;other=lscratch:100,nic:x:2;")
+end)
+
+S.test("CPUs and memory by GPU are folded in", function()
+  local values = assert_managed("fold", { tres_per_job = "gres/gpu:1", cpus_per_tres = "gres/gpu:4",
+    mem_per_tres = "gres/gpu:4096", min_cpus = 4 })
+  S.equal(values.cpus_per_task, 4)
+  S.equal(values.min_mem_per_node, 4096)
+  values = assert_managed("fold, tasks", { tres_per_job = "gres/gpu:1", cpus_per_tres = "gres/gpu:4", num_tasks = 2, max_nodes = 1 })
+  S.equal(values.cpus_per_task, slurm.NO_VAL16)
+  S.equal(values.min_cpus, 4)
+end)
+
+S.test("the user's own begin is kept where it is later", function()
+  local later = os.time() + 7200
+  local values = assert_managed("later", with({ begin_time = later }))
+  S.equal(values.begin_time, later)
+  S.contains(values.admin_comment, string.format(";begin=%.0f", later))
+  local sooner = os.time() + 5
+  values = assert_managed("sooner", with({ begin_time = sooner }))
+  assert(values.begin_time > sooner + 500)
+  S.contains(values.admin_comment, string.format(";begin=%.0f", sooner))
+end)
+
+S.test("the settings of the option are in the mark", function()
+  local values = assert_managed("settings", GPU, "max-slowdown=1.150,memory=1025K,profile=bert")
+  S.contains(values.admin_comment, ";s=1.150;m=2;part=;")
+  local again = assert_managed("again", with({ script = "#!/bin/sh\nother\n", name = "other" }), "profile=bert")
+  S.equal(string.match(again.admin_comment, "w=(%x+)"), string.match(values.admin_comment, "w=(%x+)"))
+  assert(not string.find(values.admin_comment, "bert"), "the profile's name stands in clear")
+end)
+
+S.test("the digest is of what the script does", function()
+  local function digest(script, name) return pillion.workload_digest(nil, name or "train", script) end
+  local plain = digest("#!/bin/sh\npython train.py\n")
+  S.equal(digest("#!/bin/sh\n#SBATCH -t 5\n\n  python train.py   \n"), plain)
+  S.equal(digest("#!/bin/sh\r\npython train.py"), plain)
+  assert(digest("#!/bin/sh\npython train2.py\n") ~= plain and digest("#!/bin/sh\npython train.py\n", "x") ~= plain)
+  -- Computed once with integers of any size, in another language: 5.1 has only floating point, and must agree.
+  S.equal(pillion.digest(""), "000f4243001e8456")
+  S.equal(plain, "9c656cc0387bd58e")
+  S.equal(pillion.digest(string.rep("\255", 1000)), "a1f35b1b90fe126b")
+end)
+
+S.test("4 MB of script take no time to speak of", function()
+  for _, script in ipairs({ string.rep("x=1 # foo\n", 400000), string.rep("\n", 4000000), string.rep("a\n", 2000000),
+    string.rep("\n#SBATCH --de", 300000), "\n#SBATCH " .. string.rep("--de", 1000000) }) do
+    local before = os.clock()
+    assert_managed("big", with({ script = script }))
+    local took = os.clock() - before
+    -- Measured: 0.02 to 0.07 s. Generous, for a busy machine; a quadratic step would take minutes.
+    assert(took < 1, "took " .. took .. " s")
+  end
+end)
+
+S.test("the time limit is the one of the user's partition", function()
+  local any = { time_limit = slurm.NO_VAL }
+  local values = assert_managed("unlimited", with(any))
+  S.equal(values.time_limit, slurm.INFINITE)
+  values = assert_managed("default", with(any), nil, S.partitions({ gpu = S.partition({ flag_default = 1, default_time = 60 }) }))
+  S.equal(values.time_limit, 60)
+  values = assert_managed("maximum", with(any), nil, S.partitions({ gpu = S.partition({ flag_default = 1, max_time = 90 }) }))
+  S.equal(values.time_limit, 90)
+  local short = S.partitions({ shared = S.partition({ max_time = 60 }) })
+  assert_untouched("too long", with(any), nil, "shorter time limit", short)
+  assert_untouched("too long", with({ time_limit = 61 }), nil, "shorter time limit", short)
+  assert_managed("short enough", with({ time_limit = 60 }), nil, short)
+  local two = S.partitions({ long = S.partition({ default_time = 9 }) })
+  assert_untouched("two partitions", with({ partition = "gpu,long", time_limit = slurm.NO_VAL }), nil, "write --time", two)
+end)
+
+S.test("a pool is taken only if it admits the job", function()
+  local function pool(fields) return S.partitions({ shared = S.partition(fields) }) end
+  assert_untouched("hidden", GPU, nil, "not open to you", S.partitions({ shared = false }))
+  assert_untouched("down", GPU, nil, "is not up", pool({ state_up = 1 }))
+  assert_untouched("reservation", GPU, nil, "reservation", pool({ flags = 16 }))
+  assert_untouched("exclusive user", GPU, nil, "exclusive", pool({ flags = 64 }))
+  assert_untouched("account", with({ account = "bio" }), nil, "account", pool({ allow_accounts = "chem,phys" }))
+  assert_untouched("no account", GPU, nil, "account", pool({ allow_accounts = "chem" }))
+  assert_managed("account", with({ account = "Chem" }), nil, pool({ allow_accounts = "chem,phys" }))
+  assert_managed("default account", with({ default_account = "phys" }), nil, pool({ allow_accounts = "chem,phys" }))
+  assert_untouched("denied", with({ account = "bio" }), nil, "account", pool({ deny_accounts = "bio" }))
+  assert_untouched("QOS", with({ qos = "low" }), nil, "QOS", pool({ allow_qos = "high" }))
+  assert_untouched("denied QOS", with({ qos = "low" }), nil, "QOS", pool({ deny_qos = "low" }))
+  assert_managed("everybody", GPU, nil, pool({ allow_accounts = "ALL", allow_qos = "ALL", allow_alloc_nodes = "ALL" }))
+  assert_untouched("host", with({ alloc_node = "login1" }), nil, "host", pool({ allow_alloc_nodes = "login2" }))
+  assert_untouched("CPUs", with({ min_cpus = 5 }), nil, "too few CPUs", pool({ max_cpus_per_node = 4 }))
+end)
+
+S.test("the first pool that could run it is taken", function()
+  S.beat(0, "active", S.POOL, "pool=big cpus=64 memory_mib=500000 features= gpu_types=h100")
+  local parts = S.partitions({ big = S.partition() })
+  local job, values = S.batch({ tres_per_job = "gres/gpu:h100:1" })
+  submit(job, parts)
+  S.equal(values.partition, "big")
+  job, values = S.batch(GPU)
+  submit(job, parts)
+  S.equal(values.partition, "shared")
+end)
+
+S.test("without a live heartbeat every job is left alone", function()
+  for age, mode in pairs({ [31] = "active", [-31] = "active", [0] = "shadow", [1] = "off" }) do
+    S.beat(age, mode)
+    assert_untouched(mode .. age, GPU, nil, "Pillion")
+  end
+  for _, text in ipairs({ "", "pillion2 epoch=1 bound=600 mode=active\n", "pillion1 epoch=x", string.rep("x", 1000000),
+    string.format("pillion1 epoch=%.0f bound=0 mode=active\n%s\n", os.time(), S.POOL) }) do
+    S.write_heartbeat(text)
+    assert_untouched(string.sub(text, 1, 20), GPU, nil, "Pillion")
+  end
+  os.remove(S.heartbeat_path)
+  assert_untouched("missing", GPU, nil, "scheduler is not running")
+end)
+
+S.test("a job without the option, or with no, is left without a word", function()
+  assert_untouched("absent", GPU, false)
+  assert_untouched("no", GPU, "no")
+  assert_untouched("unknown TRES", { tres_per_node = "gres/gpu:1(S:0)" }, false)
+end)
+
+S.test("a bad option is refused with a sentence", function()
+  for _, option in ipairs({ "maybe", "memory=8", string.rep("x", 60000), "a\nb", "\255" }) do
+    local job, values = S.batch(GPU, option)
+    local before = S.copy(values)
+    S.said = {}
+    S.equal(submit(job), slurm.ERROR)
+    S.equal(S.differences(before, values), "")
+    S.contains(S.said[1], "pillion: --colocate: ")
+    assert(#S.said[1] < 700 and not string.find(S.said[1], "[%c\128-\255]"), "what is said is bounded and clean")
+  end
+end)
+
+S.test("nobody but root and SlurmUser asks for shards", function()
+  for _, field in ipairs({ "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind" }) do
+    for _, value in ipairs({ "gres/shard:10", "gres/gpu:1,gres/shard:g1:10", "shard", "gres:shard:1", "GRES/SHARD=1", " shard:1" }) do
+      for _, option in ipairs({ false, "yes" }) do
+        local job, values, writes = S.batch({ [field] = value }, option)
+        S.said = {}
+        S.equal(submit(job), slurm.ERROR, field .. "=" .. value)
+        S.contains(S.said[1], "--gres=gpu:1")
+        S.equal(writes() + (values.partition and 1 or 0), 0)
+      end
+    end
+  end
+  for _, uid in ipairs({ 0, 64030 }) do
+    S.equal(submit((S.batch({ tres_per_node = "gres/shard:10", partition = "shared" }, false)), nil, uid), slurm.SUCCESS)
+  end
+  S.equal(submit((S.batch({ tres_per_node = "gres/shardware:1" }, false))), slurm.SUCCESS, "another GRES of similar name")
+end)
+
+S.test("the pool is for co-located jobs", function()
+  local function refused(name, fields, option, parts)
+    S.said = {}
+    S.equal(submit((S.batch(fields, option)), parts), slurm.ERROR, name)
+    S.contains(S.said[#S.said], "--colocate", name)
+  end
+  refused("without", { tres_per_node = "gres/gpu:1", partition = "shared" }, false)
+  refused("in a list", { tres_per_node = "gres/gpu:1", partition = "gpu,shared" }, false)
+  refused("no GPU", { partition = "shared" }, false)
+  refused("unfit", { tres_per_job = "gres/gpu:2", partition = "shared" })
+  refused("as the default", {}, false, S.partitions({ gpu = S.partition(), shared = S.partition({ flag_default = 1 }) }))
+  S.contains(assert_managed("with", with({ partition = "shared" })).admin_comment, ";part=shared;")
+  S.contains(assert_managed("in a list", with({ partition = "gpu,shared" })).admin_comment, ";part=gpu,shared;")
+  os.remove(S.heartbeat_path)
+  refused("while the scheduler is down", { tres_per_node = "gres/gpu:1", partition = "shared" })
+end)
+
+S.test("if any assignment fails, all are taken back", function()
+  local fields = { tres_per_job = "gres/gpu:1", tres_per_node = "gres/lscratch:5", tres_per_task = "cpu=2", cpus_per_task = 2,
+    min_cpus = 2, mem_per_tres = "gres/gpu:4096", time_limit = slurm.NO_VAL, partition = "gpu", begin_time = 5 }
+  local _, _, writes = S.batch(fields)
+  local job, _, count = S.batch(fields)
+  S.equal(submit(job), slurm.SUCCESS)
+  assert(count() >= 8, "only " .. count() .. " writes")
+  S.equal(writes(), 0)
+  for fails_at = 1, count() do
+    local values
+    job, values = S.batch(fields, nil, fails_at)
+    local before = S.copy(values)
+    S.said, S.logged = {}, {}
+    S.equal(submit(job), slurm.SUCCESS, "write " .. fails_at)
+    -- Memory is the one field that Lua cannot empty; the same amount stands in mem_per_tres again.
+    local left = S.differences(before, values)
+    assert(left == "" or (left == "min_mem_per_node" and values.min_mem_per_node == 4096), "write " .. fails_at .. ": " .. left)
+    S.contains(S.said[1], "something failed inside Pillion")
+    S.contains(S.logged[1], "told to fail")
+  end
+end)
+
+S.test("a failure before the first assignment leaves the job alone", function()
+  local job = S.batch(GPU)
+  local parts = setmetatable({}, { __index = function() error("partitions cannot be read") end, __pairs = nil })
+  S.equal(submit(setmetatable({}, { __index = job, __newindex = job }), parts), slurm.SUCCESS)
+  S.contains(S.said[1], "left as you wrote it")
+end)
+
+S.test("odd bytes anywhere are survived", function()
+  local odd = "a\0b\n;lease=1\255" .. string.rep("x", 60000)
+  assert_managed("name, comment", with({ name = odd, comment = odd, script = odd, account = odd }))
+  assert_untouched("partition", with({ partition = odd }), nil, "not open")
+  assert_untouched("GRES", { tres_per_node = "gres/gpu:1," .. odd }, nil, "does not know")
+end)
+
+S.test("configure refuses what it does not know", function()
+  assert(not pcall(pillion.configure, { heartbeet = "/x" }))
+  assert(not pcall(pillion.configure, { pools = "shared" }))
+end)
+
+S.done()
