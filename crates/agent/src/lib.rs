@@ -1,1 +1,75 @@
-//! Placeholder.
+//! The agent of a node: one process, as root, that measures the node's devices, carries out shares and answers the SPANK
+//! plugin. It decides nothing, and knows neither Slurm's queue nor the pairing nor the store.
+//!
+//! ```text
+//!  slurmstepd ─ handoff_server ─┐  ┌─ share, mechanism ─► drivers
+//!                     (Node)    ├──┤ devices (one thread)
+//!  scheduler ◄─ uplink ─────────┘  └─ sampler: tracker, accumulator, progress
+//!                 ▲                        │
+//!                 └─────── journal ◄───────┘
+//! ```
+
+pub mod accumulator;
+pub mod config;
+pub mod devices;
+pub mod disk;
+pub mod handoff_server;
+pub mod journal;
+mod journal_writer;
+pub mod mechanism;
+pub mod node;
+mod poke;
+pub mod procfs;
+pub mod progress;
+mod run;
+pub mod sampler;
+pub mod share;
+pub mod tracker;
+pub mod uplink;
+
+pub use poke::poke;
+pub use run::run;
+
+use anyhow::Context as _;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// The machine's name up to its first dot, as Slurm names nodes.
+pub fn host_name() -> String {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// Logs to standard error, at the levels of `RUST_LOG`, else `info`.
+pub fn start_logging() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// What is cancelled when the process is told to end.
+///
+/// # Errors
+/// If signals cannot be listened for.
+pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        told.cancel();
+    });
+    Ok(stop)
+}
+
+/// Says what went wrong, on one line, and with which code the program ends.
+pub fn failed(code: u8, error: &anyhow::Error) -> ExitCode {
+    eprintln!("pillion-agent: {error:#}");
+    ExitCode::from(code)
+}

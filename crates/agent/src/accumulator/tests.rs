@@ -1,0 +1,199 @@
+//! What a run adds up to, by example, and that no joule is lost or made, by property.
+
+use super::*;
+use pillion_core::SlurmJobId;
+use proptest::prelude::*;
+
+const GAP_SECONDS: f64 = 10.0;
+
+fn job(id: u32) -> JobStart {
+    JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 }
+}
+
+fn seen(id: u32, memory_bytes: u64) -> Sighting {
+    Sighting { start: Some(job(id)), memory_bytes, process_count: 1 }
+}
+
+const STRANGER: Sighting = Sighting { start: None, memory_bytes: 1, process_count: 1 };
+
+/// A device that uses 100 W while anybody is on it, and whose activity is what is given.
+struct Scene {
+    runs: DeviceRuns,
+    at: f64,
+    energy_joules: f64,
+}
+
+impl Scene {
+    fn new(jobs: &[u32]) -> Self {
+        let mut runs = DeviceRuns::default();
+        for id in jobs {
+            runs.begin(job(*id), UnixTime::from_seconds(1000.0));
+        }
+        Self { runs, at: 1000.0, energy_joules: 50.0 }
+    }
+
+    fn look(&mut self, sm_active: f64, sightings: &[Sighting], progress: &[(u32, f64)]) {
+        self.look_after(1.0, sm_active, sightings, progress);
+    }
+
+    fn look_after(&mut self, seconds: f64, sm_active: f64, sightings: &[Sighting], progress: &[(u32, f64)]) {
+        self.at += seconds;
+        self.energy_joules += 100.0 * seconds;
+        let reading = Reading {
+            energy_joules: Some(self.energy_joules),
+            sm_active_fraction: Some(Fraction::clamped(sm_active)),
+            ..Reading::default()
+        };
+        let progress = progress.iter().map(|(id, value)| (job(*id), *value)).collect();
+        let at = UnixTime::from_seconds(self.at);
+        self.runs.observe(&Look { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
+    }
+
+    fn end(&mut self, id: u32) -> JobSummary {
+        let at = UnixTime::from_seconds(self.at);
+        self.runs.end(job(id), at, &GresType::new("g1")).expect("it ran")
+    }
+}
+
+#[test]
+fn alone_means_alone_at_both_ends() {
+    let mut scene = Scene::new(&[1]);
+    scene.look(0.0, &[], &[]);
+    scene.look(0.3, &[seen(1, 10)], &[]);
+    scene.look(0.8, &[seen(1, 30)], &[]);
+    scene.look(0.6, &[seen(1, 20)], &[]);
+    scene.look(0.2, &[], &[]);
+    let summary = scene.end(1);
+    let means = summary.solo_means.expect("it was alone");
+    assert_eq!(summary.solo_sample_count, 2, "not the intervals in which it came and went");
+    assert_eq!(means.sm_active_fraction, Some(Fraction::clamped(0.7)));
+    assert_eq!(means.power_watts, None, "the device does not say");
+    assert_eq!((summary.memory_bytes_peak, summary.process_count_peak), (30, 1));
+    assert_eq!(summary.energy_joules, Some(400.0), "all of the meter: nobody else held the device");
+    assert!(summary.shared_seconds.abs() < 1e-9 && summary.neighbours.is_empty());
+}
+
+#[test]
+fn a_neighbour_ends_the_profile_and_is_named() {
+    let mut scene = Scene::new(&[1, 2]);
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.look(0.9, &[seen(1, 1), seen(2, 1)], &[]);
+    scene.look(0.9, &[seen(2, 1)], &[]);
+    scene.look(0.2, &[seen(2, 1)], &[]);
+    let (first, second) = (scene.end(1), scene.end(2));
+    assert_eq!(first.neighbours, [job(2)]);
+    assert_eq!(second.neighbours, [job(1)]);
+    assert!((first.shared_seconds - 2.0).abs() < 1e-9, "the intervals in which both were seen at some end");
+    assert_eq!(first.solo_means.and_then(|means| means.sm_active_fraction), Some(Fraction::clamped(0.5)));
+    assert_eq!(second.solo_means.and_then(|means| means.sm_active_fraction), Some(Fraction::clamped(0.2)));
+    // One interval alone each, two shared in equal parts: the second's activity alone was not known yet.
+    assert_eq!(first.energy_joules, Some(200.0));
+    assert_eq!(second.energy_joules, Some(200.0));
+}
+
+#[test]
+fn shared_energy_goes_by_activity_where_it_is_known() {
+    let mut scene = Scene::new(&[1, 2]);
+    scene.look(0.0, &[seen(1, 1)], &[]);
+    scene.look(0.6, &[seen(1, 1)], &[]);
+    scene.look(0.0, &[], &[]);
+    scene.look(0.0, &[seen(2, 1)], &[]);
+    scene.look(0.2, &[seen(2, 1)], &[]);
+    let energy = |scene: &Scene, id| scene.runs.runs[&job(id)].energy_joules.expect("a meter");
+    let before = (energy(&scene, 1), energy(&scene, 2));
+    scene.look(0.7, &[seen(1, 1), seen(2, 1)], &[]);
+    assert!((energy(&scene, 1) - before.0 - 75.0).abs() < 1e-9);
+    assert!((energy(&scene, 2) - before.1 - 25.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_stranger_is_a_neighbour_without_a_name() {
+    let mut scene = Scene::new(&[1]);
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.look(0.5, &[seen(1, 1), STRANGER], &[]);
+    let summary = scene.end(1);
+    assert!((summary.shared_seconds - 1.0).abs() < 1e-9);
+    assert_eq!(summary.neighbours, []);
+    assert_eq!(summary.solo_means, None);
+    assert_eq!(summary.energy_joules, Some(50.0), "nobody is billed for the stranger's part");
+}
+
+#[test]
+fn progress_counts_from_change_to_change() {
+    let mut scene = Scene::new(&[1, 2]);
+    let alone = [seen(1, 1)];
+    let both = [seen(1, 1), seen(2, 1)];
+    scene.look(0.5, &alone, &[(1, 100.0)]);
+    for value in [100.0, 100.0, 160.0, 160.0] {
+        scene.look(0.5, &alone, &[(1, value)]);
+    }
+    // Joined: the pending second alone and the first one shared go with the change that spans them.
+    scene.look(0.5, &both, &[(1, 175.0)]);
+    scene.look(0.5, &both, &[(1, 185.0)]);
+    scene.look(0.5, &both, &[(1, 195.0)]);
+    scene.look(0.5, &both, &[(1, 195.0)]);
+    let summary = scene.end(1);
+    assert_eq!(
+        summary.solo,
+        ProgressPart { progress: Some(60.0), seconds: 3.0 },
+        "the start value is no progress"
+    );
+    assert_eq!(summary.shared, ProgressPart { progress: Some(20.0), seconds: 2.0 });
+    assert_eq!(scene.end(2).solo, ProgressPart::default(), "writes no counter");
+}
+
+#[test]
+fn a_counter_that_falls_starts_anew() {
+    let mut scene = Scene::new(&[1]);
+    for value in [10.0, 20.0, 5.0, 15.0] {
+        scene.look(0.5, &[seen(1, 1)], &[(1, value)]);
+    }
+    assert_eq!(scene.end(1).solo, ProgressPart { progress: Some(20.0), seconds: 2.0 });
+}
+
+#[test]
+fn a_gap_counts_for_energy_only() {
+    let mut scene = Scene::new(&[1]);
+    scene.look(0.5, &[seen(1, 1)], &[(1, 10.0)]);
+    scene.look_after(GAP_SECONDS * 2.0, 0.1, &[seen(1, 1)], &[(1, 90.0)]);
+    scene.look(0.5, &[seen(1, 1)], &[(1, 95.0)]);
+    let summary = scene.end(1);
+    assert_eq!(summary.solo_sample_count, 1);
+    assert_eq!(summary.energy_joules, Some(2100.0));
+    assert_eq!(summary.solo, ProgressPart { progress: Some(5.0), seconds: 1.0 });
+}
+
+#[test]
+fn a_meter_that_was_reset_is_not_negative_energy() {
+    let mut scene = Scene::new(&[1]);
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.energy_joules = 0.0;
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    assert_eq!(scene.end(1).energy_joules, Some(100.0), "known again from the reset on");
+}
+
+#[test]
+fn runs_survive_being_written_down() {
+    let mut scene = Scene::new(&[1, 2]);
+    scene.look(0.5, &[seen(1, 1), STRANGER], &[(1, 10.0)]);
+    scene.look(0.5, &[seen(1, 1), seen(2, 5)], &[(1, 20.0)]);
+    let text = serde_json::to_string(&scene.runs).unwrap();
+    assert_eq!(serde_json::from_str::<DeviceRuns>(&text).unwrap(), scene.runs);
+}
+
+proptest! {
+    #[test]
+    fn the_parts_sum_to_the_meter(looks in prop::collection::vec((0.0..=1.0_f64, any::<[bool; 3]>()), 2..40)) {
+        let mut scene = Scene::new(&[1, 2, 3]);
+        for (sm_active, there) in &looks {
+            let sightings: Vec<Sighting> =
+                (1..=3).zip(there).filter(|(_, there)| **there).map(|(id, _)| seen(id, 1)).collect();
+            scene.look(*sm_active, &sightings, &[]);
+        }
+        let first = 50.0 + 100.0;
+        let parts: f64 = [1, 2, 3].map(|id| scene.end(id).energy_joules.unwrap_or(0.0)).iter().sum();
+        prop_assert!((parts - (scene.energy_joules - first)).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,300 @@
+//! The agent's configuration: one struct, read and checked once, then handed out in pieces.
+
+use pillion_core::handoff::HANDOFF_SOCKET;
+use pillion_core::{GresType, NodeName};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest path of a Unix socket.
+const SOCKET_PATH_LENGTH_MAX: usize = 107;
+
+/// `agent.toml`. In every path `%n` stands for the node's name.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The node, as Slurm names it; the host name up to its first dot if absent.
+    pub node_name: Option<String>,
+    /// What outlives the agent: shares, runs in progress, reports that wait for the scheduler.
+    pub state_directory: PathBuf,
+    /// What does not outlive the machine: progress files, MPS directories.
+    pub runtime_directory: PathBuf,
+    /// Where the SPANK plugin asks. Markers of jobs stand beside it, in `jobs/`.
+    pub handoff_socket: PathBuf,
+    /// The time between two looks at the devices.
+    pub sample_period_seconds: f64,
+    /// How much the report journal may hold.
+    pub journal_bytes_max: u64,
+    /// Which devices the node has.
+    pub backend: BackendKind,
+    /// The scheduler.
+    pub scheduler: SchedulerConfig,
+    /// The simulated devices.
+    pub simulated: SimulatedConfig,
+    /// What Slurm calls the devices.
+    pub devices: DevicesConfig,
+    /// NVIDIA's Multi-Process Service.
+    pub mps: MpsConfig,
+}
+
+/// Which devices the node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendKind {
+    /// Those of a `pillion-simulated-device`.
+    Simulated,
+}
+
+/// The scheduler.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SchedulerConfig {
+    /// Where it listens for agents.
+    pub endpoint: String,
+    /// The longest pause between two attempts to reach it.
+    pub retry_seconds_max: f64,
+}
+
+/// The simulated devices.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimulatedConfig {
+    /// Where their driver process listens.
+    pub socket: PathBuf,
+}
+
+/// What Slurm calls the devices.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DevicesConfig {
+    /// The GRES type of each device, by index; if absent as the backend says: `g0`, `g1`, ..
+    pub gres_types: Option<Vec<String>>,
+}
+
+/// NVIDIA's Multi-Process Service.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MpsConfig {
+    /// Whether several users may share a device. Their isolation from each other is then the MPS server's, which is none
+    /// against faults.
+    pub multi_user: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            node_name: None,
+            state_directory: PathBuf::from("/var/lib/pillion-agent"),
+            runtime_directory: PathBuf::from("/run/pillion"),
+            handoff_socket: PathBuf::from(HANDOFF_SOCKET),
+            sample_period_seconds: 1.0,
+            journal_bytes_max: 64 << 20,
+            backend: BackendKind::Simulated,
+            scheduler: SchedulerConfig::default(),
+            simulated: SimulatedConfig::default(),
+            devices: DevicesConfig::default(),
+            mps: MpsConfig::default(),
+        }
+    }
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self { endpoint: "http://127.0.0.1:6820".to_owned(), retry_seconds_max: 30.0 }
+    }
+}
+
+impl Default for SimulatedConfig {
+    fn default() -> Self {
+        Self { socket: PathBuf::from("/run/pillion/simulated-device.sock") }
+    }
+}
+
+/// A configuration that the agent cannot run with; one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read, or holds something that is no setting.
+    #[error("{}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the parser said.
+        reason: String,
+    },
+    /// A setting out of range.
+    #[error("{key} is {value}; allowed is {allowed}")]
+    Value {
+        /// The setting.
+        key: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        allowed: &'static str,
+    },
+}
+
+impl Config {
+    /// Reads and checks `path`. `host_name` stands in for a node name that is not given.
+    ///
+    /// # Errors
+    /// [`ConfigError`], a sentence for whoever wrote the file.
+    pub fn load(path: &Path, host_name: &str) -> Result<Self, ConfigError> {
+        let unreadable = |reason: String| ConfigError::Unreadable { path: path.to_owned(), reason };
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        Self::parse(&text, host_name).map_err(|error| match error {
+            ConfigError::Unreadable { reason, .. } => unreadable(reason),
+            value @ ConfigError::Value { .. } => value,
+        })
+    }
+
+    /// Reads and checks a text.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(text: &str, host_name: &str) -> Result<Self, ConfigError> {
+        let source = config::File::from_str(text, config::FileFormat::Toml);
+        let read =
+            config::Config::builder().add_source(source).build().and_then(config::Config::try_deserialize);
+        let mut config: Self = read
+            .map_err(|error| ConfigError::Unreadable { path: PathBuf::new(), reason: error.to_string() })?;
+        let node = config.node_name.get_or_insert_with(|| host_name.to_owned()).clone();
+        for path in [
+            &mut config.state_directory,
+            &mut config.runtime_directory,
+            &mut config.handoff_socket,
+            &mut config.simulated.socket,
+        ] {
+            *path = PathBuf::from(path.to_string_lossy().replace("%n", &node));
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let node = self.node_name.as_deref().unwrap_or_default();
+        let is_name = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        };
+        let mut checks: Vec<(bool, &'static str, String, &'static str)> = vec![
+            (is_name(node), "node_name", node.to_owned(), "letters, digits, dots, underscores and dashes"),
+            (
+                (0.1..=60.0).contains(&self.sample_period_seconds),
+                "sample_period_seconds",
+                self.sample_period_seconds.to_string(),
+                "0.1 to 60",
+            ),
+            (
+                (1 << 20..=1 << 40).contains(&self.journal_bytes_max),
+                "journal_bytes_max",
+                self.journal_bytes_max.to_string(),
+                "1048576 (1 MiB) to 1099511627776 (1 TiB)",
+            ),
+            (
+                (0.1..=3600.0).contains(&self.scheduler.retry_seconds_max),
+                "scheduler.retry_seconds_max",
+                self.scheduler.retry_seconds_max.to_string(),
+                "0.1 to 3600",
+            ),
+            (
+                tonic::transport::Endpoint::from_shared(self.scheduler.endpoint.clone())
+                    .is_ok_and(|it| it.uri().scheme_str() == Some("http") && it.uri().host().is_some()),
+                "scheduler.endpoint",
+                format!("'{}'", self.scheduler.endpoint),
+                "http://HOST:PORT",
+            ),
+        ];
+        for (key, path) in [
+            ("state_directory", &self.state_directory),
+            ("runtime_directory", &self.runtime_directory),
+            ("handoff_socket", &self.handoff_socket),
+            ("simulated.socket", &self.simulated.socket),
+        ] {
+            checks.push((path.is_absolute(), key, format!("'{}'", path.display()), "an absolute path"));
+        }
+        for (key, path) in
+            [("handoff_socket", &self.handoff_socket), ("simulated.socket", &self.simulated.socket)]
+        {
+            let fits = path.as_os_str().len() <= SOCKET_PATH_LENGTH_MAX;
+            checks.push((fits, key, format!("'{}'", path.display()), "a path of at most 107 bytes"));
+        }
+        for gres_type in self.devices.gres_types.iter().flatten() {
+            let allowed = "a list of GRES types such as [\"g0\", \"g1\"]";
+            checks.push((is_name(gres_type), "devices.gres_types", format!("'{gres_type}'"), allowed));
+        }
+        match checks.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, key, value, allowed)) => Err(ConfigError::Value { key, value, allowed }),
+            None => Ok(()),
+        }
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> NodeName {
+        NodeName::new(self.node_name.as_deref().unwrap_or_default())
+    }
+
+    /// The time between two looks.
+    pub fn sample_period(&self) -> Duration {
+        Duration::from_secs_f64(self.sample_period_seconds)
+    }
+
+    /// What Slurm calls the device with this index, where the configuration says so.
+    pub fn gres_type(&self, index: u32) -> Option<GresType> {
+        let given = self.devices.gres_types.as_ref()?;
+        usize::try_from(index).ok().and_then(|index| given.get(index)).map(GresType::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        Config::parse(text, "n1").expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn nothing_given_is_a_configuration() {
+        let config = Config::parse("", "n1").unwrap();
+        assert_eq!(config.node(), NodeName::new("n1"));
+        assert_eq!(config, Config { node_name: Some("n1".into()), ..Config::default() });
+    }
+
+    #[test]
+    fn paths_carry_the_nodes_name() {
+        let text = "node_name = 'n7'\nhandoff_socket = '/run/%n/a.sock'\n[simulated]\nsocket = '/x/%n.sock'\n\
+                    [devices]\ngres_types = ['gpu0', 'gpu1']";
+        let config = Config::parse(text, "n1").unwrap();
+        assert_eq!(config.handoff_socket, PathBuf::from("/run/n7/a.sock"));
+        assert_eq!(config.simulated.socket, PathBuf::from("/x/n7.sock"));
+        assert_eq!(config.gres_type(1), Some(GresType::new("gpu1")));
+        assert_eq!(config.gres_type(2), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_is_allowed() {
+        assert!(refused("colour = 1").contains("unknown field `colour`"));
+        assert!(refused("[mps]\nmulti_users = true").contains("unknown field `multi_users`"));
+        assert!(refused("backend = 'nvml'").contains("nvml"), "{}", refused("backend = 'nvml'"));
+        assert!(refused("backend = 'nvml'").contains("simulated"), "{}", refused("backend = 'nvml'"));
+        for (text, sentence) in [
+            ("sample_period_seconds = 0.0", "sample_period_seconds is 0; allowed is 0.1 to 60"),
+            ("sample_period_seconds = nan", "sample_period_seconds is NaN; allowed is 0.1 to 60"),
+            ("journal_bytes_max = 5", "journal_bytes_max is 5; allowed is 1048576"),
+            ("state_directory = 'var'", "state_directory is 'var'; allowed is an absolute path"),
+            ("[scheduler]\nendpoint = 'localhost'", "allowed is http://HOST:PORT"),
+            ("node_name = 'a b'", "node_name is a b; allowed is letters"),
+            ("[devices]\ngres_types = ['']", "devices.gres_types is ''; allowed is a list"),
+        ] {
+            assert!(refused(text).contains(sentence), "{}", refused(text));
+        }
+        let long = format!("handoff_socket = '/{}'", "x".repeat(107));
+        assert!(refused(&long).contains("at most 107 bytes"));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Config::load(Path::new("/nowhere/agent.toml"), "n1").expect_err("no such file");
+        assert!(error.to_string().starts_with("/nowhere/agent.toml: No such file"));
+    }
+}

@@ -1,0 +1,242 @@
+//! The one thread that owns the devices: looks at them, carries shares out and takes them back. Everything that calls a
+//! driver or writes the node's state happens here, in the order in which it was asked for.
+//!
+//! ```text
+//!  uplink ─ Prepare, Revoke ─┐                ┌─ reports ─► journal
+//!  handoff ─ Register ───────┼─► this thread ─┼─ answers ─► uplink
+//!  timer, pokes ─ Look ──────┘                └─ shares ──► handoff (Node)
+//! ```
+
+use crate::disk;
+use crate::mechanism::Mechanisms;
+use crate::node::Node;
+use crate::sampler::{Sampler, SamplerState, SamplerTools};
+use crate::tracker::Registration;
+use pillion_core::device::DeviceDescription;
+use pillion_core::report::{ReportBody, ShareResult};
+use pillion_core::share::Share;
+use pillion_core::{Clock, DecisionId, JobStart, UnixTime};
+use pillion_device::Backend;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+/// How often runs in progress are written down: what a killed agent loses of them at most.
+const SAVE_SECONDS: f64 = 15.0;
+
+/// What the thread is asked for.
+#[derive(Debug)]
+pub enum Command {
+    /// Look at the devices now.
+    Look,
+    /// Carry out a share.
+    Prepare(Share),
+    /// Take it back.
+    Revoke {
+        /// The decision.
+        decision_id: DecisionId,
+        /// The start.
+        start: JobStart,
+    },
+    /// A task is about to begin.
+    Register(Registration),
+}
+
+/// What the thread works with.
+pub struct Devices {
+    backend: Box<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    node: Arc<Node>,
+    mechanisms: Mechanisms,
+    sampler: Sampler,
+    state_path: PathBuf,
+    saved_at: UnixTime,
+    backend_fails: bool,
+    reports: mpsc::Sender<ReportBody>,
+    answers: mpsc::Sender<ShareResult>,
+}
+
+/// What [`Devices`] is made of.
+pub struct DevicesParts {
+    /// The driver.
+    pub backend: Box<dyn Backend>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What the node's rooms share.
+    pub node: Arc<Node>,
+    /// The mechanisms.
+    pub mechanisms: Mechanisms,
+    /// What the sampler looks with.
+    pub tools: SamplerTools,
+    /// Where runs in progress are written down.
+    pub state_path: PathBuf,
+    /// To the journal.
+    pub reports: mpsc::Sender<ReportBody>,
+    /// To the scheduler.
+    pub answers: mpsc::Sender<ShareResult>,
+}
+
+impl Devices {
+    /// Goes on where an earlier agent stopped.
+    pub fn new(parts: DevicesParts) -> Self {
+        let DevicesParts { backend, clock, node, mechanisms, tools, state_path, reports, answers } = parts;
+        let state: SamplerState = disk::read_or_default(&state_path);
+        let saved_at = clock.now();
+        let sampler = Sampler::new(tools, state);
+        Self {
+            backend,
+            clock,
+            node,
+            mechanisms,
+            sampler,
+            state_path,
+            saved_at,
+            backend_fails: false,
+            reports,
+            answers,
+        }
+    }
+
+    /// Works until nobody can ask any more; then writes down what is in progress.
+    pub fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        self.restore_mechanisms();
+        while let Some(command) = commands.blocking_recv() {
+            match command {
+                Command::Look => self.look(),
+                Command::Prepare(share) => self.prepare(share),
+                Command::Revoke { decision_id, start } => self.revoke(decision_id, start),
+                Command::Register(registration) => {
+                    self.sampler.register(registration);
+                    self.save();
+                }
+            }
+        }
+        self.save();
+    }
+
+    /// After the machine came up again, the mechanisms of shares that still wait for their job are set up anew.
+    fn restore_mechanisms(&mut self) {
+        let shares = self.node.all_shares();
+        for share in &shares {
+            if let Some(device) = self.node.device(&share.gres_type).cloned() {
+                let others = shares.iter().filter(|other| on(&device, other));
+                if let Err(error) = self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
+                    warn!(start = %share.start, error = %pillion_core::report(&error), "share from before cannot be set up");
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let states = match self.backend.read_all() {
+            Ok(states) => {
+                self.backend_fails = false;
+                states
+            }
+            Err(error) => {
+                if !self.backend_fails {
+                    warn!(error = %pillion_core::report(&error), "no device can be read");
+                }
+                self.backend_fails = true;
+                // Jobs that end meanwhile are still noticed.
+                Vec::new()
+            }
+        };
+        let now = self.clock.now();
+        let looked = self.sampler.look(now, states);
+        for report in looked.reports {
+            self.tell(report);
+        }
+        for start in &looked.ended {
+            self.ended(*start);
+        }
+        self.mechanisms.settle(self.backend.as_mut(), self.node.devices());
+        let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
+        if due || !looked.ended.is_empty() {
+            self.save();
+        }
+    }
+
+    fn ended(&mut self, start: JobStart) {
+        let share = self.node.remove_share(start);
+        self.node.remove_marker(start);
+        info!(%start, decision = share.as_ref().map(|share| share.decision_id.0), "start is over");
+        if let Some(share) = share {
+            self.left(&share);
+        }
+    }
+
+    fn left(&mut self, share: &Share) {
+        if let Some(device) = self.node.device(&share.gres_type) {
+            let remaining = self.node.shares_on(&share.gres_type);
+            self.mechanisms.left(device, remaining.iter());
+        }
+    }
+
+    fn prepare(&mut self, share: Share) {
+        let (decision_id, start) = (share.decision_id, share.start);
+        let error = self.try_prepare(share).err();
+        match &error {
+            None => info!(%start, decision = %decision_id, "share prepared"),
+            Some(reason) => warn!(%start, decision = %decision_id, reason, "share cannot be prepared"),
+        }
+        self.answer(ShareResult { decision_id, start, error, revoked: false });
+    }
+
+    fn try_prepare(&mut self, share: Share) -> Result<(), String> {
+        let no_device = || format!("node {} has no device {}", self.node.name(), share.gres_type);
+        let device = self.node.device(&share.gres_type).ok_or_else(no_device)?.clone();
+        let others = self.node.shares_on(&share.gres_type);
+        let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
+        prepared.map_err(|error| pillion_core::report(&error))?;
+        // A job that was requeued leaves the share of its earlier start behind.
+        for earlier in self.node.all_shares() {
+            if earlier.start.job_id == share.start.job_id && earlier.start != share.start {
+                self.node.remove_share(earlier.start);
+                self.left(&earlier);
+            }
+        }
+        self.node.insert_share(share).map_err(|error| format!("the share cannot be written down: {error}"))
+    }
+
+    fn revoke(&mut self, decision_id: DecisionId, start: JobStart) {
+        let held = self.node.share(start).filter(|share| share.decision_id == decision_id);
+        let error = match held {
+            Some(_) if self.sampler.is_tracked(start) => {
+                Some(format!("start {start} runs already; its share ends with it"))
+            }
+            Some(share) => {
+                self.node.remove_share(start);
+                self.node.remove_marker(start);
+                self.left(&share);
+                info!(%start, decision = %decision_id, "share taken back");
+                None
+            }
+            None => None,
+        };
+        self.answer(ShareResult { decision_id, start, error, revoked: true });
+    }
+
+    fn tell(&self, report: ReportBody) {
+        if self.reports.blocking_send(report).is_err() {
+            warn!("the journal takes no more reports");
+        }
+    }
+
+    fn answer(&self, result: ShareResult) {
+        // Nobody listens: the scheduler asks again when it is back.
+        let _ = self.answers.try_send(result);
+    }
+
+    fn save(&mut self) {
+        self.saved_at = self.clock.now();
+        if let Err(error) = disk::replace(&self.state_path, &self.sampler.state(), false) {
+            warn!(path = %self.state_path.display(), %error, "runs in progress cannot be written down");
+        }
+    }
+}
+
+fn on(device: &DeviceDescription, share: &Share) -> bool {
+    share.gres_type == device.gres_type
+}

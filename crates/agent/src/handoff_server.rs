@@ -1,0 +1,248 @@
+//! Answers the SPANK plugin on a Unix socket: row 7 of the way of a job. One JSON line each way (`core::handoff`).
+//!
+//! Whoever connects is asked for his credentials by the kernel before a byte is read: root (or, where the agent is not
+//! root itself, the agent's own user) is answered, nobody else. A connection has one deadline, an answer is made from
+//! memory, and at most [`CONNECTIONS_MAX`] are served at once; the rest waits in the kernel's backlog.
+//!
+//! A start without a decision gets no shared mechanism and no cap; what its user asked for himself is left alone. It is
+//! measured all the same: a job that the dead man's switch started alone is a run alone like any other.
+
+use crate::devices::Command;
+use crate::mechanism::PipeFinder;
+use crate::node::Node;
+use crate::procfs::ProcFs;
+use crate::progress::ProgressFiles;
+use crate::share::{self, SharePaths};
+use crate::tracker::Registration;
+use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
+use pillion_core::report::{Launch, ReportBody};
+use pillion_core::share::Share;
+use pillion_core::{Clock, GresType};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+/// How many are served at once.
+pub const CONNECTIONS_MAX: usize = 64;
+/// How long one connection may take. The plugin gives up after 200 ms.
+const CONNECTION_DEADLINE: Duration = Duration::from_millis(150);
+/// How long a start waits for a decision that may be on its way.
+const DECISION_WAIT: Duration = Duration::from_millis(100);
+
+/// What a Prolog or Epilog says: look now. Answered by an empty object.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Poke {
+    /// [`HANDOFF_VERSION`].
+    pub poke: u32,
+}
+
+/// What the server works with.
+pub struct HandoffServer {
+    /// What the node's rooms share.
+    pub node: Arc<Node>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where processes are looked up.
+    pub proc: ProcFs,
+    /// Where jobs write their counters.
+    pub progress_files: ProgressFiles,
+    /// Where the MPS daemon of a device is found.
+    pub mps_pipe_directory: PipeFinder,
+    /// To the devices.
+    pub commands: mpsc::Sender<Command>,
+    /// To the journal.
+    pub reports: mpsc::Sender<ReportBody>,
+}
+
+/// Makes the socket, in place of one that a dead agent left.
+///
+/// # Errors
+/// If another agent listens there, or the socket cannot be made.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another agent listens here"));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    // Only root has business here: nobody else can even take up a place.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+impl HandoffServer {
+    /// Serves until `stop`, then lets those who are being served finish.
+    pub async fn serve(self, listener: UnixListener, stop: CancellationToken) {
+        let server = Arc::new(self);
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut conversations = JoinSet::new();
+        loop {
+            let place = tokio::select! {
+                () = stop.cancelled() => break,
+                Some(_) = conversations.join_next() => continue,
+                place = Arc::clone(&places).acquire_owned() => place,
+            };
+            let stream = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        warn!(%error, "cannot accept on the handoff socket");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        continue;
+                    }
+                },
+            };
+            let server = Arc::clone(&server);
+            conversations.spawn(async move {
+                let _place = place;
+                match tokio::time::timeout(CONNECTION_DEADLINE, server.converse(stream)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => debug!(%error, "a handoff connection broke"),
+                    Err(_) => debug!("a handoff connection took too long"),
+                }
+            });
+        }
+        while conversations.join_next().await.is_some() {}
+    }
+
+    async fn converse(&self, stream: UnixStream) -> io::Result<()> {
+        let peer = stream.peer_cred()?;
+        if peer.uid() != 0 && peer.uid() != rustix::process::geteuid().as_raw() {
+            info!(uid = peer.uid(), "a user who is not root asked the agent; not answered");
+            return Ok(());
+        }
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        (&mut stream).take(HANDOFF_LENGTH_MAX as u64).read_until(b'\n', &mut line).await?;
+        if line.pop() != Some(b'\n') {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no whole line"));
+        }
+        let mut reply = if serde_json::from_slice::<Poke>(&line).is_ok() {
+            // A full queue holds a look already.
+            let _ = self.commands.try_send(Command::Look);
+            b"{}".to_vec()
+        } else {
+            let reply = match serde_json::from_slice(&line) {
+                Ok(request) => {
+                    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+                    self.answer(&request, pid).await
+                }
+                Err(error) => {
+                    debug!(%error, "a handoff request cannot be understood");
+                    HandoffReply::unknown()
+                }
+            };
+            serde_json::to_vec(&reply)?
+        };
+        reply.push(b'\n');
+        stream.get_mut().write_all(&reply).await
+    }
+
+    /// Decides what the task is told. `pid`: the process that becomes the task.
+    pub async fn answer(&self, request: &HandoffRequest, pid: Option<u32>) -> HandoffReply {
+        if request.version != HANDOFF_VERSION {
+            warn!(version = request.version, "the SPANK plugin speaks another version; not answered");
+            return HandoffReply::unknown();
+        }
+        let share = self.share_of(request).await;
+        if share.is_none() && request.option.is_none() {
+            // A step that did not carry the option, of a job that nobody decided on: not ours.
+            return HandoffReply::unknown();
+        }
+        let gres_types: Vec<GresType> =
+            request.devices.iter().filter_map(|index| self.node.gres_type(*index)).cloned().collect();
+        self.register(request, pid, &gres_types).await;
+        self.report(request, share.as_ref(), gres_types).await;
+        self.reply(request, share.as_ref())
+    }
+
+    /// The share of the start, waited for a moment if it may be on its way. One that does not fit what Slurm says of the
+    /// job is none: never another user's, never for a device that the job does not have.
+    async fn share_of(&self, request: &HandoffRequest) -> Option<Share> {
+        let found = match self.node.share(request.start) {
+            Some(share) => share,
+            None if request.option.is_some() && self.node.is_connected() => {
+                tokio::time::timeout(DECISION_WAIT, self.node.share_when_known(request.start)).await.ok()?
+            }
+            None => return None,
+        };
+        let holds = |index: &u32| self.node.gres_type(*index) == Some(&found.gres_type);
+        let fits =
+            found.uid == request.uid && (request.devices.is_empty() || request.devices.iter().any(holds));
+        if !fits {
+            warn!(start = %request.start, uid = %request.uid, devices = ?request.devices, gres_type = %found.gres_type,
+                  "the decision does not fit what Slurm started; not applied");
+        }
+        Some(found).filter(|_| fits)
+    }
+
+    async fn register(&self, request: &HandoffRequest, pid: Option<u32>, gres_types: &[GresType]) {
+        self.node.make_marker(request.start);
+        let Some(root) = pid.and_then(|pid| self.proc.identify(pid)) else {
+            warn!(start = %request.start, "the task's process is not visible here; it will not be measured");
+            return;
+        };
+        let registration = Registration {
+            start: request.start,
+            inner_job_id: request.inner_job_id,
+            uid: request.uid,
+            gres_types: gres_types.to_vec(),
+            root,
+            at: self.clock.now(),
+        };
+        if self.commands.send(Command::Register(registration)).await.is_err() {
+            warn!("the device thread has stopped");
+        }
+    }
+
+    async fn report(&self, request: &HandoffRequest, share: Option<&Share>, gres_types: Vec<GresType>) {
+        let launch = Launch {
+            at: self.clock.now(),
+            start: request.start,
+            step_id: request.step_id,
+            decision_id: share.map(|share| share.decision_id),
+            gres_types,
+        };
+        if self.reports.send(ReportBody::Launch(launch)).await.is_err() {
+            warn!("the journal has stopped");
+        }
+    }
+
+    fn reply(&self, request: &HandoffRequest, share: Option<&Share>) -> HandoffReply {
+        let made = self.progress_files.make(request.start, request.uid, request.gid);
+        if let Err(error) = &made {
+            warn!(start = %request.start, %error, "the progress file cannot be made");
+        }
+        let progress = made.ok();
+        let Some((share, device)) =
+            share.and_then(|share| Some((share, self.node.device(&share.gres_type)?)))
+        else {
+            info!(start = %request.start, "no decision for this start; it runs without a cap");
+            return HandoffReply { set: share::profiling(progress.as_deref()), ..HandoffReply::unknown() };
+        };
+        let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type);
+        let paths = SharePaths { progress, mps_pipe_directory };
+        HandoffReply {
+            verdict: Verdict::Decided,
+            decision_id: Some(share.decision_id),
+            set: share::environment(share, device, &paths),
+            unset: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Reports on disk until the scheduler has them. Knows neither what they say nor how they travel.
+//!
+//! Kept in `redb`, an embedded store in plain Rust without dependencies or threads: what is appended is durable when
+//! `append` returns, a killed process loses nothing, and a sequence is never given twice (a report under an old sequence
+//! would be taken for one that the scheduler has already). Queues made of plain files were smaller, but are either no
+//! longer cared for or cannot drop from the middle, which is what keeping summaries and dropping samples takes.
+//!
+//! The journal is bounded: when it is full the oldest samples go, then the oldest launches; summaries are never dropped.
+
+use pillion_core::report::{Report, ReportBody};
+use pillion_proto::v1 as wire;
+use prost::Message as _;
+use redb::{
+    Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+    TableDefinition, WriteTransaction,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::{error, warn};
+
+type Reports = TableDefinition<'static, u64, &'static [u8]>;
+
+const SAMPLES: Reports = TableDefinition::new("samples");
+const LAUNCHES: Reports = TableDefinition::new("launches");
+const SUMMARIES: Reports = TableDefinition::new("summaries");
+/// All kinds, in the order in which they are dropped.
+const KINDS: [Reports; 3] = [SAMPLES, LAUNCHES, SUMMARIES];
+/// How many kinds may be dropped.
+const DROPPED_KINDS: usize = 2;
+const TEXTS: TableDefinition<&str, &str> = TableDefinition::new("texts");
+const NUMBERS: TableDefinition<&str, u64> = TableDefinition::new("numbers");
+const JOURNAL_ID: &str = "journal_id";
+const NEXT_SEQUENCE: &str = "next_sequence";
+const DROPPED_COUNT: &str = "dropped_count";
+
+/// The store reads its pages from here; the journal is written at its end and read there, so little is enough.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// What the disk or the store said.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The store.
+    #[error("the report journal {} failed", path.display())]
+    Store {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<redb::Error>,
+    },
+    /// The file beside it.
+    #[error("the report journal {} cannot be set aside", path.display())]
+    Aside {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What is changed by writing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tail {
+    next_sequence: u64,
+    dropped_count: u64,
+    kept_bytes: u64,
+}
+
+/// The journal.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    database: Database,
+    id: String,
+    bytes_max: u64,
+    tail: Mutex<Tail>,
+    acknowledged: AtomicU64,
+}
+
+impl Journal {
+    /// Opens the journal in `directory`; one that is damaged is set aside and a new one begun. `new_id` names a new one.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub fn open(directory: &Path, bytes_max: u64, new_id: impl Fn() -> String) -> Result<Self, JournalError> {
+        let path = directory.join("reports.redb");
+        match Self::open_at(&path, bytes_max, &new_id) {
+            Err(JournalError::Store { source, .. }) if is_damage(&source) => {
+                let aside = path.with_extension("damaged");
+                error!(aside = %aside.display(), error = %pillion_core::report(&source), "the report journal is damaged; set aside");
+                std::fs::rename(&path, aside)
+                    .map_err(|source| JournalError::Aside { path: path.clone(), source })?;
+                Self::open_at(&path, bytes_max, &new_id)
+            }
+            other => other,
+        }
+    }
+
+    fn open_at(path: &Path, bytes_max: u64, new_id: &impl Fn() -> String) -> Result<Self, JournalError> {
+        let failed = |error| JournalError::Store { path: path.to_owned(), source: Box::new(error) };
+        let database = Database::builder()
+            .set_cache_size(CACHE_BYTES)
+            .create(path)
+            .map_err(|error| failed(error.into()))?;
+        let (id, tail) = begin(&database, new_id).map_err(failed)?;
+        let acknowledged = AtomicU64::new(0);
+        Ok(Self { path: path.to_owned(), database, id, bytes_max, tail: Mutex::new(tail), acknowledged })
+    }
+
+    /// The name of this journal.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The last sequence given.
+    pub fn last_sequence(&self) -> u64 {
+        self.tail().next_sequence - 1
+    }
+
+    /// How many reports were dropped because the journal was full.
+    pub fn dropped_count(&self) -> u64 {
+        self.tail().dropped_count
+    }
+
+    /// Everything up to `sequence` has arrived; it goes with the next append.
+    pub fn acknowledge(&self, sequence: u64) {
+        self.acknowledged.fetch_max(sequence, Ordering::Relaxed);
+    }
+
+    /// Adds reports, durable on return, and gives the last sequence.
+    ///
+    /// # Errors
+    /// [`JournalError::Store`]; then none of them was added.
+    pub fn append(&self, bodies: Vec<ReportBody>) -> Result<u64, JournalError> {
+        let mut tail = self.tail();
+        let mut changed = *tail;
+        let dropped_before = changed.dropped_count;
+        self.write(bodies, &mut changed).map_err(|error| self.failed(error))?;
+        *tail = changed;
+        let dropped_count = changed.dropped_count - dropped_before;
+        if dropped_count > 0 {
+            warn!(dropped_count, "the report journal is full; its oldest samples were dropped");
+        }
+        Ok(changed.next_sequence - 1)
+    }
+
+    fn write(&self, bodies: Vec<ReportBody>, tail: &mut Tail) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        tail.kept_bytes -= forget_until(&transaction, self.acknowledged.load(Ordering::Relaxed))?;
+        for body in bodies {
+            let kind = kind_of(&body);
+            let bytes = wire::Report::from(Report { sequence: tail.next_sequence, body }).encode_to_vec();
+            transaction.open_table(kind)?.insert(tail.next_sequence, bytes.as_slice())?;
+            tail.kept_bytes += bytes.len() as u64;
+            tail.next_sequence += 1;
+        }
+        for kind in &KINDS[..DROPPED_KINDS] {
+            let mut table = transaction.open_table(*kind)?;
+            while tail.kept_bytes > self.bytes_max
+                && let Some((_, bytes)) = table.pop_first()?
+            {
+                tail.kept_bytes -= bytes.value().len() as u64;
+                tail.dropped_count += 1;
+            }
+        }
+        {
+            let mut numbers = transaction.open_table(NUMBERS)?;
+            numbers.insert(NEXT_SEQUENCE, tail.next_sequence)?;
+            numbers.insert(DROPPED_COUNT, tail.dropped_count)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// The reports after `sequence`, oldest first, at most `count_max`.
+    ///
+    /// # Errors
+    /// [`JournalError::Store`].
+    pub fn read_after(&self, sequence: u64, count_max: usize) -> Result<Vec<wire::Report>, JournalError> {
+        let read = || -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let mut found = Vec::new();
+            for kind in KINDS {
+                found.extend(some_after(&transaction, kind, sequence, count_max)?);
+            }
+            found.sort_unstable_by_key(|(sequence, _)| *sequence);
+            found.truncate(count_max);
+            Ok(found)
+        };
+        let found = read().map_err(|error| self.failed(error))?;
+        let decode = |(sequence, bytes): (u64, Vec<u8>)| match wire::Report::decode(bytes.as_slice()) {
+            Ok(report) => Some(report),
+            Err(error) => {
+                warn!(sequence, %error, "a report in the journal cannot be read; left out");
+                None
+            }
+        };
+        Ok(found.into_iter().filter_map(decode).collect())
+    }
+
+    fn failed(&self, error: redb::Error) -> JournalError {
+        JournalError::Store { path: self.path.clone(), source: Box::new(error) }
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the file is no journal any more, as against a disk that is full or a file that another process holds.
+fn is_damage(error: &redb::Error) -> bool {
+    use redb::Error;
+    match error {
+        Error::Corrupted(_)
+        | Error::UpgradeRequired(_)
+        | Error::TableTypeMismatch { .. }
+        | Error::RepairAborted => true,
+        Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
+/// Makes what is missing and reads where the journal ends.
+fn begin(database: &Database, new_id: &impl Fn() -> String) -> Result<(String, Tail), redb::Error> {
+    let transaction = database.begin_write()?;
+    let mut tail = Tail { next_sequence: 1, ..Tail::default() };
+    let id = {
+        let mut texts = transaction.open_table(TEXTS)?;
+        let known = texts.get(JOURNAL_ID)?.map(|id| id.value().to_owned());
+        let id = known.unwrap_or_else(new_id);
+        texts.insert(JOURNAL_ID, id.as_str())?;
+        let numbers = transaction.open_table(NUMBERS)?;
+        if let Some(next) = numbers.get(NEXT_SEQUENCE)? {
+            tail.next_sequence = next.value();
+        }
+        if let Some(dropped) = numbers.get(DROPPED_COUNT)? {
+            tail.dropped_count = dropped.value();
+        }
+        for kind in KINDS {
+            let table = transaction.open_table(kind)?;
+            if table.is_empty()? {
+                continue;
+            }
+            for entry in table.iter()? {
+                tail.kept_bytes += entry?.1.value().len() as u64;
+            }
+        }
+        id
+    };
+    transaction.commit()?;
+    Ok((id, tail))
+}
+
+/// Removes everything up to `sequence` and gives its bytes.
+fn forget_until(transaction: &WriteTransaction, sequence: u64) -> Result<u64, redb::Error> {
+    let mut forgotten_bytes = 0;
+    for kind in KINDS {
+        let mut table = transaction.open_table(kind)?;
+        for entry in table.extract_from_if(..=sequence, |_, _| true)? {
+            forgotten_bytes += entry?.1.value().len() as u64;
+        }
+    }
+    Ok(forgotten_bytes)
+}
+
+fn some_after(
+    transaction: &ReadTransaction,
+    kind: Reports,
+    sequence: u64,
+    count_max: usize,
+) -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
+    let table = transaction.open_table(kind)?;
+    let entries = table.range(sequence.saturating_add(1)..)?.take(count_max);
+    let own = |entry: Result<
+        (redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, &[u8]>),
+        redb::StorageError,
+    >| {
+        entry.map(|(sequence, bytes)| (sequence.value(), bytes.value().to_owned())).map_err(redb::Error::from)
+    };
+    entries.map(own).collect()
+}
+
+fn kind_of(body: &ReportBody) -> Reports {
+    match body {
+        ReportBody::Samples(_) => SAMPLES,
+        ReportBody::Launch(_) => LAUNCHES,
+        ReportBody::JobSummary(_) => SUMMARIES,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! `pillion-agent`: arguments, logging, configuration; the work is in [`pillion_agent::run`].
+
+use clap::{Parser, Subcommand};
+use pillion_agent::config::Config;
+use pillion_core::SystemClock;
+use rand::SeedableRng as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Measures this node's devices, carries out shares and answers the SPANK plugin.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The configuration
+    #[arg(long, global = true, default_value = "/etc/pillion/agent.toml")]
+    config: PathBuf,
+    #[command(subcommand)]
+    command: Option<Task>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run the agent (the default)
+    Run,
+    /// Read the configuration, say what is wrong with it, and end
+    CheckConfig,
+    /// Tell the running agent to look at its devices now: for Prolog and Epilog, always succeeds
+    Poke,
+}
+
+fn main() -> ExitCode {
+    let Arguments { config, command } = Arguments::parse();
+    let config = Config::load(&config, &pillion_agent::host_name()).map_err(anyhow::Error::from);
+    match (command.unwrap_or(Task::Run), config) {
+        (Task::Poke, config) => {
+            if let Err(error) = config.and_then(|config| pillion_agent::poke(&config.handoff_socket)) {
+                eprintln!("pillion-agent: {error:#}");
+            }
+            ExitCode::SUCCESS
+        }
+        (_, Err(error)) => pillion_agent::failed(64, &error),
+        (Task::CheckConfig, Ok(_)) => ExitCode::SUCCESS,
+        (Task::Run, Ok(config)) => {
+            run(config).map_or_else(|error| pillion_agent::failed(1, &error), |()| ExitCode::SUCCESS)
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(config: Config) -> anyhow::Result<()> {
+    pillion_agent::start_logging();
+    let stop = pillion_agent::stop_on_signals()?;
+    let mut chance = rand::rngs::StdRng::from_os_rng();
+    pillion_agent::run(config, Arc::new(SystemClock), stop, &mut chance).await
+}

@@ -1,0 +1,218 @@
+//! The sharing mechanism of each device: set up before the first tenant, taken down after the last.
+//!
+//! ```text
+//! free ── first mps share ──► mps: daemon up ── last share gone ──► draining ── no client left ──► free
+//!  │                                                                   │ first mps share again: mps
+//!  ├── first ccs share ──► ccs: one mode ── last share gone ──► free
+//!  └── first share without a mechanism ──► plain ── last share gone ──► free
+//! ```
+//!
+//! The state is not kept here: it follows from the shares that the node holds, so that an agent that starts again finds
+//! it. A mechanism that cannot be set up is an answer to the scheduler, never the failure of a job.
+
+pub mod ccs;
+pub mod mps;
+
+use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::share::Share;
+use pillion_core::{GresType, JobStart};
+use pillion_device::{Backend, DeviceError, MpsSettings};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use tracing::{debug, warn};
+
+/// Why a share cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum MechanismError {
+    /// The device is shared in another way.
+    #[error("device {gres_type} can be shared by {can}, not by {asked}")]
+    NotThere {
+        /// The device.
+        gres_type: GresType,
+        /// How it can be.
+        can: Mechanism,
+        /// How it should be.
+        asked: Mechanism,
+    },
+    /// A tenant is there who runs another way.
+    #[error("start {tenant} holds device {gres_type} by {held}; {asked} is possible when it has ended")]
+    HeldOtherwise {
+        /// The device.
+        gres_type: GresType,
+        /// Who is there.
+        tenant: JobStart,
+        /// How it runs.
+        held: Mechanism,
+        /// How the newcomer should.
+        asked: Mechanism,
+    },
+    /// Another user is there.
+    #[error("device {0} serves another user, and mps.multi_user is off on this node")]
+    OtherUser(GresType),
+    /// No mode given.
+    #[error("a ccs share needs a mode; allowed are 1, 2 and 4")]
+    NoMode,
+    /// A tenant is there who runs in another mode.
+    #[error(
+        "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
+    )]
+    OtherMode {
+        /// The device.
+        gres_type: GresType,
+        /// Its mode.
+        held: u8,
+        /// The newcomer's.
+        asked: u8,
+    },
+    /// A cap that leaves nothing.
+    #[error("a cap of 0 leaves the tenant no compute unit")]
+    NoCompute,
+    /// A limit that leaves nothing.
+    #[error("a memory limit of {0} bytes is below one MiB")]
+    NoMemory(u64),
+    /// The directory of the daemon.
+    #[error("cannot make {}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The driver.
+    #[error("the mechanism could not be set up")]
+    Device(#[from] DeviceError),
+}
+
+/// Whether `share` can join `others` on `device`. Pure.
+///
+/// # Errors
+/// [`MechanismError`], which says what stands in the way.
+pub fn admit<'a>(
+    device: &DeviceDescription,
+    others: impl Iterator<Item = &'a Share>,
+    share: &Share,
+    multi_user: bool,
+) -> Result<(), MechanismError> {
+    let gres_type = || device.gres_type.clone();
+    if ![device.mechanism, Mechanism::None].contains(&share.mechanism) {
+        let (can, asked) = (device.mechanism, share.mechanism);
+        return Err(MechanismError::NotThere { gres_type: gres_type(), can, asked });
+    }
+    match share.mechanism {
+        Mechanism::Mps => mps::check(share)?,
+        Mechanism::Ccs => drop(share.ccs_mode.ok_or(MechanismError::NoMode)?),
+        Mechanism::None => {}
+    }
+    for other in others.filter(|other| other.start.job_id != share.start.job_id) {
+        if other.mechanism != share.mechanism {
+            let (tenant, held, asked) = (other.start, other.mechanism, share.mechanism);
+            return Err(MechanismError::HeldOtherwise { gres_type: gres_type(), tenant, held, asked });
+        }
+        match share.mechanism {
+            Mechanism::Mps if !multi_user && other.uid != share.uid => {
+                return Err(MechanismError::OtherUser(gres_type()));
+            }
+            Mechanism::Ccs => ccs::same_mode(device, other, share)?,
+            Mechanism::Mps | Mechanism::None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where the MPS daemon of a device and its clients meet.
+pub type PipeFinder = Box<dyn Fn(&GresType) -> PathBuf + Send + Sync>;
+
+/// Carries the mechanisms of a node's devices.
+#[derive(Debug)]
+pub struct Mechanisms {
+    runtime_directory: PathBuf,
+    multi_user: bool,
+    /// Devices whose MPS daemon is to stop as soon as it has no client.
+    draining: BTreeSet<GresType>,
+}
+
+impl Mechanisms {
+    /// Takes over from an earlier agent: daemons that serve nobody any more drain.
+    pub fn new(
+        runtime_directory: &Path,
+        multi_user: bool,
+        devices: &[DeviceDescription],
+        shares: &[Share],
+    ) -> Self {
+        let is_idle = |device: &&DeviceDescription| {
+            device.mechanism == Mechanism::Mps
+                && !shares.iter().any(|it| it.mechanism == Mechanism::Mps && it.gres_type == device.gres_type)
+        };
+        let draining = devices.iter().filter(is_idle).map(|device| device.gres_type.clone()).collect();
+        Self { runtime_directory: runtime_directory.to_owned(), multi_user, draining }
+    }
+
+    /// Says of any device where its MPS daemon and its clients meet.
+    pub fn mps_pipe_finder(&self) -> PipeFinder {
+        let runtime_directory = self.runtime_directory.clone();
+        Box::new(move |gres_type| mps::pipe_directory(&runtime_directory, gres_type))
+    }
+
+    /// Sets up what `share` needs. With the same share again it does nothing.
+    ///
+    /// # Errors
+    /// [`MechanismError`]; then nothing has changed for those who run.
+    pub fn prepare<'a>(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        others: impl Iterator<Item = &'a Share>,
+        share: &Share,
+    ) -> Result<(), MechanismError> {
+        admit(device, others, share, self.multi_user)?;
+        match share.mechanism {
+            Mechanism::None => Ok(()),
+            Mechanism::Ccs => ccs::prepare(backend, device, share),
+            Mechanism::Mps => {
+                let settings = self.mps_settings(&device.gres_type)?;
+                backend.start_mps(device.index, &settings)?;
+                self.draining.remove(&device.gres_type);
+                Ok(())
+            }
+        }
+    }
+
+    fn mps_settings(&self, gres_type: &GresType) -> Result<MpsSettings, MechanismError> {
+        let settings = mps::settings(&self.runtime_directory, gres_type, self.multi_user);
+        for path in [&settings.pipe_directory, &settings.log_directory] {
+            let failed = |source| MechanismError::Directory { path: path.clone(), source };
+            std::fs::create_dir_all(path).map_err(failed)?;
+        }
+        Ok(settings)
+    }
+
+    /// A tenant has left; `remaining` are those who have not.
+    pub fn left<'a>(&mut self, device: &DeviceDescription, mut remaining: impl Iterator<Item = &'a Share>) {
+        if device.mechanism == Mechanism::Mps && !remaining.any(|share| share.mechanism == Mechanism::Mps) {
+            self.draining.insert(device.gres_type.clone());
+        }
+    }
+
+    /// Stops daemons that have drained. To be called now and then: clients take their time to go.
+    pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription]) {
+        self.draining.retain(|gres_type| {
+            let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
+                return false;
+            };
+            match backend.stop_mps(device.index) {
+                Ok(()) => false,
+                Err(error) if error.is_transient() => {
+                    debug!(%gres_type, error = %pillion_core::report(&error), "mps daemon still has clients");
+                    true
+                }
+                Err(error) => {
+                    warn!(%gres_type, error = %pillion_core::report(&error), "mps daemon cannot be stopped");
+                    false
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Who may join whom, and what the driver is told, over a driver of our own making.
+
+use super::*;
+use crate::share::tests::{device, share};
+use pillion_core::device::{DeviceProcess, Reading};
+use pillion_core::{Fraction, UserId};
+use pillion_device::MpsStatus;
+
+/// A driver that writes down what it is told.
+#[derive(Default)]
+struct Driver {
+    told: Vec<String>,
+    client_count: usize,
+}
+
+impl Backend for Driver {
+    fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
+        Ok(Vec::new())
+    }
+    fn read(&mut self, _: u32) -> Result<Reading, DeviceError> {
+        Ok(Reading::default())
+    }
+    fn processes(&mut self, _: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
+        Ok(Vec::new())
+    }
+    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+        self.told.push(format!("start {index} {}", settings.pipe_directory.display()));
+        Ok(())
+    }
+    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        if self.client_count > 0 {
+            return Err(DeviceError::Busy { index, reason: "clients".into() });
+        }
+        self.told.push(format!("stop {index}"));
+        Ok(())
+    }
+    fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
+        Ok(None)
+    }
+    fn terminate_mps_client(&mut self, _: u32, _: u32) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn ccs_mode(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {
+        Ok(None)
+    }
+    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+        self.told.push(format!("ccs {index} {mode}"));
+        Ok(())
+    }
+}
+
+fn refused(device: &DeviceDescription, others: &[Share], share: &Share) -> String {
+    admit(device, others.iter(), share, false).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn a_device_is_shared_its_own_way_or_not_at_all() {
+    let (mps, ccs, none) = (share(1, Mechanism::Mps), share(2, Mechanism::Ccs), share(3, Mechanism::None));
+    let nvidia = device(Mechanism::Mps);
+    assert_eq!(refused(&nvidia, &[], &ccs), "device g3 can be shared by mps, not by ccs");
+    assert!(admit(&nvidia, [].iter(), &none, false).is_ok(), "alone on it");
+    assert_eq!(
+        refused(&nvidia, &[none], &mps),
+        "start 3+0 holds device g3 by none; mps is possible when it has ended"
+    );
+    assert!(admit(&nvidia, [share(4, Mechanism::Mps)].iter(), &mps, false).is_ok());
+}
+
+#[test]
+fn users_share_by_mps_only_where_the_site_says_so() {
+    let host = share(1, Mechanism::Mps);
+    let other = Share { uid: UserId(1001), ..share(2, Mechanism::Mps) };
+    let nvidia = device(Mechanism::Mps);
+    assert_eq!(
+        refused(&nvidia, std::slice::from_ref(&host), &other),
+        "device g3 serves another user, and mps.multi_user is off on this node"
+    );
+    assert!(admit(&nvidia, [host].iter(), &other, true).is_ok());
+}
+
+#[test]
+fn a_card_has_one_mode() {
+    let host = share(1, Mechanism::Ccs);
+    let intel = device(Mechanism::Ccs);
+    let four = Share { ccs_mode: Some(4), ..share(2, Mechanism::Ccs) };
+    assert_eq!(
+        refused(&intel, std::slice::from_ref(&host), &four),
+        "device g3 is in ccs mode 2 while anybody runs; mode 4 is possible when it is free"
+    );
+    let none = Share { ccs_mode: None, ..share(2, Mechanism::Ccs) };
+    assert!(refused(&intel, &[], &none).contains("needs a mode"));
+    let restarted = Share { ccs_mode: Some(4), ..host.clone() };
+    assert!(admit(&intel, [host].iter(), &restarted, false).is_ok(), "its own earlier share is no neighbour");
+}
+
+#[test]
+fn limits_that_leave_nothing_are_refused() {
+    let nvidia = device(Mechanism::Mps);
+    let cap = Share { cap_fraction: Some(Fraction::ZERO), ..share(1, Mechanism::Mps) };
+    assert!(refused(&nvidia, &[], &cap).contains("no compute unit"));
+    let memory = Share { memory_limit_bytes: Some(1000), ..share(1, Mechanism::Mps) };
+    assert!(refused(&nvidia, &[], &memory).contains("below one MiB"));
+}
+
+#[test]
+fn a_daemon_comes_with_the_first_tenant_and_goes_when_its_clients_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let tenant = share(1, Mechanism::Mps);
+    let mut driver = Driver::default();
+    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, std::slice::from_ref(&tenant));
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &tenant).unwrap();
+    let pipe = (mechanisms.mps_pipe_finder())(&devices[0].gres_type);
+    assert!(pipe.is_dir());
+    assert_eq!(driver.told, [format!("start 3 {}", pipe.display())]);
+    mechanisms.settle(&mut driver, &devices);
+    mechanisms.left(&devices[0], [tenant.clone()].iter());
+    mechanisms.settle(&mut driver, &devices);
+    assert_eq!(driver.told.len(), 1, "a tenant is left");
+    driver.client_count = 1;
+    mechanisms.left(&devices[0], [].iter());
+    mechanisms.settle(&mut driver, &devices);
+    assert_eq!(driver.told.len(), 1, "a client is left");
+    driver.client_count = 0;
+    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices);
+    assert_eq!(driver.told[1..], ["stop 3"]);
+}
+
+#[test]
+fn a_new_tenant_stops_the_draining() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let mut driver = Driver { client_count: 1, ..Driver::default() };
+    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, &[]);
+    mechanisms.settle(&mut driver, &devices);
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Mps)).unwrap();
+    driver.client_count = 0;
+    mechanisms.settle(&mut driver, &devices);
+    assert_eq!(driver.told.len(), 1, "started, not stopped");
+}
+
+#[test]
+fn ccs_tells_the_driver_its_mode() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Ccs)];
+    let mut driver = Driver::default();
+    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, &[]);
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Ccs)).unwrap();
+    assert_eq!(driver.told, ["ccs 3 2"]);
+}

@@ -1,0 +1,166 @@
+//! What the rooms of one agent share: the node's devices, its shares and markers, and whether the scheduler listens.
+//! The lock is held for moments only: nobody waits for a driver, a disk or the network under it.
+
+use crate::share::ShareTable;
+use pillion_core::device::DeviceDescription;
+use pillion_core::share::Share;
+use pillion_core::{DecisionId, GresType, JobStart, NodeName};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tracing::warn;
+
+/// The shared state of one agent.
+#[derive(Debug)]
+pub struct Node {
+    name: NodeName,
+    devices: Vec<DeviceDescription>,
+    shares: Mutex<ShareTable>,
+    /// Told at every new share.
+    shares_changed: Notify,
+    markers: PathBuf,
+    is_connected: AtomicBool,
+}
+
+impl Node {
+    /// A node with these devices. `markers`: the directory in which the SPANK plugin finds which jobs are ours.
+    ///
+    /// # Errors
+    /// If the directory cannot be made.
+    pub fn new(
+        name: NodeName,
+        devices: Vec<DeviceDescription>,
+        shares: ShareTable,
+        markers: PathBuf,
+    ) -> io::Result<Self> {
+        std::fs::create_dir_all(&markers)?;
+        let node = Self {
+            name,
+            devices,
+            shares: Mutex::new(shares),
+            shares_changed: Notify::new(),
+            markers,
+            is_connected: AtomicBool::new(false),
+        };
+        for share in node.all_shares() {
+            node.make_marker(share.start);
+        }
+        Ok(node)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &NodeName {
+        &self.name
+    }
+
+    /// Its devices.
+    pub fn devices(&self) -> &[DeviceDescription] {
+        &self.devices
+    }
+
+    /// The device that Slurm books under this name.
+    pub fn device(&self, gres_type: &GresType) -> Option<&DeviceDescription> {
+        self.devices.iter().find(|device| device.gres_type == *gres_type)
+    }
+
+    /// What Slurm books the device with this index under.
+    pub fn gres_type(&self, index: u32) -> Option<&GresType> {
+        self.devices.iter().find(|device| device.index == index).map(|device| &device.gres_type)
+    }
+
+    fn table(&self) -> MutexGuard<'_, ShareTable> {
+        // Each change of the table is whole before anything can panic.
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The share of a start.
+    pub fn share(&self, start: JobStart) -> Option<Share> {
+        self.table().get(start).cloned()
+    }
+
+    /// All shares.
+    pub fn all_shares(&self) -> Vec<Share> {
+        self.table().all().cloned().collect()
+    }
+
+    /// The shares on one device.
+    pub fn shares_on(&self, gres_type: &GresType) -> Vec<Share> {
+        self.table().on_device(gres_type).cloned().collect()
+    }
+
+    /// The decisions that are carried out here.
+    pub fn decision_ids(&self) -> Vec<DecisionId> {
+        self.table().decision_ids()
+    }
+
+    /// Remembers a share and marks its job.
+    ///
+    /// # Errors
+    /// If it cannot be written down.
+    pub fn insert_share(&self, share: Share) -> io::Result<()> {
+        let start = share.start;
+        self.change(|table| table.insert(share))?;
+        self.make_marker(start);
+        self.shares_changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Forgets a share.
+    pub fn remove_share(&self, start: JobStart) -> Option<Share> {
+        self.change(|table| table.remove(start))
+    }
+
+    /// Changes a copy, which takes as long as the disk does, and then puts it in place. One thread changes the table.
+    fn change<T>(&self, change: impl FnOnce(&mut ShareTable) -> T) -> T {
+        let mut table = self.table().clone();
+        let done = change(&mut table);
+        *self.table() = table;
+        done
+    }
+
+    /// Waits until there is a share for this start.
+    pub async fn share_when_known(&self, start: JobStart) -> Share {
+        loop {
+            let changed = self.shares_changed.notified();
+            tokio::pin!(changed);
+            // Listens before it looks, so that a share that comes in between is not missed.
+            changed.as_mut().enable();
+            if let Some(share) = self.share(start) {
+                return share;
+            }
+            changed.await;
+        }
+    }
+
+    /// Marks a job as ours, for the plugin in the job's later steps.
+    pub fn make_marker(&self, start: JobStart) {
+        let path = self.marker(start);
+        if let Err(error) = std::fs::write(&path, "") {
+            warn!(path = %path.display(), %error, "a job cannot be marked; its srun steps will not be asked for");
+        }
+    }
+
+    /// Takes the mark of a job away, unless another start of it is expected.
+    pub fn remove_marker(&self, start: JobStart) {
+        let is_expected = |share: &Share| share.start.job_id == start.job_id && share.start != start;
+        if !self.table().all().any(is_expected) {
+            let _ = std::fs::remove_file(self.marker(start));
+        }
+    }
+
+    fn marker(&self, start: JobStart) -> PathBuf {
+        self.markers.join(start.job_id.to_string())
+    }
+
+    /// Whether the scheduler listens.
+    pub fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// The scheduler listens, or no longer.
+    pub fn set_connected(&self, is_connected: bool) {
+        self.is_connected.store(is_connected, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,155 @@
+//! What `/proc` says of a process: who its parent is, when it started, which job's cgroup holds it. Read only; knows
+//! nothing of devices or shares. The root is an argument, so that tests bring their own process tree.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A process that no other can be mistaken for: pids are used again, but not within one clock tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// In the agent's pid namespace.
+    pub pid: u32,
+    /// When it started, in clock ticks since the machine did.
+    pub start_ticks: u64,
+}
+
+/// One line of `/proc/PID/stat`, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// The parent.
+    pub parent_pid: u32,
+    /// When it started.
+    pub start_ticks: u64,
+    /// Dead and not yet waited for: where init does not reap, for ever.
+    pub is_dead: bool,
+}
+
+/// A mounted `/proc`.
+#[derive(Debug, Clone)]
+pub struct ProcFs {
+    root: PathBuf,
+}
+
+impl ProcFs {
+    /// `/proc` at `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The process with this pid now; `None` if there is none.
+    pub fn stat(&self, pid: u32) -> Option<ProcessStat> {
+        parse_stat(&std::fs::read(self.root.join(format!("{pid}/stat"))).ok()?)
+    }
+
+    /// The process with this pid now, unless it is dead.
+    pub fn identify(&self, pid: u32) -> Option<ProcessId> {
+        let stat = self.stat(pid).filter(|stat| !stat.is_dead)?;
+        Some(ProcessId { pid, start_ticks: stat.start_ticks })
+    }
+
+    /// Whether this very process still runs.
+    pub fn is_alive(&self, process: ProcessId) -> bool {
+        self.identify(process.pid) == Some(process)
+    }
+
+    /// The inner id of the job whose cgroup holds the process, as Slurm itself laid it out.
+    pub fn cgroup_job(&self, pid: u32) -> Option<u32> {
+        parse_cgroup_job(&std::fs::read_to_string(self.root.join(format!("{pid}/cgroup"))).ok()?)
+    }
+
+    /// What names this boot of the machine; empty where the kernel does not say.
+    pub fn boot_id(&self) -> String {
+        let text = std::fs::read_to_string(self.root.join("sys/kernel/random/boot_id"));
+        text.map(|text| text.trim().to_owned()).unwrap_or_default()
+    }
+}
+
+/// Reads `PID (comm) state ppid .. starttime ..`. The comm may hold blanks, brackets and bytes of any kind, so the fields
+/// are counted from its *last* closing bracket.
+fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
+    /// Fields after the comm: the state is the first.
+    const START_TICKS_FIELD: usize = 19;
+    let end_of_comm = line.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(line.get(end_of_comm + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(ProcessStat {
+        is_dead: matches!(*fields.first()?, "Z" | "X"),
+        parent_pid: fields.get(1)?.parse().ok()?,
+        start_ticks: fields.get(START_TICKS_FIELD)?.parse().ok()?,
+    })
+}
+
+/// Finds the job in `/proc/PID/cgroup`. Only Slurm's own scope at the top of the tree is believed: a user may make any
+/// directory below his own cgroup, and call it `job_1`.
+///
+/// ```text
+/// v1  4:memory:/slurm_n1/uid_1000/job_33/step_batch/task_0
+/// v2  0::/system.slice/n1_slurmstepd.scope/job_33/step_0/user/task_0
+/// ```
+fn parse_cgroup_job(text: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let path = line.splitn(3, ':').nth(2)?;
+        let mut parts = path.strip_prefix('/')?.split('/');
+        let (first, second, third) = (parts.next()?, parts.next()?, parts.next()?);
+        let job = if first == "slurm" || first.starts_with("slurm_") {
+            second.strip_prefix("uid_").and(Some(third))
+        } else if first == "system.slice" && second.ends_with("slurmstepd.scope") {
+            Some(third)
+        } else {
+            None
+        };
+        job?.strip_prefix("job_")?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comm_cannot_forge_fields() {
+        let line = b"42 (a) R 1 (b\xff) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 0 0";
+        let stat = parse_stat(line).expect("a stat line");
+        assert_eq!(stat, ProcessStat { parent_pid: 7, start_ticks: 98765, is_dead: false });
+        let zombie = b"42 (x) Z 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
+        assert!(parse_stat(zombie).expect("a stat line").is_dead);
+        for wrong in
+            [&b""[..], b"42", b"42 (x)", b"42 (x) S 7", b"42 (x) S -7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5"]
+        {
+            assert_eq!(parse_stat(wrong), None);
+        }
+    }
+
+    #[test]
+    fn we_are_alive_and_have_a_parent() {
+        let proc = ProcFs::new("/proc");
+        let own = proc.identify(std::process::id()).expect("we run");
+        assert!(proc.is_alive(own));
+        assert!(
+            !proc.is_alive(ProcessId { start_ticks: own.start_ticks + 1, ..own }),
+            "the pid was used again"
+        );
+        assert!(!proc.boot_id().is_empty());
+    }
+
+    #[test]
+    fn only_slurms_own_scope_names_a_job() {
+        for (text, job) in [
+            ("4:memory:/slurm/uid_1000/job_33/step_batch/task_0\n", Some(33)),
+            ("4:memory:/slurm_n1/uid_1000/job_33/step_0\n", Some(33)),
+            ("1:name=systemd:/\n4:freezer:/slurm_n1/uid_0/job_7\n", Some(7)),
+            ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", Some(12)),
+            ("0::/system.slice/n1_slurmstepd.scope/job_12/step_extern/user/task_special\n", Some(12)),
+            ("0::/user.slice/user-1000.slice/slurmstepd.scope/job_12/step_0\n", None),
+            ("0::/user.slice/slurm/uid_0/job_12\n", None),
+            ("0::/system.slice/evil.scope/job_12/step_0\n", None),
+            ("4:memory:/slurm/job_33/step_batch\n", None),
+            ("4:memory:/slurmish/uid_1/job_33\n", None),
+            ("0::/system.slice/slurmstepd.scope/system\n", None),
+            ("0::/system.slice/slurmstepd.scope/job_x/step_0\n", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_cgroup_job(text), job, "{text}");
+        }
+    }
+}

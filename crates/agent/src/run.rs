@@ -1,0 +1,192 @@
+//! Puts the rooms together and takes them down again in order: nobody new is served, then the devices finish what they
+//! were asked, then the journal writes what they said.
+
+use crate::config::{BackendKind, Config};
+use crate::devices::{Command, Devices, DevicesParts};
+use crate::handoff_server::{self, HandoffServer};
+use crate::journal::Journal;
+use crate::journal_writer::write_reports;
+use crate::mechanism::Mechanisms;
+use crate::node::Node;
+use crate::procfs::ProcFs;
+use crate::progress::ProgressFiles;
+use crate::sampler::SamplerTools;
+use crate::share::ShareTable;
+use crate::uplink::Uplink;
+use anyhow::Context as _;
+use pillion_core::Clock;
+use pillion_core::device::DeviceDescription;
+use pillion_device::Backend;
+use pillion_device::simulated::Simulated;
+use rand::RngCore;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+use tracing::{info, warn};
+
+/// How long the device thread may be behind before those who ask wait.
+const COMMANDS_LENGTH: usize = 256;
+/// How many reports may wait to be written.
+const REPORTS_LENGTH: usize = 1024;
+/// How many answers may wait for the scheduler.
+const ANSWERS_LENGTH: usize = 256;
+/// How long to wait before the driver is asked again for its devices.
+const DRIVER_PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs the agent until `stop`. `chance` spreads the attempts to reach the scheduler and names a new journal.
+///
+/// # Errors
+/// If it cannot begin: directories, socket or journal.
+pub async fn run(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    chance: &mut (dyn RngCore + Send),
+) -> anyhow::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        warn!("not root: jobs of other users cannot be measured, and devices may refuse changes");
+    }
+    let state = &config.state_directory;
+    make_private(state).with_context(|| format!("making {}", state.display()))?;
+    let new_id = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
+    let journal = Arc::new(Journal::open(state, config.journal_bytes_max, || new_id.clone())?);
+    let mut backend = backend(&config);
+    let Some(devices) = describe(backend.as_mut(), &config, &stop).await else { return Ok(()) };
+    // Only now: a task that finds no socket starts at once, one that finds a silent one waits.
+    let listener = handoff_server::listen(&config.handoff_socket)
+        .with_context(|| format!("listening on {}", config.handoff_socket.display()))?;
+    info!(node = %config.node(), devices = devices.len(), journal = journal.id(), "agent starts");
+    let rooms = Rooms { clock, stop, journal, backend, devices, listener };
+    let result = serve(&config, rooms, chance).await;
+    let _ = std::fs::remove_file(&config.handoff_socket);
+    result
+}
+
+/// What was opened.
+struct Rooms {
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    journal: Arc<Journal>,
+    backend: Box<dyn Backend>,
+    devices: Vec<DeviceDescription>,
+    listener: UnixListener,
+}
+
+async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send)) -> anyhow::Result<()> {
+    let Rooms { clock, stop, journal, backend, devices, listener } = rooms;
+    let state = &config.state_directory;
+    let progress_files = ProgressFiles::new(&config.runtime_directory).with_context(|| {
+        format!("making the progress directory in {}", config.runtime_directory.display())
+    })?;
+    let markers = config.handoff_socket.parent().unwrap_or(Path::new("/")).join("jobs");
+    let shares = ShareTable::open(state.join("shares.json"));
+    let node = Arc::new(
+        Node::new(config.node(), devices.clone(), shares, markers)
+            .context("making the markers' directory")?,
+    );
+    let mechanisms =
+        Mechanisms::new(&config.runtime_directory, config.mps.multi_user, &devices, &node.all_shares());
+    let (commands, commands_out) = mpsc::channel(COMMANDS_LENGTH);
+    let (reports, reports_out) = mpsc::channel(REPORTS_LENGTH);
+    let (answers, answers_out) = mpsc::channel(ANSWERS_LENGTH);
+    let (appended, appended_out) = watch::channel(journal.last_sequence());
+
+    let proc = ProcFs::new("/proc");
+    let handoff = HandoffServer {
+        node: Arc::clone(&node),
+        clock: Arc::clone(&clock),
+        proc: proc.clone(),
+        progress_files: progress_files.clone(),
+        mps_pipe_directory: mechanisms.mps_pipe_finder(),
+        commands: commands.clone(),
+        reports: reports.clone(),
+    };
+    let uplink = Uplink {
+        endpoint: Endpoint::from_shared(config.scheduler.endpoint.clone()).context("scheduler.endpoint")?,
+        retry_max: Duration::from_secs_f64(config.scheduler.retry_seconds_max),
+        node: Arc::clone(&node),
+        clock: Arc::clone(&clock),
+        journal: Arc::clone(&journal),
+        appended: appended_out,
+        commands: commands.clone(),
+        answers: answers_out,
+    };
+    let tools = SamplerTools { devices, proc, progress_files, period_seconds: config.sample_period_seconds };
+    let state_path = state.join("runs.json");
+    let parts = DevicesParts { backend, clock, node, mechanisms, tools, state_path, reports, answers };
+    let device_thread = tokio::task::spawn_blocking(move || Devices::new(parts).run(commands_out));
+    let journal_thread = tokio::task::spawn_blocking(move || write_reports(&journal, reports_out, &appended));
+
+    tokio::join!(
+        handoff.serve(listener, stop.clone()),
+        uplink.run(stop.clone(), chance),
+        look_regularly(commands, config.sample_period(), stop.clone()),
+    );
+    device_thread.await.context("the device thread failed")?;
+    journal_thread.await.context("the journal thread failed")?;
+    info!("agent has stopped");
+    Ok(())
+}
+
+/// Nobody but us has business in there: it names every job.
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::create_dir_all(directory)?;
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
+}
+
+fn backend(config: &Config) -> Box<dyn Backend> {
+    match config.backend {
+        BackendKind::Simulated => Box::new(Simulated::new(&config.simulated.socket)),
+    }
+}
+
+/// Asks the driver for its devices until it answers: at boot it may come up after us. `None`: stopped meanwhile.
+async fn describe(
+    backend: &mut dyn Backend,
+    config: &Config,
+    stop: &CancellationToken,
+) -> Option<Vec<DeviceDescription>> {
+    let mut has_warned = false;
+    loop {
+        match backend.devices() {
+            Ok(mut devices) => {
+                for device in &mut devices {
+                    if let Some(gres_type) = config.gres_type(device.index) {
+                        device.gres_type = gres_type;
+                    }
+                }
+                return Some(devices);
+            }
+            Err(error) if !has_warned => {
+                warn!(error = %pillion_core::report(&error), "the devices cannot be asked; trying again");
+                has_warned = true;
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = tokio::time::sleep(DRIVER_PAUSE) => {}
+        }
+    }
+}
+
+async fn look_regularly(commands: mpsc::Sender<Command>, period: Duration, stop: CancellationToken) {
+    let mut timer = tokio::time::interval(period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        // A full queue means that the driver is slow: the next look comes soon enough.
+        if let Err(mpsc::error::TrySendError::Closed(_)) = commands.try_send(Command::Look) {
+            return;
+        }
+    }
+}

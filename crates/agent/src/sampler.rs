@@ -1,0 +1,284 @@
+//! Looks at all devices once a second: who is on them, what they do, how far the jobs are. Gives samples and, when a start
+//! is over, its summary. Row 8 of the way of a job.
+//!
+//! A start is over when its tasks have gone and none of its processes was on a device at two looks. Knows nothing of
+//! shares, of the journal or of the scheduler; asks no driver itself, but is handed what one said.
+
+use crate::accumulator::{DeviceRuns, Look, Sighting};
+use crate::procfs::ProcFs;
+use crate::progress::ProgressFiles;
+use crate::tracker::{Registration, TrackedStart, Tracker};
+use pillion_core::device::{DeviceDescription, DeviceProcess, Reading, TenantUse};
+use pillion_core::report::{DeviceSample, DeviceSamples, ReportBody};
+use pillion_core::{Fraction, GresType, JobStart, UnixTime};
+use pillion_device::{DeviceError, DeviceState};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use tracing::warn;
+
+/// How often a device on which nothing happens is told of.
+const QUIET_SECONDS: f64 = 10.0;
+/// An interval longer than this many periods was not seen.
+const GAP_PERIODS: f64 = 5.0;
+/// How many looks must find nothing of a start before it is over.
+const EMPTY_LOOKS: u32 = 2;
+
+/// What the backend said, device by device.
+pub type DeviceStates = Vec<(u32, Result<DeviceState, DeviceError>)>;
+
+/// What a look gave.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// To be told.
+    pub reports: Vec<ReportBody>,
+    /// Starts that are over.
+    pub ended: Vec<JobStart>,
+}
+
+/// What outlives the agent's process.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct SamplerState {
+    /// The machine's boot that the tasks belong to.
+    boot_id: String,
+    starts: Vec<TrackedStart>,
+    runs: BTreeMap<GresType, DeviceRuns>,
+    looked_at: UnixTime,
+}
+
+/// How a start looks as if it were over.
+#[derive(Debug, Clone, Copy)]
+struct Fading {
+    since: UnixTime,
+    looks: u32,
+}
+
+/// The sampler.
+#[derive(Debug)]
+pub struct Sampler {
+    devices: Vec<DeviceDescription>,
+    proc: ProcFs,
+    progress_files: ProgressFiles,
+    gap_seconds: f64,
+    tracker: Tracker,
+    runs: BTreeMap<GresType, DeviceRuns>,
+    fading: BTreeMap<JobStart, Fading>,
+    told_at: BTreeMap<GresType, UnixTime>,
+    busy: BTreeSet<GresType>,
+    failing: BTreeSet<u32>,
+    looked_at: UnixTime,
+    boot_id: String,
+}
+
+/// What a sampler looks with.
+#[derive(Debug)]
+pub struct SamplerTools {
+    /// The node's devices.
+    pub devices: Vec<DeviceDescription>,
+    /// Where processes are looked up.
+    pub proc: ProcFs,
+    /// Where jobs write their counters.
+    pub progress_files: ProgressFiles,
+    /// The time between looks.
+    pub period_seconds: f64,
+}
+
+impl Sampler {
+    /// Goes on where an earlier agent stopped. Tasks of an earlier boot are gone, whatever has their pids now.
+    pub fn new(tools: SamplerTools, state: SamplerState) -> Self {
+        let SamplerTools { devices, proc, progress_files, period_seconds } = tools;
+        let SamplerState { boot_id: boot_id_before, mut starts, runs, looked_at } = state;
+        let boot_id = proc.boot_id();
+        if boot_id != boot_id_before {
+            for tracked in &mut starts {
+                tracked.roots.clear();
+            }
+        }
+        Self {
+            devices,
+            proc,
+            progress_files,
+            gap_seconds: GAP_PERIODS * period_seconds,
+            tracker: Tracker::restore(starts),
+            runs,
+            fading: BTreeMap::new(),
+            told_at: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            failing: BTreeSet::new(),
+            looked_at,
+            boot_id,
+        }
+    }
+
+    /// What is to outlive the agent.
+    pub fn state(&self) -> SamplerState {
+        SamplerState {
+            boot_id: self.boot_id.clone(),
+            starts: self.tracker.starts().cloned().collect(),
+            runs: self.runs.clone(),
+            looked_at: self.looked_at,
+        }
+    }
+
+    /// Whether this start has tasks here, or had a moment ago.
+    pub fn is_tracked(&self, start: JobStart) -> bool {
+        self.tracker.contains(start)
+    }
+
+    /// Whether anybody is tracked.
+    pub fn is_idle(&self) -> bool {
+        self.tracker.starts().next().is_none()
+    }
+
+    /// A task is about to begin.
+    pub fn register(&mut self, registration: Registration) {
+        for gres_type in &registration.gres_types {
+            self.runs.entry(gres_type.clone()).or_default().begin(registration.start, registration.at);
+        }
+        self.fading.remove(&registration.start);
+        self.tracker.register(registration);
+    }
+
+    /// Takes one look.
+    pub fn look(&mut self, at: UnixTime, states: DeviceStates) -> Looked {
+        self.tracker.forget_dead(&self.proc);
+        let progress = self.read_progress();
+        let mut samples = Vec::new();
+        let mut on_devices = BTreeSet::new();
+        for (index, state) in states {
+            let Some(state) = self.understood(index, state) else { continue };
+            let Some(gres_type) = self.gres_type(index) else { continue };
+            let sightings = self.sightings(&state.processes);
+            on_devices.extend(sightings.iter().filter_map(|seen| seen.start));
+            for start in sightings.iter().filter_map(|seen| seen.start) {
+                // A process on a device that Slurm did not name at the handoff: seen, so counted.
+                self.runs.entry(gres_type.clone()).or_default().begin(start, at);
+            }
+            let look = Look { at, reading: &state.reading, sightings: &sightings, progress: &progress };
+            self.runs.entry(gres_type.clone()).or_default().observe(&look, self.gap_seconds);
+            if self.is_worth_telling(&gres_type, at, &state, &sightings) {
+                let tenants = tenants(&sightings, &progress);
+                samples.push(DeviceSample { gres_type, reading: state.reading, tenants });
+            }
+        }
+        let mut looked = self.endings(at, &on_devices);
+        if !samples.is_empty() {
+            looked.reports.push(ReportBody::Samples(DeviceSamples { recorded_at: at, samples }));
+        }
+        self.looked_at = at;
+        looked
+    }
+
+    fn read_progress(&self) -> BTreeMap<JobStart, f64> {
+        let read = |tracked: &TrackedStart| {
+            let value = self.progress_files.read(tracked.start, tracked.uid)?;
+            Some((tracked.start, value))
+        };
+        self.tracker.starts().filter_map(read).collect()
+    }
+
+    fn gres_type(&self, index: u32) -> Option<GresType> {
+        self.devices.iter().find(|device| device.index == index).map(|device| device.gres_type.clone())
+    }
+
+    /// What the device said; a device that fails is warned of once, until it answers again.
+    fn understood(&mut self, index: u32, state: Result<DeviceState, DeviceError>) -> Option<DeviceState> {
+        match state {
+            Ok(state) => {
+                self.failing.remove(&index);
+                Some(state)
+            }
+            Err(error) => {
+                if self.failing.insert(index) {
+                    warn!(device = index, error = %pillion_core::report(&error), "device cannot be read");
+                }
+                None
+            }
+        }
+    }
+
+    /// Who is on a device, one entry a start.
+    fn sightings(&mut self, processes: &[DeviceProcess]) -> Vec<Sighting> {
+        let mut of_starts: BTreeMap<Option<JobStart>, Sighting> = BTreeMap::new();
+        for process in processes {
+            let start = self.tracker.attribute(&self.proc, process.pid);
+            let seen =
+                of_starts.entry(start).or_insert(Sighting { start, memory_bytes: 0, process_count: 0 });
+            seen.memory_bytes = seen.memory_bytes.saturating_add(process.memory_bytes.unwrap_or(0));
+            seen.process_count += 1;
+        }
+        of_starts.into_values().collect()
+    }
+
+    /// A busy device is told of at every look, and once more when it falls quiet; a quiet one now and then.
+    fn is_worth_telling(
+        &mut self,
+        gres_type: &GresType,
+        at: UnixTime,
+        state: &DeviceState,
+        sightings: &[Sighting],
+    ) -> bool {
+        let Reading { sm_active_fraction, gpu_busy_fraction, .. } = &state.reading;
+        let moves = |fraction: &Option<Fraction>| fraction.is_some_and(|fraction| fraction.value() > 0.0);
+        let is_busy = !sightings.is_empty() || moves(sm_active_fraction) || moves(gpu_busy_fraction);
+        let was_busy =
+            if is_busy { !self.busy.insert(gres_type.clone()) } else { self.busy.remove(gres_type) };
+        let is_due =
+            self.told_at.get(gres_type).is_none_or(|told_at| at.seconds_since(*told_at) >= QUIET_SECONDS);
+        let tell = is_busy || was_busy || is_due;
+        if tell {
+            self.told_at.insert(gres_type.clone(), at);
+        }
+        tell
+    }
+
+    /// Finds the starts that are over and tells them.
+    fn endings(&mut self, at: UnixTime, on_devices: &BTreeSet<JobStart>) -> Looked {
+        let gone: BTreeSet<JobStart> = self
+            .tracker
+            .without_tasks(&self.proc)
+            .into_iter()
+            .filter(|start| !on_devices.contains(start))
+            .collect();
+        self.fading.retain(|start, _| gone.contains(start));
+        // Over a time in which nobody looked, a start that is gone at its end is taken to have gone at its beginning.
+        let unseen = at.seconds_since(self.looked_at) > self.gap_seconds && self.looked_at.epoch() > 0;
+        let since = if unseen { self.looked_at } else { at };
+        let mut looked = Looked::default();
+        for start in gone {
+            let fading = self.fading.entry(start).or_insert(Fading { since, looks: 0 });
+            fading.looks += 1;
+            if fading.looks >= EMPTY_LOOKS {
+                let ended_at = fading.since;
+                looked.reports.extend(self.finish(start, ended_at));
+                looked.ended.push(start);
+            }
+        }
+        looked
+    }
+
+    fn finish(&mut self, start: JobStart, ended_at: UnixTime) -> Vec<ReportBody> {
+        self.fading.remove(&start);
+        self.tracker.forget(start);
+        self.progress_files.remove(start);
+        let end = |(gres_type, runs): (&GresType, &mut DeviceRuns)| runs.end(start, ended_at, gres_type);
+        let summaries = self.runs.iter_mut().filter_map(end);
+        summaries.map(|summary| ReportBody::JobSummary(Box::new(summary))).collect()
+    }
+}
+
+fn tenants(sightings: &[Sighting], progress: &BTreeMap<JobStart, f64>) -> Vec<TenantUse> {
+    let tenant = |seen: &Sighting| {
+        let start = seen.start?;
+        Some(TenantUse {
+            job_id: start.job_id,
+            restart_count: start.restart_count,
+            memory_bytes: seen.memory_bytes,
+            process_count: seen.process_count,
+            progress: progress.get(&start).copied(),
+        })
+    };
+    sightings.iter().filter_map(tenant).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Looks over a process tree and devices of our own making.
+
+use super::*;
+use crate::procfs::ProcessId;
+use pillion_core::device::Mechanism;
+use pillion_core::report::JobSummary;
+use pillion_core::{DeviceUuid, SlurmJobId, UserId};
+use std::path::Path;
+
+const JOB: JobStart = JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 };
+
+struct Node {
+    directory: tempfile::TempDir,
+    sampler: Sampler,
+    at: f64,
+}
+
+fn device(index: u32) -> DeviceDescription {
+    DeviceDescription {
+        index,
+        uuid: DeviceUuid::new(format!("GPU-{index}")),
+        model: "h200".into(),
+        memory_bytes: 1 << 37,
+        gres_type: GresType::new(format!("g{index}")),
+        mechanism: Mechanism::Mps,
+    }
+}
+
+fn tools(directory: &Path) -> SamplerTools {
+    SamplerTools {
+        devices: vec![device(0), device(1)],
+        proc: ProcFs::new(directory.join("proc")),
+        progress_files: ProgressFiles::new(directory).unwrap(),
+        period_seconds: 1.0,
+    }
+}
+
+fn run(directory: &Path, pid: u32, parent: u32) {
+    let process = directory.join(format!("proc/{pid}"));
+    std::fs::create_dir_all(&process).unwrap();
+    let stat = format!("{pid} (x) S {parent} 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {pid} 0");
+    std::fs::write(process.join("stat"), stat).unwrap();
+}
+
+impl Node {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sampler = Sampler::new(tools(directory.path()), SamplerState::default());
+        Self { directory, sampler, at: 1000.0 }
+    }
+
+    fn begin_task(&mut self, pid: u32) {
+        run(self.directory.path(), pid, 1);
+        self.sampler.register(Registration {
+            start: JOB,
+            inner_job_id: None,
+            uid: UserId(rustix::process::getuid().as_raw()),
+            gres_types: vec![GresType::new("g0")],
+            root: ProcessId { pid, start_ticks: u64::from(pid) },
+            at: UnixTime::from_seconds(self.at),
+        });
+    }
+
+    fn end_process(&self, pid: u32) {
+        std::fs::remove_dir_all(self.directory.path().join(format!("proc/{pid}"))).unwrap();
+    }
+
+    /// A second later, with these pids on device 0.
+    fn look(&mut self, pids: &[u32]) -> Looked {
+        self.at += 1.0;
+        let process = |pid: &u32| DeviceProcess { pid: *pid, memory_bytes: Some(7) };
+        let busy = if pids.is_empty() { Fraction::ZERO } else { Fraction::ONE };
+        let state = |processes| DeviceState {
+            reading: Reading { sm_active_fraction: Some(busy), ..Reading::default() },
+            processes,
+        };
+        let quiet = DeviceState { reading: Reading::default(), processes: Vec::new() };
+        let states = vec![(0, Ok(state(pids.iter().map(process).collect()))), (1, Ok(quiet))];
+        self.sampler.look(UnixTime::from_seconds(self.at), states)
+    }
+}
+
+fn samples(looked: &Looked) -> Vec<&DeviceSample> {
+    fn of(report: &ReportBody) -> &[DeviceSample] {
+        if let ReportBody::Samples(samples) = report { &samples.samples } else { &[] }
+    }
+    looked.reports.iter().flat_map(of).collect()
+}
+
+fn summaries(looked: &Looked) -> Vec<&JobSummary> {
+    fn of(report: &ReportBody) -> Option<&JobSummary> {
+        if let ReportBody::JobSummary(summary) = report { Some(summary) } else { None }
+    }
+    looked.reports.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_start_is_over_when_its_task_and_its_processes_have_been_gone_twice() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    run(node.directory.path(), 11, 10);
+    let looked = node.look(&[11]);
+    let sample = samples(&looked)[0];
+    assert_eq!(sample.tenants.len(), 1);
+    assert_eq!((sample.tenants[0].job_id, sample.tenants[0].memory_bytes), (JOB.job_id, 7));
+    node.look(&[11]);
+    assert!(node.look(&[]).ended.is_empty(), "its task still runs");
+    assert!(node.look(&[]).ended.is_empty());
+    node.end_process(10);
+    assert!(node.look(&[11]).ended.is_empty(), "a process of it is still on the device");
+    node.end_process(11);
+    assert!(node.look(&[]).ended.is_empty(), "once may be chance");
+    let gone_at = node.at;
+    let looked = node.look(&[]);
+    assert_eq!(looked.ended, [JOB]);
+    let summaries = summaries(&looked);
+    assert_eq!(summaries.len(), 1);
+    assert_eq!(summaries[0].started_at.epoch(), 1000);
+    assert!((summaries[0].ended_at.seconds() - gone_at).abs() < 1e-9);
+    assert!(node.sampler.is_idle());
+}
+
+#[test]
+fn a_new_task_keeps_the_start_alive() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    node.end_process(10);
+    node.look(&[]);
+    node.begin_task(12);
+    assert!(node.look(&[]).ended.is_empty());
+    node.end_process(12);
+    node.look(&[]);
+    assert_eq!(node.look(&[]).ended, [JOB]);
+}
+
+#[test]
+fn quiet_devices_are_told_of_every_ten_seconds() {
+    let mut node = Node::new();
+    let told: Vec<usize> = (0..21).map(|_| samples(&node.look(&[])).len()).collect();
+    let mut expected = vec![0; 21];
+    for at in [0, 10, 20] {
+        expected[at] = 2;
+    }
+    assert_eq!(told, expected);
+    run(node.directory.path(), 50, 1);
+    assert_eq!(samples(&node.look(&[50])).len(), 1, "somebody's process: only that device");
+    assert_eq!(samples(&node.look(&[])).len(), 1, "once more when it falls quiet");
+    assert_eq!(samples(&node.look(&[])).len(), 0);
+}
+
+#[test]
+fn progress_reaches_the_sample_and_the_summary() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    let uid = UserId(rustix::process::getuid().as_raw());
+    let path = node.sampler.progress_files.make(JOB, uid, rustix::process::getgid().as_raw()).unwrap();
+    for step in ["5\n", "15\n", "25\n"] {
+        std::fs::write(&path, step).unwrap();
+        let looked = node.look(&[10]);
+        assert_eq!(samples(&looked)[0].tenants[0].progress, step.trim().parse().ok());
+    }
+    node.end_process(10);
+    node.look(&[]);
+    let looked = node.look(&[]);
+    assert_eq!(summaries(&looked)[0].solo.progress, Some(20.0));
+    assert!(!path.exists(), "the file goes with the start");
+}
+
+#[test]
+fn a_restarted_agent_goes_on_with_the_same_runs() {
+    let mut node = Node::new();
+    std::fs::create_dir_all(node.directory.path().join("proc/sys/kernel/random")).unwrap();
+    let boot_id = node.directory.path().join("proc/sys/kernel/random/boot_id");
+    std::fs::write(&boot_id, "boot-1\n").unwrap();
+    node.sampler = Sampler::new(tools(node.directory.path()), SamplerState::default());
+    node.begin_task(10);
+    for _ in 0..3 {
+        node.look(&[10]);
+    }
+    let text = serde_json::to_string(&node.sampler.state()).unwrap();
+    let restored = || serde_json::from_str::<SamplerState>(&text).unwrap();
+    node.sampler = Sampler::new(tools(node.directory.path()), restored());
+    assert!(node.look(&[10]).ended.is_empty());
+    node.end_process(10);
+    node.look(&[]);
+    let looked = node.look(&[]);
+    assert_eq!(summaries(&looked)[0].solo_sample_count, 3, "two before and one after");
+
+    // After a reboot, another process may have the very same pid and tick.
+    run(node.directory.path(), 10, 1);
+    std::fs::write(&boot_id, "boot-2\n").unwrap();
+    node.sampler = Sampler::new(tools(node.directory.path()), restored());
+    node.at += 600.0;
+    node.look(&[]);
+    let looked = node.look(&[]);
+    assert_eq!(summaries(&looked)[0].ended_at.epoch(), 1003, "when it was last seen");
+}
+
+#[test]
+fn a_device_that_fails_hides_nothing_of_the_others() {
+    let mut node = Node::new();
+    let gone = || Err(DeviceError::Gone { index: 0, reason: "fell off the bus".into() });
+    let state = DeviceState { reading: Reading::default(), processes: Vec::new() };
+    let looked = node.sampler.look(UnixTime::from_epoch(1001), vec![(0, gone()), (1, Ok(state))]);
+    assert_eq!(samples(&looked)[0].gres_type, GresType::new("g1"));
+}

@@ -1,0 +1,209 @@
+//! What a share means for a task: its environment, made from the decision alone; and the table of shares that the node
+//! holds, which outlives the agent. Row 6 of the way of a job. Knows nothing of sockets, drivers or the scheduler.
+
+use crate::disk;
+use crate::mechanism;
+use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::share::Share;
+use pillion_core::{DecisionId, GresType, JobStart};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One variable and its value.
+pub type Variable = (String, String);
+
+/// The decision that the task runs under, for the user's own log.
+pub const DECISION_VARIABLE: &str = "PILLION_DECISION";
+/// Where the task may write its counter.
+pub const PROGRESS_VARIABLE: &str = "PILLION_PROGRESS";
+
+/// Where a task finds what is made for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharePaths {
+    /// Its progress file, where one could be made.
+    pub progress: Option<PathBuf>,
+    /// The pipe directory of the device's MPS daemon.
+    pub mps_pipe_directory: PathBuf,
+}
+
+/// The variables that carry out `share` on `device`, in a fixed order.
+///
+/// `none` leaves the choice of the device as Slurm made it.
+pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths) -> Vec<Variable> {
+    let mut variables = match share.mechanism {
+        Mechanism::Mps => mechanism::mps::environment(share, device, &paths.mps_pipe_directory),
+        Mechanism::Ccs => mechanism::ccs::environment(share, device),
+        Mechanism::None => Vec::new(),
+    };
+    variables.extend(profiling(paths.progress.as_deref()));
+    variables.push((DECISION_VARIABLE.to_owned(), share.decision_id.to_string()));
+    variables
+}
+
+/// The variables of a task that is only measured.
+pub fn profiling(progress: Option<&Path>) -> Vec<Variable> {
+    progress.map(|path| (PROGRESS_VARIABLE.to_owned(), path.display().to_string())).into_iter().collect()
+}
+
+/// The shares of this node, one a start, each change on disk before it is answered.
+#[derive(Debug, Clone)]
+pub struct ShareTable {
+    path: PathBuf,
+    shares: BTreeMap<JobStart, Share>,
+}
+
+impl ShareTable {
+    /// The table of an earlier agent, or an empty one.
+    pub fn open(path: PathBuf) -> Self {
+        let shares: Vec<Share> = disk::read_or_default(&path);
+        Self { path, shares: shares.into_iter().map(|share| (share.start, share)).collect() }
+    }
+
+    /// The share of a start.
+    pub fn get(&self, start: JobStart) -> Option<&Share> {
+        self.shares.get(&start)
+    }
+
+    /// All shares.
+    pub fn all(&self) -> impl Iterator<Item = &Share> {
+        self.shares.values()
+    }
+
+    /// The shares on one device.
+    pub fn on_device<'a>(&'a self, gres_type: &'a GresType) -> impl Iterator<Item = &'a Share> {
+        self.shares.values().filter(move |share| share.gres_type == *gres_type)
+    }
+
+    /// The decisions that are carried out here.
+    pub fn decision_ids(&self) -> Vec<DecisionId> {
+        self.shares.values().map(|share| share.decision_id).collect()
+    }
+
+    /// Remembers a share.
+    ///
+    /// # Errors
+    /// If it cannot be written; then it is not remembered.
+    pub fn insert(&mut self, share: Share) -> io::Result<()> {
+        let start = share.start;
+        let before = self.shares.insert(start, share);
+        self.write().inspect_err(|_| {
+            match before {
+                Some(before) => self.shares.insert(start, before),
+                None => self.shares.remove(&start),
+            };
+        })
+    }
+
+    /// Forgets a share. A disk that refuses this leaves a stale share, which the scheduler revokes by name.
+    pub fn remove(&mut self, start: JobStart) -> Option<Share> {
+        let share = self.shares.remove(&start)?;
+        if let Err(error) = self.write() {
+            tracing::warn!(path = %self.path.display(), %error, "shares cannot be written");
+        }
+        Some(share)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        disk::replace(&self.path, &self.shares.values().collect::<Vec<_>>(), true)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use pillion_core::{DeviceUuid, Fraction, Shards, SlurmJobId, UserId};
+
+    pub(crate) fn device(mechanism: Mechanism) -> DeviceDescription {
+        DeviceDescription {
+            index: 3,
+            uuid: DeviceUuid::new("GPU-3"),
+            model: if mechanism == Mechanism::Ccs { "max-1550".into() } else { "h200".into() },
+            memory_bytes: 1 << 37,
+            gres_type: GresType::new("g3"),
+            mechanism,
+        }
+    }
+
+    pub(crate) fn share(job: u32, mechanism: Mechanism) -> Share {
+        Share {
+            decision_id: DecisionId(7),
+            start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
+            uid: UserId(1000),
+            gres_type: GresType::new("g3"),
+            mechanism,
+            cap_fraction: None,
+            ccs_mode: (mechanism == Mechanism::Ccs).then_some(2),
+            memory_limit_bytes: None,
+            shards: Shards::ALL,
+        }
+    }
+
+    fn paths() -> SharePaths {
+        SharePaths {
+            progress: Some(PathBuf::from("/run/pillion/progress/33+0")),
+            mps_pipe_directory: PathBuf::from("/run/pillion/mps/g3/pipe"),
+        }
+    }
+
+    fn written(share: &Share) -> Vec<String> {
+        let variables = environment(share, &device(share.mechanism), &paths());
+        variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    #[test]
+    fn alone_only_the_profile_is_made() {
+        assert_eq!(
+            written(&share(33, Mechanism::None)),
+            ["PILLION_PROGRESS=/run/pillion/progress/33+0", "PILLION_DECISION=7"]
+        );
+    }
+
+    #[test]
+    fn mps_names_the_device_the_pipe_and_the_limits() {
+        let mut share = share(33, Mechanism::Mps);
+        assert_eq!(
+            written(&share)[..2],
+            ["CUDA_VISIBLE_DEVICES=GPU-3", "CUDA_MPS_PIPE_DIRECTORY=/run/pillion/mps/g3/pipe"]
+        );
+        assert_eq!(written(&share).len(), 4, "no cap, no limit");
+        share.cap_fraction = Some(Fraction::clamped(0.55));
+        share.memory_limit_bytes = Some((8 << 30) + 5);
+        assert_eq!(
+            written(&share)[2..4],
+            ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=55", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M"]
+        );
+        share.cap_fraction = Some(Fraction::clamped(0.07));
+        assert_eq!(written(&share)[2], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=7");
+        share.cap_fraction = Some(Fraction::clamped(1.0 / 3.0));
+        assert_eq!(written(&share)[2], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=33.33");
+    }
+
+    #[test]
+    fn ccs_names_card_and_tile_and_the_mode_of_what_is_left() {
+        assert_eq!(
+            written(&share(33, Mechanism::Ccs))[..3],
+            ["ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", "ZE_AFFINITY_MASK=1.1", "ZEX_NUMBER_OF_CCS=0:2"]
+        );
+    }
+
+    #[test]
+    fn the_table_outlives_the_agent() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shares.json");
+        let mut table = ShareTable::open(path.clone());
+        table.insert(share(33, Mechanism::Mps)).unwrap();
+        table.insert(share(34, Mechanism::Mps)).unwrap();
+        table.remove(share(33, Mechanism::Mps).start);
+        let table = ShareTable::open(path);
+        assert_eq!(table.all().collect::<Vec<_>>(), [&share(34, Mechanism::Mps)]);
+        assert_eq!(table.on_device(&GresType::new("g0")).count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_not_remembered() {
+        let mut table = ShareTable::open(PathBuf::from("/proc/nowhere/shares.json"));
+        assert!(table.insert(share(33, Mechanism::Mps)).is_err());
+        assert_eq!(table.get(share(33, Mechanism::Mps).start), None);
+    }
+}

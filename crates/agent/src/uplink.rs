@@ -1,0 +1,290 @@
+//! The stream to the scheduler: reports up, shares down. Row 6 of the way of a job. Knows nothing of devices.
+//!
+//! The scheduler may be away for as long as it likes: reports wait in the journal. A report is sent once a stream, in
+//! order, and taken as arrived when the scheduler acknowledges it; after a broken stream what is not acknowledged is sent
+//! again, and the scheduler knows by journal and sequence what it has. The journal is read no faster than the stream takes
+//! it, and no further ahead than [`UNACKNOWLEDGED_MAX`].
+
+use crate::devices::Command;
+use crate::journal::{Journal, JournalError};
+use crate::node::Node;
+use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ShareResult, ToAgent};
+use pillion_core::{Clock, Fraction, error};
+use pillion_proto::v1 as wire;
+use pillion_proto::v1::agent_service_client::AgentServiceClient;
+use rand::RngCore;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
+use tonic::transport::Endpoint;
+use tracing::{debug, info, warn};
+
+/// How many reports may be under way unacknowledged.
+const UNACKNOWLEDGED_MAX: u64 = 512;
+/// How many are read from the journal at once.
+const READ_COUNT: usize = 64;
+/// How many messages wait for the wire.
+const OUTGOING_LENGTH: usize = 16;
+/// The shortest pause between two attempts.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+/// How long an attempt may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a silent stream is probed, and how long the answer may take.
+const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+pub enum UplinkError {
+    /// Nobody there.
+    #[error("the scheduler cannot be reached")]
+    Connect(#[source] tonic::transport::Error),
+    /// The scheduler said so, or went away.
+    #[error("the scheduler ended the stream")]
+    Status(#[source] Box<tonic::Status>),
+    /// It closed the stream without a word.
+    #[error("the scheduler closed the stream")]
+    Closed,
+    /// The journal.
+    #[error("reports cannot be read")]
+    Journal(#[from] JournalError),
+}
+
+/// What the uplink works with.
+pub struct Uplink {
+    /// Where the scheduler is.
+    pub endpoint: Endpoint,
+    /// The longest pause between two attempts.
+    pub retry_max: Duration,
+    /// What the node's rooms share.
+    pub node: Arc<Node>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The reports.
+    pub journal: Arc<Journal>,
+    /// The last sequence in the journal.
+    pub appended: watch::Receiver<u64>,
+    /// To the devices.
+    pub commands: mpsc::Sender<Command>,
+    /// Answers of the devices.
+    pub answers: mpsc::Receiver<ShareResult>,
+}
+
+/// The pause before attempt `attempt` (from 0): doubling from [`RETRY_MIN`] to `retry_max`, times a half to one and a half by
+/// `chance`, so that a thousand agents do not come back in step.
+fn retry_pause(attempt: u32, retry_max: Duration, chance: Fraction) -> Duration {
+    let doubled = RETRY_MIN.saturating_mul(1_u32.checked_shl(attempt.min(16)).unwrap_or(u32::MAX));
+    doubled.min(retry_max).mul_f64(0.5 + chance.value())
+}
+
+impl Uplink {
+    /// Connects, and connects again, until `stop`.
+    pub async fn run(mut self, stop: CancellationToken, chance: &mut (dyn RngCore + Send)) {
+        let mut attempt = 0;
+        while !stop.is_cancelled() {
+            let ended = tokio::select! {
+                () = stop.cancelled() => break,
+                ended = self.session(&mut attempt) => ended,
+            };
+            self.node.set_connected(false);
+            if attempt == 0 {
+                warn!(error = %error::report(&ended), "not connected to the scheduler; reports are kept");
+            } else {
+                debug!(attempt, error = %error::report(&ended), "still not connected to the scheduler");
+            }
+            let luck = Fraction::clamped(f64::from(chance.next_u32()) / f64::from(u32::MAX));
+            let pause = retry_pause(attempt, self.retry_max, luck);
+            attempt += 1;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        self.node.set_connected(false);
+    }
+
+    /// One stream, from connecting to its end. `attempt` becomes 0 when the scheduler has answered.
+    async fn session(&mut self, attempt: &mut u32) -> UplinkError {
+        match self.attach().await {
+            Ok((outgoing, incoming)) => {
+                *attempt = 0;
+                info!(endpoint = %self.endpoint.uri(), "connected to the scheduler");
+                self.node.set_connected(true);
+                match self.converse(&outgoing, incoming).await {
+                    Ok(()) => UplinkError::Closed,
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        }
+    }
+
+    async fn attach(
+        &self,
+    ) -> Result<(mpsc::Sender<wire::AgentMessage>, Streaming<wire::SchedulerMessage>), UplinkError> {
+        let endpoint = self
+            .endpoint
+            .clone()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(PROBE.0)
+            .keep_alive_timeout(PROBE.1)
+            .keep_alive_while_idle(true);
+        let channel = endpoint.connect().await.map_err(UplinkError::Connect)?;
+        let (outgoing, messages) = mpsc::channel(OUTGOING_LENGTH);
+        let _ = outgoing.send(FromAgent::Hello(self.hello()).into()).await;
+        let attached = AgentServiceClient::new(channel).attach(ReceiverStream::new(messages)).await;
+        let incoming = attached.map_err(|status| UplinkError::Status(Box::new(status)))?.into_inner();
+        Ok((outgoing, incoming))
+    }
+
+    fn hello(&self) -> AgentHello {
+        AgentHello {
+            protocol_version: PROTOCOL_VERSION,
+            node: self.node.name().clone(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            journal_id: self.journal.id().to_owned(),
+            devices: self.node.devices().to_vec(),
+            sent_at: self.clock.now(),
+            decision_ids: self.node.decision_ids(),
+        }
+    }
+
+    async fn converse(
+        &mut self,
+        outgoing: &mpsc::Sender<wire::AgentMessage>,
+        mut incoming: Streaming<wire::SchedulerMessage>,
+    ) -> Result<(), UplinkError> {
+        let mut cursor = Cursor::default();
+        loop {
+            if cursor.read.is_empty() && cursor.has_room() {
+                cursor.read.extend(self.journal.read_after(cursor.sent, READ_COUNT)?);
+            }
+            let has_next = !cursor.read.is_empty() && cursor.has_room();
+            tokio::select! {
+                message = incoming.message() => {
+                    let message = message.map_err(|status| UplinkError::Status(Box::new(status)))?;
+                    let Some(message) = message else { return Ok(()) };
+                    self.received(message, &mut cursor).await;
+                }
+                Some(result) = self.answers.recv() => {
+                    let sent = outgoing.send(FromAgent::ShareResult(result).into()).await;
+                    if sent.is_err() {
+                        return Ok(());
+                    }
+                }
+                place = outgoing.reserve(), if has_next => {
+                    let Ok(place) = place else { return Ok(()) };
+                    if let Some(report) = cursor.next() {
+                        let body = Some(wire::agent_message::Body::Report(report));
+                        place.send(wire::AgentMessage { body });
+                    }
+                }
+                changed = self.appended.changed(), if !has_next => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn received(&self, message: wire::SchedulerMessage, cursor: &mut Cursor) {
+        let command = match ToAgent::try_from(message) {
+            Ok(ToAgent::Ack(sequence)) => {
+                let sequence = sequence.min(*self.appended.borrow());
+                self.journal.acknowledge(sequence);
+                cursor.acknowledge(sequence);
+                return;
+            }
+            Ok(ToAgent::Prepare(share)) => Command::Prepare(share),
+            Ok(ToAgent::Revoke { decision_id, start }) => Command::Revoke { decision_id, start },
+            Ok(ToAgent::Poke) => Command::Look,
+            Err(error) => {
+                warn!(error = %error::report(&error), "the scheduler said what this agent does not understand");
+                return;
+            }
+        };
+        if self.commands.send(command).await.is_err() {
+            warn!("the device thread has stopped");
+        }
+    }
+}
+
+/// How far one stream is.
+#[derive(Debug, Default)]
+struct Cursor {
+    /// The last report that was sent, or that the scheduler has already.
+    sent: u64,
+    acknowledged: u64,
+    /// Read and not yet sent.
+    read: VecDeque<wire::Report>,
+}
+
+impl Cursor {
+    fn has_room(&self) -> bool {
+        self.sent - self.acknowledged < UNACKNOWLEDGED_MAX
+    }
+
+    fn acknowledge(&mut self, sequence: u64) {
+        self.acknowledged = self.acknowledged.max(sequence);
+        // The scheduler may know more than this stream has sent.
+        self.sent = self.sent.max(self.acknowledged);
+        while self.read.front().is_some_and(|report| report.sequence <= self.acknowledged) {
+            self.read.pop_front();
+        }
+    }
+
+    fn next(&mut self) -> Option<wire::Report> {
+        let report = self.read.pop_front()?;
+        self.sent = report.sequence;
+        Some(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_bound_and_differ_by_chance() {
+        let max = Duration::from_secs(30);
+        let pauses: Vec<f64> =
+            (0..9).map(|attempt| retry_pause(attempt, max, Fraction::clamped(0.5)).as_secs_f64()).collect();
+        assert_eq!(pauses, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
+        assert_eq!(retry_pause(40, max, Fraction::ZERO), Duration::from_secs(15));
+        assert_eq!(retry_pause(u32::MAX, max, Fraction::ONE), Duration::from_secs(45));
+    }
+
+    fn report(sequence: u64) -> wire::Report {
+        wire::Report { sequence, body: None }
+    }
+
+    #[test]
+    fn a_cursor_stops_at_its_window_and_skips_what_has_arrived() {
+        let mut cursor =
+            Cursor { read: (1..=UNACKNOWLEDGED_MAX + 5).map(report).collect(), ..Cursor::default() };
+        while cursor.has_room() {
+            cursor.next();
+        }
+        assert_eq!(cursor.sent, UNACKNOWLEDGED_MAX);
+        cursor.acknowledge(3);
+        assert!(cursor.has_room());
+        cursor.acknowledge(UNACKNOWLEDGED_MAX + 2);
+        assert_eq!(cursor.next().map(|report| report.sequence), Some(UNACKNOWLEDGED_MAX + 3));
+        let before = cursor.sent;
+        cursor.acknowledge(1);
+        assert_eq!(cursor.sent, before, "an old acknowledgement moves nothing back");
+    }
+
+    #[test]
+    fn a_gap_left_by_dropped_samples_is_no_room_taken_for_ever() {
+        let mut cursor = Cursor { read: VecDeque::from([report(9000)]), ..Cursor::default() };
+        cursor.next();
+        assert!(!cursor.has_room(), "until it is acknowledged");
+        cursor.acknowledge(9000);
+        assert!(cursor.has_room());
+    }
+}
