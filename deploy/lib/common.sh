@@ -1,8 +1,10 @@
 # shellcheck shell=bash
 # What deploy/demo and tests/run share: progress lines, refusals in one line, and building. Sourced, never run.
 
-# Where steps write what nobody needs to read unless they fail.
-PILLION_LOG_DIR="${PILLION_LOG_DIR:-$PILLION_CHECKOUT/target/logs}"
+# Where steps write what nobody needs to read unless they fail: a folder a run, since two may run at once. Those of runs
+# before yesterday go.
+PILLION_LOG_DIR="$PILLION_CHECKOUT/target/logs/$$"
+find "$PILLION_CHECKOUT/target/logs" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} + 2>/dev/null || true
 
 # Says in one line what is wrong, and ends.
 die() {
