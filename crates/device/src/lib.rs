@@ -51,6 +51,9 @@ pub struct DeviceState {
     pub processes: Vec<DeviceProcess>,
 }
 
+/// The devices of a node by ascending index, each with its state or with what kept it from telling.
+pub type DeviceStates = Vec<(u32, Result<DeviceState, DeviceError>)>;
+
 /// All devices of one node, of one vendor.
 ///
 /// Synchronous: the agent calls it once a second from one blocking task. Every call is bounded in time (a driver
@@ -79,7 +82,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// If no device could be asked.
-    fn read_all(&mut self) -> Result<Vec<(u32, Result<DeviceState, DeviceError>)>, DeviceError> {
+    fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
         let indexes: Vec<u32> = self.devices()?.into_iter().map(|device| device.index).collect();
         let read_one = |index| {
             let state = self

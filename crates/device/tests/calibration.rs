@@ -1,6 +1,8 @@
 //! The simulated tile of a Max 1550 against what was measured on a real one (data/README.md): prints both tables, and
 //! fails where they part.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use pillion_core::UserId;
 use pillion_device::simulated::{AttachRequest, ClientId, Machine, MachineConfig, Phase, workload};
 use std::fmt::Write as _;

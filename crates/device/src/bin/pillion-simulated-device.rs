@@ -40,7 +40,7 @@ struct Arguments {
     /// What the noise is drawn from
     #[arg(long)]
     seed: Option<u64>,
-    /// A job sees only the devices of SLURM_JOB_GPUS, numbered from 0
+    /// A job sees only the devices of `SLURM_JOB_GPUS`, numbered from 0
     #[arg(long)]
     constrain_devices: bool,
 }

@@ -24,6 +24,8 @@ pub struct MachineConfig {
     pub constrain_devices: bool,
     /// What must agree on one CCS mode.
     pub ccs_scope: CcsScope,
+    /// Whether killing an MPS client at work ends its neighbours too, which NVIDIA does not rule out.
+    pub killed_client_ends_mps: bool,
     /// The devices, by index.
     pub devices: Vec<DeviceConfig>,
 }
@@ -60,6 +62,7 @@ impl Default for MachineConfig {
             seed: 0,
             constrain_devices: false,
             ccs_scope: CcsScope::Tile,
+            killed_client_ends_mps: false,
             devices: Vec::new(),
         }
     }

@@ -6,8 +6,8 @@ use super::driver::{Access, ClientError, Slot};
 use super::hardware::Hardware;
 use super::meter::{Activity, Totals};
 use crate::{MpsSettings, MpsStatus};
-use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::{Fraction, UserId};
 
 /// One device.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Device {
             totals: Totals::default(),
             activity: Activity::default(),
         };
-        device.settle(&mut []);
+        device.settle(std::iter::empty());
         device
     }
 
@@ -90,8 +90,7 @@ impl Device {
         let Access::Mps { cap, .. } = client.access else {
             return f64::from(all);
         };
-        let daemon =
-            self.mps.as_ref().and_then(|settings| settings.cap_default).map_or(1.0, |cap| cap.value());
+        let daemon = self.mps.as_ref().and_then(|settings| settings.cap_default).map_or(1.0, Fraction::value);
         let step = f64::from(self.hardware.unit_granularity);
         let units = f64::from(all) * cap.unwrap_or(1.0).min(daemon);
         ((units / step + 1e-9).floor() * step).max(step)
@@ -99,9 +98,8 @@ impl Device {
 
     /// Divides the device among those of `clients` that run, and notes what it does. `clients`: those of this device,
     /// in the order in which they came.
-    pub(super) fn settle(&mut self, clients: &mut [&mut Client]) {
-        let mut running: Vec<&mut &mut Client> =
-            clients.iter_mut().filter(|client| client.phase == Phase::Running).collect();
+    pub(super) fn settle<'a>(&mut self, clients: impl Iterator<Item = &'a mut Client>) {
+        let mut running: Vec<&mut Client> = clients.filter(|client| client.phase == Phase::Running).collect();
         let engine_count = running.iter().find_map(|client| ccs_mode(client)).map_or(1, usize::from);
         let seats: Vec<Seat> = running
             .iter()

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::meter::Totals;
-use crate::{Backend, DeviceError, DeviceState, MpsSettings, MpsStatus};
+use crate::{Backend, DeviceError, DeviceState, DeviceStates, MpsSettings, MpsStatus};
 use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ impl Backend for InProcess {
         self.machine().processes(index)
     }
 
-    fn read_all(&mut self) -> Result<Vec<(u32, Result<DeviceState, DeviceError>)>, DeviceError> {
+    fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
         let Self { machine, marks } = self;
         let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
         let indexes: Vec<u32> = machine.descriptions().into_iter().map(|device| device.index).collect();

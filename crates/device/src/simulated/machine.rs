@@ -151,9 +151,8 @@ impl Machine {
         }
         for device in &mut self.devices {
             if scope.contains(&device.index()) {
-                let mut mine: Vec<&mut Client> =
-                    self.clients.values_mut().filter(|client| client.index == device.index()).collect();
-                device.settle(&mut mine);
+                let index = device.index();
+                device.settle(self.clients.values_mut().filter(|client| client.index == index));
             }
         }
     }
@@ -246,9 +245,13 @@ impl Machine {
 
     /// A process has closed its device, or is dead: its memory is free.
     pub fn detach(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.remove(&id) {
-            self.change(client.index);
+        let Some(client) = self.clients.remove(&id) else {
+            return;
+        };
+        if self.config.killed_client_ends_mps && client.is_mps() && client.phase == Phase::Running {
+            self.end_mps_clients(client.index);
         }
+        self.change(client.index);
     }
 
     /// How far a process is; `None` after it was detached.
@@ -438,14 +441,15 @@ impl Machine {
     /// As [`Machine::read`].
     pub fn fault_mps(&mut self, index: u32) -> Result<(), DeviceError> {
         self.device(index)?;
-        let ids: Vec<ClientId> =
-            self.on(index).filter(|client| client.is_mps()).map(|client| client.id).collect();
-        self.fail_all(
-            index,
-            &ids,
-            &ClientError::Mps { reason: "a fault on this device ended all its clients".into() },
-        );
+        self.end_mps_clients(index);
         Ok(())
+    }
+
+    fn end_mps_clients(&mut self, index: u32) {
+        let running = self.on(index).filter(|client| client.is_mps() && client.phase == Phase::Running);
+        let ids: Vec<ClientId> = running.map(|client| client.id).collect();
+        let reason = "a fault on this device ended all its clients".to_owned();
+        self.fail_all(index, &ids, &ClientError::Mps { reason });
     }
 }
 

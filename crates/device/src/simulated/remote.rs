@@ -3,7 +3,7 @@
 use super::client::{AttachRequest, Progress};
 use super::driver::ClientError;
 use super::wire::{LINE_LENGTH_MAX, Reply, Request};
-use crate::{Backend, DeviceError, DeviceState, MpsSettings, MpsStatus};
+use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -120,7 +120,7 @@ impl Backend for Simulated {
         }
     }
 
-    fn read_all(&mut self) -> Result<Vec<(u32, Result<DeviceState, DeviceError>)>, DeviceError> {
+    fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
         match self.line.ask(&Request::ReadAll)? {
             Reply::States(states) => Ok(states
                 .into_iter()

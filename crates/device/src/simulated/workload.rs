@@ -51,7 +51,7 @@ pub struct Workload {
 pub struct PhaseDemand {
     /// Its part of the cycle.
     pub time_fraction: f64,
-    /// The part of the machine's units that its kernels fill.
+    /// Blocks of its kernels over the machine's units: below 1 some stay idle, above 1 larger machines are filled too.
     pub width_fraction: f64,
     /// The part of its time in which its units issue; in the rest they wait for memory.
     pub issue_fraction: f64,
@@ -153,17 +153,22 @@ impl PhaseDemand {
     fn on(&self, reference: &Hardware, hardware: &Hardware) -> Phase {
         let blocks = self.width_fraction * reference.units();
         let width_units = blocks.min(hardware.units());
-        let work = self.time_fraction * self.issue_fraction * blocks * reference.unit_rate;
+        let work =
+            self.time_fraction * self.issue_fraction * blocks.min(reference.units()) * reference.unit_rate;
         let cache_bytes = self.time_fraction * self.cache_fraction * reference.cache_bytes_per_second;
         let miss_bytes = self.time_fraction * self.memory_fraction * reference.memory_bytes_per_second;
-        let footprint_bytes = self.footprint_mib * MIB;
+        // Kernels are blocked for the cache that they find: half of the difference, in orders of magnitude.
+        let blocking = (hardware.cache_bytes / reference.cache_bytes).sqrt();
+        let footprint_home = self.footprint_mib * MIB;
+        let footprint_bytes = footprint_home * blocking;
         let resident =
-            |cache: f64| if footprint_bytes > 0.0 { (cache / footprint_bytes).min(1.0) } else { 1.0 };
+            |cache: f64, footprint: f64| if footprint > 0.0 { (cache / footprint).min(1.0) } else { 1.0 };
         // Traffic that no reuse explains streams past the cache: it is as much traffic as it is misses.
         let cache_bytes = cache_bytes.max(miss_bytes);
         let hit_fraction = if cache_bytes > 0.0 { 1.0 - miss_bytes / cache_bytes } else { 0.0 };
-        let reuse_fraction = (hit_fraction / resident(reference.cache_bytes)).min(1.0);
-        let miss_bytes_alone = cache_bytes * (1.0 - reuse_fraction * resident(hardware.cache_bytes));
+        let reuse_fraction = (hit_fraction / resident(reference.cache_bytes, footprint_home)).min(1.0);
+        let miss_bytes_alone =
+            cache_bytes * (1.0 - reuse_fraction * resident(hardware.cache_bytes, footprint_bytes));
         let more_misses = if miss_bytes > 0.0 { miss_bytes_alone / miss_bytes } else { 1.0 };
         let stall_seconds = self.time_fraction
             * (1.0 - self.issue_fraction)
@@ -200,9 +205,9 @@ pub fn catalogue() -> &'static [Workload] {
 pub fn find(name: &str, batch_size: Option<u32>) -> Result<&'static Workload, UnknownWorkload> {
     let named: Vec<&Workload> = catalogue().iter().filter(|workload| workload.name == name).collect();
     if named.is_empty() {
-        let mut names: Vec<&str> = catalogue().iter().map(|workload| workload.name.as_str()).collect();
-        names.dedup();
-        return Err(UnknownWorkload::Name { name: name.to_owned(), allowed: names.join(", ") });
+        let mut allowed: Vec<&str> = catalogue().iter().map(|workload| workload.name.as_str()).collect();
+        allowed.dedup();
+        return Err(UnknownWorkload::Name { name: name.to_owned(), allowed: allowed.join(", ") });
     }
     let Some(asked) = batch_size else {
         return Ok(named[0]);
@@ -386,13 +391,19 @@ mod tests {
                 "{name}: the cycle has {parts} + gap"
             );
             for phase in &workload.phases {
-                for part in [phase.width_fraction, phase.issue_fraction] {
-                    assert!(part > 0.0 && part <= 1.0, "{name}: {phase:?}");
-                }
+                assert!(phase.width_fraction > 0.0, "{name}: {phase:?}");
+                assert!(phase.issue_fraction > 0.0 && phase.issue_fraction <= 1.0, "{name}: {phase:?}");
                 for part in [phase.memory_fraction, phase.cache_fraction] {
                     assert!((0.0..=1.0).contains(&part), "{name}: {phase:?}");
                 }
                 assert!(phase.power_coefficient > 0.0, "{name}: {phase:?}");
+            }
+            // At home a workload has the traffic that its row states: no more hits than the footprint allows.
+            for (phase, demand) in workload.on(&workload.reference).cycle.phases.iter().zip(&workload.phases)
+            {
+                let bandwidth = workload.reference.memory_bytes_per_second;
+                let stated = demand.memory_fraction * demand.time_fraction * bandwidth;
+                assert!((phase.miss_bytes_alone / stated - 1.0).abs() < 1e-6, "{name}: {demand:?} {phase:?}");
             }
             for hardware in hardware::all() {
                 let placed = workload.on(&hardware);

@@ -1,1 +1,361 @@
-//! The machine and its refusals.
+//! The machine steps right, and refuses as the real ones do.
+
+use super::*;
+use pillion_core::Fraction;
+use std::path::PathBuf;
+
+const ALICE: UserId = UserId(1001);
+const BOB: UserId = UserId(1002);
+const ROOT: UserId = UserId(0);
+
+fn machine(model: &str, count: usize) -> Machine {
+    Machine::new(&MachineConfig::plain("n1", model, count)).unwrap()
+}
+
+fn settings(multi_user: bool) -> MpsSettings {
+    MpsSettings {
+        pipe_directory: PathBuf::from("/run/mps/0/pipe"),
+        log_directory: PathBuf::from("/run/mps/0/log"),
+        multi_user,
+        cap_default: None,
+        memory_limit_bytes_default: None,
+    }
+}
+
+fn load(name: &str, environment: &[(&str, &str)]) -> AttachRequest {
+    AttachRequest {
+        workload: name.to_owned(),
+        seconds: Some(100.0),
+        environment: environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..AttachRequest::default()
+    }
+}
+
+const PIPE: (&str, &str) = ("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/0/pipe");
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn speed(machine: &Machine, id: ClientId) -> f64 {
+    machine.progress(id).unwrap().speed_fraction
+}
+
+fn phase(machine: &Machine, id: ClientId) -> Phase {
+    machine.progress(id).unwrap().phase
+}
+
+#[test]
+fn work_takes_its_time_alone_divided_by_the_time_scale() {
+    let mut machine =
+        Machine::new(&MachineConfig { time_scale: 60.0, ..MachineConfig::plain("n1", "h200", 1) }).unwrap();
+    let id = machine.attach(&load("gemm-hog", &[]), 7, ALICE).unwrap();
+    machine.advance(seconds(1.0));
+    let progress = machine.progress(id).unwrap();
+    assert!((progress.done_seconds - 60.0).abs() < 1e-6, "{progress:?}");
+    machine.advance(seconds(10.0));
+    let progress = machine.progress(id).unwrap();
+    assert_eq!(progress.phase, Phase::Finished);
+    assert!((progress.elapsed_seconds - 100.0 / 60.0).abs() < 1e-6, "{progress:?}");
+}
+
+#[test]
+fn one_long_step_is_the_same_as_many_short_ones() {
+    let run = |steps: u32| {
+        let mut machine = machine("h200", 1);
+        machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+        let one = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
+        let short = AttachRequest { seconds: Some(30.0), ..load("llama-infer", &[PIPE]) };
+        machine.attach(&short, 8, ALICE).unwrap();
+        for _ in 0..steps {
+            machine.advance(seconds(120.0) / steps);
+        }
+        let energy = machine.read(0, &mut None).unwrap().energy_joules.unwrap();
+        (machine.progress(one).unwrap(), energy)
+    };
+    let ((coarse, coarse_energy), (fine, fine_energy)) = (run(1), run(997));
+    assert!((coarse.elapsed_seconds - fine.elapsed_seconds).abs() < 1e-3, "{coarse:?} {fine:?}");
+    assert!((coarse.done_seconds - fine.done_seconds).abs() < 1e-3);
+    assert!((coarse_energy / fine_energy - 1.0).abs() < 1e-6, "{coarse_energy} {fine_energy}");
+}
+
+#[test]
+fn energy_only_grows_and_an_idle_device_draws_its_idle_power() {
+    let mut machine =
+        Machine::new(&MachineConfig { noise_fraction: 0.02, ..MachineConfig::plain("n1", "h100", 2) })
+            .unwrap();
+    machine.attach(&load("bert-finetune", &[("CUDA_VISIBLE_DEVICES", "1")]), 7, ALICE).unwrap();
+    let mut last = [0.0; 2];
+    for _ in 0..300 {
+        machine.advance(seconds(1.0));
+        for index in 0..2 {
+            let reading = machine.read(index, &mut None).unwrap();
+            let energy = reading.energy_joules.unwrap();
+            assert!(energy > last[index as usize]);
+            last[index as usize] = energy;
+        }
+    }
+    assert!((last[0] / (300.0 * 70.0) - 1.0).abs() < 0.01, "{last:?}");
+    assert!(last[1] > 2.0 * last[0], "{last:?}");
+}
+
+#[test]
+fn a_percentage_is_a_speed_for_a_client_and_nothing_for_others() {
+    let mut machine = machine("h200", 1);
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    let percentage = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50");
+    let client = machine.attach(&load("gemm-hog", &[PIPE, percentage]), 7, ALICE).unwrap();
+    assert!((speed(&machine, client) - 0.5).abs() < 0.03, "{}", speed(&machine, client));
+    machine.detach(client);
+    let stray = machine.attach(&load("gemm-hog", &[percentage]), 7, ALICE).unwrap();
+    assert!((speed(&machine, stray) - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn whoever_has_no_daemon_takes_turns_with_the_clients() {
+    let mut machine = machine("h200", 1);
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    let one = machine.attach(&load("launch-bound", &[PIPE]), 7, ALICE).unwrap();
+    let two = machine.attach(&load("gemm-hog", &[PIPE]), 8, ALICE).unwrap();
+    let together = speed(&machine, two);
+    machine.detach(two);
+    let stray = machine.attach(&load("gemm-hog", &[]), 9, ALICE).unwrap();
+    assert!(speed(&machine, stray) < together - 0.03, "{} {together}", speed(&machine, stray));
+    assert_eq!(machine.mps(0).unwrap().unwrap().client_pids, vec![7]);
+    assert_eq!(phase(&machine, one), Phase::Running);
+}
+
+#[test]
+fn one_user_at_a_time_unless_the_daemon_serves_many() {
+    for multi_user in [false, true] {
+        let mut machine = machine("h200", 1);
+        machine.start_mps(ROOT, 0, &settings(multi_user)).unwrap();
+        let alice = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
+        let bob = machine.attach(&load("gromacs", &[PIPE]), 8, BOB).unwrap();
+        let status = machine.mps(0).unwrap().unwrap();
+        if multi_user {
+            assert_eq!(phase(&machine, bob), Phase::Running);
+            assert_eq!(status.server_uid, Some(ROOT));
+            continue;
+        }
+        assert_eq!((phase(&machine, bob), speed(&machine, bob)), (Phase::Waiting, 0.0));
+        assert_eq!((status.server_uid, status.client_pids), (Some(ALICE), vec![7]));
+        machine.advance(seconds(200.0));
+        assert_eq!(phase(&machine, alice), Phase::Finished);
+        assert_eq!(phase(&machine, bob), Phase::Waiting, "a finished client is still there until it leaves");
+        machine.detach(alice);
+        assert_eq!(phase(&machine, bob), Phase::Running);
+        assert!(machine.progress(bob).unwrap().elapsed_seconds >= 200.0, "its wait counts");
+    }
+}
+
+#[test]
+fn only_root_sets_up_sharing_and_only_where_there_is_some() {
+    let mut machine = machine("h200", 2);
+    let refused = machine.start_mps(ALICE, 0, &settings(false)).unwrap_err();
+    assert!(
+        matches!(refused, DeviceError::Refused { .. }) && refused.to_string().contains("only root"),
+        "{refused}"
+    );
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    assert!(matches!(machine.start_mps(ROOT, 0, &settings(true)), Err(DeviceError::Busy { .. })));
+    assert!(
+        matches!(machine.start_mps(ROOT, 1, &settings(false)), Err(DeviceError::Refused { .. })),
+        "same directory"
+    );
+    assert!(matches!(machine.stop_mps(ALICE, 0), Err(DeviceError::Refused { .. })));
+    assert!(matches!(machine.set_ccs_mode(ROOT, 0, 2), Err(DeviceError::Unsupported { .. })));
+    assert!(matches!(
+        machine.start_mps(ROOT, 2, &settings(false)),
+        Err(DeviceError::NoSuchDevice { index: 2 })
+    ));
+    let client = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
+    assert!(machine.stop_mps(ROOT, 0).unwrap_err().is_transient());
+    assert!(matches!(machine.terminate_mps_client(ROOT, 0, 8), Err(DeviceError::Refused { .. })));
+    machine.terminate_mps_client(ROOT, 0, 7).unwrap();
+    assert!(matches!(machine.progress(client).unwrap().error, Some(ClientError::Mps { .. })));
+    machine.stop_mps(ROOT, 0).unwrap();
+    assert_eq!(machine.mps(0).unwrap(), None);
+}
+
+#[test]
+fn a_daemons_own_cap_and_limit_hold_for_clients_that_set_none() {
+    let mut machine = machine("h200", 1);
+    let strict = MpsSettings {
+        cap_default: Some(Fraction::clamped(0.3)),
+        memory_limit_bytes_default: Some(4 << 30),
+        ..settings(false)
+    };
+    machine.start_mps(ROOT, 0, &strict).unwrap();
+    let small =
+        |memory_bytes| AttachRequest { memory_bytes: Some(memory_bytes), ..load("gemm-hog", &[PIPE]) };
+    let client = machine.attach(&small(1 << 30), 7, ALICE).unwrap();
+    assert!((speed(&machine, client) - 0.3).abs() < 0.03, "{}", speed(&machine, client));
+    assert!(matches!(machine.attach(&small(8 << 30), 8, ALICE), Err(ClientError::OutOfMemory { .. })));
+}
+
+#[test]
+fn memory_is_counted_refused_and_freed() {
+    let mut machine = machine("v100", 1);
+    let of = |gib: u64| AttachRequest { memory_bytes: Some(gib << 30), ..load("launch-bound", &[]) };
+    let first = machine.attach(&of(20), 7, ALICE).unwrap();
+    machine.advance(seconds(20.0));
+    let used = machine.read(0, &mut None).unwrap().memory_bytes_used.unwrap();
+    assert_eq!(used, (20 << 30) + (300 << 20));
+    assert_eq!(machine.processes(0).unwrap(), vec![DeviceProcess { pid: 7, memory_bytes: Some(used) }]);
+    let refused = machine.attach(&of(30), 8, ALICE).unwrap_err();
+    assert!(matches!(refused, ClientError::OutOfMemory { index: 0, .. }), "{refused}");
+    // Fits at the start, and not once grown: whoever allocates is the one to fail.
+    let late = machine.attach(&of(14), 9, ALICE).unwrap();
+    machine.advance(seconds(20.0));
+    let progress = machine.progress(late).unwrap();
+    assert!(matches!(progress.error, Some(ClientError::OutOfMemory { .. })), "{progress:?}");
+    assert_eq!(phase(&machine, first), Phase::Running);
+    machine.detach(first);
+    machine.detach(late);
+    assert_eq!(machine.read(0, &mut None).unwrap().memory_bytes_used, Some(0));
+    assert!(machine.processes(0).unwrap().is_empty());
+}
+
+#[test]
+fn a_pinned_limit_counts_for_clients_only() {
+    let mut machine = machine("h200", 1);
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    let limit = ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=4G");
+    let refused = machine.attach(&load("gemm-hog", &[PIPE, limit]), 7, ALICE).unwrap_err();
+    assert!(matches!(refused, ClientError::OutOfMemory { .. }), "{refused}");
+    machine.attach(&load("gemm-hog", &[limit]), 7, ALICE).unwrap();
+}
+
+#[test]
+fn a_device_holds_so_many_processes() {
+    let mut machine = machine("h200", 1);
+    for pid in 0..8 {
+        machine.attach(&load("launch-bound", &[]), pid, ALICE).unwrap();
+    }
+    let refused = machine.attach(&load("launch-bound", &[]), 8, ALICE).unwrap_err();
+    assert_eq!(refused, ClientError::TooManyClients { index: 0, limit: 8 });
+}
+
+#[test]
+fn ccs_splits_statically_and_another_mode_waits_until_the_tile_is_idle() {
+    let mut machine = machine("max-1550", 2);
+    let mode = |mode| load("gemm-hog", &[("ZE_AFFINITY_MASK", "0"), ("ZEX_NUMBER_OF_CCS", mode)]);
+    assert_eq!(machine.ccs_mode(0).unwrap(), None);
+    let half = machine.attach(&mode("0:2"), 7, ALICE).unwrap();
+    let alone = speed(&machine, half);
+    assert!((alone - 0.5).abs() < 0.05, "alone in mode 2: {alone}");
+    let other = machine.attach(&mode("0:2"), 8, BOB).unwrap();
+    assert!((speed(&machine, other) - alone).abs() < 0.1 && (speed(&machine, half) - alone).abs() < 0.1);
+    let whole = machine.attach(&mode("0:1"), 9, ALICE).unwrap();
+    assert_eq!((phase(&machine, whole), machine.ccs_mode(0).unwrap()), (Phase::Waiting, Some(2)));
+    assert!(machine.set_ccs_mode(ROOT, 0, 1).unwrap_err().is_transient());
+    assert!(matches!(machine.set_ccs_mode(ROOT, 0, 3), Err(DeviceError::Refused { .. })));
+    machine.set_ccs_mode(ROOT, 0, 2).unwrap();
+    machine.detach(half);
+    assert_eq!(phase(&machine, whole), Phase::Waiting);
+    machine.detach(other);
+    assert_eq!((phase(&machine, whole), machine.ccs_mode(0).unwrap()), (Phase::Running, Some(1)));
+    assert!((speed(&machine, whole) - 1.0).abs() < 1e-6);
+    assert_eq!(machine.ccs_mode(1).unwrap(), None);
+}
+
+#[test]
+fn a_third_tenant_in_mode_2_takes_turns_with_the_first() {
+    let mut machine = machine("max-1550", 1);
+    let request = load("gemm-hog", &[("ZEX_NUMBER_OF_CCS", "0:2")]);
+    let ids: Vec<ClientId> = (0..3).map(|pid| machine.attach(&request, pid, ALICE).unwrap()).collect();
+    let speeds: Vec<f64> = ids.iter().map(|id| speed(&machine, *id)).collect();
+    assert!(speeds[0] < 0.3 && speeds[2] < 0.3 && speeds[1] > 0.4, "{speeds:?}");
+}
+
+#[test]
+fn where_the_card_has_one_mode_its_tiles_agree() {
+    let config = MachineConfig { ccs_scope: CcsScope::Card, ..MachineConfig::plain("n1", "max-1550", 4) };
+    let mut machine = Machine::new(&config).unwrap();
+    let on = |tile, mode| load("gemm-hog", &[("ZE_AFFINITY_MASK", tile), ("ZEX_NUMBER_OF_CCS", mode)]);
+    let first = machine.attach(&on("2", "0:2"), 7, ALICE).unwrap();
+    let sibling = machine.attach(&on("3", "0:1"), 8, ALICE).unwrap();
+    let elsewhere = machine.attach(&on("1", "0:1"), 9, ALICE).unwrap();
+    assert_eq!(machine.ccs_mode(3).unwrap(), Some(2));
+    assert_eq!((phase(&machine, sibling), phase(&machine, elsewhere)), (Phase::Waiting, Phase::Running));
+    machine.detach(first);
+    assert_eq!(phase(&machine, sibling), Phase::Running);
+}
+
+#[test]
+fn a_reading_has_what_its_vendor_has() {
+    for (model, nvidia) in [("h200", true), ("max-1550", false)] {
+        let mut machine = machine(model, 1);
+        machine.attach(&load("llama-infer", &[]), 7, ALICE).unwrap();
+        let mut mark = None;
+        machine.read(0, &mut mark).unwrap();
+        machine.advance(seconds(1.0));
+        let reading = machine.read(0, &mut mark).unwrap();
+        assert_eq!(reading.stall_fraction.is_none(), nvidia);
+        assert_eq!(reading.cache_bandwidth_fraction.is_none(), nvidia);
+        assert_eq!(reading.fp32_active_fraction.is_some(), nvidia);
+        assert!(reading.memory_bandwidth_fraction.unwrap().value() > 0.2, "{reading:?}");
+        assert!(reading.gpu_busy_fraction.unwrap() > reading.sm_active_fraction.unwrap(), "{reading:?}");
+    }
+}
+
+#[test]
+fn a_reading_is_the_mean_since_the_same_reader_looked_last() {
+    let mut machine = machine("h200", 1);
+    let (mut often, mut rarely) = (None, None);
+    machine.read(0, &mut rarely).unwrap();
+    let id = machine.attach(&load("gemm-hog", &[]), 7, ALICE).unwrap();
+    machine.advance(seconds(10.0));
+    machine.detach(id);
+    machine.read(0, &mut often).unwrap();
+    machine.advance(seconds(10.0));
+    let busy = |mark: &mut Option<Totals>, machine: &mut Machine| {
+        machine.read(0, mark).unwrap().gpu_busy_fraction.unwrap().value()
+    };
+    assert!(busy(&mut often, &mut machine) < 1e-9);
+    assert!((busy(&mut rarely, &mut machine) - 0.495).abs() < 0.01);
+}
+
+#[test]
+fn a_lost_device_takes_its_processes_and_hides_no_other() {
+    let mut machine = machine("h200", 2);
+    let id = machine.attach(&load("gromacs", &[]), 7, ALICE).unwrap();
+    machine.lose_device(0, "Xid 79").unwrap();
+    assert!(matches!(machine.progress(id).unwrap().error, Some(ClientError::Lost { .. })));
+    assert!(machine.read(0, &mut None).unwrap_err().is_gone());
+    assert!(machine.read(1, &mut None).is_ok());
+    assert!(matches!(machine.attach(&load("gromacs", &[]), 8, ALICE), Err(ClientError::Lost { .. })));
+}
+
+#[test]
+fn a_crash_under_mps_reaches_its_neighbours_and_a_kill_only_where_configured() {
+    for killed_client_ends_mps in [false, true] {
+        let config = MachineConfig { killed_client_ends_mps, ..MachineConfig::plain("n1", "h200", 1) };
+        let mut machine = Machine::new(&config).unwrap();
+        machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+        let victim = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
+        let bystander = machine.attach(&load("gromacs", &[]), 8, ALICE).unwrap();
+        let killed = machine.attach(&load("gromacs", &[PIPE]), 9, ALICE).unwrap();
+        machine.detach(killed);
+        let expected = if killed_client_ends_mps { Phase::Failed } else { Phase::Running };
+        assert_eq!(phase(&machine, victim), expected);
+        machine.fault_mps(0).unwrap();
+        assert_eq!((phase(&machine, victim), phase(&machine, bystander)), (Phase::Failed, Phase::Running));
+    }
+}
+
+#[test]
+fn a_request_that_makes_no_sense_is_told_what_is_allowed() {
+    let mut machine = machine("h200", 1);
+    let text = machine.attach(&load("resnet51", &[]), 7, ALICE).unwrap_err().to_string();
+    assert!(text.contains("resnet51") && text.contains("resnet50-train"), "{text}");
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let request = AttachRequest { seconds: Some(seconds), ..load("gromacs", &[]) };
+        assert!(matches!(machine.attach(&request, 7, ALICE), Err(ClientError::Invalid { .. })), "{seconds}");
+    }
+}
