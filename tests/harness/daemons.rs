@@ -10,7 +10,7 @@
 //! ```
 
 use crate::cluster::Cluster;
-use crate::cluster::spec::PoolNode;
+use crate::cluster::spec::{PoolNode, SharingPolicy};
 use crate::error::{HarnessError, Result, io_error};
 use crate::process::Program;
 use crate::testbed::{BIN_DIR, identity_of};
@@ -242,7 +242,7 @@ fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
     let spec = cluster.spec();
     format!(
         "state_directory = \"{root}/scheduler\"\nmode = \"active\"\nbound_seconds = {bound}\n\
-         scan_period_seconds = 0.5\n\
+         scan_period_seconds = 0.5\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
          [pool]\npartitions = [\"shared\"]\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"127.0.0.1:{port}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
@@ -257,9 +257,12 @@ fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
 fn agent_toml(cluster: &Cluster, node: &str, port: u16) -> String {
     let root = cluster.root().display();
     format!(
-        "node = \"{node}\"\nscheduler = \"http://127.0.0.1:{port}\"\nstate_directory = \"{root}/agent/{node}\"\n\
-         socket = \"{root}/run/{node}/agent.sock\"\n\
-         [devices]\nbackend = \"simulated\"\nsocket = \"{root}/run/{node}/devices.sock\"\n",
+        "node_name = \"{node}\"\nstate_directory = \"{root}/agent/{node}\"\nruntime_directory = \"{root}/run/{node}\"\n\
+         handoff_socket = \"{root}/run/{node}/agent.sock\"\nbackend = \"simulated\"\n\
+         [scheduler]\nendpoint = \"http://127.0.0.1:{port}\"\nretry_seconds_max = 1.0\n\
+         [simulated]\nsocket = \"{root}/run/{node}/devices.sock\"\n\
+         [mps]\nmulti_user = {multi_user}\n",
+        multi_user = cluster.spec().policy != SharingPolicy::SameUser,
     )
 }
 

@@ -92,6 +92,7 @@ impl Cluster {
             .env("PILLION_CLUSTER", self.root())
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
+            .env("NO_COLOR", "1")
             .folder(self.root())
     }
 

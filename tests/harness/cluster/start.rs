@@ -48,6 +48,9 @@ fn make_homes(cluster: &Cluster) -> Result<()> {
     for user in USERS {
         give_folder(&cluster.layout.path("home").join(user), user, 0o700)?;
     }
+    for node in cluster.spec.node_names() {
+        give_folder(&cluster.layout.path("spool").join(node), "root", 0o755)?;
+    }
     for name in ["state", "log", "run"] {
         give_folder(&cluster.layout.path(name), "slurm", 0o755)?;
     }

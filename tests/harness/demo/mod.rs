@@ -49,16 +49,25 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let mut progress = Progress::begin();
     let mut cluster = Cluster::start(ClusterSpec::default())?;
     progress.done(&format!("cluster: {}", cluster.spec().node_names().join(", ")));
+    if let Err(error) = show(&mut cluster, options, &mut progress) {
+        eprintln!("{}", cluster.log_tails());
+        return Err(error);
+    }
+    cluster.stop()?;
+    progress.done("cluster ended");
+    Ok(())
+}
+
+/// What happens on the cluster.
+fn show(cluster: &mut Cluster, options: &DemoOptions, progress: &mut Progress) -> Result<()> {
     if !options.cluster_only {
         cluster.start_pillion()?;
         progress.done("scheduler, agents and simulated devices");
     }
     if options.keep {
-        stay::hand_over(&cluster, &options.output)?;
+        stay::hand_over(cluster, &options.output)?;
         stay::wait_for_the_end();
     }
-    cluster.stop()?;
-    progress.done("cluster ended");
     Ok(())
 }
 

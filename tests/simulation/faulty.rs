@@ -1,0 +1,82 @@
+//! The fake Slurm behind a bad line: a call may time out before it arrives, or after it took effect.
+
+use async_trait::async_trait;
+use pillion_core::SlurmJobId;
+use pillion_slurm::fake::FakeSlurm;
+use pillion_slurm::{Job, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// When a call is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Slurm never saw it.
+    Before,
+    /// Slurm did it, and the answer was lost.
+    After,
+}
+
+pub(crate) struct FaultySlurm {
+    pub(crate) slurm: Arc<FakeSlurm>,
+    faults: Mutex<VecDeque<Option<Lost>>>,
+}
+
+impl FaultySlurm {
+    pub(crate) fn new(slurm: Arc<FakeSlurm>) -> Self {
+        Self { slurm, faults: Mutex::default() }
+    }
+
+    /// After `skip` more updates, one is lost.
+    pub(crate) fn lose_update(&self, skip: usize, lost: Lost) {
+        let mut faults = self.faults.lock().expect("nobody panics with it");
+        faults.clear();
+        faults.extend(std::iter::repeat_n(None, skip));
+        faults.push_back(Some(lost));
+    }
+
+    pub(crate) fn heal(&self) {
+        self.faults.lock().expect("nobody panics with it").clear();
+    }
+
+    fn next_fault(&self) -> Option<Lost> {
+        self.faults.lock().expect("nobody panics with it").pop_front().flatten()
+    }
+}
+
+fn timeout() -> SlurmError {
+    SlurmError::Timeout { program: "scontrol".to_owned(), seconds: 10 }
+}
+
+#[async_trait]
+impl Slurm for FaultySlurm {
+    async fn version(&self) -> Result<SlurmVersion, SlurmError> {
+        self.slurm.version().await
+    }
+    async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
+        self.slurm.jobs(partitions).await
+    }
+    async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
+        self.slurm.nodes().await
+    }
+    async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
+        self.slurm.partitions().await
+    }
+    async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
+        match self.next_fault() {
+            Some(Lost::Before) => Err(timeout()),
+            Some(Lost::After) => self.slurm.update(jobs, update).await.and(Err(timeout())),
+            None => self.slurm.update(jobs, update).await,
+        }
+    }
+    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.slurm.release_hold(job).await
+    }
+    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.slurm.requeue(job).await
+    }
+}
+
+/// Only to be read: what Slurm would print of a job.
+pub(crate) fn is_over(job: Option<&Job>) -> bool {
+    job.is_none_or(|job| matches!(job.state, pillion_slurm::JobState::Ended(_)))
+}

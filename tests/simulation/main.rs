@@ -1,0 +1,71 @@
+//! The cluster simulation: the whole system in one thread, virtual time, from a seed. A failure prints its seed;
+//! `SEED=.. cargo test -p pillion-tests --test simulation` replays it and prints what happened.
+
+mod faulty;
+mod node;
+mod scheduler;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use world::World;
+
+/// Random things a seed does before everything is healed.
+const STEPS: usize = 300;
+/// After that, everything must be over within this time.
+const CALM_SECONDS: u64 = 3600;
+/// How many seeds one run tries; `SEEDS` overrides it.
+const SEEDS: u64 = 500;
+
+async fn live(world: &mut World) {
+    for _ in 0..STEPS {
+        world.step().await;
+        world.check().await;
+    }
+    world.heal();
+    let mut calm = 0;
+    while !world.unfinished().is_empty() {
+        assert!(calm < CALM_SECONDS, "never ended: {:?}", world.unfinished());
+        world.run_for(60).await;
+        calm += 60;
+    }
+}
+
+/// Runs one seed; the starts that shared a device at once.
+fn run_seed(seed: u64, is_verbose: bool) -> Result<usize, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let mut world = World::new(seed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(&mut world))));
+    if is_verbose {
+        println!("{}", world.log.join("\n"));
+    }
+    outcome.map(|()| world.shared_starts).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
+    })
+}
+
+#[test]
+fn cluster_sim() {
+    if let Ok(seed) = std::env::var("SEED") {
+        let seed = seed.parse().expect("SEED is a number");
+        let outcome = run_seed(seed, true);
+        assert!(outcome.is_ok(), "SEED={seed}: {}", outcome.unwrap_err());
+        return;
+    }
+    let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let failures: Vec<(u64, String)> = std::thread::scope(|scope| {
+        let part = |thread| move || (thread..seeds).step_by(threads as usize).map(|seed| (seed, run_seed(seed, false)));
+        let workers: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || part(thread)().collect::<Vec<_>>())).collect();
+        let outcomes: Vec<_> = workers.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect();
+        let sharing = outcomes.iter().filter(|(_, outcome)| outcome.as_ref().is_ok_and(|count| *count >= 2)).count();
+        println!("{seeds} seeds, {sharing} with jobs that shared a device");
+        assert!(sharing as u64 * 2 > seeds, "a simulation in which hardly anybody shares shows nothing");
+        outcomes.into_iter().filter_map(|(seed, outcome)| outcome.err().map(|error| (seed, error))).collect()
+    });
+    for (seed, error) in &failures {
+        println!("SEED={seed}: {error}");
+    }
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed; replay one by SEED=..", failures.len());
+}

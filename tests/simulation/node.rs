@@ -1,0 +1,269 @@
+//! One node of the simulation: a simulated machine, and an agent that can die. The agent's pure rooms are the real ones
+//! (`share::environment`, `accumulator`); what is imitated here is their shell: a socket, a journal, a process table.
+
+use pillion_agent::accumulator::{DeviceRuns, Look, Sighting};
+use pillion_agent::share::{SharePaths, environment};
+use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::report::{AgentHello, DeviceSamples, Launch, Report, ReportBody, ShareResult, ToAgent};
+use pillion_core::share::Share;
+use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
+use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
+use pillion_device::{Backend, MpsSettings};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A job as it runs on the node.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    pub(crate) start: JobStart,
+    pub(crate) gres_type: GresType,
+    pub(crate) client: ClientId,
+    /// Whether it got a sharing mechanism.
+    pub(crate) is_shared: bool,
+}
+
+/// What a job is, for the device.
+#[derive(Debug, Clone)]
+pub(crate) struct Work {
+    pub(crate) workload: &'static str,
+    pub(crate) seconds: f64,
+    pub(crate) uid: UserId,
+}
+
+/// A node with its agent.
+pub(crate) struct Node {
+    pub(crate) name: NodeName,
+    machine: Arc<Mutex<Machine>>,
+    backend: InProcess,
+    pub(crate) devices: Vec<DeviceDescription>,
+    pub(crate) is_agent_alive: bool,
+    /// On the agent's disk: survives its death.
+    shares: BTreeMap<JobStart, Share>,
+    journal: VecDeque<Report>,
+    next_sequence: u64,
+    runs: BTreeMap<GresType, DeviceRuns>,
+    pub(crate) running: Vec<Running>,
+    looked_at: Option<UnixTime>,
+}
+
+impl Node {
+    pub(crate) fn new(name: &str, model: &str, device_count: usize) -> Self {
+        let machine = Machine::new(&MachineConfig::plain(name, model, device_count)).expect("a known model");
+        let machine = Arc::new(Mutex::new(machine));
+        let mut backend = InProcess::new(Arc::clone(&machine));
+        let devices = backend.devices().expect("it has devices");
+        Self {
+            name: NodeName::new(name),
+            machine,
+            backend,
+            devices,
+            is_agent_alive: true,
+            shares: BTreeMap::new(),
+            journal: VecDeque::new(),
+            next_sequence: 1,
+            runs: BTreeMap::new(),
+            running: Vec::new(),
+            looked_at: None,
+        }
+    }
+
+    pub(crate) fn hello(&self, now: UnixTime) -> AgentHello {
+        AgentHello {
+            protocol_version: pillion_core::report::PROTOCOL_VERSION,
+            node: self.name.clone(),
+            agent_version: "simulation".to_owned(),
+            journal_id: self.journal_id(),
+            devices: self.devices.clone(),
+            sent_at: now,
+            decision_ids: self.shares.values().map(|share| share.decision_id).collect(),
+        }
+    }
+
+    pub(crate) fn journal_id(&self) -> String {
+        format!("journal-{}", self.name)
+    }
+
+    /// Carries out an order of the scheduler; the answer to a share.
+    pub(crate) fn order(&mut self, order: &ToAgent) -> Option<ShareResult> {
+        match order {
+            ToAgent::Prepare(share) => {
+                let error = self.prepare(share).err();
+                if error.is_none() {
+                    self.shares.insert(share.start, share.clone());
+                }
+                Some(ShareResult {
+                    decision_id: share.decision_id,
+                    start: share.start,
+                    error,
+                    revoked: false,
+                })
+            }
+            ToAgent::Revoke { decision_id, start } => {
+                if self.shares.get(start).is_some_and(|share| share.decision_id == *decision_id) {
+                    self.shares.remove(start);
+                }
+                None
+            }
+            ToAgent::Ack(sequence) => {
+                self.journal.retain(|report| report.sequence > *sequence);
+                None
+            }
+            ToAgent::Poke => None,
+        }
+    }
+
+    fn prepare(&mut self, share: &Share) -> Result<(), String> {
+        let device = self.device(&share.gres_type).ok_or("no such device")?.clone();
+        if share.mechanism == Mechanism::Mps
+            && self.backend.mps(device.index).map_err(|error| error.to_string())?.is_none()
+        {
+            let settings = MpsSettings {
+                pipe_directory: pipe_directory(&device),
+                log_directory: pipe_directory(&device),
+                multi_user: true,
+                cap_default: None,
+                memory_limit_bytes_default: None,
+            };
+            self.backend.start_mps(device.index, &settings).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn device(&self, gres_type: &GresType) -> Option<&DeviceDescription> {
+        self.devices.iter().find(|device| device.gres_type == *gres_type)
+    }
+
+    /// Slurm starts a job here: the plugin asks the agent, the job opens its device.
+    pub(crate) fn start(&mut self, start: JobStart, gres_type: &GresType, work: &Work, now: UnixTime) {
+        let device = self.device(gres_type).expect("Slurm books devices that are there").clone();
+        let share = self.shares.get(&start).filter(|_| self.is_agent_alive).cloned();
+        let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
+        match device.mechanism {
+            Mechanism::Ccs => variables.push(("ZE_AFFINITY_MASK".to_owned(), device.index.to_string())),
+            Mechanism::Mps | Mechanism::None => {
+                variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), device.index.to_string()));
+            }
+        }
+        if let Some(share) = &share {
+            let paths = SharePaths { progress: None, mps_pipe_directory: pipe_directory(&device) };
+            for (name, value) in environment(share, &device, &paths) {
+                variables.retain(|(known, _)| *known != name);
+                variables.push((name, value));
+            }
+        }
+        let request = AttachRequest {
+            workload: work.workload.to_owned(),
+            batch_size: None,
+            seconds: Some(work.seconds),
+            memory_bytes: None,
+            environment: variables.into_iter().collect(),
+        };
+        let pid = 1000 + start.job_id.id * 100 + start.job_id.task.unwrap_or(0) * 10 + start.restart_count;
+        let client =
+            self.lock().attach(&request, pid, work.uid).expect("the workload and its environment are good");
+        if self.is_agent_alive {
+            self.runs.entry(gres_type.clone()).or_default().begin(start, now);
+            let launch = Launch {
+                at: now,
+                start,
+                step_id: 0,
+                decision_id: share.as_ref().map(|share| share.decision_id),
+                gres_types: vec![gres_type.clone()],
+            };
+            self.report(ReportBody::Launch(launch));
+        }
+        let is_shared = share.is_some_and(|share| share.mechanism != Mechanism::None);
+        self.running.push(Running { start, gres_type: gres_type.clone(), client, is_shared });
+    }
+
+    /// Lets time pass on the devices.
+    pub(crate) fn advance(&mut self, by: Duration) {
+        self.lock().advance(by);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Machine> {
+        self.machine.lock().expect("nobody panics with it")
+    }
+
+    /// Starts whose work is done or has failed: `true` = done.
+    pub(crate) fn finished(&self) -> Vec<(JobStart, bool)> {
+        let machine = self.lock();
+        let phase = |run: &Running| machine.progress(run.client).map(|progress| progress.phase);
+        self.running
+            .iter()
+            .filter_map(|run| match phase(run) {
+                Some(Phase::Finished) => Some((run.start, true)),
+                Some(Phase::Failed) => Some((run.start, false)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// A start is over, however it ended: its process is gone.
+    pub(crate) fn end(&mut self, start: JobStart, now: UnixTime) {
+        let Some(place) = self.running.iter().position(|run| run.start == start) else { return };
+        let run = self.running.remove(place);
+        self.lock().detach(run.client);
+        let runs = self.runs.entry(run.gres_type.clone()).or_default();
+        let summary = runs.end(start, now, &run.gres_type);
+        self.shares.remove(&start);
+        // A dead agent finds its runs on disk when it comes back; what it did not see is not in them.
+        if let Some(summary) = summary {
+            self.report(ReportBody::JobSummary(summary));
+        }
+        let is_free = !self.running.iter().any(|other| other.gres_type == run.gres_type);
+        let is_awaited = self.shares.values().any(|share| share.gres_type == run.gres_type);
+        if let Some(device) =
+            self.device(&run.gres_type).filter(|_| is_free && !is_awaited && self.is_agent_alive)
+        {
+            let index = device.index;
+            let _ = self.backend.stop_mps(index);
+        }
+    }
+
+    /// One look of the agent's sampler.
+    pub(crate) fn look(&mut self, now: UnixTime) {
+        if !self.is_agent_alive || self.looked_at.is_some_and(|before| now.seconds_since(before) < 1.0) {
+            return;
+        }
+        self.looked_at = Some(now);
+        let states = self.backend.read_all().expect("the devices are there");
+        let mut samples = Vec::new();
+        for (index, state) in states {
+            let state = state.expect("no device is lost here");
+            let gres_type = self.devices[index as usize].gres_type.clone();
+            let here: Vec<JobStart> =
+                self.running.iter().filter(|run| run.gres_type == gres_type).map(|run| run.start).collect();
+            let memory_bytes = state.reading.memory_bytes_used.unwrap_or(0) / here.len().max(1) as u64;
+            let sighting =
+                |start: &JobStart| Sighting { start: Some(*start), memory_bytes, process_count: 1 };
+            let sightings: Vec<Sighting> = here.iter().map(sighting).collect();
+            let look =
+                Look { at: now, reading: &state.reading, sightings: &sightings, progress: &BTreeMap::new() };
+            self.runs.entry(gres_type.clone()).or_default().observe(&look, 5.0);
+            if !here.is_empty() {
+                let reading = state.reading;
+                samples.push(pillion_core::report::DeviceSample { gres_type, reading, tenants: Vec::new() });
+            }
+        }
+        if !samples.is_empty() {
+            self.report(ReportBody::Samples(DeviceSamples { recorded_at: now, samples }));
+        }
+    }
+
+    fn report(&mut self, body: ReportBody) {
+        self.journal.push_back(Report { sequence: self.next_sequence, body });
+        self.next_sequence += 1;
+    }
+
+    /// What waits to be delivered, oldest first.
+    pub(crate) fn pending(&self, count: usize) -> Vec<Report> {
+        self.journal.iter().take(count).cloned().collect()
+    }
+}
+
+fn pipe_directory(device: &DeviceDescription) -> PathBuf {
+    PathBuf::from(format!("/run/pillion/mps/{}", device.uuid))
+}

@@ -1,0 +1,460 @@
+//! The whole system in one thread and in virtual time, driven by a seed: real reconcilers over fake Slurm, the memory store
+//! and simulated devices. `step` does one random thing; `check` holds the world against the invariants.
+
+use crate::faulty::{FaultySlurm, Lost, is_over};
+use crate::node::{Node, Work};
+use crate::scheduler::{Scheduler, TICKS};
+use pillion_core::invariant::{Violation, check_occupants};
+use pillion_core::mark::Mark;
+use pillion_core::{GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime, UserId};
+use pillion_pairing::UserPolicy;
+use pillion_scheduler::context::Settings;
+use pillion_scheduler::scan::Scan;
+use pillion_scheduler::store::Store;
+use pillion_scheduler::store::memory::{FailWhen, MemoryStore};
+use pillion_scheduler::view::occupants;
+use pillion_slurm::fake::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_slurm::{Ending, JobState, Slurm};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+const BEGIN: u64 = 1_700_000_000;
+/// The bound that jobs are submitted with, in seconds.
+pub(crate) const BOUND_SECONDS: u64 = 120;
+const JOBS_MAX: usize = 14;
+const WORKLOADS: [&str; 6] =
+    ["resnet50-infer", "bert-small-batch", "gemm-hog", "spmv-bandwidth", "launch-bound", "llama-infer"];
+const USERS: [(&str, u32); 2] = [("alice", 2001), ("bob", 2002)];
+
+/// The world at one moment.
+pub(crate) struct World {
+    rng: SmallRng,
+    now: UnixTime,
+    clock: Arc<ManualClock>,
+    slurm: Arc<FakeSlurm>,
+    line: Arc<FaultySlurm>,
+    store: Arc<MemoryStore>,
+    settings: Settings,
+    schedulers: Vec<Scheduler>,
+    nodes: Vec<Node>,
+    works: BTreeMap<SlurmJobId, Work>,
+    cancelled: BTreeSet<SlurmJobId>,
+    started: BTreeSet<JobStart>,
+    is_slurmctld_down: bool,
+    rescued_at: UnixTime,
+    /// What happened, for a failing seed.
+    pub(crate) log: Vec<String>,
+    /// Starts that shared a device, so that a simulation without any is noticed.
+    pub(crate) shared_starts: usize,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let now = UnixTime::from_epoch(BEGIN);
+        let clock = Arc::new(ManualClock::new(now));
+        let nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 2)];
+        let partitions = vec![FakePartition::new("shared", &["n1", "n2"])];
+        let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, now));
+        let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm)));
+        let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
+        settings.policy.users = UserPolicy::Any;
+        let mut world = Self {
+            rng: SmallRng::seed_from_u64(seed),
+            now,
+            clock,
+            slurm,
+            line,
+            store: Arc::new(MemoryStore::new()),
+            settings,
+            schedulers: Vec::new(),
+            nodes: vec![Node::new("n1", "h200", 3), Node::new("n2", "max-1550", 2)],
+            works: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
+            started: BTreeSet::new(),
+            is_slurmctld_down: false,
+            rescued_at: now,
+            log: Vec::new(),
+            shared_starts: 0,
+        };
+        world.start_scheduler();
+        world
+    }
+
+    fn note(&mut self, what: String) {
+        self.log.push(format!("{:9.1} {what}", self.now.seconds() - UnixTime::from_epoch(BEGIN).seconds()));
+    }
+
+    fn start_scheduler(&mut self) {
+        let (clock, line, store) = (Arc::clone(&self.clock), Arc::clone(&self.line), Arc::clone(&self.store));
+        self.schedulers.push(Scheduler::new(clock, line, store, self.settings.clone()));
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        self.rng.random_range(0..count.max(1))
+    }
+
+    /// One random thing.
+    pub(crate) async fn step(&mut self) {
+        match self.below(100) {
+            0..30 => {
+                let seconds = self.rng.random_range(0.1..4.0);
+                self.pass(Duration::from_secs_f64(seconds));
+            }
+            30..65 => {
+                let (which, tick) = (self.below(self.schedulers.len()), self.rng.random_range(0..TICKS));
+                if let Some(scheduler) = self.schedulers.get(which) {
+                    let _ = scheduler.tick(tick).await;
+                }
+            }
+            65..80 => self.talk().await,
+            80..88 => self.submit(),
+            88..91 => self.meddle(),
+            _ => self.fault(),
+        }
+    }
+
+    /// Lets time pass everywhere.
+    pub(crate) fn pass(&mut self, by: Duration) {
+        self.now = self.now + by;
+        self.clock.set(self.now);
+        for node in &mut self.nodes {
+            node.advance(by);
+        }
+        if !self.is_slurmctld_down {
+            self.finish_work();
+        }
+        self.slurm.tick(self.now);
+        self.follow_slurm();
+        for node in &mut self.nodes {
+            node.look(self.now);
+        }
+    }
+
+    /// Processes that are done exit; Slurm notices.
+    fn finish_work(&mut self) {
+        let done: Vec<(JobStart, bool)> = self.nodes.iter().flat_map(Node::finished).collect();
+        for (start, is_good) in done {
+            assert!(is_good, "{start} failed on its device: sharing must not make a job fail");
+            self.slurm.finish(start.job_id, Ending::Completed);
+        }
+    }
+
+    /// What Slurm started runs on its node from now on; what it ended is killed there.
+    fn follow_slurm(&mut self) {
+        let now = self.now;
+        for node in &mut self.nodes {
+            let runs: Vec<JobStart> = node.running.iter().map(|run| run.start).collect();
+            for start in runs {
+                let job = self.slurm.job(start.job_id);
+                let goes_on = job.as_ref().is_some_and(|job| {
+                    matches!(job.state, JobState::Running | JobState::Suspended) && job.start() == start
+                });
+                if !goes_on {
+                    node.end(start, now);
+                }
+            }
+        }
+        let ids: Vec<SlurmJobId> = self.works.keys().copied().collect();
+        for id in ids {
+            let Some(job) = self.slurm.job(id).filter(|job| job.state == JobState::Running) else { continue };
+            if self.started.insert(job.start()) {
+                self.run_on_node(&job);
+            }
+        }
+    }
+
+    fn run_on_node(&mut self, job: &pillion_slurm::Job) {
+        let place = self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("it runs on a node");
+        let gres_type = match job.shards().expect("pool jobs hold shards") {
+            (Some(gres_type), _) => gres_type,
+            (None, _) => self.free_device(place),
+        };
+        let (now, work) = (self.now, self.works[&job.id].clone());
+        self.note(format!("start {} on {} {gres_type} with {}", job.start(), self.nodes[place].name, job.gres));
+        self.nodes[place].start(job.start(), &gres_type, &work, now);
+    }
+
+    /// Slurm gave an untyped request a whole device: the one that nobody else runs on.
+    fn free_device(&self, place: usize) -> GresType {
+        let node = &self.nodes[place];
+        let is_free = |gres_type: &GresType| !node.running.iter().any(|run| run.gres_type == *gres_type);
+        let booked = |gres_type: &GresType| {
+            let typed = |job: pillion_slurm::Job| {
+                matches!(job.state, JobState::Running | JobState::Completing)
+                    && job.nodes.contains(&node.name)
+                    && job.shards().is_some_and(|(pinned, _)| pinned.as_ref() == Some(gres_type))
+            };
+            self.works.keys().filter_map(|id| self.slurm.job(*id)).any(typed)
+        };
+        let all = node.devices.iter().map(|device| device.gres_type.clone());
+        let free: Vec<GresType> = all.filter(is_free).collect();
+        let unpinned = free.iter().find(|gres_type| !booked(gres_type));
+        unpinned.or(free.first()).cloned().expect("Slurm books a whole device only where one is free")
+    }
+
+    async fn talk(&mut self) {
+        let (which, place) = (self.below(self.schedulers.len()), self.below(self.nodes.len()));
+        let (count, twice) = (self.rng.random_range(0..6), self.rng.random_bool(0.1));
+        if let Some(scheduler) = self.schedulers.get_mut(which) {
+            scheduler.talk(&mut self.nodes[place], count, twice).await;
+        }
+    }
+
+    fn submit(&mut self) {
+        let unfinished = self.works.keys().filter(|id| !is_over(self.slurm.job(**id).as_ref())).count();
+        if unfinished >= JOBS_MAX || self.is_slurmctld_down {
+            return;
+        }
+        let workload = WORKLOADS[self.below(WORKLOADS.len())];
+        let (user, uid) = USERS[self.below(USERS.len())];
+        let mut mark = Mark {
+            workload_digest: workload.replace('-', ""),
+            original_partition: "gpu".to_owned(),
+            original_field: "node".to_owned(),
+            original_gres: "gpu:1".to_owned(),
+            ..Mark::default()
+        };
+        if self.rng.random_bool(0.2) {
+            mark.slowdown_ratio_max = Some(1.05);
+        }
+        let mut begin = self.now + Duration::from_secs(BOUND_SECONDS);
+        if self.rng.random_bool(0.1) {
+            let own = self.now + Duration::from_secs(self.rng.random_range(10..300));
+            mark.original_begin_epoch = own.epoch();
+            begin = if own > begin { UnixTime::from_epoch(own.epoch()) } else { begin };
+        }
+        let array = self.rng.random_bool(0.1).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(1) });
+        let tasks = array.as_ref().map(|array| array.tasks.clone());
+        let dependency = self.works.keys().next_back().copied().filter(|_| self.rng.random_bool(0.05));
+        let id = self.slurm.submit(FakeJob {
+            uid: UserId(uid),
+            user: user.to_owned(),
+            begin: Some(begin),
+            array,
+            dependency,
+            excluded_nodes: if self.rng.random_bool(0.1) { vec![NodeName::new("n1")] } else { Vec::new() },
+            admin_comment: mark.to_string(),
+            ..FakeJob::default()
+        });
+        self.note(format!("submit {id} {workload} of {user}"));
+        let ids = tasks.map_or(vec![id], |tasks| {
+            tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
+        });
+        for id in ids {
+            let seconds = self.rng.random_range(5.0..90.0);
+            self.works.insert(id, Work { workload, seconds, uid: UserId(uid) });
+        }
+    }
+
+    /// Users and Slurm do things to jobs.
+    fn meddle(&mut self) {
+        if self.is_slurmctld_down || self.works.is_empty() {
+            return;
+        }
+        let which = self.below(self.works.len());
+        let id = *self.works.keys().nth(which).expect("counted");
+        match self.below(3) {
+            0 => {
+                if self.slurm.cancel(id) {
+                    self.cancelled.insert(id);
+                    self.note(format!("cancel {id}"));
+                }
+            }
+            1 => {
+                if self.slurm.user_requeue(id) {
+                    self.note(format!("requeue {id}"));
+                }
+            }
+            _ => {
+                if self.slurm.preempt(id) {
+                    self.note(format!("preempt {id}"));
+                }
+            }
+        }
+        self.follow_slurm();
+    }
+
+    fn fault(&mut self) {
+        let place = self.below(self.nodes.len());
+        let name = self.nodes[place].name.clone();
+        match self.below(10) {
+            0 => {
+                self.schedulers.clear();
+                self.start_scheduler();
+                self.note("scheduler killed and started".to_owned());
+            }
+            1 if self.schedulers.len() < 2 => {
+                self.start_scheduler();
+                self.note("a second scheduler".to_owned());
+            }
+            2 => {
+                self.nodes[place].is_agent_alive ^= true;
+                self.note(format!("agent of {name} alive: {}", self.nodes[place].is_agent_alive));
+            }
+            3 => {
+                self.is_slurmctld_down ^= true;
+                self.slurm.set_down(self.is_slurmctld_down);
+                self.note(format!("slurmctld down: {}", self.is_slurmctld_down));
+            }
+            4 => {
+                let when = if self.rng.random_bool(0.5) { FailWhen::Before } else { FailWhen::After };
+                let count = self.rng.random_range(1..4);
+                self.store.fail_next(count, when);
+                self.note(format!("store fails {when:?}"));
+            }
+            5 | 6 => {
+                let lost = if self.rng.random_bool(0.5) { Lost::Before } else { Lost::After };
+                let skip = self.rng.random_range(0..3);
+                self.line.lose_update(skip, lost);
+                self.note(format!("update lost {lost:?} after {skip}"));
+            }
+            7 => {
+                let flag = self.rng.random_bool(0.5).then_some("DRAIN");
+                self.slurm.set_node_flag(&name, flag);
+                self.note(format!("node {name} {flag:?}"));
+            }
+            8 if !self.is_slurmctld_down && self.rng.random_bool(0.3) => {
+                self.slurm.fail_node(&name);
+                self.note(format!("node {name} fails"));
+                self.follow_slurm();
+                self.slurm.set_node_flag(&name, None);
+            }
+            9 if self.rng.random_bool(0.3) => {
+                let seconds = self.rng.random_range(30..400);
+                self.note(format!("nothing runs for {seconds} s"));
+                for _ in 0..seconds {
+                    self.pass(Duration::from_secs(1));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends all faults: one scheduler, agents, nodes and slurmctld up.
+    pub(crate) fn heal(&mut self) {
+        self.note("healed".to_owned());
+        self.store.heal();
+        self.line.heal();
+        self.is_slurmctld_down = false;
+        self.slurm.set_down(false);
+        self.schedulers.truncate(1);
+        if self.schedulers.is_empty() {
+            self.start_scheduler();
+        }
+        for node in &mut self.nodes {
+            node.is_agent_alive = true;
+            self.slurm.set_node_flag(&node.name, None);
+        }
+    }
+
+    /// An ordinary span of time without faults.
+    pub(crate) async fn run_for(&mut self, seconds: u64) {
+        for _ in 0..seconds / 2 {
+            self.pass(Duration::from_secs(2));
+            self.rescue().await;
+            for place in 0..self.nodes.len() {
+                for scheduler in &mut self.schedulers {
+                    scheduler.talk(&mut self.nodes[place], 1000, false).await;
+                }
+            }
+            for scheduler in &self.schedulers {
+                scheduler.tick_all().await;
+            }
+            self.check().await;
+        }
+    }
+
+    /// `pillion rescue`, every minute.
+    async fn rescue(&mut self) {
+        if self.is_slurmctld_down || self.now.seconds_since(self.rescued_at) < 60.0 {
+            return;
+        }
+        self.rescued_at = self.now;
+        let undone = pillion_cli::commands::rescue::rescue_once(self.slurm.as_ref(), self.now, 120).await;
+        if let Ok(count) = undone
+            && count > 0
+        {
+            self.note(format!("rescue undid {count}"));
+        }
+    }
+
+    /// Jobs that should have run to their end and did not.
+    pub(crate) fn unfinished(&self) -> Vec<SlurmJobId> {
+        let open = |id: &&SlurmJobId| !is_over(self.slurm.job(**id).as_ref());
+        self.works.keys().filter(open).copied().collect()
+    }
+
+    /// Holds the world against the invariants.
+    pub(crate) async fn check(&mut self) {
+        assert_eq!(self.slurm.overbooked(), Vec::<String>::new());
+        self.check_released_once();
+        self.check_waiting();
+        self.check_neighbours().await;
+    }
+
+    /// a lease is written at most once for a start.
+    fn check_released_once(&self) {
+        let mut released = BTreeSet::new();
+        for call in self.slurm.journal() {
+            let FakeCall::Update { ok: true, jobs, update, .. } = call else { continue };
+            let mark = update.admin_comment.as_deref().and_then(|text| Mark::parse(text).ok().flatten());
+            let Some((mark, job_id)) = mark.zip(jobs.first().copied()) else { continue };
+            if let (Some(_), Some(restart_count)) = (mark.lease_epoch, mark.lease_restart_count) {
+                let start = JobStart { job_id, restart_count };
+                assert!(released.insert(start), "{}", Violation::ReleasedTwice(start));
+            }
+        }
+    }
+
+    /// The dead man's switch: nobody waits with a begin time further away than his own or one bound from now.
+    fn check_waiting(&self) {
+        for id in self.works.keys() {
+            let Some(job) = self.slurm.job(*id).filter(|job| job.state == JobState::Pending) else { continue };
+            let mark = Mark::parse_of(&job);
+            let own = mark.map_or(0, |mark| mark.original_begin_epoch);
+            let latest = (self.now + Duration::from_secs(BOUND_SECONDS + 2)).epoch().max(own).max(self.requeue_floor());
+            assert!(
+                job.eligible_at.is_none_or(|at| at.epoch() <= latest),
+                "{id} may begin only at {:?}, latest allowed {latest}",
+                job.eligible_at
+            );
+        }
+    }
+
+    fn requeue_floor(&self) -> u64 {
+        (self.now + Duration::from_secs(123)).epoch()
+    }
+
+    /// P-2, P-3, R-2 over what runs; a start without a decision must not have got a mechanism.
+    async fn check_neighbours(&mut self) {
+        let decisions = self.store.active_decisions().await.unwrap_or_default();
+        let jobs: Vec<_> = self.works.keys().filter_map(|id| self.slurm.job(*id)).collect();
+        let nodes = self.slurm.nodes().await.unwrap_or_default();
+        let scan = Scan::new(self.now, jobs, nodes, &["shared".to_owned()], 0);
+        let planned: Vec<_> = occupants(&scan, &decisions);
+        let with_decision: Vec<_> = planned.into_iter().filter(|occupant| occupant.group.is_some()).collect();
+        let bytes = |node: &NodeName, gres_type: &GresType| {
+            let node = self.nodes.iter().find(|other| other.name == *node)?;
+            node.devices.iter().find(|device| device.gres_type == *gres_type).map(|device| device.memory_bytes)
+        };
+        assert_eq!(check_occupants(&with_decision, bytes), Vec::new());
+        for node in &self.nodes {
+            let shared = node.running.iter().filter(|run| run.is_shared).count();
+            self.shared_starts = self.shared_starts.max(shared);
+        }
+    }
+}
+
+/// Reading a mark where one is.
+trait ParseOf {
+    fn parse_of(job: &pillion_slurm::Job) -> Option<Mark>;
+}
+
+impl ParseOf for Mark {
+    fn parse_of(job: &pillion_slurm::Job) -> Option<Mark> {
+        job.mark.clone().ok().flatten()
+    }
+}
