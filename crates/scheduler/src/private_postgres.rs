@@ -156,15 +156,7 @@ impl PrivatePostgres {
         }
         clear_the_way(&programs, &data, owner).await?;
         configure(&directory, &data)?;
-        run_program(&programs, "pg_ctl", owner, |command| {
-            command
-                .arg("-D")
-                .arg(&data)
-                .arg("-l")
-                .arg(data.join("server.log"))
-                .args(["-w", "-t", "60", "start"]);
-        })
-        .await?;
+        start_server(&programs, &data, owner).await?;
         let url = url(&directory, &password);
         info!(data = %data.display(), programs = %programs.directory().display(), "the private Postgres runs");
         Ok(Self { programs, data, url, owner, _lock: lock })
@@ -181,6 +173,27 @@ impl PrivatePostgres {
             warn!(error = %pillion_core::report(&error), "the private Postgres did not stop");
         }
     }
+}
+
+async fn start_server(
+    programs: &Programs,
+    data: &Path,
+    owner: Option<Owner>,
+) -> Result<(), PrivatePostgresError> {
+    let log = data.join("server.log");
+    let started = run_program(programs, "pg_ctl", owner, |command| {
+        command.arg("-D").arg(data).arg("-l").arg(&log).args(["-w", "-t", "60", "start"]);
+    });
+    started.await.map(drop).map_err(|error| {
+        // pg_ctl only says that the log knows more.
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        let fatal = text.lines().rev().find_map(|line| line.split_once("FATAL:"));
+        let said = |(_, reason): (&str, &str)| PrivatePostgresError::Program {
+            program: "postgres",
+            output: format!("{} ({})", reason.trim(), log.display()),
+        };
+        fatal.map_or(error, said)
+    })
 }
 
 async fn stop(programs: &Programs, data: &Path, owner: Option<Owner>) -> Result<(), PrivatePostgresError> {
@@ -293,6 +306,7 @@ async fn clear_the_way(
     owner: Option<Owner>,
 ) -> Result<(), PrivatePostgresError> {
     let pid_file = data.join("postmaster.pid");
+    let socket_lock = data.with_file_name(format!(".s.PGSQL.{PORT}.lock"));
     let Some(pid) = first_line_number(&pid_file) else { return Ok(()) };
     if works_in(pid, data) {
         info!(pid, "stopping the private Postgres that an earlier scheduler left running");
@@ -307,11 +321,14 @@ async fn clear_the_way(
         tokio::time::sleep(ORPHAN_POLL_PERIOD).await;
         waited += ORPHAN_POLL_PERIOD;
     }
-    // Postgres believes a pid file whose pid is alive, even where another program got that number after a reboot.
-    match fs::remove_file(&pid_file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file_error(&pid_file)(error)),
-        _ => Ok(()),
+    // Postgres believes these files where their pid is alive, even if another program got that number after a reboot.
+    for path in [&pid_file, &socket_lock] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(file_error(path)(error)),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 fn first_line_number(path: &Path) -> Option<u32> {

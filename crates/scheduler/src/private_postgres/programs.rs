@@ -11,7 +11,7 @@ const NAMES: [&str; 3] = ["initdb", "pg_ctl", "postgres"];
 /// Where distributions keep one directory a version.
 const VERSIONED: [(&str, &str); 2] = [("/usr/lib/postgresql", ""), ("/usr", "pgsql-")];
 /// `initdb` writes 40 MB to the disk; recovery after a crash may take a while.
-const PROGRAM_DURATION_MAX: Duration = Duration::from_secs(120);
+const PROGRAM_DURATION_MAX: Duration = Duration::from_mins(2);
 
 /// The programs of one installed version.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -68,7 +68,8 @@ impl PgStore {
         let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
         let options = options.application_name("pillion-scheduler").disable_statement_logging();
         let mut first = reach(&options, patience).await?;
-        MIGRATOR.run(&mut first).await.map_err(ConnectError::Migrate)?;
+        // Not `run`: its bounds keep this future from being sent to another thread.
+        MIGRATOR.run_direct(None, &mut first, false).await.map_err(ConnectError::Migrate)?;
         // Only politeness: the server notices by itself.
         let _ = first.close().await;
         let pool = PgPoolOptions::new()

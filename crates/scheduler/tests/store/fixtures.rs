@@ -1,0 +1,263 @@
+//! Jobs, plans and reports for the suite, each complete and easily changed.
+
+use pillion_core::decision::MemberState;
+use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::report::{
+    ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
+};
+use pillion_core::{
+    DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime,
+    UserId, WorkloadKey,
+};
+use pillion_pairing::{Candidate, Explanation, Reason, Role, SpeedEstimate};
+use pillion_scheduler::store::{JobRecord, MemberStep, NewDecision, NewMember, Store, StoredProfile};
+use pillion_slurm::Ending;
+
+pub(crate) fn at(seconds: u32) -> UnixTime {
+    UnixTime::from_seconds(1_790_000_000.5 + f64::from(seconds))
+}
+
+pub(crate) fn fraction(value: f64) -> Fraction {
+    Fraction::try_new(value).expect("a fraction")
+}
+
+pub(crate) fn plain(id: u32) -> SlurmJobId {
+    SlurmJobId::plain(id)
+}
+
+pub(crate) fn start(id: u32) -> JobStart {
+    JobStart { job_id: plain(id), restart_count: 0 }
+}
+
+pub(crate) fn node() -> NodeName {
+    NodeName::new("n1")
+}
+
+pub(crate) fn gres() -> GresType {
+    GresType::new("g1")
+}
+
+/// A job that waits.
+pub(crate) fn job(id: u32) -> JobRecord {
+    JobRecord {
+        id: plain(id),
+        restart_count: 0,
+        uid: UserId(1000),
+        user: "alice".to_owned(),
+        account: "physics".to_owned(),
+        partition: "shared".to_owned(),
+        workload: WorkloadKey::new("alice/1f0c"),
+        slowdown_ratio_max: None,
+        memory_bytes_declared: None,
+        submitted_at: at(0),
+        eligible_at: Some(at(600)),
+        started_at: None,
+        ended_at: None,
+        ending: None,
+        node: None,
+        gres: "gres/shard:100".to_owned(),
+        alone: false,
+    }
+}
+
+/// A job that is over.
+pub(crate) fn ended_job(id: u32) -> JobRecord {
+    JobRecord {
+        started_at: Some(at(10)),
+        ended_at: Some(at(70)),
+        ending: Some(Ending::Completed),
+        node: Some(node()),
+        ..job(id)
+    }
+}
+
+pub(crate) fn explanation(id: u32, reason: Reason, text: &str) -> Explanation {
+    Explanation {
+        job_id: plain(id),
+        reason,
+        text: text.to_owned(),
+        model: "contention-1".to_owned(),
+        candidates: vec![],
+    }
+}
+
+pub(crate) fn estimate(speed_fraction: f64) -> SpeedEstimate {
+    SpeedEstimate {
+        speed_fraction,
+        speed_fraction_low: speed_fraction - 0.125,
+        speed_fraction_high: 1.0,
+        terms: [("bandwidth".to_owned(), 0.25)].into(),
+    }
+}
+
+pub(crate) fn member(id: u32, role: Role) -> NewMember {
+    NewMember {
+        start: start(id),
+        uid: UserId(1000),
+        workload: WorkloadKey::new("alice/1f0c"),
+        role,
+        cap_fraction: None,
+        shards: Shards::try_new(50).expect("shards"),
+        memory_bytes: None,
+        memory_limit_bytes: None,
+        slowdown_ratio_max: 1.25,
+        estimate: None,
+        solo_duration_seconds: None,
+        explanation: explanation(id, Reason::Paired, "shares"),
+    }
+}
+
+/// With every optional value present.
+pub(crate) fn full_member(id: u32) -> NewMember {
+    let candidate = Candidate {
+        partner: SlurmJobId::array_task(33, 2),
+        workload: WorkloadKey::new("bob/2"),
+        is_running: true,
+        cap_fractions: (Some(fraction(0.4)), None),
+        own: Some(estimate(0.75)),
+        other: None,
+        gain: Some(0.5),
+        excluded_by: Some(Reason::MemoryDoesNotFit),
+        chosen: false,
+    };
+    NewMember {
+        cap_fraction: Some(fraction(0.6)),
+        memory_bytes: Some(8 << 30),
+        memory_limit_bytes: Some(4 << 30),
+        estimate: Some(estimate(0.9)),
+        solo_duration_seconds: Some(61.5),
+        explanation: Explanation {
+            candidates: vec![candidate],
+            ..explanation(id, Reason::Joined, "joins, with \"quotes\", 'others'\nand a line")
+        },
+        ..member(id, Role::Joiner)
+    }
+}
+
+pub(crate) fn decision(members: Vec<NewMember>) -> NewDecision {
+    NewDecision {
+        node: node(),
+        gres_type: gres(),
+        device_model: "h100".to_owned(),
+        mechanism: Mechanism::Mps,
+        ccs_mode: None,
+        joins: None,
+        gain: 0.625,
+        members,
+    }
+}
+
+pub(crate) fn pair(host: u32, joiner: u32) -> NewDecision {
+    decision(vec![member(host, Role::Host), member(joiner, Role::Joiner)])
+}
+
+/// Commits at the present revision.
+pub(crate) async fn commit(store: &dyn Store, decisions: &[NewDecision]) -> Vec<DecisionId> {
+    let parent: Revision = store.revision().await.expect("revision");
+    store.commit_plan(parent, decisions, at(1)).await.expect("commit")
+}
+
+pub(crate) fn step(id: DecisionId, job: u32, from: MemberState, to: MemberState, seconds: u32) -> MemberStep {
+    MemberStep { decision_id: id, start: start(job), from, to, at: at(seconds) }
+}
+
+/// Brings a member from planned to running.
+pub(crate) async fn run(store: &dyn Store, id: DecisionId, job: u32) {
+    use MemberState::{Guarded, Planned, Released, Running};
+    for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running)] {
+        assert!(store.step_member(&step(id, job, from, to, 5)).await.expect("step"), "{from} to {to}");
+    }
+}
+
+pub(crate) fn device() -> DeviceDescription {
+    DeviceDescription {
+        index: 1,
+        uuid: DeviceUuid::new("GPU-1"),
+        model: "h100".to_owned(),
+        memory_bytes: 80 << 30,
+        gres_type: gres(),
+        mechanism: Mechanism::Mps,
+    }
+}
+
+pub(crate) fn summary(id: u32) -> JobSummary {
+    JobSummary {
+        start: start(id),
+        gres_type: gres(),
+        started_at: at(10),
+        ended_at: at(70 + id),
+        shared_seconds: 12.5,
+        memory_bytes_peak: 6 << 30,
+        process_count_peak: 2,
+        energy_joules: Some(15_000.25),
+        solo: ProgressPart { progress: Some(100.0), seconds: 47.5 },
+        shared: ProgressPart { progress: None, seconds: 12.5 },
+        solo_means: Some(ActivityMeans {
+            power_watts: Some(350.5),
+            sm_active_fraction: Some(fraction(0.75)),
+            ..ActivityMeans::default()
+        }),
+        solo_sample_count: 47,
+        neighbours: vec![JobStart { job_id: SlurmJobId::array_task(33, 2), restart_count: 1 }],
+    }
+}
+
+pub(crate) fn summary_report(sequence: u64, summary: JobSummary) -> Report {
+    Report { sequence, body: ReportBody::JobSummary(Box::new(summary)) }
+}
+
+pub(crate) fn launch(id: u32) -> Launch {
+    Launch {
+        at: at(10),
+        start: start(id),
+        step_id: u32::MAX - 4,
+        decision_id: Some(DecisionId(7)),
+        gres_types: vec![gres(), GresType::new("g2")],
+    }
+}
+
+pub(crate) fn samples_report(sequence: u64, seconds: u32) -> Report {
+    let tenant = TenantUse {
+        job_id: plain(1),
+        restart_count: 0,
+        memory_bytes: 1 << 30,
+        process_count: 1,
+        progress: Some(2.5),
+    };
+    let reading = Reading {
+        energy_joules: Some(12.5),
+        sm_active_fraction: Some(fraction(0.5)),
+        memory_bytes_used: Some(1 << 40),
+        ..Reading::default()
+    };
+    let sample = DeviceSample { gres_type: gres(), reading, tenants: vec![tenant] };
+    let idle = DeviceSample { gres_type: GresType::new("g2"), reading: Reading::default(), tenants: vec![] };
+    let body = DeviceSamples { recorded_at: at(seconds), samples: vec![sample, idle] };
+    Report { sequence, body: ReportBody::Samples(body) }
+}
+
+/// With every value present, none equal to another.
+pub(crate) fn profile(workload: &str) -> StoredProfile {
+    let profile = WorkloadProfile {
+        run_count: 3,
+        duration_seconds: Some(60.5),
+        duration_variation_fraction: Some(1.5),
+        throughput_per_second: Some(2.25),
+        sm_active_fraction: Some(fraction(0.1)),
+        sm_occupancy_fraction: Some(fraction(0.2)),
+        stall_fraction: Some(fraction(0.3)),
+        fp32_active_fraction: Some(fraction(0.4)),
+        gpu_busy_fraction: Some(fraction(0.5)),
+        memory_bandwidth_fraction: Some(fraction(0.6)),
+        cache_bandwidth_fraction: Some(fraction(0.7)),
+        pcie_tx_bytes_per_second: Some(1e9),
+        pcie_rx_bytes_per_second: Some(2e9),
+        memory_bytes_peak: Some(6 << 30),
+        process_count_peak: 2,
+        power_watts_mean: Some(350.5),
+        energy_joules: Some(21_000.0),
+        ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
+    };
+    StoredProfile { profile, duration_deviation_squares: 4.75, updated_at: at(100) }
+}

@@ -1,0 +1,10 @@
+//! What both stores promise, tested over both: `MemoryStore` case by case, `PgStore` on a database a case. What only one of
+//! them can do (faults on request, a server that goes away) follows.
+
+mod conformance;
+mod fixtures;
+mod memory;
+mod postgres;
+mod reports;
+#[path = "../support/postgres.rs"]
+mod support;

@@ -1,0 +1,109 @@
+//! The suite over Postgres, and what only a server can do: go away and come back, and hold rows that we cannot read.
+
+use crate::conformance::CASES;
+use crate::fixtures::{at, commit, job, pair, plain};
+use crate::support::{Workplace, fresh_store, owner, start};
+use pillion_scheduler::store::postgres::{ConnectError, PgStore};
+use pillion_scheduler::store::{Store, StoreError};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_keeps_what_the_suite_promises() {
+    for (name, case) in CASES {
+        let Some(store) = fresh_store().await else { return };
+        println!("case {name}");
+        case(Arc::new(store)).await;
+    }
+}
+
+#[tokio::test]
+async fn while_the_server_is_away_calls_fail_soon_and_then_work_again() {
+    let Ok(owner) = owner() else { return };
+    let workplace = Workplace::new();
+    let directory = workplace.path.join("postgres");
+    let server = start(&directory, owner).await;
+    let store = PgStore::connect(server.url()).await.expect("a store");
+    store.record_jobs(&[job(1)], at(0)).await.expect("stored");
+    server.stop().await;
+
+    let call = tokio::time::timeout(Duration::from_secs(5), store.revision()).await;
+    let error = call.expect("fails soon").expect_err("the server is away");
+    assert!(error.is_transient(), "{error}");
+
+    let server = start(&directory, owner).await;
+    assert_eq!(store.job(plain(1)).await.expect("back").map(|job| job.id), Some(plain(1)));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn connecting_waits_for_the_server_and_gives_up_with_a_reason() {
+    let Ok(owner) = owner() else { return };
+    let workplace = Workplace::new();
+    let directory = workplace.path.join("postgres");
+    let server = start(&directory, owner).await;
+    let url = server.url().to_owned();
+    server.stop().await;
+
+    let error = PgStore::connect_within(&url, Duration::from_millis(600)).await.expect_err("nobody is there");
+    assert!(matches!(error, ConnectError::Away { .. }), "{error}");
+
+    let waiting = tokio::spawn({
+        let url = url.clone();
+        async move { PgStore::connect_within(&url, Duration::from_secs(30)).await.map(drop) }
+    });
+    let server = start(&directory, owner).await;
+    waiting.await.expect("no panic").expect("the server came");
+
+    let wrong = url.replace("/postgres?", "/nowhere?");
+    let error = PgStore::connect_within(&wrong, Duration::from_secs(30)).await.expect_err("no such database");
+    assert!(matches!(error, ConnectError::Refused(_)), "{error}");
+    let error = PgStore::connect_within("nonsense", Duration::ZERO).await.expect_err("no URL");
+    assert!(error.to_string().starts_with("database.url is not a Postgres URL"), "{error}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_named() {
+    let Some(store) = fresh_store().await else { return };
+    commit(&store, &[pair(1, 2)]).await;
+    sqlx::query("update pairing_member set explanation = '{}' where job_id = '2'")
+        .execute(store.pool())
+        .await
+        .expect("a row made unreadable");
+    let error = store.active_decisions().await.expect_err("unreadable");
+    assert_eq!(error.to_string(), "table pairing_member, column explanation, row 1, 2: cannot be read");
+    assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn one_scheduler_leads_until_its_connection_ends() {
+    let Some(store) = fresh_store().await else { return };
+    let mut leader = store.try_lead().await.expect("asked").expect("nobody leads");
+    assert!(leader.is_held().await);
+    assert!(store.try_lead().await.expect("asked").is_none(), "two lead");
+    sqlx::query("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted")
+        .execute(store.pool())
+        .await
+        .expect("the leader's connection ended");
+    assert!(!leader.is_held().await, "the lock went with its connection");
+    assert!(store.try_lead().await.expect("asked").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conflicting_transactions_are_run_again_and_counted() {
+    let Some(store) = fresh_store().await else { return };
+    let store = Arc::new(store);
+    let writers = (1..=12).map(|id| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.record_jobs(&[job(id)], at(0)).await })
+    });
+    let writers: Vec<_> = writers.collect();
+    for writer in writers {
+        let result: Result<(), StoreError> = writer.await.expect("no panic");
+        result.expect("retried until it went through");
+    }
+    assert_eq!(store.revision().await.expect("revision").0, 12);
+    let counts = store.transaction_counts()["recording jobs"];
+    assert_eq!((counts.committed, counts.failed), (12, 0));
+}
