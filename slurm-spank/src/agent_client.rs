@@ -2,7 +2,10 @@
 //! together. Whatever sits at the other end (nobody, a full backlog, one that drips bytes, sends a megabyte, answers
 //! garbage or never), the caller has its result when the deadline has passed.
 //!
-//! It runs in a forked child of slurmstepd that is about to become the task: no thread, no signal handler, no state.
+//! Connecting and asking are two steps, because they are done in two hooks: the agent answers root only, and the kernel
+//! tells it who *connected*; what is to be asked is known only later, when the process is its user's already.
+//!
+//! It runs in a forked child of slurmstepd that is about to become the task: no thread, no signal handler.
 
 use crate::ffi;
 use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HandoffReply, HandoffRequest};
@@ -50,7 +53,7 @@ impl fmt::Display for NoAnswer {
 
 impl std::error::Error for NoAnswer {}
 
-/// The moment at which the whole conversation ends.
+/// What is left of the time for the whole conversation.
 #[derive(Debug, Clone, Copy)]
 struct Deadline {
     allowed: Duration,
@@ -62,8 +65,9 @@ struct Deadline {
     reason = "a deadline on a real socket is real time; nothing is decided by it"
 )]
 impl Deadline {
-    fn after(allowed: Duration) -> Self {
-        Self { allowed, at: Instant::now() + allowed }
+    /// `left` of `allowed`, counted from now.
+    fn after(left: Duration, allowed: Duration) -> Self {
+        Self { allowed, at: Instant::now() + left }
     }
 
     /// What is left.
@@ -73,18 +77,37 @@ impl Deadline {
     }
 }
 
-/// Asks the agent at `socket`, within `allowed`.
-///
-/// # Errors
-/// [`NoAnswer`]; the task then starts as if nothing had been decided.
-pub fn ask(socket: &Path, request: &HandoffRequest, allowed: Duration) -> Result<HandoffReply, NoAnswer> {
-    let deadline = Deadline::after(allowed);
-    let mut line = serde_json::to_vec(request).map_err(NoAnswer::Garbage)?;
-    line.push(b'\n');
-    let mut stream = connect(socket, deadline)?;
-    write_all(&stream, &line, deadline)?;
-    let reply = read_line(&mut stream, deadline)?;
-    serde_json::from_slice(&reply).map_err(NoAnswer::Garbage)
+/// A connection to the agent that has not asked yet. Dropping it hangs up.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+    allowed: Duration,
+    left: Duration,
+}
+
+impl Connection {
+    /// Connects to the agent at `socket`; connecting and asking together may take `allowed`.
+    ///
+    /// # Errors
+    /// [`NoAnswer`], as for [`Connection::ask`].
+    pub fn open(socket: &Path, allowed: Duration) -> Result<Self, NoAnswer> {
+        let deadline = Deadline::after(allowed, allowed);
+        let stream = connect(socket, deadline)?;
+        Ok(Self { stream, allowed, left: deadline.left()? })
+    }
+
+    /// Asks, within what is left of the time allowed; what Slurm did between the two steps does not count.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]; the task then starts as if nothing had been decided.
+    pub fn ask(mut self, request: &HandoffRequest) -> Result<HandoffReply, NoAnswer> {
+        let deadline = Deadline::after(self.left, self.allowed);
+        let mut line = serde_json::to_vec(request).map_err(NoAnswer::Garbage)?;
+        line.push(b'\n');
+        write_all(&self.stream, &line, deadline)?;
+        let reply = read_line(&mut self.stream, deadline)?;
+        serde_json::from_slice(&reply).map_err(NoAnswer::Garbage)
+    }
 }
 
 fn connect(socket: &Path, deadline: Deadline) -> Result<UnixStream, NoAnswer> {

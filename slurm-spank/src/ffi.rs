@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "the C interfaces of SPANK and of Unix sockets")]
 
 use crate::env;
-use crate::hooks::{self, Applied, Context, Item, Level, Spank};
+use crate::hooks::{self, Context, Item, Level, Recognised, Spank};
 use crate::version::{SlurmVersion, VersionStamp};
 use libc::{c_char, c_int, c_void};
 use std::cell::Cell;
@@ -266,7 +266,7 @@ unsafe fn arguments<'a>(count: c_int, values: *const *const c_char) -> Vec<&'a s
 }
 
 /// What the privileged hook found, for the user's hook in the same process (a forked child with one thread).
-static APPLIED: Mutex<Option<Applied>> = Mutex::new(None);
+static RECOGNISED: Mutex<Option<Recognised>> = Mutex::new(None);
 
 /// Slurm's hook in every context, first of all.
 ///
@@ -291,8 +291,8 @@ pub unsafe extern "C" fn slurm_spank_task_init_privileged(
     fail_open(|| {
         // SAFETY: Slurm passes its own argument vector, which outlives the call.
         let found = hooks::task_init_privileged(&mut SlurmHandle(spank), &unsafe { arguments(ac, av) });
-        if let Ok(mut applied) = APPLIED.lock() {
-            *applied = found;
+        if let Ok(mut recognised) = RECOGNISED.lock() {
+            *recognised = found;
         }
     })
 }
@@ -304,8 +304,9 @@ pub unsafe extern "C" fn slurm_spank_task_init_privileged(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slurm_spank_task_init(spank: Handle, _: c_int, _: *const *const c_char) -> c_int {
     fail_open(|| {
-        if let Ok(Some(applied)) = APPLIED.lock().as_deref() {
-            hooks::task_init(&mut SlurmHandle(spank), applied);
+        let recognised = RECOGNISED.lock().ok().and_then(|mut recognised| recognised.take());
+        if let Some(recognised) = recognised {
+            hooks::task_init(&mut SlurmHandle(spank), recognised);
         }
     })
 }

@@ -1,15 +1,17 @@
 //! What each hook does, over the small safe trait [`Spank`], so that a test can play Slurm.
 //!
-//! The order in one task's life (slurmstepd's forked child, one process): [`task_init_privileged`] as root asks the agent
-//! and applies the answer; [`task_init`] as the user applies it again, because slurmstepd rewrites device variables in
-//! between for steps with a GPU binding. In `srun` itself, [`init`] drops the GPU request that `sbatch` left behind.
+//! In one task's life (slurmstepd's forked child, one process) there are two: [`task_init_privileged`], as root, knows a
+//! job of ours and connects to the agent, which answers root only; [`task_init`], as the user, asks and applies the answer.
+//! Not earlier, because slurmstepd completes the environment in between: it rewrites device variables for steps with a GPU
+//! binding, and only there does it say how often a job was restarted. In `srun` itself, [`init`] drops the GPU request that
+//! `sbatch` left behind.
 
-use crate::agent_client;
+use crate::agent_client::Connection;
 use crate::env::{self, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX};
 use pillion_core::handoff::{HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
-use pillion_core::ids::{JobStart, UserId};
+use pillion_core::ids::{JobStart, SlurmJobId, UserId};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Set in every task that a decision was applied to; read only as a hint.
 pub const DECISION_VARIABLE: &str = "PILLION_DECISION";
@@ -38,7 +40,7 @@ pub enum Item {
     JobId,
     /// The step id.
     StepId,
-    /// How often the job was restarted.
+    /// How often the job was restarted, where Slurm fills it in.
     RestartCount,
     /// The array's job id, 0 for none.
     ArrayId,
@@ -83,11 +85,11 @@ pub trait Spank {
     fn log(&mut self, level: Level, line: &str);
 }
 
-/// What [`task_init_privileged`] found, for [`task_init`] in the same process.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Applied {
-    /// The agent's answer, where it knew the start.
-    reply: Option<HandoffReply>,
+/// A task of ours, between its two hooks.
+#[derive(Debug)]
+pub struct Recognised {
+    option: Option<String>,
+    agent: Option<Connection>,
 }
 
 /// Registers the option. In `srun`, inside a colocated job, also removes what would make it ask for a GPU that became
@@ -116,73 +118,85 @@ pub fn init(spank: &mut impl Spank, arguments: &[&str]) {
     }
 }
 
-/// As root, in the process that becomes the task: asks the agent for a job of ours, and applies what it says. `None` for a
-/// job that is not ours, of which nothing else is read.
-pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Option<Applied> {
-    let wish = env::wish(spank.option());
-    let job_id = spank.item(Item::JobId)?;
-    let start = JobStart {
-        job_id: env::job_id(job_id, spank.item(Item::ArrayId), spank.item(Item::ArrayTaskId)),
-        restart_count: spank.item(Item::RestartCount).unwrap_or(0),
-    };
+/// As root, in the process that becomes the task: connects to the agent for a job of ours. `None` for a job that is not
+/// ours, of which nothing else is read.
+pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Option<Recognised> {
+    let option = env::wish(spank.option());
+    let job_id = job_id(spank)?;
     let (arguments, _) = PluginArguments::parse(arguments.iter().copied());
     let socket = arguments.socket_path(spank.process_variable("SLURMD_NODENAME").as_deref());
-    if wish.is_none() && !socket.as_deref().is_some_and(|socket| is_marked(socket, start)) {
+    if option.is_none() && !socket.as_deref().is_some_and(|socket| is_marked(socket, job_id)) {
         return None;
     }
-    let reply = consult(spank, &arguments, socket, start, wish);
-    let applied = Applied { reply };
-    apply(spank, &applied);
-    Some(applied)
-}
-
-/// As the user, right before the task: applies the same again.
-pub fn task_init(spank: &mut impl Spank, applied: &Applied) {
-    apply(spank, applied);
-}
-
-/// Whether the agent has left its marker for this start. Only one made by root (or by ourselves, in a cluster without root)
-/// counts.
-fn is_marked(socket: &Path, start: JobStart) -> bool {
-    let metadata = env::marker_path(socket, start.job_id).and_then(|path| path.symlink_metadata().ok());
-    metadata.is_some_and(|found| {
-        found.is_file() && (found.uid() == 0 || found.uid() == crate::ffi::effective_uid())
-    })
-}
-
-fn consult(
-    spank: &mut impl Spank,
-    arguments: &PluginArguments,
-    socket: Option<PathBuf>,
-    start: JobStart,
-    option: Option<String>,
-) -> Option<HandoffReply> {
-    let Some(socket) = socket else {
-        spank.log(Level::Info, "pillion: plugstack.conf says socket=..%n.. and this node has no usable name");
-        return None;
+    let agent = match socket.map(|socket| Connection::open(&socket, arguments.deadline)) {
+        Some(Ok(agent)) => Some(agent),
+        Some(Err(error)) => {
+            log_miss(spank, job_id, &error.to_string());
+            None
+        }
+        None => {
+            log_miss(spank, job_id, "plugstack.conf says socket=..%n.. and this node has no usable name");
+            None
+        }
     };
-    let request = HandoffRequest {
+    Some(Recognised { option, agent })
+}
+
+/// As the user, right before the task: asks the agent and applies what it says.
+pub fn task_init(spank: &mut impl Spank, recognised: Recognised) {
+    // Only a job that holds shards had its GPU request rewritten; one that was left alone keeps what its user wrote.
+    if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
+        drop_stale_requests(spank);
+    }
+    let Recognised { option, agent } = recognised;
+    let Some((agent, request)) = agent.zip(request(spank, option)) else { return };
+    match agent.ask(&request) {
+        Ok(reply) if reply.verdict == Verdict::Decided => apply(spank, &reply),
+        Ok(_) => spank.log(Level::Debug, &format!("pillion: no decision for job {}", request.start)),
+        Err(error) => log_miss(spank, request.start.job_id, &error.to_string()),
+    }
+}
+
+fn job_id(spank: &mut impl Spank) -> Option<SlurmJobId> {
+    let inner = spank.item(Item::JobId)?;
+    Some(env::job_id(inner, spank.item(Item::ArrayId), spank.item(Item::ArrayTaskId)))
+}
+
+fn request(spank: &mut impl Spank, option: Option<String>) -> Option<HandoffRequest> {
+    Some(HandoffRequest {
         version: HANDOFF_VERSION,
-        start,
+        start: JobStart { job_id: job_id(spank)?, restart_count: restart_count(spank) },
         inner_job_id: spank.item(Item::JobId),
         uid: UserId(spank.item(Item::Uid)?),
         gid: spank.item(Item::Gid)?,
         step_id: spank.item(Item::StepId)?,
         devices: spank.getenv("SLURM_JOB_GPUS").map(|text| env::parse_devices(&text)).unwrap_or_default(),
         option,
-    };
-    match agent_client::ask(&socket, &request, arguments.deadline) {
-        Ok(reply) if reply.verdict == Verdict::Decided => Some(reply),
-        Ok(_) => {
-            spank.log(Level::Debug, &format!("pillion: no decision for job {start}"));
-            None
-        }
-        Err(error) => {
-            let line = format!("pillion: job {start} starts without a share: {error}");
-            spank.log(Level::Info, &env::printable(&line));
-            None
-        }
+    })
+}
+
+/// How often the job was restarted. Slurm 24.11 never fills in its own item for it (it reads 0 for every start), so the
+/// environment has to do: slurmstepd has just overwritten the variable if the count of a batch step is not 0. A user can
+/// therefore make a first start look like a later one, which has no decision, but not the other way round.
+fn restart_count(spank: &mut impl Spank) -> u32 {
+    match spank.item(Item::RestartCount) {
+        Some(count) if count > 0 => count,
+        _ => spank.getenv("SLURM_RESTART_COUNT").and_then(|text| text.parse().ok()).unwrap_or(0),
     }
+}
+
+/// The one line for a task that starts without an answer.
+fn log_miss(spank: &mut impl Spank, job: SlurmJobId, why: &str) {
+    spank.log(Level::Info, &env::printable(&format!("pillion: job {job} starts without a share: {why}")));
+}
+
+/// Whether the agent has left its marker for this job. Only one made by root (or by ourselves, in a cluster without root)
+/// counts.
+fn is_marked(socket: &Path, job: SlurmJobId) -> bool {
+    let metadata = env::marker_path(socket, job).and_then(|path| path.symlink_metadata().ok());
+    metadata.is_some_and(|found| {
+        found.is_file() && (found.uid() == 0 || found.uid() == crate::ffi::effective_uid())
+    })
 }
 
 fn drop_stale_requests(spank: &mut impl Spank) {
@@ -197,12 +211,7 @@ fn drop_stale_requests(spank: &mut impl Spank) {
 }
 
 /// Unsets, then sets. A name or value that has no place in an environment is left out, and said so.
-fn apply(spank: &mut impl Spank, applied: &Applied) {
-    // Only a job that holds shards had its GPU request rewritten; one that was left alone keeps what its user wrote.
-    if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
-        drop_stale_requests(spank);
-    }
-    let Some(reply) = &applied.reply else { return };
+fn apply(spank: &mut impl Spank, reply: &HandoffReply) {
     for name in reply.unset.iter().take(VARIABLES_MAX).filter(|name| env::is_variable_name(name)) {
         spank.unsetenv(name);
     }

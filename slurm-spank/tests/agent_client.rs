@@ -4,16 +4,20 @@
 
 use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
 use pillion_core::ids::{DecisionId, JobStart, SlurmJobId, UserId};
-use pillion_slurm_spank::agent_client::{NoAnswer, ask};
+use pillion_slurm_spank::agent_client::{Connection, NoAnswer};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_millis(200);
 /// Generous: the machine may be busy with other tests. What is caught is waiting for the peer, which is for ever.
 const AT_MOST: Duration = Duration::from_secs(2);
+
+fn ask(path: &Path) -> Result<HandoffReply, NoAnswer> {
+    Connection::open(path, DEADLINE)?.ask(&request())
+}
 
 fn request() -> HandoffRequest {
     HandoffRequest {
@@ -45,7 +49,7 @@ fn ask_peer(peer: impl FnOnce(UnixStream) + Send + 'static) -> (Result<HandoffRe
     let listener = UnixListener::bind(&path).unwrap();
     thread::spawn(move || peer(listener.accept().unwrap().0));
     let before = Instant::now();
-    let outcome = ask(&path, &request(), DEADLINE);
+    let outcome = ask(&path);
     let took = before.elapsed();
     assert!(took < AT_MOST, "took {took:?}");
     (outcome, took)
@@ -106,6 +110,7 @@ fn one_that_drips_costs_the_deadline() {
 #[test]
 fn a_megabyte_is_cut_off() {
     let (outcome, _) = ask_peer(|mut stream| {
+        read_request(&stream);
         let _ = stream.write_all(&vec![b'x'; 1 << 20]);
     });
     assert!(matches!(outcome, Err(NoAnswer::TooLong)), "{outcome:?}");
@@ -114,6 +119,7 @@ fn a_megabyte_is_cut_off() {
 #[test]
 fn the_longest_line_still_fits() {
     let (outcome, _) = ask_peer(|mut stream| {
+        read_request(&stream);
         let mut line = serde_json::to_vec(&reply()).unwrap();
         line.resize(HANDOFF_LENGTH_MAX, b' ');
         line.push(b'\n');
@@ -166,7 +172,7 @@ fn nobody_there_is_said_at_once() {
     drop(UnixListener::bind(&stale).unwrap());
     let too_long = PathBuf::from(format!("/{}", "x".repeat(200)));
     for path in [missing, stale, too_long] {
-        let outcome = ask(&path, &request(), DEADLINE);
+        let outcome = ask(&path);
         assert!(matches!(outcome, Err(NoAnswer::Unreachable(_))), "{outcome:?}");
     }
 }
@@ -184,7 +190,7 @@ fn a_full_backlog_costs_the_deadline() {
         assert!(waiting.len() < 100_000, "the backlog never fills");
     }
     let before = Instant::now();
-    let outcome = ask(&path, &request(), DEADLINE);
+    let outcome = ask(&path);
     assert!(matches!(outcome, Err(NoAnswer::Late(_))), "{outcome:?}");
     assert!(before.elapsed() < AT_MOST);
     drop(listener);

@@ -130,6 +130,13 @@ fn decided(set: &[(&str, &str)], unset: &[&str]) -> HandoffReply {
     }
 }
 
+/// Both hooks of a task, with what slurmstepd does in between. Gives whether the task was taken for ours.
+fn run_task(spank: &mut FakeSpank, arguments: &[&str], between: &[(&str, &str)]) -> bool {
+    let recognised = task_init_privileged(spank, arguments);
+    spank.job.extend(variables(between));
+    recognised.map(|recognised| task_init(spank, recognised)).is_some()
+}
+
 #[test]
 fn a_decision_becomes_the_environment() {
     let directory = tempfile::tempdir().unwrap();
@@ -142,29 +149,41 @@ fn a_decision_becomes_the_environment() {
         agent(directory.path(), decided(&set, &["CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES"]));
     let mut spank = FakeSpank::colocated();
     spank.option = Some("memory=8G".to_owned());
-    spank.items.extend([
-        (Item::JobId, 35),
-        (Item::ArrayId, 33),
-        (Item::ArrayTaskId, 2),
-        (Item::RestartCount, 4),
-    ]);
+    spank.items.extend([(Item::JobId, 35), (Item::ArrayId, 33), (Item::ArrayTaskId, 2)]);
     spank.job.extend(variables(&[("CUDA_MPS_PIPE_DIRECTORY", "/forged"), ("CUDA_VISIBLE_DEVICES", "1")]));
-    let applied = task_init_privileged(&mut spank, &[&socket]).expect("it is ours");
+    // slurmstepd rewrites device variables for a step with a GPU binding; we have the last word.
+    assert!(run_task(&mut spank, &[&socket], &[("CUDA_VISIBLE_DEVICES", "1")]));
 
     let asked = asked.join().unwrap();
     assert_eq!(asked.start.job_id, SlurmJobId::array_task(33, 2));
-    assert_eq!((asked.start.restart_count, asked.inner_job_id), (4, Some(35)));
+    assert_eq!((asked.start.restart_count, asked.inner_job_id), (0, Some(35)));
     assert_eq!((asked.uid.0, asked.gid, asked.step_id), (1000, 100, 0xffff_fffb));
     assert_eq!((asked.devices, asked.option.as_deref()), (vec![1], Some("memory=8G")));
     let mut expected = variables(&set);
     expected.extend(variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
     assert_eq!(spank.job, expected);
+}
 
-    // slurmstepd rewrites device variables for a step with a GPU binding; the second hook has the last word.
-    spank.job.insert("CUDA_VISIBLE_DEVICES".to_owned(), "1".to_owned());
-    spank.job.insert("SLURM_GPUS".to_owned(), "1".to_owned());
-    task_init(&mut spank, &applied);
-    assert_eq!(spank.job, expected);
+#[test]
+fn a_restart_is_told_as_slurmstepd_tells_it() {
+    // What Slurm fills in: its item (0 in 24.11, whatever the count), the variable before and after it writes its own.
+    let cases = [
+        (None, "", "", 0),
+        (Some(0), "", "2", 2),
+        (Some(0), "0", "2", 2),
+        (Some(3), "7", "", 3),
+        (Some(0), "x", "", 0),
+    ];
+    for (item, forged, written, expected) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, asked) = agent(directory.path(), decided(&[], &[]));
+        let mut spank = FakeSpank::colocated();
+        spank.items.extend(item.map(|count| (Item::RestartCount, count)));
+        spank.job.insert("SLURM_RESTART_COUNT".to_owned(), forged.to_owned());
+        let between = [("SLURM_RESTART_COUNT", written)];
+        run_task(&mut spank, &[&socket], if written.is_empty() { &[] } else { &between });
+        assert_eq!(asked.join().unwrap().start.restart_count, expected, "{item:?} {forged} {written}");
+    }
 }
 
 #[test]
@@ -176,7 +195,7 @@ fn a_job_that_is_not_ours_is_not_touched() {
         // Reading its environment would already be too much.
         spank.panics_on = Some("getenv");
         let before = spank.job.clone();
-        assert_eq!(task_init_privileged(&mut spank, &[&socket]), None);
+        assert!(task_init_privileged(&mut spank, &[&socket]).is_none());
         assert_eq!((spank.job, spank.log), (before, Vec::new()));
     }
 }
@@ -187,14 +206,14 @@ fn the_marker_tells_a_step_without_the_option() {
     let (socket, asked) = agent(directory.path(), decided(&[("PILLION_DECISION", "5")], &[]));
     std::fs::create_dir(directory.path().join("jobs")).unwrap();
     std::fs::write(directory.path().join("jobs/8"), "").unwrap();
-    assert_eq!(task_init_privileged(&mut FakeSpank::task(), &[&socket]), None);
+    assert!(task_init_privileged(&mut FakeSpank::task(), &[&socket]).is_none());
     // A link is not the agent's marker, wherever it points.
     std::os::unix::fs::symlink("8", directory.path().join("jobs/7")).unwrap();
-    assert_eq!(task_init_privileged(&mut FakeSpank::task(), &[&socket]), None);
+    assert!(task_init_privileged(&mut FakeSpank::task(), &[&socket]).is_none());
     std::fs::remove_file(directory.path().join("jobs/7")).unwrap();
     std::fs::write(directory.path().join("jobs/7"), "").unwrap();
     let mut spank = FakeSpank::task();
-    assert!(task_init_privileged(&mut spank, &[&socket]).is_some());
+    assert!(run_task(&mut spank, &[&socket], &[]));
     assert_eq!(asked.join().unwrap().option, None);
     assert_eq!(spank.job.get("PILLION_DECISION").map(String::as_str), Some("5"));
 }
@@ -204,14 +223,11 @@ fn without_an_answer_the_job_runs_as_it_is_and_the_miss_is_logged_once() {
     let directory = tempfile::tempdir().unwrap();
     let socket = format!("socket={}", directory.path().join("agent.sock").display());
     let mut spank = FakeSpank::colocated();
-    assert!(task_init_privileged(&mut spank, &[&socket]).is_some());
+    assert!(run_task(&mut spank, &[&socket], &[]));
     // Its GPU became shards all the same, so the stale request goes.
     assert_eq!(spank.job, variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
     let [(Level::Info, line)] = &spank.log[..] else { panic!("{:?}", spank.log) };
-    assert!(
-        line.starts_with("pillion: job 7+0 starts without a share: the agent cannot be reached"),
-        "{line}"
-    );
+    assert!(line.starts_with("pillion: job 7 starts without a share: the agent cannot be reached"), "{line}");
 }
 
 #[test]
@@ -220,7 +236,7 @@ fn an_unknown_start_is_left_as_it_is() {
     let reply = HandoffReply { verdict: Verdict::Unknown, ..decided(&[("X", "1")], &["SLURM_JOB_GPUS"]) };
     let (socket, _) = agent(directory.path(), reply);
     let mut spank = FakeSpank::colocated();
-    task_init_privileged(&mut spank, &[&socket]);
+    run_task(&mut spank, &[&socket], &[]);
     assert_eq!(spank.job, variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
 }
 
@@ -231,7 +247,7 @@ fn a_job_that_was_left_unmanaged_keeps_its_request() {
     let mut spank = FakeSpank::colocated();
     spank.job.remove("SLURM_SHARDS_ON_NODE");
     let before = spank.job.clone();
-    task_init_privileged(&mut spank, &[&socket]);
+    run_task(&mut spank, &[&socket], &[]);
     assert_eq!(spank.job, before);
 }
 
@@ -249,7 +265,7 @@ fn what_has_no_place_in_an_environment_is_left_out() {
     ];
     let (socket, _) = agent(directory.path(), decided(&set, &["", "A=B"]));
     let mut spank = FakeSpank::colocated();
-    task_init_privileged(&mut spank, &[&socket]);
+    run_task(&mut spank, &[&socket], &[]);
     let expected = [("GOOD", "1"), ("LAST", "2"), ("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")];
     assert_eq!(spank.job, variables(&expected));
     assert_eq!(spank.log.len(), 4, "{:?}", spank.log);
@@ -265,7 +281,7 @@ fn the_socket_can_carry_the_node_s_name() {
     spank.process = variables(&[("SLURMD_NODENAME", "n1")]);
     // The job's own variable of that name is the user's to write, and is not looked at.
     spank.job.insert("SLURMD_NODENAME".to_owned(), "evil".to_owned());
-    assert!(task_init_privileged(&mut spank, &[&argument]).is_some());
+    assert!(run_task(&mut spank, &[&argument], &[]));
     assert_eq!(asked.join().unwrap().start.job_id, SlurmJobId::plain(7));
 }
 
@@ -305,7 +321,7 @@ fn what_the_gpu_options_left_behind_goes_and_the_rest_of_it_stays() {
         ("SLURM_CPUS_PER_TASK", "2"),
     ];
     spank.job.extend(variables(&left_behind));
-    task_init_privileged(&mut spank, &[&socket]);
+    run_task(&mut spank, &[&socket], &[]);
     let expected = [
         ("SLURM_CPUS_PER_TASK", "2"),
         ("SLURM_JOB_GPUS", "1"),
@@ -333,11 +349,9 @@ fn a_panic_anywhere_inside_is_success() {
         let (socket, _) = agent(directory.path(), decided(&[("A", "1"), ("B C", "1")], &["D"]));
         let mut spank = FakeSpank { panics_on: Some(call), ..FakeSpank::colocated() };
         assert_eq!(fail_open(|| init(&mut spank, &[])), 0, "init, {call}");
-        let privileged = fail_open(|| {
-            if let Some(applied) = task_init_privileged(&mut spank, &[&socket]) {
-                task_init(&mut spank, &applied);
-            }
-        });
-        assert_eq!(privileged, 0, "task_init, {call}");
+        let hooks = || {
+            run_task(&mut spank, &[&socket], &[]);
+        };
+        assert_eq!(fail_open(hooks), 0, "task_init, {call}");
     }
 }

@@ -13,13 +13,17 @@ pub const HANDOFF_SOCKET: &str = "/run/pillion/agent.sock";
 /// How long the plugin waits in all, in milliseconds.
 pub const HANDOFF_DEADLINE_MILLISECONDS: u64 = 200;
 
-/// What the plugin asks, as root, in the process that is about to become the task (`task_init_privileged`): the peer's pid
-/// is therefore the root of the task's process tree, and the agent attributes its children to the job.
+/// What the plugin asks in the process that is about to become the task: the peer's pid is therefore the root of the task's
+/// process tree, and the agent attributes its children to the job. It connects as root (`task_init_privileged`; the kernel
+/// remembers who connected) and asks some milliseconds later as the user (`task_init`), because only then does slurmstepd
+/// say how often the job was restarted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HandoffRequest {
     /// [`HANDOFF_VERSION`].
     pub version: u32,
-    /// From `spank_get_item`, never from the environment.
+    /// The job from `spank_get_item`. The restart count too where Slurm fills it in (24.11.5 does not), else from
+    /// `SLURM_RESTART_COUNT` as slurmstepd has just set it: a user can make a first start of his look like a later one, not
+    /// the other way round.
     pub start: JobStart,
     /// Slurm's own number for the job (`S_JOB_ID`): for an array task another than the array's, and the one that names
     /// its cgroup.
