@@ -10,6 +10,7 @@
 mod admit;
 mod caps;
 mod explain;
+pub mod files;
 mod graph;
 pub mod matching;
 pub mod model;

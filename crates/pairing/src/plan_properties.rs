@@ -76,7 +76,7 @@ fn a_view() -> impl Strategy<Value = ClusterView> {
 fn a_policy() -> impl Strategy<Value = Policy> {
     let users = prop_oneof![Just(UserPolicy::SameUser), Just(UserPolicy::SameAccount), Just(UserPolicy::Any)];
     (users, 1..4_u32, any::<bool>(), any::<bool>()).prop_map(|(users, tenants_max, caps, pair_when_idle)| {
-        Policy { users, caps, pair_when_idle, tenants_max, ..Policy::default() }
+        Policy { users, tenants_max, caps, pair_when_idle, ..Policy::default() }
     })
 }
 

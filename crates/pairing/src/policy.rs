@@ -48,7 +48,11 @@ impl TryFrom<String> for UserPolicy {
             "same-user" => Ok(Self::SameUser),
             "same-account" => Ok(Self::SameAccount),
             "any" => Ok(Self::Any),
-            _ => Err(UnknownWord { word, what: "a policy on users", allowed: "same-user, same-account and any" }),
+            _ => Err(UnknownWord {
+                word,
+                what: "a policy on users",
+                allowed: "same-user, same-account and any",
+            }),
         }
     }
 }
