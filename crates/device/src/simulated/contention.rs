@@ -6,9 +6,9 @@
 //!
 //! 1. In each *joint state* (which tenant is in which phase) the device hands out what it has: engines and time slices,
 //!    units by max-min fairness under each seat's cap, cache capacity by footprint, memory bandwidth by max-min
-//!    fairness. That gives the speed of each phase in that state ([`state`]).
+//!    fairness. That gives the speed of each phase in that state (`state`).
 //! 2. Tenants run unsynchronised, so a phase meets each state as often as the others are in theirs. The time spent in
-//!    each phase is the fixed point of that ([`settle`]).
+//!    each phase is the fixed point of that (`settle`).
 //! 3. If the power in that fixed point exceeds the limit, the clock falls until it does not ([`evaluate`]).
 //!
 //! A consequence known from real devices: a third tenant can slow the second so much that the first gains a little.

@@ -10,6 +10,9 @@
 //!                       └─ workload, hardware: demands and machines        (data)
 //! ```
 //!
+//! Work goes `time_scale` times faster than real, while watts and joules are per real second: at 60 a workload of 600 s
+//! takes 10 s and a sixtieth of its energy. Ratios of times, of energies and of rates are those of real time.
+//!
 //! A Max 1550 is simulated as one tile a device, as sites book it in the FLAT hierarchy: devices 2n and 2n + 1 are one
 //! card. Whoever predicts slowdowns must not look in here: the simulation is what predictions are judged by.
 

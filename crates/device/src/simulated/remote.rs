@@ -14,8 +14,10 @@ use std::time::Duration;
 pub const SOCKET_VARIABLE: &str = "PILLION_SIMULATED_DEVICE";
 /// Where the socket is if nobody says otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/pillion/simulated-device.sock";
-/// How long one answer may take.
-const DEADLINE: Duration = Duration::from_secs(1);
+/// How long the agent waits for one answer.
+const AGENT_DEADLINE: Duration = Duration::from_secs(1);
+/// How long a job's process waits: losing the device ends the job, so it is patient on a busy machine.
+const JOB_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Where the driver process of this node listens: `given` ([`SOCKET_VARIABLE`]) or the well-known place, with `%n`
 /// replaced by the node's name.
@@ -27,19 +29,20 @@ pub fn socket_path(given: Option<&str>, node: Option<&str>) -> PathBuf {
 #[derive(Debug)]
 struct Line {
     path: PathBuf,
+    deadline: Duration,
     stream: Option<BufReader<UnixStream>>,
     answer: Vec<u8>,
 }
 
 impl Line {
-    fn new(path: PathBuf) -> Self {
-        Self { path, stream: None, answer: Vec::new() }
+    fn new(path: PathBuf, deadline: Duration) -> Self {
+        Self { path, deadline, stream: None, answer: Vec::new() }
     }
 
-    fn connect(path: &Path) -> io::Result<BufReader<UnixStream>> {
+    fn connect(path: &Path, deadline: Duration) -> io::Result<BufReader<UnixStream>> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(DEADLINE))?;
-        stream.set_write_timeout(Some(DEADLINE))?;
+        stream.set_read_timeout(Some(deadline))?;
+        stream.set_write_timeout(Some(deadline))?;
         Ok(BufReader::new(stream))
     }
 
@@ -47,7 +50,7 @@ impl Line {
         // Taken out, and put back only after a whole answer: a connection in doubt is not used again.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
-            None => Self::connect(&self.path)
+            None => Self::connect(&self.path, self.deadline)
                 .map_err(|source| DeviceError::Unreachable { path: self.path.clone(), source })?,
         };
         let no_answer = |source| DeviceError::NoAnswer { path: self.path.clone(), source };
@@ -87,7 +90,7 @@ pub struct Simulated {
 impl Simulated {
     /// Nothing is connected until the first call.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
-        Self { line: Line::new(socket.into()) }
+        Self { line: Line::new(socket.into(), AGENT_DEADLINE) }
     }
 
     fn done(&mut self, request: &Request) -> Result<(), DeviceError> {
@@ -184,7 +187,7 @@ impl JobConnection {
     /// # Errors
     /// [`JobError::Client`] as a driver library would fail; [`JobError::Device`] if there is no driver.
     pub fn open(socket: impl Into<PathBuf>, request: AttachRequest) -> Result<Self, JobError> {
-        let mut line = Line::new(socket.into());
+        let mut line = Line::new(socket.into(), JOB_DEADLINE);
         match line.ask(&Request::Attach { request })? {
             Reply::Done => Ok(Self { line }),
             Reply::ClientError(error) => Err(error.into()),
