@@ -32,7 +32,7 @@ async fn live(world: &mut World) {
 
 /// Runs one seed; the starts that shared a device at once.
 fn run_seed(seed: u64, is_verbose: bool) -> Result<usize, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let mut world = World::new(seed);
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(&mut world))));
     if is_verbose {

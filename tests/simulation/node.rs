@@ -211,7 +211,7 @@ impl Node {
         self.shares.remove(&start);
         // A dead agent finds its runs on disk when it comes back; what it did not see is not in them.
         if let Some(summary) = summary {
-            self.report(ReportBody::JobSummary(summary));
+            self.report(ReportBody::JobSummary(Box::new(summary)));
         }
         let is_free = !self.running.iter().any(|other| other.gres_type == run.gres_type);
         let is_awaited = self.shares.values().any(|share| share.gres_type == run.gres_type);

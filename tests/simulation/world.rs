@@ -4,6 +4,7 @@
 use crate::faulty::{FaultySlurm, Lost, is_over};
 use crate::node::{Node, Work};
 use crate::scheduler::{Scheduler, TICKS};
+use pillion_cli::commands::rescue::carry_out;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime, UserId};
@@ -373,11 +374,10 @@ impl World {
             return;
         }
         self.rescued_at = self.now;
-        let undone = pillion_cli::commands::rescue::rescue_once(self.slurm.as_ref(), self.now, 120).await;
-        if let Ok(count) = undone
-            && count > 0
-        {
-            self.note(format!("rescue undid {count}"));
+        let clock = Arc::clone(&self.clock);
+        let undone = carry_out(self.slurm.as_ref(), clock.as_ref(), 120.0, false).await;
+        for outcome in undone.map(|(outcomes, _)| outcomes).unwrap_or_default() {
+            self.note(format!("rescue: {} {}", outcome.job_id, outcome.result));
         }
     }
 

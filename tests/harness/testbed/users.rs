@@ -16,7 +16,7 @@ pub(super) fn with_people(passwd: &str, group: &str) -> (String, String) {
     let taken: Vec<u32> = [&passwd, &group].iter().flat_map(|text| text.lines().filter_map(number)).collect();
     let free = (UID_FIRST..).filter(|id| !taken.contains(id));
     for (user, id) in USERS.iter().zip(free) {
-        let _ = writeln!(passwd, "{user}:x:{id}:{id}::{}:/bin/bash", home_of(user));
+        let _ = writeln!(passwd, "{user}:*:{id}:{id}::{}:/bin/bash", home_of(user));
         let _ = writeln!(group, "{user}:x:{id}:");
     }
     (passwd, group)
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(find(&passwd, "alice"), Some(Identity { uid: 60_002, gid: 60_002 }));
         assert_eq!(find(&passwd, "bob"), Some(Identity { uid: 60_003, gid: 60_003 }));
         assert_eq!(find(&passwd, "root"), Some(Identity { uid: 0, gid: 0 }));
-        assert_eq!(passwd.matches("alice:x:").count(), 1);
+        assert_eq!(passwd.matches("\nalice:").count(), 1);
         assert!(group.contains("alice:x:60002:\n") && group.starts_with("root:x:0:\n"));
         assert_eq!(find(&passwd, "nobody"), None);
     }
