@@ -2,7 +2,7 @@
 
 use crate::model::Contention;
 use crate::plan::{Plan, Reason, Role, plan};
-use crate::policy::{Policy, UserPolicy};
+use crate::policy::{Objective, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, ProfileBook, WaitingJob};
 use pillion_core::device::Mechanism::{Ccs, Mps, None as Turns};
@@ -349,4 +349,84 @@ fn a_rider_comes_from_behind_but_delays_nobody() {
     long[2].time_limit_seconds = Some(7200);
     let plan = planned(&view(vec![device("g0", Mps)], long));
     assert_eq!((groups(&plan), exclusion(&plan, 1, 3)), (vec![vec![1]], Some(Reason::OutlivesHost)));
+}
+
+/// A hog beside a lighter job, with promises that hold only if the hog is capped.
+fn hog_and_victim() -> ClusterView {
+    let mut view = two(job(1, "hog"), job(2, "victim"));
+    view.profiles = ProfileBook::from(vec![profile("hog", 1.0, 0.1, 8), profile("victim", 0.35, 0.1, 8)]);
+    view.waiting[0].slowdown_ratio_max = SlowdownRatio::try_promise(3.0).unwrap();
+    view.waiting[1].slowdown_ratio_max = SlowdownRatio::try_promise(1.4).unwrap();
+    view
+}
+
+#[test]
+fn a_hog_is_capped_where_the_promise_needs_it() {
+    let plan = planned(&hog_and_victim());
+    assert_eq!(groups(&plan), [[1, 2]]);
+    let caps: Vec<Option<f64>> =
+        plan.pairings[0].members.iter().map(|member| member.cap_fraction.map(f64::from)).collect();
+    assert!(caps[0].is_some_and(|cap| cap < 0.8), "{caps:?}");
+    let policy = Policy { caps: false, ..Policy::default() };
+    let without = crate::plan::plan(&hog_and_victim(), &Contention, &policy);
+    assert_eq!(groups(&without), [[1]], "without caps the promise would be at risk");
+}
+
+#[test]
+fn no_promise_to_one_user_rests_on_a_cap_that_another_could_take_off() {
+    let mut strangers = hog_and_victim();
+    strangers.waiting[1].uid = UserId(1001);
+    let policy = Policy { users: UserPolicy::Any, ..Policy::default() };
+    let plan = plan(&strangers, &Contention, &policy);
+    assert_eq!((groups(&plan), exclusion(&plan, 1, 2)), (vec![vec![1]], Some(Reason::PromiseAtRisk)));
+}
+
+#[test]
+fn light_tenants_are_not_capped() {
+    let plan = planned(&two(job(1, "light"), job(2, "half")));
+    assert!(plan.pairings[0].members.iter().all(|member| member.cap_fraction.is_none()));
+}
+
+#[test]
+fn the_objective_decides_among_what_keeps_its_promise() {
+    // The rider that runs a little slower saves far more energy.
+    let mut view = view(vec![device("g0", Mps)], vec![job(1, "host"), job(2, "swift"), job(3, "thrifty")]);
+    let with_watts = |workload: &str, active: f64, watts: f64| {
+        let mut profile = profile(workload, active, 0.05, 8);
+        profile.power_watts_mean = Some(watts);
+        profile
+    };
+    let profiles = vec![
+        with_watts("host", 0.1, 300.0),
+        with_watts("swift", 0.05, 100.0),
+        with_watts("thrifty", 0.15, 300.0),
+    ];
+    view.profiles = ProfileBook::from(profiles);
+    let with = |objective| groups(&plan(&view, &Contention, &Policy { objective, ..Policy::default() }));
+    assert_eq!(with(Objective::Throughput), [[1, 2]]);
+    assert_eq!(with(Objective::Energy), [[1, 3]]);
+}
+
+#[test]
+fn a_third_tenant_joins_where_the_site_allows_three() {
+    let mut host = device_with("g0", Mps, tenant(50, "light", 7200));
+    let mut second = tenant(51, "light", 7200);
+    second.group = host.tenants[0].group;
+    host.shards_free -= u32::from(second.shards.count());
+    host.tenants.push(second);
+    let view = view(vec![host], vec![job(1, "light")]);
+    let with = |tenants_max| groups(&plan(&view, &Contention, &Policy { tenants_max, ..Policy::default() }));
+    assert_eq!((with(2), with(3)), (vec![], vec![vec![1]]));
+}
+
+#[test]
+fn each_kind_of_device_is_planned_by_its_own_profiles() {
+    // Known on the H100 only: there it shares, and it goes there first.
+    let mut other = device("g0", Mps);
+    other.model = "a100-40".to_owned();
+    let waiting = vec![job(1, "light"), job(2, "light"), job(3, "heavy")];
+    let plan = planned(&view(vec![other, device("g1", Mps)], waiting));
+    assert_eq!(groups(&plan), [vec![1, 2], vec![3]]);
+    assert_eq!([plan.pairings[0].gres_type.as_str(), plan.pairings[1].gres_type.as_str()], ["g1", "g0"]);
+    assert_eq!(reason(&plan, 3), Reason::UnknownWorkload);
 }
