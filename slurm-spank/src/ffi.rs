@@ -417,3 +417,38 @@ fn wait(socket: BorrowedFd<'_>, events: libc::c_short, limit: Duration) -> io::R
     let error = io::Error::last_os_error();
     if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_slurm_around_every_hook_is_success() {
+        // None of Slurm's functions is there to be found, and the handle is null.
+        let arguments = [c"socket=/nowhere".as_ptr(), std::ptr::null(), c"\xff".as_ptr()];
+        for (count, values) in [(0, std::ptr::null()), (3, arguments.as_ptr()), (-1, arguments.as_ptr())] {
+            // SAFETY: a null handle is never used, because nothing that would use it is found; the vector is valid.
+            let outcomes = unsafe {
+                [
+                    slurm_spank_init(null_mut(), count, values),
+                    slurm_spank_task_init_privileged(null_mut(), count, values),
+                    slurm_spank_task_init(null_mut(), count, values),
+                ]
+            };
+            assert_eq!(outcomes, [SUCCESS; 3]);
+        }
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_at_submit_and_nowhere_else() {
+        let long = CString::new(vec![b'x'; 60_000]).unwrap();
+        for bad in [c"maybe", c"memory=8", c"a\nb", c"\xff\xfe", &long] {
+            assert_ne!(check_colocate(0, bad.as_ptr(), 0), SUCCESS, "{bad:?}");
+            assert_eq!(check_colocate(0, bad.as_ptr(), 1), SUCCESS, "{bad:?} in slurmstepd");
+        }
+        for good in [c"", c"(null)", c"no", c"max-slowdown=1.15,memory=8G"] {
+            assert_eq!(check_colocate(0, good.as_ptr(), 0), SUCCESS, "{good:?}");
+        }
+        assert_eq!(check_colocate(0, std::ptr::null(), 0), SUCCESS);
+    }
+}
