@@ -4,6 +4,7 @@
 //! strict double for the simulation. Nothing here decides anything.
 
 pub mod command;
+pub mod fake;
 pub mod nodeset;
 pub mod parse;
 pub mod types;

@@ -1,0 +1,190 @@
+//! A strict double of Slurm for the simulation: one value, virtual time, no threads, no chance.
+//!
+//! It does what Slurm 24.11.5 was seen to do, its awkward sides included (a refused update that leaves the node list
+//! applied, a pin that can never be met and sets the priority to 0, a requeue that keeps the shards of its lease).
+//! `tests/fidelity.rs` of this package holds that table. What it does not imitate: fair share, steps, most of backfill.
+//!
+//! Time moves only in [`FakeSlurm::tick`]; what is due until then happens in order, at its own moment.
+
+mod request;
+mod rows;
+mod schedule;
+mod settings;
+mod update;
+mod world;
+
+pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
+
+use crate::types::{Ending, Job, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use async_trait::async_trait;
+use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use world::World;
+
+/// Slurm in memory. All methods take `&self`, as those of the trait do.
+#[derive(Debug)]
+pub struct FakeSlurm {
+    world: Mutex<World>,
+}
+
+impl FakeSlurm {
+    /// A cluster without jobs, at `now`.
+    pub fn new(
+        settings: FakeSettings,
+        nodes: Vec<FakeNode>,
+        partitions: Vec<FakePartition>,
+        now: UnixTime,
+    ) -> Self {
+        Self { world: Mutex::new(World::new(settings, nodes, partitions, now)) }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        // A test that panicked has failed already.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets all happen that is due until `now`.
+    pub fn tick(&self, now: UnixTime) {
+        self.world().advance(now);
+    }
+
+    /// Submits a job; for an array the id of the array, its tasks are `id_task`.
+    #[expect(clippy::needless_pass_by_value, reason = "reads better at every call: submit(FakeJob { .. })")]
+    pub fn submit(&self, job: FakeJob) -> SlurmJobId {
+        self.world().submit(&job)
+    }
+
+    /// Ends a running job now, as its own program would. `false`: it does not run.
+    pub fn finish(&self, job: SlurmJobId, ending: Ending) -> bool {
+        self.world().finish(job, ending)
+    }
+
+    /// `scancel`. `false`: unknown, or over.
+    pub fn cancel(&self, job: SlurmJobId) -> bool {
+        self.world().cancel(job)
+    }
+
+    /// `scontrol hold`. `false`: it does not wait.
+    pub fn hold(&self, job: SlurmJobId) -> bool {
+        self.world().hold(job)
+    }
+
+    /// Slurm preempts the job: it is requeued, or ends where that is not allowed. `false`: it does not run.
+    pub fn preempt(&self, job: SlurmJobId) -> bool {
+        self.world().preempt(job)
+    }
+
+    /// A user's `scontrol requeue`, not counted as a call of ours.
+    pub fn user_requeue(&self, job: SlurmJobId) -> bool {
+        self.world().requeue(job).is_ok()
+    }
+
+    /// An admin's `scontrol update` (another tool's, a user's allowed one), not counted as a call of ours.
+    ///
+    /// # Errors
+    /// As [`Slurm::update`].
+    pub fn foreign_update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
+        self.world().update(jobs, update)
+    }
+
+    /// Sets a node's flag (`DRAIN`, `RESERVED`, `NOT_RESPONDING`, ..) or clears it. Jobs that run there go on.
+    pub fn set_node_flag(&self, node: &NodeName, flag: Option<&str>) {
+        self.world().set_node_flag(node, flag);
+    }
+
+    /// The node dies: its state is `DOWN`, its jobs are requeued or end with `NODE_FAIL`.
+    pub fn fail_node(&self, node: &NodeName) {
+        self.world().fail_node(node);
+    }
+
+    /// slurmctld goes away or comes back. While it is away every call ends in [`SlurmError::Timeout`], nothing is
+    /// scheduled, and running jobs run on.
+    pub fn set_down(&self, down: bool) {
+        self.world().set_down(down);
+    }
+
+    /// The next so many updates that name a partition are refused for the moment, as backfill makes Slurm do.
+    pub fn refuse_partition_updates(&self, count: u32) {
+        self.world().partition_refusals = count;
+    }
+
+    /// The next so many updates are carried out, but their answers are lost: the caller sees a timeout.
+    pub fn lose_update_answers(&self, count: u32) {
+        self.world().lost_answers = count;
+    }
+
+    /// A QOS limit: how many jobs one user may run at once.
+    pub fn set_user_jobs_max(&self, jobs_max: Option<u32>) {
+        self.world().set_user_jobs_max(jobs_max);
+    }
+
+    /// Every call through the trait so far, in order, with its outcome.
+    pub fn journal(&self) -> Vec<FakeCall> {
+        self.world().journal.clone()
+    }
+
+    /// One job as Slurm would print it; `None` once it is forgotten.
+    pub fn job(&self, job: SlurmJobId) -> Option<Job> {
+        self.world().job(job)
+    }
+
+    /// What breaks Slurm's own rules: a device with more than its shards booked, or with shards beside a whole-GPU
+    /// holder, a node with more CPUs or memory booked than it has. Empty is right.
+    pub fn overbooked(&self) -> Vec<String> {
+        self.world().overbooked()
+    }
+}
+
+#[async_trait]
+impl Slurm for FakeSlurm {
+    async fn version(&self) -> Result<SlurmVersion, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("scontrol").map(|()| world.settings.version);
+        world.journal(|at, ok| FakeCall::Version { at, ok }, answer)
+    }
+
+    async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
+        let mut world = self.world();
+        let answer =
+            world.up("squeue").map(|()| JobsScan { jobs: world.jobs(partitions), dropped_line_count: 0 });
+        world.journal(|at, ok| FakeCall::Jobs { at, ok }, answer)
+    }
+
+    async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("scontrol").map(|()| world.node_rows());
+        world.journal(|at, ok| FakeCall::Nodes { at, ok }, answer)
+    }
+
+    async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("scontrol").map(|()| world.partition_rows());
+        world.journal(|at, ok| FakeCall::Partitions { at, ok }, answer)
+    }
+
+    async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
+        let mut world = self.world();
+        let mut answer = world.up("scontrol").and_then(|()| world.update(jobs, update));
+        if answer.is_ok() && world.lost_answers > 0 {
+            world.lost_answers -= 1;
+            answer = Err(SlurmError::Timeout { program: "scontrol".to_owned(), seconds: 10 });
+        }
+        let call = |at, ok| FakeCall::Update { at, ok, jobs: jobs.to_vec(), update: update.clone() };
+        world.journal(call, answer)
+    }
+
+    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("scontrol").and_then(|()| world.release_hold(job));
+        world.journal(|at, ok| FakeCall::ReleaseHold { at, ok, job }, answer)
+    }
+
+    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("scontrol").and_then(|()| world.requeue(job));
+        world.journal(|at, ok| FakeCall::Requeue { at, ok, job }, answer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! The fake's answers: jobs, nodes and partitions as Slurm would print them.
+
+use super::request::Booking;
+use super::settings::{FakeJob, FakePartition};
+use super::world::{Record, World};
+use crate::parse::state::node_availability;
+use crate::types::{Job, JobState, Node, Partition, ReasonKind};
+use pillion_core::SlurmJobId;
+use pillion_core::mark::Mark;
+
+impl World {
+    pub(super) fn jobs(&self, partitions: &[String]) -> Vec<Job> {
+        let wanted = |record: &&Record| {
+            partitions.is_empty()
+                || record.request.partition.split(',').any(|own| partitions.iter().any(|p| p == own))
+        };
+        self.records.values().filter(wanted).map(|record| self.row(record)).collect()
+    }
+
+    pub(super) fn job(&self, id: SlurmJobId) -> Option<Job> {
+        self.records.get(&id).map(|record| self.row(record))
+    }
+
+    fn row(&self, record: &Record) -> Job {
+        let request = record.request.clone();
+        let waits = record.state == JobState::Pending;
+        let unknown_yet = waits && (request.held_now(record.priority) || request.dependency.is_some());
+        let ended_at =
+            if record.state == JobState::Running { self.limit_at(record) } else { record.ended_at };
+        Job {
+            id: record.id,
+            restart_count: record.restart_count,
+            inner_id: record.inner_id,
+            state: record.state.clone(),
+            reason: if waits { record.reason.clone() } else { ReasonKind::None },
+            uid: request.uid,
+            time_limit_seconds: self.time_limit_seconds(&request),
+            user: request.user,
+            account: request.account,
+            partition: request.partition,
+            qos: request.qos,
+            priority: record.priority,
+            submitted_at: record.submitted_at,
+            eligible_at: Some(record.begin_at).filter(|_| !unknown_yet),
+            started_at: record.started_at.filter(|_| !waits),
+            ended_at: ended_at.filter(|_| !waits),
+            gres: match request.gres_per_job {
+                Some(per_job) if request.gres.is_empty() => per_job,
+                Some(per_job) => format!("{},{per_job}", request.gres),
+                None => request.gres,
+            },
+            nodes: record.booking.iter().filter_map(|booking| booking.node.clone()).collect(),
+            required_nodes: request.required_nodes,
+            excluded_nodes: request.excluded_nodes,
+            features: request.features,
+            cpus: request.cpus,
+            memory_mib: request.memory_mib,
+            reservation: request.reservation,
+            has_dependency: request.dependency.is_some_and(|id| !self.is_over(id)),
+            array_throttle: request.array.and_then(|array| array.throttle),
+            exit: matches!(record.state, JobState::Ended(_)).then_some(record.exit),
+            mark: Mark::parse(&request.admin_comment),
+        }
+    }
+
+    pub(super) fn node_rows(&self) -> Vec<Node> {
+        self.nodes
+            .iter()
+            .map(|(node, flag)| {
+                let used = self.booked_on(&node.name);
+                let base = if used == Booking::default() { "IDLE" } else { "MIXED" };
+                let state = match flag.as_deref() {
+                    Some("DOWN") => "DOWN".to_owned(),
+                    Some(flag) => format!("{base}+{flag}"),
+                    None => base.to_owned(),
+                };
+                let stands_in = |partition: &&FakePartition| partition.nodes.contains(&node.name);
+                let shards = node.devices.iter().filter(|(_, total)| **total > 0).map(|(device, total)| {
+                    (device.clone(), (*total, used.shards.get(device).copied().unwrap_or(0)))
+                });
+                let gpus = node.devices.keys().map(|d| (d.clone(), (1, u32::from(used.gpus.contains(d)))));
+                Node {
+                    name: node.name.clone(),
+                    availability: node_availability(&state),
+                    state,
+                    cpus: node.cpus,
+                    cpus_allocated: used.cpus,
+                    memory_mib: node.memory_mib,
+                    memory_mib_allocated: used.memory_mib,
+                    features: node.features.clone(),
+                    partitions: self
+                        .partition_list
+                        .iter()
+                        .filter(stands_in)
+                        .map(|p| p.name.clone())
+                        .collect(),
+                    shards: shards.collect(),
+                    gpus: gpus.collect(),
+                    slurmd_started_at: Some(self.booted_at),
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn partition_rows(&self) -> Vec<Partition> {
+        self.partition_list
+            .iter()
+            .enumerate()
+            .map(|(index, partition)| Partition {
+                name: partition.name.clone(),
+                is_default: index == 0,
+                is_up: true,
+                nodes: partition.nodes.clone(),
+                time_limit_seconds_max: partition.time_limit_seconds_max,
+                billing_weights: "GRES/shard=1".to_owned(),
+                preempt_mode: "REQUEUE".to_owned(),
+                exclusive_user: false,
+                over_subscribe: "NO".to_owned(),
+                default_memory_mib: None,
+            })
+            .collect()
+    }
+}
+
+impl FakeJob {
+    /// Held by its user or an admin, not by a request that cannot be met.
+    fn held_now(&self, priority: u64) -> bool {
+        self.held && priority == 0
+    }
+}

@@ -1,0 +1,192 @@
+//! What a fake cluster is made of, and what it writes down of the calls it gets.
+
+use crate::types::{JobUpdate, SlurmVersion};
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime, UserId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The delays of Slurm itself; the defaults are those of 24.11.5.
+#[derive(Debug, Clone)]
+pub struct FakeSettings {
+    /// What the controller says it is.
+    pub version: SlurmVersion,
+    /// How much later a requeued job may begin again.
+    pub requeue_delay: Duration,
+    /// How long an ended job is still listed.
+    pub min_job_age: Duration,
+    /// How long an ending job still holds its GRES.
+    pub completing: Duration,
+    /// Whether a job that waits for resources keeps later ones, which would end after it could start, off its node.
+    pub waiting_jobs_block: bool,
+    /// From a change to the pass of the scheduler that sees it.
+    pub scheduling_delay: Duration,
+}
+
+impl Default for FakeSettings {
+    fn default() -> Self {
+        Self {
+            version: SlurmVersion { major: 24, minor: 11, patch: 5 },
+            requeue_delay: Duration::from_secs(121),
+            min_job_age: Duration::from_mins(5),
+            completing: Duration::from_millis(200),
+            waiting_jobs_block: true,
+            scheduling_delay: Duration::from_millis(300),
+        }
+    }
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+pub struct FakeNode {
+    /// Its name.
+    pub name: NodeName,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Features.
+    pub features: Vec<String>,
+    /// One device for each GRES type, with its shards; 0 shards: a device that is served whole only.
+    pub devices: BTreeMap<GresType, u32>,
+    /// Other GRES by name, such as `lscratch`.
+    pub other_gres: BTreeMap<String, u64>,
+}
+
+impl FakeNode {
+    /// A pool node: devices `g0..`, 100 shards each, 64 CPUs, 512 GiB.
+    pub fn pool(name: &str, device_count: u32) -> Self {
+        Self {
+            name: NodeName::new(name),
+            cpus: 64,
+            memory_mib: 512 * 1024,
+            features: Vec::new(),
+            devices: (0..device_count).map(|index| (GresType(format!("g{index}")), 100)).collect(),
+            other_gres: BTreeMap::new(),
+        }
+    }
+}
+
+/// A partition.
+#[derive(Debug, Clone)]
+pub struct FakePartition {
+    /// Its name.
+    pub name: String,
+    /// Its nodes.
+    pub nodes: Vec<NodeName>,
+    /// `PriorityTier`: jobs of a higher one are looked at first.
+    pub tier: u32,
+    /// `MaxTime`.
+    pub time_limit_seconds_max: Option<u64>,
+}
+
+impl FakePartition {
+    /// A partition of tier 1 without a time limit.
+    pub fn new(name: &str, nodes: &[&str]) -> Self {
+        let nodes = nodes.iter().map(|&node| NodeName::new(node)).collect();
+        Self { name: name.to_owned(), nodes, tier: 1, time_limit_seconds_max: None }
+    }
+}
+
+/// The tasks of an array.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FakeArray {
+    /// Their numbers.
+    pub tasks: Vec<u32>,
+    /// `%N`.
+    pub throttle: Option<u32>,
+}
+
+/// What is submitted, as it stands after `job_submit.lua`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FakeJob {
+    /// Whose it is.
+    pub uid: UserId,
+    /// His name.
+    pub user: String,
+    /// The account.
+    pub account: String,
+    /// The partition, or several: `urgent,shared`.
+    pub partition: String,
+    /// The QOS.
+    pub qos: String,
+    /// `--gres`, without `gres/`: `shard:100,lscratch:100`.
+    pub gres: String,
+    /// `--gpus`: while it is set, Slurm refuses an update of the GRES.
+    pub gres_per_job: Option<String>,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// `-C`: names joined by `&`, or by `|`.
+    pub features: String,
+    /// `-w`.
+    pub required_nodes: Vec<NodeName>,
+    /// `-x`.
+    pub excluded_nodes: Vec<NodeName>,
+    /// `--begin`.
+    pub begin: Option<UnixTime>,
+    /// `-t`; `None` = that of the partition.
+    pub time_limit_seconds: Option<u64>,
+    /// `-H`.
+    pub held: bool,
+    /// `-d afterany`.
+    pub dependency: Option<SlurmJobId>,
+    /// `-a`.
+    pub array: Option<FakeArray>,
+    /// `--reservation`; such a job never starts here, the fake has no reservations that admit one.
+    pub reservation: String,
+    /// What `job_submit.lua` wrote.
+    pub admin_comment: String,
+    /// `--requeue`, Slurm's default; `--no-requeue` is `false`.
+    pub requeue: bool,
+    /// How long it runs if nobody ends it; `None`: until [`super::FakeSlurm::finish`] or its time limit.
+    pub run_seconds: Option<f64>,
+}
+
+impl Default for FakeJob {
+    fn default() -> Self {
+        Self {
+            uid: UserId(2001),
+            user: "alice".to_owned(),
+            account: "physics".to_owned(),
+            partition: "shared".to_owned(),
+            qos: "normal".to_owned(),
+            gres: "shard:100".to_owned(),
+            gres_per_job: None,
+            cpus: 1,
+            memory_mib: 1024,
+            features: String::new(),
+            required_nodes: Vec::new(),
+            excluded_nodes: Vec::new(),
+            begin: None,
+            time_limit_seconds: Some(3600),
+            held: false,
+            dependency: None,
+            array: None,
+            reservation: String::new(),
+            admin_comment: String::new(),
+            requeue: true,
+            run_seconds: None,
+        }
+    }
+}
+
+/// A call through the trait. `ok`: whether it was answered and not refused.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields say what they are")]
+pub enum FakeCall {
+    /// `version`.
+    Version { at: UnixTime, ok: bool },
+    /// `jobs`.
+    Jobs { at: UnixTime, ok: bool },
+    /// `nodes`.
+    Nodes { at: UnixTime, ok: bool },
+    /// `partitions`.
+    Partitions { at: UnixTime, ok: bool },
+    /// `update`.
+    Update { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId>, update: JobUpdate },
+    /// `release_hold`.
+    ReleaseHold { at: UnixTime, ok: bool, job: SlurmJobId },
+    /// `requeue`.
+    Requeue { at: UnixTime, ok: bool, job: SlurmJobId },
+}
