@@ -39,10 +39,22 @@ pub struct Config {
 
 /// Which devices the node has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String")]
 pub enum BackendKind {
     /// Those of a `pillion-simulated-device`.
     Simulated,
+}
+
+/// A word that names no backend.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a backend; allowed is simulated")]
+pub struct UnknownBackend(pub String);
+
+impl TryFrom<String> for BackendKind {
+    type Error = UnknownBackend;
+    fn try_from(text: String) -> Result<Self, UnknownBackend> {
+        if text == "simulated" { Ok(Self::Simulated) } else { Err(UnknownBackend(text)) }
+    }
 }
 
 /// The scheduler.
@@ -275,8 +287,8 @@ mod tests {
     fn what_is_wrong_is_said_with_what_is_allowed() {
         assert!(refused("colour = 1").contains("unknown field `colour`"));
         assert!(refused("[mps]\nmulti_users = true").contains("unknown field `multi_users`"));
-        assert!(refused("backend = 'nvml'").contains("nvml"), "{}", refused("backend = 'nvml'"));
-        assert!(refused("backend = 'nvml'").contains("simulated"), "{}", refused("backend = 'nvml'"));
+        let backend = refused("backend = 'nvml'");
+        assert!(backend.contains("'nvml' is not a backend; allowed is simulated"), "{backend}");
         for (text, sentence) in [
             ("sample_period_seconds = 0.0", "sample_period_seconds is 0; allowed is 0.1 to 60"),
             ("sample_period_seconds = nan", "sample_period_seconds is NaN; allowed is 0.1 to 60"),

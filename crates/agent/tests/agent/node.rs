@@ -1,0 +1,179 @@
+//! A node: simulated devices in a thread, the agent as a program, tasks as processes.
+
+use crate::scheduler::eventually;
+use crate::task::{self, Task};
+use pillion_core::handoff::{HANDOFF_VERSION, HandoffRequest};
+use pillion_core::{JobStart, SlurmJobId, UserId};
+use pillion_device::simulated::{Machine, MachineConfig, serve};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Runs programs: the one place of these tests.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "these tests start the agent and tasks as Slurm and systemd would"
+)]
+pub(crate) fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
+    Command::new(path)
+}
+
+/// A node.
+pub(crate) struct TestNode {
+    directory: tempfile::TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    driver: Option<JoinHandle<()>>,
+}
+
+/// A running agent; killed when dropped.
+pub(crate) struct Agent(Child);
+
+impl TestNode {
+    /// Two devices of a model, and an agent that looks ten times a second.
+    pub(crate) fn new(model: &str, scheduler_port: u16) -> Self {
+        Self::with_period(model, scheduler_port, 0.1)
+    }
+
+    /// The same, looking once a minute.
+    pub(crate) fn slow(model: &str, scheduler_port: u16) -> Self {
+        Self::with_period(model, scheduler_port, 60.0)
+    }
+
+    fn with_period(model: &str, scheduler_port: u16, period_seconds: f64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().display();
+        let config = format!(
+            "node_name = 'n1'\nstate_directory = '{root}/state'\nruntime_directory = '{root}'\n\
+             handoff_socket = '{root}/agent.sock'\nsample_period_seconds = {period_seconds}\n\
+             [scheduler]\nendpoint = 'http://127.0.0.1:{scheduler_port}'\nretry_seconds_max = 0.2\n\
+             [simulated]\nsocket = '{root}/devices.sock'\n"
+        );
+        std::fs::write(directory.path().join("agent.toml"), config).unwrap();
+        let machine = Machine::new(&MachineConfig::plain("n1", model, 2)).unwrap();
+        let socket = directory.path().join("devices.sock");
+        let (stop, stopped) = oneshot::channel();
+        let driver = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let stopped = async move { drop(stopped.await) };
+            runtime.block_on(serve(machine, &socket, stopped)).unwrap();
+        });
+        Self { directory, stop: Some(stop), driver: Some(driver) }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn handoff_socket(&self) -> PathBuf {
+        self.path("agent.sock")
+    }
+
+    fn agent(&self) -> Command {
+        let mut agent = program(env!("CARGO_BIN_EXE_pillion-agent"));
+        agent.arg("--config").arg(self.path("agent.toml"));
+        agent
+    }
+
+    /// Starts the agent; its log stands in the node's directory.
+    pub(crate) fn start_agent(&self) -> Agent {
+        let log = std::fs::File::options().create(true).append(true).open(self.path("agent.log")).unwrap();
+        Agent(
+            self.agent().env("RUST_LOG", "debug,h2=info,hyper=info,tonic=info").stderr(log).spawn().unwrap(),
+        )
+    }
+
+    /// Pokes the agent: how it ended, and whether it complained.
+    pub(crate) fn poke(&self) -> (Option<i32>, bool) {
+        let output = self.agent().arg("poke").output().unwrap();
+        (output.status.code(), !output.stderr.is_empty())
+    }
+
+    /// What the plugin would ask for a job with this device.
+    pub(crate) fn request(&self, job: u32, device: u32, option: Option<&str>) -> HandoffRequest {
+        HandoffRequest {
+            version: HANDOFF_VERSION,
+            start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
+            inner_job_id: Some(job),
+            uid: UserId(0),
+            gid: 0,
+            step_id: 0xffff_fffb,
+            devices: vec![device],
+            option: option.map(str::to_owned),
+        }
+    }
+
+    /// Starts a task of a job: it asks the agent, then works on the device.
+    pub(crate) fn start_task(&self, job: u32, device: u32, option: Option<&str>) -> Task {
+        let answer = self.path(&format!("task-{job}.json"));
+        let child = program(std::env::current_exe().unwrap())
+            .args(["--exact", "task::the_task_itself", "--ignored", "--nocapture"])
+            .env(task::REQUEST, serde_json::to_string(&self.request(job, device, option)).unwrap())
+            .env(task::HANDOFF_SOCKET, self.handoff_socket())
+            .env(task::DEVICE_SOCKET, self.path("devices.sock"))
+            .env(task::ANSWER, &answer)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Task::new(child, answer, self.path(&format!("progress/{job}+0")))
+    }
+
+    /// The log of the agent, for the message of a failed assertion.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("agent.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("---- agent.log\n{}", self.log());
+        }
+        drop(self.stop.take());
+        if let Some(driver) = self.driver.take() {
+            let _ = driver.join();
+        }
+    }
+}
+
+impl Agent {
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    /// SIGTERM; gives how it ended.
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl crate::FakeScheduler {
+    /// Waits until the scheduler has every report that the agent has to give, by watching the stream run dry: two looks'
+    /// time without anything new while no job runs.
+    pub(crate) async fn all_acknowledged(&self, _node: &TestNode) {
+        let mut before = usize::MAX;
+        let mut same = 0;
+        eventually("the journal to run dry", || {
+            let now = self.received().len();
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+            same > 30
+        })
+        .await;
+    }
+}

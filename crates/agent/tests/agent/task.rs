@@ -1,0 +1,101 @@
+//! A job's task: a process of its own (this very test program, started anew), that does what slurmstepd and the job do.
+
+use crate::scheduler::eventually;
+use pillion_core::handoff::{HandoffReply, HandoffRequest};
+use pillion_device::simulated::{AttachRequest, Environment, JobConnection, VARIABLES};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+pub(crate) const REQUEST: &str = "PILLION_TEST_REQUEST";
+pub(crate) const HANDOFF_SOCKET: &str = "PILLION_TEST_HANDOFF_SOCKET";
+pub(crate) const DEVICE_SOCKET: &str = "PILLION_TEST_DEVICE_SOCKET";
+pub(crate) const ANSWER: &str = "PILLION_TEST_ANSWER";
+
+/// Asks as the plugin does.
+pub(crate) fn ask(socket: &Path, request: &HandoffRequest) -> io::Result<HandoffReply> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(serde_json::from_str(&answer)?)
+}
+
+/// A running task.
+pub(crate) struct Task {
+    child: Child,
+    answer: PathBuf,
+    progress: PathBuf,
+}
+
+impl Task {
+    pub(crate) fn new(child: Child, answer: PathBuf, progress: PathBuf) -> Self {
+        Self { child, answer, progress }
+    }
+
+    /// What the agent answered it.
+    pub(crate) async fn reply(&mut self) -> HandoffReply {
+        eventually("a task's answer", || self.answer.exists()).await;
+        serde_json::from_slice(&std::fs::read(&self.answer).unwrap()).unwrap()
+    }
+
+    /// Its counter, as it writes it.
+    pub(crate) fn progress(&self) -> Option<f64> {
+        std::fs::read_to_string(&self.progress).ok()?.trim().parse().ok()
+    }
+
+    pub(crate) fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The task itself: asks, takes the environment that it is given, works and counts until it is killed.
+#[test]
+#[ignore = "the process of a task, started by the other tests"]
+fn the_task_itself() {
+    let Ok(request) = std::env::var(REQUEST) else { return };
+    let request: HandoffRequest = serde_json::from_str(&request).unwrap();
+    let path = |name: &str| PathBuf::from(std::env::var_os(name).unwrap());
+    // The agent may still be starting; slurmstepd would go on without.
+    let reply = loop {
+        match ask(&path(HANDOFF_SOCKET), &request) {
+            Ok(reply) => break reply,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let mut environment: Environment =
+        reply.set.iter().filter(|(name, _)| VARIABLES.contains(&name.as_str())).cloned().collect();
+    let device = request.devices[0].to_string();
+    environment.entry("CUDA_VISIBLE_DEVICES".into()).or_insert_with(|| device.clone());
+    environment.entry("SLURM_JOB_GPUS".into()).or_insert(device);
+    let attach = AttachRequest {
+        workload: "resnet50-train".into(),
+        batch_size: None,
+        seconds: Some(600.0),
+        memory_bytes: Some(1 << 30),
+        environment,
+    };
+    let answer = path(ANSWER);
+    std::fs::write(answer.with_extension("new"), serde_json::to_vec(&reply).unwrap()).unwrap();
+    std::fs::rename(answer.with_extension("new"), &answer).unwrap();
+    let _connection = JobConnection::open(path(DEVICE_SOCKET), attach).expect("a device");
+    let progress = reply.set.iter().find(|(name, _)| name == "PILLION_PROGRESS").map(|(_, path)| path);
+    for step in 1.. {
+        if let Some(path) = progress {
+            std::fs::write(path, format!("{step}\n")).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
