@@ -25,6 +25,7 @@ const fn code(error: &StoreError) -> Code {
         StoreError::StaleView { .. } | StoreError::Conflict(_) => Code::Aborted,
         StoreError::Missing(_) => Code::NotFound,
         StoreError::Illegal { .. } => Code::FailedPrecondition,
+        StoreError::Refused { .. } => Code::InvalidArgument,
         StoreError::Corrupt { .. } => Code::DataLoss,
     }
 }

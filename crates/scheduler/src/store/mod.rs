@@ -381,7 +381,15 @@ pub enum StoreError {
         /// Its key.
         row: String,
     },
-    /// The database is away or refused.
+    /// The database keeps no such value: trying again does not help.
+    #[error("the database refused a value while {action}")]
+    Refused {
+        /// What we were doing.
+        action: &'static str,
+        /// Which, and why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The database is away, or did not do it this time.
     #[error("database error while {action}")]
     Database {
         /// What we were doing.

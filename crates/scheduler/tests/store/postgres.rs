@@ -3,6 +3,7 @@
 use crate::conformance::CASES;
 use crate::fixtures::{at, commit, job, pair, plain};
 use crate::support::{Workplace, fresh_store, owner, start};
+use pillion_core::Revision;
 use pillion_scheduler::store::postgres::{ConnectError, PgStore};
 use pillion_scheduler::store::{Store, StoreError};
 use std::sync::Arc;
@@ -74,6 +75,20 @@ async fn a_row_that_cannot_be_read_is_named() {
     let error = store.active_decisions().await.expect_err("unreadable");
     assert_eq!(error.to_string(), "table pairing_member, column explanation, row 1, 2: cannot be read");
     assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn a_value_that_the_database_refuses_is_not_tried_again() {
+    let Some(store) = fresh_store().await else { return };
+    let mut broken = pair(1, 2);
+    broken.members[1].slowdown_ratio_max = 0.5;
+    let error = store.commit_plan(Revision(0), &[broken], at(1)).await.expect_err("no promise");
+    assert!(
+        matches!(error, StoreError::Refused { action: "committing a plan", .. }) && !error.is_transient()
+    );
+    let chain = pillion_core::report(&error);
+    assert!(chain.contains("pairing_member_slowdown_ratio_max_check"), "{chain}");
+    assert_eq!(store.revision().await.expect("revision"), Revision(0));
 }
 
 #[tokio::test]

@@ -36,6 +36,8 @@ pub(super) struct State {
     revision: u64,
     jobs: BTreeMap<SlurmJobId, JobRecord>,
     decisions: BTreeMap<DecisionId, Committed>,
+    /// The parent revision of each job's last decision.
+    decided: BTreeMap<SlurmJobId, Revision>,
     explanations: BTreeMap<SlurmJobId, Vec<Explained>>,
     journals: BTreeMap<(NodeName, String), u64>,
     devices: BTreeMap<(NodeName, GresType), DeviceDescription>,
@@ -89,6 +91,7 @@ impl State {
         }
         for (id, new) in ids.iter().zip(decisions) {
             self.decisions.insert(*id, Committed { decision: planned(*id, new, at), parent });
+            self.decided.extend(new.members.iter().map(|member| (member.start.job_id, parent)));
         }
         if !decisions.is_empty() {
             self.bump();
@@ -114,18 +117,13 @@ impl State {
     }
 
     pub(super) fn record_explanation(&mut self, revision: Revision, explanation: &Explanation, at: UnixTime) {
-        let decided = self
-            .decisions
-            .values()
-            .filter(|committed| has_job(&committed.decision, explanation.job_id))
-            .map(|committed| committed.parent)
-            .max();
+        let decided = self.decided.get(&explanation.job_id);
         let kept = self.explanations.entry(explanation.job_id).or_default();
         let row = (revision, at, explanation.clone());
         match kept.last_mut() {
             // A decision in between begins a new chapter, even where the same reason follows it.
             Some(last)
-                if last.2.reason == explanation.reason && decided.is_none_or(|parent| last.0 > parent) =>
+                if last.2.reason == explanation.reason && decided.is_none_or(|parent| last.0 > *parent) =>
             {
                 *last = row;
             }

@@ -25,7 +25,7 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How long a server may be away at the start; whoever started us then sees why, and starts us again.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// A statement of ours takes milliseconds; the server gives up on one that hangs.
-const STATEMENT_TIMEOUT: &str = "15s";
+const STATEMENT_TIMEOUT: &str = "8s";
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]

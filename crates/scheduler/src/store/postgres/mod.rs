@@ -231,6 +231,14 @@ impl Store for PgStore {
     }
 
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {
-        self.run_tx("pruning samples", Write, |tx| Box::pin(sample::prune(tx.connection(), before))).await
+        let mut deleted = 0;
+        loop {
+            let prune =
+                self.run_tx("pruning samples", Write, |tx| Box::pin(sample::prune(tx.connection(), before)));
+            match prune.await? {
+                0 => return Ok(deleted),
+                some => deleted += some,
+            }
+        }
     }
 }

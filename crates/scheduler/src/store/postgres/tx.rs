@@ -14,7 +14,7 @@ use tracing::debug;
 /// How often a transaction is run before the conflict is given to the caller.
 const ATTEMPTS_MAX: u32 = 10;
 /// How long one attempt may take before the database counts as away.
-const ATTEMPT_DURATION_MAX: Duration = Duration::from_secs(20);
+const ATTEMPT_DURATION_MAX: Duration = Duration::from_secs(10);
 /// The wait before the second attempt; it doubles up to the seventh.
 const BACKOFF: Duration = Duration::from_millis(2);
 
@@ -60,6 +60,7 @@ impl From<StoreError> for TxError {
 impl TxError {
     fn named(self, action: &'static str) -> StoreError {
         match self {
+            Self::Sql(error) if is_refusal(&error) => StoreError::Refused { action, source: Box::new(error) },
             Self::Sql(error) => StoreError::Database { action, source: Box::new(error) },
             Self::Store(error) => error,
         }
@@ -69,6 +70,12 @@ impl TxError {
         let Self::Sql(sqlx::Error::Database(error)) = self else { return false };
         matches!(error.code().as_deref(), Some("40001" | "40P01"))
     }
+}
+
+/// Data exceptions and violated constraints (classes 22 and 23): the same values would be refused again.
+fn is_refusal(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    error.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
 }
 
 /// An open transaction. `'a` is the lifetime of what its body borrows: it lets one closure serve every attempt.
