@@ -3,6 +3,7 @@
 use crate::client::Address;
 use crate::output::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use pillion_core::device::Mechanism;
 use pillion_core::{SlowdownRatio, SlurmJobId};
 use std::path::PathBuf;
 
@@ -67,7 +68,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// What is remembered of workloads alone on a device
     Profile(ProfileArgs),
-    /// What would be decided, without doing it: on the live queue or a saved snapshot
+    /// What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files
     Plan(PlanArgs),
     /// Saves the input of the engine, to be replayed with 'plan --view'
     Snapshot(SnapshotArgs),
@@ -153,7 +154,7 @@ pub enum Switch {
 
 /// `pillion plan`.
 #[derive(Debug, ClapArgs)]
-#[command(group = clap::ArgGroup::new("input").required(true).args(["live", "view"]))]
+#[command(group = clap::ArgGroup::new("input").required(true).args(["live", "view", "solo"]))]
 pub struct PlanArgs {
     /// On the live queue, as the scheduler sees it
     #[arg(long)]
@@ -161,6 +162,24 @@ pub struct PlanArgs {
     /// On a snapshot made by 'pillion snapshot save'
     #[arg(long, value_name = "FILE")]
     pub view: Option<PathBuf>,
+    /// On files: how each workload runs alone (CSV)
+    #[arg(long, value_name = "SOLO.csv", requires = "queue")]
+    pub solo: Option<PathBuf>,
+    /// The jobs that wait (CSV)
+    #[arg(long, value_name = "QUEUE.csv", requires = "solo")]
+    pub queue: Option<PathBuf>,
+    /// The jobs that run and may be joined (CSV)
+    #[arg(long, value_name = "RUNNING.csv", requires = "solo")]
+    pub running: Option<PathBuf>,
+    /// The device model that the jobs are to run on
+    #[arg(long, value_name = "MODEL", requires = "solo")]
+    pub device: Option<String>,
+    /// How the device is shared: mps, ccs or none
+    #[arg(long, requires = "solo")]
+    pub mechanism: Option<Mechanism>,
+    /// The device's memory in bytes
+    #[arg(long, value_name = "BYTES", requires = "solo")]
+    pub device_memory: Option<u64>,
     /// The promise: shared time over solo time, at most
     #[arg(long, value_name = "RATIO", value_parser = parse_promise)]
     pub max_slowdown: Option<SlowdownRatio>,
@@ -235,6 +254,7 @@ mod tests {
         let parse = |line: &str| Args::try_parse_from(line.split(' '));
         assert!(parse("pillion plan --live").is_ok());
         assert!(parse("pillion plan --view a.json --max-slowdown 1.2").is_ok());
+        assert!(parse("pillion plan --solo a.csv --queue b.csv --mechanism mps").is_ok());
         for wrong in
             ["pillion plan", "pillion plan --live --view a.json", "pillion plan --live --max-slowdown 0.9"]
         {

@@ -129,12 +129,12 @@ impl From<wire::Decision> for DecisionRow {
 /// One job of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MemberRow {
-    /// Slurm's id.
-    pub job_id: String,
+    /// Slurm's id; absent for those who may not see it.
+    pub job_id: Option<String>,
     /// Which start of it.
     pub restart_count: u32,
-    /// Whose.
-    pub user: String,
+    /// Whose; absent for those who may not see it.
+    pub user: Option<String>,
     /// What it runs; absent for those who may not see it.
     pub workload: Option<String>,
     /// host, joiner or alone.
@@ -190,9 +190,9 @@ impl From<wire::Member> for MemberRow {
             energy_joules,
         } = member;
         Self {
-            job_id,
+            job_id: some_text(job_id),
             restart_count,
-            user,
+            user: some_text(user),
             workload: some_text(workload),
             role,
             state,

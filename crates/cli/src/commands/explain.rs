@@ -4,16 +4,16 @@
 
 use crate::args::ExplainArgs;
 use crate::client::{Operator, answer};
-use crate::commands::NOT_SHOWN;
 use crate::commands::pairs::cap;
+use crate::commands::shown;
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use crate::view::{DecisionRow, EventRow, JobRow, MemberRow};
 use pillion_core::Fraction;
-use pillion_pairing::{Candidate, Explanation, Reason, SpeedEstimate};
+use pillion_pairing::{Reason, SpeedEstimate};
 use pillion_proto::v1::{ExplainRequest, ExplainResponse, JobExplanation};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// Asks the scheduler. The second answer: whether it knows the job.
@@ -55,7 +55,39 @@ impl Considered {
     }
     /// As this version understands it.
     fn typed(&self) -> Option<Explanation> {
-        serde::Deserialize::deserialize(&self.explanation).ok()
+        Explanation::deserialize(&self.explanation).ok()
+    }
+}
+
+/// `pillion_pairing::Explanation` as it comes over the wire: the partner's id is blank or 0 where it is not shown.
+#[derive(Deserialize)]
+struct Explanation {
+    reason: Reason,
+    text: String,
+    model: String,
+    candidates: Vec<Candidate>,
+}
+
+/// `pillion_pairing::Candidate` as it comes over the wire.
+#[derive(Deserialize)]
+struct Candidate {
+    partner: String,
+    workload: String,
+    is_running: bool,
+    cap_fractions: (Option<Fraction>, Option<Fraction>),
+    own: Option<SpeedEstimate>,
+    other: Option<SpeedEstimate>,
+    gain: Option<f64>,
+    excluded_by: Option<Reason>,
+    chosen: bool,
+}
+
+impl Candidate {
+    fn partner(&self) -> Option<String> {
+        (!matches!(self.partner.as_str(), "" | "0")).then(|| self.partner.clone())
+    }
+    fn workload(&self) -> Option<String> {
+        (!self.workload.is_empty()).then(|| self.workload.clone())
     }
 }
 
@@ -111,7 +143,7 @@ fn job_blocks(job_id: &str, job: Option<&JobRow>, blocks: &mut Vec<Block>) {
             line(blocks, format!("  {name:<14}{value}"));
         }
     };
-    field("Workload", job.workload.clone().unwrap_or_else(|| NOT_SHOWN.to_owned()));
+    field("Workload", shown(job.workload.as_ref()));
     field("Submitted", format::time_or_none(job.submitted_at_seconds));
     field("State", job.state.clone());
     field("Why", job.reason.clone());
@@ -147,7 +179,7 @@ fn decision_blocks(decision: &DecisionRow, job_id: &str, blocks: &mut Vec<Block>
         line(blocks, format!("  given up: {why}"));
     }
     blocks.push(Block::Table(members(decision), 2));
-    for member in decision.members.iter().filter(|member| member.job_id == job_id) {
+    for member in decision.members.iter().filter(|member| member.job_id.as_deref() == Some(job_id)) {
         if let Some(text) = verdict(member) {
             line(blocks, format!("  {text}"));
         }
@@ -176,9 +208,9 @@ fn members(decision: &DecisionRow) -> Table {
     let mut table = Table::new(&columns);
     for member in &decision.members {
         table.push(vec![
-            member.job_id.clone(),
-            member.user.clone(),
-            member.workload.clone().unwrap_or_else(|| NOT_SHOWN.to_owned()),
+            shown(member.job_id.as_ref()),
+            shown(member.user.as_ref()),
+            shown(member.workload.as_ref()),
             member.role.clone(),
             member.state.clone(),
             cap(member),
@@ -246,7 +278,7 @@ fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
                 own.terms.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
             line(
                 blocks,
-                format!("  Its expected speed beside {} is made of: {}", candidate.partner, terms.join(", ")),
+                format!("  Its expected speed beside the chosen partner is made of: {}", terms.join(", ")),
             );
         }
     }
@@ -281,10 +313,9 @@ fn candidate_cells(candidate: &Candidate) -> Vec<String> {
         (false, None) => "allowed",
         (false, Some(_)) => "excluded",
     };
-    let workload = candidate.workload.as_str();
     vec![
-        candidate.partner.to_string(),
-        if workload.is_empty() { NOT_SHOWN.to_owned() } else { workload.to_owned() },
+        shown(candidate.partner().as_ref()),
+        shown(candidate.workload().as_ref()),
         if candidate.is_running { "yes" } else { "no" }.to_owned(),
         cap(candidate.cap_fractions.0),
         cap(candidate.cap_fractions.1),

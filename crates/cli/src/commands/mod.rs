@@ -4,6 +4,7 @@ pub mod doctor;
 pub mod explain;
 pub mod pairs;
 pub mod plan;
+mod plan_files;
 pub mod poke;
 pub mod profile;
 pub mod queue;
@@ -20,6 +21,11 @@ use pillion_core::Clock;
 
 /// Stands for what only operators see.
 pub(crate) const NOT_SHOWN: &str = "(not shown)";
+
+/// A cell that only operators, or its owner, see.
+pub(crate) fn shown(cell: Option<&String>) -> String {
+    cell.map_or_else(|| NOT_SHOWN.to_owned(), Clone::clone)
+}
 
 /// Runs the command that was asked for.
 ///

@@ -2,6 +2,7 @@
 
 use crate::args::PairsArgs;
 use crate::client::{Operator, answer};
+use crate::commands::shown;
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Table, json};
@@ -88,9 +89,9 @@ fn line(decision: &DecisionRow, member: &MemberRow) -> Vec<String> {
         decision.gres_type.clone(),
         decision.device_model.clone(),
         decision.mechanism.clone(),
-        member.job_id.clone(),
-        member.user.clone(),
-        member.workload.clone().unwrap_or_else(|| super::NOT_SHOWN.to_owned()),
+        shown(member.job_id.as_ref()),
+        shown(member.user.as_ref()),
+        shown(member.workload.as_ref()),
         member.role.clone(),
         member.state.clone(),
         cap(member),

@@ -1,5 +1,5 @@
-//! `pillion plan`: what would be decided, without doing it: on the live queue (the scheduler's own dry run) or on a saved
-//! snapshot. The same pure function decides in both.
+//! `pillion plan`: what would be decided, without doing it: on the live queue (the scheduler's own dry run), on a saved
+//! snapshot, or on CSV files. The same pure function decides in all three.
 
 use crate::args::{ObjectiveArg, PlanArgs, Switch};
 use crate::client::{Address, answer, connect};
@@ -20,6 +20,9 @@ pub async fn make(args: &PlanArgs, address: &Address) -> Result<Answer, CliError
         let text = read(file)?;
         let view = read_view(&text, &file.display().to_string())?;
         return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args))));
+    }
+    if let (Some(solo), Some(queue)) = (&args.solo, &args.queue) {
+        return super::plan_files::make(args, solo, queue);
     }
     live(args, address).await
 }
@@ -88,6 +91,11 @@ pub(super) fn policy(args: &PlanArgs) -> Policy {
     policy
 }
 
+/// `1 device`, `2 devices`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 const COLUMNS: [&str; 13] = [
     "JOBID",
     "RESULT",
@@ -119,9 +127,10 @@ fn show(plan: &Plan) -> Answer {
     }
     let starts: usize = plan.pairings.iter().map(|pairing| pairing.members.len()).sum();
     let summary = format!(
-        "{starts} jobs would start on {} devices, {} would wait (revision {})",
-        plan.pairings.len(),
-        plan.left_waiting.len(),
+        "{} would start on {}, {} would wait (revision {})",
+        counted(starts, "job"),
+        counted(plan.pairings.len(), "device"),
+        counted(plan.left_waiting.len(), "job"),
         plan.parent_revision
     );
     let blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary)];

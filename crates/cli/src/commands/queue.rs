@@ -47,7 +47,7 @@ fn show(QueueResponse { jobs }: QueueResponse) -> Answer {
             format::time_or_none(job.submitted_at_seconds),
             format::time_or_none(job.starts_alone_at_seconds),
             format::ratio(job.slowdown_ratio_max),
-            job.workload.clone().unwrap_or_else(|| super::NOT_SHOWN.to_owned()),
+            super::shown(job.workload.as_ref()),
             job.reason.clone(),
         ]);
     }

@@ -7,6 +7,7 @@ use pillion_pairing::ClusterView;
 use pillion_proto::v1::{DryRunRequest, DryRunResponse};
 use serde::Serialize;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 #[derive(Serialize)]
@@ -45,12 +46,17 @@ fn show(view: &ClusterView, file: &Path) -> Answer {
     Answer::table(table, json::render(&body))
 }
 
+/// It tells who runs what: for its maker's eyes only, until he says otherwise.
+fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
 fn write_whole(file: &Path, content: &[u8]) -> std::io::Result<()> {
     let name = file.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
     let mut beside = name.to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = file.with_file_name(beside);
-    let written = std::fs::File::create_new(&beside).and_then(|mut part| {
+    let written = private_file(&beside).and_then(|mut part| {
         part.write_all(content)?;
         part.sync_all()?;
         std::fs::rename(&beside, file)

@@ -31,7 +31,7 @@ fn show(response: StatusResponse) -> Answer {
         ("Dropped lines", status.dropped_line_count.to_string()),
     ];
     let mut blocks: Vec<Block> =
-        lines.iter().map(|(name, value)| Block::Line(format!("{name:<14}{}", or_dash(value)))).collect();
+        lines.iter().map(|(name, value)| Block::Line(format!("{name:<15}{}", or_dash(value)))).collect();
     if !agents.is_empty() {
         blocks.push(Block::Line(String::new()));
         blocks.push(Block::Table(agents.clone(), 0));
@@ -52,6 +52,16 @@ fn list(words: &[String]) -> String {
 
 fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
+}
+
+/// An agent that is gone has no clock; what rounds to nothing has no sign.
+fn skew(agent: &AgentRow) -> String {
+    let tenths = (agent.clock_skew_seconds * 10.0).round();
+    match (agent.connected, tenths == 0.0) {
+        (false, _) => String::new(),
+        (true, true) => "0.0 s".to_owned(),
+        (true, false) => format!("{:+.1} s", tenths / 10.0),
+    }
 }
 
 fn agents(agents: &[AgentRow]) -> Table {
@@ -77,7 +87,7 @@ fn agents(agents: &[AgentRow]) -> Table {
             if agent.connected { "connected" } else { "gone" }.to_owned(),
             agent.version.clone(),
             format::time_or_none(agent.last_seen_at_seconds),
-            format!("{:+.1} s", agent.clock_skew_seconds),
+            skew(agent),
             agent.devices.len().to_string(),
             distinct(|device| &device.model),
             distinct(|device| &device.mechanism),

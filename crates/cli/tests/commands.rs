@@ -1,0 +1,221 @@
+//! The real `pillion` against a scheduler of fixtures: every command in every format, as people and scripts see it.
+
+mod harness;
+
+use harness::{Harness, VIEW, run_at};
+use std::sync::atomic::Ordering;
+
+/// Runs a command in all three formats and snapshots what it prints.
+async fn snapshot(harness: &Harness, name: &str, line: &str, code: i32) {
+    for (format, option) in [("table", ""), ("parsable", "--parsable2"), ("json", "--json")] {
+        let ran = harness.run(&format!("{line} {option}")).await;
+        assert_eq!((ran.code, ran.err.as_str()), (code, ""), "{line} {option}");
+        if format == "json" {
+            let json: serde_json::Value = serde_json::from_str(&ran.out).expect("one JSON object");
+            assert_eq!(json["version"], 1, "{line}");
+        }
+        insta::assert_snapshot!(format!("{name}_{format}"), ran.out);
+    }
+}
+
+#[tokio::test]
+async fn queue_says_what_waits_and_why() {
+    let harness = Harness::start();
+    snapshot(&harness, "queue", "queue", 0).await;
+    let ran = harness.run("queue -u alice --noheader --parsable2").await;
+    assert_eq!(ran.out.lines().count(), 1);
+    assert!(
+        ran.out.starts_with("42|alice|ml|shared|waiting|2026-11-18T11:05:40|2026-11-18T11:15:40|1.25x|"),
+        "{}",
+        ran.out
+    );
+}
+
+#[tokio::test]
+async fn pairs_says_who_shares_with_whom() {
+    let harness = Harness::start();
+    snapshot(&harness, "pairs", "pairs", 0).await;
+    let past = harness.run("pairs -S 2026-11-01 -E now --noheader").await;
+    assert_eq!((past.code, past.out.as_str()), (0, ""));
+    let refused = harness.run("pairs -u mallory").await;
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""));
+    assert!(refused.err.contains("only operators see other users' jobs"), "{}", refused.err);
+    let wrong = harness.run("pairs -S yesterday").await;
+    assert_eq!(wrong.code, 64);
+    assert!(wrong.err.contains("'yesterday' is not a time; write 2026-11-21"), "{}", wrong.err);
+}
+
+#[tokio::test]
+async fn explain_tells_the_whole_story_and_hides_partners() {
+    let harness = Harness::start();
+    snapshot(&harness, "explain", "explain 42", 0).await;
+    snapshot(&harness, "explain_unknown", "explain 7", 1).await;
+    let wrong = harness.run("explain 42.batch").await;
+    assert_eq!(wrong.code, 64);
+    assert!(wrong.err.contains("write 33, or 33_2 for an array task"), "{}", wrong.err);
+}
+
+#[tokio::test]
+async fn profile_says_what_is_remembered() {
+    let harness = Harness::start();
+    snapshot(&harness, "profile", "profile", 0).await;
+    let broken = harness.run("profile broken").await;
+    assert_eq!((broken.code, broken.out.as_str()), (65, ""));
+    assert!(broken.err.contains("install the same version on both sides"), "{}", broken.err);
+}
+
+#[tokio::test]
+async fn plan_live_is_the_scheduler_s_own_dry_run() {
+    let harness = Harness::start();
+    snapshot(&harness, "plan_live", "plan --live", 0).await;
+}
+
+#[tokio::test]
+async fn a_saved_snapshot_is_replayed_without_a_scheduler() {
+    let harness = Harness::start();
+    let saved = harness.run("snapshot save view.json --json").await;
+    assert_eq!((saved.code, saved.err.as_str()), (0, ""));
+    let json: serde_json::Value = serde_json::from_str(&saved.out).expect("one object");
+    assert_eq!((&json["version"], &json["waiting_count"]), (&1.into(), &1.into()));
+    let text = std::fs::read_to_string(harness.folder.path().join("view.json")).expect("it was written");
+    assert_eq!(text, VIEW);
+    let replayed = run_at("unix:/nowhere", harness.folder.path(), "plan --view view.json --json").await;
+    assert_eq!((replayed.code, replayed.err.as_str()), (0, ""));
+    let plan: serde_json::Value = serde_json::from_str(&replayed.out).expect("one object");
+    assert_eq!(plan["parent_revision"], 41);
+    assert_eq!(
+        plan["pairings"][0]["members"][0]["start"]["job_id"], "42",
+        "a free device and a job: it starts\n{plan:#}"
+    );
+}
+
+#[tokio::test]
+async fn a_broken_snapshot_is_refused_with_its_place() {
+    let harness = Harness::start();
+    let path = harness.folder.path().join("broken.json");
+    std::fs::write(&path, VIEW.replace("\"h100\", \"gpu_types\"", "7, \"gpu_types\"")).expect("written");
+    let ran = harness.run("plan --view broken.json").await;
+    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
+    assert!(
+        ran.err.contains("broken.json is no snapshot") && ran.err.contains("line 9 column"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(harness.run("plan --view missing.json").await.code, 65);
+    assert_eq!(harness.run("plan").await.code, 64);
+}
+
+const SOLO: &str = "workload,family,sm_active_fraction,memory_bandwidth_fraction,memory_bytes_peak\n\
+                    light,l,0.1,0.05,8e9\nheavy,h,0.97,0.3,\n";
+
+#[tokio::test]
+async fn plan_on_files_needs_no_cluster_and_names_every_row_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    write("solo.csv", SOLO);
+    write("queue.csv", "workload\nlight\nunheard-of\nlight\n");
+    let line = "plan --solo solo.csv --queue queue.csv --device h100 --max-slowdown 1.25";
+    let ran = run_at("unix:/nowhere", folder.path(), &format!("{line} --json")).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let plan: serde_json::Value = serde_json::from_str(&ran.out).expect("one object");
+    let rows: Vec<_> =
+        plan["pairings"][0]["members"].as_array().expect("a list").iter().map(|m| &m["row"]).collect();
+    assert_eq!((&plan["version"], rows), (&1.into(), vec![&0.into(), &2.into()]));
+    assert_eq!(
+        (&plan["alone"][0]["row"], &plan["alone"][0]["reason"]),
+        (&1.into(), &"unknown-workload".into())
+    );
+    let table = run_at("unix:/nowhere", folder.path(), &format!("{line} --parsable2 --noheader")).await.out;
+    let results: Vec<String> =
+        table.lines().map(|row| row.split('|').take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(results, ["0 shares", "2 shares", "1 alone"]);
+    write("queue.csv", "workload,max_slowdown\nlight,0.5\n");
+    let wrong = run_at("unix:/nowhere", folder.path(), line).await;
+    assert_eq!((wrong.code, wrong.out.as_str(), wrong.err.lines().count()), (65, "", 1));
+    assert!(wrong.err.starts_with("pillion: queue.csv, line 2, column max_slowdown: "), "{}", wrong.err);
+}
+
+#[tokio::test]
+async fn status_says_how_the_scheduler_is() {
+    let harness = Harness::start();
+    snapshot(&harness, "status", "status", 0).await;
+}
+
+#[tokio::test]
+async fn an_absent_scheduler_is_said_in_one_sentence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for line in ["queue", "pairs", "explain 42", "profile", "status", "plan --live", "snapshot save x.json"] {
+        let ran = run_at("unix:/nowhere/scheduler.sock", folder.path(), line).await;
+        assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{line}");
+        assert_eq!(
+            ran.err,
+            "pillion: cannot reach the scheduler at unix:/nowhere/scheduler.sock (No such file or directory (os error 2)); \
+             see that it runs (systemctl status pillion-scheduler), or name another address with --scheduler or \
+             PILLION_SCHEDULER\n"
+        );
+    }
+    assert!(!folder.path().join("x.json").exists());
+    assert_eq!(run_at("head:7531", folder.path(), "queue").await.code, 64);
+}
+
+#[tokio::test]
+async fn poke_is_quick_and_never_fails() {
+    let harness = Harness::start();
+    let ran = harness.run("poke").await;
+    assert_eq!((ran.code, ran.out + &ran.err), (0, String::new()));
+    assert_eq!(harness.pokes.load(Ordering::SeqCst), 1);
+    assert_eq!(run_at("unix:/nowhere", harness.folder.path(), "poke").await.code, 0);
+    // A scheduler that accepts and never answers.
+    let silent = harness.folder.path().join("silent.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).expect("a socket");
+    let begun = tokio::time::Instant::now();
+    let ran = run_at(&format!("unix:{}", silent.display()), harness.folder.path(), "poke").await;
+    assert_eq!((ran.code, ran.out + &ran.err), (0, String::new()));
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!((1.0..5.0).contains(&seconds), "it gave up after {seconds} s");
+}
+
+/// A configuration that names a folder without Slurm's programs.
+fn without_slurm(harness: &Harness) {
+    let folder = harness.folder.path().display().to_string();
+    let text = format!(
+        "state_directory = \"{folder}\"\n[pool]\npartitions = [\"shared\"]\n[slurm]\nbinary_directory = \"{folder}\"\n\
+         conf = \"{folder}/slurm.conf\"\n"
+    );
+    std::fs::write(harness.folder.path().join("pillion.toml"), text).expect("written");
+}
+
+#[tokio::test]
+async fn doctor_says_what_is_missing_and_how_to_mend_it() {
+    let harness = Harness::start();
+    without_slurm(&harness);
+    let ran = harness.run("doctor --config pillion.toml").await;
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+    for expected in [
+        "FAIL slurm-version       Slurm does not answer: cannot run scontrol",
+        "mend: start slurmctld",
+        "FAIL lua-module",
+        "FAIL plugstack",
+        "ok   scheduler           release 0.1.0, mode active",
+        "ok   database            private Postgres in /var/lib/pillion",
+        "skip gres-types",
+    ] {
+        assert!(ran.out.contains(expected), "'{expected}' is not in\n{}", ran.out);
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&harness.run("doctor --config pillion.toml --json --quiet").await.out)
+            .expect("one object");
+    assert_eq!(json["version"], 1);
+    let checks = json["checks"].as_array().expect("a list");
+    assert!(checks.iter().all(|check| check["mend"].is_string() && check["status"] != "ok"), "{json:#}");
+    assert_eq!(harness.run("doctor --config missing.toml").await.code, 65);
+}
+
+#[tokio::test]
+async fn rescue_without_slurm_asks_to_try_later() {
+    let harness = Harness::start();
+    without_slurm(&harness);
+    let ran = harness.run("rescue --config pillion.toml").await;
+    assert_eq!((ran.code, ran.out.as_str()), (75, ""));
+    assert!(ran.err.starts_with("pillion: cannot read from Slurm; see that slurmctld runs"), "{}", ran.err);
+}

@@ -1,0 +1,287 @@
+//! A scheduler that answers from fixtures, on a Unix socket, and the real `pillion` beside it.
+
+use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
+use pillion_proto::v1::{
+    AgentStatus, Decision, Device, DryRunRequest, DryRunResponse, Event, ExplainRequest, ExplainResponse,
+    JobExplanation, Member, PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest,
+    ProfilesResponse, QueueJob, QueueRequest, QueueResponse, StatusRequest, StatusResponse,
+};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status};
+
+pub(crate) const PLAN: &str = include_str!("../fixtures/plan.json");
+pub(crate) const VIEW: &str = include_str!("../fixtures/view.json");
+
+/// 2026-11-18T11:06:40Z.
+const NOW: f64 = 1_795_000_000.0;
+
+/// What one run of `pillion` gave.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A scheduler of fixtures and a folder for files; both end with it.
+pub(crate) struct Harness {
+    pub(crate) folder: TempDir,
+    pub(crate) pokes: Arc<AtomicU32>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Harness {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = UnixListener::bind(folder.path().join("scheduler.sock")).expect("a socket");
+        let pokes = Arc::new(AtomicU32::new(0));
+        let service = OperatorServiceServer::new(Fixtures { pokes: pokes.clone() });
+        let server = tokio::spawn(async move {
+            let incoming = UnixListenerStream::new(listener);
+            tonic::transport::Server::builder()
+                .add_service(service)
+                .serve_with_incoming(incoming)
+                .await
+                .expect("it serves");
+        });
+        Self { folder, pokes, server }
+    }
+
+    /// Runs `pillion` with the words of `line`, against this scheduler.
+    pub(crate) async fn run(&self, line: &str) -> Ran {
+        run_at(
+            &format!("unix:{}", self.folder.path().join("scheduler.sock").display()),
+            self.folder.path(),
+            line,
+        )
+        .await
+    }
+}
+
+/// Runs `pillion` against any address, in `folder`.
+pub(crate) async fn run_at(scheduler: &str, folder: &Path, line: &str) -> Ran {
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_pillion"))
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .env("TZ", "UTC")
+        .env("PILLION_SCHEDULER", scheduler)
+        .stdin(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .expect("pillion runs");
+    Ran {
+        code: output.status.code().expect("no signal"),
+        out: String::from_utf8(output.stdout).expect("UTF-8"),
+        err: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+struct Fixtures {
+    pokes: Arc<AtomicU32>,
+}
+
+fn queue_job(job_id: &str, user: &str) -> QueueJob {
+    QueueJob {
+        job_id: job_id.to_owned(),
+        user: user.to_owned(),
+        account: "ml".to_owned(),
+        partition: "shared".to_owned(),
+        workload: format!("{user}/4f1c09aa12bc77de"),
+        submitted_at_seconds: NOW - 60.0,
+        starts_alone_at_seconds: NOW + 540.0,
+        state: "waiting".to_owned(),
+        reason: "no-device-free: every device is taken".to_owned(),
+        slowdown_ratio_max: 1.25,
+    }
+}
+
+fn host() -> Member {
+    Member {
+        job_id: "42".to_owned(),
+        restart_count: 0,
+        user: "alice".to_owned(),
+        workload: "alice/4f1c09aa12bc77de".to_owned(),
+        role: "host".to_owned(),
+        state: "ended".to_owned(),
+        cap_fraction: Some(0.6),
+        ccs_mode: None,
+        shards: 55,
+        memory_limit_bytes: Some(9 << 30),
+        predicted_speed_fraction: Some(0.85),
+        predicted_speed_fraction_low: Some(0.81),
+        measured_speed_fraction: Some(0.83),
+        slowdown_ratio_max: Some(1.25),
+        started_at_seconds: Some(NOW),
+        ended_at_seconds: Some(NOW + 723.0),
+        solo_duration_seconds: Some(600.0),
+        energy_joules: Some(123_456.0),
+    }
+}
+
+/// A partner as a user who is no operator sees it.
+fn hidden_joiner() -> Member {
+    Member {
+        role: "joiner".to_owned(),
+        state: "running".to_owned(),
+        shards: 45,
+        predicted_speed_fraction: Some(0.77),
+        predicted_speed_fraction_low: Some(0.7),
+        slowdown_ratio_max: Some(1.5),
+        started_at_seconds: Some(NOW + 1.0),
+        ..Member::default()
+    }
+}
+
+fn decision() -> Decision {
+    Decision {
+        decision_id: 17,
+        group_id: 17,
+        state: "released".to_owned(),
+        node: "n1".to_owned(),
+        gres_type: "g1".to_owned(),
+        device_model: "h100".to_owned(),
+        mechanism: "mps".to_owned(),
+        created_at_seconds: NOW - 2.0,
+        members: vec![host(), hidden_joiner()],
+        gain: 0.62,
+        abandoned_reason: String::new(),
+    }
+}
+
+fn explanations() -> Vec<JobExplanation> {
+    let first = r#"{"job_id":"42","reason":"promise-at-risk","text":"beside 40 it would be slowed too much","model":"contention-1",
+        "candidates":[{"partner":"40","workload":"alice/90ff","is_running":true,"cap_fractions":[null,null],
+          "own":{"speed_fraction":0.7,"speed_fraction_low":0.55,"speed_fraction_high":0.8,"terms":{}},
+          "other":{"speed_fraction":0.9,"speed_fraction_low":0.82,"speed_fraction_high":0.95,"terms":{}},
+          "gain":0.6,"excluded_by":"promise-at-risk","chosen":false}]}"#;
+    let second = r#"{"job_id":"42","reason":"paired","text":"starts with a partner on n1 g1","model":"contention-1",
+        "candidates":[
+         {"partner":"0","workload":"","is_running":false,"cap_fractions":[0.6,null],
+          "own":{"speed_fraction":0.85,"speed_fraction_low":0.81,"speed_fraction_high":0.9,"terms":{"compute":0.9,"bandwidth":0.944}},
+          "other":null,"gain":0.62,"excluded_by":null,"chosen":true},
+         {"partner":"0","workload":"","is_running":false,"cap_fractions":[null,null],
+          "own":null,"other":null,"gain":null,"excluded_by":"user-policy","chosen":false}]}"#;
+    let row = |(revision, at_seconds, json): (u64, f64, &str)| JobExplanation {
+        revision,
+        at_seconds,
+        explanation_json: json.to_owned(),
+    };
+    [(40, NOW - 30.0, first), (41, NOW - 2.0, second), (42, NOW, r#"{"format":"of tomorrow"}"#)]
+        .map(row)
+        .into()
+}
+
+#[tonic::async_trait]
+impl OperatorService for Fixtures {
+    async fn queue(&self, request: Request<QueueRequest>) -> Result<Response<QueueResponse>, Status> {
+        let mut jobs = vec![queue_job("42", "alice"), queue_job("33_2", "bob")];
+        // What a hostile user could have brought in must neither forge lines nor cells.
+        "odd\n99|root\u{1b}[2J".clone_into(&mut jobs[1].reason);
+        jobs[1].workload = String::new();
+        let user = request.into_inner().user;
+        jobs.retain(|job| user.is_empty() || job.user == user);
+        Ok(Response::new(QueueResponse { jobs }))
+    }
+
+    async fn pairs(&self, request: Request<PairsRequest>) -> Result<Response<PairsResponse>, Status> {
+        let request = request.into_inner();
+        if request.user == "mallory" {
+            return Err(Status::permission_denied("only operators see other users' jobs"));
+        }
+        let decisions = if request.active_only { vec![decision()] } else { vec![] };
+        Ok(Response::new(PairsResponse { decisions }))
+    }
+
+    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        if request.into_inner().job_id != "42" {
+            return Ok(Response::new(ExplainResponse::default()));
+        }
+        let event = Event {
+            at_seconds: NOW + 3.0,
+            kind: "guarded".to_owned(),
+            job_id: "42".to_owned(),
+            node: "n1".to_owned(),
+            detail: "begin time moved near".to_owned(),
+        };
+        Ok(Response::new(ExplainResponse {
+            found: true,
+            job: Some(queue_job("42", "alice")),
+            decisions: vec![decision()],
+            explanations: explanations(),
+            events: vec![event],
+        }))
+    }
+
+    async fn profiles(
+        &self,
+        request: Request<ProfilesRequest>,
+    ) -> Result<Response<ProfilesResponse>, Status> {
+        let json = match request.into_inner().workload.as_str() {
+            "broken" => "{}".to_owned(),
+            _ => r#"{"workload":"alice/4f1c","device_model":"h100","run_count":3,"duration_seconds":600.4,
+                "duration_variation_fraction":0.02,"throughput_per_second":null,"sm_active_fraction":0.55,
+                "sm_occupancy_fraction":0.3,"stall_fraction":null,"fp32_active_fraction":null,"gpu_busy_fraction":0.9,
+                "memory_bandwidth_fraction":0.21,"cache_bandwidth_fraction":null,"pcie_tx_bytes_per_second":null,
+                "pcie_rx_bytes_per_second":null,"memory_bytes_peak":8589934592,"process_count_peak":1,
+                "power_watts_mean":350.2,"energy_joules":210120.0}"#
+                .to_owned(),
+        };
+        Ok(Response::new(ProfilesResponse { profile_json: vec![json] }))
+    }
+
+    async fn dry_run(&self, _: Request<DryRunRequest>) -> Result<Response<DryRunResponse>, Status> {
+        Ok(Response::new(DryRunResponse { plan_json: PLAN.to_owned(), view_json: VIEW.to_owned() }))
+    }
+
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+        let device = |index: u32| Device {
+            index,
+            uuid: format!("GPU-{index}"),
+            model: "h100".to_owned(),
+            memory_bytes: 80 << 30,
+            gres_type: format!("g{index}"),
+            mechanism: "mps".to_owned(),
+        };
+        let agent = AgentStatus {
+            node: "n1".to_owned(),
+            connected: true,
+            last_seen_at_seconds: NOW - 1.0,
+            clock_skew_seconds: -0.02,
+            version: "0.1.0".to_owned(),
+            devices: vec![device(0), device(1)],
+        };
+        let gone = AgentStatus { node: "n2".to_owned(), connected: false, ..AgentStatus::default() };
+        Ok(Response::new(StatusResponse {
+            version: "0.1.0".to_owned(),
+            mode: "active".to_owned(),
+            now_seconds: NOW,
+            slurm_version: "24.11.5".to_owned(),
+            slurm_refusal: String::new(),
+            last_scan_at_seconds: NOW - 2.0,
+            revision: 41,
+            agents: vec![agent, gone],
+            database: "private Postgres in /var/lib/pillion".to_owned(),
+            miss_count: 0,
+            violation_count: 0,
+            dropped_line_count: 0,
+            pool_partitions: vec!["shared".to_owned()],
+            bound_seconds: 600,
+        }))
+    }
+
+    async fn poke(&self, _: Request<PokeRequest>) -> Result<Response<PokeResponse>, Status> {
+        self.pokes.fetch_add(1, Ordering::SeqCst);
+        Ok(Response::new(PokeResponse {}))
+    }
+}
