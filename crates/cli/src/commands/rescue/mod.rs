@@ -5,6 +5,8 @@
 
 mod carry_out;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 pub use carry_out::{Outcome, carry_out};
 pub use plan::{Undo, Why, plan};
