@@ -11,11 +11,12 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::spec::{PoolNode, SharingPolicy};
-use crate::error::{HarnessError, Result, io_error};
+use crate::error::{HarnessError, Result, io_error, system_error};
 use crate::process::Program;
 use crate::testbed::{BIN_DIR, identity_of};
 use crate::wait::{Look, wait_for};
 use pillion_core::device::Mechanism;
+use rustix::fs::{Mode, chmod};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -85,6 +86,38 @@ pub(crate) fn job_submit_lua(cluster: &Cluster) -> Result<Option<String>> {
         text = text.replace(from, &to);
     }
     Ok(Some(text))
+}
+
+/// The hooks of `deploy/slurm/hooks` for this cluster: writes copies with its paths and returns the lines of `slurm.conf`
+/// that name them. Empty where the cluster wants none, or the checkout or the build has none.
+///
+/// # Errors
+/// Where a copy cannot be written, or a hook no longer holds what is replaced in it.
+pub(crate) fn hooks(cluster: &Cluster) -> Result<String> {
+    let mut lines = String::new();
+    if !cluster.spec().hooks || built("pillion-agent").is_err() || built("pillion").is_err() {
+        return Ok(lines);
+    }
+    let (scheduler, address) = scheduler_address(cluster.root());
+    let path = format!("{scheduler}={address}; export {scheduler}\nPATH={BIN_DIR}:/usr/sbin:");
+    let config = cluster.layout().path("conf").join(agent_name("$SLURMD_NODENAME.toml"));
+    let poke = format!("pillion-agent --config {} poke", config.display());
+    for (option, name) in
+        [("Prolog", "prolog"), ("Epilog", "epilog"), ("EpilogSlurmctld", "epilog_slurmctld")]
+    {
+        let Ok(text) = std::fs::read_to_string(checkout().join("deploy/slurm/hooks").join(name)) else {
+            continue;
+        };
+        if !text.contains("PATH=/usr/sbin:") {
+            return Err(HarnessError::Refused(format!("the hook {name} no longer sets PATH=/usr/sbin:..")));
+        }
+        let text = text.replace("PATH=/usr/sbin:", &path).replace("pillion-agent poke", &poke);
+        let copy = cluster.layout().write(&format!("conf/{name}"), text)?;
+        chmod(&copy, Mode::from_raw_mode(0o755))
+            .map_err(system_error(format!("make {} executable", copy.display())))?;
+        let _ = writeln!(lines, "{option}={}", copy.display());
+    }
+    Ok(lines)
 }
 
 /// The file by which the scheduler tells lua that it lives.

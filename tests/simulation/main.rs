@@ -32,7 +32,11 @@ async fn live(world: &mut World) {
 
 /// Runs one seed; the starts that shared a device at once.
 fn run_seed(seed: u64, is_verbose: bool) -> Result<usize, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
     let mut world = World::new(seed);
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(&mut world))));
     if is_verbose {
@@ -55,11 +59,15 @@ fn cluster_sim() {
     let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let failures: Vec<(u64, String)> = std::thread::scope(|scope| {
-        let part = |thread| move || (thread..seeds).step_by(threads as usize).map(|seed| (seed, run_seed(seed, false)));
+        let part = |thread| {
+            move || (thread..seeds).step_by(threads as usize).map(|seed| (seed, run_seed(seed, false)))
+        };
         let workers: Vec<_> =
             (0..threads).map(|thread| scope.spawn(move || part(thread)().collect::<Vec<_>>())).collect();
-        let outcomes: Vec<_> = workers.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect();
-        let sharing = outcomes.iter().filter(|(_, outcome)| outcome.as_ref().is_ok_and(|count| *count >= 2)).count();
+        let outcomes: Vec<_> =
+            workers.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect();
+        let sharing =
+            outcomes.iter().filter(|(_, outcome)| outcome.as_ref().is_ok_and(|count| *count >= 2)).count();
         println!("{seeds} seeds, {sharing} with jobs that shared a device");
         assert!(sharing as u64 * 2 > seeds, "a simulation in which hardly anybody shares shows nothing");
         outcomes.into_iter().filter_map(|(seed, outcome)| outcome.err().map(|error| (seed, error))).collect()

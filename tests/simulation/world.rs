@@ -100,19 +100,19 @@ impl World {
     /// One random thing.
     pub(crate) async fn step(&mut self) {
         match self.below(100) {
-            0..30 => {
+            0..33 => {
                 let seconds = self.rng.random_range(0.1..4.0);
                 self.pass(Duration::from_secs_f64(seconds));
             }
-            30..65 => {
+            33..70 => {
                 let (which, tick) = (self.below(self.schedulers.len()), self.rng.random_range(0..TICKS));
                 if let Some(scheduler) = self.schedulers.get(which) {
                     let _ = scheduler.tick(tick).await;
                 }
             }
-            65..80 => self.talk().await,
-            80..88 => self.submit(),
-            88..91 => self.meddle(),
+            70..86 => self.talk().await,
+            86..94 => self.submit(),
+            94..96 => self.meddle(),
             _ => self.fault(),
         }
     }
@@ -168,13 +168,19 @@ impl World {
     }
 
     fn run_on_node(&mut self, job: &pillion_slurm::Job) {
-        let place = self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("it runs on a node");
+        let place =
+            self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("it runs on a node");
         let gres_type = match job.shards().expect("pool jobs hold shards") {
             (Some(gres_type), _) => gres_type,
             (None, _) => self.free_device(place),
         };
         let (now, work) = (self.now, self.works[&job.id].clone());
-        self.note(format!("start {} on {} {gres_type} with {}", job.start(), self.nodes[place].name, job.gres));
+        self.note(format!(
+            "start {} on {} {gres_type} with {}",
+            job.start(),
+            self.nodes[place].name,
+            job.gres
+        ));
         self.nodes[place].start(job.start(), &gres_type, &work, now);
     }
 
@@ -412,10 +418,15 @@ impl World {
     /// The dead man's switch: nobody waits with a begin time further away than his own or one bound from now.
     fn check_waiting(&self) {
         for id in self.works.keys() {
-            let Some(job) = self.slurm.job(*id).filter(|job| job.state == JobState::Pending) else { continue };
+            let Some(job) = self.slurm.job(*id).filter(|job| job.state == JobState::Pending) else {
+                continue;
+            };
             let mark = Mark::parse_of(&job);
             let own = mark.map_or(0, |mark| mark.original_begin_epoch);
-            let latest = (self.now + Duration::from_secs(BOUND_SECONDS + 2)).epoch().max(own).max(self.requeue_floor());
+            let latest = (self.now + Duration::from_secs(BOUND_SECONDS + 2))
+                .epoch()
+                .max(own)
+                .max(self.requeue_floor());
             assert!(
                 job.eligible_at.is_none_or(|at| at.epoch() <= latest),
                 "{id} may begin only at {:?}, latest allowed {latest}",
@@ -438,7 +449,10 @@ impl World {
         let with_decision: Vec<_> = planned.into_iter().filter(|occupant| occupant.group.is_some()).collect();
         let bytes = |node: &NodeName, gres_type: &GresType| {
             let node = self.nodes.iter().find(|other| other.name == *node)?;
-            node.devices.iter().find(|device| device.gres_type == *gres_type).map(|device| device.memory_bytes)
+            node.devices
+                .iter()
+                .find(|device| device.gres_type == *gres_type)
+                .map(|device| device.memory_bytes)
         };
         assert_eq!(check_occupants(&with_decision, bytes), Vec::new());
         for node in &self.nodes {

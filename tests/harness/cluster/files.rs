@@ -17,6 +17,8 @@ pub(super) struct Settings {
     pub(super) node_ports: Vec<u16>,
     /// Of `slurmdbd`, where there is one.
     pub(super) accounting_port: Option<u16>,
+    /// Lines that name the hooks.
+    pub(super) hooks: String,
     /// A `job_submit.lua` lies beside `slurm.conf`.
     pub(super) has_job_submit: bool,
 }
@@ -41,6 +43,7 @@ pub(super) fn slurm_conf(spec: &ClusterSpec, layout: &Layout, settings: &Setting
     if settings.has_job_submit {
         text.push_str("JobSubmitPlugins=lua\n");
     }
+    text.push_str(&settings.hooks);
     if let Some(port) = settings.accounting_port {
         let _ = write!(
             text,

@@ -76,6 +76,8 @@ pub struct ClusterSpec {
     pub job_submit: JobSubmit,
     /// Load the SPANK plugin, where it was built.
     pub spank: bool,
+    /// The hooks of `deploy/slurm/hooks`, where the checkout has them and the programs were built.
+    pub hooks: bool,
     /// Who may share.
     pub policy: SharingPolicy,
     /// The longest that a job may be held back.
@@ -101,6 +103,7 @@ impl Default for ClusterSpec {
             accounting: false,
             job_submit: JobSubmit::default(),
             spank: true,
+            hooks: true,
             policy: SharingPolicy::default(),
             bound_seconds: 60,
             time_scale: 60.0,

@@ -111,8 +111,9 @@ fn configure(cluster: &mut Cluster, accounting_port: Option<u16>) -> Result<()> 
         node_ports.push(cluster.port(&format!("slurmd-{node}"))?);
     }
     let controller_port = cluster.port("slurmctld")?;
-    let settings =
-        Settings { controller_port, node_ports, accounting_port, has_job_submit: job_submit.is_some() };
+    let hooks = daemons::hooks(cluster)?;
+    let has_job_submit = job_submit.is_some();
+    let settings = Settings { controller_port, node_ports, accounting_port, hooks, has_job_submit };
     let layout = &cluster.layout;
     layout.write("conf/slurm.conf", files::slurm_conf(&cluster.spec, layout, &settings))?;
     layout.write("conf/gres.conf", files::gres_conf(&cluster.spec, layout))?;
