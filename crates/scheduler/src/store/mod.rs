@@ -269,7 +269,8 @@ pub trait Store: Send + Sync {
         at: UnixTime,
     ) -> Result<Vec<DecisionId>, StoreError>;
     /// Keeps an explanation for a job that was left waiting, if its reason differs from the last one kept for that job
-    /// (candidates may be newer: the row is then replaced in place). At most 50 a job are kept.
+    /// (candidates may be newer: the row is then replaced in place; the same explanation again changes nothing). At most
+    /// [`EXPLANATIONS_MAX`] a job are kept.
     async fn record_explanations(
         &self,
         revision: Revision,

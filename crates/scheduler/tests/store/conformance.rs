@@ -350,6 +350,7 @@ async fn an_explanation_is_kept_while_its_reason_lasts(store: Arc<dyn Store>) {
     store.step_decision(id, DecisionState::Abandoned, None, at(1)).await.expect("abandoned");
     record(2, Reason::BehindOthers, "d").await;
     record(3, Reason::BehindOthers, "e").await;
+    record(4, Reason::BehindOthers, "e").await;
     let texts = ["b", "c", "shares", "e"].map(str::to_owned);
     assert_eq!(
         kept().await,
@@ -357,7 +358,8 @@ async fn an_explanation_is_kept_while_its_reason_lasts(store: Arc<dyn Store>) {
         "a decision begins a new chapter"
     );
     let last = store.explanations(plain(1)).await.expect("read").pop().expect("some");
-    assert_eq!((last.1, last.2), (at(3), explanation(1, Reason::BehindOthers, "e")));
+    let same_since = (at(3), explanation(1, Reason::BehindOthers, "e"));
+    assert_eq!((last.1, last.2), same_since, "the same again changes nothing");
     assert_eq!(store.explanations(plain(2)).await.expect("read").len(), 1);
     assert_eq!(revision(&*store).await, 2, "no plan depends on explanations");
 }

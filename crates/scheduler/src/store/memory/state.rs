@@ -125,7 +125,9 @@ impl State {
             Some(last)
                 if last.2.reason == explanation.reason && decided.is_none_or(|parent| last.0 > *parent) =>
             {
-                *last = row;
+                if last.2 != row.2 {
+                    *last = row;
+                }
             }
             _ => kept.push(row),
         }

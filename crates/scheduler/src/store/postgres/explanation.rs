@@ -34,7 +34,7 @@ pub(super) async fn record(
     let rows: BTreeMap<SlurmJobId, Value> =
         explanations.iter().map(|one| (one.job_id, json_row(one))).collect();
     let rows = Value::Array(rows.into_values().collect());
-    let replaced = replace(conn, revision, &rows, at).await?;
+    let kept = replace(conn, revision, &rows, at).await?;
     let added = sqlx::query_scalar!(
         "insert into explanation (job_id, revision, recorded_at, reason, explanation)
         select new.job_id, $2, $3, new.reason, new.explanation
@@ -44,7 +44,7 @@ pub(super) async fn record(
         rows,
         bigint(revision.0),
         timestamp(at),
-        &replaced,
+        &kept,
     )
     .fetch_all(&mut *conn)
     .await?;
@@ -54,29 +54,36 @@ pub(super) async fn record(
     Ok(())
 }
 
-/// Replaces the last row of each job whose reason is still the same, unless a decision lies between; returns those jobs.
+/// Finds the jobs whose last row has the same reason still, no decision lying between, and replaces it where anything
+/// else in it differs.
 async fn replace(
     conn: &mut PgConnection,
     revision: Revision,
     rows: &Value,
     at: UnixTime,
 ) -> Result<Vec<String>, TxError> {
-    let replaced = sqlx::query_scalar!(
-        "update explanation as old set revision = $2, recorded_at = $3, explanation = new.explanation
-        from jsonb_to_recordset($1) as new (job_id text, reason text, explanation jsonb)
-        where old.explanation_id = (select max(explanation_id) from explanation where job_id = new.job_id)
-            and old.reason = new.reason
-            and old.revision > coalesce((
-                select max(parent_revision) from pairing_member join pairing_decision using (decision_id)
-                where pairing_member.job_id = new.job_id), -1)
-        returning old.job_id",
+    let kept = sqlx::query_scalar!(
+        r#"with lasting as (
+            select old.explanation_id, new.job_id, new.explanation, old.explanation <> new.explanation as differs
+            from jsonb_to_recordset($1) as new (job_id text, reason text, explanation jsonb)
+            join explanation as old on old.explanation_id = (
+                select max(explanation_id) from explanation where job_id = new.job_id)
+            where old.reason = new.reason
+                and old.revision > coalesce((
+                    select max(parent_revision) from pairing_member join pairing_decision using (decision_id)
+                    where pairing_member.job_id = new.job_id), -1)
+        ), replaced as (
+            update explanation set revision = $2, recorded_at = $3, explanation = lasting.explanation
+            from lasting where explanation.explanation_id = lasting.explanation_id and lasting.differs
+        )
+        select job_id as "job_id!" from lasting"#,
         rows,
         bigint(revision.0),
         timestamp(at),
     )
     .fetch_all(conn)
     .await?;
-    Ok(replaced)
+    Ok(kept)
 }
 
 async fn trim(conn: &mut PgConnection, job_ids: &[String]) -> Result<(), TxError> {
