@@ -69,7 +69,8 @@ fn cluster_sim() {
         let sharing =
             outcomes.iter().filter(|(_, outcome)| outcome.as_ref().is_ok_and(|count| *count >= 2)).count();
         println!("{seeds} seeds, {sharing} with jobs that shared a device");
-        assert!(sharing as u64 * 2 > seeds, "a simulation in which hardly anybody shares shows nothing");
+        let enough = outcomes.iter().any(|(_, outcome)| outcome.is_err()) || sharing as u64 * 2 > seeds;
+        assert!(enough, "a simulation in which hardly anybody shares shows nothing");
         outcomes.into_iter().filter_map(|(seed, outcome)| outcome.err().map(|error| (seed, error))).collect()
     });
     for (seed, error) in &failures {

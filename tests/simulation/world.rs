@@ -293,9 +293,16 @@ impl World {
                 self.start_scheduler();
                 self.note("scheduler killed and started".to_owned());
             }
-            1 if self.schedulers.len() < 2 => {
-                self.start_scheduler();
-                self.note("a second scheduler".to_owned());
+            1 => {
+                if self.schedulers.len() < 2 {
+                    self.start_scheduler();
+                    self.schedulers[1].context.set_leading(false);
+                }
+                let leads = self.rng.random_range(0..2);
+                for (number, scheduler) in self.schedulers.iter().enumerate() {
+                    scheduler.context.set_leading(number == leads);
+                }
+                self.note(format!("scheduler {leads} of two leads"));
             }
             2 => {
                 self.nodes[place].is_agent_alive ^= true;
@@ -351,6 +358,7 @@ impl World {
         if self.schedulers.is_empty() {
             self.start_scheduler();
         }
+        self.schedulers[0].context.set_leading(true);
         for node in &mut self.nodes {
             node.is_agent_alive = true;
             self.slurm.set_node_flag(&node.name, None);
