@@ -53,8 +53,65 @@ pub fn show(findings: &[Finding], quiet: bool) -> Answer {
     }
     let skipped = count(Status::Skip);
     blocks.push(Block::Line(format!(
-        "{} checks: {fail_count} failed, {warn_count} warnings, {skipped} not looked at",
+        "{} findings: {fail_count} failed, {warn_count} warnings, {skipped} not looked at",
         findings.len()
     )));
     Answer { blocks, parsable: table, json: json::render(&Body { fail_count, warn_count, checks: shown }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Check;
+    use crate::output::Format;
+
+    fn findings() -> Vec<Finding> {
+        let check = Check("heartbeat");
+        vec![
+            check.ok("2 s old"),
+            check.skip("not seen"),
+            check.warn("late", "look"),
+            check.fail("gone", "start it"),
+        ]
+    }
+
+    #[test]
+    fn every_format_says_what_is_wrong_and_how_to_mend_it() {
+        let text = |format, quiet| Output::new(format, true).render(&show(&findings(), quiet));
+        insta::assert_snapshot!(text(Format::Table, false), @r"
+        ok   heartbeat           2 s old
+        skip heartbeat           not seen
+        warn heartbeat           late
+                                 mend: look
+        FAIL heartbeat           gone
+                                 mend: start it
+        4 findings: 1 failed, 1 warnings, 1 not looked at
+        ");
+        insta::assert_snapshot!(text(Format::Parsable, true), @r"
+        CHECK|STATUS|FOUND|MEND
+        heartbeat|warn|late|look
+        heartbeat|fail|gone|start it
+        ");
+        insta::assert_snapshot!(text(Format::Json, true), @r#"
+        {
+          "version": 1,
+          "fail_count": 1,
+          "warn_count": 1,
+          "checks": [
+            {
+              "check": "heartbeat",
+              "status": "warn",
+              "found": "late",
+              "mend": "look"
+            },
+            {
+              "check": "heartbeat",
+              "status": "fail",
+              "found": "gone",
+              "mend": "start it"
+            }
+          ]
+        }
+        "#);
+    }
 }

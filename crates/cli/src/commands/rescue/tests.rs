@@ -241,3 +241,26 @@ fn an_error_that_may_pass_ends_in_try_later() {
     let error = SlurmError::Timeout { program: "squeue".to_owned(), seconds: 10 };
     assert_eq!(crate::CliError::Slurm(error).exit_status().code(), 75);
 }
+
+#[tokio::test]
+async fn it_prints_one_line_a_job_and_nothing_where_nothing_is_to_be_done() {
+    use crate::output::{Format, Output};
+    let world = World::new();
+    let job = world.waiting(FakeJob::default());
+    world.release_to_drained(job).await;
+    world.go(121);
+    let outcomes = world.rescue().await;
+    let text =
+        |format, outcomes: &[Outcome]| Output::new(format, true).render(&super::show(outcomes, 0, false));
+    assert_eq!(
+        text(Format::Table, &outcomes),
+        format!("job {job}: undone (released 121 s ago and not started)\n")
+    );
+    assert_eq!(text(Format::Table, &[]), "");
+    let json: serde_json::Value = serde_json::from_str(&text(Format::Json, &outcomes)).expect("one object");
+    let expected = serde_json::json!({
+        "version": 1, "dry_run": false, "dropped_line_count": 0,
+        "jobs": [{"job_id": job.to_string(), "why": "released 121 s ago and not started", "result": "undone"}]
+    });
+    assert_eq!(json, expected);
+}
