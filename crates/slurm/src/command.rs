@@ -70,13 +70,21 @@ impl CommandSlurm {
         }
     }
 
+    /// What no cluster is without: an empty answer is no answer.
+    fn some<T>(items: Vec<T>, expected: &'static str) -> Result<Vec<T>, SlurmError> {
+        if items.is_empty() {
+            return Err(SlurmError::Unreadable { program: "scontrol".to_owned(), expected });
+        }
+        Ok(items)
+    }
+
     async fn scontrol(&self, arguments: &[&str]) -> Result<String, SlurmError> {
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         self.runner.run("scontrol", &arguments).await
     }
 
-    /// Fills in the throttles that squeue no longer shows: once its tasks were updated one by one, an array has no
-    /// unsplit part left. Only for jobs of ours, and for each array at most once a minute.
+    /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, and for each array at most
+    /// once a minute.
     async fn fill_throttles(&self, scan: &mut JobsScan) {
         let unknown = |job: &crate::Job| {
             job.id.task.is_some() && job.array_throttle.is_none() && matches!(job.mark, Ok(Some(_)))
@@ -114,8 +122,10 @@ impl Slurm for CommandSlurm {
 
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         let nonce = nonce();
-        let mut arguments: Vec<String> =
-            ["-a", "--local", "-h", "-t", "all", "-O"].iter().map(|&argument| argument.to_owned()).collect();
+        let mut arguments: Vec<String> = ["-a", "-r", "--local", "-h", "-t", "all", "-O"]
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect();
         arguments.push(squeue::format_option(&nonce));
         if !partitions.is_empty() {
             partitions.iter().try_for_each(|name| checked("partition", name))?;
@@ -135,7 +145,7 @@ impl Slurm for CommandSlurm {
         if dropped_line_count > 0 {
             tracing::warn!(dropped_line_count, "scontrol printed nodes that cannot be read");
         }
-        Ok(nodes)
+        Self::some(nodes, "NodeName=.. lines")
     }
 
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
@@ -144,7 +154,7 @@ impl Slurm for CommandSlurm {
         if dropped_line_count > 0 {
             tracing::warn!(dropped_line_count, "scontrol printed partitions that cannot be read");
         }
-        Ok(partitions)
+        Self::some(partitions, "PartitionName=.. lines")
     }
 
     async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {

@@ -40,21 +40,17 @@ impl Runner {
                 seconds: self.timeout.as_secs(),
             })?
             .map_err(spawn_error)?;
-        if output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        // `scontrol show` ends with 0 where it could not reach the controller: no nodes is not what it means.
+        if output.status.success() && !said.lines().any(passes) {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
         Err(failure(program, output.status.code().unwrap_or(-1), &said))
     }
 
     fn environment(&self) -> Vec<(&'static str, OsString)> {
-        let mut environment: Vec<(&'static str, OsString)> = vec![
-            ("LC_ALL", "C".into()),
-            ("TZ", "UTC0".into()),
-            ("SLURM_TIME_FORMAT", "%s".into()),
-            // Print array task lists whole.
-            ("SLURM_BITSTR_LEN", "0".into()),
-        ];
+        let mut environment: Vec<(&'static str, OsString)> =
+            vec![("LC_ALL", "C".into()), ("TZ", "UTC0".into()), ("SLURM_TIME_FORMAT", "%s".into())];
         environment.extend(std::env::var_os("PATH").map(|path| ("PATH", path)));
         let conf = self.conf.clone().map(OsString::from).or_else(|| std::env::var_os("SLURM_CONF"));
         environment.extend(conf.map(|conf| ("SLURM_CONF", conf)));
@@ -63,22 +59,27 @@ impl Runner {
 }
 
 /// What Slurm says where the same call may work a moment later.
-const PASSING: [&str; 8] = [
+const PASSING: [&str; 9] = [
     "Unable to contact slurm controller",
     "Socket timed out",
     "Connection refused",
     "Connection timed out",
     "Resource temporarily unavailable",
+    // What `scontrol update` of 24.11 says after nine seconds without a controller.
+    "Unexpected message received",
     "Zero Bytes were transmitted",
     "standby mode",
     "Transport endpoint is not connected",
 ];
 
+fn passes(line: &str) -> bool {
+    PASSING.iter().any(|words| line.contains(words))
+}
+
 fn failure(program: &str, status: i32, said: &str) -> SlurmError {
     let clean =
         |line: &str| line.chars().filter(|character| !character.is_control()).take(300).collect::<String>();
-    let passing = said.lines().find(|line| PASSING.iter().any(|words| line.contains(words)));
-    if let Some(line) = passing {
+    if let Some(line) = said.lines().find(|line| passes(line)) {
         return SlurmError::Unavailable { program: program.to_owned(), detail: clean(line) };
     }
     let detail = clean(said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default());
@@ -110,7 +111,7 @@ mod tests {
             printed.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
         names.retain(|name| !matches!(*name, "PWD" | "_" | "SHLVL" | "OLDPWD"));
         names.sort_unstable();
-        assert_eq!(names, ["LC_ALL", "PATH", "SLURM_BITSTR_LEN", "SLURM_CONF", "SLURM_TIME_FORMAT", "TZ"]);
+        assert_eq!(names, ["LC_ALL", "PATH", "SLURM_CONF", "SLURM_TIME_FORMAT", "TZ"]);
     }
 
     #[tokio::test]
@@ -141,10 +142,19 @@ mod tests {
         assert!(matches!(missing, SlurmError::Spawn { .. }));
     }
 
+    #[tokio::test]
+    async fn success_without_a_controller_is_none() {
+        let said = "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)";
+        let directory = script(&format!("echo '{said}' >&2"));
+        let result = runner(directory.path(), Duration::from_secs(20)).run("squeue", &[]).await;
+        assert!(matches!(result, Err(SlurmError::Unavailable { .. })), "{result:?}");
+    }
+
     #[test]
     fn an_absent_controller_is_transient() {
         let said = "slurm_update error: Unable to contact slurm controller (connect failure)";
         assert!(failure("scontrol", 1, said).is_transient());
+        assert!(failure("scontrol", 1, "Unexpected message received for job 176_3").is_transient());
         assert!(failure("scontrol", 1, "Resource temporarily unavailable for job 3").is_transient());
         assert!(!failure("scontrol", 1, "Job is no longer pending execution for job 3").is_transient());
     }

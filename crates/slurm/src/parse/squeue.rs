@@ -16,10 +16,7 @@ use crate::nodeset::{self, number};
 use crate::types::{Job, JobState, JobsScan};
 use pillion_core::mark::Mark;
 use pillion_core::{SlurmJobId, UserId};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// The most tasks that one waiting array record may expand to; a larger one is dropped and counted.
-pub const ARRAY_TASKS_MAX: usize = 100_000;
+use std::collections::BTreeSet;
 
 /// Fields between the job's id and its admin comment, in order.
 const FIELDS: [&str; 28] = [
@@ -65,8 +62,10 @@ pub fn format_option(nonce: &str) -> String {
     format!("JobArrayID:{fence},{}:{fence},admin_comment:{end}", FIELDS.join(":;,"))
 }
 
-/// Reads what `squeue -h -O` printed with [`format_option`] of the same `nonce`, under `SLURM_TIME_FORMAT=%s` and
-/// `SLURM_BITSTR_LEN=0`.
+/// Reads what `squeue -r -h -O` printed with [`format_option`] of the same `nonce`, under `SLURM_TIME_FORMAT=%s`.
+///
+/// Without `-r` squeue merges the waiting tasks of an array into one line, whatever GRES, begin time or comment they have
+/// of their own; with it, the array's throttle does not show (`scontrol::array_throttle` has it).
 pub fn parse(text: &str, nonce: &str) -> JobsScan {
     let (fence, end) = fences(nonce);
     let end = format!("{end}\n");
@@ -75,7 +74,7 @@ pub fn parse(text: &str, nonce: &str) -> JobsScan {
     while let Some((record, after)) = rest.split_once(end.as_str()) {
         rest = after;
         match parse_record(record, &fence) {
-            Some(jobs) => scan.jobs.extend(jobs),
+            Some(job) => scan.jobs.push(job),
             None => scan.dropped_line_count += 1,
         }
     }
@@ -83,7 +82,6 @@ pub fn parse(text: &str, nonce: &str) -> JobsScan {
         scan.dropped_line_count += 1;
     }
     drop_duplicates(&mut scan);
-    share_throttles(&mut scan.jobs);
     scan
 }
 
@@ -99,16 +97,7 @@ fn drop_duplicates(scan: &mut JobsScan) {
     }
 }
 
-/// squeue shows `%N` only on the part of an array that is not split into tasks yet; it holds for all of them.
-fn share_throttles(jobs: &mut [Job]) {
-    let known: BTreeMap<u32, u32> =
-        jobs.iter().filter_map(|job| Some((job.id.id, job.array_throttle?))).collect();
-    for job in jobs.iter_mut().filter(|job| job.id.task.is_some()) {
-        job.array_throttle = known.get(&job.id.id).copied();
-    }
-}
-
-fn parse_record(record: &str, fence: &str) -> Option<Vec<Job>> {
+fn parse_record(record: &str, fence: &str) -> Option<Job> {
     let (name, rest) = record.split_once(fence)?;
     let (middle, comment) = rest.split_once(fence)?;
     if name.chars().chain(middle.chars()).any(char::is_control) {
@@ -116,9 +105,8 @@ fn parse_record(record: &str, fence: &str) -> Option<Vec<Job>> {
     }
     let fields: [&str; 28] = middle.split(';').collect::<Vec<_>>().try_into().ok()?;
     let comment = if comment == "(null)" { "" } else { comment };
-    let (ids, array_throttle) = job_ids(name, number_u32(fields[0])?)?;
-    let job = Job { array_throttle, mark: Mark::parse(comment), ..job_of(&fields)? };
-    Some(ids.into_iter().map(|id| Job { id, ..job.clone() }).collect())
+    let id = job_id(name, number_u32(fields[0])?)?;
+    Some(Job { id, mark: Mark::parse(comment), ..job_of(&fields)? })
 }
 
 /// A job from its fields; the id is filled in by the caller.
@@ -189,40 +177,16 @@ fn job_of(fields: &[&str; 28]) -> Option<Job> {
     })
 }
 
-/// The tasks that `33`, `33_2`, `33_[1-7:2,9%4]` or a het component `47+1` stands for, and the throttle if it shows.
-fn job_ids(name: &str, inner_id: u32) -> Option<(Vec<SlurmJobId>, Option<u32>)> {
-    if let Some((leader, offset)) = name.split_once('+') {
-        // A het component is updated by its own job id.
-        return (number_u32(leader).is_some() && number_u32(offset).is_some())
-            .then(|| (vec![SlurmJobId::plain(inner_id)], None));
-    }
-    let Some((array, tasks)) = name.split_once("_[") else { return Some((vec![name.parse().ok()?], None)) };
-    let array: SlurmJobId = array.parse().ok().filter(|id: &SlurmJobId| id.task.is_none())?;
-    let (tasks, throttle) = match tasks.strip_suffix(']')?.split_once('%') {
-        None => (tasks.strip_suffix(']')?, None),
-        Some((tasks, throttle)) => (tasks, Some(number_u32(throttle)?)),
-    };
-    let ids = array_tasks(tasks)?.into_iter().map(|task| SlurmJobId::array_task(array.id, task)).collect();
-    Some((ids, throttle.filter(|most| *most > 0)))
-}
-
-/// `1-7:2,9` as numbers.
-fn array_tasks(text: &str) -> Option<Vec<u32>> {
-    let mut tasks = Vec::new();
-    for range in text.split(',') {
-        let (range, step) = match range.split_once(':') {
-            None => (range, 1),
-            Some((range, step)) => (range, number_u32(step).filter(|step| *step > 0)?),
-        };
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (number_u32(first)?, number_u32(last)?);
-        let count = last.checked_sub(first)? / step + 1;
-        if tasks.len() + count as usize > ARRAY_TASKS_MAX {
-            return None;
+/// `33`, `33_2`, or a het component `47+1`, which is updated by its own job id.
+fn job_id(name: &str, inner_id: u32) -> Option<SlurmJobId> {
+    match name.split_once('+') {
+        None => name.parse().ok(),
+        Some((leader, offset)) => {
+            number_u32(leader)?;
+            number_u32(offset)?;
+            Some(SlurmJobId::plain(inner_id))
         }
-        tasks.extend((first..=last).step_by(step as usize));
     }
-    Some(tasks)
 }
 
 /// The request a node, and with it what was asked for per job, socket or task, as it was written: a whole GPU in the

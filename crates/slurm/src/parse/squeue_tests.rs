@@ -34,7 +34,7 @@ fn the_format_is_the_one_that_was_recorded() {
 fn every_job_of_a_real_queue_is_read() {
     let scan = parse(QUEUE, NONCE);
     assert_eq!(scan.dropped_line_count, 0);
-    let expected = "10 8 9 18 20 11 21 22 1 4 5_5 5_7 12_9 12_3 19 17 16 7 2 3 5_1 5_3 6";
+    let expected = "10 8 9 16 18 11 19 22 1 4 5_5 5_7 12_9 12_3 17 15 14 7 2 3 5_1 5_3 6";
     assert_eq!(ids(&scan), expected.split(' ').collect::<Vec<_>>());
 }
 
@@ -43,7 +43,7 @@ fn a_waiting_job_with_everything_set() {
     let job = job(&parse(QUEUE, NONCE), "4");
     assert_eq!((job.state, job.reason), (JobState::Pending, ReasonKind::BeginTime));
     assert_eq!((job.uid, job.user.as_str(), job.partition.as_str()), (UserId(2001), "alice", "shared"));
-    assert_eq!(job.eligible_at, Some(UnixTime::from_epoch(1_795_237_800)));
+    assert_eq!(job.eligible_at, Some(UnixTime::from_epoch(job.submitted_at.epoch() + 3600)));
     assert_eq!((job.started_at, job.ended_at), (None, None));
     assert_eq!((job.time_limit_seconds, job.memory_mib, job.cpus), (Some(1800), 1536, 1));
     assert_eq!((job.gres.as_str(), job.features.as_str()), ("shard:100", "fast&h100"));
@@ -69,31 +69,29 @@ fn running_ended_requeued_and_held_jobs() {
     assert_eq!((requeued.state, requeued.restart_count), (JobState::Pending, 1));
     assert_eq!(requeued.eligible_at.unwrap().epoch() - requeued.submitted_at.epoch(), 121);
 
-    assert_eq!(job(&scan, "21").state, JobState::Suspended);
+    assert_eq!(job(&scan, "19").state, JobState::Suspended);
     let held = job(&scan, "7");
     assert_eq!((held.priority, held.reason), (0, ReasonKind::Held("JobHeldUser".to_owned())));
     assert!(job(&scan, "6").has_dependency && !held.has_dependency);
-    assert_eq!(job(&scan, "18").reservation, "maint");
+    assert_eq!(job(&scan, "16").reservation, "maint");
     // Asked for by --gpus=1, per job.
     assert_eq!(job(&scan, "11").gres, "gpu:1");
     // --mem=0: the whole node.
-    assert_eq!(job(&scan, "20").memory_mib, 8000);
-    assert_eq!(job(&scan, "19").mark.unwrap().unwrap().workload_digest, "4f1c09aa12bc77de");
+    assert_eq!(job(&scan, "18").memory_mib, 8000);
+    assert_eq!(job(&scan, "17").mark.unwrap().unwrap().workload_digest, "4f1c09aa12bc77de");
 }
 
 #[test]
-fn arrays_are_expanded_and_share_their_throttle() {
+fn tasks_of_an_array_are_jobs_of_their_own() {
     let scan = parse(QUEUE, NONCE);
-    for id in ["5_5", "5_7", "5_1", "5_3"] {
-        assert_eq!(job(&scan, id).array_throttle, Some(2), "{id}");
-    }
-    assert_eq!((job(&scan, "5_5").inner_id, job(&scan, "5_1").state), (5, JobState::Running));
-    assert_eq!(job(&scan, "12_9").array_throttle, None);
-    assert_eq!(array_tasks("1-7:2,9,11-12"), Some(vec![1, 3, 5, 7, 9, 11, 12]));
-    assert_eq!(array_tasks("0-99999").map(|tasks| tasks.len()), Some(100_000));
-    for text in ["0-100000", "5-1", "1:0", "1,...", "", "1-", "4294967296"] {
-        assert_eq!(array_tasks(text), None, "{text}");
-    }
+    let (waits, runs) = (job(&scan, "5_5"), job(&scan, "5_1"));
+    assert_eq!((waits.state, waits.inner_id), (JobState::Pending, 5));
+    assert_eq!((runs.state, runs.id), (JobState::Running, SlurmJobId::array_task(5, 1)));
+    assert_ne!(runs.inner_id, 5);
+    // Task 9 was moved: without -r it would be merged with task 3.
+    assert_ne!(job(&scan, "12_9").eligible_at, job(&scan, "12_3").eligible_at);
+    // The components of a het job go by their own ids.
+    assert_eq!((job(&scan, "14").inner_id, job(&scan, "15").inner_id), (14, 15));
 }
 
 #[test]
@@ -121,7 +119,8 @@ fn a_record_that_does_not_parse_whole_is_dropped_and_counted() {
         good.replacen(";2001;", ";+2001;", 1),
         good.replacen(";n1;", ";n[1-;", 1),
         good.replacen("2-00:00:00", "2 days", 1),
-        good.replacen("2;", "sixty-two;", 1),
+        good.replacen("2;7f", "two;7f", 1),
+        good.replacen("2;7f", "2_[1-3];7f", 1),
         good.trim_end().to_owned(),
         good.replace(NONCE, "other"),
     ];

@@ -284,6 +284,21 @@ async fn an_array_throttle_keeps_a_released_task_waiting(bed: &dyn Bed) {
     bed.running(task(2)).await;
 }
 
+async fn tasks_of_an_array_are_listed_each_as_it_is(bed: &dyn Bed) {
+    let array = FakeArray { tasks: (1..=9).collect(), throttle: None };
+    let array = bed.submit(FakeJob { array: Some(array), ..waiting(bed, "shard:100") }).await;
+    for number in 1..=5 {
+        let task = SlurmJobId::array_task(array.id, number);
+        update(bed, task, &gres(&format!("shard:g1:{number}"))).await.unwrap();
+    }
+    let scan = bed.slurm().jobs(&["shared".to_owned()]).await.unwrap();
+    let mut listed: Vec<_> = scan.jobs.into_iter().filter(|job| job.id.id == array.id).collect();
+    listed.sort_by_key(|job| job.id);
+    let gres: Vec<_> = listed.iter().map(|job| job.gres.as_str()).collect();
+    assert_eq!(gres[..5], ["shard:g1:1", "shard:g1:2", "shard:g1:3", "shard:g1:4", "shard:g1:5"]);
+    assert_eq!(gres[5..], ["shard:100"; 4]);
+}
+
 async fn a_begin_time_that_is_past_means_now(bed: &dyn Bed) {
     for past in [UnixTime::from_epoch(0), UnixTime::from_epoch(1), bed.now()] {
         let id = bed.submit(waiting(bed, "shard:g0:10")).await;
@@ -347,6 +362,7 @@ async fn behaviours(bed: &dyn Bed) {
         shards_and_whole_devices_exclude_each_other
         a_pin_waits_for_its_node
         an_array_throttle_keeps_a_released_task_waiting
+        tasks_of_an_array_are_listed_each_as_it_is
         a_begin_time_that_is_past_means_now
         a_hold_outlives_updates
         a_dependency_is_still_waited_for
