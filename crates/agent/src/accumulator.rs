@@ -42,22 +42,22 @@ pub struct Look<'a> {
     pub progress: &'a BTreeMap<JobStart, f64>,
 }
 
-/// A mean in the making.
+/// A mean in the making, over time: a look that a poke asked for, a moment after another, weighs as little as it saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Mean {
     sum: f64,
-    count: u32,
+    seconds: f64,
 }
 
 impl Mean {
-    fn add(&mut self, value: Option<f64>) {
+    fn add(&mut self, value: Option<f64>, seconds: f64) {
         if let Some(value) = value {
-            self.sum += value;
-            self.count += 1;
+            self.sum += value * seconds;
+            self.seconds += seconds;
         }
     }
     fn value(self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum / f64::from(self.count))
+        (self.seconds > 0.0).then(|| self.sum / self.seconds)
     }
     fn fraction(self) -> Option<Fraction> {
         self.value().map(Fraction::clamped)
@@ -80,7 +80,7 @@ struct Means {
 }
 
 impl Means {
-    fn add(&mut self, reading: &Reading) {
+    fn add(&mut self, reading: &Reading, seconds: f64) {
         let Reading {
             energy_joules: _,
             power_watts,
@@ -95,16 +95,16 @@ impl Means {
             pcie_rx_bytes_per_second,
             memory_bytes_used: _,
         } = *reading;
-        self.power.add(power_watts);
-        self.sm_active.add(sm_active_fraction.map(Fraction::value));
-        self.sm_occupancy.add(sm_occupancy_fraction.map(Fraction::value));
-        self.stall.add(stall_fraction.map(Fraction::value));
-        self.fp32_active.add(fp32_active_fraction.map(Fraction::value));
-        self.gpu_busy.add(gpu_busy_fraction.map(Fraction::value));
-        self.memory_bandwidth.add(memory_bandwidth_fraction.map(Fraction::value));
-        self.cache_bandwidth.add(cache_bandwidth_fraction.map(Fraction::value));
-        self.pcie_tx.add(pcie_tx_bytes_per_second);
-        self.pcie_rx.add(pcie_rx_bytes_per_second);
+        self.power.add(power_watts, seconds);
+        self.sm_active.add(sm_active_fraction.map(Fraction::value), seconds);
+        self.sm_occupancy.add(sm_occupancy_fraction.map(Fraction::value), seconds);
+        self.stall.add(stall_fraction.map(Fraction::value), seconds);
+        self.fp32_active.add(fp32_active_fraction.map(Fraction::value), seconds);
+        self.gpu_busy.add(gpu_busy_fraction.map(Fraction::value), seconds);
+        self.memory_bandwidth.add(memory_bandwidth_fraction.map(Fraction::value), seconds);
+        self.cache_bandwidth.add(cache_bandwidth_fraction.map(Fraction::value), seconds);
+        self.pcie_tx.add(pcie_tx_bytes_per_second, seconds);
+        self.pcie_rx.add(pcie_rx_bytes_per_second, seconds);
     }
 
     fn values(self) -> ActivityMeans {
@@ -276,7 +276,7 @@ impl DeviceRuns {
                 run.shared_seconds += seconds;
                 run.neighbours.extend(seen.iter().filter(is_others).filter_map(|other| *other));
             } else if throughout {
-                run.means.add(look.reading);
+                run.means.add(look.reading, seconds);
                 run.solo_sample_count += 1;
             }
         }

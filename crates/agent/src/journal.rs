@@ -152,7 +152,13 @@ impl Journal {
         tail.kept_bytes -= forget_until(&transaction, self.acknowledged.load(Ordering::Relaxed))?;
         for body in bodies {
             let kind = kind_of(&body);
-            let bytes = wire::Report::from(Report { sequence: tail.next_sequence, body }).encode_to_vec();
+            let report = wire::Report::from(Report { sequence: tail.next_sequence, body });
+            let bytes = report.encode_to_vec();
+            // A report that the scheduler must refuse would stand in the way of all that come after it.
+            if let Err(error) = Report::try_from(report) {
+                error!(error = %pillion_core::report(&error), "a report makes no sense and is left out");
+                continue;
+            }
             transaction.open_table(kind)?.insert(tail.next_sequence, bytes.as_slice())?;
             tail.kept_bytes += bytes.len() as u64;
             tail.next_sequence += 1;

@@ -66,11 +66,22 @@ fn alone_means_alone_at_both_ends() {
     let summary = scene.end(1);
     let means = summary.solo_means.expect("it was alone");
     assert_eq!(summary.solo_sample_count, 2, "not the intervals in which it came and went");
-    assert_eq!(means.sm_active_fraction, Some(Fraction::clamped(0.7)));
+    assert!(means.sm_active_fraction.is_some_and(|active| (active.value() - 0.7).abs() < 1e-9));
     assert_eq!(means.power_watts, None, "the device does not say");
     assert_eq!((summary.memory_bytes_peak, summary.process_count_peak), (30, 1));
     assert_eq!(summary.energy_joules, Some(400.0), "all of the meter: nobody else held the device");
     assert!(summary.shared_seconds.abs() < 1e-9 && summary.neighbours.is_empty());
+}
+
+#[test]
+fn means_are_over_time() {
+    let mut scene = Scene::new(&[1]);
+    scene.look(0.0, &[seen(1, 1)], &[]);
+    scene.look_after(3.0, 0.4, &[seen(1, 1)], &[]);
+    scene.look_after(1.0, 0.8, &[seen(1, 1)], &[]);
+    scene.look_after(0.0, 1.0, &[seen(1, 1)], &[]);
+    let active = scene.end(1).solo_means.and_then(|means| means.sm_active_fraction).expect("it was alone");
+    assert!((active.value() - 0.5).abs() < 1e-9, "{active:?}");
 }
 
 #[test]

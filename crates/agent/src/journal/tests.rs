@@ -99,6 +99,16 @@ fn when_full_samples_go_first_and_summaries_stay() {
 }
 
 #[test]
+fn what_the_scheduler_would_refuse_is_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(directory.path(), 1 << 20);
+    let ReportBody::JobSummary(mut nonsense) = summary() else { panic!("a summary") };
+    nonsense.energy_joules = Some(f64::NAN);
+    assert_eq!(journal.append(vec![samples(), ReportBody::JobSummary(nonsense), samples()]).unwrap(), 2);
+    assert_eq!(sequences(&journal, 0), [1, 2]);
+}
+
+#[test]
 fn a_damaged_journal_is_set_aside_and_a_new_one_gets_a_new_name() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), 1 << 20));

@@ -1,8 +1,13 @@
 //! The agent as a program, against simulated devices, a scheduler of our own making and tasks in processes of their own.
 //! Needs root (or user namespaces' root): the driver starts MPS daemons for root only.
 
+#[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod node;
+#[cfg(test)]
 mod scheduler;
+#[cfg(test)]
 mod task;
 
 use node::TestNode;
@@ -11,6 +16,7 @@ use pillion_core::handoff::Verdict;
 use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
+use pillion_device::Backend as _;
 use scheduler::{FakeScheduler, eventually};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -80,8 +86,10 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     let launch = scheduler.report(|body| launch_of(body, 33).cloned()).await;
     assert_eq!(launch.decision_id, Some(DecisionId(133)));
     assert_eq!(launch.gres_types, [GresType::new("g1")]);
-    // The simulated device found the daemon and the cap in that environment; the agent found the process.
     scheduler.report(|body| has_tenant(body, 33).then_some(())).await;
+    let mps = node.driver().mps(1).unwrap().expect("a daemon on that device");
+    assert_eq!(mps.client_pids.len(), 1, "the task came to it by its environment");
+    assert_eq!(node.driver().mps(0).unwrap(), None);
     eventually("some looks at the task", || task.progress().is_some_and(|progress| progress > 30.0)).await;
     task.end();
     let summary = scheduler.report(|body| summary_of(body, 33).cloned()).await;
@@ -92,6 +100,7 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     assert!(summary.energy_joules.is_some_and(|energy| energy > 0.0));
     assert!(summary.memory_bytes_peak > 0 && summary.process_count_peak == 1);
     assert!(summary.solo.progress.is_some_and(|progress| progress > 0.0), "{summary:?}");
+    eventually("the daemon to go with its last tenant", || node.driver().mps(1).unwrap().is_none()).await;
     eventually("the mark to go", || !node.path("jobs/33").exists()).await;
     assert!(!node.path("progress/33+0").exists());
     assert_eq!(agent.terminate(), Some(0));
@@ -138,7 +147,7 @@ async fn a_decision_on_its_way_is_waited_for() {
     let node = TestNode::new("h200", scheduler.port());
     let _agent = node.start_agent();
     scheduler.hello().await;
-    let request = node.request(50, 1, Some("yes"));
+    let request = TestNode::request(50, 1, Some("yes"));
     let socket = node.handoff_socket();
     let asking = tokio::task::spawn_blocking(move || task::ask(&socket, &request));
     scheduler.prepare(share(50, Mechanism::Mps)).await;
@@ -276,7 +285,7 @@ async fn hostile_clients_get_nothing_and_keep_nobody_out() {
     let mut answer = String::new();
     garbage.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("{\"verdict\":\"unknown\""), "{answer}");
-    let request = node.request(80, 1, Some("yes"));
+    let request = TestNode::request(80, 1, Some("yes"));
     assert!(task::ask(&node.handoff_socket(), &request).is_ok());
 
     // Somebody else, even where the socket lets him in.

@@ -4,7 +4,7 @@ use crate::scheduler::eventually;
 use crate::task::{self, Task};
 use pillion_core::handoff::{HANDOFF_VERSION, HandoffRequest};
 use pillion_core::{JobStart, SlurmJobId, UserId};
-use pillion_device::simulated::{Machine, MachineConfig, serve};
+use pillion_device::simulated::{Machine, MachineConfig, Simulated, serve};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -32,15 +32,20 @@ pub(crate) struct Agent(Child);
 impl TestNode {
     /// Two devices of a model, and an agent that looks ten times a second.
     pub(crate) fn new(model: &str, scheduler_port: u16) -> Self {
-        Self::with_period(model, scheduler_port, 0.1)
+        Self::with(&MachineConfig::plain("n1", model, 2), scheduler_port, 0.1)
     }
 
     /// The same, looking once a minute.
     pub(crate) fn slow(model: &str, scheduler_port: u16) -> Self {
-        Self::with_period(model, scheduler_port, 60.0)
+        Self::with(&MachineConfig::plain("n1", model, 2), scheduler_port, 60.0)
     }
 
-    fn with_period(model: &str, scheduler_port: u16, period_seconds: f64) -> Self {
+    /// Eight devices, and an agent as it is installed.
+    pub(crate) fn large(model: &str, scheduler_port: u16) -> Self {
+        Self::with(&MachineConfig::plain("n1", model, 8), scheduler_port, 1.0)
+    }
+
+    fn with(machine: &MachineConfig, scheduler_port: u16, period_seconds: f64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().display();
         let config = format!(
@@ -50,7 +55,7 @@ impl TestNode {
              [simulated]\nsocket = '{root}/devices.sock'\n"
         );
         std::fs::write(directory.path().join("agent.toml"), config).unwrap();
-        let machine = Machine::new(&MachineConfig::plain("n1", model, 2)).unwrap();
+        let machine = Machine::new(machine).unwrap();
         let socket = directory.path().join("devices.sock");
         let (stop, stopped) = oneshot::channel();
         let driver = std::thread::spawn(move || {
@@ -82,9 +87,7 @@ impl TestNode {
     /// Starts the agent; its log stands in the node's directory.
     pub(crate) fn start_agent(&self) -> Agent {
         let log = std::fs::File::options().create(true).append(true).open(self.path("agent.log")).unwrap();
-        Agent(
-            self.agent().env("RUST_LOG", "debug,h2=info,hyper=info,tonic=info").stderr(log).spawn().unwrap(),
-        )
+        Agent(self.agent().env("RUST_LOG", "info").stderr(log).spawn().unwrap())
     }
 
     /// Pokes the agent: how it ended, and whether it complained.
@@ -94,7 +97,7 @@ impl TestNode {
     }
 
     /// What the plugin would ask for a job with this device.
-    pub(crate) fn request(&self, job: u32, device: u32, option: Option<&str>) -> HandoffRequest {
+    pub(crate) fn request(job: u32, device: u32, option: Option<&str>) -> HandoffRequest {
         HandoffRequest {
             version: HANDOFF_VERSION,
             start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
@@ -112,7 +115,7 @@ impl TestNode {
         let answer = self.path(&format!("task-{job}.json"));
         let child = program(std::env::current_exe().unwrap())
             .args(["--exact", "task::the_task_itself", "--ignored", "--nocapture"])
-            .env(task::REQUEST, serde_json::to_string(&self.request(job, device, option)).unwrap())
+            .env(task::REQUEST, serde_json::to_string(&Self::request(job, device, option)).unwrap())
             .env(task::HANDOFF_SOCKET, self.handoff_socket())
             .env(task::DEVICE_SOCKET, self.path("devices.sock"))
             .env(task::ANSWER, &answer)
@@ -121,6 +124,11 @@ impl TestNode {
             .spawn()
             .unwrap();
         Task::new(child, answer, self.path(&format!("progress/{job}+0")))
+    }
+
+    /// The driver, as the agent asks it.
+    pub(crate) fn driver(&self) -> Simulated {
+        Simulated::new(self.path("devices.sock"))
     }
 
     /// The log of the agent, for the message of a failed assertion.
@@ -142,6 +150,11 @@ impl Drop for TestNode {
 }
 
 impl Agent {
+    /// Its pid.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         let _ = self.0.kill();
