@@ -10,13 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
 /// Random things a seed does before everything is healed.
-const STEPS: usize = 300;
+const STEPS: usize = 250;
 /// After that, everything must be over within this time.
 const CALM_SECONDS: u64 = 3600;
 /// How many seeds one run tries; `SEEDS` overrides it.
 const SEEDS: u64 = 500;
 
 async fn live(world: &mut World) {
+    world.warm_up().await;
     for _ in 0..STEPS {
         world.step().await;
         world.check().await;
@@ -28,6 +29,7 @@ async fn live(world: &mut World) {
         world.run_for(60).await;
         calm += 60;
     }
+    world.check_released_once();
 }
 
 /// Runs one seed; the starts that shared a device at once.
@@ -40,7 +42,7 @@ fn run_seed(seed: u64, is_verbose: bool) -> Result<usize, String> {
     let mut world = World::new(seed);
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(&mut world))));
     if is_verbose {
-        println!("{}", world.log.join("\n"));
+        println!("{}\n{}", world.log.join("\n"), world.updates());
     }
     outcome.map(|()| world.shared_starts).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

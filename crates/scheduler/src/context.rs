@@ -5,7 +5,7 @@ use crate::scan::Scan;
 use crate::step::Patience;
 use crate::store::{Store, StoreError};
 use pillion_core::heartbeat::Mode;
-use pillion_core::{Clock, NodeName, SlurmJobId, UnixTime};
+use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::Policy;
 use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
@@ -68,6 +68,8 @@ pub struct Board {
     pub stopped: BTreeMap<NodeName, String>,
     /// Jobs whose last plan was dropped, and until when they are left out.
     pub cooling: BTreeMap<SlurmJobId, UnixTime>,
+    /// When a release was last tried for a start: only a later scan tells what became of it.
+    pub tried: BTreeMap<JobStart, UnixTime>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.
@@ -136,8 +138,12 @@ impl Context {
         // A scan from the future means that the clock was set back: as good as old.
         (age.abs() <= self.settings.scan_age_max.as_secs_f64()).then_some(scan)
     }
-    /// Whether we lead, or another scheduler does and we only look.
+    /// Whether we lead, or another scheduler does and we only look. Who begins to lead looks anew first: an older scan may
+    /// not show what the leader before did.
     pub fn set_leading(&self, leading: bool) {
+        if leading && !self.leading.load(Ordering::SeqCst) {
+            self.board_mut().scan = None;
+        }
         self.leading.store(leading, Ordering::SeqCst);
     }
     /// Why we do not act at all; `None` = we do.

@@ -57,6 +57,7 @@ impl Release {
                 scan,
                 agent_connected: self.context.agents.is_connected(&decision.node),
                 host: host_of(decision, member, all),
+                tried_at: self.context.board().tried.get(&member.plan.start).copied(),
                 scan_is_stale: self.context.fresh_scan().is_none(),
                 releases_allowed: self.context.is_active()
                     && !self.context.board().stopped.contains_key(&decision.node),
@@ -141,6 +142,7 @@ impl Release {
             fail_point!("release-after-guard");
         }
         let at = context.now();
+        context.board_mut().tried.insert(member.plan.start, at);
         let release = JobUpdate {
             gres: Some(mark.gres_with(&format!("shard:{}:{}", decision.gres_type, member.plan.shards))),
             required_nodes: Some(decision.node.to_string()),

@@ -258,9 +258,9 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
         .filter(running)
         .filter_map(|job| {
             let (gres_type, shards) = job.shards()?;
+            // One that Slurm started by itself holds a whole device that only Slurm knows, whatever was planned for it.
+            let gres_type: GresType = gres_type?;
             let decision = planned.get(&job.start());
-            let gres_type: GresType =
-                gres_type.or_else(|| decision.map(|(decision, _)| decision.gres_type.clone()))?;
             Some(pillion_core::invariant::Occupant {
                 node: job.nodes.first()?.clone(),
                 gres_type,

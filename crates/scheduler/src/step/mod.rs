@@ -38,6 +38,8 @@ pub struct Surroundings<'a> {
     pub agent_connected: bool,
     /// For a joiner: whether its host runs, is still expected to, or is gone.
     pub host: Host,
+    /// When a release of it was last tried by this process, whatever became of it.
+    pub tried_at: Option<UnixTime>,
     /// Whether Slurm has to be asked again before anything is released (the last scan is too old).
     pub scan_is_stale: bool,
     /// Whether the scheduler is to release at all now (mode, supported Slurm, no violation on the node).
@@ -166,7 +168,7 @@ fn guarded(
     around: Surroundings<'_>,
     patience: Patience,
 ) -> Next {
-    if predates(around.scan, member.guarded_at) {
+    if predates(around.scan, member.guarded_at) || predates(around.scan, around.tried_at) {
         return Next::Wait;
     }
     let mark = mark_of(job);

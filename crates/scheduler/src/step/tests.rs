@@ -144,6 +144,7 @@ fn step_with(
         scan: &scan,
         agent_connected: true,
         host: Host::NotNeeded,
+        tried_at: None,
         scan_is_stale: false,
         releases_allowed: true,
     };
@@ -220,6 +221,17 @@ fn after_a_crash_behind_the_release_the_lease_is_adopted_and_not_made_again() {
     let guarded = Member { guarded_at: Some(at(NOW - 2)), ..member(MemberState::Guarded) };
     assert_eq!(step(&guarded, Some(leased(job(JobState::Pending), NOW - 1))), Next::AdoptRelease(NOW - 1));
     assert_eq!(step(&guarded, Some(leased(job(JobState::Running), NOW - 1))), Next::AdoptRelease(NOW - 1));
+}
+
+#[test]
+fn a_release_whose_answer_was_lost_is_not_made_again_before_slurm_was_looked_at() {
+    let guarded = Member { guarded_at: Some(at(NOW - 40)), ..member(MemberState::Guarded) };
+    let tried = |epoch| {
+        let change = move |around: &mut Surroundings<'_>| around.tried_at = Some(at(epoch));
+        step_with(&guarded, Some(job(JobState::Pending)), NodeAvailability::Up, change)
+    };
+    assert_eq!(tried(NOW + 1), Next::Wait);
+    assert_eq!(tried(NOW - 1), Next::Guard);
 }
 
 #[test]
