@@ -246,3 +246,6 @@ impl HandoffServer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

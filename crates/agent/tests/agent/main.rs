@@ -142,20 +142,6 @@ async fn a_start_without_a_decision_is_measured_and_counted_as_a_miss() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_decision_on_its_way_is_waited_for() {
-    let scheduler = FakeScheduler::start();
-    let node = TestNode::new("h200", scheduler.port());
-    let _agent = node.start_agent();
-    scheduler.hello().await;
-    let request = TestNode::request(50, 1, Some("yes"));
-    let socket = node.handoff_socket();
-    let asking = tokio::task::spawn_blocking(move || task::ask(&socket, &request));
-    scheduler.prepare(share(50, Mechanism::Mps)).await;
-    let reply = asking.await.unwrap().expect("an answer in time");
-    assert_eq!(reply.verdict, Verdict::Decided);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_set_up_is_an_answer() {
     let scheduler = FakeScheduler::start();
     let node = TestNode::new("max-1550", scheduler.port());

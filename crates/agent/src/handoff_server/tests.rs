@@ -1,0 +1,93 @@
+//! What a task is told, without sockets and in time of our own.
+
+use super::*;
+use crate::share::ShareTable;
+use crate::share::tests::{device, share};
+use pillion_core::device::Mechanism;
+use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, SlurmJobId, UserId};
+use tokio::time::Instant;
+
+struct Scene {
+    _directory: tempfile::TempDir,
+    server: HandoffServer,
+    commands: mpsc::Receiver<Command>,
+    reports: mpsc::Receiver<ReportBody>,
+}
+
+fn scene() -> Scene {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let shares = ShareTable::open(root.join("shares.json"));
+    let devices = vec![device(Mechanism::Mps)];
+    let node = Arc::new(Node::new(NodeName::new("n1"), devices, shares, root.join("jobs")).unwrap());
+    node.set_connected(true);
+    let (commands_in, commands) = mpsc::channel(8);
+    let (reports_in, reports) = mpsc::channel(8);
+    let server = HandoffServer {
+        node,
+        clock: Arc::new(ManualClock::default()),
+        proc: ProcFs::new("/proc"),
+        progress_files: ProgressFiles::new(root).unwrap(),
+        mps_pipe_directory: Box::new(|_| "/pipe".into()),
+        commands: commands_in,
+        reports: reports_in,
+    };
+    Scene { _directory: directory, server, commands, reports }
+}
+
+fn request(option: Option<&str>) -> HandoffRequest {
+    HandoffRequest {
+        version: HANDOFF_VERSION,
+        start: JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 },
+        inner_job_id: Some(33),
+        uid: UserId(1000),
+        gid: rustix::process::getgid().as_raw(),
+        step_id: 0,
+        devices: vec![3],
+        option: option.map(str::to_owned),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_on_its_way_is_waited_for() {
+    let scene = scene();
+    let request = request(Some("yes"));
+    let began = Instant::now();
+    let (reply, ()) = tokio::join!(scene.server.answer(&request, Some(std::process::id())), async {
+        tokio::time::sleep(Duration::from_millis(90)).await;
+        // Another one first: it is not the one that is waited for.
+        scene.server.node.insert_share(share(34, Mechanism::Mps)).unwrap();
+        scene.server.node.insert_share(share(33, Mechanism::Mps)).unwrap();
+    });
+    assert_eq!((reply.verdict, reply.decision_id), (Verdict::Decided, Some(DecisionId(7))));
+    assert!(began.elapsed() < DECISION_WAIT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_does_not_come_is_not_waited_for_long() {
+    let mut scene = scene();
+    let began = Instant::now();
+    let reply = scene.server.answer(&request(Some("yes")), Some(std::process::id())).await;
+    assert_eq!(reply.verdict, Verdict::Unknown);
+    assert!(began.elapsed() <= DECISION_WAIT + Duration::from_millis(1));
+    let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+    assert_eq!(launch.decision_id, None, "a miss");
+    assert!(matches!(scene.commands.try_recv(), Ok(Command::Register(_))), "measured all the same");
+
+    scene.server.node.set_connected(false);
+    let began = Instant::now();
+    scene.server.answer(&request(Some("yes")), None).await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "nobody is there who could send one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_versions_and_foreign_steps_are_left_alone() {
+    let mut scene = scene();
+    let newer = HandoffRequest { version: HANDOFF_VERSION + 1, ..request(Some("yes")) };
+    assert_eq!(scene.server.answer(&newer, None).await, HandoffReply::unknown());
+    assert_eq!(scene.server.answer(&request(None), None).await, HandoffReply::unknown());
+    assert!(scene.reports.try_recv().is_err() && scene.commands.try_recv().is_err());
+    scene.server.node.insert_share(share(33, Mechanism::Mps)).unwrap();
+    let step = scene.server.answer(&request(None), None).await;
+    assert_eq!(step.verdict, Verdict::Decided, "a step of a job that was decided on");
+}
