@@ -70,7 +70,8 @@ impl DecisionState {
     /// [`IllegalTransition`] where the diagram above has no such arrow. Staying where it is is no step.
     pub fn advance(self, to: Self) -> Result<Self, IllegalTransition> {
         match (self, to) {
-            (Self::Planned, Self::Released | Self::Abandoned) | (Self::Released, Self::Ended | Self::Abandoned) => Ok(to),
+            (Self::Planned, Self::Released | Self::Abandoned)
+            | (Self::Released, Self::Ended | Self::Abandoned) => Ok(to),
             _ => Err(IllegalTransition { from: self.as_str(), to: to.as_str() }),
         }
     }
@@ -150,7 +151,9 @@ mod tests {
 
     #[test]
     fn an_ended_decision_stays_ended() {
-        for to in [DecisionState::Planned, DecisionState::Released, DecisionState::Ended, DecisionState::Abandoned] {
+        for to in
+            [DecisionState::Planned, DecisionState::Released, DecisionState::Ended, DecisionState::Abandoned]
+        {
             assert!(DecisionState::Ended.advance(to).is_err());
             assert!(DecisionState::Abandoned.advance(to).is_err());
         }

@@ -21,7 +21,9 @@ pub enum Violation {
     #[error("P-1: job {0} is an active member of more than one decision")]
     TwoDecisions(SlurmJobId),
     /// P-2
-    #[error("P-2: {node} {gres_type}: tenants were admitted with {admitted_bytes} bytes on a device of {device_bytes}")]
+    #[error(
+        "P-2: {node} {gres_type}: tenants were admitted with {admitted_bytes} bytes on a device of {device_bytes}"
+    )]
     MemoryOvercommitted {
         /// The node.
         node: NodeName,
@@ -111,7 +113,11 @@ pub fn check_occupants(
     for ((node, gres_type), tenants) in devices {
         let shards: u32 = tenants.iter().map(|tenant| tenant.shards).sum();
         if shards > 100 {
-            violations.push(Violation::ShardsOverbooked { node: node.clone(), gres_type: gres_type.clone(), shards });
+            violations.push(Violation::ShardsOverbooked {
+                node: node.clone(),
+                gres_type: gres_type.clone(),
+                shards,
+            });
         }
         let admitted_bytes: u64 = tenants.iter().filter_map(|tenant| tenant.memory_bytes).sum();
         if let Some(device_bytes) = device_bytes(node, gres_type).filter(|_| tenants.len() > 1)

@@ -20,5 +20,7 @@ pub mod units;
 
 pub use clock::{Clock, ManualClock, SystemClock, UnixTime};
 pub use error::report;
-pub use ids::{DecisionId, DeviceUuid, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
+pub use ids::{
+    DecisionId, DeviceUuid, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey,
+};
 pub use units::{Fraction, Shards, SlowdownRatio};

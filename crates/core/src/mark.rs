@@ -86,7 +86,9 @@ impl Mark {
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
             "w" => value.clone_into(&mut self.workload_digest),
-            "s" => self.slowdown_ratio_max = Some(value.parse().ok().filter(|ratio: &f64| ratio.is_finite())?),
+            "s" => {
+                self.slowdown_ratio_max = Some(value.parse().ok().filter(|ratio: &f64| ratio.is_finite())?)
+            }
             "m" => self.memory_mib = Some(value.parse().ok()?),
             "part" => value.clone_into(&mut self.original_partition),
             "field" => value.clone_into(&mut self.original_field),
@@ -191,7 +193,8 @@ mod tests {
     fn what_is_not_ours_is_none_and_what_is_broken_is_an_error() {
         assert_eq!(Mark::parse(""), Ok(None));
         assert_eq!(Mark::parse("JS1:H4sIAA"), Ok(None));
-        for text in ["pillion1;w", "pillion1;zz=1", "pillion1;w=a;w=b", "pillion1;lease=x", "pillion1;w=a b"] {
+        for text in ["pillion1;w", "pillion1;zz=1", "pillion1;w=a;w=b", "pillion1;lease=x", "pillion1;w=a b"]
+        {
             assert!(Mark::parse(text).is_err(), "{text}");
         }
         assert!(Mark::parse(&format!("pillion1;w={}", "a".repeat(600))).is_err());

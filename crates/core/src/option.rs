@@ -44,7 +44,9 @@ pub enum InvalidOption {
     #[error("--colocate: the value may hold only letters, digits and . _ - = , (found byte {0:#04x})")]
     BadByte(u8),
     /// Not one of the known settings.
-    #[error("--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME and memory=SIZE")]
+    #[error(
+        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME and memory=SIZE"
+    )]
     UnknownSetting(String),
     /// The same setting twice.
     #[error("--colocate: {0}= is given twice; give it once")]
@@ -53,10 +55,14 @@ pub enum InvalidOption {
     #[error("--colocate: max-slowdown={0} is not allowed; write a number from 1 to 10, such as 1.15")]
     BadSlowdown(String),
     /// Not a workload name.
-    #[error("--colocate: profile={0} is not allowed; write 1 to 64 letters, digits, dots, underscores or dashes")]
+    #[error(
+        "--colocate: profile={0} is not allowed; write 1 to 64 letters, digits, dots, underscores or dashes"
+    )]
     BadProfile(String),
     /// Not an amount of memory.
-    #[error("--colocate: memory={0} is not allowed; write a whole number with K, M, G or T, such as 8G (at most 16T)")]
+    #[error(
+        "--colocate: memory={0} is not allowed; write a whole number with K, M, G or T, such as 8G (at most 16T)"
+    )]
     BadMemory(String),
 }
 
@@ -103,7 +109,8 @@ fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), Inva
 
 fn parse_slowdown(text: &str) -> Result<SlowdownRatio, InvalidOption> {
     let plain = (1..=8).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let ends_in_digits = text.starts_with(|c: char| c.is_ascii_digit()) && text.ends_with(|c: char| c.is_ascii_digit());
+    let ends_in_digits =
+        text.starts_with(|c: char| c.is_ascii_digit()) && text.ends_with(|c: char| c.is_ascii_digit());
     let number = (plain && ends_in_digits).then(|| text.parse::<f64>().ok()).flatten();
     number
         .and_then(|value| SlowdownRatio::try_promise(value).ok())
