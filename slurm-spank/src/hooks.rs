@@ -151,8 +151,13 @@ pub fn task_init(spank: &mut impl Spank, recognised: Recognised) {
     let Recognised { option, agent } = recognised;
     let Some((agent, request)) = agent.zip(request(spank, option)) else { return };
     match agent.ask(&request) {
-        Ok(reply) if reply.verdict == Verdict::Decided => apply(spank, &reply),
-        Ok(_) => spank.log(Level::Debug, &format!("pillion: no decision for job {}", request.start)),
+        Ok(reply) => {
+            if reply.verdict == Verdict::Unknown {
+                spank.log(Level::Debug, &format!("pillion: no decision for job {}", request.start));
+            }
+            // Without a decision as well: such a start is measured all the same, by the file that the agent names.
+            apply(spank, &reply);
+        }
         Err(error) => log_miss(spank, request.start.job_id, &error.to_string()),
     }
 }

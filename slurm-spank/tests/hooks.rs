@@ -231,13 +231,19 @@ fn without_an_answer_the_job_runs_as_it_is_and_the_miss_is_logged_once() {
 }
 
 #[test]
-fn an_unknown_start_is_left_as_it_is() {
-    let directory = tempfile::tempdir().unwrap();
-    let reply = HandoffReply { verdict: Verdict::Unknown, ..decided(&[("X", "1")], &["SLURM_JOB_GPUS"]) };
-    let (socket, _) = agent(directory.path(), reply);
-    let mut spank = FakeSpank::colocated();
-    run_task(&mut spank, &[&socket], &[]);
-    assert_eq!(spank.job, variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
+fn a_start_without_a_decision_is_measured_and_otherwise_left_as_it_is() {
+    let untouched = [("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")];
+    let measured = [&untouched[..], &[("PILLION_PROGRESS", "/run/p/7")]].concat();
+    let progress = ("PILLION_PROGRESS".to_owned(), "/run/p/7".to_owned());
+    for (set, expected) in [(vec![], &untouched[..]), (vec![progress], &measured)] {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, asked) = agent(directory.path(), HandoffReply { set, ..HandoffReply::unknown() });
+        let mut spank = FakeSpank::colocated();
+        run_task(&mut spank, &[&socket], &[]);
+        asked.join().unwrap();
+        assert_eq!(spank.job, variables(expected));
+        assert!(spank.log.iter().all(|(level, _)| *level == Level::Debug), "{:?}", spank.log);
+    }
 }
 
 #[test]
