@@ -13,7 +13,9 @@ fn load(name: &str, seconds: u32) -> String {
 
 fn submit(cluster: &Cluster, name: &str, seconds: u32) -> SlurmJobId {
     let option = format!("--colocate=profile={name}");
-    cluster.submit_as("alice", &load(name, seconds), &[&option, "--gres=gpu:1", "-c1", "--mem=100", "-t10"]).unwrap()
+    cluster
+        .submit_as("alice", &load(name, seconds), &[&option, "--gres=gpu:1", "-c1", "--mem=100", "-t10"])
+        .unwrap()
 }
 
 #[test]
@@ -30,7 +32,8 @@ fn known_workloads_that_go_well_together_are_paired() {
     })
     .unwrap();
     println!("{}", cluster.pillion_as("root", &["profile"]).unwrap().stdout().unwrap());
-    let second: Vec<_> = ["resnet50-infer", "bert-small-batch"].map(|name| submit(&cluster, name, 900)).into();
+    let second: Vec<_> =
+        ["resnet50-infer", "bert-small-batch"].map(|name| submit(&cluster, name, 900)).into();
     for job in &second {
         cluster.wait_for_job(*job, &["RUNNING", "COMPLETED"], SOON).unwrap();
     }

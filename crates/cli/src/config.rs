@@ -1,4 +1,4 @@
-//! What the command line reads of the scheduler's configuration: where Slurm is, the pool, the state and the listeners.
+//! What the command line reads of the scheduler's configuration: where Slurm is, the pool, the heartbeat and the listeners.
 //!
 //! The file belongs to the scheduler, which checks it whole; here everything else in it is passed over.
 
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 /// Where the configuration is, unless `--config` names another place.
 pub const CONFIG_PATH: &str = "/etc/pillion/pillion.toml";
-/// Where the scheduler keeps its state, unless configured.
-const STATE_DIRECTORY: &str = "/var/lib/pillion";
+/// The scheduler's heartbeat, unless configured: where `pillion.lua` looks for it.
+const HEARTBEAT_PATH: &str = "/run/pillion/heartbeat";
 
 /// The keys that we know.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Config {
-    /// Where the scheduler keeps its state; the heartbeat lies there.
-    pub state_directory: PathBuf,
+    /// The file by which the scheduler tells `pillion.lua` that it lives.
+    pub heartbeat_path: PathBuf,
     /// `[pool]`.
     pub pool: Pool,
     /// `[slurm]`.
@@ -58,7 +58,7 @@ pub struct Listen {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            state_directory: STATE_DIRECTORY.into(),
+            heartbeat_path: HEARTBEAT_PATH.into(),
             pool: Pool::default(),
             slurm: SlurmPlace::default(),
             listen: Listen::default(),
@@ -78,11 +78,6 @@ impl SlurmPlace {
 }
 
 impl Config {
-    /// The file by which the scheduler tells `pillion.lua` that it lives.
-    pub fn heartbeat_path(&self) -> PathBuf {
-        self.state_directory.join("heartbeat")
-    }
-
     /// Reads `path`, or the usual place where it is `None`; there a missing file means defaults.
     ///
     /// # Errors
@@ -117,7 +112,7 @@ mod tests {
         let text = "mode = \"shadow\"\n[pool]\npartitions = [\"shared\"]\n[database]\nurl = \"x\"\n";
         let config = Config::parse(text).expect("it is valid");
         assert_eq!(config.pool.partitions, ["shared"]);
-        assert_eq!(config.heartbeat_path(), Path::new("/var/lib/pillion/heartbeat"));
+        assert_eq!(config.heartbeat_path, Path::new("/run/pillion/heartbeat"));
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Mark {
         match name {
             "w" => value.clone_into(&mut self.workload_digest),
             "s" => {
-                self.slowdown_ratio_max = Some(value.parse().ok().filter(|ratio: &f64| ratio.is_finite())?)
+                self.slowdown_ratio_max = Some(value.parse().ok().filter(|ratio: &f64| ratio.is_finite())?);
             }
             "m" => self.memory_mib = Some(value.parse().ok()?),
             "part" => value.clone_into(&mut self.original_partition),

@@ -68,6 +68,8 @@ pub struct Board {
     pub stopped: BTreeMap<NodeName, String>,
     /// Jobs whose last plan was dropped, and until when they are left out.
     pub cooling: BTreeMap<SlurmJobId, UnixTime>,
+    /// What the last plan said of each job that it left waiting.
+    pub reasons: BTreeMap<SlurmJobId, String>,
     /// When a release was last tried for a start: only a later scan tells what became of it.
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// Violations seen since we started.

@@ -3,7 +3,7 @@
 use crate::context::{Context, TickError};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
-use pillion_pairing::{ClusterView, InterferenceModel, Pairing, Plan, plan};
+use pillion_pairing::{ClusterView, Explanation, InterferenceModel, Pairing, Plan, plan};
 use std::sync::Arc;
 use tracing::{debug, info};
 
@@ -81,6 +81,8 @@ impl Engine {
     ) -> Result<(), TickError> {
         let context = &self.context;
         let now = context.now();
+        let reason = |left: &Explanation| (left.job_id, left.text.clone());
+        context.board_mut().reasons = plan.left_waiting.iter().map(reason).collect();
         context.store.record_explanations(plan.parent_revision, &plan.left_waiting, now).await?;
         if plan.pairings.is_empty() {
             return Ok(());

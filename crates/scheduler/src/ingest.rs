@@ -5,7 +5,7 @@ use crate::context::{Context, TickError};
 use crate::store::Event;
 use pillion_core::NodeName;
 use pillion_core::decision::DecisionState;
-use pillion_core::report::{Report, ReportBody, ShareResult, ToAgent};
+use pillion_core::report::{AgentHello, Report, ReportBody, ShareResult, ToAgent};
 use std::sync::Arc;
 
 /// The receiver of agents' messages.
@@ -82,6 +82,21 @@ impl Ingest {
         } else {
             context.store.member_prepared(result.decision_id, result.start, now).await?;
             context.nudges.release.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes back shares that an agent holds from before and that no active decision stands behind any more.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn revoke_stale(&self, hello: &AgentHello) -> Result<(), TickError> {
+        for &decision_id in &hello.decision_ids {
+            let Some(decision) = self.context.store.decision(decision_id).await? else { continue };
+            for member in decision.members.iter().filter(|member| !member.state.is_active()) {
+                let order = ToAgent::Revoke { decision_id, start: member.plan.start };
+                self.context.agents.send(&hello.node, order);
+            }
         }
         Ok(())
     }

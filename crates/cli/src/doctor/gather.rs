@@ -42,7 +42,7 @@ pub async fn gather(config: Config, scheduler: &Address, plugin_dir: Option<&Pat
         limits: limits(&config, &conf).await,
         pillion_lua: text_file(named.unwrap_or_else(|| folder.join("pillion.lua"))),
         job_container: text_file(folder.join("job_container.conf")),
-        heartbeat: text_file(config.heartbeat_path()),
+        heartbeat: text_file(config.heartbeat_path.clone()),
         hooks: hooks(&conf),
         rescue_timer: rescue_timer().await,
         status: status(scheduler).await,

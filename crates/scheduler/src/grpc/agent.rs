@@ -53,6 +53,7 @@ impl AgentService for AgentServer {
         let last = context.store.last_sequence(&hello.node, &hello.journal_id).await;
         let last = last.map_err(|error| status::from_store(&error))?;
         let (stream, inbox) = context.agents.connect(&hello, now);
+        self.ingest.revoke_stale(&hello).await.map_err(|error| status::from_tick(&error))?;
         info!(node = %hello.node, version = hello.agent_version, devices = hello.devices.len(), "agent attached");
         let (answers, outgoing) = mpsc::channel(ANSWERS_LENGTH);
         // Tells the agent at once what arrived before its last stream broke.
@@ -129,8 +130,18 @@ impl Session {
 
     async fn received(&self, message: AgentMessage) -> Result<Option<ToAgent>, Status> {
         self.agents().heard(&self.stream, self.context.now());
-        let invalid = |error| Status::invalid_argument(pillion_core::error::report(&error));
-        match FromAgent::try_from(message).map_err(invalid)? {
+        let sequence = sequence_of(&message);
+        let message = match (FromAgent::try_from(message), sequence) {
+            (Ok(message), _) => message,
+            // It would come again for ever: told to the log, and acknowledged.
+            (Err(error), Some(sequence)) => {
+                let error = pillion_core::error::report(&error);
+                warn!(node = %self.hello.node, sequence, error, "a report that cannot be read is skipped");
+                return Ok(Some(ToAgent::Ack(sequence)));
+            }
+            (Err(error), None) => return Err(Status::invalid_argument(pillion_core::error::report(&error))),
+        };
+        match message {
             FromAgent::Hello(_) => Err(Status::invalid_argument("Hello may come once a stream")),
             FromAgent::Report(report) => {
                 let (node, journal) = (&self.hello.node, &self.hello.journal_id);
@@ -142,5 +153,12 @@ impl Session {
                 done.map(|()| None).map_err(|error| status::from_tick(&error))
             }
         }
+    }
+}
+
+const fn sequence_of(message: &AgentMessage) -> Option<u64> {
+    match &message.body {
+        Some(pillion_proto::v1::agent_message::Body::Report(report)) => Some(report.sequence),
+        _ => None,
     }
 }

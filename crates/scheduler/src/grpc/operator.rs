@@ -28,12 +28,7 @@ impl OperatorServer {
     async fn queue_rows(&self, caller: Caller) -> Result<Vec<v1::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
         let decisions = self.context.store.active_decisions().await?;
-        let mut reasons = listing::Reasons::new();
-        for job in scan.jobs.values().filter(|job| crate::scan::is_waiting(job)) {
-            if let Some((_, _, last)) = self.context.store.explanations(job.id).await?.pop() {
-                reasons.insert(job.id, last.text);
-            }
-        }
+        let reasons = self.context.board().reasons.clone();
         Ok(listing::queue(&scan, &decisions, &reasons, &self.context.settings.policy, caller))
     }
 

@@ -201,7 +201,7 @@ fn a_joiner_waits_for_its_host_and_goes_when_it_runs() {
     let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
     let with_host = |host| {
         step_with(&planned, Some(job(JobState::Pending)), NodeAvailability::Up, move |around| {
-            around.host = host
+            around.host = host;
         })
     };
     assert_eq!(with_host(Host::Expected), Next::Wait);

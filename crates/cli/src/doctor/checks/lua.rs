@@ -47,7 +47,7 @@ pub(super) fn heartbeat(facts: &Facts) -> Vec<Finding> {
     if let Some(read) = read.filter(|read| std::path::Path::new(read) != written) {
         return vec![check.fail(
             format!("the lua module reads {read}, the scheduler writes {}", written.display()),
-            "name the same file in both: state_directory in pillion.toml, and the path in job_submit.lua",
+            "name the same file in both: heartbeat_path in pillion.toml, and the path in job_submit.lua",
         )];
     }
     let text = match &facts.heartbeat.text {
