@@ -89,6 +89,8 @@ pub struct Nudges {
     pub release: Arc<Notify>,
     /// A run was summarised.
     pub profile: Arc<Notify>,
+    /// The first scan is there.
+    pub heartbeat: Arc<Notify>,
 }
 
 /// The reconcilers' world.

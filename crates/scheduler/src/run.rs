@@ -140,7 +140,8 @@ fn spawn_reconcilers(
     let renew = Renew::new(world());
     tasks.spawn(drive("renew", 5 * second, None, stop.clone(), async move || renew.tick().await));
     let beat = Beat::new(world());
-    tasks.spawn(drive("heartbeat", 5 * second, None, stop.clone(), async move || beat.tick()));
+    let wake = Some(Arc::clone(&nudges.heartbeat));
+    tasks.spawn(drive("heartbeat", 5 * second, wake, stop.clone(), async move || beat.tick()));
     let housekeep = Housekeep::new(world());
     tasks.spawn(drive("housekeep", 600 * second, None, stop.clone(), async move || housekeep.tick().await));
 }

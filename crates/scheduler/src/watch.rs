@@ -47,7 +47,10 @@ impl Watch {
         let scan = Arc::new(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count));
         self.record(&scan).await?;
         context.board_mut().dropped_line_count += scan.dropped_line_count;
-        context.board_mut().scan = Some(Arc::clone(&scan));
+        let before = context.board_mut().scan.replace(Arc::clone(&scan));
+        if before.is_none() {
+            context.nudges.heartbeat.notify_one();
+        }
         self.check(&scan).await?;
         context.nudges.release.notify_one();
         context.nudges.engine.notify_one();
