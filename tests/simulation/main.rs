@@ -1,6 +1,7 @@
 //! The cluster simulation: the whole system in one thread, virtual time, from a seed. A failure prints its seed;
 //! `SEED=.. cargo test -p pillion-tests --test simulation` replays it and prints what happened.
 
+mod check;
 mod faulty;
 mod node;
 mod scheduler;
@@ -59,13 +60,14 @@ fn cluster_sim() {
         return;
     }
     let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let failures: Vec<(u64, String)> = std::thread::scope(|scope| {
-        let part = |thread| {
-            move || (thread..seeds).step_by(threads as usize).map(|seed| (seed, run_seed(seed, false)))
-        };
-        let workers: Vec<_> =
-            (0..threads).map(|thread| scope.spawn(move || part(thread)().collect::<Vec<_>>())).collect();
+        let part =
+            |thread| move || (thread..seeds).step_by(threads).map(|seed| (seed, run_seed(seed, false)));
+        let workers: Vec<_> = (0..)
+            .take(threads)
+            .map(|thread| scope.spawn(move || part(thread)().collect::<Vec<_>>()))
+            .collect();
         let outcomes: Vec<_> =
             workers.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect();
         let sharing =

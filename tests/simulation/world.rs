@@ -5,17 +5,13 @@ use crate::faulty::{FaultySlurm, Lost, is_over};
 use crate::node::{Node, Work};
 use crate::scheduler::{Scheduler, TICKS};
 use pillion_cli::commands::rescue::carry_out;
-use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::UserPolicy;
 use pillion_scheduler::context::Settings;
-use pillion_scheduler::scan::Scan;
-use pillion_scheduler::store::Store;
 use pillion_scheduler::store::memory::{FailWhen, MemoryStore};
-use pillion_scheduler::view::occupants;
 use pillion_slurm::fake::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
-use pillion_slurm::{Ending, JobState, Slurm};
+use pillion_slurm::{Ending, JobState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,20 +29,20 @@ const USERS: [(&str, u32); 2] = [("alice", 2001), ("bob", 2002)];
 /// The world at one moment.
 pub(crate) struct World {
     rng: SmallRng,
-    now: UnixTime,
+    pub(crate) now: UnixTime,
     clock: Arc<ManualClock>,
-    slurm: Arc<FakeSlurm>,
+    pub(crate) slurm: Arc<FakeSlurm>,
     line: Arc<FaultySlurm>,
-    store: Arc<MemoryStore>,
+    pub(crate) store: Arc<MemoryStore>,
     settings: Settings,
     schedulers: Vec<Scheduler>,
-    nodes: Vec<Node>,
-    works: BTreeMap<SlurmJobId, Work>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) works: BTreeMap<SlurmJobId, Work>,
     cancelled: BTreeSet<SlurmJobId>,
     started: BTreeSet<JobStart>,
     is_slurmctld_down: bool,
     rescued_at: UnixTime,
-    check_count: u64,
+    pub(crate) check_count: u64,
     /// What happened, for a failing seed.
     pub(crate) log: Vec<String>,
     /// Starts that shared a device, so that a simulation without any is noticed.
@@ -86,7 +82,7 @@ impl World {
         world
     }
 
-    fn note(&mut self, what: String) {
+    fn note(&mut self, what: impl std::fmt::Display) {
         self.log.push(format!("{:9.1} {what}", self.now.seconds() - UnixTime::from_epoch(BEGIN).seconds()));
     }
 
@@ -310,7 +306,7 @@ impl World {
             0 => {
                 self.schedulers.clear();
                 self.start_scheduler();
-                self.note("scheduler killed and started".to_owned());
+                self.note("scheduler killed and started");
             }
             1 => {
                 if self.schedulers.len() < 2 {
@@ -368,7 +364,7 @@ impl World {
 
     /// Ends all faults: one scheduler, agents, nodes and slurmctld up.
     pub(crate) fn heal(&mut self) {
-        self.note("healed".to_owned());
+        self.note("healed");
         self.store.heal();
         self.line.heal();
         self.is_slurmctld_down = false;
@@ -432,77 +428,6 @@ impl World {
         let open = |id: &&SlurmJobId| !is_over(self.slurm.job(**id).as_ref());
         self.works.keys().filter(open).copied().collect()
     }
-
-    /// Holds the world against the invariants.
-    pub(crate) async fn check(&mut self) {
-        assert_eq!(self.slurm.overbooked(), Vec::<String>::new());
-        self.check_count += 1;
-        if self.check_count % 32 == 0 {
-            self.check_released_once();
-        }
-        self.check_waiting();
-        self.check_neighbours().await;
-    }
-
-    /// a lease is written at most once for a start.
-    pub(crate) fn check_released_once(&self) {
-        let mut released = BTreeSet::new();
-        for call in self.slurm.journal() {
-            let FakeCall::Update { ok: true, jobs, update, .. } = call else { continue };
-            let mark = update.admin_comment.as_deref().and_then(|text| Mark::parse(text).ok().flatten());
-            let Some((mark, job_id)) = mark.zip(jobs.first().copied()) else { continue };
-            if let (Some(_), Some(restart_count)) = (mark.lease_epoch, mark.lease_restart_count) {
-                let start = JobStart { job_id, restart_count };
-                assert!(released.insert(start), "{}", Violation::ReleasedTwice(start));
-            }
-        }
-    }
-
-    /// The dead man's switch: nobody waits with a begin time further away than his own or one bound from now.
-    fn check_waiting(&self) {
-        for id in self.works.keys() {
-            let Some(job) = self.slurm.job(*id).filter(|job| job.state == JobState::Pending) else {
-                continue;
-            };
-            let mark = Mark::parse_of(&job);
-            let own = mark.map_or(0, |mark| mark.original_begin_epoch);
-            let latest = (self.now + Duration::from_secs(BOUND_SECONDS + 2))
-                .epoch()
-                .max(own)
-                .max(self.requeue_floor());
-            assert!(
-                job.eligible_at.is_none_or(|at| at.epoch() <= latest),
-                "{id} may begin only at {:?}, latest allowed {latest}",
-                job.eligible_at
-            );
-        }
-    }
-
-    fn requeue_floor(&self) -> u64 {
-        (self.now + Duration::from_secs(123)).epoch()
-    }
-
-    /// P-2, P-3, R-2 over what runs; a start without a decision must not have got a mechanism.
-    async fn check_neighbours(&mut self) {
-        let decisions = self.store.active_decisions().await.unwrap_or_default();
-        let jobs: Vec<_> = self.works.keys().filter_map(|id| self.slurm.job(*id)).collect();
-        let nodes = self.slurm.nodes().await.unwrap_or_default();
-        let scan = Scan::new(self.now, jobs, nodes, &["shared".to_owned()], 0);
-        let planned: Vec<_> = occupants(&scan, &decisions);
-        let with_decision: Vec<_> = planned.into_iter().filter(|occupant| occupant.group.is_some()).collect();
-        let bytes = |node: &NodeName, gres_type: &GresType| {
-            let node = self.nodes.iter().find(|other| other.name == *node)?;
-            node.devices
-                .iter()
-                .find(|device| device.gres_type == *gres_type)
-                .map(|device| device.memory_bytes)
-        };
-        assert_eq!(check_occupants(&with_decision, bytes), Vec::new());
-        for node in &self.nodes {
-            let shared = node.running.iter().filter(|run| run.is_shared).count();
-            self.shared_starts = self.shared_starts.max(shared);
-        }
-    }
 }
 
 /// What `pillion.lua` leaves in a job.
@@ -513,16 +438,5 @@ fn mark_of(workload: &str) -> Mark {
         original_field: "node".to_owned(),
         original_gres: "gpu:1".to_owned(),
         ..Mark::default()
-    }
-}
-
-/// Reading a mark where one is.
-trait ParseOf {
-    fn parse_of(job: &pillion_slurm::Job) -> Option<Mark>;
-}
-
-impl ParseOf for Mark {
-    fn parse_of(job: &pillion_slurm::Job) -> Option<Mark> {
-        job.mark.clone().ok().flatten()
     }
 }

@@ -1,0 +1,89 @@
+//! What must hold after every step of the simulation: the invariants of `core::invariant`, and the dead man's switch.
+
+use crate::world::{BOUND_SECONDS, World};
+use pillion_core::invariant::{Violation, check_occupants};
+use pillion_core::mark::Mark;
+use pillion_core::{GresType, JobStart, NodeName};
+use pillion_scheduler::scan::Scan;
+use pillion_scheduler::store::Store;
+use pillion_scheduler::view::occupants;
+use pillion_slurm::fake::FakeCall;
+use pillion_slurm::{JobState, Slurm};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Every so many checks the whole journal is read for releases.
+const JOURNAL_CHECK_INTERVAL: u64 = 32;
+
+impl World {
+    /// Holds the world against the invariants.
+    pub(crate) async fn check(&mut self) {
+        assert_eq!(self.slurm.overbooked(), Vec::<String>::new());
+        self.check_count += 1;
+        if self.check_count.is_multiple_of(JOURNAL_CHECK_INTERVAL) {
+            self.check_released_once();
+        }
+        self.check_waiting();
+        self.check_neighbours().await;
+    }
+
+    /// a lease is written at most once for a start.
+    pub(crate) fn check_released_once(&self) {
+        let mut released = BTreeSet::new();
+        for call in self.slurm.journal() {
+            let FakeCall::Update { ok: true, jobs, update, .. } = call else { continue };
+            let mark = update.admin_comment.as_deref().and_then(|text| Mark::parse(text).ok().flatten());
+            let Some((mark, job_id)) = mark.zip(jobs.first().copied()) else { continue };
+            if let (Some(_), Some(restart_count)) = (mark.lease_epoch, mark.lease_restart_count) {
+                let start = JobStart { job_id, restart_count };
+                assert!(released.insert(start), "{}", Violation::ReleasedTwice(start));
+            }
+        }
+    }
+
+    /// The dead man's switch: nobody waits with a begin time further away than his own or one bound from now.
+    fn check_waiting(&self) {
+        for id in self.works.keys() {
+            let Some(job) = self.slurm.job(*id).filter(|job| job.state == JobState::Pending) else {
+                continue;
+            };
+            let mark = job.mark.as_ref().ok().and_then(Option::as_ref);
+            let own = mark.map_or(0, |mark| mark.original_begin_epoch);
+            let latest = (self.now + Duration::from_secs(BOUND_SECONDS + 2))
+                .epoch()
+                .max(own)
+                .max(self.requeue_floor());
+            assert!(
+                job.eligible_at.is_none_or(|at| at.epoch() <= latest),
+                "{id} may begin only at {:?}, latest allowed {latest}",
+                job.eligible_at
+            );
+        }
+    }
+
+    fn requeue_floor(&self) -> u64 {
+        (self.now + Duration::from_secs(123)).epoch()
+    }
+
+    /// P-2, P-3, R-2 over what runs; a start without a decision must not have got a mechanism.
+    async fn check_neighbours(&mut self) {
+        let decisions = self.store.active_decisions().await.unwrap_or_default();
+        let jobs: Vec<_> = self.works.keys().filter_map(|id| self.slurm.job(*id)).collect();
+        let nodes = self.slurm.nodes().await.unwrap_or_default();
+        let scan = Scan::new(self.now, jobs, nodes, &["shared".to_owned()], 0);
+        let planned: Vec<_> = occupants(&scan, &decisions);
+        let with_decision: Vec<_> = planned.into_iter().filter(|occupant| occupant.group.is_some()).collect();
+        let bytes = |node: &NodeName, gres_type: &GresType| {
+            let node = self.nodes.iter().find(|other| other.name == *node)?;
+            node.devices
+                .iter()
+                .find(|device| device.gres_type == *gres_type)
+                .map(|device| device.memory_bytes)
+        };
+        assert_eq!(check_occupants(&with_decision, bytes), Vec::new());
+        for node in &self.nodes {
+            let shared = node.running.iter().filter(|run| run.is_shared).count();
+            self.shared_starts = self.shared_starts.max(shared);
+        }
+    }
+}
