@@ -2,16 +2,13 @@
 //! holds, which outlives the agent. Row 6 of the way of a job. Knows nothing of sockets, drivers or the scheduler.
 
 use crate::disk;
-use crate::mechanism;
+use crate::mechanism::{self, Variable};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, GresType, JobStart};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// One variable and its value.
-pub type Variable = (String, String);
 
 /// The decision that the task runs under, for the user's own log.
 pub const DECISION_VARIABLE: &str = "PILLION_DECISION";

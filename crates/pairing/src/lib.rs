@@ -19,6 +19,7 @@ pub mod plan;
 mod plan_properties;
 #[cfg(test)]
 mod plan_tests;
+mod planner;
 pub mod policy;
 mod serve;
 mod session;
@@ -28,6 +29,7 @@ mod testing;
 pub mod view;
 
 pub use model::{Contention, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
-pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role, plan};
+pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
+pub use planner::plan;
 pub use policy::{Objective, Policy, UserPolicy};
 pub use view::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};

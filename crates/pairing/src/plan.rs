@@ -1,11 +1,6 @@
 //! What comes out: who shares which device with whom, and a reason for every job; and [`plan`], which makes it.
 
-use crate::explain;
-use crate::model::{InterferenceModel, SpeedEstimate};
-use crate::policy::Policy;
-use crate::serve;
-use crate::session::Session;
-use crate::view::ClusterView;
+use crate::model::SpeedEstimate;
 use pillion_core::device::Mechanism;
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
@@ -21,16 +16,6 @@ pub struct Plan {
     pub pairings: Vec<Pairing>,
     /// Every waiting job that is not in `pairings`, and why.
     pub left_waiting: Vec<Explanation>,
-}
-
-/// Decides what starts now, where and with whom, and gives a reason for every waiting job.
-///
-/// Each waiting job stands exactly once, in `pairings` or in `left_waiting`. Pure and deterministic: equal input gives an
-/// equal plan.
-pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Plan {
-    let session = Session::new(view, model, policy);
-    let service = serve::serve(&session);
-    explain::explained(&session, &service)
 }
 
 /// Jobs to be started on one device.

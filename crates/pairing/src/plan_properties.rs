@@ -2,7 +2,8 @@
 
 use crate::admit;
 use crate::model::{Contention, InterferenceModel, SharedDevice, SpeedEstimate, TenantInput};
-use crate::plan::{CANDIDATES_MAX, Explanation, Plan, Role, plan};
+use crate::plan::{CANDIDATES_MAX, Explanation, Plan, Role};
+use crate::planner::plan;
 use crate::policy::{Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, DeviceView, ProfileBook, WaitingJob};

@@ -1,7 +1,8 @@
 //! One test a rule: what the whole plan does with small clusters.
 
 use crate::model::Contention;
-use crate::plan::{Plan, Reason, Role, plan};
+use crate::plan::{Plan, Reason, Role};
+use crate::planner::plan;
 use crate::policy::{Objective, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, ProfileBook, WaitingJob};
@@ -368,7 +369,7 @@ fn a_hog_is_capped_where_the_promise_needs_it() {
         plan.pairings[0].members.iter().map(|member| member.cap_fraction.map(f64::from)).collect();
     assert!(caps[0].is_some_and(|cap| cap < 0.8), "{caps:?}");
     let policy = Policy { caps: false, ..Policy::default() };
-    let without = crate::plan::plan(&hog_and_victim(), &Contention, &policy);
+    let without = crate::planner::plan(&hog_and_victim(), &Contention, &policy);
     assert_eq!(groups(&without), [[1]], "without caps the promise would be at risk");
 }
 

@@ -2,7 +2,7 @@
 //! process asks for the mode by its environment; two that ask for different ones would block each other.
 
 use super::MechanismError;
-use crate::share::Variable;
+use super::Variable;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_device::Backend;

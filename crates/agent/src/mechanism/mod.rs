@@ -21,6 +21,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
 
+/// One variable and its value.
+pub type Variable = (String, String);
+
 /// Why a share cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum MechanismError {

@@ -3,7 +3,7 @@
 //! share what nobody decided.
 
 use super::MechanismError;
-use crate::share::Variable;
+use super::Variable;
 use pillion_core::GresType;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;

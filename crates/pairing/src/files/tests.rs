@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::Contention;
-use crate::plan::{Reason, plan};
+use crate::plan::Reason;
+use crate::planner::plan;
 use crate::policy::{Policy, UserPolicy};
 use proptest::prelude::*;
 
