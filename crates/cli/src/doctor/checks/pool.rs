@@ -144,6 +144,10 @@ pub(super) fn shard_counts(facts: &Facts) -> Vec<Finding> {
 /// `GRES/gpu=100,GRES/shard=1`: a share costs its hundredths. Slurm truncates fractions of a weighted sum.
 pub(super) fn billing_weights(facts: &Facts) -> Vec<Finding> {
     let check = Check("billing-weights");
+    // Slurm knows GRES as billable only where slurmdbd keeps them.
+    if facts.slurm_conf.as_ref().is_ok_and(|conf| !conf.get("AccountingStorageType").contains("slurmdbd")) {
+        return vec![check.skip("no slurmdbd: nothing is billed")];
+    }
     on_partitions(facts, check, "a shard is billed as a hundredth of a GPU", |partition| {
         let name = &partition.name;
         let mend = format!(

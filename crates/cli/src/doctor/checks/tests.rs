@@ -405,3 +405,15 @@ fn each_broken_setup_prints_its_line_and_its_mend() {
         }
     }
 }
+
+#[test]
+fn without_accounting_nothing_is_said_of_bills_and_limits() {
+    let mut facts = sound();
+    facts.slurm_conf = Ok(conf(&[("AccountingStorageType", "(null)")]));
+    partition_of(&mut facts).billing_weights = String::new();
+    let findings = examine(&facts);
+    let status = |check| findings.iter().find(|finding| finding.check == check).map(|finding| finding.status);
+    assert_eq!(status("billing-weights"), Some(Status::Skip));
+    assert_eq!(status("accounting-tres"), Some(Status::Skip));
+    assert!(findings.iter().all(|finding| finding.status < Status::Warn), "{findings:#?}");
+}
