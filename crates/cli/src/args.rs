@@ -44,6 +44,16 @@ pub struct Global {
     /// Print no column names
     #[arg(short = 'n', long, global = true)]
     pub noheader: bool,
+    /// Only these columns, in this order: jobid,user,reason
+    #[arg(
+        short = 'o',
+        long = "format",
+        global = true,
+        value_name = "COLUMN,..",
+        value_delimiter = ',',
+        conflicts_with = "json"
+    )]
+    pub columns: Vec<String>,
 }
 
 impl Global {

@@ -28,7 +28,8 @@ use pillion_core::Clock;
 
 /// Runs one command line, prints its answer, and says how to end.
 pub async fn run(args: Args, clock: &dyn Clock) -> ExitStatus {
-    let output = Output::new(args.global.format(), !args.global.noheader);
+    let output =
+        Output::new(args.global.format(), !args.global.noheader).with_columns(args.global.columns.clone());
     match commands::run(&args, clock, &output).await {
         Ok(status) => status,
         Err(error) => {

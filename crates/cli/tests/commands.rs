@@ -219,3 +219,16 @@ async fn rescue_without_slurm_asks_to_try_later() {
     assert_eq!((ran.code, ran.out.as_str()), (75, ""));
     assert!(ran.err.starts_with("pillion: cannot read from Slurm; see that slurmctld runs"), "{}", ran.err);
 }
+
+#[tokio::test]
+async fn columns_are_chosen_by_name() {
+    let harness = Harness::start();
+    let ran = harness.run("pairs -o jobid,shards --noheader").await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "42               55\n(not shown)      45\n"));
+    let parsable = harness.run("queue --format JOBID,REASON -P").await;
+    assert!(parsable.out.starts_with("JOBID|REASON\n42|"), "{}", parsable.out);
+    let wrong = harness.run("queue -o jobid,gpu").await;
+    assert_eq!((wrong.code, wrong.out.as_str()), (64, ""));
+    assert!(wrong.err.contains("there is no column 'gpu'; allowed are JOBID,USER"), "{}", wrong.err);
+    assert_eq!(harness.run("explain 42 -o jobid").await.code, 64);
+}

@@ -178,7 +178,10 @@ fn decision_blocks(decision: &DecisionRow, job_id: &str, blocks: &mut Vec<Block>
     if let Some(why) = &decision.abandoned_reason {
         line(blocks, format!("  given up: {why}"));
     }
-    blocks.push(Block::Table(members(decision), 2));
+    blocks.push(Block::Table(decided(decision), 2));
+    if decision.members.iter().any(|member| member.started_at_seconds.is_some()) {
+        blocks.push(Block::Table(came_of_it(decision), 2));
+    }
     for member in decision.members.iter().filter(|member| member.job_id.as_deref() == Some(job_id)) {
         if let Some(text) = verdict(member) {
             line(blocks, format!("  {text}"));
@@ -186,24 +189,19 @@ fn decision_blocks(decision: &DecisionRow, job_id: &str, blocks: &mut Vec<Block>
     }
 }
 
-fn members(decision: &DecisionRow) -> Table {
+/// What was decided for each member.
+fn decided(decision: &DecisionRow) -> Table {
     let columns = [
         "JOBID",
         "USER",
         "WORKLOAD",
         "ROLE",
-        "STATE",
         ">CAP",
         ">SHARDS",
         ">MEMORY_LIMIT",
         ">EXPECTED",
         ">AT_LEAST",
-        ">MEASURED",
         ">PROMISE",
-        "START",
-        "END",
-        ">SOLO_TIME",
-        ">ENERGY",
     ];
     let mut table = Table::new(&columns);
     for member in &decision.members {
@@ -212,16 +210,28 @@ fn members(decision: &DecisionRow) -> Table {
             shown(member.user.as_ref()),
             shown(member.workload.as_ref()),
             member.role.clone(),
-            member.state.clone(),
             cap(member),
             member.shards.to_string(),
             format::bytes(member.memory_limit_bytes),
             format::fraction(member.predicted_speed_fraction),
             format::fraction(member.predicted_speed_fraction_low),
-            format::fraction(member.measured_speed_fraction),
             format::ratio(member.slowdown_ratio_max),
+        ]);
+    }
+    table
+}
+
+/// What came of it.
+fn came_of_it(decision: &DecisionRow) -> Table {
+    let columns = ["JOBID", "STATE", "START", "END", ">MEASURED", ">SOLO_TIME", ">ENERGY"];
+    let mut table = Table::new(&columns);
+    for member in &decision.members {
+        table.push(vec![
+            shown(member.job_id.as_ref()),
+            member.state.clone(),
             format::time_or_none(member.started_at_seconds),
             format::time_or_none(member.ended_at_seconds),
+            format::fraction(member.measured_speed_fraction),
             format::duration(member.solo_duration_seconds),
             format::energy(member.energy_joules),
         ]);
@@ -267,9 +277,10 @@ fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
     if explanation.candidates.is_empty() {
         return;
     }
-    let mut table = Table::new(&COLUMNS[2..]);
+    let mut table =
+        Table::new(&["PARTNER", "WORKLOAD", "RUNNING", "CAPS", "OWN", "OTHER", ">GAIN", "RESULT"]);
     for candidate in &explanation.candidates {
-        table.push(candidate_cells(candidate));
+        table.push(narrow_cells(candidate));
     }
     blocks.push(Block::Table(table, 2));
     for candidate in explanation.candidates.iter().filter(|candidate| candidate.chosen) {
@@ -301,7 +312,7 @@ const COLUMNS: [&str; 14] = [
     "RULE",
 ];
 
-fn candidate_cells(candidate: &Candidate) -> Vec<String> {
+fn candidate_cells(candidate: &Candidate) -> [String; 12] {
     let cap = |cap: Option<Fraction>| {
         cap.map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(cap.value())))
     };
@@ -313,7 +324,7 @@ fn candidate_cells(candidate: &Candidate) -> Vec<String> {
         (false, None) => "allowed",
         (false, Some(_)) => "excluded",
     };
-    vec![
+    [
         shown(candidate.partner().as_ref()),
         shown(candidate.workload().as_ref()),
         if candidate.is_running { "yes" } else { "no" }.to_owned(),
@@ -327,6 +338,18 @@ fn candidate_cells(candidate: &Candidate) -> Vec<String> {
         result.to_owned(),
         candidate.excluded_by.map(rule).unwrap_or_default().to_owned(),
     ]
+}
+
+/// The same for people: speeds with their pessimistic bound in brackets, caps as own/other.
+fn narrow_cells(candidate: &Candidate) -> Vec<String> {
+    let [partner, workload, running, own_cap, other_cap, own, own_low, other, other_low, gain, result, rule] =
+        candidate_cells(candidate);
+    let bounded = |speed: &str, low: &str| {
+        if speed.is_empty() { String::new() } else { format!("{speed} ({low})") }
+    };
+    let caps = if own_cap == other_cap { own_cap } else { format!("{own_cap}/{other_cap}") };
+    let result = if rule.is_empty() { result } else { rule };
+    vec![partner, workload, running, caps, bounded(&own, &own_low), bounded(&other, &other_low), gain, result]
 }
 
 /// A rule's stable word, as in JSON: `promise-at-risk`.

@@ -51,6 +51,20 @@ impl Table {
         assert_eq!(cells.len(), self.columns.len(), "a row has one cell a column");
         self.rows.push(cells);
     }
+    /// The named columns only, in the order named; capitals do not matter.
+    fn select(&self, names: &[String]) -> Result<Self, CliError> {
+        let place = |name: &String| {
+            let found = self.columns.iter().position(|(column, _)| column.eq_ignore_ascii_case(name.trim()));
+            found.ok_or_else(|| {
+                let allowed: Vec<&str> = self.columns.iter().map(|(column, _)| column.as_str()).collect();
+                CliError::Usage(format!("there is no column '{name}'; allowed are {}", allowed.join(",")))
+            })
+        };
+        let places = names.iter().map(place).collect::<Result<Vec<usize>, CliError>>()?;
+        let row = |row: &Vec<String>| places.iter().map(|at| row[*at].clone()).collect();
+        let columns = places.iter().map(|at| self.columns[*at].clone()).collect();
+        Ok(Self { columns, rows: self.rows.iter().map(row).collect() })
+    }
     /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -82,19 +96,40 @@ impl Answer {
     pub fn table(table: Table, json: String) -> Self {
         Self { blocks: vec![Block::Table(table.clone(), 0)], parsable: table, json }
     }
+
+    /// Only the named columns of its one table.
+    fn select(&self, names: &[String]) -> Result<Self, CliError> {
+        if self.blocks.iter().filter(|block| matches!(block, Block::Table(..))).count() > 1 {
+            return Err(CliError::Usage("this command prints several tables; leave out --format".to_owned()));
+        }
+        let select = |block: &Block| match block {
+            Block::Table(table, indent) => table.select(names).map(|table| Block::Table(table, *indent)),
+            Block::Line(_) => Ok(block.clone()),
+        };
+        let blocks = self.blocks.iter().map(select).collect::<Result<_, _>>()?;
+        Ok(Self { blocks, parsable: self.parsable.select(names)?, json: self.json.clone() })
+    }
 }
 
 /// Prints answers in one format.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Output {
     format: Format,
     header: bool,
+    /// Empty: all.
+    columns: Vec<String>,
 }
 
 impl Output {
     /// With or without column names.
     pub const fn new(format: Format, header: bool) -> Self {
-        Self { format, header }
+        Self { format, header, columns: Vec::new() }
+    }
+
+    /// With these columns only; all where none is named.
+    #[must_use]
+    pub fn with_columns(self, columns: Vec<String>) -> Self {
+        Self { columns, ..self }
     }
 
     /// The text of an answer.
@@ -109,8 +144,10 @@ impl Output {
     /// Prints it. Whoever closed the pipe (`| head`) has seen enough: that is no error.
     ///
     /// # Errors
-    /// [`CliError::Print`] for anything else.
+    /// [`CliError::Print`] for anything else, [`CliError::Usage`] for a column that the answer does not have.
     pub fn print(&self, answer: &Answer) -> Result<(), CliError> {
+        let selected = if self.columns.is_empty() { None } else { Some(answer.select(&self.columns)?) };
+        let answer = selected.as_ref().unwrap_or(answer);
         let mut out = std::io::stdout().lock();
         match out.write_all(self.render(answer).as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Print(error)),
@@ -141,5 +178,18 @@ mod tests {
         assert_eq!(text(Format::Parsable, true), "JOB|SHARDS|WHY\n33_2|40|fits / well\n7||odd?line\n");
         assert_eq!(text(Format::Parsable, false), "33_2|40|fits / well\n7||odd?line\n");
         assert_eq!(text(Format::Json, true), "{}\n");
+    }
+
+    #[test]
+    fn columns_are_chosen_by_name_and_what_is_not_there_is_named() {
+        let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        let chosen = answer().select(&names(&["shards", "Job"])).unwrap();
+        assert_eq!(
+            Output::new(Format::Table, true).render(&chosen),
+            "SHARDS  JOB\n    40  33_2\n     -  7\n"
+        );
+        assert_eq!(Output::new(Format::Parsable, false).render(&chosen), "40|33_2\n|7\n");
+        let error = answer().select(&names(&["gpu"])).unwrap_err().to_string();
+        assert_eq!(error, "there is no column 'gpu'; allowed are JOB,SHARDS,WHY");
     }
 }
