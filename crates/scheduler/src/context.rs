@@ -70,7 +70,7 @@ pub struct Board {
     pub cooling: BTreeMap<SlurmJobId, UnixTime>,
     /// What the last plan said of each job that it left waiting.
     pub reasons: BTreeMap<SlurmJobId, String>,
-    /// When a release was last tried for a start: only a later scan tells what became of it.
+    /// When a release was last tried or answered for a start: only a later scan tells what became of it.
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// Violations seen since we started.
     pub violation_count: u64,

@@ -150,7 +150,10 @@ impl Release {
             admin_comment: Some(mark.leased(at, job.restart_count).to_string()),
             start_time: Some(at),
         };
-        match context.slurm.update(&[job.id], &release).await {
+        let answer = context.slurm.update(&[job.id], &release).await;
+        let answered_at = context.now();
+        context.board_mut().tried.insert(member.plan.start, answered_at);
+        match answer {
             Ok(()) => {
                 fail_point!("release-after-release");
                 self.step_from(decision, member, MemberState::Guarded, MemberState::Released, at).await?;

@@ -38,7 +38,7 @@ pub struct Surroundings<'a> {
     pub agent_connected: bool,
     /// For a joiner: whether its host runs, is still expected to, or is gone.
     pub host: Host,
-    /// When a release of it was last tried by this process, whatever became of it.
+    /// When the last release of it by this process was answered (or begun, if none answered yet), whatever became of it.
     pub tried_at: Option<UnixTime>,
     /// Whether Slurm has to be asked again before anything is released (the last scan is too old).
     pub scan_is_stale: bool,
@@ -202,7 +202,8 @@ fn released(
     around: Surroundings<'_>,
     patience: Patience,
 ) -> Next {
-    if predates(around.scan, member.released_at) {
+    // The lease names the moment before the update: a scan may have been taken while Slurm still carried it out.
+    if predates(around.scan, member.released_at) || predates(around.scan, around.tried_at) {
         return Next::Wait;
     }
     let restarted = job.restart_count != member.plan.start.restart_count;

@@ -247,6 +247,19 @@ fn a_scan_from_before_the_release_says_nothing_about_it() {
 }
 
 #[test]
+fn a_scan_from_during_the_release_says_nothing_about_it() {
+    let released = Member { released_at: Some(at(NOW - 1)), ..member(MemberState::Released) };
+    let seen = |answered| {
+        step_with(&released, Some(job(JobState::Pending)), NodeAvailability::Up, |around| {
+            around.tried_at = Some(at(answered));
+        })
+    };
+    assert_eq!(seen(NOW + 1), Next::Wait);
+    assert_eq!(seen(NOW), Next::Wait);
+    assert!(matches!(seen(NOW - 1), Next::Drop(_)), "taken back by somebody");
+}
+
+#[test]
 fn a_release_that_does_not_start_is_undone() {
     let released = |epoch| Member { released_at: Some(at(epoch)), ..member(MemberState::Released) };
     let pending = |epoch| Some(leased(job(JobState::Pending), epoch));
