@@ -53,14 +53,17 @@ impl Release {
 
     async fn drive(&self, decision: &Decision, all: &[Decision], scan: &Scan) -> Result<(), TickError> {
         for member in decision.members.iter().filter(|member| member.state.is_active()) {
+            // One look at the board a statement: a second one in the same statement waits for ever where a writer has
+            // come between them.
+            let tried_at = self.context.board().tried.get(&member.plan.start).copied();
+            let is_stopped = self.context.board().stopped.contains_key(&decision.node);
             let around = Surroundings {
                 scan,
                 agent_connected: self.context.agents.is_connected(&decision.node),
                 host: host_of(decision, member, all),
-                tried_at: self.context.board().tried.get(&member.plan.start).copied(),
+                tried_at,
                 scan_is_stale: self.context.fresh_scan().is_none(),
-                releases_allowed: self.context.is_active()
-                    && !self.context.board().stopped.contains_key(&decision.node),
+                releases_allowed: self.context.is_active() && !is_stopped,
             };
             let step = next(decision, member, around, self.context.settings.patience);
             self.carry_out(step, decision, member, scan).await?;
