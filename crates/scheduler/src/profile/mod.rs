@@ -167,3 +167,6 @@ fn add_means(profile: &mut WorkloadProfile, means: &ActivityMeans, run: &Measure
         .then(|| profile.memory_bytes_peak.unwrap_or(0).max(peak));
     profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
 }
+
+#[cfg(test)]
+mod tests;

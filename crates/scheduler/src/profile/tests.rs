@@ -1,0 +1,189 @@
+//! What a run teaches, and what it must not.
+
+use super::*;
+use crate::store::{Decision, JobRecord, Member, NewMember};
+use pillion_core::decision::{DecisionState, MemberState};
+use pillion_core::device::Mechanism;
+use pillion_core::report::{JobSummary, ProgressPart};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
+use pillion_pairing::{Explanation, Reason, Role};
+
+fn start() -> JobStart {
+    JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 }
+}
+
+fn at(epoch: u64) -> UnixTime {
+    UnixTime::from_epoch(epoch)
+}
+
+/// A run of `seconds`, of which `shared` were shared.
+fn run(seconds: u64, shared: f64) -> MeasuredRun {
+    let means = ActivityMeans {
+        power_watts: Some(300.0),
+        sm_active_fraction: Some(Fraction::clamped(0.4)),
+        ..ActivityMeans::default()
+    };
+    MeasuredRun {
+        summary: JobSummary {
+            start: start(),
+            gres_type: GresType::new("g1"),
+            started_at: at(1000),
+            ended_at: at(1000 + seconds),
+            shared_seconds: shared,
+            memory_bytes_peak: 5,
+            process_count_peak: 1,
+            energy_joules: Some(600.0),
+            solo: ProgressPart::default(),
+            shared: ProgressPart::default(),
+            solo_means: Some(means),
+            solo_sample_count: 10,
+            neighbours: Vec::new(),
+        },
+        node: NodeName::new("n1"),
+        device_model: "h200".into(),
+        job: JobRecord {
+            id: start().job_id,
+            restart_count: 0,
+            uid: UserId(1),
+            user: "alice".into(),
+            account: String::new(),
+            partition: "shared".into(),
+            workload: WorkloadKey::new("alice/w"),
+            slowdown_ratio_max: None,
+            memory_bytes_declared: None,
+            submitted_at: at(900),
+            eligible_at: None,
+            started_at: Some(at(1000)),
+            ended_at: Some(at(1000 + seconds)),
+            ending: Some(Ending::Completed),
+            node: Some(NodeName::new("n1")),
+            gres: "shard:g1:100".into(),
+            alone: false,
+        },
+        decision: None,
+    }
+}
+
+fn decision(cap_fraction: Option<f64>, ccs_mode: Option<u8>) -> Decision {
+    let explanation = Explanation {
+        job_id: start().job_id,
+        reason: Reason::AloneJoinable,
+        text: String::new(),
+        model: String::new(),
+        candidates: Vec::new(),
+    };
+    let plan = NewMember {
+        start: start(),
+        uid: UserId(1),
+        workload: WorkloadKey::new("alice/w"),
+        role: Role::Host,
+        cap_fraction: cap_fraction.map(Fraction::clamped),
+        shards: Shards::ALL,
+        memory_bytes: None,
+        memory_limit_bytes: None,
+        slowdown_ratio_max: 1.25,
+        estimate: None,
+        solo_duration_seconds: None,
+        explanation,
+    };
+    let member = Member {
+        plan,
+        state: MemberState::Ended,
+        prepared_at: None,
+        guarded_at: None,
+        released_at: None,
+        started_at: None,
+        ended_at: None,
+        measured_speed_fraction: None,
+        energy_joules: None,
+    };
+    Decision {
+        id: DecisionId(1),
+        group: DecisionId(1),
+        state: DecisionState::Ended,
+        created_at: at(999),
+        node: NodeName::new("n1"),
+        gres_type: GresType::new("g1"),
+        device_model: "h200".into(),
+        mechanism: Mechanism::Mps,
+        ccs_mode,
+        gain: 0.0,
+        abandoned_reason: None,
+        members: vec![member],
+    }
+}
+
+fn learnt(runs: &[MeasuredRun]) -> Option<StoredProfile> {
+    runs.iter().fold(None, |stored, run| with_run(stored.clone(), run, at(5000)).or(stored))
+}
+
+fn near(left: Option<f64>, right: f64) {
+    assert!(left.is_some_and(|left| (left - right).abs() < 1e-9), "{left:?} is not {right}");
+}
+
+#[test]
+fn solo_runs_become_means_with_their_variation() {
+    let profile = learnt(&[run(90, 0.0), run(110, 0.0)]).unwrap().profile;
+    assert_eq!(profile.run_count, 2);
+    near(profile.duration_seconds, 100.0);
+    near(profile.duration_variation_fraction, 200.0_f64.sqrt() / 100.0);
+    near(profile.power_watts_mean, 300.0);
+    near(profile.sm_active_fraction.map(Fraction::value), 0.4);
+    assert_eq!(profile.memory_bytes_peak, Some(5));
+}
+
+#[test]
+fn one_run_tells_no_variation() {
+    assert_eq!(learnt(&[run(90, 0.0)]).unwrap().profile.duration_variation_fraction, None);
+}
+
+#[test]
+fn shared_limited_failed_and_unseen_runs_teach_nothing_about_running_alone() {
+    assert!(learnt(&[run(100, 50.0)]).is_none(), "shared");
+    let with = |change: fn(&mut MeasuredRun)| {
+        let mut run = run(100, 0.0);
+        change(&mut run);
+        learnt(&[run])
+    };
+    assert!(with(|run| run.decision = Some(decision(Some(0.5), None))).is_none(), "capped");
+    assert!(with(|run| run.decision = Some(decision(None, Some(2)))).is_none(), "half a card");
+    assert!(with(|run| run.job.ending = Some(Ending::Failed)).is_none(), "failed");
+    assert!(with(|run| run.summary.solo_sample_count = 2).is_none(), "hardly seen");
+    assert!(with(|run| run.summary.solo_means = None).is_none(), "never seen alone");
+    assert!(with(|run| run.decision = Some(decision(None, None))).is_some(), "joinable, and nobody came");
+}
+
+fn known(throughput: Option<f64>, seconds: f64, variation: Option<f64>) -> WorkloadProfile {
+    WorkloadProfile {
+        throughput_per_second: throughput,
+        duration_seconds: Some(seconds),
+        duration_variation_fraction: variation,
+        ..WorkloadProfile::empty(WorkloadKey::new("alice/w"), "h200")
+    }
+}
+
+#[test]
+fn a_speed_comes_from_the_counter_first() {
+    let mut shared = run(200, 200.0);
+    shared.summary.shared = ProgressPart { progress: Some(160.0), seconds: 200.0 };
+    near(measured_speed(&shared, Some(&known(Some(1.0), 100.0, None))), 0.8);
+}
+
+#[test]
+fn else_from_durations_that_hardly_vary_with_the_part_alone_taken_off() {
+    // 100 s of work: 40 alone, the other 60 in 80 shared seconds.
+    let shared = run(120, 80.0);
+    near(measured_speed(&shared, Some(&known(None, 100.0, Some(0.05)))), 0.75);
+}
+
+#[test]
+fn else_it_is_unknown() {
+    let shared = run(120, 80.0);
+    assert_eq!(measured_speed(&shared, None), None, "no profile");
+    assert_eq!(measured_speed(&shared, Some(&known(None, 100.0, Some(0.2)))), None, "durations vary");
+    assert_eq!(measured_speed(&shared, Some(&known(None, 100.0, None))), None, "one run only");
+    assert_eq!(measured_speed(&run(100, 0.0), Some(&known(Some(1.0), 100.0, None))), None, "not shared");
+    let mut failed = run(120, 80.0);
+    failed.job.ending = Some(Ending::Failed);
+    assert_eq!(measured_speed(&failed, Some(&known(None, 100.0, Some(0.05)))), None, "cut short");
+}
