@@ -265,6 +265,44 @@ mod tests {
         Config::parse(text, "n1").expect_err("must be refused").to_string()
     }
 
+    const EXAMPLE: &str = include_str!("../../../deploy/agent.toml.example");
+
+    /// The example with every setting that is commented out in it taken in.
+    fn whole_example() -> String {
+        let is_setting = |line: &str| {
+            let name = line.split_once(" = ").map_or("", |(name, _)| name);
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        };
+        let taken_in = |line: &str| line.strip_prefix('#').filter(|rest| is_setting(rest)).map(str::to_owned);
+        EXAMPLE.lines().map(|line| taken_in(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+    }
+
+    #[test]
+    fn the_example_holds_the_defaults() {
+        let mut expected = Config { node_name: Some("n1".into()), ..Config::default() };
+        expected.scheduler.endpoint = "http://controller:6820".to_owned();
+        assert_eq!(Config::parse(EXAMPLE, "n1").unwrap(), expected);
+    }
+
+    #[test]
+    fn the_example_names_every_setting() {
+        Config::parse(&whole_example(), "n1").unwrap();
+        let example: toml::Table = whole_example().parse().unwrap();
+        for section in ["", "scheduler", "simulated", "devices", "mps"] {
+            let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
+            let message = refused(&format!("{header}no_such_setting = 1\n"));
+            // serde lists what it knows: "unknown field `x`, expected one of `a`, `b`".
+            let (_, known) = message.split_once("expected").expect("a list of settings");
+            let known = known.split_once(" for key").map_or(known, |(known, _)| known);
+            let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+            assert!(!known.is_empty(), "{message}");
+            let table = if section.is_empty() { &example } else { example[section].as_table().unwrap() };
+            for name in known {
+                assert!(table.contains_key(name), "deploy/agent.toml.example lacks {section}.{name}");
+            }
+        }
+    }
+
     #[test]
     fn nothing_given_is_a_configuration() {
         let config = Config::parse("", "n1").unwrap();

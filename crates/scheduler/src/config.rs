@@ -223,6 +223,44 @@ mod tests {
         assert_eq!(config.policy, Policy::default());
     }
 
+    /// The example with every setting that is commented out in it taken in.
+    fn whole_example() -> String {
+        let text = include_str!("../../../deploy/pillion.toml.example");
+        let is_setting = |line: &str| {
+            let name = line.split_once(" = ").map_or("", |(name, _)| name);
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        let taken_in = |line: &str| line.strip_prefix('#').filter(|rest| is_setting(rest)).map(str::to_owned);
+        text.lines().map(|line| taken_in(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+    }
+
+    #[test]
+    fn the_example_holds_the_defaults() {
+        let config = load(include_str!("../../../deploy/pillion.toml.example")).unwrap();
+        let mut expected = Config::default();
+        expected.pool.partitions = vec!["shared".to_owned()];
+        assert_eq!(format!("{config:#?}"), format!("{expected:#?}"));
+    }
+
+    #[test]
+    fn the_example_names_every_setting() {
+        let example: toml::Table = whole_example().parse().unwrap();
+        load(&whole_example()).unwrap();
+        for section in ["", "pool", "slurm", "database", "listen", "policy"] {
+            let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
+            let message = load(&format!("{header}no_such_setting = 1\n")).unwrap_err();
+            // serde lists what it knows: "unknown field `x`, expected one of `a`, `b`".
+            let (_, known) = message.split_once("expected").expect("a list of settings");
+            let known = known.split_once(" for key").map_or(known, |(known, _)| known);
+            let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+            assert!(known.len() >= 2, "{message}");
+            let table = if section.is_empty() { &example } else { example[section].as_table().unwrap() };
+            for name in known {
+                assert!(table.contains_key(name), "deploy/pillion.toml.example lacks {section}.{name}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
         let cases = [
