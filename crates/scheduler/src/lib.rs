@@ -15,13 +15,17 @@ pub mod grpc;
 pub mod heartbeat;
 pub mod housekeep;
 pub mod ingest;
+pub mod misses;
 pub mod private_postgres;
 pub mod profile;
+pub mod program;
 pub mod release;
 pub mod renew;
 pub mod run;
 pub mod scan;
 pub mod step;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod view;
 pub mod watch;

@@ -1,11 +1,12 @@
 //! The dead man's switch, held down: moves the begin time of waiting jobs ahead of them, one bound from now, in few calls.
-//! When this stops, Slurm starts each job alone, at the latest one bound later (DESIGN D2).
+//! When this stops, Slurm starts each job alone, at the latest one bound later (DESIGN D2). So too for a job that only
+//! nodes without an agent could run: nobody can release it.
 
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, is_waiting, mark_of};
 use pillion_core::decision::MemberState;
-use pillion_core::{SlurmJobId, UnixTime};
-use pillion_slurm::{Job, JobUpdate, SlurmError};
+use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_slurm::{Job, JobUpdate, Node, NodeAvailability, SlurmError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,10 @@ impl Renew {
         let context = &self.context;
         let Some(scan) = context.fresh_scan().filter(|_| context.is_active()) else { return Ok(()) };
         let busy = self.jobs_being_released().await?;
-        let due = due(&scan, &busy, context.settings.bound);
+        let mut due = due(&scan, &busy, context.settings.bound);
+        due.at_bound.retain(|id| {
+            scan.jobs.get(id).is_some_and(|job| !is_abandoned(job, &scan, |node| context.agents.is_connected(node)))
+        });
         let begin = context.now() + context.settings.bound;
         for jobs in due.at_bound.chunks(JOBS_PER_CALL) {
             self.set_begin(jobs, begin).await?;
@@ -94,7 +98,77 @@ fn due(scan: &Scan, busy: &BTreeSet<SlurmJobId>, bound: Duration) -> Due {
     due
 }
 
+/// Whether some node could run the job, and the agents of all that could are away: a release would never come.
+fn is_abandoned(job: &Job, scan: &Scan, is_connected: impl Fn(&NodeName) -> bool) -> bool {
+    let suits = |node: &&Node| {
+        node.availability == NodeAvailability::Up
+            && node.partitions.contains(&job.partition)
+            && !job.excluded_nodes.contains(&node.name)
+            && job.features.split('&').filter(|name| !name.is_empty()).all(|name| node.features.iter().any(|has| has == name))
+    };
+    let mut suitable = scan.nodes.iter().filter(suits).peekable();
+    suitable.peek().is_some() && suitable.all(|node| !is_connected(&node.name))
+}
+
 /// Due when less than two thirds of the bound are left: two renewals may fail before Slurm takes over.
 fn is_due(job: &Job, scan: &Scan, bound: Duration) -> bool {
     job.eligible_at.is_none_or(|at| at < scan.at + bound.mul_f64(2.0 / 3.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, at, job, node};
+    use pillion_core::mark::Mark;
+    use pillion_slurm::JobState;
+
+    fn due_of(job: Job, busy: bool) -> Due {
+        let busy = if busy { [job.id].into() } else { BTreeSet::new() };
+        let scan = Scan::new(at(NOW), vec![job], Vec::new(), &[], 0);
+        due(&scan, &busy, Duration::from_mins(10))
+    }
+
+    #[test]
+    fn a_job_is_renewed_when_less_than_two_thirds_of_the_bound_are_left() {
+        let begins = |epoch| due_of(Job { eligible_at: Some(at(epoch)), ..job(JobState::Pending) }, false);
+        assert_eq!(begins(NOW + 401), Due::default());
+        assert_eq!(begins(NOW + 399).at_bound.len(), 1);
+        assert_eq!(begins(NOW - 100).at_bound.len(), 1, "we were away: it is ours again");
+    }
+
+    #[test]
+    fn what_is_being_released_undone_or_held_is_not_ours_to_move() {
+        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
+        assert_eq!(due_of(late(), true), Due::default());
+        assert_eq!(due_of(Job { priority: 0, ..late() }, false), Due::default());
+        let alone = Job { mark: Ok(Some(Mark { alone: true, ..Mark::default() })), ..late() };
+        assert_eq!(due_of(alone, false), Due::default());
+        assert_eq!(due_of(Job { mark: Ok(None), ..late() }, false), Due::default());
+    }
+
+    #[test]
+    fn a_job_that_only_silent_nodes_could_run_is_let_go() {
+        let away = |job: Job, node: Node| {
+            let scan = Scan::new(at(NOW), vec![job.clone()], vec![node], &["shared".to_owned()], 0);
+            (is_abandoned(&job, &scan, |_| false), is_abandoned(&job, &scan, |_| true))
+        };
+        let waiting = || job(JobState::Pending);
+        assert_eq!(away(waiting(), node(NodeAvailability::Up)), (true, false));
+        let excluded = Job { excluded_nodes: vec![NodeName::new("n1")], ..waiting() };
+        assert_eq!(away(excluded, node(NodeAvailability::Up)), (false, false), "no node could run it anyway");
+        let down = node(NodeAvailability::Unavailable("DOWN".into()));
+        assert_eq!(away(waiting(), down), (false, false), "nor would Slurm start it there");
+    }
+
+    #[test]
+    fn a_users_own_begin_time_is_kept() {
+        let mark = Mark { original_begin_epoch: NOW + 5000, ..Mark::default() };
+        let waiting = |epoch| Job {
+            eligible_at: Some(at(epoch)),
+            mark: Ok(Some(mark.clone())),
+            ..job(JobState::Pending)
+        };
+        assert_eq!(due_of(waiting(NOW + 5000), false), Due::default());
+        assert_eq!(due_of(waiting(NOW + 10), false).at_own_begin, [(SlurmJobId::plain(7), at(NOW + 5000))]);
+    }
 }

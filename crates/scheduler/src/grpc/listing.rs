@@ -131,3 +131,44 @@ fn queue_job(
         slowdown_ratio_max: mark.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{decision as a_decision, member as a_member};
+    use pillion_core::decision::MemberState;
+    use pillion_core::{JobStart, UserId, WorkloadKey};
+
+    /// A pair of alice (1000) and bob (1001).
+    fn pair() -> Decision {
+        let host = a_member(MemberState::Running);
+        let mut joiner = host.clone();
+        joiner.plan.start = JobStart { job_id: SlurmJobId::plain(8), restart_count: 0 };
+        joiner.plan.uid = UserId(1001);
+        joiner.plan.workload = WorkloadKey::new("bob/secret");
+        Decision { members: vec![host.clone(), joiner], ..a_decision(&host) }
+    }
+
+    fn shown(uid: Option<u32>, is_operator: bool) -> Vec<v1::Member> {
+        let users =
+            [(SlurmJobId::plain(7), "alice".to_owned()), (SlurmJobId::plain(8), "bob".to_owned())].into();
+        decision(&pair(), &users, Caller { uid: uid.map(UserId), is_operator }).members
+    }
+
+    #[test]
+    fn a_user_sees_of_his_partner_neither_job_nor_name_nor_workload() {
+        let members = shown(Some(1000), false);
+        assert_eq!((members[0].user.as_str(), members[0].job_id.as_str()), ("alice", "7"));
+        let partner = format!("{:?}", members[1]);
+        assert!(!partner.contains("bob") && !partner.contains("\"8\""), "{partner}");
+        assert_eq!(members[1].energy_joules, None);
+    }
+
+    #[test]
+    fn an_operator_sees_both_and_a_stranger_none() {
+        assert_eq!(shown(None, true)[1].workload, "bob/secret");
+        assert!(
+            shown(None, false).iter().all(|member| member.workload.is_empty() && member.job_id.is_empty())
+        );
+    }
+}

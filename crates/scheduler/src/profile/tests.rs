@@ -1,20 +1,11 @@
 //! What a run teaches, and what it must not.
 
 use super::*;
-use crate::store::{Decision, JobRecord, Member, NewMember};
-use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::Mechanism;
+use crate::store::{Decision, JobRecord};
+use crate::testing::{at, decision, member, start};
+use pillion_core::decision::MemberState;
 use pillion_core::report::{JobSummary, ProgressPart};
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
-use pillion_pairing::{Explanation, Reason, Role};
-
-fn start() -> JobStart {
-    JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 }
-}
-
-fn at(epoch: u64) -> UnixTime {
-    UnixTime::from_epoch(epoch)
-}
+use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
 
 /// A run of `seconds`, of which `shared` were shared.
 fn run(seconds: u64, shared: f64) -> MeasuredRun {
@@ -64,53 +55,10 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
     }
 }
 
-fn decision(cap_fraction: Option<f64>, ccs_mode: Option<u8>) -> Decision {
-    let explanation = Explanation {
-        job_id: start().job_id,
-        reason: Reason::AloneJoinable,
-        text: String::new(),
-        model: String::new(),
-        candidates: Vec::new(),
-    };
-    let plan = NewMember {
-        start: start(),
-        uid: UserId(1),
-        workload: WorkloadKey::new("alice/w"),
-        role: Role::Host,
-        cap_fraction: cap_fraction.map(Fraction::clamped),
-        shards: Shards::ALL,
-        memory_bytes: None,
-        memory_limit_bytes: None,
-        slowdown_ratio_max: 1.25,
-        estimate: None,
-        solo_duration_seconds: None,
-        explanation,
-    };
-    let member = Member {
-        plan,
-        state: MemberState::Ended,
-        prepared_at: None,
-        guarded_at: None,
-        released_at: None,
-        started_at: None,
-        ended_at: None,
-        measured_speed_fraction: None,
-        energy_joules: None,
-    };
-    Decision {
-        id: DecisionId(1),
-        group: DecisionId(1),
-        state: DecisionState::Ended,
-        created_at: at(999),
-        node: NodeName::new("n1"),
-        gres_type: GresType::new("g1"),
-        device_model: "h200".into(),
-        mechanism: Mechanism::Mps,
-        ccs_mode,
-        gain: 0.0,
-        abandoned_reason: None,
-        members: vec![member],
-    }
+fn limited(cap_fraction: Option<f64>, ccs_mode: Option<u8>) -> Decision {
+    let mut member = member(MemberState::Ended);
+    member.plan.cap_fraction = cap_fraction.map(Fraction::clamped);
+    Decision { ccs_mode, ..decision(&member) }
 }
 
 fn learnt(runs: &[MeasuredRun]) -> Option<StoredProfile> {
@@ -145,12 +93,12 @@ fn shared_limited_failed_and_unseen_runs_teach_nothing_about_running_alone() {
         change(&mut run);
         learnt(&[run])
     };
-    assert!(with(|run| run.decision = Some(decision(Some(0.5), None))).is_none(), "capped");
-    assert!(with(|run| run.decision = Some(decision(None, Some(2)))).is_none(), "half a card");
+    assert!(with(|run| run.decision = Some(limited(Some(0.5), None))).is_none(), "capped");
+    assert!(with(|run| run.decision = Some(limited(None, Some(2)))).is_none(), "half a card");
     assert!(with(|run| run.job.ending = Some(Ending::Failed)).is_none(), "failed");
     assert!(with(|run| run.summary.solo_sample_count = 2).is_none(), "hardly seen");
     assert!(with(|run| run.summary.solo_means = None).is_none(), "never seen alone");
-    assert!(with(|run| run.decision = Some(decision(None, None))).is_some(), "joinable, and nobody came");
+    assert!(with(|run| run.decision = Some(limited(None, None))).is_some(), "joinable, and nobody came");
 }
 
 fn known(throughput: Option<f64>, seconds: f64, variation: Option<f64>) -> WorkloadProfile {

@@ -277,3 +277,6 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
 pub fn promise_of(record: &JobRecord, policy: &Policy) -> f64 {
     record.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Jobs, nodes, members and decisions as the tests of several rooms need them.
+
+use crate::scan::Scan;
+use crate::store::{Decision, Member, NewMember};
+use pillion_core::decision::{DecisionState, MemberState};
+use pillion_core::device::Mechanism;
+use pillion_core::mark::Mark;
+use pillion_core::{
+    DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
+use pillion_pairing::{Explanation, Reason, Role};
+use pillion_slurm::{Job, JobState, Node, NodeAvailability, ReasonKind};
+use std::collections::BTreeMap;
+
+pub(crate) const NOW: u64 = 1_000_000;
+
+pub(crate) fn at(epoch: u64) -> UnixTime {
+    UnixTime::from_epoch(epoch)
+}
+
+pub(crate) fn start() -> JobStart {
+    JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 }
+}
+
+pub(crate) fn member(state: MemberState) -> Member {
+    let explanation = Explanation {
+        job_id: start().job_id,
+        reason: Reason::Paired,
+        text: String::new(),
+        model: String::new(),
+        candidates: Vec::new(),
+    };
+    Member {
+        plan: NewMember {
+            start: start(),
+            uid: UserId(1000),
+            workload: WorkloadKey::new("alice/w"),
+            role: Role::Host,
+            cap_fraction: None,
+            shards: Shards::try_new(40).unwrap(),
+            memory_bytes: None,
+            memory_limit_bytes: None,
+            slowdown_ratio_max: 1.25,
+            estimate: None,
+            solo_duration_seconds: None,
+            explanation,
+        },
+        state,
+        prepared_at: None,
+        guarded_at: None,
+        released_at: None,
+        started_at: None,
+        ended_at: None,
+        measured_speed_fraction: None,
+        energy_joules: None,
+    }
+}
+
+pub(crate) fn decision(member: &Member) -> Decision {
+    Decision {
+        id: DecisionId(1),
+        group: DecisionId(1),
+        state: DecisionState::Planned,
+        created_at: at(NOW - 5),
+        node: NodeName::new("n1"),
+        gres_type: GresType::new("g1"),
+        device_model: "h100".into(),
+        mechanism: Mechanism::Mps,
+        ccs_mode: None,
+        gain: 0.5,
+        abandoned_reason: None,
+        members: vec![member.clone()],
+    }
+}
+
+pub(crate) fn job(state: JobState) -> Job {
+    Job {
+        id: start().job_id,
+        restart_count: 0,
+        inner_id: 7,
+        state,
+        reason: ReasonKind::BeginTime,
+        uid: UserId(1000),
+        user: "alice".into(),
+        account: "a".into(),
+        partition: "shared".into(),
+        qos: String::new(),
+        priority: 10,
+        submitted_at: at(NOW - 100),
+        eligible_at: Some(at(NOW + 500)),
+        started_at: None,
+        ended_at: None,
+        time_limit_seconds: None,
+        gres: "shard:100".into(),
+        nodes: Vec::new(),
+        required_nodes: Vec::new(),
+        excluded_nodes: Vec::new(),
+        features: String::new(),
+        cpus: 1,
+        memory_mib: 0,
+        reservation: String::new(),
+        has_dependency: false,
+        array_throttle: None,
+        exit: None,
+        mark: Ok(Some(Mark { workload_digest: "w".into(), ..Mark::default() })),
+    }
+}
+
+pub(crate) fn leased(mut job: Job, epoch: u64) -> Job {
+    let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
+    job.mark = Ok(Some(mark.leased(at(epoch), job.restart_count)));
+    job.gres = "shard:g1:40".into();
+    job
+}
+
+pub(crate) fn node(availability: NodeAvailability) -> Node {
+    Node {
+        name: NodeName::new("n1"),
+        availability,
+        state: String::new(),
+        cpus: 8,
+        cpus_allocated: 0,
+        memory_mib: 1000,
+        memory_mib_allocated: 0,
+        features: Vec::new(),
+        partitions: vec!["shared".into()],
+        shards: BTreeMap::new(),
+        gpus: BTreeMap::new(),
+        slurmd_started_at: None,
+    }
+}
+
+pub(crate) fn scan(job: Option<Job>, availability: NodeAvailability) -> Scan {
+    Scan::new(at(NOW), job.into_iter().collect(), vec![node(availability)], &["shared".to_owned()], 0)
+}

@@ -1,0 +1,168 @@
+//! What the engine is shown: what is free, who is where, who waits and who is held.
+
+use super::*;
+use crate::testing::{NOW, at, decision, job, leased, member, node};
+use pillion_core::DeviceUuid;
+use pillion_core::device::Mechanism;
+use pillion_core::mark::Mark;
+use pillion_slurm::ReasonKind;
+
+const GIB: u64 = 1 << 30;
+
+fn agent(is_connected: bool) -> AgentState {
+    let device = |index: u32| DeviceDescription {
+        index,
+        uuid: DeviceUuid::new(format!("GPU-{index}")),
+        model: "h100".into(),
+        memory_bytes: 80 * GIB,
+        gres_type: GresType(format!("g{index}")),
+        mechanism: Mechanism::Mps,
+    };
+    AgentState {
+        devices: vec![device(0), device(1)],
+        version: "0".into(),
+        is_connected,
+        last_seen_at: at(NOW),
+        clock_skew_seconds: 0.0,
+    }
+}
+
+struct World {
+    jobs: Vec<Job>,
+    used: u32,
+    decisions: Vec<Decision>,
+    is_agent_connected: bool,
+    cooling: BTreeMap<SlurmJobId, UnixTime>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let cooling = BTreeMap::new();
+        Self { jobs: Vec::new(), used: 0, decisions: Vec::new(), is_agent_connected: true, cooling }
+    }
+}
+
+/// The view of a node with `g0` idle and `used` shards of `g1` held.
+fn view_of(world: World) -> ClusterView {
+    let mut node = node(NodeAvailability::Up);
+    node.shards = [("g0", (100, 0)), ("g1", (100, world.used))]
+        .map(|(name, count)| (GresType::new(name), count))
+        .into();
+    let scan = Scan::new(at(NOW), world.jobs, vec![node], &["shared".to_owned()], 0);
+    cluster_view(Sources {
+        revision: Revision(1),
+        scan: &scan,
+        decisions: &world.decisions,
+        agents: &[(NodeName::new("n1"), agent(world.is_agent_connected))].into(),
+        stopped: &BTreeMap::new(),
+        cooling: &world.cooling,
+        profiles: &[],
+        policy: &Policy::default(),
+        gpu_types: &BTreeMap::new(),
+    })
+}
+
+fn running() -> Job {
+    Job {
+        nodes: vec![NodeName::new("n1")],
+        started_at: Some(at(NOW - 10)),
+        ..leased(job(JobState::Running), NOW - 12)
+    }
+}
+
+#[test]
+fn a_planned_member_holds_its_shards_before_slurm_books_them_and_once_only() {
+    let planned = decision(&member(MemberState::Planned));
+    let jobs = vec![job(JobState::Pending)];
+    let view = view_of(World { jobs, decisions: vec![planned], ..World::default() });
+    assert_eq!(view.devices[1].shards_free, 60);
+    assert_eq!(view.waiting, [], "a planned job does not wait for a plan");
+    let runs = decision(&member(MemberState::Running));
+    let view = view_of(World { jobs: vec![running()], used: 40, decisions: vec![runs], ..World::default() });
+    assert_eq!(view.devices[1].shards_free, 60);
+    assert_eq!(view.devices[1].tenants.len(), 1);
+    assert_eq!(view.devices[1].blocked, None);
+}
+
+#[test]
+fn shards_that_nobody_of_ours_holds_close_a_shared_device() {
+    let runs = decision(&member(MemberState::Running));
+    let view = view_of(World { jobs: vec![running()], used: 70, decisions: vec![runs], ..World::default() });
+    assert!(view.devices[1].blocked.is_some());
+    assert_eq!(view.devices[0].blocked, None);
+}
+
+#[test]
+fn nothing_is_placed_where_the_agent_is_away() {
+    let view = view_of(World { is_agent_connected: false, ..World::default() });
+    assert_eq!(view.nodes[0].blocked.as_deref(), Some("its agent is away"));
+}
+
+#[test]
+fn the_order_of_service_is_priority_then_age() {
+    let waiting = |id: u32, priority: u64, submitted: u64| Job {
+        id: SlurmJobId::plain(id),
+        priority,
+        submitted_at: at(submitted),
+        ..job(JobState::Pending)
+    };
+    let view = view_of(World {
+        jobs: vec![waiting(1, 5, 30), waiting(2, 9, 40), waiting(3, 5, 20)],
+        ..World::default()
+    });
+    let order: Vec<u32> = view.waiting.iter().map(|job| job.start.job_id.id).collect();
+    assert_eq!(order, [2, 3, 1]);
+}
+
+#[test]
+fn what_keeps_a_job_from_starting_is_named() {
+    let held = |change: fn(&mut Job)| {
+        let mut waiting = job(JobState::Pending);
+        change(&mut waiting);
+        view_of(World { jobs: vec![waiting], ..World::default() }).waiting[0].held.clone()
+    };
+    assert_eq!(held(|_| {}), None);
+    assert!(held(|job| job.has_dependency = true).is_some());
+    assert!(held(|job| job.priority = 0).is_some());
+    assert!(held(|job| job.reason = ReasonKind::Limit("QOSMaxJobsPerUserLimit".into())).is_some());
+    let own_begin = |job: &mut Job| {
+        job.mark = Ok(Some(Mark { original_begin_epoch: NOW + 50, ..Mark::default() }));
+    };
+    assert!(held(own_begin).is_some());
+    let cooling = [(SlurmJobId::plain(7), at(NOW + 5))].into();
+    let view = view_of(World { jobs: vec![job(JobState::Pending)], cooling, ..World::default() });
+    assert!(view.waiting[0].held.is_some());
+}
+
+#[test]
+fn an_array_is_let_through_up_to_its_throttle() {
+    let task = |task: u32, state: JobState| Job {
+        id: SlurmJobId::array_task(9, task),
+        array_throttle: Some(2),
+        ..job(state)
+    };
+    let jobs = vec![task(1, JobState::Running), task(2, JobState::Pending), task(3, JobState::Pending)];
+    let view = view_of(World { jobs, ..World::default() });
+    let held: Vec<bool> = view.waiting.iter().map(|job| job.held.is_some()).collect();
+    assert_eq!(held, [false, true]);
+}
+
+#[test]
+fn a_job_that_was_undone_claims_a_whole_device_and_does_not_wait_for_a_plan() {
+    let undone = Job {
+        eligible_at: Some(at(NOW - 1)),
+        mark: Ok(Some(Mark { alone: true, ..Mark::default() })),
+        ..job(JobState::Pending)
+    };
+    let view = view_of(World { jobs: vec![undone], ..World::default() });
+    assert_eq!(view.waiting, []);
+    assert_eq!(view.alone_claims.len(), 1);
+}
+
+#[test]
+fn the_gpu_type_asked_for_is_found() {
+    assert_eq!(asked_gpu_type("gpu:1"), None);
+    assert_eq!(asked_gpu_type("gpu:a100:1"), Some("a100".into()));
+    assert_eq!(asked_gpu_type("gpu:a100"), Some("a100".into()));
+    assert_eq!(asked_gpu_type("gpu"), None);
+}
