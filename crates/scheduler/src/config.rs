@@ -3,6 +3,7 @@
 
 use crate::context::Settings;
 use crate::grpc::auth::Operators;
+use crate::step::Patience;
 use pillion_core::heartbeat::Mode;
 use pillion_pairing::Policy;
 use serde::Deserialize;
@@ -187,9 +188,12 @@ impl Config {
 
     /// The reconcilers' part of it.
     pub fn settings(&self) -> Settings {
+        let (bound, patience) = (Duration::from_secs(self.bound_seconds), Patience::default());
         Settings {
             pool: self.pool.partitions.clone(),
-            bound: Duration::from_secs(self.bound_seconds),
+            bound,
+            // A guard is a wait too: whoever is killed right after setting it must not hold the job beyond the bound.
+            patience: Patience { guard: patience.guard.min(bound), ..patience },
             mode: self.mode,
             policy: self.policy.clone(),
             heartbeat_path: Some(self.heartbeat_path.clone()),
@@ -259,6 +263,16 @@ mod tests {
                 assert!(table.contains_key(name), "deploy/pillion.toml.example lacks {section}.{name}");
             }
         }
+    }
+
+    #[test]
+    fn a_guard_holds_no_job_beyond_the_bound() {
+        let guard_of = |bound: u64| {
+            let text = format!("pool.partitions = [\"shared\"]\nbound_seconds = {bound}");
+            load(&text).unwrap().settings().patience.guard
+        };
+        assert_eq!(guard_of(10), Duration::from_secs(10));
+        assert_eq!(guard_of(600), Patience::default().guard);
     }
 
     #[test]
