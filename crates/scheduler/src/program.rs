@@ -1,0 +1,68 @@
+//! The program `pillion-scheduler`: arguments, log, configuration, run. Its two binaries differ only in what they arm
+//! before they call [`main`].
+
+use crate::config::Config;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// Bad configuration (sysexits).
+const EXIT_USAGE: u8 = 64;
+
+/// Pairs jobs on GPUs where neither slows the other more than promised. Runs beside slurmctld, as `SlurmUser`.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Configuration file
+    #[arg(long, default_value = "/etc/pillion/pillion.toml")]
+    config: PathBuf,
+    #[command(subcommand)]
+    command: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Run until SIGTERM (the default)
+    Run,
+    /// Read the configuration, say what is wrong with it, and end
+    CheckConfig,
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let config = match Config::load(&arguments.config) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("pillion-scheduler: {}", pillion_core::report(&error));
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    if matches!(arguments.command, Some(Action::CheckConfig)) {
+        return ExitCode::SUCCESS;
+    }
+    match serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pillion-scheduler: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let on_signal = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        on_signal.cancel();
+    });
+    crate::run::run(config, stop).await
+}
