@@ -3,7 +3,9 @@
 
 use crate::context::{Context, TickError};
 use crate::scan::Scan;
+use crate::view::gpu_type_names;
 use pillion_core::NodeName;
+use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
 use pillion_slurm::Node;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,10 +46,9 @@ impl Beat {
 
 /// Names by which users may ask for the GPUs of each node.
 fn models(context: &Context) -> BTreeMap<NodeName, BTreeSet<String>> {
-    let names = |model: &String| context.settings.gpu_types.get(model).cloned().unwrap_or_default();
     let of_agent = |(node, agent): (NodeName, crate::agents::AgentState)| {
-        let models = agent.devices.iter().map(|device| device.model.clone());
-        (node, models.flat_map(|model| names(&model).into_iter().chain([model])).collect())
+        let names = |device: &DeviceDescription| gpu_type_names(&device.model, &context.settings.gpu_types);
+        (node, agent.devices.iter().flat_map(names).collect())
     };
     context.agents.all().into_iter().map(of_agent).collect()
 }

@@ -138,13 +138,20 @@ fn device_view(
         node: node.name.clone(),
         gres_type: device.gres_type.clone(),
         model: device.model.clone(),
-        gpu_types: sources.gpu_types.get(&device.model).cloned().unwrap_or_default(),
+        gpu_types: gpu_type_names(&device.model, sources.gpu_types),
         memory_bytes: device.memory_bytes,
         mechanism: device.mechanism,
         shards_free: shards_total.min(100).saturating_sub(shards_used).saturating_sub(shards_of(false)),
         tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources.scan)).collect(),
         blocked,
     }
+}
+
+/// Every name under which users may ask for a device model: its own, and those that the site gave it. The heartbeat tells
+/// lua the same names, or jobs would be taken in that no device ever matches.
+pub fn gpu_type_names(model: &str, given: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let given = given.get(model).into_iter().flatten();
+    given.map(String::as_str).filter(|name| *name != model).chain([model]).map(str::to_owned).collect()
 }
 
 fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, scan: &Scan) -> Tenant {

@@ -93,6 +93,14 @@ fn shards_that_nobody_of_ours_holds_close_a_shared_device() {
 }
 
 #[test]
+fn a_device_is_asked_for_by_its_model_and_by_the_names_that_the_site_gave_it() {
+    assert_eq!(view_of(World::default()).devices[0].gpu_types, ["h100"], "as the heartbeat tells lua");
+    let given = [("h100".to_owned(), vec!["hopper".to_owned(), "h100".to_owned()])].into();
+    assert_eq!(gpu_type_names("h100", &given), ["hopper", "h100"]);
+    assert_eq!(gpu_type_names("a100", &given), ["a100"]);
+}
+
+#[test]
 fn nothing_is_placed_where_the_agent_is_away() {
     let view = view_of(World { is_agent_connected: false, ..World::default() });
     assert_eq!(view.nodes[0].blocked.as_deref(), Some("its agent is away"));
