@@ -27,6 +27,8 @@ const SPANK_LIBRARY: &str = "libpillion_slurm_spank.so";
 const SPANK_STAMP: &str = "pillion-spank-stamp";
 /// Names of daemons, as [`Cluster::daemon`] knows them.
 const SCHEDULER: &str = "pillion-scheduler";
+/// The same program with points at which it can be stopped; runs under the name of the other.
+const SCHEDULER_WITH_FAILPOINTS: &str = "pillion-scheduler-failpoints";
 /// How long one of our daemons may take to be ready; the scheduler makes a database at its first start.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -168,7 +170,7 @@ impl Cluster {
         let of_node = self.spec().pool_nodes.iter().find(|pool| pool.name == node);
         let text = devices_toml(self, node, of_node.or(self.spec().pool_nodes.first()));
         let socket = self.node_file(node, "devices.sock")?;
-        self.start_ours(&devices_name(node), "pillion-simulated-device", &text, None, &socket)
+        self.start_ours(&devices_name(node), "pillion-simulated-device", &text, None, &[], &socket)
     }
     /// Ends the simulated devices of a node.
     ///
@@ -183,11 +185,25 @@ impl Cluster {
     /// # Errors
     /// Where it was not built or does not get ready, with the end of its log.
     pub fn start_scheduler(&mut self) -> Result<()> {
+        self.start_scheduler_program(SCHEDULER, &[])
+    }
+
+    /// Starts a scheduler that stops, or takes its time, where `failpoints` says: `release-after-guard=pause`,
+    /// `release-after-guard=sleep(3000);release-after-release=2*off->pause`. The points are in its `release.rs`; `pause`
+    /// lasts until it is killed.
+    ///
+    /// # Errors
+    /// As [`Cluster::start_scheduler`].
+    pub fn start_scheduler_with_failpoints(&mut self, failpoints: &str) -> Result<()> {
+        self.start_scheduler_program(SCHEDULER_WITH_FAILPOINTS, &[("FAILPOINTS", failpoints)])
+    }
+
+    fn start_scheduler_program(&mut self, program: &str, environment: &[(&str, &str)]) -> Result<()> {
         self.give_folder("scheduler", "slurm")?;
         let port = self.port("scheduler")?;
         let text = scheduler_toml(self, port);
         let socket = self.layout().path("run/scheduler.sock");
-        self.start_ours(SCHEDULER, SCHEDULER, &text, Some("slurm"), &socket)?;
+        self.start_ours(SCHEDULER, program, &text, Some("slurm"), environment, &socket)?;
         let beat = heartbeat(self);
         self.wait_for_file(SCHEDULER, &beat)
     }
@@ -209,7 +225,7 @@ impl Cluster {
         let port = self.port("scheduler")?;
         let socket = self.node_file(node, "agent.sock")?;
         let text = agent_toml(self, node, port);
-        self.start_ours(&agent_name(node), "pillion-agent", &text, None, &socket)
+        self.start_ours(&agent_name(node), "pillion-agent", &text, None, &[], &socket)
     }
     /// Ends the agent of a node.
     ///
@@ -243,6 +259,7 @@ impl Cluster {
         program: &str,
         toml: &str,
         user: Option<&str>,
+        environment: &[(&str, &str)],
         socket: &Path,
     ) -> Result<()> {
         let program = built(program)?;
@@ -253,6 +270,9 @@ impl Cluster {
             .arg("--config")
             .arg(config)
             .env("RUST_BACKTRACE", "1");
+        for (variable, value) in environment {
+            program = program.env(*variable, *value);
+        }
         if let Some(user) = user {
             program = program.identity(identity_of(user)?);
         }
