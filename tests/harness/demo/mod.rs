@@ -2,12 +2,21 @@
 //!
 //! The steps of the story are in files beside this one; this one brings the stage up and hands it to whoever stays.
 
+mod answers;
+mod cast;
+mod compare;
+mod result;
 mod stay;
+mod story;
+mod tell;
+mod totals;
 
 use crate::cluster::Cluster;
-use crate::cluster::spec::ClusterSpec;
+use crate::cluster::spec::{ClusterSpec, PoolNode, SharingPolicy};
 use crate::error::{Result, io_error};
 use crate::wait::now;
+use cast::Maker;
+use pillion_core::device::Mechanism;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -33,6 +42,10 @@ impl Progress {
     pub fn begin() -> Self {
         Self { begun: now() }
     }
+    /// Begins to count anew.
+    fn restart(&mut self) {
+        self.begun = now();
+    }
     /// Prints a line for the step that has just ended, and begins to count the next.
     pub fn done(&mut self, step: &str) {
         println!("{:5.1} s  ok    {step}", self.begun.elapsed().as_secs_f64());
@@ -47,22 +60,40 @@ impl Progress {
 pub fn run(options: &DemoOptions) -> Result<()> {
     make_folder(&options.output)?;
     let mut progress = Progress::begin();
-    let mut cluster = Cluster::start(ClusterSpec::default())?;
+    let mut cluster = Cluster::start(spec())?;
     progress.done(&format!("cluster: {}", cluster.spec().node_names().join(", ")));
     if let Err(error) = show(&mut cluster, options, &mut progress) {
         eprintln!("{}", cluster.log_tails());
         return Err(error);
     }
+    progress.restart();
     cluster.stop()?;
     progress.done("cluster ended");
     Ok(())
+}
+
+/// The demo's cluster: one node of each maker in the pool, and one with whole GPUs beside it.
+fn spec() -> ClusterSpec {
+    let node = |name, model, mechanism, maker: Maker| PoolNode {
+        features: vec![maker.feature().to_owned()],
+        ..PoolNode::new(name, model, mechanism)
+    };
+    ClusterSpec {
+        pool_nodes: vec![
+            node("n1", "h200", Mechanism::Mps, Maker::Nvidia),
+            node("n2", "max-1550", Mechanism::Ccs, Maker::Intel),
+        ],
+        policy: SharingPolicy::Any,
+        ..ClusterSpec::default()
+    }
 }
 
 /// What happens on the cluster.
 fn show(cluster: &mut Cluster, options: &DemoOptions, progress: &mut Progress) -> Result<()> {
     if !options.cluster_only {
         cluster.start_pillion()?;
-        progress.done("scheduler, agents and simulated devices");
+        progress.done("Pillion: scheduler, agents, plugin; simulated GPUs");
+        story::tell(cluster, &options.output.join("result.json"))?;
     }
     if options.keep {
         stay::hand_over(cluster, &options.output)?;

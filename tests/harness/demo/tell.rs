@@ -1,0 +1,216 @@
+//! The demo's words: short, aligned, at most 120 columns. Knows no cluster.
+
+use super::cast::{CAST, WORK_SECONDS, shown};
+use super::totals::{Run, Totals};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// What is shown of `pillion profile`.
+pub(super) const PROFILE_COLUMNS: &str =
+    "workload,model,duration,sm_active,stall,mem_bw,cache_bw,mem_peak,power";
+/// What is shown of `pillion queue`.
+pub(super) const QUEUE_COLUMNS: &str = "jobid,workload,reason";
+/// What is shown of `pillion pairs`.
+pub(super) const PAIRS_COLUMNS: &str =
+    "decision,node,gres,mechanism,jobid,workload,role,cap,shards,predicted,measured";
+
+/// The names under which people know workloads, whose keys are digests.
+#[derive(Debug)]
+pub(super) struct Names(BTreeMap<String, String>);
+
+impl Names {
+    pub(super) fn new(names: impl Iterator<Item = (String, String)>) -> Self {
+        Self(names.collect())
+    }
+
+    /// The text with names instead of digests, columns where they were.
+    fn put_into(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (key, name) in &self.0 {
+            text = text.replace(key, &format!("{name:<width$}", width = key.len()));
+        }
+        text.lines().fold(String::new(), |mut shown, line| {
+            let _ = writeln!(shown, "{}", format!("  {line}").trim_end());
+            shown
+        })
+    }
+}
+
+fn heading(number: u32, text: &str) {
+    println!("\n{number}. {text}");
+}
+
+fn command(user: &str, text: &str) {
+    println!("  {user}$ {text}");
+}
+
+/// The stage.
+pub(super) fn opening(status_json: &str, time_scale: f64) {
+    let slurm = serde_json::from_str::<serde_json::Value>(status_json)
+        .ok()
+        .and_then(|status| status["slurm_version"].as_str().map(str::to_owned))
+        .unwrap_or_default();
+    println!(
+        "\nReal Slurm {slurm}, real PostgreSQL, real scheduler, agents and plugin. Only the GPUs are simulated: work goes\n\
+         {time_scale:.0} times faster than in life, so 1 s here stands for {:.0} min, and 1 kJ for {:.0} kJ.\n  \
+         n1  4 x NVIDIA H200, shared by MPS          n2  4 tiles of Intel Max 1550, shared by CCS modes\n\
+         Users alice and bob may share with each other: this site's policy is 'any' (the default is same-user).",
+        time_scale / 60.0,
+        time_scale
+    );
+    heading(
+        1,
+        &format!(
+            "{} jobs that nobody has seen before: each runs alone on a whole device, and is measured.",
+            CAST.len()
+        ),
+    );
+    println!("{}", shown(&CAST[1].script()));
+}
+
+/// What the first runs taught.
+pub(super) fn profiles(names: &Names, table: &str) {
+    command(
+        "alice",
+        &format!(
+            "pillion profile        # {WORK_SECONDS} s of work each. Workloads go by digests; this demo writes names"
+        ),
+    );
+    print!("{}", names.put_into(table));
+}
+
+/// The second time, while some wait.
+pub(super) fn second(names: &Names, queue: &str) {
+    heading(2, "The same jobs again, all at once: whoever goes well together shares, where it pays.");
+    command("root", "pillion queue           # a moment later");
+    print!("{}", names.put_into(queue));
+}
+
+/// Who shared.
+pub(super) fn pairs(names: &Names, table: &str) {
+    command(
+        "root",
+        "pillion pairs -S today  # when all are over: speed against alone, predicted and measured",
+    );
+    print!("{}", names.put_into(table));
+}
+
+/// One explanation.
+pub(super) fn explanation(names: &Names, run: &Run, text: &str) {
+    heading(
+        3,
+        "Why? Every decision can be asked for, days later too: users about their own jobs, operators about all.",
+    );
+    command("root", &format!("pillion explain {}", run.job));
+    print!("{}", names.put_into(&from_decision_on(text)));
+}
+
+/// Without what was answered while the job's own begin time had not come: that is this demo's doing.
+fn from_decision_on(text: &str) -> String {
+    let is_held = |block: &&str| !block.contains("held: cannot start now");
+    text.split("\n\n").filter(is_held).collect::<Vec<_>>().join("\n")
+}
+
+/// Who did not share.
+pub(super) fn left_alone<'r>(alone: impl Iterator<Item = (&'r Run, (String, String))>) {
+    println!("  The others were left alone:");
+    for (run, (_, text)) in alone {
+        let text = text.rsplit_once(": ").map_or(text.as_str(), |(_, why)| why);
+        println!(
+            "  {:<5}  {:<22}  {} {}  {text}",
+            run.job.to_string(),
+            run.part.title(),
+            run.decided.node,
+            run.decided.device
+        );
+    }
+}
+
+/// What the jobs found.
+pub(super) fn environments(runs: &[Run], wrong: &[Vec<String>], wrong_first: &[Vec<String>]) {
+    heading(4, "Inside each job: what it found, against the decision (environment, node, device, shards).");
+    println!(
+        "  {:<5}  {:<22}  {:<4}  {:<3}  {:>6}  {:<4}  {:>4}  AS DECIDED  FOUND (CUDA_MPS_ left out)",
+        "JOBID", "WORKLOAD", "NODE", "GPU", "SHARDS", "BY", "CAP"
+    );
+    for (run, wrong) in runs.iter().zip(wrong) {
+        let verdict = if wrong.is_empty() { "yes".to_owned() } else { format!("NO: {}", wrong.join("; ")) };
+        let cap = run.decided.cap_fraction.map_or("-".to_owned(), |cap| format!("{:.0} %", cap * 100.0));
+        println!(
+            "  {:<5}  {:<22}  {:<4}  {:<3}  {:>6}  {:<4}  {cap:>4}  {verdict:<10}  {}",
+            run.job.to_string(),
+            run.part.title(),
+            run.decided.node,
+            run.decided.device,
+            run.decided.shards,
+            run.decided.mechanism,
+            found(run)
+        );
+    }
+    let same = wrong_first.iter().filter(|wrong| wrong.is_empty()).count();
+    println!("  First runs: {same} of {} found a whole device and no limit, as decided.", wrong_first.len());
+}
+
+/// The variables that tell.
+fn found(run: &Run) -> String {
+    let is_shown = |name: &str| match run.decided.mechanism.as_str() {
+        "mps" => name.starts_with("CUDA_MPS_") && !name.ends_with("_DIRECTORY"),
+        "ccs" => name == "ZE_AFFINITY_MASK" || name == "ZEX_NUMBER_OF_CCS",
+        _ => name.starts_with("CUDA_MPS_") || name.starts_with("ZEX_"),
+    };
+    let shown = run.told.environment.iter().filter(|(name, _)| is_shown(name));
+    let words: Vec<String> =
+        shown.map(|(name, value)| format!("{}={value}", name.trim_start_matches("CUDA_MPS_"))).collect();
+    if words.is_empty() { "no limit".to_owned() } else { words.join(" ") }
+}
+
+/// What it cost and what it saved.
+pub(super) fn totals(second: Totals, all: Totals, runs: &[Run], time_scale: f64) {
+    heading(5, "What it saved. Exclusive figures are measured: they are those of the first runs.");
+    println!(
+        "  {:<24} {:>21} {:>7}   {:>21} {:>7}",
+        "", "GPU time, simulated", "SAVED", "energy, simulated", "SAVED"
+    );
+    for (name, sums) in [("second runs", second), ("both, learning included", all)] {
+        let hours = |seconds: f64| seconds * time_scale / 3600.0;
+        let kwh = |joules: f64| joules * time_scale / 3.6e6;
+        println!(
+            "  {name:<24} {:>21} {:>7}   {:>21} {:>7}",
+            format!("{:.2} of {:.2} h", hours(sums.gpu_seconds), hours(sums.gpu_seconds_exclusive)),
+            saved(sums.gpu_seconds, sums.gpu_seconds_exclusive),
+            format!("{:.2} of {:.2} kWh", kwh(sums.energy_joules), kwh(sums.energy_joules_exclusive)),
+            saved(sums.energy_joules, sums.energy_joules_exclusive),
+        );
+    }
+    let promised = |run: &Run| run.decided.promise.unwrap_or(f64::INFINITY);
+    if let Some(slowest) = runs.iter().max_by(|a, b| {
+        let of = |run: &Run| run.slowdown_ratio() / promised(run);
+        of(a).total_cmp(&of(b))
+    }) {
+        let kept = runs.iter().filter(|run| run.slowdown_ratio() <= promised(run)).count();
+        println!(
+            "  Promises kept: {kept} of {}. Nearest to its limit: {} took {:.2} times its time alone; promised was {:.2}.",
+            runs.len(),
+            slowest.part.title(),
+            slowest.slowdown_ratio(),
+            promised(slowest)
+        );
+    }
+}
+
+fn saved(used: f64, exclusive: f64) -> String {
+    format!("{:.0} %", (1.0 - used / exclusive) * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_columns_in_place() {
+        let names =
+            Names::new([("alice/0123456789abcdef".to_owned(), "alice/gromacs".to_owned())].into_iter());
+        let text = "WORKLOAD                MODEL\nalice/0123456789abcdef  h200\n";
+        assert_eq!(names.put_into(text), "  WORKLOAD                MODEL\n  alice/gromacs           h200\n");
+    }
+}
