@@ -224,7 +224,7 @@ async fn rescue_without_slurm_asks_to_try_later() {
 async fn columns_are_chosen_by_name() {
     let harness = Harness::start();
     let ran = harness.run("pairs -o jobid,shards --noheader").await;
-    assert_eq!((ran.code, ran.out.as_str()), (0, "42               55\n(not shown)      45\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "42           55\n(not shown)  45\n"));
     let parsable = harness.run("queue --format JOBID,REASON -P").await;
     assert!(parsable.out.starts_with("JOBID|REASON\n42|"), "{}", parsable.out);
     let wrong = harness.run("queue -o jobid,gpu").await;

@@ -175,7 +175,7 @@ impl<'s, 'a> Scene<'s, 'a> {
         let candidates = self.candidates(job, None, None, CANDIDATES_WAITING_MAX);
         let mut text = waiting_text(reason).to_owned();
         if let Some(why) = candidates.first().and_then(|candidate| candidate.excluded_by) {
-            text = format!("{text}; of the places beside others the best was excluded: {}", rule_text(why));
+            text = format!("{text}; beside others: {}", rule_text(why));
         }
         self.explanation(job, reason, text, candidates)
     }
@@ -307,10 +307,9 @@ fn member_text(reason: Reason, verdict: Option<&Verdict>, best: Option<&Candidat
         }
         Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
             None => "starts alone, and others may join: there was nobody to share with".to_owned(),
-            Some(why) => format!(
-                "starts alone, and others may join: of possible partners the best was excluded: {}",
-                rule_text(why)
-            ),
+            Some(why) => {
+                format!("starts alone, and others may join; beside the best partner: {}", rule_text(why))
+            }
         },
         Reason::PromiseAtRisk => {
             "starts alone with the whole device: a part of it would slow the job more than promised"

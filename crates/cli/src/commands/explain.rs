@@ -134,10 +134,8 @@ fn job_blocks(job_id: &str, job: Option<&JobRow>, blocks: &mut Vec<Block>) {
     let Some(job) = job else {
         return line(blocks, format!("Job {job_id}"));
     };
-    line(
-        blocks,
-        format!("Job {} of {} (account {}, partition {})", job.job_id, job.user, job.account, job.partition),
-    );
+    let account = if job.account.is_empty() { String::new() } else { format!("account {}, ", job.account) };
+    line(blocks, format!("Job {} of {} ({account}partition {})", job.job_id, job.user, job.partition));
     let mut field = |name: &str, value: String| {
         if !value.is_empty() {
             line(blocks, format!("  {name:<14}{value}"));
@@ -183,7 +181,7 @@ fn decision_blocks(decision: &DecisionRow, job_id: &str, blocks: &mut Vec<Block>
         blocks.push(Block::Table(came_of_it(decision), 2));
     }
     for member in decision.members.iter().filter(|member| member.job_id.as_deref() == Some(job_id)) {
-        if let Some(text) = verdict(member) {
+        for text in verdict(member) {
             line(blocks, format!("  {text}"));
         }
     }
@@ -239,9 +237,11 @@ fn came_of_it(decision: &DecisionRow) -> Table {
     table
 }
 
-/// Predicted against measured, and the promise, as one sentence; nothing before it was measured.
-fn verdict(member: &MemberRow) -> Option<String> {
-    let measured = member.measured_speed_fraction.filter(|speed| *speed > 0.0)?;
+/// Predicted against measured, and the promise, a sentence each; nothing before it was measured.
+fn verdict(member: &MemberRow) -> Vec<String> {
+    let Some(measured) = member.measured_speed_fraction.filter(|speed| *speed > 0.0) else {
+        return Vec::new();
+    };
     let mut text = format!("It ran at {} of its speed alone", format::fraction(Some(measured)));
     if let Some(predicted) = member.predicted_speed_fraction {
         let _ = write!(text, "; {} was expected", format::fraction(Some(predicted)));
@@ -250,17 +250,16 @@ fn verdict(member: &MemberRow) -> Option<String> {
         let side = if measured >= low { "above" } else { "BELOW" };
         let _ = write!(text, ", {side} the pessimistic {}", format::fraction(Some(low)));
     }
-    if let Some(promise) = member.slowdown_ratio_max {
+    let promise = member.slowdown_ratio_max.map(|promise| {
         let slowdown = 1.0 / measured;
         let kept = if slowdown <= promise { "kept" } else { "BROKEN" };
-        let _ = write!(
-            text,
-            ". Promise {kept}: it took {} its time alone, at most {} was promised",
+        format!(
+            "Promise {kept}: it took {} its time alone, at most {} was promised",
             format::ratio(Some(slowdown)),
             format::ratio(Some(promise))
-        );
-    }
-    Some(text)
+        )
+    });
+    std::iter::once(text).chain(promise).collect()
 }
 
 fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
@@ -279,21 +278,25 @@ fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
     }
     let mut table =
         Table::new(&["PARTNER", "WORKLOAD", "RUNNING", "CAPS", "OWN", "OTHER", ">GAIN", "RESULT"]);
-    for candidate in &explanation.candidates {
+    for candidate in explanation.candidates.iter().take(CANDIDATES_SHOWN) {
         table.push(narrow_cells(candidate));
     }
     blocks.push(Block::Table(table, 2));
+    if let Some(more @ 1..) = explanation.candidates.len().checked_sub(CANDIDATES_SHOWN) {
+        line(blocks, format!("  and {more} more, which --json and --parsable2 name"));
+    }
     for candidate in explanation.candidates.iter().filter(|candidate| candidate.chosen) {
         if let Some(own) = candidate.own.as_ref().filter(|own| !own.terms.is_empty()) {
             let terms: Vec<String> =
                 own.terms.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
-            line(
-                blocks,
-                format!("  Its expected speed beside the chosen partner is made of: {}", terms.join(", ")),
-            );
+            line(blocks, "  Its expected speed beside the chosen partner is made of".to_owned());
+            line(blocks, format!("  {}", terms.join(", ")));
         }
     }
 }
+
+/// So many candidates are shown to people: they come best first.
+const CANDIDATES_SHOWN: usize = 4;
 
 const COLUMNS: [&str; 14] = [
     ">REVISION",
@@ -415,13 +418,13 @@ mod tests {
             slowdown_ratio_max: Some(1.25),
             ..MemberRow::from(pillion_proto::v1::Member::default())
         };
-        assert_eq!(verdict(&member(None)), None);
-        let kept = verdict(&member(Some(0.91))).expect("measured");
+        assert_eq!(verdict(&member(None)), [""; 0]);
+        let kept = verdict(&member(Some(0.91))).join("\n");
         assert!(
             kept.contains("Promise kept: it took 1.10x") && kept.contains("above the pessimistic 86 %"),
             "{kept}"
         );
-        let broken = verdict(&member(Some(0.5))).expect("measured");
+        let broken = verdict(&member(Some(0.5))).join("\n");
         assert!(broken.contains("Promise BROKEN") && broken.contains("BELOW"), "{broken}");
     }
 

@@ -54,8 +54,8 @@ pub(super) fn scheduler(facts: &Facts) -> Vec<Finding> {
     }
     if status.miss_count > 0 {
         wrong.push(check.warn(
-            format!("{} starts got no share, because the agent did not answer in time", status.miss_count),
-            "see 'journalctl -u pillion-agent' on the nodes that 'pillion explain' names",
+            format!("{} starts got no share: nothing was decided for them, or their agent was silent", status.miss_count),
+            "see 'pillion explain JOB' for whose they were, and 'journalctl -u pillion-agent' on those nodes",
         ));
     }
     check.ok_unless(wrong, format!("release {own}, mode {}", status.mode))
