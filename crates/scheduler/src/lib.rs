@@ -19,7 +19,6 @@ pub mod misses;
 pub mod private_postgres;
 pub mod profile;
 pub mod program;
-pub mod program;
 pub mod release;
 pub mod renew;
 pub mod run;

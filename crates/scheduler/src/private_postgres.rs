@@ -167,6 +167,21 @@ impl PrivatePostgres {
         &self.url
     }
 
+    /// Starts the server again where it has died or was stopped. Returns whether it had. Data that are gone are not made
+    /// anew: that would be another database.
+    ///
+    /// # Errors
+    /// [`PrivatePostgresError`] where it does not start; the next call tries again.
+    pub async fn keep_running(&self) -> Result<bool, PrivatePostgresError> {
+        let pid = first_line_number(&self.data.join("postmaster.pid"));
+        if pid.is_some_and(|pid| works_in(pid, &self.data)) {
+            return Ok(false);
+        }
+        clear_the_way(&self.programs, &self.data, self.owner).await?;
+        start_server(&self.programs, &self.data, self.owner).await?;
+        Ok(true)
+    }
+
     /// Stops the server after what is in flight; open connections are closed.
     pub async fn stop(self) {
         if let Err(error) = stop(&self.programs, &self.data, self.owner).await {

@@ -36,7 +36,9 @@ impl Renew {
         let busy = self.jobs_being_released().await?;
         let mut due = due(&scan, &busy, context.settings.bound);
         due.at_bound.retain(|id| {
-            scan.jobs.get(id).is_some_and(|job| !is_abandoned(job, &scan, |node| context.agents.is_connected(node)))
+            scan.jobs
+                .get(id)
+                .is_some_and(|job| !is_abandoned(job, &scan, |node| context.agents.is_connected(node)))
         });
         let begin = context.now() + context.settings.bound;
         for jobs in due.at_bound.chunks(JOBS_PER_CALL) {
@@ -104,7 +106,11 @@ fn is_abandoned(job: &Job, scan: &Scan, is_connected: impl Fn(&NodeName) -> bool
         node.availability == NodeAvailability::Up
             && node.partitions.contains(&job.partition)
             && !job.excluded_nodes.contains(&node.name)
-            && job.features.split('&').filter(|name| !name.is_empty()).all(|name| node.features.iter().any(|has| has == name))
+            && job
+                .features
+                .split('&')
+                .filter(|name| !name.is_empty())
+                .all(|name| node.features.iter().any(|has| has == name))
     };
     let mut suitable = scan.nodes.iter().filter(suits).peekable();
     suitable.peek().is_some() && suitable.all(|node| !is_connected(&node.name))

@@ -10,6 +10,7 @@ use crate::grpc::agent::AgentServer;
 use crate::grpc::operator::OperatorServer;
 use crate::heartbeat::Beat;
 use crate::housekeep::Housekeep;
+use crate::misses::Misses;
 use crate::private_postgres::PrivatePostgres;
 use crate::profile::Profile;
 use crate::release::Release;
@@ -58,6 +59,10 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
     ));
     let engine = Arc::new(Engine::new(Arc::clone(&context), Arc::new(Contention)));
     let mut tasks = JoinSet::new();
+    let postgres = postgres.map(Arc::new);
+    if let Some(postgres) = &postgres {
+        tasks.spawn(keep_postgres(Arc::clone(postgres), stop.clone()));
+    }
     spawn_servers(&mut tasks, &config, &context, &engine, database, &stop).await?;
     spawn_reconcilers(&mut tasks, &config, &context, &engine, &stop);
     context.set_leading(false);
@@ -70,10 +75,34 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         }
     }
     let _ = std::fs::remove_file(&config.listen.socket);
-    if let Some(postgres) = postgres {
+    // Every task has ended, so nobody else holds it.
+    if let Some(postgres) = postgres.and_then(Arc::into_inner) {
         postgres.stop().await;
     }
     Ok(())
+}
+
+/// Starts our own Postgres again whenever it has died. Until then the store does not answer, nothing is decided, and the
+/// dead man's switch starts the jobs that wait.
+async fn keep_postgres(postgres: Arc<PrivatePostgres>, stop: CancellationToken) {
+    let mut last_error = None;
+    loop {
+        tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(Duration::from_secs(1)) => {} }
+        match postgres.keep_running().await {
+            Ok(false) => {}
+            Ok(true) => {
+                warn!("the private Postgres was gone; it runs again");
+                last_error = None;
+            }
+            Err(error) => {
+                let text = pillion_core::report(&error);
+                if last_error.as_ref() != Some(&text) {
+                    error!(error = %text, "the private Postgres is gone and does not start; trying again");
+                }
+                last_error = Some(text);
+            }
+        }
+    }
 }
 
 /// Leads whenever nobody else does: reconcilers act only then.
@@ -142,6 +171,8 @@ fn spawn_reconcilers(
     let beat = Beat::new(world());
     let wake = Some(Arc::clone(&nudges.heartbeat));
     tasks.spawn(drive("heartbeat", 5 * second, wake, stop.clone(), async move || beat.tick()));
+    let misses = Misses::new(world());
+    tasks.spawn(drive("misses", 5 * second, None, stop.clone(), async move || misses.tick().await));
     let housekeep = Housekeep::new(world());
     tasks.spawn(drive("housekeep", 600 * second, None, stop.clone(), async move || housekeep.tick().await));
 }

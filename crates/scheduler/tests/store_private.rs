@@ -125,6 +125,34 @@ async fn data_survive_a_killed_server() {
 }
 
 #[tokio::test]
+async fn a_server_that_died_is_started_again_with_its_data_and_never_without() {
+    let Ok(owner) = owner() else { return };
+    let workplace = Workplace::new();
+    let directory = workplace.path.join("postgres");
+    let server = start(&directory, owner).await;
+    record_event(server.url(), "kept").await;
+    assert!(!server.keep_running().await.expect("looked"), "it runs");
+    kill(postmaster_pid(&directory).expect("it runs"));
+    let again = async {
+        while !server.keep_running().await.expect("started") {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_mins(1), again).await.expect("noticed");
+    assert_eq!(event_count(server.url(), "kept").await, 1);
+
+    kill(postmaster_pid(&directory).expect("it runs"));
+    let (data, away) = (directory.join("data"), directory.join("away"));
+    std::fs::rename(&data, &away).expect("moved");
+    server.keep_running().await.expect_err("no data, no database");
+    assert!(!data.exists(), "no empty database is made in its place");
+    std::fs::rename(&away, &data).expect("moved back");
+    assert!(server.keep_running().await.expect("started"));
+    assert_eq!(event_count(server.url(), "kept").await, 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_cluster_that_was_half_made_is_made_again() {
     let Ok(owner) = owner() else { return };
     let workplace = Workplace::new();

@@ -1,0 +1,168 @@
+//! Counts the starts that their node never reported: its agent was away or too slow, so the job ran without a cap and
+//! unshared. What an agent itself had no decision for is counted where its report arrives (`ingest`). Changes nothing else.
+
+use crate::context::{Context, TickError};
+use crate::scan::{Scan, mark_of};
+use crate::store::Event;
+use pillion_core::{JobStart, NodeName, UnixTime};
+use pillion_slurm::{Ending, Job, JobState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tracing::warn;
+
+/// How long a report may take, and how long an agent that came back may take to send what it kept.
+const REPORT_DURATION_MAX: Duration = Duration::from_secs(10);
+
+/// The counter.
+pub struct Misses {
+    context: Arc<Context>,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// Starts that were reported, or counted.
+    settled: BTreeSet<JobStart>,
+    /// Since when each agent has been connected.
+    connected_since: BTreeMap<NodeName, UnixTime>,
+}
+
+impl Misses {
+    /// A counter that has seen nothing yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, memory: Mutex::default() }
+    }
+
+    /// Looks once at every start that should have been reported by now.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let Some(scan) = self.context.fresh_scan().filter(|_| self.context.is_active()) else {
+            return Ok(());
+        };
+        for (start, node) in self.due(&scan) {
+            self.settle(start, node, scan.at).await?;
+            self.memory.lock().unwrap_or_else(PoisonError::into_inner).settled.insert(start);
+        }
+        Ok(())
+    }
+
+    /// Starts whose report is overdue, each with its node.
+    fn due(&self, scan: &Scan) -> Vec<(JobStart, NodeName)> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let Memory { settled, connected_since } = &mut *memory;
+        settled.retain(|start| scan.jobs.contains_key(&start.job_id));
+        connected_since.retain(|node, _| self.context.agents.is_connected(node));
+        for node in &scan.nodes {
+            if self.context.agents.is_connected(&node.name) {
+                connected_since.entry(node.name.clone()).or_insert(scan.at);
+            }
+        }
+        let is_long_ago = |at: UnixTime| scan.at.seconds_since(at) > REPORT_DURATION_MAX.as_secs_f64();
+        let due = |job: &Job| {
+            let node = job.nodes.first().filter(|_| was_launched(job))?;
+            let is_due = job.started_at.is_some_and(is_long_ago)
+                && connected_since.get(node).copied().is_some_and(is_long_ago)
+                && !settled.contains(&job.start());
+            is_due.then(|| (job.start(), node.clone()))
+        };
+        scan.jobs.values().filter_map(due).collect()
+    }
+
+    async fn settle(&self, start: JobStart, node: NodeName, at: UnixTime) -> Result<(), TickError> {
+        let store = &self.context.store;
+        let detail =
+            format!("start {start} was not reported by its node: its agent was silent; no cap, no sharing");
+        let is_known = !store.launches(start).await?.is_empty()
+            || store
+                .events(start.job_id)
+                .await?
+                .iter()
+                .any(|event| event.kind == "missed" && event.detail == detail);
+        if !is_known {
+            warn!(%start, %node, "a start that its node did not report");
+            let (job_id, kind) = (Some(start.job_id), "missed".to_owned());
+            store.record_event(&Event { at, kind, job_id, node: Some(node), detail }).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a managed job's script was begun for certain.
+fn was_launched(job: &Job) -> bool {
+    let has_run = matches!(
+        job.state,
+        JobState::Running | JobState::Ended(Ending::Completed | Ending::Failed | Ending::Timeout)
+    );
+    has_run && mark_of(job).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::Agents;
+    use crate::context::Settings;
+    use crate::store::memory::MemoryStore;
+    use crate::testing::{NOW, at, job, node, start};
+    use pillion_core::ManualClock;
+    use pillion_core::report::{AgentHello, Launch, Report, ReportBody};
+    use pillion_slurm::NodeAvailability;
+
+    fn world() -> (Arc<Context>, tokio::sync::mpsc::Receiver<pillion_core::report::ToAgent>) {
+        let agents = Agents::default();
+        let hello = AgentHello {
+            protocol_version: 1,
+            node: NodeName::new("n1"),
+            agent_version: "0".into(),
+            journal_id: "j".into(),
+            devices: Vec::new(),
+            sent_at: at(NOW),
+            decision_ids: Vec::new(),
+        };
+        let (_, inbox) = agents.connect(&hello, at(NOW));
+        let clock = Arc::new(ManualClock::new(at(NOW)));
+        let slurm = Arc::new(pillion_slurm::fake::FakeSlurm::new(
+            pillion_slurm::fake::FakeSettings::default(),
+            vec![],
+            vec![],
+            at(NOW),
+        ));
+        let store = Arc::new(MemoryStore::default());
+        let context = Context::new(clock, slurm, store, Arc::new(agents), Settings::default());
+        (Arc::new(context), inbox)
+    }
+
+    fn scan(seconds: u64) -> Scan {
+        let running =
+            Job { started_at: Some(at(NOW)), nodes: vec![NodeName::new("n1")], ..job(JobState::Running) };
+        Scan::new(at(NOW + seconds), vec![running], vec![node(NodeAvailability::Up)], &["shared".into()], 0)
+    }
+
+    #[tokio::test]
+    async fn a_start_without_a_report_is_counted_once_and_not_too_early() {
+        let (context, _inbox) = world();
+        let misses = Misses::new(Arc::clone(&context));
+        assert_eq!(misses.due(&scan(1)), [], "the agent has just come back");
+        assert_eq!(misses.due(&scan(9)), []);
+        let due = misses.due(&scan(12));
+        assert_eq!(due, [(start(), NodeName::new("n1"))]);
+        for _ in 0..2 {
+            misses.settle(start(), NodeName::new("n1"), at(NOW + 12)).await.unwrap();
+        }
+        assert_eq!(context.store.event_count("missed").await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_start_that_was_reported_is_no_miss() {
+        let (context, _inbox) = world();
+        let misses = Misses::new(Arc::clone(&context));
+        let launch =
+            Launch { at: at(NOW), start: start(), step_id: 0, decision_id: None, gres_types: Vec::new() };
+        let report = Report { sequence: 1, body: ReportBody::Launch(launch) };
+        context.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
+        misses.settle(start(), NodeName::new("n1"), at(NOW + 12)).await.unwrap();
+        assert_eq!(context.store.event_count("missed").await.unwrap(), 0);
+    }
+}
