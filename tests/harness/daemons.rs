@@ -204,8 +204,14 @@ impl Cluster {
         let text = scheduler_toml(self, port);
         let socket = self.layout().path("run/scheduler.sock");
         self.start_ours(SCHEDULER, program, &text, Some("slurm"), environment, &socket)?;
+        // A scheduler that has just begun does not act yet, and says so in its first heartbeat.
         let beat = heartbeat(self);
-        self.wait_for_file(SCHEDULER, &beat)
+        wait_for("heartbeat of an active scheduler", READY_DEADLINE, || {
+            self.daemon(SCHEDULER)?.check_running()?;
+            let text = std::fs::read_to_string(&beat).unwrap_or_default();
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            Ok(if first.ends_with(" mode=active") { Look::Ready(()) } else { Look::NotYet(first) })
+        })
     }
     /// Ends the scheduler. After `KILL` its private database still runs; the next start must cope with that.
     ///

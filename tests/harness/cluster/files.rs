@@ -52,6 +52,11 @@ pub(super) fn slurm_conf(spec: &ClusterSpec, layout: &Layout, settings: &Setting
              AccountingStorageEnforce=associations,limits,qos\nAccountingStorageTRES=gres/gpu,gres/shard\n"
         );
     }
+    // The last value of a name stands.
+    let extra: Vec<&str> = counted_gres(spec).map(|(name, _)| name).collect();
+    if !extra.is_empty() {
+        let _ = writeln!(text, "GresTypes=gpu,shard,{}", extra.join(","));
+    }
     nodes(&mut text, spec, settings);
     partitions(&mut text, spec);
     for line in &spec.slurm_conf_extra {
@@ -66,7 +71,9 @@ fn nodes(text: &mut String, spec: &ClusterSpec, settings: &Settings) {
     for (index, (name, port)) in spec.node_names().iter().zip(&settings.node_ports).enumerate() {
         let types = (0..spec.gpus_per_node).map(|gpu| format!("gpu:g{gpu}:1"));
         let shards = (0..spec.gpus_per_node).map(|gpu| format!("shard:g{gpu}:100"));
-        let gres: Vec<String> = if index < pooled { types.chain(shards).collect() } else { types.collect() };
+        let mut gres: Vec<String> =
+            if index < pooled { types.chain(shards).collect() } else { types.collect() };
+        gres.extend(spec.gres_extra.iter().cloned());
         let features = spec.pool_nodes.get(index).map(|node| node.features.join(",")).unwrap_or_default();
         let _ = write!(
             text,
@@ -119,8 +126,16 @@ pub(super) fn gres_conf(spec: &ClusterSpec, layout: &Layout) -> String {
                 let _ = writeln!(text, "NodeName={name} Name=shard Type=g{gpu} Count=100 File={file}");
             }
         }
+        for (gres, count) in counted_gres(spec) {
+            let _ = writeln!(text, "NodeName={name} Name={gres} Count={count}");
+        }
     }
     text
+}
+
+/// Names and counts of [`ClusterSpec::gres_extra`].
+fn counted_gres(spec: &ClusterSpec) -> impl Iterator<Item = (&str, &str)> {
+    spec.gres_extra.iter().filter_map(|gres| gres.split_once(':'))
 }
 
 /// `slurmdbd.conf`.

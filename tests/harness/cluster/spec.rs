@@ -66,6 +66,8 @@ pub struct ClusterSpec {
     pub whole_gpu_node_count: usize,
     /// GPUs of every node.
     pub gpus_per_node: u32,
+    /// Further GRES of every node, counted only: `lscratch:1000`.
+    pub gres_extra: Vec<String>,
     /// CPUs that every node claims to have.
     pub cpus_per_node: u32,
     /// Memory that every node claims to have, in MiB.
@@ -98,6 +100,7 @@ impl Default for ClusterSpec {
             ],
             whole_gpu_node_count: 1,
             gpus_per_node: 4,
+            gres_extra: Vec::new(),
             cpus_per_node: 64,
             memory_mib_per_node: 256_000,
             accounting: false,
