@@ -292,7 +292,6 @@ end
 -- What the job is besides its GPU that keeps it from being managed; nil for nothing.
 local function why_unfit(job, gpu)
   local shared = given(job.shared)
-  if given(job.het_job_offset) then return "it is part of a heterogeneous job" end
   if job.cron_job then return "it comes from scrontab" end
   if text_of(job.clusters) then return "it names clusters" end
   if not is_one_node(job) then return "it may run on more than one node; write --nodes=1" end
@@ -512,6 +511,7 @@ end
 local function manage(job, part_list, option, beat, now)
   local idle = why_idle(beat, now)
   if idle then return false, idle end
+  if given(job.het_job_offset) then return false, "it is part of a heterogeneous job" end
   if not job.script then return false, "only batch jobs (sbatch) are co-located; this one has its GPUs to itself" end
   local gpu, no_gpu = find_gpu(job)
   if not gpu then return false, no_gpu end
