@@ -1,8 +1,8 @@
 //! Answers the SPANK plugin on a Unix socket: row 7 of the way of a job. One JSON line each way (`core::handoff`).
 //!
 //! Whoever connects is asked for his credentials by the kernel before a byte is read: root (or, where the agent is not
-//! root itself, the agent's own user) is answered, nobody else. A connection has one deadline, an answer is made from
-//! memory, and at most [`CONNECTIONS_MAX`] are served at once; the rest waits in the kernel's backlog.
+//! root itself, the agent's own user) is answered, nobody else. Asking and answering have a deadline each, an answer is
+//! made from memory, and at most [`CONNECTIONS_MAX`] are served at once; the rest waits in the kernel's backlog.
 //!
 //! A start without a decision gets no shared mechanism and no cap; what its user asked for himself is left alone. It is
 //! measured all the same: a job that the dead man's switch started alone is a run alone like any other.
@@ -33,8 +33,11 @@ use tracing::{debug, info, warn};
 
 /// How many are served at once.
 pub const CONNECTIONS_MAX: usize = 64;
-/// How long one connection may take. The plugin gives up after 200 ms.
-const CONNECTION_DEADLINE: Duration = Duration::from_millis(150);
+/// How long a connection may be open before it asks. The plugin connects as root and asks when slurmstepd has become the
+/// user: milliseconds later, or far more on a busy node, and the plugin's own deadline does not run meanwhile.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(2);
+/// How long an answer may take. The plugin gives up after 200 ms.
+const ANSWER_DEADLINE: Duration = Duration::from_millis(150);
 /// How long a start waits for a decision that may be on its way.
 const DECISION_WAIT: Duration = Duration::from_millis(100);
 
@@ -111,10 +114,8 @@ impl HandoffServer {
             let server = Arc::clone(&server);
             conversations.spawn(async move {
                 let _place = place;
-                match tokio::time::timeout(CONNECTION_DEADLINE, server.converse(stream)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => debug!(%error, "a handoff connection broke"),
-                    Err(_) => debug!("a handoff connection took too long"),
+                if let Err(error) = server.converse(stream).await {
+                    debug!(%error, "a handoff connection broke");
                 }
             });
         }
@@ -129,20 +130,22 @@ impl HandoffServer {
         }
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
-        (&mut stream).take(HANDOFF_LENGTH_MAX as u64).read_until(b'\n', &mut line).await?;
+        let mut limited = (&mut stream).take(HANDOFF_LENGTH_MAX as u64);
+        tokio::time::timeout(REQUEST_DEADLINE, limited.read_until(b'\n', &mut line)).await??;
         if line.pop() != Some(b'\n') {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no whole line"));
         }
-        let mut reply = if serde_json::from_slice::<Poke>(&line).is_ok() {
+        tokio::time::timeout(ANSWER_DEADLINE, self.respond(&line, peer.pid(), stream.get_mut())).await?
+    }
+
+    async fn respond(&self, line: &[u8], pid: Option<i32>, stream: &mut UnixStream) -> io::Result<()> {
+        let mut reply = if serde_json::from_slice::<Poke>(line).is_ok() {
             // A full queue holds a look already.
             let _ = self.commands.try_send(Command::Look);
             b"{}".to_vec()
         } else {
-            let reply = match serde_json::from_slice(&line) {
-                Ok(request) => {
-                    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-                    self.answer(&request, pid).await
-                }
+            let reply = match serde_json::from_slice(line) {
+                Ok(request) => self.answer(&request, pid.and_then(|pid| u32::try_from(pid).ok())).await,
                 Err(error) => {
                     debug!(%error, "a handoff request cannot be understood");
                     HandoffReply::unknown()
@@ -151,7 +154,7 @@ impl HandoffServer {
             serde_json::to_vec(&reply)?
         };
         reply.push(b'\n');
-        stream.get_mut().write_all(&reply).await
+        stream.write_all(&reply).await
     }
 
     /// Decides what the task is told. `pid`: the process that becomes the task.

@@ -91,3 +91,23 @@ async fn other_versions_and_foreign_steps_are_left_alone() {
     let step = scene.server.answer(&request(None), None).await;
     assert_eq!(step.verdict, Verdict::Decided, "a step of a job that was decided on");
 }
+
+#[tokio::test(start_paused = true)]
+async fn slurmstepd_may_take_its_time_between_connecting_and_asking() {
+    let scene = scene();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let ask = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let mut stream = BufReader::new(theirs);
+        let line = serde_json::to_vec(&request(Some("yes"))).unwrap();
+        stream.get_mut().write_all(&[&line[..], b"\n"].concat()).await.unwrap();
+        let mut reply = String::new();
+        stream.read_line(&mut reply).await.unwrap();
+        serde_json::from_str::<HandoffReply>(&reply).unwrap()
+    };
+    let (served, reply) = tokio::join!(scene.server.converse(ours), ask);
+    served.unwrap();
+    assert_eq!(reply.verdict, Verdict::Unknown);
+    let (ours, _silent) = UnixStream::pair().unwrap();
+    assert_eq!(scene.server.converse(ours).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
