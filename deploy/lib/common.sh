@@ -80,8 +80,18 @@ enough_disk() {
         die "$1 has $((free / 1024)) MiB of free disk; at least $2 GiB are needed"
 }
 
+# fetch_packages: the Rust packages that the build needs, where they are not here already.
+fetch_packages() {
+    local target
+    target=$(rustc -vV | sed -n 's/^host: //p')
+    cargo fetch --locked --offline --target "$target" >/dev/null 2>&1 ||
+        step "fetch the Rust packages" cargo fetch --locked --target "$target" ||
+        die "could not fetch the Rust packages that Cargo.lock names: is the registry (crates.io) reachable?"
+}
+
 # build_programs: every program and library of ours, and pillion-testbed among them; sets PILLION_PROGRAMS.
 build_programs() {
+    fetch_packages
     step "build the programs" cargo build --workspace --locked || return 1
     PILLION_PROGRAMS="$(target_dir)/debug"
 }

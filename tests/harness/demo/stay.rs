@@ -6,8 +6,19 @@ use rustix::fs::{Mode, chmod};
 use std::path::Path;
 
 /// Programs that get a wrapper of their own.
-const CLIENTS: [&str; 10] =
-    ["pillion", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun", "salloc", "sacct", "sacctmgr"];
+const CLIENTS: [&str; 11] = [
+    "pillion",
+    "pillion-load",
+    "sbatch",
+    "squeue",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "srun",
+    "salloc",
+    "sacct",
+    "sacctmgr",
+];
 
 /// Writes `env.sh`, `bin/` and, last, `ready` into the output folder, which the machine and the testbed share.
 pub(super) fn hand_over(cluster: &Cluster, output: &Path) -> Result<()> {
