@@ -4,4 +4,6 @@
 
 mod harness;
 mod pairs;
+mod rides;
+mod storm;
 mod whole;
