@@ -1,7 +1,7 @@
 //! What Pillion adds to the launch of a job: from `srun` or `sbatch` to the job's first instruction, with the plugin and
 //! without, for jobs with `--colocate` and for jobs that never heard of it.
 
-use crate::stats::{Variant, table};
+use crate::stats::{Chance, Variant, table};
 use anyhow::{Context as _, ensure};
 use pillion_core::{Clock as _, SlurmJobId, SystemClock};
 use pillion_tests::cluster::spec::JobSubmit;
@@ -72,6 +72,7 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     let plugstack = Plugstack::of(&ours)?;
     steps(&mut ours, &plugstack, rounds)?;
     batches(&plain, &ours, &plugstack, rounds.div_ceil(3))?;
+    plugstack.set(true)?;
     decided(&plain, &ours, rounds.min(DECIDED_ROUNDS_MAX))
 }
 
@@ -91,16 +92,23 @@ fn steps(cluster: &mut Cluster, plugstack: &Plugstack, rounds: usize) -> anyhow:
         Variant::new("with --colocate, plugin, agent answers"),
         Variant::new("with --colocate, plugin, agent frozen"),
     ];
+    let mut chance = Chance::new();
     for _ in 0..rounds {
-        for is_on in [false, true] {
+        for which in chance.order(4) {
+            let (is_on, is_managed) = (which % 2 == 1, which >= 2);
             plugstack.set(is_on)?;
-            let (seconds, decision) = step(cluster, other)?;
-            ensure!(decision == "none", "a job without --colocate saw decision {decision}");
-            others[usize::from(is_on)].push(seconds);
-            let (seconds, decision) = step(cluster, managed)?;
-            ensure!((decision != "none") == is_on, "a job with --colocate saw decision {decision}");
-            manageds[usize::from(is_on)].push(seconds);
+            let (seconds, decision) = step(cluster, if is_managed { managed } else { other })?;
+            let is_decided = decision != "none";
+            ensure!(
+                is_decided == (is_on && is_managed),
+                "a step saw decision {decision}, plugin on: {is_on}"
+            );
+            let variants: &mut [Variant] = if is_managed { &mut manageds } else { &mut others };
+            variants[usize::from(is_on)].push(seconds);
         }
+    }
+    plugstack.set(true)?;
+    for _ in 0..rounds.div_ceil(3) {
         cluster.daemon("pillion-agent-n1")?.signal(Signal::STOP);
         let (seconds, decision) = step(cluster, managed)?;
         cluster.daemon("pillion-agent-n1")?.signal(Signal::CONT);
@@ -122,14 +130,14 @@ fn batches(plain: &Cluster, ours: &Cluster, plugstack: &Plugstack, rounds: usize
         Variant::new("lua and hooks, no plugin"),
         Variant::new("lua, hooks and plugin"),
     ];
+    let mut chance = Chance::new();
     for _ in 0..rounds {
-        let options = ["--gres=gpu:1"];
-        variants[0].push(batch(plain, &options)?.0);
-        for is_on in [false, true] {
-            plugstack.set(is_on)?;
-            let (seconds, decision) = batch(ours, &options)?;
+        for which in chance.order(3) {
+            chance.pause();
+            plugstack.set(which != 1)?;
+            let (seconds, decision) = batch(if which == 0 { plain } else { ours }, &["--gres=gpu:1"])?;
             ensure!(decision == "none", "a job without --colocate saw decision {decision}");
-            variants[1 + usize::from(is_on)].push(seconds);
+            variants[which].push(seconds);
         }
     }
     println!("### sbatch to the first instruction, jobs without --colocate\n\n{}", table(&variants));
@@ -139,11 +147,18 @@ fn batches(plain: &Cluster, ours: &Cluster, plugstack: &Plugstack, rounds: usize
 /// Batch jobs of people who did ask, on an empty pool: with the wait for a scan, a decision, the agent and the release.
 fn decided(plain: &Cluster, ours: &Cluster, rounds: usize) -> anyhow::Result<()> {
     let mut variants = [Variant::new("plain Slurm"), Variant::new("with --colocate, an empty pool")];
+    let mut chance = Chance::new();
     for _ in 0..rounds {
-        variants[0].push(batch(plain, &["--gres=gpu:1"])?.0);
-        let (seconds, decision) = batch(ours, &["--colocate", "--gres=gpu:1", "-t10"])?;
-        ensure!(decision != "none", "a job with --colocate ran without a decision");
-        variants[1].push(seconds);
+        for which in chance.order(2) {
+            chance.pause();
+            if which == 0 {
+                variants[0].push(batch(plain, &["--gres=gpu:1"])?.0);
+                continue;
+            }
+            let (seconds, decision) = batch(ours, &["--colocate", "--gres=gpu:1", "-t10"])?;
+            ensure!(decision != "none", "a job with --colocate ran without a decision");
+            variants[1].push(seconds);
+        }
     }
     println!("### sbatch to the first instruction, jobs with --colocate\n\n{}", table(&variants));
     Ok(())

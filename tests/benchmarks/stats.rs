@@ -1,8 +1,10 @@
-//! Samples, their quantiles, and how sure their ratios are; printed as Markdown. Pure.
+//! Samples, their quantiles, and how sure their ratios are; printed as Markdown. And the order in which they are taken.
 
 use rand::rngs::SmallRng;
+use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// How often a pair of sample sets is drawn again for an interval.
 const DRAWS: usize = 2000;
@@ -23,6 +25,27 @@ impl Variant {
     /// Adds a sample.
     pub(crate) fn push(&mut self, seconds: f64) {
         self.seconds.push(seconds);
+    }
+}
+
+/// In which order and at which moment things are measured. A fixed order gives each variant the trail of the one before it,
+/// and slurmctld looks around once a second: jobs that follow each other at a steady pace all meet it at the same phase.
+pub(crate) struct Chance(SmallRng);
+
+impl Chance {
+    /// The same every time.
+    pub(crate) fn new() -> Self {
+        Self(SmallRng::seed_from_u64(SEED))
+    }
+    /// The numbers below `count`, shuffled.
+    pub(crate) fn order(&mut self, count: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..count).collect();
+        order.shuffle(&mut self.0);
+        order
+    }
+    /// Lets some part of a second pass.
+    pub(crate) fn pause(&mut self) {
+        std::thread::sleep(Duration::from_secs_f64(self.0.random_range(0.0..1.0)));
     }
 }
 

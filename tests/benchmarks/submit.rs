@@ -1,7 +1,7 @@
 //! What Pillion adds to `sbatch` itself: the plugin in the client, and `pillion.lua` under slurmctld's locks.
 
 use crate::launch::plain_cluster;
-use crate::stats::{Variant, table};
+use crate::stats::{Chance, Variant, table};
 use anyhow::ensure;
 use pillion_core::SlurmJobId;
 use pillion_tests::cluster::spec::JobSubmit;
@@ -36,13 +36,17 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
         Variant::new("plugin and lua module; without --colocate"),
         Variant::new("plugin and lua module; with --colocate"),
     ];
+    let mut chance = Chance::new();
     for round in 0..rounds {
-        variants[0].push(submit(&plain, &[])?.0);
-        variants[1].push(submit(&plugin_only, &[])?.0);
-        variants[2].push(submit(&ours, &[])?.0);
-        let (seconds, job) = submit(&ours, &["--colocate"])?;
-        variants[3].push(seconds);
-        if round % ROUNDS_PER_SWEEP == 0 {
+        let mut managed = None;
+        for which in chance.order(4) {
+            let cluster = [&plain, &plugin_only, &ours, &ours][which];
+            let options: &[&str] = if which == 3 { &["--colocate"] } else { &[] };
+            let (seconds, job) = submit(cluster, options)?;
+            variants[which].push(seconds);
+            managed = if which == 3 { Some(job) } else { managed };
+        }
+        if let Some(job) = managed.filter(|_| round % ROUNDS_PER_SWEEP == 0) {
             let partition = ours.job_field(job, "Partition")?;
             ensure!(partition == "shared", "the job with --colocate was not managed; it is in {partition}");
             for cluster in [&plain, &plugin_only, &ours] {
