@@ -18,6 +18,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_mins(3);
 /// The second time all jobs become eligible together, as in a queue that was full already.
 const TOGETHER: &str = "--begin=now+4";
+/// Since before the demo began.
+const LATELY: &str = "now-1hour";
 
 /// One submitted job.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +97,7 @@ fn ends(cluster: &Cluster, jobs: &[Submitted]) -> Result<Vec<Told>> {
 /// What was decided for each and came of it, once the agents have told the energy of all.
 fn outcomes(cluster: &Cluster, jobs: &[Submitted]) -> Result<Vec<Decided>> {
     wait_for("the agents' summaries", PATIENCE, || {
-        let all = ["pairs", "--all", "-S", "today", "--json"];
+        let all = ["pairs", "--all", "-S", LATELY, "--json"];
         let mut found = answers::decisions(&operator(cluster, &all)?)?;
         let of = |one: &Submitted| found.remove(&one.job.to_string());
         let known: Vec<Decided> = jobs.iter().filter_map(of).collect();
@@ -121,9 +123,7 @@ fn waiting(cluster: &Cluster) -> Result<String> {
 
 /// Who shared, and everything that is known about one of them.
 fn paired(cluster: &Cluster, names: &tell::Names, runs: &[Run]) -> Result<()> {
-    let since = runs.iter().map(|run| run.told.began).fold(f64::INFINITY, f64::min);
-    let since = format!("now-{}seconds", seconds_ago(since));
-    let pairs = operator(cluster, &["pairs", "-S", &since, "-o", tell::PAIRS_COLUMNS])?;
+    let pairs = operator(cluster, &["pairs", "-S", LATELY, "-o", tell::PAIRS_COLUMNS])?;
     let capped = runs.iter().find(|run| run.decided.cap_fraction.is_some());
     let shown = capped.or_else(|| runs.iter().find(|run| partner(runs, run).is_some()));
     tell::pairs(names, &pairs);
@@ -133,15 +133,6 @@ fn paired(cluster: &Cluster, names: &tell::Names, runs: &[Run]) -> Result<()> {
     let whose = operator(cluster, &["explain", &run.job.to_string()])?;
     tell::explanation(names, run, &whose);
     Ok(())
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a demo takes minutes")]
-#[expect(clippy::disallowed_methods, reason = "the jobs' times are those of the machine's clock")]
-fn seconds_ago(time: f64) -> u64 {
-    let now = std::time::SystemTime::now();
-    let epoch = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    // The decision was made a little before the job began.
-    (epoch - time).max(0.0) as u64 + 3
 }
 
 /// The job with which one shared.

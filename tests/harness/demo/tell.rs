@@ -82,7 +82,7 @@ pub(super) fn profiles(names: &Names, table: &str) {
 /// The second time, while some wait.
 pub(super) fn second(names: &Names, queue: &str) {
     heading(2, "The same jobs again, all at once: whoever goes well together shares, where it pays.");
-    command("root", "pillion queue           # a moment later");
+    command("root", "pillion queue                   # a moment later");
     print!("{}", names.put_into(queue));
 }
 
@@ -90,7 +90,7 @@ pub(super) fn second(names: &Names, queue: &str) {
 pub(super) fn pairs(names: &Names, table: &str) {
     command(
         "root",
-        "pillion pairs -S today  # when all are over: speed against alone, predicted and measured",
+        "pillion pairs -S now-1hour      # when all are over: speed against alone, predicted and measured",
     );
     print!("{}", names.put_into(table));
 }
