@@ -4,7 +4,14 @@
 
 mod demo;
 mod harness;
+mod leases;
+mod module;
+mod options;
+mod outage;
 mod pairs;
+mod queue_order;
+mod restart;
 mod rides;
+mod scheduler_death;
 mod storm;
 mod whole;

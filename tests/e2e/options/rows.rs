@@ -1,0 +1,117 @@
+//! The rows: every option of `sbatch` that has to do with what a job gets, and what `--colocate` makes of it.
+
+/// What becomes of a row with `--colocate`.
+pub(super) enum Outcome {
+    /// The field that named the GPU, the request in it, and the other GRES, as the mark keeps them.
+    Managed(&'static str, &'static str, &'static str),
+    /// A part of the sentence that says why; empty where there is nothing to say.
+    Untouched(&'static str),
+}
+use Outcome::{Managed, Untouched};
+
+/// Whether a row's job starts once its partition is open.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Then {
+    Runs,
+    /// What it gets depends on what is free: only that it ran is compared.
+    RunsSomehow,
+    /// Only the pool has what it asks for.
+    RunsManaged,
+    Waits,
+}
+use Then::{Runs, RunsManaged, RunsSomehow, Waits};
+
+pub(super) type Row = (&'static str, Outcome, Then);
+
+/// One GPU on one node, in every way to say it; and what goes well with that.
+pub(super) static MANAGED: [Row; 31] = [
+    ("--gres=gpu:1", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu", Managed("node", "gpu", ""), Runs),
+    ("--gpus=1", Managed("job", "gpu:1", ""), Runs),
+    ("-G1 -N1 -n4", Managed("job", "gpu:1", ""), Runs),
+    ("--gpus-per-node=1", Managed("node", "gpu:1", ""), Runs),
+    ("--gpus-per-task=1 -n1", Managed("task", "gpu:1", ""), Runs),
+    ("--gpus-per-socket=1 --sockets-per-node=1", Managed("socket", "gpu:1", ""), Runs),
+    ("--tres-per-task=cpu=2,gres/gpu=1 -n1", Managed("task", "gpu:1", ""), Runs),
+    ("--gres=gpu:h200:1", Managed("node", "gpu:h200:1", ""), RunsManaged),
+    ("--gpus=h200:1", Managed("job", "gpu:h200:1", ""), RunsManaged),
+    ("--gres=gpu:1,lscratch:100", Managed("node", "gpu:1", "lscratch:100"), Runs),
+    ("--gpus=1 --gres=lscratch:7", Managed("job", "gpu:1", "lscratch:7"), Runs),
+    ("--gres=gpu:1 -c4", Managed("node", "gpu:1", ""), Runs),
+    ("--gpus=1 --cpus-per-gpu=3", Managed("job", "gpu:1", ""), Runs),
+    ("--gpus=1 --mem-per-gpu=2G", Managed("job", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --mem=512", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --mem-per-cpu=300 -c2", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 -x n2", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 -C fast", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 -s", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 -t3 --nice=5 --no-requeue", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 -J name --comment=word", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --gres-flags=disable-binding", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --signal=USR1@30 --mail-type=END", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --open-mode=append --chdir=/tmp", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 -p gpu", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --export=NONE", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --ntasks-per-node=1 --mincpus=2", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --array=3-4", Managed("node", "gpu:1", ""), Runs),
+    ("--gres=gpu:1 --begin=now+1hour", Managed("node", "gpu:1", ""), Waits),
+    ("--gres=gpu:1 --dependency=afterany:1", Managed("node", "gpu:1", ""), Runs),
+];
+
+/// More than one GPU or node, perhaps; or something that a shared GPU cannot give.
+pub(super) static UNTOUCHED: [Row; 33] = [
+    ("", Untouched("no GPU"), Runs),
+    ("--gres=lscratch:5", Untouched("no GPU"), Runs),
+    ("--gpus=2 -N1", Untouched("more than one GPU"), Runs),
+    ("--gres=gpu:2", Untouched("more than one GPU"), Runs),
+    ("--gpus-per-node=2", Untouched("more than one GPU"), Runs),
+    ("--gres=gpu:g0:1,gpu:g1:1", Untouched("more than one place"), Runs),
+    ("--gpus=1 --gres=gpu:1", Untouched("more than one place"), Runs),
+    ("--gres=gpu:g1:1", Untouched("no GPU of that type"), Runs),
+    ("--gpus-per-task=1 -n2", Untouched("more than one node"), RunsSomehow),
+    ("--gpus-per-task=1 -n2 -N1", Untouched("--ntasks=1"), Runs),
+    ("--gpus-per-socket=1 --sockets-per-node=1 -N2", Untouched("more than one node"), Runs),
+    ("--gres=gpu:1 -n4", Untouched("--nodes=1"), Runs),
+    ("--gres=gpu:1 -N2", Untouched("--nodes=1"), Runs),
+    ("--gres=gpu:1 -N1-2", Untouched("--nodes=1"), RunsSomehow),
+    ("--gres=gpu:1 --exclusive", Untouched("--exclusive"), Runs),
+    ("--gres=gpu:1 --exclusive=user", Untouched("--exclusive"), Runs),
+    ("--gres=gpu:1 -w w1", Untouched("-w"), Runs),
+    ("--gres=gpu:1 -C old", Untouched("features of -C"), Runs),
+    ("--gres=gpu:1 -C old|fast", Untouched("features of -C"), Runs),
+    ("--gres=gpu:1 -H", Untouched("held"), Waits),
+    ("--gres=gpu:1 --reservation=later", Untouched("reservation"), Waits),
+    ("--gres=gpu:1 --deadline=now+1hour -t2", Untouched("--deadline"), Runs),
+    ("--gres=gpu:1 --gres-flags=enforce-binding", Untouched("enforce-binding"), RunsSomehow),
+    ("--gpus=1 -n1 --gpu-bind=closest", Untouched("--gpu-bind"), Runs),
+    ("--gpus=1 -n1 --gpu-freq=low", Untouched("--gpu-freq"), Runs),
+    ("--gpus=1 -n1 -N1 --ntasks-per-gpu=1", Untouched("--ntasks-per-gpu"), Runs),
+    ("--gres=gpu:1 --batch=old -C old", Untouched("--batch"), Runs),
+    ("--gres=gpu:1 -N1 -n40", Untouched("too few CPUs"), Runs),
+    ("--gres=gpu:1 -p whole", Untouched("exclusive to one user"), Runs),
+    ("--gres=gpu:1 -p gpu,brief", Untouched("write --time"), Runs),
+    ("--gres=gpu:1 -t30:00:00 -p long", Untouched("shorter time limit"), Runs),
+    ("--gres=gpu:1 : --gres=gpu:1", Untouched("heterogeneous"), Runs),
+    ("--gres=gpu:1 --colocate=no", Untouched(""), Runs),
+];
+
+/// Refused for everybody but root, with a part of what is said.
+pub(super) static REFUSED: [(&str, &str); 16] = [
+    ("--gres=gpu:1 --colocate=maybe", "unknown setting 'maybe'; allowed are yes, no, max-slowdown=R"),
+    ("--gres=gpu:1 --colocate=max-slowdown=0.5", "write a number from 1 to 10"),
+    ("--gres=gpu:1 --colocate=max-slowdown=fast", "write a number from 1 to 10"),
+    ("--gres=gpu:1 --colocate=memory=lots", "such as 8G"),
+    ("--gres=gpu:1 --colocate=memory=17T", "at most 16T"),
+    ("--gres=gpu:1 --colocate=profile=", "1 to 64 letters"),
+    ("--gres=gpu:1 --colocate=profile=a,profile=b", "given twice"),
+    ("--gres=gpu:1 --colocate=profile=a;b", "may hold only"),
+    ("--gres=gpu:1 -p shared", "write --colocate"),
+    ("--gres=gpu:1 -p gpu,shared", "write --colocate"),
+    ("--gpus=2 -p shared --colocate", "write --colocate"),
+    ("--gres=shard:1", "shards are given out by Pillion alone"),
+    ("--gres=shard:g1:10 -p shared --colocate", "shards are given out by Pillion alone"),
+    // Slurm itself refuses these two, before anybody is asked.
+    ("--gres=gpu:1,shard:g1:1 -p shared --colocate", "Invalid generic resource"),
+    ("--tres-per-task=gres/shard=1 -n1 -p shared", "shards are given out by Pillion alone"),
+    ("--gres=SHARD:1 -p shared", "Invalid generic resource"),
+];
