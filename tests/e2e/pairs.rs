@@ -1,45 +1,72 @@
-//! Jobs that go well together share a device; the environment inside them is what was decided.
+//! Jobs that go well together share a device, by MPS and by CCS; what stands in their environment is what was decided, and
+//! Slurm books what was decided.
 
+use crate::rides::{SOON, decisions, load, member_of, profile_count, starts, submit};
 use pillion_core::SlurmJobId;
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
-use std::time::Duration;
+use serde_json::Value;
 
-const SOON: Duration = Duration::from_secs(60);
+/// What each kind of node is asked to share: names of profiles and what they run.
+const CASES: [(&str, &str, &str, [(&str, &str); 2]); 2] = [
+    ("mps", "n1", "n2", [("resnet50-infer", "resnet50-infer"), ("bert-small-batch", "bert-small-batch")]),
+    // The best pair of Costa et al. 2025.
+    ("ccs", "n2", "n1", [("first", "ResNet-50 --batch-size 2"), ("second", "ResNet-50 --batch-size 2")]),
+];
 
-fn load(name: &str, seconds: u32) -> String {
-    format!("env | grep -E '^(CUDA_|ZE_|ZEX_|PILLION_D)' | sort; pillion-load {name} --seconds {seconds}")
+/// Runs both workloads on the node that is not `excluded`, and returns their jobs when they are over.
+fn run(cluster: &Cluster, workloads: [(&str, &str); 2], seconds: u32, excluded: &str) -> [SlurmJobId; 2] {
+    let jobs =
+        workloads.map(|(name, work)| submit(cluster, "alice", name, &load(work, seconds), &["-x", excluded]));
+    for job in jobs {
+        cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+    }
+    jobs
 }
 
-fn submit(cluster: &Cluster, name: &str, seconds: u32) -> SlurmJobId {
-    let option = format!("--colocate=profile={name}");
-    cluster
-        .submit_as("alice", &load(name, seconds), &[&option, "--gres=gpu:1", "-c1", "--mem=100", "-t10"])
-        .unwrap()
+/// The start of a job as it saw itself, beside its row in the decision.
+fn start_and_decision(
+    cluster: &Cluster,
+    all: &[Value],
+    job: SlurmJobId,
+) -> (crate::rides::Words, Value, Value) {
+    let mut starts = starts(cluster, "alice", job);
+    assert_eq!(starts.len(), 1, "{job} started {} times", starts.len());
+    let (decision, member) = member_of(all, job, 0).unwrap_or_else(|| panic!("{job} has no decision"));
+    (starts.remove(0), decision.clone(), member.clone())
 }
 
 #[test]
-fn known_workloads_that_go_well_together_are_paired() {
+fn known_workloads_that_go_well_together_are_paired_on_both_kinds_of_node() {
     let mut cluster = Cluster::start(ClusterSpec::default()).unwrap();
     cluster.start_pillion().unwrap();
-    let first: Vec<_> = ["resnet50-infer", "bert-small-batch"].map(|name| submit(&cluster, name, 300)).into();
-    for job in first {
-        println!("{}", cluster.finished_output(job, SOON).unwrap());
+    for (_, _, excluded, workloads) in CASES {
+        run(&cluster, workloads, 300, excluded);
     }
-    wait_until("two profiles", SOON, || {
-        let profiles = cluster.pillion_as("root", &["profile", "--noheader", "--parsable2"])?.stdout()?;
-        Ok(profiles.lines().count() == 2)
-    })
-    .unwrap();
-    println!("{}", cluster.pillion_as("root", &["profile"]).unwrap().stdout().unwrap());
-    let second: Vec<_> =
-        ["resnet50-infer", "bert-small-batch"].map(|name| submit(&cluster, name, 900)).into();
-    for job in &second {
-        cluster.wait_for_job(*job, &["RUNNING", "COMPLETED"], SOON).unwrap();
-    }
-    println!("{}", cluster.pillion_as("root", &["pairs"]).unwrap().stdout().unwrap());
-    for job in &second {
-        println!("{}", cluster.finished_output(*job, SOON).unwrap());
-        println!("{}", cluster.pillion_as("root", &["explain", &job.to_string()]).unwrap().stdout().unwrap());
+    wait_until("four profiles", SOON, || Ok(profile_count(&cluster)? == 4)).unwrap();
+    for (mechanism, node, excluded, workloads) in CASES {
+        let jobs = run(&cluster, workloads, 600, excluded);
+        let all = decisions(&cluster);
+        let rows = jobs.map(|job| start_and_decision(&cluster, &all, job));
+        let groups = rows.each_ref().map(|(_, decision, _)| decision["group_id"].as_u64());
+        assert_eq!(groups[0], groups[1], "{mechanism}: they were not paired: {rows:#?}");
+        let shards: u64 = rows.iter().map(|(_, _, member)| member["shards"].as_u64().unwrap()).sum();
+        assert!(shards <= 100, "{mechanism}: {shards} shards");
+        for (seen, decision, member) in &rows {
+            let told = |name: &str| seen.get(name).map(String::as_str).unwrap_or_default();
+            assert_eq!(decision["mechanism"], mechanism);
+            assert_eq!((told("node"), decision["node"].as_str()), (node, Some(node)));
+            assert_eq!(format!("g{}", told("gpu")), decision["gres_type"].as_str().unwrap());
+            assert_eq!(told("shards"), member["shards"].to_string());
+            assert_eq!(told("decision"), decision["decision_id"].to_string());
+            let cap =
+                member["cap_fraction"].as_f64().map(|cap| format!("{:.0}", cap * 100.0)).unwrap_or_default();
+            assert_eq!(told("cap"), cap);
+            assert_eq!(told("pipe").is_empty(), mechanism != "mps");
+            let limit = member["memory_limit_bytes"].as_u64().map(|bytes| format!("0={}M", bytes >> 20));
+            assert_eq!(told("limit"), limit.unwrap_or_default());
+            let mode = member["ccs_mode"].as_u64().map(|mode| format!("0:{mode}")).unwrap_or_default();
+            assert_eq!(told("ccs"), mode);
+        }
     }
 }
