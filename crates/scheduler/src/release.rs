@@ -9,7 +9,6 @@ use crate::context::{Context, TickError};
 use crate::scan::{Scan, mark_of};
 use crate::step::{Host, Next, Surroundings, next};
 use crate::store::{Decision, Event, Member, MemberStep};
-use fail::fail_point;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
@@ -130,7 +129,7 @@ impl Release {
             {
                 return Ok(());
             }
-            fail_point!("release-before-guard");
+            stop_here("release-before-guard");
             let begin = context.now() + context.settings.patience.guard;
             let guard = JobUpdate { start_time: Some(begin), ..JobUpdate::default() };
             if let Err(error) = context.slurm.update(&[job.id], &guard).await {
@@ -142,7 +141,7 @@ impl Release {
                     Ok(())
                 };
             }
-            fail_point!("release-after-guard");
+            stop_here("release-after-guard");
         }
         let at = context.now();
         context.board_mut().tried.insert(member.plan.start, at);
@@ -158,7 +157,7 @@ impl Release {
         context.board_mut().tried.insert(member.plan.start, answered_at);
         match answer {
             Ok(()) => {
-                fail_point!("release-after-release");
+                stop_here("release-after-release");
                 self.step_from(decision, member, MemberState::Guarded, MemberState::Released, at).await?;
                 info!(job_id = %job.id, decision_id = %decision.id, node = %decision.node, "released");
                 context.nudges.watch.notify_one();
@@ -324,6 +323,14 @@ impl Release {
         }
         Ok(())
     }
+}
+
+/// A point at which the end-to-end tests stop or slow the release, and nothing else of this process.
+fn stop_here(point: &'static str) {
+    #[cfg(feature = "failpoints")]
+    tokio::task::block_in_place(|| fail::fail_point!(point));
+    #[cfg(not(feature = "failpoints"))]
+    let _ = point;
 }
 
 fn member_state(decision: &Decision, member: &Member) -> Option<MemberState> {
