@@ -47,8 +47,9 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<()> {
     let of_alice = ["profile", "-o", tell::PROFILE_COLUMNS];
     tell::profiles(&names, &cluster.pillion_as("alice", &of_alice)?.stdout()?);
 
+    tell::second();
     let second = submit(cluster, &[TOGETHER])?;
-    tell::second(&names, &waiting(cluster)?);
+    tell::waiting(&names, &waiting(cluster)?);
     let told = ends(cluster, &second)?;
     let decided = outcomes(cluster, &second)?;
     let firsts: BTreeMap<String, (f64, f64)> = first

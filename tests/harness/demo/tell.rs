@@ -61,11 +61,12 @@ pub(super) fn opening(status_json: &str, time_scale: f64) {
     heading(
         1,
         &format!(
-            "{} jobs that nobody has seen before: each runs alone on a whole device, and is measured.",
+            "First runs: {} jobs that nobody has seen before. Each runs alone on a whole device, and is measured.",
             CAST.len()
         ),
     );
     println!("{}", shown(&CAST[1].script()));
+    command("alice", "sbatch bert.sh                  # and so on, alice and bob; they take about 20 s");
 }
 
 /// What the first runs taught.
@@ -73,16 +74,23 @@ pub(super) fn profiles(names: &Names, table: &str) {
     command(
         "alice",
         &format!(
-            "pillion profile        # {WORK_SECONDS} s of work each. Workloads go by digests; this demo writes names"
+            "pillion profile                 # {WORK_SECONDS} s of work each. Workloads go by digests; this demo writes names"
         ),
     );
     print!("{}", names.put_into(table));
 }
 
-/// The second time, while some wait.
-pub(super) fn second(names: &Names, queue: &str) {
-    heading(2, "The same jobs again, all at once: whoever goes well together shares, where it pays.");
-    command("root", "pillion queue                   # a moment later");
+/// The second time.
+pub(super) fn second() {
+    heading(
+        2,
+        "Second runs: the same jobs again, all at once. Who goes well together shares, where it pays.",
+    );
+}
+
+/// While some wait.
+pub(super) fn waiting(names: &Names, queue: &str) {
+    command("root", "pillion queue                    # a moment later");
     print!("{}", names.put_into(queue));
 }
 
@@ -90,7 +98,7 @@ pub(super) fn second(names: &Names, queue: &str) {
 pub(super) fn pairs(names: &Names, table: &str) {
     command(
         "root",
-        "pillion pairs -S now-1hour      # when all are over: speed against alone, predicted and measured",
+        "pillion pairs -S now-1hour       # when all are over: speed against alone, predicted and measured",
     );
     print!("{}", names.put_into(table));
 }
