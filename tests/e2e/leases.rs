@@ -1,0 +1,142 @@
+//! What the tests of releases share: where Pillion says that a job stands, and what Slurm's own log says was done to it.
+
+use pillion_core::SlurmJobId;
+use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::{Cluster, HarnessError};
+use serde_json::Value;
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, HarnessError>;
+
+/// How long a condition may take on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(90);
+/// The scheduler's name among the daemons of a cluster.
+pub(crate) const SCHEDULER: &str = "pillion-scheduler";
+
+/// A script that says when it starts and runs until [`let_end`].
+pub(crate) const UNTIL_TOLD: &str = "echo started restarts=${SLURM_RESTART_COUNT:-0}
+    while [ ! -e end ] && [ ! -e end-$SLURM_JOB_ID ]; do sleep 0.2; done; echo ended";
+
+/// Lets a job of alice's that runs [`UNTIL_TOLD`] end.
+pub(crate) fn let_end(cluster: &Cluster, job: SlurmJobId) {
+    std::fs::write(cluster.home("alice").join(format!("end-{job}")), "").unwrap();
+}
+
+/// `pillion explain` for operators; `None` while the scheduler does not know the job.
+pub(crate) fn explain(cluster: &Cluster, job: SlurmJobId) -> Result<Option<Value>> {
+    let output = cluster.pillion_as("root", &["explain", "--json", &job.to_string()])?.output()?;
+    Ok(serde_json::from_slice(&output.stdout).ok().filter(|value: &Value| value["found"] == true))
+}
+
+/// Where a job stands in the last decision that was made for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Of the decision: planned, released, ended or abandoned.
+    pub(crate) decision: String,
+    /// Of the job in it: planned, guarded, released, running, ended or undone.
+    pub(crate) member: String,
+    /// Where it was to run.
+    pub(crate) node: String,
+}
+
+/// Where a job stands; `None` where nothing was decided for it.
+pub(crate) fn standing(cluster: &Cluster, job: SlurmJobId) -> Result<Option<Standing>> {
+    let Some(explained) = explain(cluster, job)? else { return Ok(None) };
+    let decisions = explained["decisions"].as_array().into_iter().flatten();
+    let Some(last) = decisions.max_by_key(|decision| decision["decision_id"].as_u64()) else {
+        return Ok(None);
+    };
+    let id = job.to_string();
+    let member =
+        last["members"].as_array().into_iter().flatten().find(|member| member["job_id"] == id.as_str());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(member.map(|member| Standing {
+        decision: text(&last["state"]),
+        member: text(&member["state"]),
+        node: text(&last["node"]),
+    }))
+}
+
+/// Waits until a job has come as far as one of these states in its last decision.
+pub(crate) fn wait_for_member(cluster: &Cluster, job: SlurmJobId, states: &[&str]) -> Standing {
+    let what = format!("job {job} {} in its decision", states.join(" or "));
+    wait_for(&what, SOON, || {
+        let found = standing(cluster, job)?;
+        Ok(match found {
+            Some(found) if states.contains(&found.member.as_str()) => Look::Ready(found),
+            other => Look::NotYet(format!("{other:?}")),
+        })
+    })
+    .unwrap()
+}
+
+/// Waits until no decision is planned or released for a job any more.
+pub(crate) fn wait_until_settled(cluster: &Cluster, job: SlurmJobId) {
+    wait_for(&format!("no active decision for job {job}"), SOON, || {
+        let Some(explained) = explain(cluster, job)? else {
+            return Ok(Look::NotYet("it is not known".into()));
+        };
+        let states: Vec<_> =
+            explained["decisions"].as_array().into_iter().flatten().map(|one| one["state"].clone()).collect();
+        let is_over = states.iter().all(|state| state == "ended" || state == "abandoned");
+        Ok(if is_over { Look::Ready(()) } else { Look::NotYet(format!("{states:?}")) })
+    })
+    .unwrap();
+}
+
+/// What was told of a job as events of one kind, and why.
+pub(crate) fn told(cluster: &Cluster, job: SlurmJobId, kinds: &[&str]) -> Vec<String> {
+    let explained = explain(cluster, job).unwrap().unwrap_or_default();
+    let events = explained["events"].as_array().cloned().unwrap_or_default();
+    let of_kind = events.iter().filter(|event| kinds.iter().any(|kind| event["kind"] == *kind));
+    of_kind.map(|event| event["detail"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// What `slurmctld` wrote down about one job: every start, every end, every update.
+#[derive(Debug)]
+pub(crate) struct Journal(Vec<String>);
+
+impl Journal {
+    /// Reads it.
+    pub(crate) fn of(cluster: &Cluster, job: SlurmJobId) -> Self {
+        let text = std::fs::read_to_string(cluster.layout().log("slurmctld")).unwrap();
+        let name = format!("JobId={job}");
+        let names_it = |line: &&str| {
+            line.match_indices(&name).any(|(at, _)| {
+                !line[at + name.len()..].starts_with(|next: char| next.is_ascii_digit() || next == '_')
+            })
+        };
+        Self(text.lines().filter(names_it).map(str::to_owned).collect())
+    }
+    fn count(&self, holds: impl Fn(&str) -> bool) -> usize {
+        self.0.iter().filter(|line| holds(line)).count()
+    }
+    /// How often it was given nodes.
+    pub(crate) fn starts(&self) -> usize {
+        self.count(|line| line.contains("Started JobId=") || line.contains("Allocate JobId="))
+    }
+    /// How often its end was taken note of.
+    pub(crate) fn ends(&self) -> usize {
+        self.count(|line| line.contains("_job_complete: ") && line.ends_with(" done"))
+    }
+    /// How often it was released: a mark with a lease was written.
+    pub(crate) fn releases(&self) -> usize {
+        self.count(|line| line.contains("setting admin_comment to ") && line.contains(";lease="))
+    }
+    /// How often a release of it was taken back.
+    pub(crate) fn undos(&self) -> usize {
+        self.count(|line| line.contains("setting admin_comment to ") && line.contains(";alone=1"))
+    }
+    /// How often it was updated, even to what it was already.
+    pub(crate) fn updates(&self) -> usize {
+        self.count(|line| line.contains("_slurm_rpc_update_job: complete"))
+    }
+}
+
+/// A field of a job that holds a time, in epoch seconds; `None` while Slurm knows none.
+pub(crate) fn epoch_of(cluster: &Cluster, job: SlurmJobId, field: &str) -> Option<u64> {
+    let program = cluster.program("scontrol").env("SLURM_TIME_FORMAT", "%s");
+    let text = program.args(["show", "job", "-o", &job.to_string()]).stdout().unwrap();
+    let (_, rest) = text.split_once(&format!(" {field}="))?;
+    rest.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,157 @@
+//! The scheduler is killed between any two steps of a release: every job runs, exactly once, at the latest one bound
+//! later; after a restart nothing is released twice and nothing stays open.
+
+use crate::leases::{
+    Journal, SCHEDULER, SOON, UNTIL_TOLD, epoch_of, explain, let_end, standing, wait_for_member,
+    wait_until_settled,
+};
+use pillion_core::{Clock as _, SlurmJobId, SystemClock};
+use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::{Cluster, ClusterSpec};
+use rustix::process::Signal;
+
+const BOUND_SECONDS: u64 = 15;
+/// How long Slurm itself may take from a begin time to the start, on a busy machine.
+const START_SECONDS_MAX: u64 = 10;
+
+/// When the scheduler is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    BeforeDeciding,
+    /// The decision is committed, Slurm knows nothing of it.
+    BeforeGuard,
+    /// The guard stands.
+    AfterGuard,
+    /// Slurm has the release, our database has not.
+    AfterRelease,
+}
+
+impl Moment {
+    fn failpoints(self) -> &'static str {
+        match self {
+            Self::BeforeDeciding => "",
+            Self::BeforeGuard => "release-before-guard=pause",
+            Self::AfterGuard => "release-after-guard=pause",
+            Self::AfterRelease => "release-after-release=pause",
+        }
+    }
+
+    /// Whether this job is where the scheduler stands still now.
+    fn has_come(self, cluster: &Cluster, job: SlurmJobId) -> bool {
+        let is_guarded =
+            || standing(cluster, job).unwrap().is_some_and(|standing| standing.member == "guarded");
+        let journal = Journal::of(cluster, job);
+        match self {
+            Self::BeforeDeciding => true,
+            Self::BeforeGuard => is_guarded(),
+            Self::AfterGuard => journal.updates() > 0 && is_guarded(),
+            Self::AfterRelease => journal.releases() > 0,
+        }
+    }
+}
+
+fn submit(cluster: &Cluster) -> SlurmJobId {
+    let arguments = ["--colocate", "--gres=gpu:1", "-c1", "--mem=100", "-t10"];
+    let job = cluster.submit_as("alice", UNTIL_TOLD, &arguments).unwrap();
+    let mark = cluster.job_field(job, "AdminComment").unwrap();
+    assert!(mark.starts_with("pillion1;"), "job {job} is not managed: '{mark}'");
+    job
+}
+
+/// Submits two jobs and kills the scheduler at the moment given, of whichever comes first. Returns when it was dead.
+fn die(cluster: &mut Cluster, moment: Moment) -> ([SlurmJobId; 2], u64) {
+    cluster.kill_scheduler(Signal::TERM).unwrap();
+    cluster.start_scheduler_with_failpoints(moment.failpoints()).unwrap();
+    if moment == Moment::BeforeDeciding {
+        cluster.daemon(SCHEDULER).unwrap().signal(Signal::STOP);
+    }
+    let jobs = [submit(cluster), submit(cluster)];
+    wait_for(&format!("{moment:?}"), SOON, || {
+        let has_come = jobs.iter().any(|job| moment.has_come(cluster, *job));
+        Ok(if has_come { Look::Ready(()) } else { Look::NotYet("it has not come".into()) })
+    })
+    .unwrap();
+    cluster.kill_scheduler(Signal::KILL).unwrap();
+    (jobs, SystemClock.now().epoch())
+}
+
+/// Waits until a job runs without a scheduler, and checks that it was not held back for more than a bound.
+fn starts_within_the_bound(cluster: &Cluster, job: SlurmJobId, died_at: u64) {
+    let fields = cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    let (eligible, started) = (epoch_of(cluster, job, "EligibleTime"), epoch_of(cluster, job, "StartTime"));
+    let (eligible, started) = (eligible.unwrap(), started.unwrap());
+    assert!(
+        eligible <= died_at + BOUND_SECONDS,
+        "job {job} was held back until {eligible}, death was at {died_at}"
+    );
+    assert!(started <= eligible + START_SECONDS_MAX, "job {job}: {fields:?}");
+}
+
+/// Ends a job and checks that it ran once, and was released as often as it should.
+fn ran_once(cluster: &Cluster, job: SlurmJobId) {
+    let_end(cluster, job);
+    let printed = cluster.finished_output(job, SOON).unwrap();
+    assert_eq!(printed, "started restarts=0\nended\n");
+    wait_until_settled(cluster, job);
+    assert_eq!(cluster.job_field(job, "Restarts").unwrap(), "0");
+    let journal = Journal::of(cluster, job);
+    assert_eq!((journal.starts(), journal.ends()), (1, 1), "{journal:?}");
+}
+
+fn releases(cluster: &Cluster, jobs: &[SlurmJobId]) -> usize {
+    jobs.iter().map(|job| Journal::of(cluster, *job).releases()).sum()
+}
+
+#[test]
+fn a_scheduler_that_dies_at_any_moment_costs_one_bound_at_most() {
+    let spec = ClusterSpec { bound_seconds: BOUND_SECONDS, ..ClusterSpec::default() };
+    let mut cluster = Cluster::start(spec).unwrap();
+    cluster.start_pillion().unwrap();
+    for moment in [Moment::BeforeDeciding, Moment::BeforeGuard, Moment::AfterGuard, Moment::AfterRelease] {
+        let (jobs, died_at) = die(&mut cluster, moment);
+        for job in jobs {
+            starts_within_the_bound(&cluster, job, died_at);
+        }
+        let released = usize::from(moment == Moment::AfterRelease);
+        assert_eq!(releases(&cluster, &jobs), released, "{moment:?}");
+        // It comes back while both run: what Slurm started by itself is let go, what it had released is its own again.
+        cluster.start_scheduler().unwrap();
+        let released_one = jobs.into_iter().find(|job| Journal::of(&cluster, *job).releases() == 1);
+        if let Some(job) = released_one {
+            wait_for_member(&cluster, job, &["running"]);
+        }
+        for job in jobs.into_iter().filter(|job| Some(*job) != released_one) {
+            wait_for(&format!("job {job} known to the scheduler"), SOON, || {
+                Ok(explain(&cluster, job)?.map_or_else(|| Look::NotYet("it is not".into()), Look::Ready))
+            })
+            .unwrap();
+            wait_until_settled(&cluster, job);
+        }
+        for job in jobs {
+            ran_once(&cluster, job);
+        }
+        assert_eq!(releases(&cluster, &jobs), released, "{moment:?}");
+        println!("{moment:?}: {jobs:?} ran once, {released} of them released");
+    }
+}
+
+#[test]
+fn a_scheduler_that_comes_back_at_once_carries_on_where_it_was() {
+    // The bound is far away: only the scheduler can start them.
+    let mut cluster = Cluster::start(ClusterSpec { bound_seconds: 600, ..ClusterSpec::default() }).unwrap();
+    cluster.start_pillion().unwrap();
+    for moment in [Moment::BeforeDeciding, Moment::BeforeGuard, Moment::AfterGuard, Moment::AfterRelease] {
+        let (jobs, _) = die(&mut cluster, moment);
+        cluster.start_scheduler().unwrap();
+        for job in jobs {
+            cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+            let standing = wait_for_member(&cluster, job, &["running"]);
+            assert_eq!(standing.decision, "released", "{moment:?}");
+        }
+        for job in jobs {
+            ran_once(&cluster, job);
+            let journal = Journal::of(&cluster, job);
+            assert_eq!((journal.releases(), journal.undos()), (1, 0), "{moment:?} {journal:?}");
+        }
+    }
+}
