@@ -17,7 +17,12 @@ use pillion_pairing::Role;
 use pillion_slurm::{Job, JobState, JobUpdate, SlurmError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::{info, warn};
+
+/// How long a job that is started again waits at least. The node refuses a start whose credential is no younger than the
+/// end of the one before, by the second and by its own clock, and Slurm then fails the job ("credential revoked").
+pub(crate) const RESTART_PAUSE: Duration = Duration::from_secs(5);
 
 /// The releaser.
 pub struct Release {
@@ -194,13 +199,15 @@ impl Release {
     /// Puts a waiting job's request back: any whole device, now, and never released again.
     async fn put_back(&self, job: &Job) -> Result<(), TickError> {
         let Some(mark) = mark_of(job) else { return Ok(()) };
-        let begin = UnixTime::from_epoch(mark.original_begin_epoch);
+        let pause = if job.restart_count > 0 { RESTART_PAUSE } else { Duration::ZERO };
+        let begin = UnixTime::from_epoch(mark.original_begin_epoch).seconds();
+        let begin = UnixTime::from_seconds(begin.max((self.context.now() + pause).seconds()));
         let undo = JobUpdate {
             gres: Some(mark.gres_with("shard:100")),
             required_nodes: Some(String::new()),
             partition: None,
             admin_comment: Some(mark.undone().to_string()),
-            start_time: Some(if begin > self.context.now() { begin } else { self.context.now() }),
+            start_time: Some(begin),
         };
         let slurm = &self.context.slurm;
         slurm.update(&[job.id], &undo).await.map_err(TickError::slurm("put a job's request back"))?;

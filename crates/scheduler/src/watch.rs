@@ -2,6 +2,7 @@
 //! board. Changes nothing in Slurm.
 
 use crate::context::{Context, TickError};
+use crate::release::RESTART_PAUSE;
 use crate::scan::{Scan, record_of};
 use crate::store::{Event, JobRecord};
 use crate::view::occupants;
@@ -71,6 +72,11 @@ impl Watch {
             self.context.store.record_jobs(&changed, scan.at).await?;
         }
         let mut known = self.lock();
+        let before =
+            |id| known.get(id).and_then(Option::as_ref).map_or(0, |record: &JobRecord| record.restart_count);
+        let restarted = changed.iter().filter(|record| record.restart_count > before(&record.id));
+        let until = scan.at + RESTART_PAUSE;
+        self.context.board_mut().cooling.extend(restarted.map(|record| (record.id, until)));
         known.retain(|id, _| scan.jobs.contains_key(id));
         known.extend(changed.into_iter().map(|record| (record.id, Some(record))));
         Ok(())

@@ -26,7 +26,7 @@ pub struct Sources<'a> {
     pub agents: &'a BTreeMap<NodeName, AgentState>,
     /// Nodes on which releases stopped, and why.
     pub stopped: &'a BTreeMap<NodeName, String>,
-    /// Jobs that were planned for and dropped a moment ago: not before the time given.
+    /// Jobs whose last plan was dropped, or that were restarted, a moment ago: not before the time given.
     pub cooling: &'a BTreeMap<SlurmJobId, UnixTime>,
     /// What is known of workloads.
     pub profiles: &'a [StoredProfile],
@@ -206,7 +206,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
     let cooling = sources.cooling.get(&job.id).is_some_and(|until| *until > sources.scan.at);
     let mut held = held_reason(job, sources.scan);
     if held.is_none() && cooling {
-        held = Some("its last plan was dropped a moment ago".to_owned());
+        held = Some("its last plan or start ended a moment ago".to_owned());
     }
     if let (None, Some(throttle), Some(_)) = (&held, job.array_throttle, job.id.task) {
         let open = open_tasks.entry(job.id.id).or_default();
