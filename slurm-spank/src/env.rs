@@ -31,6 +31,8 @@ pub const STALE_REQUESTS: [&str; 7] = [
 ];
 /// One more of them, which may hold other requests besides (`cpu=2,gres/gpu=1`).
 pub const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
+/// Where slurmstepd leaves the option's value for the job; `sbatch` takes variables of this prefix for options of its own.
+pub const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate";
 /// How `sbatch` tells `pillion.lua` of a `--deadline`, which Slurm does not show to lua.
 pub const DEADLINE_HINT: &str = "PILLION_DEADLINE";
 

@@ -7,7 +7,7 @@
 //! `sbatch` left behind.
 
 use crate::agent_client::Connection;
-use crate::env::{self, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX};
+use crate::env::{self, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX};
 use pillion_core::handoff::{HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
 use pillion_core::ids::{JobStart, SlurmJobId, UserId};
 use std::os::unix::fs::MetadataExt;
@@ -148,6 +148,8 @@ pub fn task_init(spank: &mut impl Spank, recognised: Recognised) {
     if spank.getenv("SLURM_SHARDS_ON_NODE").is_some() {
         drop_stale_requests(spank);
     }
+    // Or an sbatch inside this job would hand our option on to a job that did not ask for it.
+    spank.unsetenv(HANDED_ON_OPTION);
     let Recognised { option, agent } = recognised;
     let Some((agent, request)) = agent.zip(request(spank, option)) else { return };
     match agent.ask(&request) {

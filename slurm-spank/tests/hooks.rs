@@ -338,6 +338,25 @@ fn what_the_gpu_options_left_behind_goes_and_the_rest_of_it_stays() {
 }
 
 #[test]
+fn a_job_hands_its_option_to_no_job_that_it_submits() {
+    for shards in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = format!("socket={}", directory.path().join("agent.sock").display());
+        let mut spank = FakeSpank::colocated();
+        if !shards {
+            spank.job.remove("SLURM_SHARDS_ON_NODE");
+        }
+        let mut left = spank.job.clone();
+        left.remove(if shards { "SLURM_GPUS" } else { "" });
+        spank
+            .job
+            .insert("SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate".to_owned(), "memory=8G".to_owned());
+        run_task(&mut spank, &[&socket], &[]);
+        assert_eq!(spank.job, left);
+    }
+}
+
+#[test]
 fn sbatch_tells_of_a_deadline_that_lua_cannot_see() {
     for (arguments, told) in
         [(vec!["sbatch", "--deadline=now+1hour"], 1), (vec!["sbatch", "--delay-boot=1"], 0)]
