@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+mod changes;
 mod demo;
 mod harness;
+mod hostile;
 mod leases;
 mod module;
 mod options;
@@ -14,4 +16,5 @@ mod restart;
 mod rides;
 mod scheduler_death;
 mod storm;
+mod undo;
 mod whole;
