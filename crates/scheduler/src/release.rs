@@ -7,7 +7,7 @@
 
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, mark_of};
-use crate::step::{Host, Next, Surroundings, next};
+use crate::step::{Host, Next, Surroundings, next, predates};
 use crate::store::{Decision, Event, Member, MemberStep};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::report::ToAgent;
@@ -210,7 +210,10 @@ impl Release {
             start_time: Some(begin),
         };
         let slurm = &self.context.slurm;
-        slurm.update(&[job.id], &undo).await.map_err(TickError::slurm("put a job's request back"))?;
+        let answer = slurm.update(&[job.id], &undo).await;
+        let answered_at = self.context.now();
+        self.context.board_mut().tried.insert(job.start(), answered_at);
+        answer.map_err(TickError::slurm("put a job's request back"))?;
         if job.priority == 0 {
             slurm
                 .release_hold(job.id)
@@ -236,8 +239,11 @@ impl Release {
             })
             .map(|member| member.plan.start)
             .collect();
-        let lost =
-            scan.jobs.values().filter(|job| job.state == JobState::Pending && !live.contains(&job.start()));
+        let tried = self.context.board().tried.clone();
+        let lost = scan.jobs.values().filter(|job| {
+            let is_known = !predates(scan, tried.get(&job.start()).copied());
+            job.state == JobState::Pending && !live.contains(&job.start()) && is_known
+        });
         for job in lost.filter(|job| needs_reset(job)) {
             self.put_back(job).await?;
             let detail =
@@ -390,3 +396,6 @@ fn host_of(decision: &Decision, member: &Member, all: &[Decision]) -> Host {
     }
     host
 }
+
+#[cfg(test)]
+mod tests;

@@ -263,7 +263,7 @@ fn own_lease(member: &Member, job: &Job) -> Option<u64> {
 const CLOCK_STEP_SECONDS: f64 = 60.0;
 
 /// Whether the scan may not show yet what was done at `since`.
-fn predates(scan: &Scan, since: Option<UnixTime>) -> bool {
+pub(crate) fn predates(scan: &Scan, since: Option<UnixTime>) -> bool {
     since.is_some_and(|since| {
         let ahead = since.seconds() - scan.at.seconds();
         (0.0..CLOCK_STEP_SECONDS).contains(&ahead)
