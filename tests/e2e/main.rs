@@ -6,6 +6,7 @@ mod changes;
 mod demo;
 mod harness;
 mod hostile;
+mod jobs;
 mod leases;
 mod module;
 mod options;
