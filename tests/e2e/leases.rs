@@ -1,8 +1,9 @@
 //! What the tests of releases share: where Pillion says that a job stands, and what Slurm's own log says was done to it.
 
 use pillion_core::SlurmJobId;
-use pillion_tests::wait::{Look, wait_for};
+use pillion_tests::wait::{Look, wait_for, wait_until};
 use pillion_tests::{Cluster, HarnessError};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ type Result<T> = std::result::Result<T, HarnessError>;
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// The scheduler's name among the daemons of a cluster.
 pub(crate) const SCHEDULER: &str = "pillion-scheduler";
+
+/// The fail point that leaves [`between_guard_and_release`] the time to stop the scheduler there.
+pub(crate) const SLOW_RELEASE: &str = "release-after-guard=sleep(4000)";
 
 /// A script that says when it starts and runs until [`let_end`].
 pub(crate) const UNTIL_TOLD: &str = "echo started restarts=${SLURM_RESTART_COUNT:-0}
@@ -84,6 +88,25 @@ pub(crate) fn wait_until_settled(cluster: &Cluster, job: SlurmJobId) {
     .unwrap();
 }
 
+/// Waits until a job is about to be released, and lets `change` make that impossible while the scheduler stands still:
+/// it decided on a world that is not there any more. Returns when it was released all the same.
+///
+/// The scheduler runs with [`SLOW_RELEASE`]. `change` is given the node.
+pub(crate) fn between_guard_and_release(
+    cluster: &mut Cluster,
+    job: SlurmJobId,
+    change: impl FnOnce(&mut Cluster, &str),
+) {
+    let node = wait_for_member(cluster, job, &["guarded"]).node;
+    cluster.daemon(SCHEDULER).unwrap().signal(Signal::STOP);
+    change(cluster, &node);
+    let journal = Journal::of(cluster, job);
+    assert_eq!(journal.releases(), 0, "job {job} was released before its node changed: {journal:?}");
+    cluster.daemon(SCHEDULER).unwrap().signal(Signal::CONT);
+    wait_until(&format!("release of job {job}"), SOON, || Ok(Journal::of(cluster, job).releases() == 1))
+        .unwrap();
+}
+
 /// What was told of a job as events of one kind, and why.
 pub(crate) fn told(cluster: &Cluster, job: SlurmJobId, kinds: &[&str]) -> Vec<String> {
     let explained = explain(cluster, job).unwrap().unwrap_or_default();
@@ -122,6 +145,14 @@ impl Journal {
     /// How often it was released: a mark with a lease was written.
     pub(crate) fn releases(&self) -> usize {
         self.count(|line| line.contains("setting admin_comment to ") && line.contains(";lease="))
+    }
+    /// When it was last released, in epoch seconds.
+    pub(crate) fn released_at(&self) -> Option<u64> {
+        let lease = |line: &String| {
+            let (_, rest) = line.split_once("setting admin_comment to ")?.1.split_once(";lease=")?;
+            rest.split(|next: char| !next.is_ascii_digit()).next()?.parse().ok()
+        };
+        self.0.iter().rev().find_map(lease)
     }
     /// How often a release of it was taken back.
     pub(crate) fn undos(&self) -> usize {
