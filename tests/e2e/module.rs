@@ -9,7 +9,7 @@ use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 /// More assignments than any job needs.
 const ASSIGNMENTS_MAX: usize = 20;
 
@@ -63,8 +63,8 @@ fn is_managed(cluster: &Cluster, request: &[&str]) -> bool {
     beat(cluster);
     let job = cluster.submit_as("alice", "true", &[&["--colocate"], request].concat()).unwrap();
     let is_managed = cluster.job_field(job, "Partition").unwrap() == "shared";
-    cluster.scontrol(&["update", &format!("JobId={job}"), "StartTime=now+1hour"]).unwrap();
-    cluster.program("scancel").arg(job.to_string()).stdout().unwrap();
+    // One that is not managed may have ended already.
+    cluster.program("scancel").arg(job.to_string()).output().unwrap();
     is_managed
 }
 

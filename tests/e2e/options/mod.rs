@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
-const ALL_ENDED: Duration = Duration::from_secs(180);
+const SOON: Duration = Duration::from_mins(1);
+const ALL_ENDED: Duration = Duration::from_mins(3);
 
 /// What management changes: the way to ask for the GPU, where and when. What is in them is looked at row by row.
 const OURS: [&str; 12] = [
@@ -117,8 +117,8 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
             let mut wrong = differences(&before, &after, &[]);
             // Each component of a heterogeneous job is told.
             let expected = if why.is_empty() { 0 } else { before.len() };
-            let is_said = |line: &&str| line.contains("left as you wrote it") && line.contains(why);
-            if said.len() != expected || !said.iter().all(|line| is_said(&line)) {
+            let is_said = |line: &str| line.contains("left as you wrote it") && line.contains(why);
+            if said.len() != expected || !said.iter().all(|line| is_said(line)) {
                 let _ = write!(wrong, "; it was said {said:?}");
             }
             wrong
