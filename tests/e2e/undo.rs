@@ -134,7 +134,7 @@ fn limits(cluster: &mut Cluster) -> (Case, Case, SlurmJobId) {
     cluster.wait_for_job(first, &["RUNNING"], SOON).unwrap();
     let job = submit(cluster, WORK, &["-C", "calm", "--qos=one"]);
     between_guard_and_release(cluster, job, |_, _| ());
-    let qos = Case::new("a QOS limit", job, "QOSMaxJobsPerUserLimit");
+    let qos = Case::new("a QOS limit", job, "s: QOSMaxJobsPerUserLimit");
 
     let array = submit(cluster, UNTIL_TOLD, &["-C", "calm", "--array=1-2"]).id;
     let tasks = [SlurmJobId::array_task(array, 1), SlurmJobId::array_task(array, 2)];
@@ -149,7 +149,7 @@ fn limits(cluster: &mut Cluster) -> (Case, Case, SlurmJobId) {
         cluster.wait_for_job(running, &["RUNNING"], SOON).unwrap();
         update(cluster, &[&format!("JobId={array}"), "ArrayTaskThrottle=1"]);
     });
-    let throttle = Case::new("an array throttle", second, "JobArrayTaskLimit");
+    let throttle = Case::new("an array throttle", second, "s: JobArrayTaskLimit");
     (qos, throttle, first)
 }
 
@@ -172,7 +172,7 @@ fn a_release_that_cannot_start_is_undone_and_the_job_runs_alone() {
     between_guard_and_release(&mut cluster, job, |cluster, node| {
         take_cpus(cluster, node);
     });
-    cases.push(Case::new("CPUs taken", job, "Slurm did not start it within"));
+    cases.push(Case::new("CPUs taken", job, "s: Resources"));
     let (qos, throttle, first) = limits(&mut cluster);
 
     let job = submit(&cluster, WORK, &["-C", "reserved"]);

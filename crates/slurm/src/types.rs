@@ -5,6 +5,7 @@ use pillion_core::mark::{InvalidMark, Mark};
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Slurm as the scheduler, `pillion rescue` and doctor see it.
 #[async_trait]
@@ -186,6 +187,18 @@ pub enum ReasonKind {
     Limit(String),
     /// Anything else.
     Other(String),
+}
+
+impl fmt::Display for ReasonKind {
+    /// Slurm's own word.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::BeginTime => "BeginTime",
+            Self::Dependency => "Dependency",
+            Self::Resources(word) | Self::Held(word) | Self::Limit(word) | Self::Other(word) => word,
+        })
+    }
 }
 
 /// One node as Slurm reports it.

@@ -232,7 +232,7 @@ fn undo_reason(
 ) -> Option<String> {
     let waited = age(around, member.released_at);
     if waited > patience.lease.as_secs_f64() {
-        return Some(format!("Slurm did not start it within {:.0} s: {:?}", waited, job.reason));
+        return Some(format!("Slurm did not start it within {waited:.0} s: {}", job.reason));
     }
     if job.priority == 0 {
         return Some("Slurm holds it: the node does not match what it asked for".to_owned());

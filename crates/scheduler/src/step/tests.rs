@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{NOW, at, decision, job, leased, member, scan};
-use pillion_slurm::Ending;
+use pillion_slurm::{Ending, ReasonKind};
 
 fn step(member: &Member, job: Option<Job>) -> Next {
     step_with(member, job, NodeAvailability::Up, |_| {})
@@ -139,7 +139,10 @@ fn a_release_that_does_not_start_is_undone() {
     let released = |epoch| Member { released_at: Some(at(epoch)), ..member(MemberState::Released) };
     let pending = |epoch| Some(leased(job(JobState::Pending), epoch));
     assert_eq!(step(&released(NOW - 29), pending(NOW - 29)), Next::Wait);
-    assert!(matches!(step(&released(NOW - 31), pending(NOW - 31)), Next::Undo(_)));
+    let limited =
+        Job { reason: ReasonKind::Limit("QOSGrpGRES".into()), ..leased(job(JobState::Pending), NOW - 31) };
+    let why = "Slurm did not start it within 31 s: QOSGrpGRES".to_owned();
+    assert_eq!(step(&released(NOW - 31), Some(limited)), Next::Undo(why));
     let held = Job { priority: 0, ..leased(job(JobState::Pending), NOW - 2) };
     assert!(matches!(step(&released(NOW - 2), Some(held)), Next::Undo(_)));
     let down = NodeAvailability::Unavailable("DOWN".into());
