@@ -176,7 +176,14 @@ impl Devices {
 
     fn prepare(&mut self, share: Share) {
         let (decision_id, start) = (share.decision_id, share.start);
-        let error = self.try_prepare(share).err();
+        let prepared = self.try_prepare(share.clone()).or_else(|_| {
+            // The scheduler hears from Slurm, perhaps before us, that the tenant in the way has left. It takes two looks to
+            // believe that somebody is gone.
+            self.look();
+            self.look();
+            self.try_prepare(share)
+        });
+        let error = prepared.err();
         match &error {
             None => info!(%start, decision = %decision_id, "share prepared"),
             Some(reason) => warn!(%start, decision = %decision_id, reason, "share cannot be prepared"),

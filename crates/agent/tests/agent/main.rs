@@ -179,6 +179,26 @@ async fn what_cannot_be_set_up_is_an_answer() {
     task.end();
 }
 
+/// The scheduler hears of an end from Slurm, often before the agent's next look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_just_left_is_not_in_the_way_of_the_next() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::new("h200", scheduler.port());
+    let _agent = node.start_agent();
+    scheduler.hello().await;
+    for job in [60, 62, 64] {
+        scheduler.prepare(share(job, Mechanism::Mps)).await;
+        assert_eq!(scheduler.result(start(job)).await.error, None);
+        let mut task = node.start_task(job, 1, Some("yes"));
+        assert_eq!(task.reply().await.verdict, Verdict::Decided);
+        scheduler.report(|body| has_tenant(body, job).then_some(())).await;
+        task.end();
+        scheduler.prepare(share(job + 1, Mechanism::None)).await;
+        assert_eq!(scheduler.result(start(job + 1)).await.error, None);
+        scheduler.revoke(DecisionId(u64::from(job) + 101), start(job + 1)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_the_scheduler_away_every_report_arrives_once() {
     let mut scheduler = FakeScheduler::start();
