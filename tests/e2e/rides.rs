@@ -2,6 +2,7 @@
 //! storm, restarts, outages and the order of the queue have in common. Knows nothing of how Pillion decides.
 
 use pillion_core::SlurmJobId;
+use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, HarnessError};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,8 @@ type Result<T> = std::result::Result<T, HarnessError>;
 
 /// How long a condition may take on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
+/// Long enough for a profile on a busy machine: seven looks of the agent.
+const KNOWN_SECONDS: u32 = 420;
 /// Names and values of one line that a job wrote.
 pub(crate) type Words = BTreeMap<String, String>;
 
@@ -62,14 +65,18 @@ pub(crate) fn make_known(cluster: &Cluster, users: &[&str], names: &[&str], more
     let mut jobs = Vec::new();
     for user in users {
         for name in names {
-            jobs.extend(more.iter().map(|more| submit(cluster, user, name, &load(name, 300), more)));
+            jobs.extend(
+                more.iter().map(|more| submit(cluster, user, name, &load(name, KNOWN_SECONDS), more)),
+            );
         }
     }
     for job in &jobs {
         cluster.wait_for_job(*job, &["COMPLETED"], SOON).unwrap();
     }
-    pillion_tests::wait::wait_until("profiles of all that ran", SOON, || {
-        Ok(profile_count(cluster)? >= before + jobs.len())
+    wait_for("profiles of all that ran", SOON, || {
+        let count = profile_count(cluster)? - before;
+        let seen = format!("{count} of {}", jobs.len());
+        Ok(if count >= jobs.len() { Look::Ready(()) } else { Look::NotYet(seen) })
     })
     .unwrap();
 }
