@@ -30,7 +30,7 @@ fn long_then_short(name: &str) -> String {
 }
 
 /// Two jobs that share a GPU, where asked for away from one node. They begin together, so that they are planned together.
-fn pair(cluster: &Cluster, scripts: [String; 2], not_on: &[&str]) -> [SlurmJobId; 2] {
+fn pair(cluster: &Cluster, scripts: &[String; 2], not_on: &[&str]) -> [SlurmJobId; 2] {
     let excluded = not_on.iter().flat_map(|node| ["-x", node]);
     let more: Vec<&str> = excluded.chain(["--begin=now+2"]).collect();
     let submit = |index: usize| submit(cluster, "alice", PAIR[index], &scripts[index], &more);
@@ -112,13 +112,13 @@ fn a_restarted_job_is_never_beside_somebody_it_was_not_planned_with() {
     let mut watched = Watched::default();
 
     // All pairs stand before anything happens: a tenant who has lost his partner may get another.
-    let failed = pair(&cluster, PAIR.map(long_then_short), &[]);
+    let failed = pair(&cluster, &PAIR.map(long_then_short), &[]);
     let failing = starts(&cluster, "alice", failed[0])[0]["node"].clone();
-    let preempted = pair(&cluster, PAIR.map(long_then_short), &[&failing]);
+    let preempted = pair(&cluster, &PAIR.map(long_then_short), &[&failing]);
     let by_owner = [0, 1].map(|which| {
         let mut scripts = PAIR.map(|name| load(name, 2400));
         scripts[which] = long_then_short(PAIR[which]);
-        let jobs = pair(&cluster, scripts, &[&failing]);
+        let jobs = pair(&cluster, &scripts, &[&failing]);
         (jobs[which], jobs[1 - which])
     });
     watched.look(&cluster).unwrap();
