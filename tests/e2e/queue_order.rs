@@ -144,6 +144,8 @@ fn wait_ratio() -> f64 {
 }
 
 #[test]
+#[ignore = "compares waits with plain Slurm in real time: `tests/run slurm --ignored in_a_full_pool` on a quiet machine; \
+            beside other tests on a busy one 44 s against 23 s were seen"]
 fn in_a_full_pool_order_is_kept_and_first_runs_wait_no_longer() {
     let first = wait_ratio();
     if first <= WAIT_RATIO_MAX {
