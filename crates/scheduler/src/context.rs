@@ -107,6 +107,9 @@ pub struct Context {
     pub settings: Settings,
     /// Wake-ups.
     pub nudges: Nudges,
+    /// Held while begin times are moved: a renewal that overtook a release would hold the released job back, pinned, until
+    /// its lease runs out.
+    pub begin_times: tokio::sync::Mutex<()>,
     board: RwLock<Board>,
     leading: AtomicBool,
 }
@@ -120,8 +123,9 @@ impl Context {
         agents: Arc<Agents>,
         settings: Settings,
     ) -> Self {
-        let (nudges, board) = (Nudges::default(), RwLock::default());
-        Self { clock, slurm, store, agents, settings, nudges, board, leading: AtomicBool::new(true) }
+        let (nudges, begin_times, board) = <(Nudges, tokio::sync::Mutex<()>, RwLock<Board>)>::default();
+        let leading = AtomicBool::new(true);
+        Self { clock, slurm, store, agents, settings, nudges, begin_times, board, leading }
     }
     /// The board, to read.
     pub fn board(&self) -> RwLockReadGuard<'_, Board> {

@@ -89,8 +89,10 @@ impl Release {
                 self.context.agents.send(&decision.node, ToAgent::Prepare(share));
                 Ok(())
             }
-            Next::Guard => self.guard_and_release(decision, member, scan, true).await,
-            Next::Release => self.guard_and_release(decision, member, scan, false).await,
+            Next::Guard | Next::Release => {
+                let _alone = self.context.begin_times.lock().await;
+                self.guard_and_release(decision, member, scan, step == Next::Guard).await
+            }
             Next::AdoptRelease(epoch) => {
                 self.step(decision, member, MemberState::Released, UnixTime::from_epoch(epoch)).await?;
                 Ok(())
@@ -110,7 +112,10 @@ impl Release {
                 Ok(())
             }
             Next::Drop(reason) => self.give_up(decision, member, "dropped", reason).await,
-            Next::Undo(reason) => self.undo(decision, member, scan, reason).await,
+            Next::Undo(reason) => {
+                let _alone = self.context.begin_times.lock().await;
+                self.undo(decision, member, scan, reason).await
+            }
         }
     }
 
@@ -245,7 +250,9 @@ impl Release {
             job.state == JobState::Pending && !live.contains(&job.start()) && is_known
         });
         for job in lost.filter(|job| needs_reset(job)) {
+            let alone = self.context.begin_times.lock().await;
             self.put_back(job).await?;
+            drop(alone);
             let detail =
                 format!("it waited with the pin of an earlier release ({}); it runs alone now", job.gres);
             self.event(scan.at, "restarted", job.id, None, detail).await?;

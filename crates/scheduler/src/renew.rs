@@ -5,7 +5,7 @@
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, is_waiting, mark_of};
 use pillion_core::decision::MemberState;
-use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_core::{JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobUpdate, Node, NodeAvailability, SlurmError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,11 @@ impl Renew {
     pub async fn tick(&self) -> Result<(), TickError> {
         let context = &self.context;
         let Some(scan) = context.fresh_scan().filter(|_| context.is_active()) else { return Ok(()) };
-        let busy = self.jobs_being_released().await?;
+        // From here on nothing is released or put back, so what is due is not moved by anybody else.
+        let _alone = context.begin_times.lock().await;
+        let mut busy = self.jobs_being_released().await?;
+        let touched = |(start, at): (&JobStart, &UnixTime)| (*at >= scan.at).then_some(start.job_id);
+        busy.extend(context.board().tried.iter().filter_map(touched));
         let mut due = due(&scan, &busy, context.settings.bound);
         due.at_bound.retain(|id| {
             scan.jobs
