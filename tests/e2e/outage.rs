@@ -146,7 +146,8 @@ impl Postgres {
 
 /// Two known jobs that begin together, so that they are planned together.
 fn pair(cluster: &Cluster, seconds: u32) -> [SlurmJobId; 2] {
-    let jobs = PAIR.map(|name| submit(cluster, "alice", name, &load(name, seconds), &["--begin=now+2"]));
+    let begin = cluster.begin_together(3).unwrap();
+    let jobs = PAIR.map(|name| submit(cluster, "alice", name, &load(name, seconds), &[&begin]));
     for job in jobs {
         wait_until("start in a pair", SOON, || Ok(!starts(cluster, "alice", job).is_empty())).unwrap();
     }

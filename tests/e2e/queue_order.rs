@@ -11,8 +11,9 @@ const JOB_COUNT: usize = 200;
 /// Every third job is the first run of its workload, and needs a GPU alone.
 const FIRST_EVERY: usize = 3;
 const KNOWN: [&str; 3] = ["resnet50-infer", "bert-small-batch", "launch-bound"];
-/// Three seconds of real time. Slurm looks at released jobs once a second, which a job of one second would feel.
-const JOB_SECONDS: u32 = 180;
+/// Eight seconds of real time. A release takes some processor time, and Slurm looks at released jobs once a second: jobs of
+/// three seconds measured how busy the machine was (ratios of 0.75 on a quiet one, of 1.4 with a dozen processes waiting).
+const JOB_SECONDS: u32 = 480;
 /// How much longer first runs may wait with Pillion than without, on average.
 const WAIT_RATIO_MAX: f64 = 1.02;
 /// Two jobs that are started at the same moment may begin so far apart.
@@ -144,8 +145,7 @@ fn wait_ratio() -> f64 {
 }
 
 #[test]
-#[ignore = "compares waits with plain Slurm in real time: `tests/run slurm --ignored in_a_full_pool` on a quiet machine; \
-            beside other tests on a busy one 44 s against 23 s were seen"]
+#[ignore = "alone: compares waits with plain Slurm in real time; beside other tests 44 s against 23 s were seen"]
 fn in_a_full_pool_order_is_kept_and_first_runs_wait_no_longer() {
     let first = wait_ratio();
     if first <= WAIT_RATIO_MAX {

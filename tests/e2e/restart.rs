@@ -32,7 +32,8 @@ fn long_then_short(name: &str) -> String {
 /// Two jobs that share a GPU, where asked for away from one node. They begin together, so that they are planned together.
 fn pair(cluster: &Cluster, scripts: &[String; 2], not_on: &[&str]) -> [SlurmJobId; 2] {
     let excluded = not_on.iter().flat_map(|node| ["-x", node]);
-    let more: Vec<&str> = excluded.chain(["--begin=now+2"]).collect();
+    let begin = cluster.begin_together(3).unwrap();
+    let more: Vec<&str> = excluded.chain([begin.as_str()]).collect();
     let submit = |index: usize| submit(cluster, "alice", PAIR[index], &scripts[index], &more);
     let jobs = [submit(0), submit(1)];
     wait_for("two tenants of one GPU", SOON, || {

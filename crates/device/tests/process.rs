@@ -273,3 +273,11 @@ fn a_bad_configuration_is_told_and_exits_64() {
     fails("[machine]\ntimescale = 2", "timescale");
     fails("[machine]\ntime_scale = -1\ndevices = [{ model = \"v100\" }]", "time_scale is -1");
 }
+
+#[test]
+fn a_reader_of_the_list_who_leaves_early_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command(env!("CARGO_BIN_EXE_pillion-load")).arg("--list").stdout(writer).output().unwrap();
+    assert!(output.status.success(), "{}", words(&output));
+}

@@ -67,6 +67,16 @@ impl Cluster {
             .ok_or_else(|| HarnessError::Refused(format!("sbatch refused the job: {}", submission.said)))
     }
 
+    /// An option with which jobs begin at one moment, so many seconds from now, and are planned together. Each `now+N` is a
+    /// moment of its own, in whole seconds: two that are submitted at once may begin a second apart.
+    ///
+    /// # Errors
+    /// Where `date` cannot be run.
+    pub fn begin_together(&self, seconds: u32) -> Result<String> {
+        let date = self.program("date").args(["-d", &format!("{seconds} seconds"), "+--begin=%FT%T"]);
+        Ok(date.stdout()?.trim().to_owned())
+    }
+
     /// Submits a script, where a refusal is an answer too.
     ///
     /// # Errors

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// How long each step may take on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// The second time all jobs become eligible together, as in a queue that was full already.
-const TOGETHER: &str = "--begin=now+4";
+/// After so many seconds all jobs of the second time become eligible together, as in a queue that was full already.
+const TOGETHER_SECONDS: u32 = 5;
 /// Since before the demo began.
 const LATELY: &str = "now-1hour";
 
@@ -48,7 +48,7 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<()> {
     tell::profiles(&names, &cluster.pillion_as("alice", &of_alice)?.stdout()?);
 
     tell::second();
-    let second = submit(cluster, &[TOGETHER])?;
+    let second = submit(cluster, &[&cluster.begin_together(TOGETHER_SECONDS)?])?;
     tell::waiting(&names, &waiting(cluster)?);
     let told = ends(cluster, &second)?;
     let decided = outcomes(cluster, &second)?;

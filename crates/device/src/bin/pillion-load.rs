@@ -8,8 +8,9 @@ use pillion_device::simulated::{
     VARIABLES, socket_path, workload,
 };
 use serde::Serialize;
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,11 +56,8 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.list {
-        list();
-        return ExitCode::SUCCESS;
-    }
-    match run(&arguments) {
+    let done = if arguments.list { list() } else { run(&arguments) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pillion-load: {}", explain(&error));
@@ -89,11 +87,18 @@ fn explain(error: &anyhow::Error) -> String {
     }
 }
 
-fn list() {
+/// Prints the catalogue. A reader who has seen enough (`| head`) is no error.
+fn list() -> anyhow::Result<()> {
+    let mut text = String::new();
     for entry in workload::catalogue() {
         let batch = entry.batch_size.map_or(String::new(), |size| format!(" --batch-size {size}"));
         let name = format!("{:?}{batch}", entry.name);
-        println!("{name:38} {:5.0} s on {:8}  {}", entry.seconds, entry.reference.name, entry.description);
+        let (device, about) = (entry.reference.name, &entry.description);
+        writeln!(text, "{name:38} {:5.0} s on {device:8}  {about}", entry.seconds)?;
+    }
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("printing the workloads"),
+        _ => Ok(()),
     }
 }
 

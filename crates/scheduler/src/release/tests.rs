@@ -1,5 +1,7 @@
 //! Releases against the strict double of Slurm: what a tick does again, and what it must not.
 
+mod turns;
+
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;

@@ -1,0 +1,204 @@
+//! Releases and renewals both move begin times: they take turns, and neither acts on what the other has overtaken.
+
+use crate::agents::Agents;
+use crate::context::{Context, Settings};
+use crate::release::Release;
+use crate::renew::Renew;
+use crate::store::memory::MemoryStore;
+use crate::store::{NewDecision, NewMember};
+use crate::testing::{NOW, at, member};
+use crate::watch::Watch;
+use async_trait::async_trait;
+use pillion_core::decision::MemberState;
+use pillion_core::device::Mechanism;
+use pillion_core::mark::Mark;
+use pillion_core::report::{AgentHello, ToAgent};
+use pillion_core::{DecisionId, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime};
+use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, oneshot};
+
+/// Slurm's double behind a slow line: an update may be kept on its way, so that others overtake it.
+struct SlowSlurm {
+    slurm: FakeSlurm,
+    kept: Mutex<VecDeque<Option<oneshot::Receiver<()>>>>,
+}
+
+impl SlowSlurm {
+    /// After `skip` more updates, one is kept until the sender is used; a sender that is dropped has it refused.
+    fn keep_update(&self, skip: usize) -> oneshot::Sender<()> {
+        let (let_go, kept) = oneshot::channel();
+        let mut updates = self.kept.lock().unwrap();
+        updates.extend(std::iter::repeat_with(|| None).take(skip));
+        updates.push_back(Some(kept));
+        let_go
+    }
+}
+
+#[async_trait]
+impl Slurm for SlowSlurm {
+    async fn version(&self) -> Result<SlurmVersion, SlurmError> {
+        self.slurm.version().await
+    }
+    async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
+        self.slurm.jobs(partitions).await
+    }
+    async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
+        self.slurm.nodes().await
+    }
+    async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
+        self.slurm.partitions().await
+    }
+    async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
+        let kept = self.kept.lock().unwrap().pop_front().flatten();
+        if let Some(kept) = kept {
+            kept.await.map_err(|_| refused())?;
+        }
+        self.slurm.update(jobs, update).await
+    }
+    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.slurm.release_hold(job).await
+    }
+    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.slurm.requeue(job).await
+    }
+}
+
+/// A job that waits, whose renewal is due, and which is planned on a node whose agent is ready for it.
+struct World {
+    context: Arc<Context>,
+    slurm: Arc<SlowSlurm>,
+    job: SlurmJobId,
+    decision: DecisionId,
+    /// While it is open, the agent is there.
+    _inbox: mpsc::Receiver<ToAgent>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let partitions = vec![FakePartition::new("shared", &["n1"])];
+        let nodes = vec![FakeNode::pool("n1", 1)];
+        let slurm = FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(NOW));
+        let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
+        let begin = Some(at(NOW + 60));
+        let job = slurm.submit(FakeJob { admin_comment: mark.to_string(), begin, ..FakeJob::default() });
+        let slurm = Arc::new(SlowSlurm { slurm, kept: Mutex::default() });
+        let agents = Agents::default();
+        let (_, inbox) = agents.connect(&hello(), at(NOW));
+        let (clock, store) = (Arc::new(ManualClock::new(at(NOW))), Arc::new(MemoryStore::new()));
+        let foreign = Arc::clone(&slurm) as Arc<dyn Slurm>;
+        let context = Arc::new(Context::new(clock, foreign, store, Arc::new(agents), Settings::default()));
+        Watch::new(Arc::clone(&context)).tick().await.unwrap();
+        let decision = plan(&context, job).await;
+        Self { context, slurm, job, decision, _inbox: inbox }
+    }
+
+    fn renew(&self) -> Renew {
+        Renew::new(Arc::clone(&self.context))
+    }
+
+    fn release(&self) -> Release {
+        Release::new(Arc::clone(&self.context))
+    }
+
+    /// When Slurm may start the job by itself.
+    fn begins_at(&self) -> Option<UnixTime> {
+        self.slurm.slurm.job(self.job).unwrap().eligible_at
+    }
+
+    /// The begin times that arrived, in order.
+    fn begin_times(&self) -> Vec<UnixTime> {
+        let begin_time =
+            |call| if let FakeCall::Update { update, .. } = call { update.start_time } else { None };
+        self.slurm.slurm.journal().into_iter().filter_map(begin_time).collect()
+    }
+
+    async fn member_state(&self) -> MemberState {
+        self.context.store.decision(self.decision).await.unwrap().unwrap().members[0].state
+    }
+}
+
+fn refused() -> SlurmError {
+    SlurmError::Failed { program: "scontrol".into(), status: 1, detail: "refused".into() }
+}
+
+fn hello() -> AgentHello {
+    AgentHello {
+        protocol_version: 1,
+        node: NodeName::new("n1"),
+        agent_version: "0".into(),
+        journal_id: "j".into(),
+        devices: Vec::new(),
+        sent_at: at(NOW),
+        decision_ids: Vec::new(),
+    }
+}
+
+async fn plan(context: &Context, job: SlurmJobId) -> DecisionId {
+    let start = JobStart { job_id: job, restart_count: 0 };
+    let plan = NewDecision {
+        node: NodeName::new("n1"),
+        gres_type: GresType::new("g0"),
+        device_model: "h100".into(),
+        mechanism: Mechanism::Mps,
+        ccs_mode: None,
+        joins: None,
+        gain: 0.5,
+        members: vec![NewMember { start, ..member(MemberState::Planned).plan }],
+    };
+    let store = &context.store;
+    let revision = store.revision().await.unwrap();
+    let ids = store.commit_plan(revision, &[plan], at(NOW)).await.unwrap();
+    store.member_prepared(ids[0], start, at(NOW)).await.unwrap();
+    ids[0]
+}
+
+#[tokio::test]
+async fn a_renewal_that_was_chosen_first_is_not_carried_out_after_a_release() {
+    let world = World::new().await;
+    let (renew, release) = (world.renew(), world.release());
+    let let_go = world.slurm.keep_update(0);
+    let (renewed, released, ()) = tokio::join!(
+        biased;
+        renew.tick(),
+        // The renewal is on its way to Slurm: without turns, this would overtake it.
+        release.tick(),
+        async { let_go.send(()).unwrap() },
+    );
+    renewed.and(released).unwrap();
+    assert_eq!(world.begin_times(), [at(NOW + 600), at(NOW + 30), at(NOW)]);
+    assert_eq!(world.member_state().await, MemberState::Released);
+    assert_eq!(world.begins_at(), Some(at(NOW)), "the released job was held back");
+}
+
+#[tokio::test]
+async fn a_renewal_waits_while_begin_times_are_being_moved() {
+    let world = World::new().await;
+    let renew = world.renew();
+    let turn = world.context.begin_times.lock().await;
+    let (renewed, ()) = tokio::join!(
+        biased;
+        renew.tick(),
+        async {
+            assert_eq!(world.begin_times(), []);
+            drop(turn);
+        },
+    );
+    renewed.unwrap();
+    assert_eq!(world.begin_times(), [at(NOW + 600)]);
+}
+
+#[tokio::test]
+async fn a_job_that_was_put_back_since_the_scan_is_not_renewed() {
+    let world = World::new().await;
+    // The guard is set; the release itself is refused, and the job is to run alone, now.
+    drop(world.slurm.keep_update(1));
+    world.release().tick().await.unwrap();
+    assert_eq!(world.member_state().await, MemberState::Undone);
+    // No decision has it any more, and the last scan shows it as it waited before.
+    world.renew().tick().await.unwrap();
+    assert_eq!(world.begin_times(), [at(NOW + 30), at(NOW)]);
+    assert_eq!(world.begins_at(), Some(at(NOW)), "a job that is to start was held back");
+}
