@@ -11,6 +11,9 @@ pub struct WorkloadProfile {
     pub workload: WorkloadKey,
     /// The device model, as in `DeviceDescription::model`.
     pub device_model: String,
+    /// What its kind is called, where that is known: workloads of one family differ in size only.
+    #[serde(default)]
+    pub family: Option<String>,
     /// How many solo runs were measured.
     pub run_count: u32,
     /// Mean solo duration.
@@ -19,6 +22,9 @@ pub struct WorkloadProfile {
     pub duration_variation_fraction: Option<f64>,
     /// Mean progress a second, where the job wrote a progress counter.
     pub throughput_per_second: Option<f64>,
+    /// The same alone under a cap of 0.1, 0.2, .. 0.9, where it was measured.
+    #[serde(default)]
+    pub throughput_per_second_at_cap: [Option<f64>; 9],
     /// Compute units active.
     pub sm_active_fraction: Option<Fraction>,
     /// Resident warps of the most possible.
@@ -29,6 +35,9 @@ pub struct WorkloadProfile {
     pub fp32_active_fraction: Option<Fraction>,
     /// Any kernel running.
     pub gpu_busy_fraction: Option<Fraction>,
+    /// Device memory being read or written at all.
+    #[serde(default)]
+    pub memory_busy_fraction: Option<Fraction>,
     /// Memory bandwidth of the greatest possible.
     pub memory_bandwidth_fraction: Option<Fraction>,
     /// Last-level cache bandwidth of the greatest possible.
@@ -53,15 +62,18 @@ impl WorkloadProfile {
         Self {
             workload,
             device_model: device_model.into(),
+            family: None,
             run_count: 0,
             duration_seconds: None,
             duration_variation_fraction: None,
             throughput_per_second: None,
+            throughput_per_second_at_cap: [None; 9],
             sm_active_fraction: None,
             sm_occupancy_fraction: None,
             stall_fraction: None,
             fp32_active_fraction: None,
             gpu_busy_fraction: None,
+            memory_busy_fraction: None,
             memory_bandwidth_fraction: None,
             cache_bandwidth_fraction: None,
             pcie_tx_bytes_per_second: None,

@@ -1,7 +1,8 @@
 //! Which caps are tried, and when one is worth having. No cap is the default (DESIGN D6): measured, uncapped tenants
 //! beat an even split on average, and a cap pays where one tenant hogs.
 
-use pillion_core::Fraction;
+use crate::allow::AllowList;
+use pillion_core::{Fraction, WorkloadKey};
 
 /// A cap is set only for this much more than without one: less is within the noise of measurements.
 pub(crate) const CAP_GAIN_MIN: f64 = 0.05;
@@ -42,6 +43,38 @@ pub(crate) fn cap_sets(slots: &[CapSlot]) -> Vec<Vec<Option<Fraction>>> {
     sets
 }
 
+/// The sets of caps under which tenants may share that are bound to a list: each two of them by a combination of it. The
+/// widest first.
+pub(crate) fn allowed_sets(
+    slots: &[CapSlot],
+    workloads: &[&WorkloadKey],
+    allowed: &AllowList,
+    may_cap: bool,
+) -> Vec<Vec<Option<Fraction>>> {
+    let is_open = |slot: CapSlot, cap: Option<Fraction>| match slot {
+        CapSlot::Fixed(own) => cap == own,
+        CapSlot::Free => may_cap || cap.is_none(),
+    };
+    let mut sets: Vec<Vec<Option<Fraction>>> = vec![Vec::new()];
+    for (at, slot) in slots.iter().enumerate() {
+        let beside = workloads[usize::from(at == 0)];
+        let mut caps: Vec<Option<Fraction>> = allowed
+            .caps(workloads[at], beside)
+            .map(|(own, _)| own)
+            .filter(|cap| is_open(*slot, *cap))
+            .collect();
+        caps.dedup();
+        let with = |set: &Vec<Option<Fraction>>, cap: Option<Fraction>| {
+            let goes = |(other, others): (usize, &Option<Fraction>)| {
+                allowed.caps(workloads[other], workloads[at]).any(|pair| pair == (*others, cap))
+            };
+            set.iter().enumerate().all(goes).then(|| [&set[..], &[cap]].concat())
+        };
+        sets = sets.iter().flat_map(|set| caps.iter().rev().filter_map(|cap| with(set, *cap))).collect();
+    }
+    sets
+}
+
 fn tenth(count: u8) -> Fraction {
     Fraction::clamped(f64::from(count) / 10.0)
 }
@@ -64,5 +97,32 @@ mod tests {
         let sets = cap_sets(&[CapSlot::Fixed(kept), CapSlot::Free]);
         assert_eq!(sets.len(), 9);
         assert!(sets.iter().all(|set| set[0] == kept));
+    }
+
+    #[test]
+    fn a_list_leaves_its_own_combinations() {
+        let (a, b) = (WorkloadKey::new("a"), WorkloadKey::new("b"));
+        let mut allowed = AllowList::default();
+        for (cap_a, cap_b) in [(3, 7), (10, 5), (3, 10), (10, 10)] {
+            let cap = |tenths: u8| (tenths < 10).then(|| tenth(tenths));
+            allowed.allow((&a, cap(cap_a)), (&b, cap(cap_b)));
+        }
+        let sets = |slots: &[CapSlot], workloads: &[&WorkloadKey], may_cap| {
+            allowed_sets(slots, workloads, &allowed, may_cap)
+        };
+        let free = [CapSlot::Free; 2];
+        let third = Some(tenth(3));
+        assert_eq!(
+            sets(&free, &[&a, &b], true),
+            [vec![None, None], vec![None, Some(tenth(5))], vec![third, None], vec![third, Some(tenth(7))]]
+        );
+        assert_eq!(sets(&free, &[&b, &a], false), [vec![None, None]]);
+        assert_eq!(
+            sets(&[CapSlot::Fixed(Some(tenth(7))), CapSlot::Free], &[&b, &a], true),
+            [vec![Some(tenth(7)), third]]
+        );
+        assert_eq!(sets(&free, &[&a, &a], true), Vec::<Vec<_>>::new());
+        let three = sets(&[CapSlot::Free; 3], &[&a, &b, &b], true);
+        assert_eq!(three, Vec::<Vec<_>>::new(), "two of b may not share, so neither may the three");
     }
 }

@@ -3,18 +3,21 @@
 
 use crate::graph;
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
+use crate::prospects::Sharing;
 use crate::serve::{Service, Start};
 use crate::session::{CCS_MODE_SHARED, Session, Verdict};
 use crate::shards;
 use crate::view::WaitingJob;
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, Shards};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 /// Partners kept for a job that goes on waiting: it is planned again soon.
 const CANDIDATES_WAITING_MAX: usize = 4;
-/// Kinds of partners looked at for an explanation.
-const CLASSES_SHOWN_MAX: usize = 64;
+/// Kinds of partners looked at for an explanation, besides those of most weight; fewer where there are very many.
+const SHOWN_MAX: (usize, usize) = (64, 8);
 
 /// Where a job could have shared.
 #[derive(Clone, Copy, PartialEq)]
@@ -26,13 +29,23 @@ enum Partner {
 /// What is the same for all explanations of one plan.
 struct Scene<'s, 'a> {
     session: &'s Session<'a>,
-    /// Devices on which somebody runs whom we know.
+    /// Devices on which somebody runs whom we know, one of those that are alike.
     running: Vec<usize>,
-    /// One waiting job of each class, and a second one for the first itself.
-    of_class: Vec<(usize, Option<usize>)>,
+    /// The first two waiting jobs of each class.
+    firsts: BTreeMap<usize, (usize, Option<usize>)>,
+    /// Classes of jobs that wait.
+    classes: Vec<usize>,
     /// Where jobs start that have a device of their own, one of each class.
-    hosts: Vec<(usize, usize)>,
+    hosts: BTreeMap<usize, (usize, usize)>,
+    /// By class, what was worth most of all that was looked at for the choice.
+    best: Vec<Vec<Sharing>>,
+    /// The candidates of each class, best first, where they start, or where others do.
+    ranked: RefCell<Ranked>,
 }
+
+type Ranked = HashMap<(usize, Option<Where>), Rc<Vec<(Partner, Candidate)>>>;
+/// A place, and whether the device takes something now.
+type Where = (usize, bool);
 
 /// Writes the plan.
 pub(crate) fn explained(session: &Session<'_>, service: &Service) -> Plan {
@@ -53,27 +66,33 @@ pub(crate) fn explained(session: &Session<'_>, service: &Service) -> Plan {
 impl<'s, 'a> Scene<'s, 'a> {
     fn new(session: &'s Session<'a>, service: &Service) -> Self {
         let devices = &session.view.devices;
-        let is_known =
-            |device: &usize| devices[*device].tenants.iter().any(|tenant| tenant.workload.is_some());
-        let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let shown_max = if session.is_thorough { SHOWN_MAX.0 } else { SHOWN_MAX.1 };
+        let is_known = |device: &usize| {
+            let is_first = session.is_thorough || session.alike[*device] == *device;
+            is_first && devices[*device].tenants.iter().any(|tenant| tenant.workload.is_some())
+        };
+        let mut firsts: BTreeMap<usize, (usize, Option<usize>)> = BTreeMap::new();
         for job in 0..session.view.waiting.len() {
-            let of_class = members.entry(session.class_of[job]).or_default();
-            if session.view.waiting[job].held.is_none() && of_class.len() < 2 {
-                of_class.push(job);
+            if session.view.waiting[job].held.is_none() {
+                let first = firsts.entry(session.class_of[job]).or_insert((job, None));
+                if first.0 != job && first.1.is_none() {
+                    first.1 = Some(job);
+                }
             }
         }
-        let firsts = members.values().filter_map(|jobs| Some((*jobs.first()?, jobs.get(1).copied())));
-        let mut seen = BTreeSet::new();
-        let own =
-            service.starts.iter().filter(|start| !start.is_join).map(|start| (start.jobs[0], start.device));
+        let mut hosts = BTreeMap::new();
+        for start in service.starts.iter().filter(|start| !start.is_join) {
+            hosts.entry(session.class_of[start.jobs[0]]).or_insert((start.jobs[0], start.device));
+        }
+        let running_max = if session.is_thorough { usize::MAX } else { shown_max };
         Self {
             session,
-            running: (0..devices.len()).filter(is_known).collect(),
-            of_class: firsts.take(CLASSES_SHOWN_MAX).collect(),
-            hosts: own
-                .filter(|(job, _)| seen.insert(session.class_of[*job]))
-                .take(CLASSES_SHOWN_MAX)
-                .collect(),
+            running: (0..devices.len()).filter(is_known).take(running_max).collect(),
+            classes: firsts.keys().take(shown_max).copied().collect(),
+            firsts,
+            hosts,
+            best: service.best.clone(),
+            ranked: RefCell::default(),
         }
     }
 
@@ -191,7 +210,7 @@ impl<'s, 'a> Scene<'s, 'a> {
         Explanation { job_id, reason, text, model: self.session.model.name().to_owned(), candidates }
     }
 
-    /// The partners of a job, best first: those that could be chosen before those that were excluded.
+    /// The partners of a job, best first: the chosen one, those that could be chosen, those that were excluded.
     fn candidates(
         &self,
         job: usize,
@@ -200,34 +219,81 @@ impl<'s, 'a> Scene<'s, 'a> {
         count_max: usize,
     ) -> Vec<Candidate> {
         let class = self.session.class_of[job];
-        let mut partners: Vec<Partner> = chosen.into_iter().collect();
-        partners.extend(self.running.iter().map(|device| Partner::Running { device: *device }));
-        match device {
-            Some(device) => partners.extend(self.of_class.iter().filter_map(|(first, second)| {
-                let other = if *first == job { *second } else { Some(*first) }?;
-                Some(Partner::Waiting { job: other, device })
-            })),
-            None => partners.extend(
-                self.hosts.iter().map(|(host, device)| Partner::Waiting { job: *host, device: *device }),
-            ),
+        let mut found: Vec<Candidate> =
+            chosen.and_then(|partner| self.candidate(job, class, partner, true)).into_iter().collect();
+        let ranked = self.ranked(job, device);
+        let others = ranked.iter().filter(|(partner, _)| {
+            let is_itself = matches!(partner, Partner::Waiting { job: other, .. } if *other == job);
+            !is_itself && chosen.is_none_or(|chosen| !self.is_alike(chosen, *partner))
+        });
+        let room = count_max.saturating_sub(found.len());
+        found.extend(others.take(room).map(|(_, candidate)| candidate.clone()));
+        found
+    }
+
+    /// The partners of a class, best first. Worked out for the first job of it that asks.
+    fn ranked(&self, job: usize, device: Option<usize>) -> Rc<Vec<(Partner, Candidate)>> {
+        let (session, class) = (self.session, self.session.class_of[job]);
+        let place =
+            device.map(|device| (session.places.of_device[device], session.open_node(device).is_some()));
+        if let Some(known) = self.ranked.borrow().get(&(class, place)) {
+            return Rc::clone(known);
         }
-        let mut found: Vec<Candidate> = Vec::new();
-        for (at, partner) in partners.iter().enumerate() {
-            let is_chosen = at == 0 && chosen.is_some();
-            let is_again = chosen.is_some_and(|chosen| at > 0 && self.is_alike(chosen, *partner));
-            if !is_again {
-                found.extend(self.candidate(job, class, *partner, is_chosen));
-            }
+        let mut found: Vec<(Partner, Candidate)> = Vec::new();
+        for partner in self.partners(class, device) {
+            found.extend(self.candidate(job, class, partner, false).map(|candidate| (partner, candidate)));
         }
         let rank = |candidate: &Candidate| {
-            (!candidate.chosen, candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere))
+            candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere)
         };
-        found.sort_by(|a, b| {
+        found.sort_by(|(_, a), (_, b)| {
             let gain = |candidate: &Candidate| candidate.gain.unwrap_or(-1.0);
             rank(a).cmp(&rank(b)).then(gain(b).total_cmp(&gain(a))).then(a.partner.cmp(&b.partner))
         });
-        found.truncate(count_max);
-        found
+        // Two of them may be passed over: the job itself, and who is like the chosen one.
+        found.truncate(CANDIDATES_MAX + 2);
+        let ranked = Rc::new(found);
+        self.ranked.borrow_mut().insert((class, place), Rc::clone(&ranked));
+        ranked
+    }
+
+    /// Whom a class could share with, each once: what was worth most, and some of all that there are.
+    fn partners(&self, class: usize, device: Option<usize>) -> Vec<Partner> {
+        let (mut classes, mut running) = (Vec::new(), Vec::new());
+        for sharing in self.best.get(class).into_iter().flatten() {
+            match *sharing {
+                Sharing::Pair { lower, higher, .. } => {
+                    classes.push(if lower == class { higher } else { lower });
+                }
+                Sharing::Join { device, .. } => running.push(device),
+            }
+        }
+        running.extend(&self.running);
+        match device {
+            Some(_) => classes.extend(&self.classes),
+            None => classes.extend(self.hosts.keys().take(self.classes.len().max(1))),
+        }
+        let mut seen = BTreeSet::new();
+        classes.retain(|class| seen.insert(*class));
+        seen.clear();
+        running.retain(|device| seen.insert(*device));
+        let mut partners: Vec<Partner> =
+            running.into_iter().map(|device| Partner::Running { device }).collect();
+        for other in classes {
+            match device {
+                Some(device) => {
+                    let (first, second) = self.firsts.get(&other).copied().unzip();
+                    let jobs = first.into_iter().chain(second.flatten().filter(|_| other == class));
+                    partners.extend(jobs.map(|job| Partner::Waiting { job, device }));
+                }
+                None => partners.extend(
+                    self.hosts
+                        .get(&other)
+                        .map(|(job, device)| Partner::Waiting { job: *job, device: *device }),
+                ),
+            }
+        }
+        partners
     }
 
     fn is_alike(&self, a: Partner, b: Partner) -> bool {
@@ -244,7 +310,7 @@ impl<'s, 'a> Scene<'s, 'a> {
         let (verdict, own, other, job_id, workload, is_running, outlives) = match partner {
             Partner::Waiting { job: mate, device } => {
                 let host = &session.view.waiting[mate];
-                let verdict = session.pair(class, session.class_of[mate], session.kind_of[device]);
+                let verdict = session.shown_pair(class, session.class_of[mate], session.kind_of[device]);
                 (
                     verdict,
                     0,
@@ -258,7 +324,7 @@ impl<'s, 'a> Scene<'s, 'a> {
             Partner::Running { device } => {
                 let tenant =
                     session.view.devices[device].tenants.iter().find(|tenant| tenant.workload.is_some())?;
-                let verdict = session.join(class, device);
+                let verdict = session.shown_join(class, device);
                 let seat = verdict.caps.len().saturating_sub(1);
                 let outlives = graph::outlives_tenants(session, job, device);
                 (verdict, seat, 0, tenant.job_id, tenant.workload.clone()?, true, outlives)
@@ -347,6 +413,7 @@ fn rule_text(reason: Reason) -> &'static str {
         Reason::GainTooSmall => "sharing would gain too little",
         Reason::BetterPlanElsewhere => "another sharing gains more",
         Reason::UserPolicy => "the site does not let these users share",
+        Reason::NotAllowed => "the two are not among the combinations that may be chosen",
         Reason::NotShareable => "the device is not shared",
         Reason::OutlivesHost => "it could run longer than its host while others wait for a whole device",
         Reason::SeveralProcesses => {
@@ -361,7 +428,6 @@ fn rule_text(reason: Reason) -> &'static str {
         | Reason::AloneJoinable
         | Reason::NoDeviceFree
         | Reason::BehindOthers
-        | Reason::Held
-        | Reason::WaitsForPartner => "it was not its turn",
+        | Reason::Held => "it was not its turn",
     }
 }

@@ -1,12 +1,21 @@
 //! The graph of what could share: jobs that have a right to a device, running hosts that may be joined, and jobs that
-//! could ride along. Turns verdicts into edges and the matching into mates; must not hand out devices.
+//! could ride along. What is alike is one class of the matching, so that its size grows with the workloads and not with
+//! the queue. Turns verdicts into edges and the matching into mates; must not hand out devices.
 
 use crate::admit;
-use crate::matching::{Edge, max_weight_matching};
-use crate::serve::Floor;
+use crate::budget::{self, Way};
+use crate::floor::{Floor, Rooms};
+use crate::policy::UserPolicy;
+use crate::prospects::Prospects;
 use crate::session::Session;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use pillion_core::{UnixTime, UserId};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// How often the choice is made anew at most, because a closer look at what is not in it could still change it.
+const LOOKS_MAX: usize = 3;
+/// So many sharings of each group are looked at closely at a time.
+const LOOKS_AT_ONCE_MAX: usize = 12;
 
 /// With whom a job is to share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +30,8 @@ pub(crate) enum Mate {
 pub(crate) struct Question<'q> {
     /// Jobs with a right to a device, and the device on which a sharing with them is looked at.
     pub(crate) primaries: &'q [(usize, usize)],
+    /// Jobs that start alone on a device for certain.
+    pub(crate) hosts: &'q [(usize, usize)],
     /// Devices that may be joined.
     pub(crate) joinable: &'q [usize],
     /// All other jobs that could start now, in the order of service.
@@ -29,163 +40,353 @@ pub(crate) struct Question<'q> {
     pub(crate) cutoff: Option<usize>,
     /// CPUs and memory of the nodes once the primaries have theirs.
     pub(crate) floor: &'q Floor,
+    /// How many more promises may be expected to break than the new sharings bring along.
+    pub(crate) allowance: f64,
 }
 
-/// A place beside somebody.
+/// Jobs or running hosts that are alike in everything that a sharing depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Group {
+    Primary { class: usize, place: usize, room: usize, must_end: bool },
+    Host { class: usize, place: usize, room: usize },
+    Running { device: usize, room: usize, end: usize },
+    Rider { class: usize, must_end: bool },
+}
+
+/// A job beside which there is a seat.
 #[derive(Clone, Copy)]
-enum Seat {
-    Primary { job: usize, device: usize },
-    Running { device: usize },
+struct Seat {
+    class: usize,
+    place: usize,
+    room: usize,
 }
 
-/// What a seat is worth to any job of one class.
-#[derive(Clone, Copy)]
-struct Offer {
-    weight: f64,
-    /// Whether the job could hold the device longer than its host.
-    outlives: bool,
+/// The groups, and their members in the order of service or of devices.
+struct Groups<'g, 'a> {
+    session: &'g Session<'a>,
+    rooms: Rooms,
+    ends: Ends,
+    kinds: Vec<Group>,
+    members: Vec<Vec<usize>>,
 }
 
-/// What is known of an offer.
-#[derive(Clone, Copy)]
-enum Looked {
-    NotYet,
-    /// `None` = they may not share.
-    Found(Option<Offer>),
-}
-
-/// The seats, and what each is worth to each class of jobs, looked at once.
-struct Offers<'o, 'a> {
-    session: &'o Session<'a>,
-    question: &'o Question<'o>,
-    seats: Vec<Seat>,
-    of_class: RefCell<Vec<Looked>>,
+/// A sharing between one of each group.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    a: usize,
+    b: usize,
+    /// Which of the prospects.
+    sharing: usize,
 }
 
 /// The mates that gain most together.
-pub(crate) fn mates(session: &Session<'_>, question: &Question<'_>) -> BTreeMap<usize, Mate> {
-    let primaries =
-        question.primaries.iter().map(|(job, device)| Seat::Primary { job: *job, device: *device });
-    let seats: Vec<Seat> =
-        primaries.chain(question.joinable.iter().map(|device| Seat::Running { device: *device })).collect();
-    let of_class = RefCell::new(vec![Looked::NotYet; seats.len() * session.classes.len()]);
-    let offers = Offers { session, question, seats, of_class };
-    let (riders, mut edges) = offers.to_riders();
-    for at in 0..offers.seats.len() {
-        let others = question.primaries.iter().enumerate();
-        edges.extend(others.filter_map(|(other, job)| offers.to_primary(at, other, *job)));
+pub(crate) fn mates(prospects: &mut Prospects<'_, '_>, question: &Question<'_>) -> BTreeMap<usize, Mate> {
+    let session = prospects.session;
+    let groups = Groups::new(session, question);
+    let links = groups.links(prospects);
+    prospects.glance();
+    let chosen = groups.choose(prospects, &links, question.allowance);
+    let mut dealer = Dealer {
+        session,
+        groups: &groups,
+        devices: question.primaries.iter().chain(question.hosts).copied().collect(),
+        floor: question.floor.clone(),
+        next: vec![0; groups.kinds.len()],
+        mates: BTreeMap::new(),
+    };
+    for (link, count) in links.iter().zip(chosen) {
+        for _ in 0..count {
+            dealer.deal(link.a, link.b);
+        }
     }
-    let matched = max_weight_matching(offers.seats.len() + riders.len(), &edges);
-    let mut mates = BTreeMap::new();
-    for (at, seat) in offers.seats.iter().enumerate() {
-        let Some(other) = matched[at] else { continue };
-        let rider = riders.get(other.wrapping_sub(offers.seats.len())).copied();
-        match (*seat, offers.seats.get(other), rider) {
-            (Seat::Primary { job, .. }, Some(Seat::Primary { job: mate, .. }), _) => {
-                mates.insert(job, Mate::Job(*mate));
+    dealer.mates
+}
+
+impl<'g, 'a> Groups<'g, 'a> {
+    fn new(session: &'g Session<'a>, question: &Question<'_>) -> Self {
+        let mut groups = Self {
+            session,
+            rooms: question.floor.rooms(session),
+            ends: Ends::new(session),
+            kinds: Vec::new(),
+            members: Vec::new(),
+        };
+        let mut numbers = FxHashMap::default();
+        let must_end = |job: usize| question.cutoff.is_none_or(|cutoff| job > cutoff);
+        let class_of = |job: usize| session.class_of[job];
+        for (job, device) in question.primaries {
+            let Seat { class, place, room } = groups.seat(class_of(*job), *device);
+            groups.add(&mut numbers, Group::Primary { class, place, room, must_end: must_end(*job) }, *job);
+        }
+        for (job, device) in question.hosts {
+            let Seat { class, place, room } = groups.seat(class_of(*job), *device);
+            groups.add(&mut numbers, Group::Host { class, place, room }, *job);
+        }
+        for device in question.joinable {
+            let room = groups.rooms.of_device(session, *device);
+            let end = groups.ends.rank(last_end(session, *device));
+            groups.add(&mut numbers, Group::Running { device: session.alike[*device], room, end }, *device);
+        }
+        for rider in question.riders {
+            let group = Group::Rider { class: class_of(*rider), must_end: must_end(*rider) };
+            groups.add(&mut numbers, group, *rider);
+        }
+        groups
+    }
+
+    fn seat(&self, class: usize, device: usize) -> Seat {
+        let room = self.rooms.of_device(self.session, device);
+        Seat { class, place: self.session.places.of_device[device], room }
+    }
+
+    fn add(&mut self, numbers: &mut FxHashMap<Group, usize>, group: Group, member: usize) {
+        let number = *numbers.entry(group).or_insert_with(|| {
+            self.kinds.push(group);
+            self.members.push(Vec::new());
+            self.kinds.len() - 1
+        });
+        self.members[number].push(member);
+    }
+
+    /// What could be, of each two groups.
+    fn links(&self, prospects: &mut Prospects<'_, '_>) -> Vec<Link> {
+        let mut links = Vec::new();
+        for company in self.companies() {
+            for (at, a) in company.iter().enumerate() {
+                for b in &company[at..] {
+                    let sharings = self.sharings(prospects, self.kinds[*a], self.kinds[*b]);
+                    let possible = sharings.into_iter().flatten();
+                    let possible = possible.filter(|sharing| !prospects.is_ruled_out(*sharing));
+                    links.extend(possible.map(|sharing| Link { a: *a, b: *b, sharing }));
+                }
             }
-            (Seat::Primary { job, .. }, Some(Seat::Running { device }), _) => {
-                mates.insert(job, Mate::Device(*device));
+        }
+        links
+    }
+
+    /// How often each link is chosen. What only a closer look could make good enough is looked at, until none is left.
+    fn choose(&self, prospects: &mut Prospects<'_, '_>, links: &[Link], allowance: f64) -> Vec<u32> {
+        let counts: Vec<u32> =
+            self.members.iter().map(|members| u32::try_from(members.len()).unwrap_or(u32::MAX)).collect();
+        for _ in 0..LOOKS_MAX {
+            let (taken, prices) = choose_known(prospects, &counts, links, allowance);
+            let promising = self.promising(prospects, links, &prices);
+            if promising.is_empty() {
+                return taken;
             }
-            (Seat::Primary { job, .. }, None, Some(rider)) => {
-                mates.insert(rider, Mate::Job(job));
-                mates.insert(job, Mate::Job(rider));
+            prospects.look(&promising);
+        }
+        choose_known(prospects, &counts, links, allowance).0
+    }
+
+    /// The sharings that could turn out to be worth more than their two ends are now: the most promising of each group.
+    fn promising(&self, prospects: &Prospects<'_, '_>, links: &[Link], prices: &[f64]) -> Vec<usize> {
+        let more = |link: &Link| {
+            let hope = prospects.known(link.sharing).hope?;
+            let more = hope - prices[link.a] - prices[link.b];
+            (more > 0.0).then_some((more, link.a, link.b, link.sharing))
+        };
+        let mut all: Vec<(f64, usize, usize, usize)> = links.iter().filter_map(more).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.3.cmp(&b.3)));
+        let mut seen = vec![0; self.kinds.len()];
+        let mut promising: Vec<usize> = Vec::new();
+        for (_, a, b, sharing) in all {
+            if seen[a].min(seen[b]) < LOOKS_AT_ONCE_MAX {
+                (seen[a], seen[b]) = (seen[a] + 1, seen[b] + 1);
+                promising.push(sharing);
             }
-            (Seat::Running { device }, None, Some(rider)) => {
-                mates.insert(rider, Mate::Device(device));
+        }
+        promising.sort_unstable();
+        promising.dedup();
+        promising
+    }
+
+    /// Groups that the policy on users lets meet at all.
+    fn companies(&self) -> Vec<Vec<usize>> {
+        let mut companies: BTreeMap<Option<UserId>, Vec<usize>> = BTreeMap::new();
+        for (number, group) in self.kinds.iter().enumerate() {
+            let user = match (self.session.policy.users, *group) {
+                (UserPolicy::SameAccount | UserPolicy::Any, _) => None,
+                (_, Group::Running { device, .. }) => {
+                    self.session.view.devices[device].tenants.first().map(|tenant| tenant.uid)
+                }
+                (
+                    _,
+                    Group::Primary { class, .. } | Group::Host { class, .. } | Group::Rider { class, .. },
+                ) => Some(self.session.classes[class].uid),
+            };
+            companies.entry(user).or_default().push(number);
+        }
+        companies.into_values().collect()
+    }
+
+    /// How one of each group could share. The first comes before the second in `kinds`.
+    fn sharings(&self, prospects: &mut Prospects<'_, '_>, first: Group, second: Group) -> [Option<usize>; 2] {
+        match (first, second) {
+            // Two jobs that each have a right to a device may share one whatever their limits, since the other device
+            // becomes free for those behind them.
+            (
+                Group::Primary { class, place, room, .. },
+                Group::Primary { class: other, place: there, room: room_there, .. },
+            ) => {
+                let here = self.beside(prospects, Seat { class, place, room }, other);
+                let there =
+                    self.beside(prospects, Seat { class: other, place: there, room: room_there }, class);
+                [here, there.filter(|there| here != Some(*there))]
             }
+            (
+                Group::Primary { class, place, room, .. } | Group::Host { class, place, room },
+                Group::Rider { class: guest, must_end },
+            ) => {
+                let may_stay = !must_end || !self.ends.outlives(guest, self.ends.of_class[class] + 1);
+                [may_stay.then(|| self.beside(prospects, Seat { class, place, room }, guest)).flatten(), None]
+            }
+            (Group::Primary { class: guest, must_end, .. }, Group::Running { device, room, end })
+            | (Group::Running { device, room, end }, Group::Rider { class: guest, must_end }) => {
+                let may_stay = !must_end || !self.ends.outlives(guest, end);
+                let session = self.session;
+                let fits = session.matches(guest, device)
+                    && self.rooms.fits(session, room, guest)
+                    && session.sharer(guest, session.kind_of[device]).is_ok();
+                [(may_stay && fits).then(|| prospects.join(guest, device)), None]
+            }
+            _ => [None, None],
+        }
+    }
+
+    fn beside(
+        &self,
+        prospects: &mut Prospects<'_, '_>,
+        Seat { class, place, room }: Seat,
+        guest: usize,
+    ) -> Option<usize> {
+        let session = self.session;
+        let kind = session.places.kinds[place];
+        let fits = session.places.matches(guest, place) && self.rooms.fits(session, room, guest);
+        let may_share = fits && session.sharer(class, kind).is_ok() && session.sharer(guest, kind).is_ok();
+        may_share.then(|| prospects.pair(class, guest, kind))
+    }
+}
+
+/// The best choice by what is known; how often each link is taken, and what each group is worth.
+fn choose_known(
+    prospects: &mut Prospects<'_, '_>,
+    counts: &[u32],
+    links: &[Link],
+    allowance: f64,
+) -> (Vec<u32>, Vec<f64>) {
+    let budget = prospects.session.policy.broken_budget_fraction;
+    let mut ways = Vec::new();
+    let mut link_of = Vec::new();
+    for (index, link) in links.iter().enumerate() {
+        let known = prospects.known(link.sharing);
+        if let Some(weight) = known.weight {
+            #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
+            let tenants = prospects.tenant_count(link.sharing) as f64;
+            ways.push(Way { a: link.a, b: link.b, weight, risk: known.risk, budget: budget * tenants });
+            link_of.push(index);
+        }
+    }
+    let choice = budget::choose(counts, &ways, allowance, prospects.risk_price);
+    prospects.risk_price = choice.risk_price;
+    let mut taken = vec![0; links.len()];
+    for (link, count) in link_of.into_iter().zip(choice.counts) {
+        taken[link] = count;
+    }
+    (taken, choice.prices)
+}
+
+/// When jobs end by their limits, as numbers: of each class, how many different ends are earlier.
+struct Ends {
+    sorted: Vec<UnixTime>,
+    of_class: Vec<usize>,
+}
+
+impl Ends {
+    fn new(session: &Session<'_>) -> Self {
+        let of = |class: usize| admit::latest_end(session.classes[class], session.view.taken_at);
+        let mut sorted: Vec<UnixTime> = (0..session.classes.len()).filter_map(of).collect();
+        sorted.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
+        sorted.dedup();
+        let mut ends = Self { sorted, of_class: Vec::new() };
+        // Whoever has no limit ends after all others.
+        let number = |end: Option<UnixTime>| {
+            end.map_or(ends.sorted.len(), |end| ends.sorted.partition_point(|other| *other < end))
+        };
+        ends.of_class = (0..session.classes.len()).map(|class| number(of(class))).collect();
+        ends
+    }
+
+    /// How many of the different ends of classes are no later than this one; `None` = no limit.
+    fn rank(&self, end: Option<UnixTime>) -> usize {
+        end.map_or(usize::MAX, |end| self.sorted.partition_point(|other| *other <= end))
+    }
+
+    /// Whether a job of this class may run on when that is over which ends at this rank.
+    fn outlives(&self, class: usize, rank: usize) -> bool {
+        self.of_class[class] >= rank
+    }
+}
+
+/// Turns a matching of groups into mates, the first members first.
+struct Dealer<'d, 'a> {
+    session: &'d Session<'a>,
+    groups: &'d Groups<'d, 'a>,
+    /// Of primaries and hosts.
+    devices: FxHashMap<usize, usize>,
+    /// As guests take their parts of it.
+    floor: Floor,
+    next: Vec<usize>,
+    mates: BTreeMap<usize, Mate>,
+}
+
+impl Dealer<'_, '_> {
+    /// One pair of these groups, where there is room for it still.
+    fn deal(&mut self, first: usize, second: usize) {
+        match (self.groups.kinds[first], self.groups.kinds[second]) {
+            (Group::Primary { .. }, Group::Primary { .. }) => {
+                if let (Some(one), Some(other)) = (self.take(first), self.take(second)) {
+                    self.mates.insert(one, Mate::Job(other));
+                    self.mates.insert(other, Mate::Job(one));
+                }
+            }
+            (Group::Primary { .. } | Group::Host { .. }, Group::Rider { class, .. }) => {
+                if let (Some(host), Some(guest)) = (self.take_seat(first, class), self.take(second)) {
+                    self.mates.insert(host, Mate::Job(guest));
+                    self.mates.insert(guest, Mate::Job(host));
+                }
+            }
+            (Group::Primary { class, .. }, Group::Running { .. }) => self.deal_join(second, first, class),
+            (Group::Running { .. }, Group::Rider { class, .. }) => self.deal_join(first, second, class),
             _ => {}
         }
     }
-    mates
-}
 
-impl Offers<'_, '_> {
-    /// What a seat is worth to one job.
-    fn weight(&self, at: usize, job: usize) -> Option<f64> {
-        let class = self.session.class_of[job];
-        let slot = at * self.session.classes.len() + class;
-        let known = self.of_class.borrow()[slot];
-        let found = if let Looked::Found(offer) = known { offer } else { self.look_at(self.seats[at], job) };
-        self.of_class.borrow_mut()[slot] = Looked::Found(found);
-        let offer = found?;
-        let must_end = self.question.cutoff.is_none_or(|cutoff| job > cutoff);
-        (!must_end || !offer.outlives).then_some(offer.weight)
-    }
-
-    fn look_at(&self, seat: Seat, job: usize) -> Option<Offer> {
-        let (session, class) = (self.session, self.session.class_of[job]);
-        match seat {
-            Seat::Primary { job: host, device } => {
-                let weight = self.pair_weight(host, job, device)?;
-                Some(Offer { weight, outlives: outlives_job(session, job, host) })
-            }
-            Seat::Running { device } => {
-                if !session.matches(class, device) || !self.question.floor.has_room(session, device, job) {
-                    return None;
-                }
-                let verdict = session.join(class, device);
-                let outlives = outlives_tenants(session, job, device);
-                verdict.is_admitted().then_some(Offer { weight: verdict.weight, outlives })
-            }
+    fn deal_join(&mut self, running: usize, guests: usize, class: usize) {
+        if let (Some(device), Some(guest)) = (self.take_seat(running, class), self.take(guests)) {
+            self.mates.insert(guest, Mate::Device(device));
         }
     }
 
-    fn pair_weight(&self, host: usize, guest: usize, device: usize) -> Option<f64> {
-        let session = self.session;
-        let (host_class, guest_class) = (session.class_of[host], session.class_of[guest]);
-        if !session.matches(guest_class, device) || !self.question.floor.has_room(session, device, guest) {
-            return None;
-        }
-        let verdict = session.pair(host_class, guest_class, session.kind_of[device]);
-        verdict.is_admitted().then_some(verdict.weight)
+    fn take(&mut self, group: usize) -> Option<usize> {
+        let member = self.groups.members[group].get(self.next[group]).copied()?;
+        self.next[group] += 1;
+        Some(member)
     }
 
-    /// Two jobs that each have a right to a device may share one whatever their limits, since the other device becomes
-    /// free for those behind them. Looked at from the earlier of two, on its device or else on the other's.
-    fn to_primary(&self, at: usize, other: usize, (job, device): (usize, usize)) -> Option<Edge> {
-        let weight = match self.seats[at] {
-            Seat::Running { .. } => self.weight(at, job),
-            Seat::Primary { job: earlier, device: own } if at < other => {
-                self.pair_weight(earlier, job, own).or_else(|| self.pair_weight(job, earlier, device))
-            }
-            Seat::Primary { .. } => None,
-        };
-        weight.map(|weight| Edge { a: at, b: other, weight })
-    }
-
-    /// The riders that an optimum can need, and their edges: with `n` seats, the best `n` of each seat, since at most
-    /// `n - 1` of them can be wanted elsewhere.
-    fn to_riders(&self) -> (Vec<usize>, Vec<Edge>) {
-        let count = self.seats.len();
-        let mut of_class: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for rider in self.question.riders {
-            let alike = of_class.entry(self.session.class_of[*rider]).or_default();
-            // The earliest of a class are worth no less than the others: what binds those behind the cutoff is more.
-            if alike.len() < count {
-                alike.push(*rider);
+    /// The next of a group beside which a guest of this class still has room; the others are passed over.
+    fn take_seat(&mut self, group: usize, guest: usize) -> Option<usize> {
+        loop {
+            let member = self.take(group)?;
+            let device = match self.groups.kinds[group] {
+                Group::Running { .. } => member,
+                _ => *self.devices.get(&member)?,
+            };
+            if self.floor.has_room(self.session, device, guest) {
+                self.floor.take(self.session, device, guest);
+                return Some(member);
             }
         }
-        let mut wanted: Vec<(usize, usize, f64)> = Vec::new();
-        for at in 0..count {
-            let mut ranked: Vec<(f64, &Vec<usize>)> = of_class
-                .values()
-                .filter_map(|riders| self.weight(at, *riders.first()?).map(|weight| (weight, riders)))
-                .collect();
-            ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-            let best = ranked.iter().flat_map(|(_, riders)| *riders);
-            wanted.extend(
-                best.filter_map(|rider| self.weight(at, *rider).map(|weight| (at, *rider, weight)))
-                    .take(count),
-            );
-        }
-        let riders: Vec<usize> =
-            wanted.iter().map(|(_, rider, _)| *rider).collect::<BTreeSet<_>>().into_iter().collect();
-        let place: BTreeMap<usize, usize> =
-            riders.iter().enumerate().map(|(place, rider)| (*rider, count + place)).collect();
-        let edges =
-            wanted.iter().map(|(at, rider, weight)| Edge { a: *at, b: place[rider], weight: *weight });
-        (riders, edges.collect())
     }
 }
 
@@ -197,10 +398,12 @@ pub(crate) fn outlives_job(session: &Session<'_>, guest: usize, host: usize) -> 
 
 /// Whether a guest could run on when all that run on a device are over.
 pub(crate) fn outlives_tenants(session: &Session<'_>, guest: usize, device: usize) -> bool {
-    let tenants = &session.view.devices[device].tenants;
-    let last = tenants
-        .iter()
-        .map(|tenant| tenant.time_limit_at)
-        .reduce(|a, b| Some(a?).zip(b).map(|(a, b)| if a > b { a } else { b }));
-    admit::outlives(admit::latest_end(&session.view.waiting[guest], session.view.taken_at), last.flatten())
+    let end = admit::latest_end(&session.view.waiting[guest], session.view.taken_at);
+    admit::outlives(end, last_end(session, device))
+}
+
+/// When the last that runs on a device is over; `None` = no limit.
+fn last_end(session: &Session<'_>, device: usize) -> Option<UnixTime> {
+    let ends = session.view.devices[device].tenants.iter().map(|tenant| tenant.time_limit_at);
+    ends.reduce(|a, b| Some(a?).zip(b).map(|(a, b)| if a > b { a } else { b })).flatten()
 }

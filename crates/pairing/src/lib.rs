@@ -8,12 +8,19 @@
 //! ```
 
 mod admit;
+pub mod allow;
+pub mod backtest;
+mod budget;
 mod caps;
+mod considered;
 mod explain;
 pub mod files;
+mod floor;
 mod graph;
+pub mod history;
 pub mod matching;
 pub mod model;
+mod places;
 pub mod plan;
 #[cfg(test)]
 mod plan_properties;
@@ -21,14 +28,18 @@ mod plan_properties;
 mod plan_tests;
 mod planner;
 pub mod policy;
+mod prospects;
 mod serve;
 mod session;
 mod shards;
 #[cfg(test)]
 mod testing;
 pub mod view;
+mod worth;
 
-pub use model::{Contention, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
+pub use allow::AllowList;
+pub use history::{Observation, ObservedTenant};
+pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 pub use planner::plan;
 pub use policy::{Objective, Policy, UserPolicy};

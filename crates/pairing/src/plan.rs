@@ -139,6 +139,8 @@ pub enum Reason {
     BetterPlanElsewhere,
     /// The policy on users forbids it.
     UserPolicy,
+    /// It is not among the combinations that may be chosen.
+    NotAllowed,
     /// The device cannot be shared.
     NotShareable,
     /// It would end after its host while others wait for a whole device.
@@ -159,6 +161,4 @@ pub enum Reason {
     Held,
     /// The node or device takes nothing now.
     Blocked,
-    /// A partner is expected soon.
-    WaitsForPartner,
 }

@@ -1,5 +1,6 @@
 //! The way through the rooms, from a snapshot to a plan.
 
+use crate::considered::{self, Considered};
 use crate::explain;
 use crate::model::InterferenceModel;
 use crate::plan::Plan;
@@ -16,4 +17,16 @@ pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) 
     let session = Session::new(view, model, policy);
     let service = serve::serve(&session);
     explain::explained(&session, &service)
+}
+
+/// The same, with every sharing that was looked at on the way.
+pub(crate) fn plan_with_considered(
+    view: &ClusterView,
+    model: &dyn InterferenceModel,
+    policy: &Policy,
+) -> (Plan, Vec<Considered>) {
+    let session = Session::new(view, model, policy);
+    let service = serve::serve(&session);
+    let plan = explain::explained(&session, &service);
+    (plan, considered::considered(&session))
 }

@@ -1,5 +1,6 @@
 //! What the site wants.
 
+use crate::allow::AllowList;
 use pillion_core::SlowdownRatio;
 use serde::{Deserialize, Serialize};
 
@@ -92,8 +93,12 @@ pub struct Policy {
     pub caps: bool,
     /// Solo runs that a workload needs before it is paired.
     pub solo_runs_min: u32,
-    /// How long a job that could run now may be held back for a partner that is expected, in seconds. 0 = never.
-    pub partner_wait_seconds_max: f64,
+    /// Of the jobs that share, how many may be expected to run slower than promised, 0..=1: a bound on the whole plan,
+    /// besides the one on each job.
+    pub broken_budget_fraction: f64,
+    /// The only combinations that may share; absent = all. From a file of its own, never from the configuration.
+    #[serde(skip)]
+    pub allowed: Option<AllowList>,
     /// Whether jobs share where a device is free for each of them: GPU-hours and energy count, and every promise is kept
     /// either way. `false` = share only when devices are short.
     pub pair_when_idle: bool,
@@ -110,7 +115,8 @@ impl Default for Policy {
             tenants_max: 2,
             caps: true,
             solo_runs_min: 1,
-            partner_wait_seconds_max: 0.0,
+            broken_budget_fraction: 0.02,
+            allowed: None,
             pair_when_idle: true,
         }
     }

@@ -4,18 +4,32 @@
 use crate::admit::{self, Owner};
 use crate::caps::{self, CAP_GAIN_MIN, CapSlot, FAST_ENOUGH_FRACTION};
 use crate::model::{InterferenceModel, SharedDevice, SpeedEstimate, TenantInput};
+use crate::places::{self, Places, grouped};
 use crate::plan::Reason;
 use crate::policy::{Objective, Policy};
 use crate::view::{ClusterView, DeviceView, NodeView, WaitingJob};
+use crate::worth::{self, Stay, TypicalRun};
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{Fraction, NodeName, SlowdownRatio, WorkloadKey};
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::rc::Rc;
 
+/// What a broken promise costs, in typical runs: more than any sharing saves.
+const RISK_PRICE: f64 = 4.0;
+/// Tenants that will more probably not fit than this are not tried together.
+const MISFIT_MAX: f64 = 0.5;
 /// A lone tenant in a part of a card must lose no more than this, or it gets the whole card and cannot be joined.
 const SPEED_ALONE_IN_PART_MIN: f64 = 0.95;
+/// What caps win at most, in speed, of all but one pair in ten that were measured (KACE: 0.29 beside no caps).
+const CAPS_WIN_MAX: f64 = 0.3;
+/// Where no more ways of sharing than this are possible, all of them are looked at closely.
+const CLOSE_LOOKS_MAX: usize = 4000;
+/// So many estimates are kept: beyond that, memory costs more than to estimate again.
+const PREDICTIONS_MAX: usize = 20_000;
 /// The mode of a card that is shared by two (DESIGN D7).
 pub(crate) const CCS_MODE_SHARED: u8 = 2;
 
@@ -30,16 +44,53 @@ pub(crate) struct Verdict {
     pub(crate) gain: f64,
     /// What the plan maximises: what is won against before.
     pub(crate) weight: f64,
+    /// How many of its tenants are expected to run slower than promised.
+    pub(crate) risk: f64,
     /// The rule that forbids it.
     pub(crate) excluded_by: Option<Reason>,
 }
 
 impl Verdict {
     fn excluded(reason: Reason) -> Self {
-        Self { caps: Vec::new(), estimates: Rc::default(), gain: 0.0, weight: 0.0, excluded_by: Some(reason) }
+        Self {
+            caps: Vec::new(),
+            estimates: Rc::default(),
+            gain: 0.0,
+            weight: 0.0,
+            risk: 0.0,
+            excluded_by: Some(reason),
+        }
+    }
+    /// What it is worth, less what its broken promises are expected to cost.
+    fn value(&self) -> f64 {
+        self.weight - RISK_PRICE * self.risk
+    }
+    /// What a little more speed is worth.
+    fn weight_of_speed(&self) -> f64 {
+        if self.gain.abs() > 0.05 { (self.weight / self.gain).abs() } else { 1.0 }
     }
     pub(crate) fn is_admitted(&self) -> bool {
         self.excluded_by.is_none()
+    }
+}
+
+/// What is known of a sharing after one look or another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Glance {
+    /// What it is worth; absent = it is not allowed, as far as was looked.
+    pub(crate) weight: Option<f64>,
+    /// How many of its tenants are expected to run slower than promised.
+    pub(crate) risk: f64,
+    /// What it could turn out to be worth at a closer look; absent = what is known is final.
+    pub(crate) hope: Option<f64>,
+}
+
+impl Glance {
+    const NOTHING: Self = Self { weight: None, risk: 0.0, hope: None };
+
+    /// After the closest look.
+    pub(crate) fn of(verdict: &Verdict) -> Self {
+        Self { weight: verdict.is_admitted().then_some(verdict.weight), risk: verdict.risk, hope: None }
     }
 }
 
@@ -51,6 +102,8 @@ struct Seat<'a> {
     promise: SlowdownRatio,
     owner: Owner<'a>,
     cap: CapSlot,
+    /// How long it would still run alone, in typical runs.
+    runs: f64,
 }
 
 type PredictionKey = (usize, Option<u8>, Vec<(usize, u64)>);
@@ -69,12 +122,20 @@ pub(crate) struct Session<'a> {
     /// The node of each device; `None` = not in the view, so that nothing is known of it.
     pub(crate) node_of: Vec<Option<usize>>,
     profiles: Vec<&'a WorkloadProfile>,
+    typical: TypicalRun,
     profile_index: BTreeMap<(&'a WorkloadKey, &'a str), usize>,
     sharers: Vec<Result<(usize, u64), Reason>>,
-    matches: Vec<bool>,
-    predictions: RefCell<BTreeMap<PredictionKey, Option<Rc<Vec<SpeedEstimate>>>>>,
-    pairs: RefCell<BTreeMap<(usize, usize, usize), Rc<Verdict>>>,
-    joins: RefCell<BTreeMap<(usize, usize), Rc<Verdict>>>,
+    pub(crate) places: Places,
+    /// For each device the first on which the same runs; itself where nothing runs.
+    pub(crate) alike: Vec<usize>,
+    /// Whether there are so few ways of sharing that all are looked at closely.
+    pub(crate) is_thorough: bool,
+    /// What jobs of each class want of a node: an index into `demands`, CPUs and MiB.
+    pub(crate) demand_of: Vec<usize>,
+    pub(crate) demands: Vec<(u32, u64)>,
+    predictions: RefCell<FxHashMap<PredictionKey, Option<Rc<Vec<SpeedEstimate>>>>>,
+    pairs: RefCell<FxHashMap<(usize, usize, usize), Rc<Verdict>>>,
+    joins: RefCell<FxHashMap<(usize, usize), Rc<Verdict>>>,
 }
 
 impl<'a> Session<'a> {
@@ -98,22 +159,25 @@ impl<'a> Session<'a> {
         let sharers = classes.iter().flat_map(|job| kinds.iter().map(|device| sharer(job, device))).collect();
         let node_of: Vec<Option<usize>> =
             view.devices.iter().map(|device| nodes.get(&device.node).copied()).collect();
-        let matching = |job: &WaitingJob, device: usize| {
-            node_of[device]
-                .is_some_and(|node| admit::matches_device(job, &view.nodes[node], &view.devices[device]))
-        };
-        let matches =
-            classes.iter().flat_map(|job| (0..node_of.len()).map(|device| matching(job, device))).collect();
+        let host_count = view.devices.iter().filter(|device| !device.tenants.is_empty()).count();
+        let way_count = classes.len() * (classes.len() * kinds.len() / 2 + host_count);
+        let places = Places::new(view, &classes, &kind_of, &node_of);
+        let (demand_of, demanding) = grouped(&classes, |job| (job.cpus, job.memory_mib));
         Self {
             view,
             model,
             policy,
-            matches,
+            alike: places::alike_hosts(view, policy, &places.of_device),
+            places,
+            is_thorough: way_count <= CLOSE_LOOKS_MAX,
+            demands: demanding.iter().map(|job| (job.cpus, job.memory_mib)).collect(),
+            demand_of,
             node_of,
             class_of,
             classes,
             kind_of,
             kinds,
+            typical: worth::typical_run(view),
             profiles,
             sharers,
             profile_index,
@@ -132,7 +196,7 @@ impl<'a> Session<'a> {
 
     /// Whether jobs of this class can run on this device, whatever is free there.
     pub(crate) fn matches(&self, class: usize, device: usize) -> bool {
-        self.matches[class * self.view.devices.len() + device]
+        self.places.matches(class, self.places.of_device[device])
     }
 
     /// Whether this class may share devices of this kind: its profile and the memory that it is admitted with.
@@ -166,6 +230,7 @@ impl<'a> Session<'a> {
 
     /// A waiting job, by class, that joins what runs on a device.
     pub(crate) fn join(&self, class: usize, device: usize) -> Rc<Verdict> {
+        let device = self.alike[device];
         if let Some(verdict) = self.joins.borrow().get(&(class, device)) {
             return Rc::clone(verdict);
         }
@@ -176,17 +241,123 @@ impl<'a> Session<'a> {
 
     fn look_at_join(&self, class: usize, device: usize) -> Result<Verdict, Reason> {
         let host = &self.view.devices[device];
-        admit::may_be_joined(host, self.policy)?;
+        let seats = self.seats_with(class, device)?;
+        self.look_at(&seats, host, host.tenants.iter().find_map(|tenant| tenant.ccs_mode))
+    }
+
+    /// What two waiting jobs would be like, to be told: without caps where nobody looked closer, and that costs too much.
+    pub(crate) fn shown_pair(&self, host: usize, guest: usize, kind: usize) -> Rc<Verdict> {
+        let is_known = self.pairs.borrow().contains_key(&(host, guest, kind));
+        if is_known || self.is_thorough || !self.could_glance(self.kinds[kind]) {
+            return self.pair(host, guest, kind);
+        }
+        let seats = || Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?]);
+        let verdict = seats().and_then(|seats| self.without_caps(&seats, self.kinds[kind]));
+        Rc::new(verdict.unwrap_or_else(Verdict::excluded))
+    }
+
+    /// Likewise what a job would be like beside what runs on a device.
+    pub(crate) fn shown_join(&self, class: usize, device: usize) -> Rc<Verdict> {
+        let device = self.alike[device];
+        let host = &self.view.devices[device];
+        let is_known = self.joins.borrow().contains_key(&(class, device));
+        if is_known || self.is_thorough || !self.could_glance(host) {
+            return self.join(class, device);
+        }
+        let verdict = self.seats_with(class, device).and_then(|seats| self.without_caps(&seats, host));
+        Rc::new(verdict.unwrap_or_else(Verdict::excluded))
+    }
+
+    /// Two waiting jobs, by class, at the price of one estimate where a closer look would cost many.
+    pub(crate) fn glance_at_pair(&self, host: usize, guest: usize, kind: usize) -> Glance {
+        let device = self.kinds[kind];
+        let seats = || Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?]);
+        let found: Result<Glance, Reason> = if self.is_thorough || !self.could_glance(device) {
+            Ok(Glance::of(&self.pair(host, guest, kind)))
+        } else {
+            seats().and_then(|seats| self.glance(&seats, device))
+        };
+        found.unwrap_or(Glance::NOTHING)
+    }
+
+    /// A job, by class, that joins what runs on a device, likewise.
+    pub(crate) fn glance_at_join(&self, class: usize, device: usize) -> Glance {
+        let host = &self.view.devices[device];
+        if self.is_thorough || !self.could_glance(host) {
+            return Glance::of(&self.join(class, device));
+        }
+        let glance = self.seats_with(class, device).and_then(|seats| self.glance(&seats, host));
+        glance.unwrap_or(Glance::NOTHING)
+    }
+
+    /// What runs on a device, and last a job that joins it.
+    fn seats_with(&self, class: usize, device: usize) -> Result<Vec<Seat<'a>>, Reason> {
+        admit::may_be_joined(&self.view.devices[device], self.policy)?;
         let mut seats = self.running_seats(device)?;
         seats.push(self.waiting_seat(class, self.kind_of[device])?);
-        self.look_at(&seats, host, host.tenants.iter().find_map(|tenant| tenant.ccs_mode))
+        Ok(seats)
+    }
+
+    fn without_caps(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<Verdict, Reason> {
+        self.may_meet(seats, device)?;
+        let slots: Vec<CapSlot> = seats.iter().map(|seat| seat.cap).collect();
+        self.verdict(seats, &caps::without_caps(&slots), device, None)
+    }
+
+    /// Whether one estimate tells something: not where a list says which caps may be tried, or a card has modes.
+    fn could_glance(&self, device: &DeviceView) -> bool {
+        self.policy.allowed.is_none() && device.mechanism != Mechanism::Ccs
+    }
+
+    /// Without caps.
+    fn glance(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<Glance, Reason> {
+        let verdict = self.without_caps(seats, device)?;
+        let is_fast =
+            verdict.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
+        let could_cap = device.mechanism == Mechanism::Mps && self.policy.caps;
+        let is_final =
+            !could_cap || (verdict.is_admitted() && is_fast) || !Self::caps_could_help(seats, &verdict);
+        let hope = (!is_final).then(|| verdict.weight + CAPS_WIN_MAX * verdict.weight_of_speed());
+        Ok(Glance { hope, ..Glance::of(&verdict) })
+    }
+
+    /// Whether there are caps under which the promises could be kept, as far as one estimate without any tells.
+    fn caps_could_help(seats: &[Seat<'a>], without: &Verdict) -> bool {
+        if without.is_admitted() {
+            return true;
+        }
+        // A cap slows the one that has it: neighbours of another user cannot be helped by what he could take off.
+        let is_one_user = seats.windows(2).all(|pair| pair[0].owner.uid == pair[1].owner.uid);
+        let lacking = seats.iter().zip(without.estimates.iter());
+        let lacking: f64 =
+            lacking.map(|(seat, own)| seat.promise.value().recip() - own.speed_fraction_low).sum();
+        (is_one_user || without.excluded_by != Some(Reason::PromiseAtRisk)) && lacking <= CAPS_WIN_MAX
+    }
+
+    /// Every sharing of two waiting jobs that was looked at, by class (host, guest) and kind, in one of both orders.
+    pub(crate) fn pairs_looked_at(&self) -> Vec<((usize, usize, usize), Rc<Verdict>)> {
+        let pairs = self.pairs.borrow();
+        let once = pairs.iter().filter(|((host, guest, _), _)| host <= guest);
+        let mut all: Vec<_> = once.map(|(key, verdict)| (*key, Rc::clone(verdict))).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all
+    }
+
+    /// Every sharing of a class with what runs on a device that was looked at.
+    pub(crate) fn joins_looked_at(&self) -> Vec<((usize, usize), Rc<Verdict>)> {
+        let joins = self.joins.borrow();
+        let mut all: Vec<_> = joins.iter().map(|(key, verdict)| (*key, Rc::clone(verdict))).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all
     }
 
     fn waiting_seat(&self, class: usize, kind: usize) -> Result<Seat<'a>, Reason> {
         let (profile, memory_bytes) = self.sharers[class * self.kinds.len() + kind]?;
         let job = self.classes[class];
         let promise = job.slowdown_ratio_max;
-        Ok(Seat { profile, memory_bytes, promise, owner: job.into(), cap: CapSlot::Free })
+        let known = self.profiles[profile].duration_seconds;
+        let runs = self.typical.of(job.duration_seconds_expected.or(known));
+        Ok(Seat { profile, memory_bytes, promise, owner: job.into(), cap: CapSlot::Free, runs })
     }
 
     fn running_seats(&self, device: usize) -> Result<Vec<Seat<'a>>, Reason> {
@@ -202,14 +373,14 @@ impl<'a> Session<'a> {
                 promise: tenant.slowdown_ratio_max,
                 owner: tenant.into(),
                 cap: CapSlot::Fixed(tenant.cap_fraction),
+                runs: self.typical.of(worth::remaining_seconds(tenant, self.view.taken_at)),
             })
         };
         host.tenants.iter().map(seat).collect()
     }
 
-    /// What tenants of a device would be like together; the last one is new. Every rule but those on the node and the
-    /// order of service.
-    fn look_at(&self, seats: &[Seat<'a>], device: &DeviceView, mode: Option<u8>) -> Result<Verdict, Reason> {
+    /// The rules that need no estimate.
+    fn may_meet(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<(), Reason> {
         let (guest, hosts) = seats.split_last().ok_or(Reason::NotShareable)?;
         if hosts.iter().any(|host| !admit::owners_may_share(self.policy, host.owner, guest.owner)) {
             return Err(Reason::UserPolicy);
@@ -218,24 +389,57 @@ impl<'a> Session<'a> {
         if need > admit::memory_usable(device, self.policy) {
             return Err(Reason::MemoryDoesNotFit);
         }
-        let slots: Vec<CapSlot> = seats.iter().map(|seat| seat.cap).collect();
-        let without = caps::without_caps(&slots);
-        let uncapped = self.verdict(seats, &without, device, mode)?;
-        let is_fast =
-            uncapped.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
-        if device.mechanism != Mechanism::Mps || !self.policy.caps || (uncapped.is_admitted() && is_fast) {
-            return Ok(uncapped);
+        Ok(())
+    }
+
+    /// What tenants of a device would be like together; the last one is new. Every rule but those on the node and the
+    /// order of service.
+    fn look_at(&self, seats: &[Seat<'a>], device: &DeviceView, mode: Option<u8>) -> Result<Verdict, Reason> {
+        self.may_meet(seats, device)?;
+        let mut untried = self.sets_of_caps(seats, device).into_iter();
+        let first = untried.next().ok_or(Reason::NotAllowed)?;
+        let is_capped = |set: &[Option<Fraction>]| {
+            let is_new =
+                |(seat, cap): (&Seat<'_>, &Option<Fraction>)| seat.cap == CapSlot::Free && cap.is_some();
+            seats.iter().zip(set).any(is_new)
+        };
+        let mut chosen = self.verdict(seats, &first, device, mode)?;
+        if is_capped(&first) && !self.neighbours_are_safe(seats, &first, device, mode) {
+            chosen.excluded_by = chosen.excluded_by.or(Some(Reason::PromiseAtRisk));
         }
-        let needed = if uncapped.is_admitted() { uncapped.weight + CAP_GAIN_MIN } else { 0.0 };
-        let mut chosen = uncapped;
-        for set in caps::cap_sets(&slots) {
-            let capped = self.verdict(seats, &set, device, mode)?;
-            let is_better = capped.weight > if chosen.caps == without { needed } else { chosen.weight };
-            if capped.is_admitted() && is_better && self.neighbours_are_safe(seats, &set, device, mode) {
-                chosen = capped;
+        let is_fast = chosen.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
+        if chosen.is_admitted() && is_fast {
+            return Ok(chosen);
+        }
+        for set in untried {
+            let other = self.verdict(seats, &set, device, mode)?;
+            let least = match chosen.is_admitted() {
+                true if !is_capped(&chosen.caps) => chosen.value() + CAP_GAIN_MIN,
+                true => chosen.value(),
+                false => f64::NEG_INFINITY,
+            };
+            let is_better = other.is_admitted() && other.value() > least;
+            if is_better && self.neighbours_are_safe(seats, &set, device, mode) {
+                chosen = other;
             }
         }
         Ok(chosen)
+    }
+
+    /// The sets of caps that are looked at, no caps first where that is allowed.
+    fn sets_of_caps(&self, seats: &[Seat<'a>], device: &DeviceView) -> Vec<Vec<Option<Fraction>>> {
+        let slots: Vec<CapSlot> = seats.iter().map(|seat| seat.cap).collect();
+        let may_cap = device.mechanism == Mechanism::Mps && self.policy.caps;
+        if let Some(allowed) = &self.policy.allowed {
+            let workloads: Vec<&WorkloadKey> =
+                seats.iter().map(|seat| &self.profiles[seat.profile].workload).collect();
+            return caps::allowed_sets(&slots, &workloads, allowed, may_cap);
+        }
+        let mut all = vec![caps::without_caps(&slots)];
+        if may_cap {
+            all.extend(caps::cap_sets(&slots));
+        }
+        all
     }
 
     /// A cap in the environment can be taken off by the job that has it, so what neighbours are promised must hold
@@ -270,16 +474,23 @@ impl<'a> Session<'a> {
         let before = if let [_, _] = seats { 1.0 } else { self.sum_before(seats, caps, device, mode)? };
         let keeps =
             |(estimate, seat): (&SpeedEstimate, &Seat<'_>)| admit::keeps_promise(estimate, seat.promise);
+        let inputs = self.inputs(seats, caps);
         let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
-        let weight = self.weight(seats, caps, &estimates, shared) - (before - 1.0);
-        let excluded_by = if !estimates.iter().zip(seats).all(keeps) {
+        let misfit = self.model.misfit_probability(&inputs, shared);
+        let risks = estimates.iter().zip(seats).map(|(own, seat)| own.break_probability(seat.promise));
+        let risk: f64 = risks.map(|risk| misfit + (1.0 - misfit) * risk).sum();
+        let weight = self.weight(seats, &inputs, &estimates, before, shared) * (1.0 - misfit)
+            - misfit * worth::MISFIT_COST;
+        let excluded_by = if misfit >= MISFIT_MAX {
+            Some(Reason::MemoryDoesNotFit)
+        } else if !estimates.iter().zip(seats).all(keeps) {
             Some(Reason::PromiseAtRisk)
         } else if sum - before < self.policy.gain_min || weight <= 0.0 {
             Some(Reason::GainTooSmall)
         } else {
             None
         };
-        Ok(Verdict { caps: caps.to_vec(), estimates, gain: sum - 1.0, weight, excluded_by })
+        Ok(Verdict { caps: caps.to_vec(), estimates, gain: sum - 1.0, weight, risk, excluded_by })
     }
 
     /// The sum of speeds without the last tenant.
@@ -295,30 +506,32 @@ impl<'a> Session<'a> {
         Ok(estimates.iter().map(|estimate| estimate.speed_fraction).sum())
     }
 
-    /// What the site's objective makes of a sharing, in devices saved. Without known power, throughput counts.
+    /// What the site's objective makes of a sharing, in typical runs on a device of its own. Without known power,
+    /// throughput counts.
     fn weight(
         &self,
         seats: &[Seat<'_>],
-        caps: &[Option<Fraction>],
+        inputs: &[TenantInput<'_>],
         estimates: &[SpeedEstimate],
+        before: f64,
         shared: SharedDevice<'_>,
     ) -> f64 {
-        let gain = estimates.iter().map(|estimate| estimate.speed_fraction).sum::<f64>() - 1.0;
-        let inputs = self.inputs(seats, caps);
-        let alone: Option<Vec<f64>> = inputs.iter().map(|input| input.profile.power_watts_mean).collect();
-        let (Some(alone), false) = (alone, self.policy.objective == Objective::Throughput) else {
-            return gain;
+        let watts = |input: &TenantInput<'_>| input.profile.power_watts_mean;
+        let stays: Vec<Stay> = seats
+            .iter()
+            .zip(inputs)
+            .zip(estimates)
+            .map(|((seat, input), own)| Stay {
+                runs: seat.runs,
+                speed: own.speed_fraction,
+                watts: watts(input),
+            })
+            .collect();
+        let together = match self.policy.objective {
+            Objective::Throughput => None,
+            Objective::Energy | Objective::ThroughputPerWatt => self.model.power_watts(inputs, shared),
         };
-        let Some(together) = self.model.power_watts(&inputs, shared).filter(|watts| *watts > 0.0) else {
-            return gain;
-        };
-        // What the same work would draw alone, one after the other, in the same time.
-        let same_work: f64 = alone.iter().zip(estimates).map(|(watts, own)| watts * own.speed_fraction).sum();
-        match self.policy.objective {
-            Objective::Throughput => gain,
-            Objective::Energy => 2.0 * (same_work - together) / (alone[0] + alone[alone.len() - 1]),
-            Objective::ThroughputPerWatt => same_work / together - 1.0,
-        }
+        worth::worth(&stays, before, together, self.policy.objective)
     }
 
     fn inputs(&self, seats: &[Seat<'_>], caps: &[Option<Fraction>]) -> Vec<TenantInput<'a>> {
@@ -349,7 +562,9 @@ impl<'a> Session<'a> {
         }
         let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
         let estimates = self.model.predict(&self.inputs(seats, caps), shared).ok().map(Rc::new);
-        self.predictions.borrow_mut().insert(key, estimates.clone());
+        if self.predictions.borrow().len() < PREDICTIONS_MAX {
+            self.predictions.borrow_mut().insert(key, estimates.clone());
+        }
         estimates.ok_or(Reason::UnknownWorkload)
     }
 
@@ -367,26 +582,12 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Numbers what is equal by `key`: the group of each item, and the first item of each group.
-fn grouped<'a, T, K: Ord>(items: &'a [T], key: impl Fn(&'a T) -> K) -> (Vec<usize>, Vec<&'a T>) {
-    let mut groups: BTreeMap<K, usize> = BTreeMap::new();
-    let mut firsts = Vec::new();
-    let group_of = items
-        .iter()
-        .map(|item| {
-            *groups.entry(key(item)).or_insert_with(|| {
-                firsts.push(item);
-                firsts.len() - 1
-            })
-        })
-        .collect();
-    (group_of, firsts)
-}
-
 /// Everything about a job that a plan looks at, but its place in the queue.
-fn class_key(job: &WaitingJob) -> impl Ord + '_ {
+fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let promise = job.slowdown_ratio_max.value().to_bits();
     let who = (&job.workload, job.uid, &job.account, promise, job.memory_bytes_declared);
     let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
-    (who, place, job.cpus, job.memory_mib, job.time_limit_seconds)
+    // Durations in steps of a twentieth: closer they are guesses.
+    let duration = job.duration_seconds_expected.map(worth::duration_step);
+    (who, place, job.cpus, job.memory_mib, job.time_limit_seconds, duration)
 }

@@ -46,6 +46,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         features: Vec::new(),
         excluded_nodes: Vec::new(),
         time_limit_seconds: Some(3600),
+        duration_seconds_expected: None,
         held: None,
     }
 }

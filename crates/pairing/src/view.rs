@@ -143,6 +143,9 @@ pub struct WaitingJob {
     pub excluded_nodes: Vec<NodeName>,
     /// Its time limit.
     pub time_limit_seconds: Option<u64>,
+    /// How long it would probably run alone; absent = as long as its profile says.
+    #[serde(default)]
+    pub duration_seconds_expected: Option<f64>,
     /// Why it cannot start now whatever the devices do: its own begin time, a dependency, an array throttle, a limit, a
     /// hold; absent = it can.
     pub held: Option<String>,

@@ -1,8 +1,13 @@
 //! The answer to planning on files, in the form that scripts read. Every row of the queue stands in it exactly once.
 
-use super::RUNNING_ID_FIRST;
+use super::candidates::{AnswerCandidate, candidates};
+use super::{FromFiles, RUNNING_ID_FIRST};
 use crate::model::{InterferenceModel, SpeedEstimate};
 use crate::plan::{Candidate, Explanation, Member, Pairing, Plan, Reason};
+use crate::planner::plan_with_considered;
+use crate::policy::Policy;
+use crate::view::WaitingJob;
+use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlurmJobId};
 use serde::Serialize;
 
@@ -18,6 +23,9 @@ pub struct Answer {
     pub alone: Vec<Alone>,
     /// What predicted.
     pub model: AnswerModel,
+    /// Every way of sharing that was considered, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<Vec<AnswerCandidate>>,
 }
 
 /// Jobs that share one device.
@@ -32,8 +40,7 @@ pub struct AnswerPairing {
 /// One job that shares.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AnswerMember {
-    /// Its row in QUEUE.csv, from 0; absent for one that runs already.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Its row in QUEUE.csv, from 0; `null` for one that runs already.
     pub row: Option<u32>,
     /// Its row in RUNNING.csv, from 0; absent for one that starts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,6 +64,8 @@ pub struct AnswerMember {
 pub struct Alone {
     /// Its row in QUEUE.csv, from 0.
     pub row: u32,
+    /// What it runs.
+    pub workload: String,
     /// The rule, by name.
     pub reason: Reason,
     /// The same in a sentence.
@@ -70,21 +79,71 @@ pub struct AnswerModel {
     pub name: String,
     /// The probability of each one-sided bound.
     pub interval: f64,
+    /// The device model that it predicted for.
+    pub device: String,
+    /// How that is shared.
+    pub mechanism: Mechanism,
+    /// Rows of PAIRS.csv of this device model and mechanism.
+    pub observations: usize,
+    /// Rows of another device model or mechanism.
+    pub observations_elsewhere: usize,
 }
 
-/// The answer that a plan on a view from files amounts to.
-pub fn answer(plan: &Plan, model: &dyn InterferenceModel) -> Answer {
-    let shares = |pairing: &&Pairing| pairing.joins.is_some() || pairing.members.len() > 1;
-    let lone = plan.pairings.iter().filter(|pairing| !shares(pairing)).flat_map(|pairing| &pairing.members);
-    let mut alone: Vec<Alone> =
-        lone.map(|member| &member.explanation).chain(&plan.left_waiting).map(alone_row).collect();
-    alone.sort_by_key(|job| job.row);
-    let mut pairings: Vec<AnswerPairing> = plan.pairings.iter().filter(shares).map(pairing).collect();
+/// Plans on what was read: what ALLOW.csv says goes before `policy.allowed`.
+pub fn answer(
+    files: &FromFiles,
+    model: &dyn InterferenceModel,
+    policy: &Policy,
+    with_candidates: bool,
+) -> Answer {
+    let allowed = files.allowed.clone().or_else(|| policy.allowed.clone());
+    let policy = Policy { allowed, ..policy.clone() };
+    let (plan, considered) = plan_with_considered(&files.view, model, &policy);
+    let pairings = pairings(&plan);
+    Answer {
+        alone: alone(&plan, &files.view.waiting),
+        model: of_model(files, model),
+        candidates: with_candidates.then(|| candidates(&considered, &pairings)),
+        pairings,
+    }
+}
+
+fn of_model(files: &FromFiles, model: &dyn InterferenceModel) -> AnswerModel {
+    let FromFiles { observations, device_model, mechanism, .. } = files;
+    let here = observations
+        .iter()
+        .filter(|seen| seen.device_model == *device_model && seen.mechanism == *mechanism)
+        .count();
+    AnswerModel {
+        name: model.name().to_owned(),
+        interval: INTERVAL,
+        device: device_model.clone(),
+        mechanism: *mechanism,
+        observations: here,
+        observations_elsewhere: observations.len() - here,
+    }
+}
+
+fn shares(pairing: &Pairing) -> bool {
+    pairing.joins.is_some() || pairing.members.len() > 1
+}
+
+fn pairings(plan: &Plan) -> Vec<AnswerPairing> {
+    let mut pairings: Vec<AnswerPairing> =
+        plan.pairings.iter().filter(|pairing| shares(pairing)).map(pairing).collect();
     pairings.sort_by_key(|pairing| pairing.members.iter().filter_map(|member| member.row).min());
-    Answer { pairings, alone, model: AnswerModel { name: model.name().to_owned(), interval: INTERVAL } }
+    pairings
 }
 
-fn alone_row(explanation: &Explanation) -> Alone {
+fn alone(plan: &Plan, waiting: &[WaitingJob]) -> Vec<Alone> {
+    let lone = plan.pairings.iter().filter(|pairing| !shares(pairing)).flat_map(|pairing| &pairing.members);
+    let explanations = lone.map(|member| &member.explanation).chain(&plan.left_waiting);
+    let mut alone: Vec<Alone> = explanations.map(|why| alone_row(why, waiting)).collect();
+    alone.sort_by_key(|job| job.row);
+    alone
+}
+
+fn alone_row(explanation: &Explanation, waiting: &[WaitingJob]) -> Alone {
     let Explanation { job_id, text, candidates, .. } = explanation;
     // On files there is a device for everybody: why a job has it for itself is why its best partner was not chosen.
     let best = candidates.first().and_then(|candidate| candidate.excluded_by);
@@ -93,7 +152,9 @@ fn alone_row(explanation: &Explanation) -> Alone {
     } else {
         explanation.reason
     };
-    Alone { row: row_of(*job_id), reason, text: text.clone() }
+    let row = row_of(*job_id);
+    let workload = waiting[row as usize].workload.as_str().to_owned();
+    Alone { row, workload, reason, text: text.clone() }
 }
 
 fn row_of(job_id: SlurmJobId) -> u32 {

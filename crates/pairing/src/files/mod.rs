@@ -1,67 +1,50 @@
-//! Planning on files: `pillion plan --solo SOLO.csv --queue QUEUE.csv [--running RUNNING.csv]`. Texts in, a view of a
+//! Planning on files: `pillion plan --solo SOLO.csv --queue QUEUE.csv [--history PAIRS.csv] ..`. Texts in, a view of a
 //! cluster in which every job may have a device of its own; and the answer as scripts read it. Opens no file itself.
 //!
-//! On files, unlike on a cluster, unknown memory means that it fits, and no job has a time limit.
+//! ```text
+//! SOLO ─► solo ─┐                  ┌─► ClusterView ─► plan ─► answer ─► Answer
+//! PAIRS ► pairs ├─► measured ──────┤
+//! QUEUE, RUNNING ► jobs            └─► observations ─► train
+//! ALLOW ► pairs ─► Policy.allowed
+//! ```
+//!
+//! On files, unlike on a cluster, unknown memory means that it fits, no job has a time limit, and a workload needs no
+//! solo run: what is known only from PAIRS.csv, or only by name, is planned with what the model makes of that.
 
 mod answer;
+mod candidates;
+mod jobs;
+mod pairs;
+mod solo;
 mod table;
 
 pub use answer::{Alone, Answer, AnswerMember, AnswerModel, AnswerPairing, answer};
+pub use candidates::{AnswerCandidate, CandidateMember};
 pub use table::{InvalidFile, NamedText};
 
-use crate::shards;
-use crate::view::{ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};
+use crate::allow::AllowList;
+use crate::history::Observation;
+use crate::view::{ClusterView, DeviceView, NodeView, ProfileBook};
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{
-    DecisionId, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId,
-    WorkloadKey,
-};
+use pillion_core::{GresType, NodeName, Revision, SlowdownRatio, UnixTime, WorkloadKey};
 use std::collections::BTreeMap;
-use std::time::Duration;
-use table::{Row, Table};
 
+/// What the device is called where nothing names it.
+pub const DEVICE_MODEL_UNNAMED: &str = "device";
 /// Ids of running jobs start here; those of waiting jobs are their row and one.
 const RUNNING_ID_FIRST: u32 = 1_000_000_000;
 /// Memory of a device where none is given: nothing is too large for it.
 const MEMORY_BOUNDLESS_BYTES: u64 = 1 << 50;
-/// The longest run that is believed, in seconds.
-const SECONDS_MAX: f64 = 1e9;
 
 const NODE: &str = "files";
-const SOLO_OPTIONAL: [&str; 25] = [
-    "family",
-    "sm_active_fraction",
-    "sm_occupancy_fraction",
-    "fp32_active_fraction",
-    "stall_fraction",
-    "gpu_busy_fraction",
-    "memory_busy_fraction",
-    "memory_bandwidth_fraction",
-    "cache_bandwidth_fraction",
-    "pcie_tx_bytes_per_second",
-    "pcie_rx_bytes_per_second",
-    "memory_bytes_peak",
-    "power_watts_mean",
-    "energy_joules",
-    "duration_seconds",
-    "throughput_per_second",
-    "throughput_per_second_at_cap_0.1",
-    "throughput_per_second_at_cap_0.2",
-    "throughput_per_second_at_cap_0.3",
-    "throughput_per_second_at_cap_0.4",
-    "throughput_per_second_at_cap_0.5",
-    "throughput_per_second_at_cap_0.6",
-    "throughput_per_second_at_cap_0.7",
-    "throughput_per_second_at_cap_0.8",
-    "throughput_per_second_at_cap_0.9",
-];
 
 /// What the files do not say.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileOptions {
-    /// The device model that SOLO.csv was measured on.
-    pub device_model: String,
+    /// The device model that the jobs are to run on and that SOLO.csv was measured on; absent = the one that every row
+    /// of PAIRS.csv names, else [`DEVICE_MODEL_UNNAMED`].
+    pub device_model: Option<String>,
     /// How its tenants are kept apart.
     pub mechanism: Mechanism,
     /// Its memory; absent = everything fits.
@@ -70,31 +53,73 @@ pub struct FileOptions {
     pub slowdown_ratio_max: SlowdownRatio,
 }
 
-/// The files.
+/// The files of a plan.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanFiles<'t> {
     /// SOLO.csv: how workloads run alone.
     pub solo: NamedText<'t>,
     /// QUEUE.csv: who waits; a job is its row, from 0.
     pub queue: NamedText<'t>,
+    /// PAIRS.csv: what was measured of workloads together.
+    pub history: Option<NamedText<'t>>,
     /// RUNNING.csv: who runs and may be joined.
     pub running: Option<NamedText<'t>>,
+    /// ALLOW.csv: the only combinations that may be chosen.
+    pub allow: Option<NamedText<'t>>,
 }
 
-/// The cluster that the files describe.
+/// What was measured, alone and together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The device model that the profiles are of, and the rows of PAIRS.csv that name none.
+    pub device_model: String,
+    /// A profile for every workload that is named, empty for one that was never measured alone.
+    pub profiles: ProfileBook,
+    /// A row of PAIRS.csv each, in their order; of any device and mechanism.
+    pub observations: Vec<Observation>,
+}
+
+/// What the files of a plan amount to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FromFiles {
+    /// The cluster that they describe.
+    pub view: ClusterView,
+    /// What the model is trained from, besides the view's profiles.
+    pub observations: Vec<Observation>,
+    /// For the policy.
+    pub allowed: Option<AllowList>,
+    /// The device model that the jobs are to run on.
+    pub device_model: String,
+    /// How its tenants are kept apart.
+    pub mechanism: Mechanism,
+}
+
+/// Reads SOLO.csv and PAIRS.csv.
 ///
 /// # Errors
 /// [`InvalidFile`] for the first thing that is wrong, on one line.
-pub fn view(files: &PlanFiles<'_>, options: &FileOptions) -> Result<ClusterView, InvalidFile> {
-    let profiles = solo(files.solo, &options.device_model)?;
-    let mut users = Users::default();
-    let waiting = queue(files.queue, &profiles, options, &mut users)?;
-    let mut devices = match files.running {
-        Some(source) => running(source, &profiles, options, &mut users)?,
-        None => Vec::new(),
-    };
+pub fn read_measured(
+    solo: NamedText<'_>,
+    history: Option<NamedText<'_>>,
+    options: &FileOptions,
+) -> Result<Measured, InvalidFile> {
+    let (profiles, observations, ground) = measured(solo, history, options)?;
+    Ok(Measured { device_model: ground.device_model, profiles: book(profiles), observations })
+}
+
+/// Reads all files of a plan.
+///
+/// # Errors
+/// [`InvalidFile`] for the first thing that is wrong, on one line.
+pub fn read(files: &PlanFiles<'_>, options: &FileOptions) -> Result<FromFiles, InvalidFile> {
+    let (mut profiles, observations, ground) = measured(files.solo, files.history, options)?;
+    let mut users = jobs::Users::default();
+    let waiting = jobs::read_queue(files.queue, &mut profiles, &ground, &mut users)?;
+    let running = files.running.map(|source| jobs::read_running(source, &mut profiles, &ground, &mut users));
+    let mut devices = running.transpose()?.unwrap_or_default();
+    let allowed = files.allow.map(pairs::read_allow).transpose()?;
     let joinable = devices.len();
-    devices.extend((0..waiting.len()).map(|index| device(joinable + index, options)));
+    devices.extend((0..waiting.len()).map(|index| ground.device(joinable + index)));
     let node = NodeView {
         name: NodeName::new(NODE),
         blocked: None,
@@ -103,154 +128,81 @@ pub fn view(files: &PlanFiles<'_>, options: &FileOptions) -> Result<ClusterView,
         features: Vec::new(),
         partitions: vec![NODE.to_owned()],
     };
-    Ok(ClusterView {
+    let view = ClusterView {
         revision: Revision(0),
         taken_at: UnixTime::from_epoch(0),
         nodes: vec![node],
         devices,
         waiting,
         alone_claims: Vec::new(),
-        profiles: ProfileBook::from(profiles.into_values().collect::<Vec<_>>()),
-    })
+        profiles: book(profiles),
+    };
+    let Ground { device_model, mechanism, .. } = ground;
+    Ok(FromFiles { view, observations, allowed, device_model, mechanism })
+}
+
+fn measured(
+    solo: NamedText<'_>,
+    history: Option<NamedText<'_>>,
+    options: &FileOptions,
+) -> Result<(Profiles, Vec<Observation>, Ground), InvalidFile> {
+    let mut profiles = solo::read(solo)?;
+    let mut observations = match history {
+        Some(source) => pairs::read_history(source, options.mechanism)?,
+        None => Vec::new(),
+    };
+    let named = options.device_model.as_deref();
+    let ground = Ground {
+        device_model: pairs::resolve(named, DEVICE_MODEL_UNNAMED, &mut observations),
+        mechanism: options.mechanism,
+        device_memory_bytes: options.device_memory_bytes,
+        slowdown_ratio_max: options.slowdown_ratio_max,
+    };
+    for profile in profiles.values_mut() {
+        profile.device_model.clone_from(&ground.device_model);
+    }
+    for tenant in observations.iter().flat_map(|observation| &observation.tenants) {
+        ground.profile(&mut profiles, &tenant.workload);
+    }
+    Ok((profiles, observations, ground))
 }
 
 type Profiles = BTreeMap<WorkloadKey, WorkloadProfile>;
 
-/// Users by name, numbered as they come; jobs that name none are all of one.
-#[derive(Default)]
-struct Users(BTreeMap<String, u32>);
-
-impl Users {
-    fn id(&mut self, row: &Row<'_>) -> UserId {
-        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        UserId(*self.0.entry(row.text_or("user", "").to_owned()).or_insert(next))
-    }
+fn book(profiles: Profiles) -> ProfileBook {
+    ProfileBook::from(profiles.into_values().collect::<Vec<_>>())
 }
 
-fn solo(source: NamedText<'_>, device_model: &str) -> Result<Profiles, InvalidFile> {
-    let table = Table::read(source, &["workload"], &SOLO_OPTIONAL)?;
-    let mut profiles = Profiles::new();
-    for row in table.rows() {
-        let profile = solo_row(&row, device_model)?;
-        if profiles.insert(profile.workload.clone(), profile).is_some() {
-            return Err(row.invalid("workload", "each workload once"));
+/// What all jobs have in common.
+struct Ground {
+    device_model: String,
+    mechanism: Mechanism,
+    device_memory_bytes: Option<u64>,
+    slowdown_ratio_max: SlowdownRatio,
+}
+
+impl Ground {
+    /// The profile of a workload; of one that is known by name only, an empty one.
+    fn profile<'p>(&self, profiles: &'p mut Profiles, workload: &WorkloadKey) -> &'p WorkloadProfile {
+        profiles.entry(workload.clone()).or_insert_with(|| WorkloadProfile {
+            // Counted as run: on files a workload needs no solo run.
+            run_count: 1,
+            ..WorkloadProfile::empty(workload.clone(), &*self.device_model)
+        })
+    }
+
+    fn device(&self, index: usize) -> DeviceView {
+        DeviceView {
+            node: NodeName::new(NODE),
+            gres_type: GresType::new(format!("g{index}")),
+            model: self.device_model.clone(),
+            gpu_types: Vec::new(),
+            memory_bytes: self.device_memory_bytes.unwrap_or(MEMORY_BOUNDLESS_BYTES),
+            mechanism: self.mechanism,
+            shards_free: 100,
+            tenants: Vec::new(),
+            blocked: None,
         }
-    }
-    Ok(profiles)
-}
-
-fn solo_row(row: &Row<'_>, device_model: &str) -> Result<WorkloadProfile, InvalidFile> {
-    // Read for their form; this version's profile has no place for them.
-    row.fraction("memory_busy_fraction")?;
-    for column in SOLO_OPTIONAL.iter().filter(|column| column.starts_with("throughput_per_second_at_cap_")) {
-        row.amount(column)?;
-    }
-    Ok(WorkloadProfile {
-        run_count: 1,
-        duration_seconds: row.amount("duration_seconds")?,
-        throughput_per_second: row.amount("throughput_per_second")?,
-        sm_active_fraction: row.fraction("sm_active_fraction")?,
-        sm_occupancy_fraction: row.fraction("sm_occupancy_fraction")?,
-        stall_fraction: row.fraction("stall_fraction")?,
-        fp32_active_fraction: row.fraction("fp32_active_fraction")?,
-        gpu_busy_fraction: row.fraction("gpu_busy_fraction")?,
-        memory_bandwidth_fraction: row.fraction("memory_bandwidth_fraction")?,
-        cache_bandwidth_fraction: row.fraction("cache_bandwidth_fraction")?,
-        pcie_tx_bytes_per_second: row.amount("pcie_tx_bytes_per_second")?,
-        pcie_rx_bytes_per_second: row.amount("pcie_rx_bytes_per_second")?,
-        memory_bytes_peak: row.bytes("memory_bytes_peak")?,
-        power_watts_mean: row.amount("power_watts_mean")?,
-        energy_joules: row.amount("energy_joules")?,
-        ..WorkloadProfile::empty(WorkloadKey::new(row.required("workload")?), device_model)
-    })
-}
-
-/// Nothing declared where a peak is known; where none is, nothing is needed.
-fn declared(profiles: &Profiles, workload: &WorkloadKey) -> Option<u64> {
-    profiles.get(workload).is_none_or(|profile| profile.memory_bytes_peak.is_none()).then_some(0)
-}
-
-fn queue(
-    source: NamedText<'_>,
-    profiles: &Profiles,
-    options: &FileOptions,
-    users: &mut Users,
-) -> Result<Vec<WaitingJob>, InvalidFile> {
-    let table = Table::read(source, &["workload"], &["user", "duration_seconds", "max_slowdown"])?;
-    let mut waiting = Vec::new();
-    for (id, row) in (1..RUNNING_ID_FIRST).zip(table.rows()) {
-        row.amount("duration_seconds")?;
-        let workload = WorkloadKey::new(row.required("workload")?);
-        waiting.push(WaitingJob {
-            start: JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 },
-            uid: users.id(&row),
-            account: String::new(),
-            partition: NODE.to_owned(),
-            submitted_at: UnixTime::from_epoch(0),
-            starts_alone_at: UnixTime::from_epoch(0),
-            slowdown_ratio_max: row.promise("max_slowdown")?.unwrap_or(options.slowdown_ratio_max),
-            memory_bytes_declared: declared(profiles, &workload),
-            workload,
-            gpu_type: None,
-            cpus: 0,
-            memory_mib: 0,
-            features: Vec::new(),
-            excluded_nodes: Vec::new(),
-            time_limit_seconds: None,
-            held: None,
-        });
-    }
-    Ok(waiting)
-}
-
-fn running(
-    source: NamedText<'_>,
-    profiles: &Profiles,
-    options: &FileOptions,
-    users: &mut Users,
-) -> Result<Vec<DeviceView>, InvalidFile> {
-    let optional = ["user", "duration_seconds", "max_slowdown", "cap_fraction", "remaining_seconds"];
-    let table = Table::read(source, &["workload"], &optional)?;
-    let mut devices = Vec::new();
-    for (id, row) in (RUNNING_ID_FIRST..).zip(table.rows()) {
-        row.amount("duration_seconds")?;
-        let remaining = row.amount("remaining_seconds")?.map(|seconds| seconds.min(SECONDS_MAX));
-        let workload = WorkloadKey::new(row.required("workload")?);
-        let profile = profiles.get(&workload);
-        let shards = profile.map_or(Shards::ALL, shards::of_host);
-        let tenant = Tenant {
-            job_id: SlurmJobId::plain(id),
-            uid: users.id(&row),
-            account: String::new(),
-            group: Some(DecisionId(u64::from(id))),
-            is_running: true,
-            cap_fraction: row.cap("cap_fraction")?,
-            ccs_mode: (options.mechanism == Mechanism::Ccs).then_some(crate::session::CCS_MODE_SHARED),
-            shards,
-            slowdown_ratio_max: row.promise("max_slowdown")?.unwrap_or(options.slowdown_ratio_max),
-            memory_bytes: profile.and_then(|profile| profile.memory_bytes_peak).or(Some(0)),
-            time_limit_at: None,
-            expected_end_at: remaining
-                .map(|seconds| UnixTime::from_epoch(0) + Duration::from_secs_f64(seconds)),
-            workload: Some(workload),
-        };
-        let shards_free = 100 - u32::from(shards.count());
-        devices.push(DeviceView { shards_free, tenants: vec![tenant], ..device(devices.len(), options) });
-    }
-    Ok(devices)
-}
-
-fn device(index: usize, options: &FileOptions) -> DeviceView {
-    DeviceView {
-        node: NodeName::new(NODE),
-        gres_type: GresType::new(format!("g{index}")),
-        model: options.device_model.clone(),
-        gpu_types: Vec::new(),
-        memory_bytes: options.device_memory_bytes.unwrap_or(MEMORY_BOUNDLESS_BYTES),
-        mechanism: options.mechanism,
-        shards_free: 100,
-        tenants: Vec::new(),
-        blocked: None,
     }
 }
 

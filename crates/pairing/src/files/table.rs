@@ -1,19 +1,32 @@
 //! A table in CSV, read strictly: what is wrong is named with file, line and column, and what was expected. Knows no
 //! column's meaning.
 
-use pillion_core::{Fraction, SlowdownRatio};
+use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 /// The longest piece of a bad value that an error repeats.
 const VALUE_SHOWN_MAX: usize = 40;
+/// The greatest amount that is believed: what is made of amounts stays finite.
+const AMOUNT_MAX: f64 = 1e15;
+/// The greatest speed fraction that is believed: above 1 it is noise of the solo run.
+const SPEED_FRACTION_MAX: f64 = 10.0;
+const BYTE_ORDER_MARK: &[u8] = &[0xEF, 0xBB, 0xBF];
 
 /// A text that is to be read, with the name that errors call it by.
 #[derive(Debug, Clone, Copy)]
 pub struct NamedText<'t> {
     /// The file's name.
     pub name: &'t str,
-    /// What is in it.
-    pub text: &'t str,
+    /// What is in it; UTF-8 is expected.
+    pub bytes: &'t [u8],
+}
+
+impl<'t> NamedText<'t> {
+    /// A text that is known to be UTF-8.
+    pub const fn new(name: &'t str, text: &'t str) -> Self {
+        Self { name, bytes: text.as_bytes() }
+    }
 }
 
 /// What is wrong with a file, on one line.
@@ -55,17 +68,18 @@ impl<'t> Table<'t> {
         required: &[&str],
         optional: &[&str],
     ) -> Result<Self, InvalidFile> {
-        let text = source.text.strip_prefix('\u{feff}').unwrap_or(source.text);
+        let bytes = source.bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(source.bytes);
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
             .trim(csv::Trim::All)
-            .from_reader(text.as_bytes());
+            .from_reader(bytes);
         let mut table = Self { file: source.name, columns: BTreeMap::new(), rows: Vec::new() };
         let mut header_length = 0;
+        let mut lines = Lines { bytes, at: 0, line: 1 };
         for record in reader.records() {
-            let record = record.map_err(|error| table.broken(&error))?;
-            let line = record.position().map_or(1, csv::Position::line);
+            let record = record.map_err(|error| table.broken(&error, &mut lines))?;
+            let line = lines.of(record.position());
             if table.columns.is_empty() {
                 header_length = record.len();
                 table.columns = table.header(&record, line, required, optional)?;
@@ -118,9 +132,15 @@ impl<'t> Table<'t> {
         }
     }
 
-    fn broken(&self, error: &csv::Error) -> InvalidFile {
-        let line = error.position().map_or(1, csv::Position::line);
-        self.invalid(line, "1", "a line that is no CSV".to_owned(), "comma-separated values in UTF-8")
+    fn broken(&self, error: &csv::Error, lines: &mut Lines<'_>) -> InvalidFile {
+        let field = match error.kind() {
+            csv::ErrorKind::Utf8 { err, .. } => err.field(),
+            _ => 0,
+        };
+        let name = self.columns.iter().find(|(_, index)| **index == field).map(|(name, _)| name.clone());
+        let column = name.unwrap_or_else(|| (field + 1).to_string());
+        let found = "bytes that are no UTF-8".to_owned();
+        self.invalid(lines.of(error.position()), &column, found, "UTF-8")
     }
 
     fn invalid(&self, line: u64, column: &str, found: String, expected: &str) -> InvalidFile {
@@ -138,6 +158,30 @@ impl<'t> Table<'t> {
     }
 }
 
+/// Numbers lines. The reader's own count is one behind after blank lines and after lines that end in CR LF.
+struct Lines<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// The line on which a record begins; records come in their order.
+    fn of(&mut self, position: Option<&csv::Position>) -> u64 {
+        let begin = position.map_or(0, |position| usize::try_from(position.byte()).unwrap_or(usize::MAX));
+        while let Some(byte) = self.bytes.get(self.at) {
+            let is_end = matches!(byte, b'\r' | b'\n');
+            if self.at >= begin && !is_end {
+                break;
+            }
+            let is_half = *byte == b'\r' && self.bytes.get(self.at + 1) == Some(&b'\n');
+            self.line += u64::from(is_end && !is_half);
+            self.at += 1;
+        }
+        self.line
+    }
+}
+
 impl Row<'_> {
     /// What stands in a column; empty and absent are `None`.
     fn text(&self, column: &str) -> Option<&str> {
@@ -151,13 +195,25 @@ impl Row<'_> {
         self.table.invalid(self.line, column, found, expected)
     }
 
-    /// A text that must be there.
-    pub(super) fn required(&self, column: &str) -> Result<&str, InvalidFile> {
-        self.text(column).ok_or_else(|| self.invalid(column, "a name"))
+    /// A name, where one is written. One of several lines is a quote that was never closed.
+    pub(super) fn name(&self, column: &str) -> Result<Option<&str>, InvalidFile> {
+        match self.text(column) {
+            Some(name) if name.chars().any(char::is_control) => {
+                Err(self.invalid(column, "a name on one line, without control characters"))
+            }
+            name => Ok(name),
+        }
     }
 
-    pub(super) fn text_or<'d>(&'d self, column: &str, default: &'d str) -> &'d str {
-        self.text(column).unwrap_or(default)
+    /// The name of a workload, which must be there.
+    pub(super) fn workload(&self, column: &str) -> Result<WorkloadKey, InvalidFile> {
+        let name = self.name(column)?.ok_or_else(|| self.invalid(column, "a name"))?;
+        Ok(WorkloadKey::new(name))
+    }
+
+    /// One of a few words, where one is written.
+    pub(super) fn word<T: FromStr>(&self, column: &str, expected: &str) -> Result<Option<T>, InvalidFile> {
+        self.text(column).map(|text| text.parse().map_err(|_| self.invalid(column, expected))).transpose()
     }
 
     /// A number that `is_allowed`.
@@ -168,12 +224,40 @@ impl Row<'_> {
         is_allowed: fn(f64) -> bool,
     ) -> Result<Option<f64>, InvalidFile> {
         let Some(text) = self.text(column) else { return Ok(None) };
-        let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && is_allowed(*number));
+        let number = text.parse::<f64>().ok().filter(|number| is_allowed(*number));
         number.map(Some).ok_or_else(|| self.invalid(column, expected))
     }
 
     pub(super) fn amount(&self, column: &str) -> Result<Option<f64>, InvalidFile> {
-        self.number(column, "a number of 0 or more", |number| number >= 0.0)
+        let is_allowed = |number| (0.0..=AMOUNT_MAX).contains(&number);
+        self.number(column, "a number from 0 to 1e15", is_allowed)
+    }
+
+    /// An amount of which 0 means that it was not measured: nothing draws no power, and nothing is done in no time.
+    pub(super) fn measured(&self, column: &str) -> Result<Option<f64>, InvalidFile> {
+        Ok(self.amount(column)?.filter(|amount| *amount > 0.0))
+    }
+
+    /// How many runs something is the mean of.
+    pub(super) fn count(&self, column: &str) -> Result<Option<f64>, InvalidFile> {
+        let is_allowed = |number| (1.0..=AMOUNT_MAX).contains(&number);
+        self.number(column, "a number of 1 or more", is_allowed)
+    }
+
+    /// 0 or 1, which must be there.
+    pub(super) fn flag(&self, column: &str) -> Result<bool, InvalidFile> {
+        let flag = match self.text(column).and_then(|text| text.parse::<f64>().ok()) {
+            Some(0.0) => Some(false),
+            Some(1.0) => Some(true),
+            _ => None,
+        };
+        flag.ok_or_else(|| self.invalid(column, "0 or 1"))
+    }
+
+    /// A speed over the speed alone, or the deviation of one.
+    pub(super) fn speed(&self, column: &str) -> Result<Option<f64>, InvalidFile> {
+        let is_allowed = |number| (0.0..=SPEED_FRACTION_MAX).contains(&number);
+        self.number(column, "a number from 0 to 10", is_allowed)
     }
 
     pub(super) fn fraction(&self, column: &str) -> Result<Option<Fraction>, InvalidFile> {

@@ -16,7 +16,7 @@ use super::{InterferenceModel, PredictError, SharedDevice, SpeedEstimate, Tenant
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bandwidth that can be reached in practice, of the nominal.
 const BANDWIDTH_REACHABLE_FRACTION: f64 = 0.85;
@@ -266,9 +266,11 @@ fn estimate(demands: &[Demand], own: usize, device: SharedDevice<'_>) -> SpeedEs
     ];
     SpeedEstimate {
         speed_fraction,
+        speed_fraction_deviation: spread,
+        has_heavy_tail: false,
         speed_fraction_low: (speed_fraction - BOUND_DEVIATIONS * spread)
             .clamp(SPEED_MIN.min(speed_fraction), 1.0),
         speed_fraction_high: (speed_fraction + BOUND_DEVIATIONS * spread).min(1.0),
-        terms: terms.into_iter().map(|(name, term)| (name.to_owned(), term)).collect::<BTreeMap<_, _>>(),
+        terms: Arc::new(terms.into_iter().map(|(name, term)| (name.into(), term)).collect()),
     }
 }

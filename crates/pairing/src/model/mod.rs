@@ -1,14 +1,18 @@
 //! How fast tenants run together: one interface, behind which the first contention model and later the learned one stand.
 
 mod contention;
+mod learned;
 
 pub use contention::Contention;
+pub use learned::{Learned, TrainOptions, train};
 
-use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::{Fraction, SlowdownRatio};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One tenant, as a model sees it.
 #[derive(Debug, Clone, Copy)]
@@ -30,17 +34,49 @@ pub struct SharedDevice<'a> {
     pub ccs_mode: Option<u8>,
 }
 
+/// What made an estimate, by name.
+pub type Terms = BTreeMap<Cow<'static, str>, f64>;
+
 /// How fast one tenant will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpeedEstimate {
     /// Expected speed over solo speed, 0..=1.
     pub speed_fraction: f64,
+    /// Standard deviation of the estimate.
+    #[serde(default)]
+    pub speed_fraction_deviation: f64,
+    /// Whether truths far from the estimate are much more frequent than in a normal distribution.
+    #[serde(default)]
+    pub has_heavy_tail: bool,
     /// The pessimistic bound: the truth is above it with the model's stated probability.
     pub speed_fraction_low: f64,
     /// The optimistic bound.
     pub speed_fraction_high: f64,
     /// The terms that made it, by name, for the explanation.
-    pub terms: BTreeMap<String, f64>,
+    pub terms: Arc<Terms>,
+}
+
+impl SpeedEstimate {
+    /// How probably the tenant runs slower than promised, 0..=1.
+    pub fn break_probability(&self, promise: SlowdownRatio) -> f64 {
+        let least = promise.value().recip();
+        if self.speed_fraction_deviation <= 0.0 {
+            return if self.speed_fraction < least { 1.0 } else { 0.0 };
+        }
+        let deviations = (least - self.speed_fraction) / self.speed_fraction_deviation;
+        if self.has_heavy_tail {
+            student(deviations)
+        } else {
+            0.5 * libm::erfc(-deviations / std::f64::consts::SQRT_2)
+        }
+    }
+}
+
+/// The distribution function of Student's distribution with five degrees of freedom.
+fn student(deviations: f64) -> f64 {
+    let angle = (deviations / 5.0_f64.sqrt()).atan();
+    let (sine, cosine) = angle.sin_cos();
+    0.5 + (angle + sine * cosine * (1.0 + 2.0 / 3.0 * cosine * cosine)) / std::f64::consts::PI
 }
 
 /// Why nothing can be said.
@@ -70,6 +106,11 @@ pub trait InterferenceModel: Send + Sync {
         tenants: &[TenantInput<'_>],
         device: SharedDevice<'_>,
     ) -> Result<Vec<SpeedEstimate>, PredictError>;
+    /// How probably they turn out not to fit on the device together, from what was seen, 0..=1.
+    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> f64 {
+        let _ = (tenants, device);
+        0.0
+    }
     /// The device's mean power while all of them share it, where the profiles tell.
     fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64>;
 }

@@ -1,0 +1,183 @@
+//! A large cluster, its queue and its history, made up: the same each time.
+
+use pillion_core::device::Mechanism;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{
+    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
+    UnixTime, UserId, WorkloadKey,
+};
+use pillion_pairing::model::{InterferenceModel, SharedDevice, TenantInput};
+use pillion_pairing::{
+    ClusterView, Contention, DeviceView, NodeView, Observation, ObservedTenant, ProfileBook, Tenant,
+    WaitingJob,
+};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::time::Duration;
+
+pub(crate) const WORKLOADS: usize = 300;
+const DEVICES_PER_NODE: u32 = 8;
+const MODEL: &str = "h100";
+const GIB: u64 = 1 << 30;
+
+fn at() -> UnixTime {
+    UnixTime::from_epoch(1_700_000_000)
+}
+
+fn workload(number: usize) -> WorkloadKey {
+    WorkloadKey::new(format!("user{}/workload-{}", number % 40, number % WORKLOADS))
+}
+
+fn chance(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+fn part(rng: &mut ChaCha8Rng, least: f64, most: f64) -> Fraction {
+    Fraction::clamped(rng.random_range(least..most))
+}
+
+/// What is known of all workloads.
+pub(crate) fn profiles() -> Vec<WorkloadProfile> {
+    let mut rng = chance(1);
+    (0..WORKLOADS)
+        .map(|number| {
+            let active: f64 = rng.random_range(0.05..1.0);
+            // Fewer units than it keeps busy slow it down.
+            let at_cap = [1, 2, 3, 4, 5, 6, 7, 8, 9].map(|tenths| {
+                let cap = f64::from(tenths) / 10.0;
+                Some(100.0 / (1.0 + (active / cap).powi(3)).cbrt() * (1.0 + active.powi(3)).cbrt())
+            });
+            WorkloadProfile {
+                run_count: 5,
+                throughput_per_second: Some(100.0),
+                throughput_per_second_at_cap: at_cap,
+                duration_seconds: Some(rng.random_range(600.0..14_400.0)),
+                sm_active_fraction: Some(Fraction::clamped(active)),
+                gpu_busy_fraction: Some(Fraction::clamped(active * 1.2)),
+                memory_bandwidth_fraction: Some(part(&mut rng, 0.02, 0.9)),
+                cache_bandwidth_fraction: Some(part(&mut rng, 0.02, 0.7)),
+                memory_bytes_peak: Some(rng.random_range(2..36) * GIB),
+                process_count_peak: 1,
+                power_watts_mean: Some(150.0 + 400.0 * active),
+                ..WorkloadProfile::empty(workload(number), MODEL)
+            }
+        })
+        .collect()
+}
+
+/// What was seen of pairs, as the contention model would have it, with noise.
+pub(crate) fn observations(profiles: &[WorkloadProfile], count: usize) -> Vec<Observation> {
+    let mut rng = chance(2);
+    let device = SharedDevice { model: MODEL, mechanism: Mechanism::Mps, ccs_mode: None };
+    (0..count)
+        .map(|_| {
+            let pair = [rng.random_range(0..WORKLOADS), rng.random_range(0..WORKLOADS)];
+            let inputs = pair.map(|number| TenantInput { profile: &profiles[number], cap_fraction: None });
+            let speeds = Contention.predict(&inputs, device).expect("all features are known");
+            let tenant = |(number, speed): (&usize, f64)| ObservedTenant {
+                workload: profiles[*number].workload.clone(),
+                cap_fraction: None,
+                speed_fraction: Some(speed + rng.random_range(-0.05..0.05)),
+                is_self_reported: false,
+            };
+            let speeds = speeds.iter().map(|estimate| estimate.speed_fraction);
+            Observation {
+                device_model: MODEL.to_owned(),
+                mechanism: Mechanism::Mps,
+                ccs_mode: None,
+                tenants: pair.iter().zip(speeds).map(tenant).collect(),
+                power_watts: None,
+                fits: true,
+                run_count: 1.0,
+                speed_fraction_deviation: None,
+            }
+        })
+        .collect()
+}
+
+/// A cluster of nodes with 8 devices each. On every `busy_of_ten` of ten devices a job runs that others may join.
+pub(crate) fn view(job_count: u32, device_count: u32, busy_of_ten: u32) -> ClusterView {
+    let mut rng = chance(3);
+    let devices =
+        (0..device_count).map(|number| device(&mut rng, number, number % 10 < busy_of_ten)).collect();
+    let node = |number| NodeView {
+        name: node_name(number),
+        blocked: None,
+        cpus_free: 128,
+        memory_mib_free: 2 << 20,
+        features: vec!["gpu".to_owned()],
+        partitions: vec!["shared".to_owned()],
+    };
+    ClusterView {
+        revision: Revision(1),
+        taken_at: at(),
+        nodes: (0..device_count / DEVICES_PER_NODE).map(node).collect(),
+        devices,
+        waiting: (0..job_count).map(|number| job(&mut rng, number)).collect(),
+        alone_claims: Vec::new(),
+        profiles: ProfileBook::from(profiles()),
+    }
+}
+
+fn node_name(number: u32) -> NodeName {
+    NodeName::new(format!("node{number:04}"))
+}
+
+fn promise() -> SlowdownRatio {
+    SlowdownRatio::try_promise(1.25).expect("a promise")
+}
+
+/// A workload has its time limit and its need of CPUs, as a script has.
+fn job(rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
+    let of = rng.random_range(0..WORKLOADS);
+    WaitingJob {
+        start: JobStart { job_id: SlurmJobId::plain(number + 1), restart_count: 0 },
+        uid: UserId(u32::try_from(of % 40).expect("small")),
+        account: "physics".to_owned(),
+        partition: "shared".to_owned(),
+        workload: workload(of),
+        submitted_at: at(),
+        starts_alone_at: at() + Duration::from_mins(10),
+        slowdown_ratio_max: promise(),
+        memory_bytes_declared: None,
+        gpu_type: None,
+        cpus: [4, 6, 8, 12][of % 4],
+        memory_mib: 16 << 10,
+        features: Vec::new(),
+        excluded_nodes: Vec::new(),
+        time_limit_seconds: Some([4, 8, 24][of % 3] * 3600),
+        duration_seconds_expected: None,
+        held: None,
+    }
+}
+
+fn device(rng: &mut ChaCha8Rng, number: u32, is_busy: bool) -> DeviceView {
+    let of = rng.random_range(0..WORKLOADS);
+    let left = rng.random_range(600..24 * 3600);
+    let tenant = Tenant {
+        job_id: SlurmJobId::plain(10_000_000 + number),
+        uid: UserId(u32::try_from(of % 40).expect("small")),
+        account: "physics".to_owned(),
+        workload: Some(workload(of)),
+        group: Some(DecisionId(u64::from(number) + 1)),
+        is_running: true,
+        cap_fraction: None,
+        ccs_mode: None,
+        shards: Shards::try_new(40).expect("shards"),
+        slowdown_ratio_max: promise(),
+        memory_bytes: Some(8 * GIB),
+        time_limit_at: Some(at() + Duration::from_secs(left)),
+        expected_end_at: Some(at() + Duration::from_secs(left / 2)),
+    };
+    DeviceView {
+        node: node_name(number / DEVICES_PER_NODE),
+        gres_type: GresType::new(format!("g{}", number % DEVICES_PER_NODE)),
+        model: MODEL.to_owned(),
+        gpu_types: vec![MODEL.to_owned()],
+        memory_bytes: 80 * GIB,
+        mechanism: Mechanism::Mps,
+        shards_free: if is_busy { 60 } else { 100 },
+        tenants: if is_busy { vec![tenant] } else { Vec::new() },
+        blocked: None,
+    }
+}

@@ -1,0 +1,125 @@
+//! Pillion itself: the planner as it runs on a cluster, on a view in which every job may have a device of its own.
+
+use super::Backtest;
+use super::draw::Queue;
+use super::score::Chosen;
+use crate::model::InterferenceModel;
+use crate::plan::{Member, Pairing};
+use crate::planner::plan;
+use crate::policy::{Policy, UserPolicy};
+use crate::view::{ClusterView, DeviceView, NodeView, ProfileBook, WaitingJob};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey};
+
+const NODE: &str = "backtest";
+const JOB_SECONDS: f64 = 3600.0;
+/// Nothing is too large for it: whether two fit is part of what is to be found out.
+const MEMORY_BOUNDLESS_BYTES: u64 = 1 << 50;
+
+/// What the planner starts together, and how many of its pairs nobody measured.
+pub(super) fn choose(
+    backtest: &Backtest<'_>,
+    queue: &Queue,
+    model: &dyn InterferenceModel,
+) -> (Vec<Chosen>, usize) {
+    let view = view(backtest, queue);
+    let plan = plan(&view, model, &policy(backtest));
+    let mut unmeasured = 0;
+    let mut chosen = Vec::new();
+    for pairing in plan.pairings.iter().filter(|pairing| pairing.members.len() > 1) {
+        match measured(backtest, pairing) {
+            Some(pair) => chosen.push(pair),
+            None => unmeasured += 1,
+        }
+    }
+    (chosen, unmeasured)
+}
+
+/// The combination that a pairing is.
+fn measured(backtest: &Backtest<'_>, pairing: &Pairing) -> Option<Chosen> {
+    let [a, b] = pairing.members.as_slice() else { return None };
+    let truth = backtest.truth();
+    let ends = [truth.workload(&a.workload)?, truth.workload(&b.workload)?];
+    let at = truth.find(ends, [a.cap_fraction, b.cap_fraction])?;
+    let combination = &truth.combinations[at];
+    let is_straight = combination.workloads == ends && combination.caps == [a.cap_fraction, b.cap_fraction];
+    let low = |member: &Member| member.estimate.as_ref().map(|estimate| estimate.speed_fraction_low);
+    let lows = low(a).zip(low(b)).map(|(a, b)| if is_straight { [a, b] } else { [b, a] });
+    Some(Chosen { combination: at, count: 1, lows })
+}
+
+fn policy(backtest: &Backtest<'_>) -> Policy {
+    Policy {
+        users: UserPolicy::Any,
+        slowdown_ratio_max: backtest.options().slowdown_ratio_max,
+        allowed: Some(backtest.truth().allow_list()),
+        ..Policy::default()
+    }
+}
+
+fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
+    let device_model = backtest.device_model();
+    let mut profiles: Vec<WorkloadProfile> = Vec::new();
+    for workload in queue.counts().into_keys() {
+        let key = &backtest.truth().workloads[workload];
+        let profile = backtest.profiles.get(key, device_model).cloned();
+        let profile = profile.unwrap_or_else(|| WorkloadProfile::empty(key.clone(), device_model));
+        profiles.push(WorkloadProfile { run_count: profile.run_count.max(1), ..profile });
+    }
+    let book = ProfileBook::from(profiles);
+    let workloads = queue.jobs.iter().map(|workload| &backtest.truth().workloads[*workload]);
+    let waiting = (1..).zip(workloads).map(|(id, workload)| job(backtest, &book, id, workload)).collect();
+    let device = |index: usize| DeviceView {
+        node: NodeName::new(NODE),
+        gres_type: GresType::new(format!("g{index}")),
+        model: device_model.to_owned(),
+        gpu_types: Vec::new(),
+        memory_bytes: MEMORY_BOUNDLESS_BYTES,
+        mechanism: backtest.mechanism(),
+        shards_free: 100,
+        tenants: Vec::new(),
+        blocked: None,
+    };
+    let node = NodeView {
+        name: NodeName::new(NODE),
+        blocked: None,
+        cpus_free: u32::MAX,
+        memory_mib_free: u64::MAX,
+        features: Vec::new(),
+        partitions: vec![NODE.to_owned()],
+    };
+    ClusterView {
+        revision: Revision(0),
+        taken_at: UnixTime::from_epoch(0),
+        nodes: vec![node],
+        devices: (0..queue.jobs.len()).map(device).collect(),
+        waiting,
+        alone_claims: Vec::new(),
+        profiles: book,
+    }
+}
+
+/// One solo hour of a workload; one user's, so that caps may be relied on.
+fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &WorkloadKey) -> WaitingJob {
+    let profile = book.get(workload, backtest.device_model());
+    let peak = profile.and_then(|profile| profile.memory_bytes_peak);
+    WaitingJob {
+        start: JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 },
+        uid: UserId(1000),
+        account: String::new(),
+        partition: NODE.to_owned(),
+        workload: workload.clone(),
+        submitted_at: UnixTime::from_epoch(0),
+        starts_alone_at: UnixTime::from_epoch(0),
+        slowdown_ratio_max: backtest.options().slowdown_ratio_max,
+        memory_bytes_declared: peak.is_none().then_some(0),
+        gpu_type: None,
+        cpus: 0,
+        memory_mib: 0,
+        features: Vec::new(),
+        excluded_nodes: Vec::new(),
+        time_limit_seconds: None,
+        duration_seconds_expected: Some(JOB_SECONDS),
+        held: None,
+    }
+}

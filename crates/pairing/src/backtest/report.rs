@@ -1,0 +1,268 @@
+//! What all seeds come to, in the form that scripts read (`pillion backtest --json`; docs/benchmarks.md says what each
+//! figure means). Fields are only ever added.
+
+use super::score::{Tally, as_float};
+use super::seed::{Contestant, ErrorSums, SeedOutcome, SplitSums, share};
+use super::{
+    Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName, UNFIT_HOURS_LOST, WARM_OBSERVATIONS,
+};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// The whole answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// What was done.
+    pub protocol: Protocol,
+    /// What it was done on.
+    pub set: SetSize,
+    /// How each policy fared, by queue, policy and observations.
+    pub policies: Vec<PolicyScore>,
+    /// How good the estimates were for combinations of new workloads that had not been seen.
+    pub estimates: Vec<EstimateScore>,
+    /// How good the caps were that a model rates highest, for pairs of new workloads of which nothing had been seen.
+    pub splits: Vec<SplitScore>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Protocol {
+    /// The promise: shared time over solo time, at most.
+    pub slowdown_ratio_max: f64,
+    /// How many seeds.
+    pub seeds: u64,
+    /// Jobs in each queue.
+    pub queues: Vec<usize>,
+    /// Observed pairings of the warm stages.
+    pub warm_observations: Vec<usize>,
+    /// Noise of their speeds: standard deviation of the factor.
+    pub noise_fraction: f64,
+    /// Device hours that a pair loses that does not fit together.
+    pub unfit_hours_lost: f64,
+    /// A seed counts for `s_kept` where the oracle saves at least this of the exclusive hours.
+    pub oracle_saves_min_fraction: f64,
+}
+
+/// What it was done on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SetSize {
+    /// The device model of the measured pairs.
+    pub device: String,
+    /// How it was shared.
+    pub mechanism: String,
+    /// Workloads that were measured in a pair.
+    pub workloads: usize,
+    /// Their families.
+    pub families: usize,
+    /// Measured combinations of two workloads and their caps.
+    pub combinations: usize,
+    /// Of these, how many did not fit together.
+    pub unfit: usize,
+    /// Observations that are no part of it: of another device or mechanism, or without both speeds.
+    pub left_out: usize,
+}
+
+/// How a policy fared with queues of one length.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PolicyScore {
+    /// Jobs in the queue.
+    pub queue: usize,
+    /// Who chose.
+    pub policy: PolicyName,
+    /// Observed pairings besides the old families' history; `null` = learns nothing.
+    pub observations: Option<usize>,
+    /// Seeds that count for `s_kept`.
+    pub seeds_counted: usize,
+    /// Device hours for the whole queue, one solo hour a job: the mean over all seeds.
+    pub gpu_hours: f64,
+    /// Of the exclusive hours, how much was saved, whether or not promises were kept.
+    pub saved_fraction: f64,
+    /// Hours saved by pairs that kept the promise, less hours lost by any, over the oracle's: pooled over the seeds that
+    /// count; `null` = none does.
+    pub s_kept: Option<f64>,
+    /// Share of the jobs that shared a device, or tried to.
+    pub paired_fraction: f64,
+    /// Of these, the share that ran slower than promised (or did not fit); `null` = none shared.
+    pub broken_fraction: Option<f64>,
+    /// Pairs that did not fit together, over all seeds.
+    pub unfit_pairs: usize,
+    /// 95th percentile of solo speed over speed of the jobs that shared; `null` = none.
+    pub slowdown_ratio_p95: Option<f64>,
+    /// How often a speed lay above the bound given for it; `null` = no bound was given.
+    pub above_low_fraction: Option<f64>,
+    /// Of how many speeds.
+    pub above_low_count: usize,
+    /// Pairs that nobody measured, over all seeds; they count as alone. More than 0 is a mistake of the policy.
+    pub unmeasured_pairs: usize,
+}
+
+/// How good a model's estimates were.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EstimateScore {
+    /// Whose.
+    pub policy: PolicyName,
+    /// Observed pairings besides the old families' history.
+    pub observations: usize,
+    /// Speeds that were estimated.
+    pub count: usize,
+    /// Root mean square error of a speed fraction.
+    pub speed_fraction_rmse: Option<f64>,
+    /// Mean of estimate less truth.
+    pub speed_fraction_bias: Option<f64>,
+    /// Root mean square error of the sum of two uncapped speeds.
+    pub uncapped_sum_rmse: Option<f64>,
+    /// Mean of the absolute error of that sum over the sum.
+    pub uncapped_sum_error_fraction: Option<f64>,
+    /// How often the truth lay above the bound.
+    pub above_low_fraction: Option<f64>,
+    /// The same for combinations that the bounds admit under the promise.
+    pub admissible_above_low_fraction: Option<f64>,
+    /// Of how many speeds.
+    pub admissible_count: usize,
+}
+
+/// How good the caps were that a model rates highest: means over pairs of the two speeds' sum.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SplitScore {
+    /// Whose choice.
+    pub policy: PolicyName,
+    /// Observed pairings besides the old families' history.
+    pub observations: usize,
+    /// Pairs, over all seeds.
+    pub pairs: usize,
+    /// At the caps chosen.
+    pub chosen_sum: Option<f64>,
+    /// At the best caps.
+    pub best_sum: Option<f64>,
+    /// With one half each.
+    pub half_half_sum: Option<f64>,
+    /// Without caps.
+    pub uncapped_sum: Option<f64>,
+}
+
+pub(super) fn report(backtest: &Backtest<'_>, outcomes: &[SeedOutcome]) -> Report {
+    let (options, truth) = (backtest.options(), backtest.truth());
+    let contestants: BTreeSet<Contestant> = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.tallies)
+        .flat_map(|tallies| tallies.keys().copied())
+        .collect();
+    let queues = options.queues.iter().enumerate();
+    let policies = queues
+        .flat_map(|(at, queue)| contestants.iter().map(move |contestant| (at, *queue, *contestant)))
+        .map(|(at, queue, contestant)| policy_score(outcomes, at, queue, contestant))
+        .collect();
+    let learners: BTreeSet<Contestant> =
+        outcomes.iter().flat_map(|outcome| outcome.errors.keys().copied()).collect();
+    Report {
+        protocol: Protocol {
+            slowdown_ratio_max: options.slowdown_ratio_max.value(),
+            seeds: options.seeds,
+            queues: options.queues.clone(),
+            warm_observations: WARM_OBSERVATIONS.to_vec(),
+            noise_fraction: NOISE_FRACTION,
+            unfit_hours_lost: UNFIT_HOURS_LOST,
+            oracle_saves_min_fraction: ORACLE_SAVES_MIN_FRACTION,
+        },
+        set: SetSize {
+            device: truth.device_model.clone(),
+            mechanism: truth.mechanism.to_string(),
+            workloads: truth.workloads.len(),
+            families: truth.families().len(),
+            combinations: truth.combinations.len(),
+            unfit: truth.combinations.iter().filter(|combination| combination.speeds.is_none()).count(),
+            left_out: truth.left_out,
+        },
+        policies,
+        estimates: learners.iter().map(|learner| estimate_score(outcomes, *learner)).collect(),
+        splits: learners.iter().map(|learner| split_score(outcomes, *learner)).collect(),
+    }
+}
+
+fn policy_score(outcomes: &[SeedOutcome], at: usize, queue: usize, contestant: Contestant) -> PolicyScore {
+    let tallies: Vec<&Tally> =
+        outcomes.iter().filter_map(|outcome| outcome.tallies[at].get(&contestant)).collect();
+    let count = |part: fn(&Tally) -> usize| tallies.iter().map(|tally| part(tally)).sum::<usize>();
+    let hours_saved: f64 = tallies.iter().map(|tally| tally.hours_saved).sum();
+    let (jobs, paired) = (count(|tally| tally.jobs), count(|tally| tally.paired));
+    let (seeds_counted, s_kept) = s_kept(outcomes, at, contestant);
+    let mut slowdowns: Vec<f64> = tallies.iter().flat_map(|tally| tally.slowdowns.iter().copied()).collect();
+    PolicyScore {
+        queue,
+        policy: contestant.0,
+        observations: contestant.1,
+        seeds_counted,
+        gpu_hours: (as_float(jobs) - hours_saved) / as_float(tallies.len().max(1)),
+        saved_fraction: hours_saved / as_float(jobs.max(1)),
+        s_kept,
+        paired_fraction: as_float(paired) / as_float(jobs.max(1)),
+        broken_fraction: share(count(|tally| tally.broken), paired),
+        unfit_pairs: count(|tally| tally.unfit),
+        slowdown_ratio_p95: percentile_95(&mut slowdowns),
+        above_low_fraction: share(count(|tally| tally.above_low.0), count(|tally| tally.above_low.1)),
+        above_low_count: count(|tally| tally.above_low.1),
+        unmeasured_pairs: count(|tally| tally.unmeasured),
+    }
+}
+
+/// How many seeds count, and what was kept in them of what the oracle saves.
+fn s_kept(outcomes: &[SeedOutcome], at: usize, contestant: Contestant) -> (usize, Option<f64>) {
+    let (mut seeds, mut kept, mut possible) = (0, 0.0, 0.0);
+    for outcome in outcomes {
+        let oracle = outcome.tallies[at].get(&(PolicyName::Oracle, None));
+        let own = outcome.tallies[at].get(&contestant);
+        let (Some(oracle), Some(own)) = (oracle, own) else { continue };
+        if oracle.hours_kept >= ORACLE_SAVES_MIN_FRACTION * as_float(oracle.jobs) {
+            seeds += 1;
+            kept += own.hours_kept;
+            possible += oracle.hours_kept;
+        }
+    }
+    (seeds, (possible > 0.0).then(|| kept / possible))
+}
+
+/// The smallest value that at least 95 % do not exceed.
+fn percentile_95(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let rank = (values.len() * 95).div_ceil(100);
+    values.get(rank.checked_sub(1)?).copied()
+}
+
+fn estimate_score(outcomes: &[SeedOutcome], learner: Contestant) -> EstimateScore {
+    let sums: Vec<&ErrorSums> = outcomes.iter().filter_map(|outcome| outcome.errors.get(&learner)).collect();
+    let count = |part: fn(&ErrorSums) -> usize| sums.iter().map(|sums| part(sums)).sum::<usize>();
+    let mean = |part: fn(&ErrorSums) -> f64, of: usize| {
+        (of > 0).then(|| sums.iter().map(|sums| part(sums)).sum::<f64>() / as_float(of))
+    };
+    let (speeds, pairs) = (count(|sums| sums.speeds), count(|sums| sums.sums));
+    let admissible = count(|sums| sums.admissible);
+    EstimateScore {
+        policy: learner.0,
+        observations: learner.1.unwrap_or(0),
+        count: speeds,
+        speed_fraction_rmse: mean(|sums| sums.square, speeds).map(f64::sqrt),
+        speed_fraction_bias: mean(|sums| sums.error, speeds),
+        uncapped_sum_rmse: mean(|sums| sums.sum_square, pairs).map(f64::sqrt),
+        uncapped_sum_error_fraction: mean(|sums| sums.sum_relative, pairs),
+        above_low_fraction: share(count(|sums| sums.above_low), speeds),
+        admissible_above_low_fraction: share(count(|sums| sums.admissible_above_low), admissible),
+        admissible_count: admissible,
+    }
+}
+
+fn split_score(outcomes: &[SeedOutcome], learner: Contestant) -> SplitScore {
+    let sums: Vec<&SplitSums> = outcomes.iter().filter_map(|outcome| outcome.splits.get(&learner)).collect();
+    let pairs = sums.iter().map(|sums| sums.pairs).sum::<usize>();
+    let mean = |part: fn(&SplitSums) -> f64| {
+        (pairs > 0).then(|| sums.iter().map(|sums| part(sums)).sum::<f64>() / as_float(pairs))
+    };
+    SplitScore {
+        policy: learner.0,
+        observations: learner.1.unwrap_or(0),
+        pairs,
+        chosen_sum: mean(|sums| sums.chosen),
+        best_sum: mean(|sums| sums.best),
+        half_half_sum: mean(|sums| sums.half_half),
+        uncapped_sum: mean(|sums| sums.uncapped),
+    }
+}

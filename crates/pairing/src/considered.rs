@@ -1,0 +1,63 @@
+//! Every sharing that a plan looked at, by what shares and not by job: what the choice was made from. Must not choose.
+
+use crate::model::SpeedEstimate;
+use crate::plan::Reason;
+use crate::session::{Session, Verdict};
+use pillion_core::{Fraction, WorkloadKey};
+use std::rc::Rc;
+
+/// One sharing that was looked at, under the caps that suit it best.
+#[derive(Debug, Clone)]
+pub(crate) struct Considered {
+    /// What each tenant runs: those that run already first.
+    pub(crate) workloads: Vec<WorkloadKey>,
+    /// How many of them run already.
+    pub(crate) running_count: usize,
+    /// Their caps, in the same order; those that were not chosen yet are none.
+    pub(crate) caps: Vec<Option<Fraction>>,
+    /// Their speeds, in the same order; empty where a rule forbade it before anything was estimated.
+    pub(crate) estimates: Rc<Vec<SpeedEstimate>>,
+    /// Sum of speeds less one.
+    pub(crate) gain: f64,
+    /// The rule that forbids it.
+    pub(crate) excluded_by: Option<Reason>,
+}
+
+/// What the session looked at.
+pub(crate) fn considered(session: &Session<'_>) -> Vec<Considered> {
+    let workload = |class: usize| session.classes[class].workload.clone();
+    let of_pair = |((host, guest, _), verdict): ((usize, usize, usize), Rc<Verdict>)| {
+        of_verdict(vec![workload(host), workload(guest)], &[], &verdict)
+    };
+    let of_join = |((class, device), verdict): ((usize, usize), Rc<Verdict>)| {
+        let tenants = &session.view.devices[device].tenants;
+        let mut workloads: Vec<WorkloadKey> =
+            tenants.iter().map(|tenant| tenant.workload.clone()).collect::<Option<_>>()?;
+        workloads.push(workload(class));
+        let caps: Vec<Option<Fraction>> = tenants.iter().map(|tenant| tenant.cap_fraction).collect();
+        Some(of_verdict(workloads, &caps, &verdict))
+    };
+    let mut all: Vec<Considered> = session.pairs_looked_at().into_iter().map(of_pair).collect();
+    all.extend(session.joins_looked_at().into_iter().filter_map(of_join));
+    all
+}
+
+fn of_verdict(
+    workloads: Vec<WorkloadKey>,
+    running_caps: &[Option<Fraction>],
+    verdict: &Verdict,
+) -> Considered {
+    let mut caps = verdict.caps.clone();
+    if caps.is_empty() {
+        caps = running_caps.to_vec();
+        caps.resize(workloads.len(), None);
+    }
+    Considered {
+        workloads,
+        running_count: running_caps.len(),
+        caps,
+        estimates: Rc::clone(&verdict.estimates),
+        gain: verdict.gain,
+        excluded_by: verdict.excluded_by,
+    }
+}

@@ -1,0 +1,233 @@
+//! Who goes with whom: maximum weight matching on a general graph whose vertices come in classes of equals. Knows
+//! classes, counts and weights only.
+//!
+//! ```text
+//! relaxation (network simplex) ─► rounding ─► exchange, neighbourhood ─► few, and not proven best? exact
+//!       an upper bound           whole pairs    win back what that lost             (blossoms)
+//! ```
+//!
+//! The relaxation lets pairs be halves. Its value is an upper bound, so every answer carries a certificate of how far
+//! from the best it can be at most. No library did all of it: the crates for blossoms take each vertex for itself, and
+//! those for flows that are maintained are slow on dense graphs, give no prices, or are under the GPL.
+
+mod exact;
+mod exchange;
+mod neighbourhood;
+mod relaxation;
+mod rounding;
+mod simplex;
+#[cfg(test)]
+mod tests;
+
+use relaxation::Relaxed;
+
+/// Up to so many vertices what is not yet proven best is matched by the blossom algorithm: it takes cubic time.
+const EXACT_VERTICES_MAX: usize = 200;
+/// A loss of no more than this part of the bound is left as it is: estimates are coarser by far.
+const LOSS_FRACTION_MAX: f64 = 2e-4;
+/// Weights become whole numbers up to this: deterministic, finer than any estimate, and sums of paths fit.
+const WHOLE_WEIGHT_MAX: f64 = 1e12;
+
+/// A pair that pays.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Edge {
+    /// The class of one of the two.
+    pub a: usize,
+    /// The class of the other; may be the same.
+    pub b: usize,
+    /// What is won by each such pair; edges of 0 or less are never taken.
+    pub weight: f64,
+}
+
+/// How often two classes are paired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassPairs {
+    /// The lower class.
+    pub a: usize,
+    /// The higher class, or the same.
+    pub b: usize,
+    /// How many pairs of one of `a` with one of `b`, at least 1.
+    pub count: u32,
+}
+
+/// A matching of classes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassMatching {
+    /// The pairs, in the order of their classes, each combination once.
+    pub pairs: Vec<ClassPairs>,
+    /// The sum of their weights.
+    pub weight: f64,
+    /// No matching weighs more than this. Where both are equal, this one is proven best; where halves of pairs would
+    /// weigh more than whole ones (three vertices that all like each other), it may be best all the same.
+    pub weight_bound: f64,
+    /// What proves the bound, by class: a pair weighs no more than the prices of its two ends. So much would be won at
+    /// most by one more vertex, and an edge that weighs no more than its ends are priced could win nothing.
+    pub prices: Vec<f64>,
+}
+
+/// Pairs vertices so that the sum of weights is greatest. `counts[class]` vertices are alike; nobody must be paired.
+/// Edges that name a class that does not exist, or that weigh nothing, are ignored; of parallel edges the heaviest counts.
+///
+/// Equal input gives equal output. Exact for up to 200 vertices with an edge, and wherever the weight reaches the bound.
+pub fn match_classes(counts: &[u32], edges: &[Edge]) -> ClassMatching {
+    let graph = Graph::new(counts, edges);
+    let relaxed = relaxation::solve(&graph);
+    let mut pairs = near_best(&graph, &relaxed);
+    if graph.vertex_count() <= EXACT_VERTICES_MAX && !graph.is_proven_best(&pairs, &relaxed.prices) {
+        pairs = exact::solve(&graph);
+    }
+    graph.answer(&pairs, &relaxed.prices)
+}
+
+/// What needs no cubic time: how often each edge is taken.
+fn near_best(graph: &Graph, relaxed: &Relaxed) -> Vec<i64> {
+    let mut pairs = rounding::round(graph, relaxed);
+    exchange::improve(graph, &relaxed.prices, &mut pairs);
+    neighbourhood::improve(graph, &relaxed.prices, &mut pairs);
+    pairs
+}
+
+/// One end of an edge, seen from the other.
+#[derive(Debug, Clone, Copy)]
+struct Neighbour {
+    class: usize,
+    edge: usize,
+}
+
+/// Two different or equal classes that pay, the lower first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct WholeEdge {
+    a: usize,
+    b: usize,
+    weight: i64,
+}
+
+/// The question in whole numbers.
+struct Graph {
+    counts: Vec<i64>,
+    /// Sorted by their ends, each once, all of positive weight.
+    edges: Vec<WholeEdge>,
+    /// The neighbours of each class, by where its own begin.
+    neighbours: Vec<Neighbour>,
+    first_neighbour: Vec<usize>,
+    scale: f64,
+}
+
+impl Graph {
+    #[expect(clippy::cast_possible_truncation, reason = "scaled to at most 1e12")]
+    fn new(counts: &[u32], edges: &[Edge]) -> Self {
+        let pays = |edge: &&Edge| {
+            let has_two = |class: usize| counts.get(class).is_some_and(|count| *count > 0);
+            let is_possible = edge.a != edge.b || counts.get(edge.a).is_some_and(|count| *count > 1);
+            edge.weight > 0.0 && edge.weight.is_finite() && has_two(edge.a) && has_two(edge.b) && is_possible
+        };
+        let heaviest = edges.iter().filter(pays).map(|edge| edge.weight).fold(0.0, f64::max);
+        let scale = if heaviest > 0.0 { WHOLE_WEIGHT_MAX / heaviest } else { 1.0 };
+        let whole = |edge: &Edge| WholeEdge {
+            a: edge.a.min(edge.b),
+            b: edge.a.max(edge.b),
+            weight: (edge.weight * scale).round() as i64,
+        };
+        let mut edges: Vec<WholeEdge> =
+            edges.iter().filter(pays).map(whole).filter(|edge| edge.weight > 0).collect();
+        edges.sort_unstable_by_key(|edge| (edge.a, edge.b, std::cmp::Reverse(edge.weight)));
+        edges.dedup_by_key(|edge| (edge.a, edge.b));
+        Self::whole(counts.iter().map(|count| i64::from(*count)).collect(), edges, scale)
+    }
+
+    fn whole(counts: Vec<i64>, edges: Vec<WholeEdge>, scale: f64) -> Self {
+        let (neighbours, first_neighbour) = adjacency(counts.len(), &edges);
+        Self { counts, edges, neighbours, first_neighbour, scale }
+    }
+
+    /// The same classes, of some vertices and edges only; the edges sorted as they are here.
+    fn part(&self, counts: Vec<i64>, edges: Vec<WholeEdge>) -> Self {
+        Self::whole(counts, edges, self.scale)
+    }
+
+    fn class_count(&self) -> usize {
+        self.counts.len()
+    }
+
+    fn neighbours(&self, class: usize) -> &[Neighbour] {
+        &self.neighbours[self.first_neighbour[class]..self.first_neighbour[class + 1]]
+    }
+
+    /// How many vertices have an edge at all.
+    fn vertex_count(&self) -> usize {
+        let touched = (0..self.class_count()).filter(|class| !self.neighbours(*class).is_empty());
+        touched.map(|class| usize::try_from(self.counts[class]).unwrap_or(usize::MAX)).sum()
+    }
+
+    /// How many of each class are paired with nobody. `pairs` counts the pairs of each edge.
+    fn unpaired(&self, pairs: &[i64]) -> Vec<i64> {
+        let mut unpaired = self.counts.clone();
+        for (edge, count) in self.edges.iter().zip(pairs) {
+            unpaired[edge.a] -= count;
+            unpaired[edge.b] -= count;
+        }
+        unpaired
+    }
+
+    fn weight(&self, pairs: &[i64]) -> i128 {
+        self.edges.iter().zip(pairs).map(|(edge, count)| i128::from(edge.weight) * i128::from(*count)).sum()
+    }
+
+    /// Twice the upper bound that these prices prove: a pair weighs no more than its two ends are priced.
+    fn bound(&self, prices: &[i64]) -> i128 {
+        self.counts.iter().zip(prices).map(|(count, price)| i128::from(*count) * i128::from(*price)).sum()
+    }
+
+    fn is_proven_best(&self, pairs: &[i64], prices: &[i64]) -> bool {
+        2 * self.weight(pairs) >= self.bound(prices)
+    }
+
+    /// Whether what could still be won is not worth the time.
+    #[expect(clippy::cast_precision_loss, reason = "compared roughly")]
+    fn is_near_enough(&self, pairs: &[i64], prices: &[i64]) -> bool {
+        let bound = self.bound(prices);
+        (bound - 2 * self.weight(pairs)) as f64 <= LOSS_FRACTION_MAX * bound as f64
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a sum of weights, for people")]
+    fn answer(&self, pairs: &[i64], prices: &[i64]) -> ClassMatching {
+        let (weight, bound) = (self.weight(pairs), self.bound(prices));
+        let taken = self.edges.iter().zip(pairs).filter(|(_, count)| **count > 0);
+        let pair = |(edge, count): (&WholeEdge, &i64)| ClassPairs {
+            a: edge.a,
+            b: edge.b,
+            count: u32::try_from(*count).unwrap_or(u32::MAX),
+        };
+        ClassMatching {
+            pairs: taken.map(pair).collect(),
+            weight: weight as f64 / self.scale,
+            weight_bound: (bound as f64 / 2.0).max(weight as f64) / self.scale,
+            prices: prices.iter().map(|price| *price as f64 / 2.0 / self.scale).collect(),
+        }
+    }
+}
+
+/// The neighbours of all classes one after the other, and where those of each begin.
+fn adjacency(class_count: usize, edges: &[WholeEdge]) -> (Vec<Neighbour>, Vec<usize>) {
+    let mut ends: Vec<(usize, Neighbour)> = Vec::with_capacity(2 * edges.len());
+    for (index, edge) in edges.iter().enumerate() {
+        ends.push((edge.a, Neighbour { class: edge.b, edge: index }));
+        if edge.a != edge.b {
+            ends.push((edge.b, Neighbour { class: edge.a, edge: index }));
+        }
+    }
+    let mut first = vec![0; class_count + 1];
+    for (class, _) in &ends {
+        first[class + 1] += 1;
+    }
+    for class in 0..class_count {
+        first[class + 1] += first[class];
+    }
+    let mut next = first.clone();
+    let mut neighbours = vec![Neighbour { class: 0, edge: 0 }; ends.len()];
+    for (class, neighbour) in ends {
+        neighbours[next[class]] = neighbour;
+        next[class] += 1;
+    }
+    (neighbours, first)
+}

@@ -1,0 +1,201 @@
+//! What may make a tenant faster or slower than the prior says, as columns of a linear model: how easily its workload is
+//! hurt, how hard each neighbour presses, the same for their families and for their solo profiles, and this very
+//! combination. Two regimes, tenants kept apart by caps and tenants on the same compute units, have effects of their
+//! own: what is seen in one tells little of the other.
+
+use super::features::{DIRECTIONS, Point};
+use super::prior::Expected;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A kind of effect; all columns of one kind have one variance, which is learnt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// All pairings alike.
+    All,
+    /// How easily this workload is hurt.
+    Victim,
+    /// How hard this workload presses.
+    Aggressor,
+    /// How easily this family is hurt.
+    VictimFamily,
+    /// How hard this family presses.
+    AggressorFamily,
+    /// This family beside that one.
+    Families,
+    /// Beside its own family: what is alike wants the same, of the device or of the host.
+    Alike,
+    /// Beside its own family, for this family.
+    AlikeFamily,
+    /// How easily workloads with such a profile are hurt.
+    VictimProfile,
+    /// How hard workloads with such a profile press.
+    AggressorProfile,
+    /// Such a profile beside such another.
+    Profiles,
+    /// What this workload makes of a wider or a tighter cap.
+    VictimCap,
+    /// What workloads with such a profile make of a cap.
+    ProfileCap,
+    /// This very combination.
+    Pair,
+}
+
+/// Who keeps tenants apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Regime {
+    /// Caps that sum to one at most.
+    Apart,
+    /// Nobody.
+    Together,
+}
+
+/// One kind in one regime.
+pub(super) type Group = (Kind, Regime);
+
+impl Kind {
+    /// The standard deviation that is expected of an effect before anything was seen, of the doubt.
+    fn expected_deviation(self) -> f64 {
+        match self {
+            Self::All | Self::Alike | Self::AlikeFamily => 0.08,
+            Self::Victim | Self::Aggressor | Self::VictimFamily | Self::AggressorFamily => 0.06,
+            Self::Families => 0.05,
+            Self::Pair => 0.04,
+            // Spread over several directions.
+            Self::VictimProfile | Self::AggressorProfile | Self::VictimCap | Self::ProfileCap => 0.03,
+            Self::Profiles => 0.015,
+        }
+    }
+    /// The variance that is expected of an effect before anything was seen.
+    pub(super) fn expected_variance(self) -> f64 {
+        self.expected_deviation().powi(2)
+    }
+    /// Whether it holds for more than the workloads that it was seen of.
+    pub(super) fn is_shared(self) -> bool {
+        !matches!(self, Self::Victim | Self::VictimCap | Self::Pair)
+    }
+}
+
+/// A column: a group, and which of its effects.
+pub(super) type Column = (Group, u32, u32);
+
+/// A workload or a family by its number; workloads that were never seen have none.
+pub(super) type Number = Option<u32>;
+
+/// One tenant, as effects see it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Actor {
+    pub(super) workload: Number,
+    /// Absent = it has none; what it does is its own.
+    pub(super) family: Option<Number>,
+    pub(super) point: Point,
+}
+
+impl Actor {
+    fn is_alike(&self, other: &Self) -> bool {
+        matches!((self.family, other.family), (Some(Some(own)), Some(Some(other))) if own == other)
+            || (self.workload.is_some() && self.workload == other.workload)
+    }
+}
+
+/// One row of the linear model: which effects a tenant feels, and how much of each.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Effects {
+    /// Effects that a column stands for.
+    pub(super) known: Vec<(Column, f64)>,
+    /// Squared amounts of effects of workloads and families that were never seen, by group.
+    pub(super) unseen: Vec<(Group, f64)>,
+    /// This combination's own effect, by regime.
+    pub(super) pair: [f64; 2],
+}
+
+impl Effects {
+    fn add(&mut self, kind: Kind, regime: Regime, place: Option<(u32, u32)>, amount: f64) {
+        if amount == 0.0 {
+            return;
+        }
+        let group = (kind, regime);
+        match place {
+            Some((a, b)) => self.known.push(((group, a, b), amount)),
+            None => self.unseen.push((group, amount * amount)),
+        }
+    }
+
+    /// The effects on one tenant of its neighbours.
+    pub(super) fn on(own: &Actor, others: &[&Actor], expected: &Expected) -> Self {
+        let mut effects = Self::default();
+        let regimes = [(Regime::Apart, 1.0 - expected.overlap), (Regime::Together, expected.overlap)];
+        for (at, (regime, amount)) in regimes.into_iter().enumerate() {
+            effects.pair[at] = amount;
+            effects.add(Kind::All, regime, Some((0, 0)), amount);
+            effects.add(Kind::Victim, regime, own.workload.map(|own| (own, 0)), amount);
+            if let Some(family) = own.family {
+                effects.add(Kind::VictimFamily, regime, family.map(|own| (own, 0)), amount);
+            }
+            effects.add_point(Kind::VictimProfile, regime, &own.point, amount);
+            for other in others {
+                effects.add(Kind::Aggressor, regime, other.workload.map(|other| (other, 0)), amount);
+                if let Some(family) = other.family {
+                    effects.add(Kind::AggressorFamily, regime, family.map(|other| (other, 0)), amount);
+                }
+                if let Some((own, other)) = own.family.zip(other.family) {
+                    effects.add(Kind::Families, regime, own.zip(other), amount);
+                }
+                if own.is_alike(other) {
+                    effects.add(Kind::Alike, regime, Some((0, 0)), amount);
+                    if let Some(family) = own.family {
+                        effects.add(Kind::AlikeFamily, regime, family.map(|own| (own, 0)), amount);
+                    }
+                }
+                effects.add_point(Kind::AggressorProfile, regime, &other.point, amount);
+                effects.add_products(regime, &own.point, &other.point, amount);
+            }
+        }
+        if expected.cap < 1.0 {
+            let wider = expected.cap - 0.5;
+            effects.add(Kind::VictimCap, Regime::Apart, own.workload.map(|own| (own, 0)), wider);
+            effects.add_point(Kind::ProfileCap, Regime::Apart, &own.point, wider);
+        }
+        effects
+    }
+
+    fn add_point(&mut self, kind: Kind, regime: Regime, point: &Point, amount: f64) {
+        for (at, coordinate) in (0_u32..).zip(point) {
+            self.add(kind, regime, Some((at, 0)), amount * coordinate);
+        }
+    }
+
+    fn add_products(&mut self, regime: Regime, own: &Point, other: &Point, amount: f64) {
+        for (a, left) in (0_u32..).zip(own) {
+            for (b, right) in (0_u32..).zip(other) {
+                self.add(Kind::Profiles, regime, Some((a, b)), amount * left * right);
+            }
+        }
+    }
+}
+
+/// Numbers columns as they come.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Columns(BTreeMap<Column, usize>);
+
+impl Columns {
+    pub(super) fn place(&self, column: &Column) -> Option<usize> {
+        self.0.get(column).copied()
+    }
+    pub(super) fn number(&mut self, column: Column) -> usize {
+        let next = self.0.len();
+        *self.0.entry(column).or_insert(next)
+    }
+    /// The group of each column, by its number.
+    pub(super) fn groups(&self) -> Vec<Group> {
+        let mut groups = vec![(Kind::All, Regime::Apart); self.0.len()];
+        for ((group, _, _), place) in &self.0 {
+            groups[*place] = *group;
+        }
+        groups
+    }
+}
+
+const _: () = assert!(DIRECTIONS < 16, "products of directions are columns");

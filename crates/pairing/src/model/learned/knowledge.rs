@@ -1,0 +1,344 @@
+//! What is known on one device model under one mechanism, and what it says of tenants.
+
+use super::calibrate::{Calibration, Novelty};
+use super::effects::{Actor, Columns, Effects, Group, Kind};
+use super::features::FeatureSpace;
+use super::fit::{Evidence, Posterior, Row, Variances};
+use super::misfits::Misfits;
+use super::prior::{self, Appetite, Expected};
+use crate::model::{SharedDevice, TenantInput, Terms};
+use pillion_core::WorkloadKey;
+use pillion_core::profile::WorkloadProfile;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The fastest and the slowest that anybody is expected to be beside others.
+const SPEEDS: (f64, f64) = (0.02, 0.99);
+/// Standard deviation of one measured speed, of the speed.
+pub(super) const NOISE_FRACTION: f64 = 0.033;
+/// Slow tenants are measured no more exactly than this.
+const NOISE_SPEED_MIN: f64 = 0.3;
+/// With fewer measured speeds than these, variances are what was expected of them.
+const FACTS_FEW: usize = 40;
+/// Device power at rest, of the least solo power: profiles do not tell it.
+const POWER_IDLE_FRACTION: f64 = 0.3;
+/// A workload that was seen this often is half as new as one never seen.
+const NOVELTY_HALF_COUNT: f64 = 6.0;
+
+/// What is stored; the posterior follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stored {
+    pub(super) space: FeatureSpace,
+    pub(super) workloads: Vec<WorkloadKey>,
+    pub(super) families: Vec<String>,
+    pub(super) facts: Vec<Fact>,
+    pub(super) variances: Vec<(Group, f64)>,
+    pub(super) noise: f64,
+    pub(super) calibration: Calibration,
+    pub(super) misfits: Misfits,
+    /// Measured power over what the profiles alone say.
+    pub(super) power_ratio: f64,
+}
+
+/// One measured speed of one tenant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Fact {
+    /// The tenant first, then those beside it: workload by number, family by number, place.
+    pub(super) actors: Vec<(u32, Option<u32>, [f64; super::features::DIRECTIONS])>,
+    /// The prior as it was: speed, doubt, overlap and cap.
+    pub(super) expected: (f64, f64, f64, f64),
+    /// What was measured.
+    pub(super) speed_fraction: f64,
+    /// Standard deviation of the measurement.
+    pub(super) deviation: f64,
+    /// Whether it may teach about others' workloads.
+    pub(super) is_shared: bool,
+}
+
+impl Fact {
+    pub(super) fn expected(&self) -> Expected {
+        let (speed_fraction, doubt, overlap, cap) = self.expected;
+        Expected { speed_fraction, doubt, overlap, cap }
+    }
+    pub(super) fn effects(&self) -> Effects {
+        let actor = |(workload, family, point): &(u32, Option<u32>, [f64; super::features::DIRECTIONS])| {
+            Actor { workload: Some(*workload), family: family.map(Some), point: *point }
+        };
+        let actors: Vec<Actor> = self.actors.iter().map(actor).collect();
+        let others: Vec<&Actor> = actors.iter().skip(1).collect();
+        let mut effects = Effects::on(&actors[0], &others, &self.expected());
+        if !self.is_shared {
+            effects.known.retain(|(((kind, _), _, _), _)| !kind.is_shared());
+        }
+        effects
+    }
+    /// The tenant and those beside it, as one combination.
+    pub(super) fn combination(&self) -> Combination {
+        let mut others: Vec<u32> = self.actors[1..].iter().map(|(workload, _, _)| *workload).collect();
+        others.sort_unstable();
+        (self.actors[0].0, others)
+    }
+}
+
+pub(super) type Combination = (u32, Vec<u32>);
+
+/// Everything that a prediction needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Stored", from = "Stored")]
+pub(super) struct Knowledge {
+    stored: Stored,
+    columns: Columns,
+    combinations: BTreeMap<Combination, usize>,
+    variances: Variances,
+    posterior: Option<Posterior>,
+    workloads: BTreeMap<WorkloadKey, u32>,
+    families: BTreeMap<String, u32>,
+    /// How often each workload and each family was seen.
+    seen: (Vec<f64>, Vec<f64>),
+}
+
+impl From<Knowledge> for Stored {
+    fn from(knowledge: Knowledge) -> Self {
+        knowledge.stored
+    }
+}
+
+/// A speed that is possible beside others.
+pub(super) fn bounded(speed_fraction: f64) -> f64 {
+    speed_fraction.clamp(SPEEDS.0, SPEEDS.1)
+}
+
+/// What a measurement of this speed may be off by.
+pub(super) fn noise_of(speed_fraction: f64) -> f64 {
+    NOISE_FRACTION * speed_fraction.clamp(NOISE_SPEED_MIN, 1.0)
+}
+
+/// Facts as rows of the linear model, with the columns and combinations that they need.
+pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, BTreeMap<Combination, usize>) {
+    let (mut columns, mut combinations) = (Columns::default(), BTreeMap::new());
+    let row = |fact: &Fact| {
+        let (effects, expected) = (fact.effects(), fact.expected());
+        let scale = expected.doubt;
+        let mut by_column: BTreeMap<usize, f64> = BTreeMap::new();
+        for (column, amount) in &effects.known {
+            *by_column.entry(columns.number(*column)).or_default() += amount;
+        }
+        let next = combinations.len();
+        Row {
+            effects: by_column.into_iter().collect(),
+            pair: effects.pair,
+            combination: *combinations.entry(fact.combination()).or_insert(next),
+            distance: (fact.speed_fraction - expected.speed_fraction) / scale,
+            noise: (fact.deviation / scale).powi(2),
+        }
+    };
+    let rows = facts.iter().map(row).collect();
+    (rows, columns, combinations)
+}
+
+impl From<Stored> for Knowledge {
+    fn from(stored: Stored) -> Self {
+        let (rows, columns, combinations) = rows(&stored.facts);
+        let variances =
+            Variances { of_group: stored.variances.iter().copied().collect(), noise: stored.noise };
+        let posterior = Evidence::of(rows.iter(), &columns.groups()).posterior(&variances);
+        let mut seen = (vec![0.0; stored.workloads.len()], vec![0.0; stored.families.len()]);
+        for (workload, family, _) in stored.facts.iter().flat_map(|fact| &fact.actors) {
+            seen.0[*workload as usize] += 1.0;
+            if let Some(family) = family {
+                seen.1[*family as usize] += 1.0;
+            }
+        }
+        let workloads = (0..).zip(&stored.workloads).map(|(number, key)| (key.clone(), number)).collect();
+        let families = (0..).zip(&stored.families).map(|(number, name)| (name.clone(), number)).collect();
+        Self { stored, columns, combinations, variances, posterior, workloads, families, seen }
+    }
+}
+
+/// What is said of one tenant.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Said {
+    pub(super) speed_fraction: f64,
+    /// How far it shares compute units with others.
+    pub(super) overlap: f64,
+    /// For the bound that is stated.
+    pub(super) deviation_bound: f64,
+    /// For the risk of a broken promise.
+    pub(super) deviation_tail: f64,
+    pub(super) terms: Terms,
+}
+
+impl Knowledge {
+    fn actor(&self, profile: &WorkloadProfile, appetite: &Appetite) -> Actor {
+        Actor {
+            workload: self.workloads.get(&profile.workload).copied(),
+            family: profile.family.as_ref().map(|family| self.families.get(family).copied()),
+            point: self.stored.space.point(profile, appetite),
+        }
+    }
+
+    /// How new a workload is: 0 = often seen, 1 = never; and which kind of novelty that is.
+    fn novelty(&self, actor: &Actor) -> (f64, Novelty) {
+        let seen = actor.workload.map_or(0.0, |workload| self.seen.0[workload as usize]);
+        let of_family = actor.family.flatten().map_or(0.0, |family| self.seen.1[family as usize]);
+        let novelty = if of_family > seen { Novelty::Workload } else { Novelty::Family };
+        (NOVELTY_HALF_COUNT / (NOVELTY_HALF_COUNT + seen), novelty)
+    }
+
+    pub(super) fn predict(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Vec<Said> {
+        let takes_turns = prior::takes_turns(device);
+        let appetites: Vec<Appetite> =
+            tenants.iter().map(|tenant| Appetite::of(tenant.profile, takes_turns)).collect();
+        let caps: Vec<f64> = tenants.iter().map(|tenant| prior::cap(tenant, device)).collect();
+        let actors: Vec<Actor> = tenants
+            .iter()
+            .zip(&appetites)
+            .map(|(tenant, appetite)| self.actor(tenant.profile, appetite))
+            .collect();
+        let expected: Vec<Expected> =
+            (0..tenants.len()).map(|own| prior::expected(&appetites, &caps, own)).collect();
+        if let [own] = &expected[..] {
+            return vec![alone(own)];
+        }
+        let mut said: Vec<Said> =
+            expected.iter().enumerate().map(|(own, expected)| self.say(&actors, own, expected)).collect();
+        if (0..actors.len()).any(|own| self.combination(&actors, own).is_none()) {
+            let speeds: Vec<f64> = said.iter().map(|tenant| tenant.speed_fraction).collect();
+            let excess = prior::excess(&appetites, &speeds);
+            for (tenant, expected) in said.iter_mut().zip(&expected) {
+                tenant.speed_fraction /= 1.0 + (excess - 1.0) * expected.overlap;
+            }
+        }
+        said
+    }
+
+    fn say(&self, actors: &[Actor], own: usize, expected: &Expected) -> Said {
+        let others: Vec<&Actor> =
+            actors.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, actor)| actor).collect();
+        let effects = Effects::on(&actors[own], &others, expected);
+        let scale = expected.doubt;
+        let mut known: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut unseen: f64 =
+            effects.unseen.iter().map(|(group, square)| square * self.variances.of(*group)).sum();
+        let mut terms = Terms::new();
+        for (column, amount) in &effects.known {
+            let Some(place) = self.columns.place(column) else {
+                unseen += amount * amount * self.variances.of(column.0);
+                continue;
+            };
+            *known.entry(place).or_default() += amount;
+            if let Some(posterior) = &self.posterior {
+                *terms.entry(term(column.0.0).into()).or_default() +=
+                    scale * amount * posterior.mean_of(place);
+            }
+        }
+        let known: Vec<(usize, f64)> = known.into_iter().collect();
+        let (mean, variance, of_pair) = match &self.posterior {
+            Some(posterior) => {
+                let combination = self.combination(actors, own);
+                let predicted = posterior.predict(&known, effects.pair, combination, &self.variances);
+                (predicted.mean, predicted.variance, predicted.of_pair)
+            }
+            None => (0.0, 0.0, 0.0),
+        };
+        let speed_fraction = bounded(expected.speed_fraction + scale * mean);
+        let noise = self.variances.noise * noise_of(speed_fraction).powi(2);
+        let deviation = (scale * scale * (variance + unseen) + noise).sqrt();
+        let stretch = self.stretch(actors, expected.overlap, speed_fraction);
+        terms.insert("prior".into(), expected.speed_fraction);
+        terms.insert("pair".into(), scale * of_pair);
+        terms.insert("deviation".into(), deviation * stretch.0);
+        Said {
+            speed_fraction,
+            overlap: expected.overlap,
+            deviation_bound: deviation * stretch.0,
+            deviation_tail: deviation * stretch.1,
+            terms,
+        }
+    }
+
+    /// Stretches of the newest tenant, in proportion to how new it is.
+    fn stretch(&self, actors: &[Actor], overlap: f64, predicted: f64) -> (f64, f64) {
+        let newest = actors.iter().map(|actor| self.novelty(actor)).max_by(|a, b| a.0.total_cmp(&b.0));
+        let (part, novelty) = newest.unwrap_or((1.0, Novelty::Family));
+        let seen = self.stored.calibration.stretch(Novelty::Pairing, overlap, predicted);
+        let new = self.stored.calibration.stretch(novelty, overlap, predicted);
+        let mixed = |seen: f64, new: f64| seen + (new - seen) * part;
+        (mixed(seen.bound, new.bound), mixed(seen.tail, new.tail))
+    }
+
+    /// The device's mean power: at rest, and what each tenant adds to that alone, in proportion to its speed; times what
+    /// was measured of such sums.
+    pub(super) fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64> {
+        let speeds: Vec<f64> = self.predict(tenants, device).iter().map(|said| said.speed_fraction).collect();
+        Some(self.stored.power_ratio * added_power(tenants, &speeds)?)
+    }
+
+    /// Whether little was observed, but these very workloads were.
+    pub(super) fn has_few_facts_but(&self, tenants: &[TenantInput<'_>]) -> bool {
+        let number = |tenant: &TenantInput<'_>| self.workloads.get(&tenant.profile.workload).copied();
+        let Some(numbers) = tenants.iter().map(number).collect::<Option<Vec<u32>>>() else { return false };
+        let was_tried = |own: usize| {
+            let others = numbers.iter().enumerate().filter(|(at, _)| *at != own);
+            let mut others: Vec<u32> = others.map(|(_, number)| *number).collect();
+            others.sort_unstable();
+            self.combinations.contains_key(&(numbers[own], others))
+        };
+        self.stored.facts.len() < FACTS_FEW && (0..numbers.len()).all(was_tried)
+    }
+
+    /// Whether little was observed, none of these workloads among it, and the throughput of none under caps is known.
+    pub(super) fn is_new_to(&self, tenants: &[TenantInput<'_>]) -> bool {
+        let is_new = |tenant: &TenantInput<'_>| {
+            !self.workloads.contains_key(&tenant.profile.workload)
+                && tenant.profile.throughput_per_second_at_cap.iter().all(Option::is_none)
+        };
+        self.stored.facts.len() < FACTS_FEW && tenants.iter().all(is_new)
+    }
+
+    pub(super) fn misfit_probability(&self, tenants: &[TenantInput<'_>]) -> f64 {
+        let number = |tenant: &TenantInput<'_>| self.workloads.get(&tenant.profile.workload).copied();
+        self.stored.misfits.probability(&tenants.iter().map(number).collect::<Vec<_>>())
+    }
+
+    fn combination(&self, actors: &[Actor], own: usize) -> Option<usize> {
+        let workload = actors[own].workload?;
+        let others = actors.iter().enumerate().filter(|(at, _)| *at != own);
+        let mut others: Vec<u32> = others.map(|(_, actor)| actor.workload).collect::<Option<_>>()?;
+        others.sort_unstable();
+        self.combinations.get(&(workload, others)).copied()
+    }
+}
+
+/// What the profiles alone say of the power of tenants that run at these speeds.
+pub(super) fn added_power(tenants: &[TenantInput<'_>], speeds: &[f64]) -> Option<f64> {
+    let solo: Option<Vec<f64>> = tenants.iter().map(|tenant| tenant.profile.power_watts_mean).collect();
+    let solo = solo?;
+    let idle = solo.iter().copied().reduce(f64::min)? * POWER_IDLE_FRACTION;
+    Some(idle + solo.iter().zip(speeds).map(|(watts, speed)| speed * (watts - idle)).sum::<f64>())
+}
+
+/// A tenant without neighbours is as fast as its cap lets it be.
+fn alone(expected: &Expected) -> Said {
+    let deviation = if expected.cap < 1.0 { NOISE_FRACTION } else { 0.0 };
+    Said {
+        speed_fraction: expected.speed_fraction,
+        overlap: 0.0,
+        deviation_bound: deviation,
+        deviation_tail: deviation,
+        terms: [("prior".into(), expected.speed_fraction)].into(),
+    }
+}
+
+/// What a kind of effect is called in explanations.
+fn term(kind: Kind) -> &'static str {
+    match kind {
+        Kind::All => "model",
+        Kind::VictimProfile | Kind::AggressorProfile | Kind::Profiles | Kind::ProfileCap => "profiles",
+        Kind::Victim | Kind::Aggressor | Kind::VictimCap => "workloads",
+        Kind::VictimFamily | Kind::AggressorFamily | Kind::Families | Kind::Alike | Kind::AlikeFamily => {
+            "families"
+        }
+        Kind::Pair => "pair",
+    }
+}

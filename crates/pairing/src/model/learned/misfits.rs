@@ -1,0 +1,93 @@
+//! Who did not fit on a device together: remembered by combination, and expected of workloads that often did not.
+
+use super::knowledge::Combination;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How many tries the expectation of a workload counts for that was never tried.
+const EXPECTED_TRIES: f64 = 2.0;
+/// Tries and misfits that are assumed of a device on which nothing was tried.
+const ASSUMED: (f64, f64) = (50.0, 0.25);
+/// A combination that did not fit is not tried again unless it fitted at another time.
+const PROBABILITY_AFTER_MISFIT: f64 = 0.95;
+
+/// Tries and misfits.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct Tries {
+    pub(super) count: f64,
+    pub(super) misfits: f64,
+}
+
+impl Tries {
+    pub(super) fn add(&mut self, fits: bool, count: f64) {
+        self.count += count;
+        self.misfits += if fits { 0.0 } else { count };
+    }
+}
+
+/// What is known of fitting.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct Misfits {
+    of_workload: BTreeMap<u32, Tries>,
+    combinations: Vec<(Combination, Tries)>,
+    all: Tries,
+}
+
+impl Misfits {
+    pub(super) fn of(tried: &[(Combination, bool, f64)]) -> Self {
+        let mut misfits = Self::default();
+        let mut combinations: BTreeMap<&Combination, Tries> = BTreeMap::new();
+        for (combination, fits, count) in tried {
+            misfits.all.add(*fits, *count);
+            combinations.entry(combination).or_default().add(*fits, *count);
+            for workload in std::iter::once(&combination.0).chain(&combination.1) {
+                misfits.of_workload.entry(*workload).or_default().add(*fits, *count);
+            }
+        }
+        let kept = combinations.into_iter().filter(|(_, tries)| tries.misfits > 0.0);
+        misfits.combinations = kept.map(|(combination, tries)| (combination.clone(), tries)).collect();
+        misfits
+    }
+
+    /// How probably these do not fit together. Workloads that are not known have no number.
+    pub(super) fn probability(&self, workloads: &[Option<u32>]) -> f64 {
+        let rate = (self.all.misfits + ASSUMED.1) / (self.all.count + ASSUMED.0);
+        let mut known: Vec<u32> = workloads.iter().flatten().copied().collect();
+        if known.len() == workloads.len() && !known.is_empty() {
+            known.sort_unstable();
+            let combination = (known[0], known[1..].to_vec());
+            let tried = self.combinations.binary_search_by(|(other, _)| other.cmp(&combination)).ok();
+            if let Some((_, tries)) = tried.map(|at| &self.combinations[at]) {
+                return PROBABILITY_AFTER_MISFIT * tries.misfits / tries.count;
+            }
+        }
+        // It takes two not to fit: each is blamed for half.
+        let blame = |workload: &Option<u32>| {
+            let tries =
+                workload.and_then(|workload| self.of_workload.get(&workload)).copied().unwrap_or_default();
+            (tries.misfits + EXPECTED_TRIES * rate) / (tries.count + EXPECTED_TRIES) / 2.0
+        };
+        1.0 - workloads.iter().map(|workload| 1.0 - blame(workload)).product::<f64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_fit_is_not_tried_again_and_its_workloads_are_suspect() {
+        let tried = [((1, vec![2]), false, 1.0), ((1, vec![3]), true, 1.0), ((3, vec![4]), true, 8.0)];
+        let misfits = Misfits::of(&tried);
+        let probability = |a: Option<u32>, b: Option<u32>| misfits.probability(&[a, b]);
+        assert!((probability(Some(2), Some(1)) - PROBABILITY_AFTER_MISFIT).abs() < 1e-12);
+        assert!(probability(Some(2), Some(4)) > probability(Some(3), Some(4)));
+        assert!(probability(None, None) < 0.05);
+    }
+
+    #[test]
+    fn a_combination_that_fitted_since_is_trusted_in_part() {
+        let misfits = Misfits::of(&[((1, vec![2]), false, 1.0), ((1, vec![2]), true, 3.0)]);
+        assert!((misfits.probability(&[Some(1), Some(2)]) - 0.2375).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,149 @@
+//! The learned model: what is remembered of workloads and pairings, on top of a physical prior (DESIGN D10).
+//!
+//! ```text
+//! solo profiles ─► prior ──────────────────────────────┐
+//!              └─► features ─► effects ─► fit (shrunk) ─┴─► speed ± deviation ─► calibrate ─► low, deviation
+//! observations ────────────────┘
+//! ```
+//!
+//! What is learnt is kept by device model and mechanism: observations of others were seen to mislead. With nothing
+//! observed it is the prior with a wide doubt.
+
+mod calibrate;
+mod effects;
+mod features;
+mod fit;
+mod knowledge;
+mod misfits;
+mod prior;
+#[cfg(test)]
+mod tests;
+mod training;
+
+use super::{Contention, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput};
+use crate::history::Observation;
+use crate::view::ProfileBook;
+use calibrate::BOUND_DEVIATIONS;
+use knowledge::Knowledge;
+use pillion_core::device::Mechanism;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How to train.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainOptions {
+    /// Of more observations, the newest so many are used.
+    pub observations_max: usize,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self { observations_max: 20_000 }
+    }
+}
+
+/// A trained model: everything that a prediction needs besides the solo profiles. Can be stored and read back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    name: String,
+    observation_count: usize,
+    of_kind: BTreeMap<String, Knowledge>,
+    nothing: Knowledge,
+}
+
+fn kind(device_model: &str, mechanism: Mechanism) -> String {
+    format!("{mechanism} {device_model}")
+}
+
+/// Trains on what was observed, the oldest first. Deterministic.
+pub fn train(profiles: &ProfileBook, observations: &[Observation], options: &TrainOptions) -> Learned {
+    let newest = &observations[observations.len().saturating_sub(options.observations_max)..];
+    let mut kinds: BTreeMap<String, Vec<&Observation>> = BTreeMap::new();
+    for observation in newest {
+        let kind = kind(&observation.device_model, observation.mechanism);
+        kinds.entry(kind).or_default().push(observation);
+    }
+    let of_kind = kinds.into_iter().map(|(kind, observations)| {
+        let knowledge = training::train(profiles, &observations);
+        (kind, knowledge)
+    });
+    Learned {
+        name: "learned-1".to_owned(),
+        observation_count: observations.len(),
+        of_kind: of_kind.collect(),
+        nothing: training::train(profiles, &[]),
+    }
+}
+
+impl Learned {
+    /// How many observations it was trained on.
+    pub fn observation_count(&self) -> usize {
+        self.observation_count
+    }
+
+    fn knowledge(&self, device: SharedDevice<'_>) -> &Knowledge {
+        self.of_kind.get(&kind(device.model, device.mechanism)).unwrap_or(&self.nothing)
+    }
+}
+
+/// The doubt about tenants that were tried together, of the doubt about them before.
+const TRIED_DOUBT_FRACTION: f64 = 0.8;
+/// No estimate is slower than this.
+const SPEED_MIN: f64 = 0.01;
+
+impl InterferenceModel for Learned {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn predict(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device: SharedDevice<'_>,
+    ) -> Result<Vec<SpeedEstimate>, PredictError> {
+        let knowledge = self.knowledge(device);
+        // Whoever was never seen beside others, on a device of which little is known, is judged by his profile alone:
+        // with the doubt of a model that has learnt next to nothing, nobody would ever be tried.
+        if knowledge.is_new_to(tenants)
+            && let Ok(estimates) = Contention.predict(tenants, device)
+        {
+            return Ok(estimates);
+        }
+        let mut said = knowledge.predict(tenants, device);
+        // What was tried together is known no worse than what was not.
+        if knowledge.has_few_facts_but(tenants)
+            && let Ok(estimates) = Contention.predict(tenants, device)
+        {
+            for (said, alone) in said.iter_mut().zip(&estimates) {
+                let most = TRIED_DOUBT_FRACTION * alone.speed_fraction_deviation;
+                said.deviation_bound = said.deviation_bound.min(most);
+                said.deviation_tail = said.deviation_tail.min(most);
+            }
+        }
+        Ok(said
+            .into_iter()
+            .map(|said| {
+                let reach = BOUND_DEVIATIONS * said.deviation_bound;
+                let low = (said.speed_fraction - reach).clamp(SPEED_MIN, 1.0);
+                SpeedEstimate {
+                    speed_fraction: said.speed_fraction,
+                    speed_fraction_deviation: said.deviation_tail,
+                    // Who wins where tenants meet on the same units is not a matter of degree.
+                    has_heavy_tail: said.overlap > 0.0,
+                    speed_fraction_low: low.min(said.speed_fraction),
+                    speed_fraction_high: (said.speed_fraction + reach).min(1.0),
+                    terms: said.terms.into(),
+                }
+            })
+            .collect())
+    }
+
+    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> f64 {
+        self.knowledge(device).misfit_probability(tenants)
+    }
+
+    fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64> {
+        self.knowledge(device).power_watts(tenants, device)
+    }
+}

@@ -1,0 +1,185 @@
+//! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
+//! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
+
+use crate::model::{SharedDevice, TenantInput};
+use pillion_core::Fraction;
+use pillion_core::device::Mechanism;
+use pillion_core::profile::WorkloadProfile;
+
+/// Speed expected where nothing is known of either tenant: a little better than taking turns.
+const SPEED_UNKNOWN: f64 = 0.6;
+/// Use of the compute units assumed for a tenant of which nothing is known, beside one of which something is.
+const USE_UNKNOWN: f64 = 0.6;
+/// Memory use assumed, of the use of the compute units.
+const MEMORY_OF_USE: f64 = 0.4;
+/// What two tenants lose that both wait for memory all the time (the residual learns the rest).
+const MEMORY_LOSS: f64 = 0.3;
+/// The doubt about what is expected: where tenants are kept apart by caps whose effect alone was measured, for each unit
+/// of pressure by others, for a cap whose effect was not measured, and where nothing is known.
+const DOUBT_APART: f64 = 0.3;
+const DOUBT_OF_PRESSURE: f64 = 1.2;
+const DOUBT_OF_CAP: f64 = 0.5;
+const DOUBT_UNKNOWN: f64 = 1.5;
+/// All compute units, and a little more: loads are measured with noise, and what waits leaves room.
+const CAPACITY: f64 = 1.15;
+/// The least speed that is expected of anybody.
+const SPEED_MIN: f64 = 0.02;
+/// The caps under which throughput may have been measured alone: 0.1, 0.2, .. 0.9.
+const CAP_STEPS: usize = 9;
+
+/// How much a workload asks for, from its profile alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Appetite {
+    /// Compute units that it uses while alone, 0..=1; absent = unknown.
+    pub(super) use_fraction: Option<f64>,
+    /// The part of the device that it keeps busy alone, as far as that bounds what others can get; absent = unknown.
+    load_fraction: Option<f64>,
+    /// Memory bandwidth or memory busy time, 0..=1; absent = unknown.
+    memory_fraction: Option<f64>,
+    /// Speed alone under a cap of 0, 0.1, .. 1.0, growing; absent = not measured.
+    curve: Option<[f64; CAP_STEPS + 2]>,
+}
+
+/// What is expected before anything is remembered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Expected {
+    /// Speed over solo speed.
+    pub(super) speed_fraction: f64,
+    /// How far it may be wrong, in units of speed: effects are learnt in units of it.
+    pub(super) doubt: f64,
+    /// How far the compute units of this tenant are shared with others, 0 (kept apart) ..= 1.
+    pub(super) overlap: f64,
+    /// Its cap; 1 = none.
+    pub(super) cap: f64,
+}
+
+/// The speeds alone that are known, and between them a straight line; never falling with a wider cap.
+fn curve(profile: &WorkloadProfile) -> Option<[f64; CAP_STEPS + 2]> {
+    let known = &profile.throughput_per_second_at_cap;
+    let most = known.iter().flatten().copied().reduce(f64::max)?;
+    let full = profile.throughput_per_second.filter(|full| *full > 0.0).unwrap_or(most);
+    let mut points = vec![(0, 0.0)];
+    let mut best = 0.0_f64;
+    for (at, throughput) in known.iter().enumerate() {
+        if let Some(throughput) = throughput {
+            best = best.max((throughput / full).clamp(SPEED_MIN, 1.0));
+            points.push((at + 1, best));
+        }
+    }
+    points.push((CAP_STEPS + 1, 1.0));
+    let mut curve = [1.0; CAP_STEPS + 2];
+    for pair in points.windows(2) {
+        let ((from, low), (to, high)) = (pair[0], pair[1]);
+        for (at, speed) in curve.iter_mut().enumerate().take(to + 1).skip(from) {
+            *speed = low + (high - low) * small(at - from) / small(to - from);
+        }
+    }
+    (most > 0.0).then_some(curve)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "at most ten")]
+fn small(count: usize) -> f64 {
+    count as f64
+}
+
+impl Appetite {
+    pub(super) fn of(profile: &WorkloadProfile, takes_turns: bool) -> Self {
+        let value = |fraction: Option<Fraction>| fraction.map(Fraction::value);
+        let curve = curve(profile);
+        let active = value(profile.sm_active_fraction)
+            .map(|active| (active + value(profile.stall_fraction).unwrap_or(0.0)).min(1.0));
+        let busy = value(profile.gpu_busy_fraction);
+        // Of all hints, what a cap takes away tells best how much is needed.
+        let sensitivity = curve.map(|curve| {
+            let lost: f64 = curve[1..=CAP_STEPS].iter().map(|speed| 1.0 - speed).sum();
+            lost / (small(CAP_STEPS) / 2.0)
+        });
+        let use_fraction = if takes_turns { busy.or(active) } else { sensitivity.or(active).or(busy) };
+        Self {
+            // A device whose kernels hardly fill it is busy all the time, and still has room.
+            load_fraction: if takes_turns { busy.or(active) } else { sensitivity.or(active) },
+            use_fraction: use_fraction.map(|part| part.clamp(SPEED_MIN, 1.0)),
+            memory_fraction: value(profile.memory_bandwidth_fraction).or(value(profile.memory_busy_fraction)),
+            curve,
+        }
+    }
+
+    /// How much of its solo loss under every cap is known, 0..=1; absent = not measured.
+    pub(super) fn sensitivity(&self) -> Option<f64> {
+        self.curve.and(self.use_fraction)
+    }
+
+    /// Speed alone under a cap of 0.1, where it was measured.
+    pub(super) fn speed_at_a_tenth(&self) -> Option<f64> {
+        self.curve.map(|curve| curve[1])
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=10")]
+    fn alone_at(&self, cap: f64, using: f64) -> f64 {
+        if cap >= 1.0 {
+            return 1.0;
+        }
+        if let Some(curve) = &self.curve {
+            let place = (cap * 10.0).clamp(0.0, 10.0);
+            let low = (place.floor() as usize).min(CAP_STEPS);
+            let part = place - small(low);
+            return (curve[low] + (curve[low + 1] - curve[low]) * part).max(SPEED_MIN);
+        }
+        // Mixes steady use (the mean, all the time) with use in bursts (everything, now and then).
+        let steady = (using / cap).max(1.0);
+        let bursts = (1.0 - using) + using / cap;
+        1.0 / ((1.0 - using) * steady + using * bursts.max(steady))
+    }
+}
+
+/// Whether tenants run one after the other on this device.
+pub(super) fn takes_turns(device: SharedDevice<'_>) -> bool {
+    match device.mechanism {
+        Mechanism::Mps => false,
+        Mechanism::Ccs => device.ccs_mode.unwrap_or(1) < 2,
+        Mechanism::None => true,
+    }
+}
+
+/// The cap of a tenant as the device makes it; 1 = none.
+pub(super) fn cap(tenant: &TenantInput<'_>, device: SharedDevice<'_>) -> f64 {
+    match device.mechanism {
+        Mechanism::Mps => tenant.cap_fraction.map_or(1.0, Fraction::value).clamp(SPEED_MIN, 1.0),
+        Mechanism::Ccs => 1.0 / f64::from(device.ccs_mode.unwrap_or(1).max(1)),
+        Mechanism::None => 1.0,
+    }
+}
+
+/// By how much expected speeds are too high together for one device: tenants on the same compute units cannot get more
+/// than all of them. 1 where they are not, or where that is not known.
+pub(super) fn excess(appetites: &[Appetite], speeds: &[f64]) -> f64 {
+    let loads: Option<Vec<f64>> = appetites.iter().map(|appetite| appetite.load_fraction).collect();
+    let total = loads.map_or(0.0, |loads| loads.iter().zip(speeds).map(|(load, speed)| load * speed).sum());
+    (total / CAPACITY).max(1.0)
+}
+
+/// What to expect of the tenant at `own`.
+pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expected {
+    let cap = caps[own];
+    let others = || (0..appetites.len()).filter(|other| *other != own);
+    let overlap_with = |other: usize| ((cap + caps[other] - 1.0) / cap.min(caps[other])).clamp(0.0, 1.0);
+    let overlap = others().map(overlap_with).fold(0.0, f64::max);
+    let knows = |appetite: &Appetite| appetite.use_fraction.is_some();
+    if !appetites.iter().any(knows) {
+        let seats = small(appetites.len());
+        let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / seats };
+        let speed_fraction = speed_fraction.min(cap.max(SPEED_MIN));
+        return Expected { speed_fraction, doubt: DOUBT_UNKNOWN, overlap, cap };
+    }
+    let use_of = |at: usize| appetites[at].use_fraction.unwrap_or(USE_UNKNOWN);
+    let memory_of = |at: usize| appetites[at].memory_fraction.unwrap_or(MEMORY_OF_USE * use_of(at));
+    let pressure: f64 = others().map(|other| use_of(other).min(caps[other]) * overlap_with(other)).sum();
+    // Whoever has a part of the device presses in proportion to what he gets done.
+    let memory: f64 =
+        others().map(|other| memory_of(other) * appetites[other].alone_at(caps[other], use_of(other))).sum();
+    let contention = (1.0 + use_of(own) * pressure) * (1.0 + MEMORY_LOSS * memory_of(own) * memory);
+    let alone = appetites[own].alone_at(cap, use_of(own));
+    let of_cap = if cap < 1.0 && appetites[own].curve.is_none() { DOUBT_OF_CAP } else { 0.0 };
+    let doubt = DOUBT_APART + DOUBT_OF_PRESSURE * pressure.min(1.0) + of_cap;
+    Expected { speed_fraction: (alone / contention).clamp(SPEED_MIN, 1.0), doubt, overlap, cap }
+}

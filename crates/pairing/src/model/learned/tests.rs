@@ -1,0 +1,183 @@
+//! What is learnt, from whom, and what is not.
+
+use super::*;
+use crate::history::ObservedTenant;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
+use proptest::prelude::*;
+
+const DEVICE: SharedDevice<'_> = SharedDevice { model: "v100", mechanism: Mechanism::Mps, ccs_mode: None };
+
+fn profile(name: &str, family: &str, active: f64) -> WorkloadProfile {
+    WorkloadProfile {
+        family: Some(family.to_owned()),
+        run_count: 1,
+        sm_active_fraction: Some(Fraction::clamped(active)),
+        power_watts_mean: Some(100.0 + 200.0 * active),
+        ..WorkloadProfile::empty(WorkloadKey::new(name), "v100")
+    }
+}
+
+/// Eight workloads of four families, from light to heavy.
+fn profiles() -> Vec<WorkloadProfile> {
+    let of = |at: u32| profile(&format!("w{at}"), &format!("f{}", at / 2), 0.1 + 0.1 * f64::from(at));
+    (0..8).map(of).collect()
+}
+
+fn observed(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
+    let tenant = |name: &str, speed: f64| ObservedTenant {
+        workload: WorkloadKey::new(name),
+        cap_fraction: None,
+        speed_fraction: Some(speed),
+        is_self_reported: false,
+    };
+    Observation {
+        device_model: "v100".to_owned(),
+        mechanism: Mechanism::Mps,
+        ccs_mode: None,
+        tenants: vec![tenant(a, speeds[0]), tenant(b, speeds[1])],
+        power_watts: None,
+        fits: true,
+        run_count: 1.0,
+        speed_fraction_deviation: None,
+    }
+}
+
+fn trained(observations: &[Observation]) -> Learned {
+    train(&ProfileBook::from(profiles()), observations, &TrainOptions::default())
+}
+
+/// The speed of `a` beside `b`.
+fn said(model: &Learned, a: &str, b: &str) -> SpeedEstimate {
+    let all = profiles();
+    let find = |name: &str| {
+        let known = all.iter().find(|profile| profile.workload == WorkloadKey::new(name));
+        known.cloned().unwrap_or_else(|| WorkloadProfile::empty(WorkloadKey::new(name), "v100"))
+    };
+    let (first, second) = (find(a), find(b));
+    let tenants = [&first, &second].map(|profile| TenantInput { profile, cap_fraction: None });
+    model.predict(&tenants, DEVICE).unwrap().swap_remove(0)
+}
+
+#[test]
+fn with_nothing_observed_and_nothing_measured_it_is_modest() {
+    let estimate = said(&trained(&[]), "nobody", "knows");
+    assert!((0.4..0.8).contains(&estimate.speed_fraction), "{estimate:?}");
+    assert!(estimate.speed_fraction_low < 0.5, "{estimate:?}");
+    let promise = SlowdownRatio::try_promise(1.25).unwrap();
+    assert!(estimate.break_probability(promise) > 0.5);
+}
+
+#[test]
+fn two_light_tenants_may_share_before_anything_was_observed_and_two_heavy_ones_may_not() {
+    let model = trained(&[]);
+    assert!(said(&model, "w0", "w1").speed_fraction_low > 0.8, "{:?}", said(&model, "w0", "w1"));
+    assert!(said(&model, "w6", "w7").speed_fraction_low < 0.6, "{:?}", said(&model, "w6", "w7"));
+}
+
+#[test]
+fn light_tenants_are_expected_to_be_faster_than_heavy_ones() {
+    let model = trained(&[]);
+    assert!(said(&model, "w0", "w1").speed_fraction > said(&model, "w6", "w7").speed_fraction + 0.1);
+}
+
+#[test]
+fn a_pair_that_was_misjudged_is_known_better_after_it_was_tried() {
+    let before = said(&trained(&[]), "w0", "w2");
+    let tried = [observed("w0", "w2", [0.45, 0.9])];
+    let after = said(&trained(&tried), "w0", "w2");
+    assert!(before.speed_fraction > 0.7, "{before:?}");
+    assert!(after.speed_fraction < 0.6, "{after:?}");
+    assert!(after.speed_fraction_deviation < before.speed_fraction_deviation);
+    let other = said(&trained(&tried), "w6", "w4");
+    let untouched = said(&trained(&[]), "w6", "w4");
+    let moved = |one: &SpeedEstimate, two: &SpeedEstimate| (one.speed_fraction - two.speed_fraction).abs();
+    assert!(moved(&other, &untouched) < 0.9 * moved(&after, &before));
+    assert!(after.terms["pair"] < 0.0 && after.terms["workloads"] < 0.0, "{:?}", after.terms);
+}
+
+#[test]
+fn a_workload_that_presses_hard_is_remembered_beside_others() {
+    let hog = [observed("w3", "w0", [0.95, 0.5]), observed("w3", "w1", [0.95, 0.45])];
+    let model = trained(&hog);
+    assert!(said(&model, "w4", "w3").speed_fraction < said(&model, "w4", "w2").speed_fraction - 0.03);
+}
+
+#[test]
+fn another_device_and_another_mechanism_teach_nothing() {
+    let elsewhere = Observation { device_model: "k80".to_owned(), ..observed("w0", "w2", [0.3, 0.3]) };
+    let otherwise = Observation { mechanism: Mechanism::None, ..observed("w0", "w2", [0.3, 0.3]) };
+    let (before, after) =
+        (said(&trained(&[]), "w0", "w2"), said(&trained(&[elsewhere, otherwise]), "w0", "w2"));
+    assert_eq!(before, after);
+}
+
+#[test]
+fn what_a_job_says_of_itself_teaches_of_itself_only() {
+    let claims = |speed: f64| {
+        let mut claim = observed("w0", "w2", [speed, 0.3]);
+        claim.tenants[0].is_self_reported = true;
+        claim.tenants[1].speed_fraction = None;
+        trained(&[claim])
+    };
+    let (slow, fast) = (claims(0.3), claims(0.9));
+    let between = |a: &str| said(&fast, a, "w2").speed_fraction - said(&slow, a, "w2").speed_fraction;
+    assert!(between("w0") > 0.1, "{}", between("w0"));
+    assert!(between("w1").abs() < 1e-9, "{}", between("w1"));
+}
+
+#[test]
+fn what_did_not_fit_is_expected_not_to_fit() {
+    let misfit = Observation { fits: false, ..observed("w0", "w2", [0.5, 0.5]) };
+    let model = trained(&[misfit]);
+    let all = profiles();
+    let probability = |a: usize, b: usize| {
+        let tenants = [&all[a], &all[b]].map(|profile| TenantInput { profile, cap_fraction: None });
+        model.misfit_probability(&tenants, DEVICE)
+    };
+    assert!(probability(2, 0) > 0.9);
+    assert!(probability(0, 5) > probability(4, 5) && probability(4, 5) < 0.05);
+}
+
+#[test]
+fn measured_power_corrects_what_profiles_say() {
+    let watts = |model: &Learned| {
+        let all = profiles();
+        let tenants = [&all[0], &all[1]].map(|profile| TenantInput { profile, cap_fraction: None });
+        model.power_watts(&tenants, DEVICE).unwrap()
+    };
+    let hot = Observation { power_watts: Some(400.0), ..observed("w0", "w1", [0.9, 0.9]) };
+    assert!(watts(&trained(&vec![hot; 6])) > 1.3 * watts(&trained(&[])));
+}
+
+#[test]
+fn a_model_that_was_stored_and_read_back_says_the_same() {
+    let model = trained(&[observed("w0", "w2", [0.7, 0.8]), observed("w1", "w5", [0.6, 0.9])]);
+    let text = serde_json::to_string(&model).unwrap();
+    let back: Learned = serde_json::from_str(&text).unwrap();
+    assert_eq!(said(&model, "w0", "w5"), said(&back, "w0", "w5"));
+    assert_eq!(serde_json::to_string(&back).unwrap(), text);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn bounds_enclose_estimates_and_training_is_deterministic(
+        tried in prop::collection::vec((0..8_usize, 0..8_usize, 0.05..1.1_f64, 0.05..1.1_f64), 0..30),
+        asked in (0..9_usize, 0..9_usize),
+    ) {
+        let observations: Vec<Observation> = tried
+            .iter()
+            .map(|(a, b, x, y)| observed(&format!("w{a}"), &format!("w{b}"), [*x, *y]))
+            .collect();
+        let (one, two) = (trained(&observations), trained(&observations));
+        let (a, b) = (format!("w{}", asked.0), format!("w{}", asked.1));
+        let estimate = said(&one, &a, &b);
+        prop_assert!(estimate.speed_fraction_low <= estimate.speed_fraction);
+        prop_assert!(estimate.speed_fraction <= estimate.speed_fraction_high);
+        prop_assert!((0.0..=1.0).contains(&estimate.speed_fraction_low) && estimate.speed_fraction_high <= 1.0);
+        prop_assert!(estimate.speed_fraction_deviation.is_finite() && estimate.speed_fraction_deviation > 0.0);
+        prop_assert_eq!(estimate, said(&two, &a, &b));
+    }
+}

@@ -1,0 +1,304 @@
+//! From observations to knowledge: facts, variances, and how far to trust them.
+
+use super::calibrate::{Calibration, Sample};
+use super::effects::Group;
+use super::features::FeatureSpace;
+use super::fit::{Evidence, Row, Variances};
+use super::knowledge::{Fact, Knowledge, Stored, added_power, bounded, noise_of, rows};
+use super::misfits::Misfits;
+use super::prior::{self, Appetite};
+use crate::history::{Observation, ObservedTenant};
+use crate::model::{SharedDevice, TenantInput};
+use crate::view::ProfileBook;
+use pillion_core::WorkloadKey;
+use pillion_core::profile::WorkloadProfile;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Steps of expectation maximisation.
+const ITERATIONS: usize = 8;
+/// Folds for pairings and for workloads; families are left out one by one, at most so many.
+const FOLDS: usize = 5;
+const FAMILY_FOLDS_MAX: usize = 8;
+/// How many measurements of power the profiles count for.
+const POWER_PRIOR_WEIGHT: f64 = 3.0;
+/// Speeds above this are noise.
+const SPEED_CLIP: f64 = 1.02;
+/// No measurement is more exact than this.
+const DEVIATION_MIN: f64 = 0.01;
+/// Variances and trust are learnt from at most so many workloads: they are numbers that hold for all.
+const SAMPLED_WORKLOADS_MAX: usize = 80;
+
+struct Names {
+    workloads: Vec<WorkloadKey>,
+    families: Vec<String>,
+}
+
+/// Learns from observations on one device model under one mechanism.
+pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation]) -> Knowledge {
+    let device_model = observations.first().map(|observation| observation.device_model.as_str());
+    let takes_turns = observations.first().is_some_and(|observation| prior::takes_turns(device(observation)));
+    let known: Vec<(&WorkloadProfile, Appetite)> = profiles
+        .iter()
+        .filter(|profile| device_model.is_none_or(|model| profile.device_model == model))
+        .map(|profile| (profile, Appetite::of(profile, takes_turns)))
+        .collect();
+    let space = FeatureSpace::of(&known);
+    let mut names = Names { workloads: Vec::new(), families: Vec::new() };
+    let facts = facts(profiles, observations, &space, &mut names);
+    let misfits = misfits(observations, &mut names);
+    let sampled = sampled(&facts, names.workloads.len());
+    let (rows, columns, _) = rows(&sampled);
+    let groups = columns.groups();
+    let variances = Evidence::of(rows.iter(), &groups).variances(ITERATIONS);
+    let calibration = calibrated(&sampled, &rows, &groups, &variances);
+    Knowledge::from(Stored {
+        space,
+        workloads: names.workloads,
+        families: names.families,
+        facts,
+        variances: variances.of_group.into_iter().collect(),
+        noise: variances.noise,
+        calibration,
+        misfits,
+        power_ratio: power_ratio(profiles, observations),
+    })
+}
+
+fn device(observation: &Observation) -> SharedDevice<'_> {
+    SharedDevice {
+        model: &observation.device_model,
+        mechanism: observation.mechanism,
+        ccs_mode: observation.ccs_mode,
+    }
+}
+
+/// Measured speeds, equal circumstances made one.
+fn facts(
+    profiles: &ProfileBook,
+    observations: &[&Observation],
+    space: &FeatureSpace,
+    names: &mut Names,
+) -> Vec<Fact> {
+    let (mut workloads, mut families) = (BTreeMap::new(), BTreeMap::new());
+    let mut number = |profile: &WorkloadProfile| {
+        let workload = *workloads.entry(profile.workload.clone()).or_insert_with(|| {
+            names.workloads.push(profile.workload.clone());
+            last(names.workloads.len())
+        });
+        let family = profile.family.as_ref().map(|family| {
+            *families.entry(family.clone()).or_insert_with(|| {
+                names.families.push(family.clone());
+                last(names.families.len())
+            })
+        });
+        (workload, family)
+    };
+    let mut means: BTreeMap<Circumstances, Mean> = BTreeMap::new();
+    let mut order: Vec<Circumstances> = Vec::new();
+    for observation in
+        observations.iter().filter(|observation| observation.fits && observation.tenants.len() > 1)
+    {
+        let device = device(observation);
+        let nothing: Vec<WorkloadProfile> = observation
+            .tenants
+            .iter()
+            .map(|tenant| WorkloadProfile::empty(tenant.workload.clone(), device.model))
+            .collect();
+        let found: Vec<&WorkloadProfile> = observation
+            .tenants
+            .iter()
+            .zip(&nothing)
+            .map(|(tenant, nothing)| profiles.get(&tenant.workload, device.model).unwrap_or(nothing))
+            .collect();
+        let inputs: Vec<TenantInput<'_>> = found
+            .iter()
+            .zip(&observation.tenants)
+            .map(|(profile, tenant)| TenantInput { profile, cap_fraction: tenant.cap_fraction })
+            .collect();
+        let appetites: Vec<Appetite> =
+            found.iter().map(|profile| Appetite::of(profile, prior::takes_turns(device))).collect();
+        let caps: Vec<f64> = inputs.iter().map(|input| prior::cap(input, device)).collect();
+        for (own, tenant) in observation.tenants.iter().enumerate() {
+            let Some(speed) = tenant.speed_fraction.filter(|speed| *speed > 0.0) else { continue };
+            let places = std::iter::once(own).chain((0..found.len()).filter(|other| *other != own));
+            let actors: Vec<_> = places
+                .map(|at| {
+                    let (workload, family) = number(found[at]);
+                    (workload, family, space.point(found[at], &appetites[at]))
+                })
+                .collect();
+            let expected = prior::expected(&appetites, &caps, own);
+            let key = circumstances(observation, own, tenant);
+            let mean = means.entry(key.clone()).or_insert_with(|| {
+                order.push(key);
+                let expected = (expected.speed_fraction, expected.doubt, expected.overlap, expected.cap);
+                Mean { actors, expected, is_shared: !tenant.is_self_reported, ..Mean::default() }
+            });
+            mean.add(speed.min(SPEED_CLIP), observation);
+        }
+    }
+    order.iter().filter_map(|key| means.get(key)).map(Mean::fact).collect()
+}
+
+/// How much more power was measured than the profiles say, as a mean that starts from "as much".
+fn power_ratio(profiles: &ProfileBook, observations: &[&Observation]) -> f64 {
+    let (mut sum, mut weight) = (POWER_PRIOR_WEIGHT, POWER_PRIOR_WEIGHT);
+    for observation in observations.iter().filter(|observation| observation.fits) {
+        let found: Option<Vec<(&WorkloadProfile, f64)>> = observation
+            .tenants
+            .iter()
+            .map(|tenant| {
+                profiles.get(&tenant.workload, &observation.device_model).zip(tenant.speed_fraction)
+            })
+            .collect();
+        let Some(found) = found else { continue };
+        let inputs: Vec<TenantInput<'_>> =
+            found.iter().map(|(profile, _)| TenantInput { profile, cap_fraction: None }).collect();
+        let speeds: Vec<f64> = found.iter().map(|(_, speed)| speed.min(1.0)).collect();
+        let added = added_power(&inputs, &speeds).filter(|watts| *watts > 0.0);
+        if let Some((watts, added)) = observation.power_watts.zip(added) {
+            sum += observation.run_count.max(1.0) * (watts / added).clamp(0.2, 5.0);
+            weight += observation.run_count.max(1.0);
+        }
+    }
+    sum / weight
+}
+
+/// Who was tried together, and whether it fitted. Workloads that are known from this alone are numbered too.
+fn misfits(observations: &[&Observation], names: &mut Names) -> Misfits {
+    let mut numbers: BTreeMap<WorkloadKey, u32> =
+        (0..).zip(&names.workloads).map(|(number, key)| (key.clone(), number)).collect();
+    let mut tried = Vec::new();
+    for observation in observations.iter().filter(|observation| observation.tenants.len() > 1) {
+        let number = |tenant: &ObservedTenant| {
+            *numbers.entry(tenant.workload.clone()).or_insert_with(|| {
+                names.workloads.push(tenant.workload.clone());
+                last(names.workloads.len())
+            })
+        };
+        let mut workloads: Vec<u32> = observation.tenants.iter().map(number).collect();
+        workloads.sort_unstable();
+        let count = observation.run_count.max(1.0);
+        tried.push(((workloads[0], workloads[1..].to_vec()), observation.fits, count));
+    }
+    Misfits::of(&tried)
+}
+
+fn last(count: usize) -> u32 {
+    u32::try_from(count - 1).unwrap_or(u32::MAX)
+}
+
+/// Who, under which caps, beside whom.
+type Circumstances = (WorkloadKey, u64, Vec<(WorkloadKey, u64)>, Option<u8>, bool);
+
+fn circumstances(observation: &Observation, own: usize, tenant: &ObservedTenant) -> Circumstances {
+    let cap = |tenant: &ObservedTenant| tenant.cap_fraction.map_or(u64::MAX, |cap| cap.value().to_bits());
+    let others = observation.tenants.iter().enumerate().filter(|(at, _)| *at != own);
+    let mut others: Vec<(WorkloadKey, u64)> =
+        others.map(|(_, other)| (other.workload.clone(), cap(other))).collect();
+    others.sort();
+    (tenant.workload.clone(), cap(tenant), others, observation.ccs_mode, tenant.is_self_reported)
+}
+
+/// A mean of measured speeds, by the weight of each.
+#[derive(Debug, Clone, Default)]
+struct Mean {
+    actors: Vec<(u32, Option<u32>, [f64; super::features::DIRECTIONS])>,
+    expected: (f64, f64, f64, f64),
+    is_shared: bool,
+    weight: f64,
+    sum: f64,
+}
+
+impl Mean {
+    fn add(&mut self, speed: f64, observation: &Observation) {
+        let one = observation.speed_fraction_deviation.unwrap_or_else(|| noise_of(speed));
+        let variance = one.max(DEVIATION_MIN).powi(2) / observation.run_count.max(1.0);
+        self.weight += 1.0 / variance;
+        self.sum += speed / variance;
+    }
+    fn fact(&self) -> Fact {
+        Fact {
+            actors: self.actors.clone(),
+            expected: self.expected,
+            speed_fraction: self.sum / self.weight,
+            deviation: (1.0 / self.weight).sqrt().max(DEVIATION_MIN),
+            is_shared: self.is_shared,
+        }
+    }
+}
+
+/// The facts among some of the workloads, where there are many.
+fn sampled(facts: &[Fact], workload_count: usize) -> Vec<Fact> {
+    let step = workload_count.div_ceil(SAMPLED_WORKLOADS_MAX).max(1);
+    let is_taken =
+        |fact: &&Fact| fact.actors.iter().all(|(workload, _, _)| (*workload as usize).is_multiple_of(step));
+    facts.iter().filter(is_taken).cloned().collect()
+}
+
+fn calibrated(facts: &[Fact], rows: &[Row], groups: &[Group], variances: &Variances) -> Calibration {
+    let pairings: Vec<BTreeSet<u32>> =
+        facts.iter().map(|fact| fact.actors.iter().map(|(workload, _, _)| *workload).collect()).collect();
+    let mut numbers: BTreeMap<&BTreeSet<u32>, usize> = BTreeMap::new();
+    for pairing in &pairings {
+        let next = numbers.len();
+        numbers.entry(pairing).or_insert(next);
+    }
+    let folds = Folds { facts, rows, groups, variances };
+    let by_pairing = (0..FOLDS).flat_map(|fold| {
+        folds.left_out(|at| (numbers[&pairings[at]] % FOLDS == fold).then(|| numbers[&pairings[at]]))
+    });
+    let by_workload = (0..FOLDS).flat_map(|fold| {
+        folds.left_out(|at| {
+            pairings[at].iter().find(|workload| **workload as usize % FOLDS == fold).map(|at| *at as usize)
+        })
+    });
+    let families: BTreeSet<u32> =
+        facts.iter().flat_map(|fact| &fact.actors).filter_map(|(_, family, _)| *family).collect();
+    let by_family = families.iter().take(FAMILY_FOLDS_MAX).flat_map(|family| {
+        folds.left_out(|at| {
+            let is_of_it = facts[at].actors.iter().any(|(_, of, _)| of == &Some(*family));
+            is_of_it.then_some(*family as usize)
+        })
+    });
+    let (by_pairing, by_workload): (Vec<Sample>, Vec<Sample>) = (by_pairing.collect(), by_workload.collect());
+    // Without families each workload is one of its own.
+    let by_family: Vec<Sample> = if families.len() < 2 { by_workload.clone() } else { by_family.collect() };
+    Calibration::of([by_pairing, by_workload, by_family])
+}
+
+struct Folds<'f> {
+    facts: &'f [Fact],
+    rows: &'f [Row],
+    groups: &'f [Group],
+    variances: &'f Variances,
+}
+
+impl Folds<'_> {
+    /// Leaves out the rows that belong to a block, and predicts them from the others.
+    fn left_out(&self, block_of: impl Fn(usize) -> Option<usize>) -> Vec<Sample> {
+        let blocks: Vec<Option<usize>> = (0..self.rows.len()).map(block_of).collect();
+        if blocks.iter().all(Option::is_none) || blocks.iter().all(Option::is_some) {
+            return Vec::new();
+        }
+        let others = self.rows.iter().zip(&blocks).filter(|(_, block)| block.is_none()).map(|(row, _)| row);
+        let Some(posterior) = Evidence::of(others, self.groups).posterior(self.variances) else {
+            return Vec::new();
+        };
+        let sample = |(at, block): (usize, &Option<usize>)| {
+            let (fact, row, block) = (&self.facts[at], &self.rows[at], (*block)?);
+            let expected = fact.expected();
+            let scale = expected.doubt;
+            let predicted = posterior.predict(&row.effects, row.pair, Some(row.combination), self.variances);
+            let speed = bounded(expected.speed_fraction + scale * predicted.mean);
+            let variance = scale * scale * (predicted.variance + row.noise * self.variances.noise);
+            Some(Sample {
+                deviations: (fact.speed_fraction.min(1.0) - speed) / variance.sqrt(),
+                predicted: speed,
+                is_together: expected.overlap > 0.5,
+                block,
+            })
+        };
+        blocks.iter().enumerate().filter_map(sample).collect()
+    }
+}

@@ -1,0 +1,233 @@
+//! What each way of sharing is worth, looked at no closer than the choice needs. A glance costs one estimate; a closer
+//! look tries all caps and costs tens. Where there are too many ways for that, only those are looked at closely that
+//! could still change the choice. Must not choose.
+
+use crate::session::{Glance, Session};
+use rustc_hash::FxHashMap;
+
+/// Fewer than this are not worth another thread.
+const PARALLEL_MIN: usize = 256;
+/// The largest table of numbers.
+const TABLE_MAX: usize = 1 << 22;
+/// More threads than this would mostly wait for memory.
+const THREADS_MAX: usize = 8;
+
+/// A way of sharing, by what is alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Sharing {
+    /// Two waiting jobs, by class, the lower first, on a device of this kind.
+    Pair {
+        /// One class.
+        lower: usize,
+        /// The other, or the same.
+        higher: usize,
+        /// The kind of device.
+        kind: usize,
+    },
+    /// A waiting job, by class, beside what runs on this device.
+    Join {
+        /// The class of the one that comes.
+        class: usize,
+        /// The first device on which the same runs.
+        device: usize,
+    },
+}
+
+/// All that were asked about, by number, over all rounds of one plan.
+pub(crate) struct Prospects<'p, 'a> {
+    pub(crate) session: &'p Session<'a>,
+    numbers: Numbers,
+    sharings: Vec<Sharing>,
+    /// Those that were glanced at; the others follow.
+    glances: Vec<Glance>,
+    /// What an expected broken promise cost in the last choice: the next will hardly differ.
+    pub(crate) risk_price: f64,
+}
+
+/// The number of each sharing, in tables where those are not too large.
+struct Numbers {
+    class_count: usize,
+    /// By kind, lower class, higher class.
+    pairs: Vec<u32>,
+    /// By host, class.
+    joins: Vec<u32>,
+    /// By the first device on which the same runs.
+    host_of: Vec<u32>,
+    others: FxHashMap<Sharing, usize>,
+}
+
+/// Not numbered yet.
+const NONE: u32 = u32::MAX;
+
+impl Numbers {
+    fn new(session: &Session<'_>) -> Self {
+        let class_count = session.classes.len();
+        let mut host_of = vec![NONE; session.alike.len()];
+        let mut host_count = 0;
+        for (device, alike) in session.alike.iter().enumerate() {
+            if device == *alike && !session.view.devices[device].tenants.is_empty() {
+                host_of[device] = host_count;
+                host_count += 1;
+            }
+        }
+        let table = |rows: usize| {
+            let size = rows.saturating_mul(class_count);
+            vec![NONE; if size <= TABLE_MAX { size } else { 0 }]
+        };
+        Self {
+            class_count,
+            pairs: table(session.places.kind_count() * class_count),
+            joins: table(host_count as usize),
+            host_of,
+            others: FxHashMap::default(),
+        }
+    }
+
+    /// Its number; `next` if it has none yet.
+    fn of(&mut self, sharing: Sharing, next: usize) -> usize {
+        let cell = match sharing {
+            Sharing::Pair { lower, higher, kind } => {
+                self.pairs.get_mut((kind * self.class_count + lower) * self.class_count + higher)
+            }
+            Sharing::Join { class, device } => {
+                self.joins.get_mut(self.host_of[device] as usize * self.class_count + class)
+            }
+        };
+        let Some((cell, new)) = cell.zip(u32::try_from(next).ok()) else {
+            return *self.others.entry(sharing).or_insert(next);
+        };
+        if *cell == NONE {
+            *cell = new;
+        }
+        *cell as usize
+    }
+}
+
+impl<'p, 'a> Prospects<'p, 'a> {
+    pub(crate) fn new(session: &'p Session<'a>) -> Self {
+        Self {
+            session,
+            numbers: Numbers::new(session),
+            sharings: Vec::new(),
+            glances: Vec::new(),
+            risk_price: 0.0,
+        }
+    }
+
+    /// The number of two waiting jobs, by class.
+    pub(crate) fn pair(&mut self, host: usize, guest: usize, kind: usize) -> usize {
+        self.number(Sharing::Pair { lower: host.min(guest), higher: host.max(guest), kind })
+    }
+
+    /// The number of a job, by class, that joins what runs on a device.
+    pub(crate) fn join(&mut self, class: usize, device: usize) -> usize {
+        self.number(Sharing::Join { class, device: self.session.alike[device] })
+    }
+
+    fn number(&mut self, sharing: Sharing) -> usize {
+        let number = self.numbers.of(sharing, self.sharings.len());
+        if number == self.sharings.len() {
+            self.sharings.push(sharing);
+        }
+        number
+    }
+
+    /// Whether it was looked at and cannot be.
+    pub(crate) fn is_ruled_out(&self, number: usize) -> bool {
+        self.glances.get(number).is_some_and(|glance| glance.weight.is_none() && glance.hope.is_none())
+    }
+
+    /// What is known of a sharing; all must have been glanced at.
+    pub(crate) fn known(&self, number: usize) -> Glance {
+        self.glances[number]
+    }
+
+    /// How many share in it.
+    pub(crate) fn tenant_count(&self, number: usize) -> usize {
+        match self.sharings[number] {
+            Sharing::Pair { .. } => 2,
+            Sharing::Join { device, .. } => self.session.view.devices[device].tenants.len() + 1,
+        }
+    }
+
+    /// By class, what is worth most, or may be: at most `count` of all that are allowed.
+    pub(crate) fn best(&self, count: usize) -> Vec<Vec<Sharing>> {
+        let mut best: Vec<Vec<(f64, usize)>> = vec![Vec::new(); self.session.classes.len()];
+        for (number, glance) in self.glances.iter().enumerate() {
+            let Some(weight) = glance.weight.or(glance.hope) else { continue };
+            match self.sharings[number] {
+                Sharing::Pair { lower, higher, .. } => {
+                    best[lower].push((weight, number));
+                    if higher != lower {
+                        best[higher].push((weight, number));
+                    }
+                }
+                Sharing::Join { class, .. } => best[class].push((weight, number)),
+            }
+        }
+        let heaviest = |mut all: Vec<(f64, usize)>| {
+            all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+            all.into_iter().take(count).map(|(_, number)| self.sharings[number]).collect()
+        };
+        best.into_iter().map(heaviest).collect()
+    }
+
+    /// Glances at all that are new.
+    pub(crate) fn glance(&mut self) {
+        let glance = |session: &Session<'_>, sharing: &Sharing| match *sharing {
+            Sharing::Pair { lower, higher, kind } => session.glance_at_pair(lower, higher, kind),
+            Sharing::Join { class, device } => session.glance_at_join(class, device),
+        };
+        let new = &self.sharings[self.glances.len()..];
+        let found = in_parallel(self.session, new, glance);
+        self.glances.extend(found);
+    }
+
+    /// Looks closely.
+    pub(crate) fn look(&mut self, numbers: &[usize]) {
+        let look = |session: &Session<'_>, number: &usize| {
+            let verdict = match self.sharings[*number] {
+                Sharing::Pair { lower, higher, kind } => session.pair(lower, higher, kind),
+                Sharing::Join { class, device } => session.join(class, device),
+            };
+            Glance::of(&verdict)
+        };
+        let found = in_parallel(self.session, numbers, look);
+        for (number, glance) in numbers.iter().zip(found) {
+            self.glances[*number] = glance;
+        }
+    }
+}
+
+/// Asks about all of them, in their order, on as many threads as there are cores. What one thread finds does not depend on
+/// the others, so that the answer is the same however many there are.
+fn in_parallel<T: Sync>(
+    session: &Session<'_>,
+    all: &[T],
+    ask: impl Fn(&Session<'_>, &T) -> Glance + Sync,
+) -> Vec<Glance> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    if all.len() < PARALLEL_MIN || threads < 2 {
+        return all.iter().map(|one| ask(session, one)).collect();
+    }
+    let (view, model, policy) = (session.view, session.model, session.policy);
+    let (own, others) = all.split_at(all.len().div_ceil(threads));
+    std::thread::scope(|scope| {
+        let parts = others.chunks(own.len());
+        let helpers: Vec<_> = parts
+            .map(|part| {
+                let ask = &ask;
+                scope.spawn(move || {
+                    // What a session remembers is its own: only the answers come back.
+                    let session = Session::new(view, model, policy);
+                    part.iter().map(|one| ask(&session, one)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let mut found: Vec<Glance> = own.iter().map(|one| ask(session, one)).collect();
+        for helper in helpers {
+            found.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        found
+    })
+}

@@ -1,0 +1,113 @@
+//! What a sharing is worth by the site's objective, while it lasts: until the first of the tenants ends. Times are in
+//! typical runs, so that worths can be added and compared.
+
+use crate::policy::Objective;
+use crate::view::{ClusterView, Tenant};
+use pillion_core::UnixTime;
+
+/// What it costs when tenants turn out not to fit together: five minutes for both, in typical runs of an hour.
+pub(crate) const MISFIT_COST: f64 = 2.0 * 300.0 / 3600.0;
+/// Durations that differ by less than this factor are taken as equal.
+const DURATION_STEP: f64 = 1.05;
+/// Bounds of a run, in typical runs.
+const RUNS_RANGE: (f64, f64) = (0.01, 100.0);
+
+/// How long a run usually takes, in seconds; absent = nothing is known, and all runs are taken as equal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct TypicalRun(Option<f64>);
+
+impl TypicalRun {
+    /// A duration in typical runs; an unknown one is typical.
+    pub(crate) fn of(self, seconds: Option<f64>) -> f64 {
+        match (seconds, self.0) {
+            (Some(seconds), Some(typical)) => (seconds / typical).clamp(RUNS_RANGE.0, RUNS_RANGE.1),
+            _ => 1.0,
+        }
+    }
+}
+
+/// The median of the durations that are known of those who wait.
+pub(crate) fn typical_run(view: &ClusterView) -> TypicalRun {
+    let mut known: Vec<f64> = view.waiting.iter().filter_map(|job| job.duration_seconds_expected).collect();
+    if known.is_empty() {
+        known = view.profiles.iter().filter_map(|profile| profile.duration_seconds).collect();
+    }
+    known.retain(|seconds| *seconds > 0.0);
+    known.sort_by(f64::total_cmp);
+    TypicalRun(known.get(known.len() / 2).copied())
+}
+
+/// How long a tenant will probably still run.
+pub(crate) fn remaining_seconds(tenant: &Tenant, now: UnixTime) -> Option<f64> {
+    tenant.expected_end_at.map(|end| end.seconds_since(now).max(1.0))
+}
+
+/// A duration as a whole number of steps: equal for durations that hardly differ.
+#[expect(clippy::cast_possible_truncation, reason = "the logarithm of a duration is small")]
+pub(crate) fn duration_step(seconds: f64) -> i32 {
+    (seconds.max(1e-3).ln() / DURATION_STEP.ln()).round() as i32
+}
+
+/// One tenant while it shares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stay {
+    /// How long it would still run alone, in typical runs.
+    pub(crate) runs: f64,
+    /// Speed beside the others over speed alone.
+    pub(crate) speed: f64,
+    /// Mean power of the device with it alone, where known.
+    pub(crate) watts: Option<f64>,
+}
+
+/// What is won over a device for each, in typical runs. `before` is the sum of speeds without the newcomer, `together`
+/// the device's power with all of them; without known power, throughput counts.
+pub(crate) fn worth(stays: &[Stay], before: f64, together: Option<f64>, objective: Objective) -> f64 {
+    let lasts = stays.iter().map(|stay| stay.runs / stay.speed.max(0.01)).fold(f64::INFINITY, f64::min);
+    let sum: f64 = stays.iter().map(|stay| stay.speed).sum();
+    let throughput = lasts * (sum - before);
+    let alone: Option<Vec<f64>> = stays.iter().map(|stay| stay.watts).collect();
+    let (Some(alone), Some(together)) = (alone, together.filter(|watts| *watts > 0.0)) else {
+        return throughput;
+    };
+    // What the same work would draw alone, one after the other, in the same time.
+    let same_work: f64 = alone.iter().zip(stays).map(|(watts, stay)| watts * stay.speed).sum();
+    match objective {
+        Objective::Throughput => throughput,
+        Objective::Energy => lasts * 2.0 * (same_work - together) / (alone[0] + alone[alone.len() - 1]),
+        Objective::ThroughputPerWatt => lasts * (same_work / together - 1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stay(runs: f64, speed: f64) -> Stay {
+        Stay { runs, speed, watts: Some(200.0) }
+    }
+
+    #[test]
+    fn two_equal_runs_save_what_their_device_hours_are_less() {
+        // 1 / 0.8 together, then the rest of the slower one alone: 1.25 + 0.25 = 1.5 hours instead of 2.
+        let saved = worth(&[stay(1.0, 0.8), stay(1.0, 0.6)], 1.0, None, Objective::Throughput);
+        assert!((saved - 0.5).abs() < 1e-12, "{saved}");
+    }
+
+    #[test]
+    fn a_short_guest_saves_little() {
+        let saved = worth(&[stay(10.0, 0.9), stay(0.1, 0.9)], 1.0, None, Objective::Throughput);
+        assert!((saved - 0.1 / 0.9 * 0.8).abs() < 1e-12, "{saved}");
+    }
+
+    #[test]
+    fn energy_counts_the_same_work_done_alone() {
+        let stays = [stay(1.0, 1.0), stay(1.0, 1.0)];
+        let saved = worth(&stays, 1.0, Some(300.0), Objective::Energy);
+        assert!((saved - 0.5).abs() < 1e-12, "100 W of 200 W: {saved}");
+        assert!((worth(&stays, 1.0, Some(300.0), Objective::ThroughputPerWatt) - 1.0 / 3.0).abs() < 1e-12);
+        assert!(
+            (worth(&stays, 1.0, None, Objective::Energy) - 1.0).abs() < 1e-12,
+            "without power: throughput"
+        );
+    }
+}
