@@ -4,6 +4,7 @@
 use crate::context::Settings;
 use crate::grpc::auth::Operators;
 use crate::step::Patience;
+use crate::train::Training;
 use pillion_core::heartbeat::Mode;
 use pillion_pairing::Policy;
 use serde::Deserialize;
@@ -36,6 +37,8 @@ pub struct Config {
     pub listen: ListenConfig,
     /// The site's policy.
     pub policy: Policy,
+    /// When the model is trained.
+    pub training: TrainingConfig,
 }
 
 /// `[pool]`
@@ -84,6 +87,25 @@ pub struct ListenConfig {
     pub tcp_is_operator: bool,
 }
 
+/// `[training]`
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// New observations of sharings, or changed profiles, that make a new model worth training.
+    pub observations_min: u32,
+    /// The least time between two trainings, in seconds.
+    pub period_seconds_min: u64,
+    /// Observations beyond so many are left out, the oldest first.
+    pub observations_max: u32,
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        let Training { observations_min, period_min, observations_max } = Training::default();
+        Self { observations_min, period_seconds_min: period_min.as_secs(), observations_max }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -97,6 +119,7 @@ impl Default for Config {
             database: DatabaseConfig::default(),
             listen: ListenConfig::default(),
             policy: Policy::default(),
+            training: TrainingConfig::default(),
         }
     }
 }
@@ -182,8 +205,29 @@ impl Config {
             "0 to 0.5",
             (0.0..=0.5).contains(&margin),
         )?;
+        let budget = self.policy.broken_budget_fraction;
+        range("policy.broken_budget_fraction", budget.to_string(), "0 to 1", (0.0..=1.0).contains(&budget))?;
         let tenants = self.policy.tenants_max;
-        range("policy.tenants_max", tenants.to_string(), "1 to 4", (1..=4).contains(&tenants))
+        range("policy.tenants_max", tenants.to_string(), "1 to 4", (1..=4).contains(&tenants))?;
+        let TrainingConfig { observations_min, period_seconds_min, observations_max } = self.training;
+        range(
+            "training.observations_min",
+            observations_min.to_string(),
+            "1 to 1000",
+            (1..=1000).contains(&observations_min),
+        )?;
+        range(
+            "training.period_seconds_min",
+            period_seconds_min.to_string(),
+            "1 to 86400",
+            (1..=86_400).contains(&period_seconds_min),
+        )?;
+        range(
+            "training.observations_max",
+            observations_max.to_string(),
+            "100 to 100000",
+            (100..=100_000).contains(&observations_max),
+        )
     }
 
     /// The reconcilers' part of it.
@@ -198,6 +242,11 @@ impl Config {
             policy: self.policy.clone(),
             heartbeat_path: Some(self.heartbeat_path.clone()),
             gpu_types: self.pool.gpu_types.clone(),
+            training: Training {
+                observations_min: self.training.observations_min,
+                period_min: Duration::from_secs(self.training.period_seconds_min),
+                observations_max: self.training.observations_max,
+            },
             ..Settings::default()
         }
     }
@@ -250,7 +299,7 @@ mod tests {
     fn the_example_names_every_setting() {
         let example: toml::Table = whole_example().parse().unwrap();
         load(&whole_example()).unwrap();
-        for section in ["", "pool", "slurm", "database", "listen", "policy"] {
+        for section in ["", "pool", "slurm", "database", "listen", "policy", "training"] {
             let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
             let message = load(&format!("{header}no_such_setting = 1\n")).unwrap_err();
             // serde lists what it knows: "unknown field `x`, expected one of `a`, `b`".
@@ -284,6 +333,10 @@ mod tests {
                 "bound_seconds = 5 is not allowed; write 10 to 3600",
             ),
             ("pool.partitions = [\"a\"]\nboundseconds = 5", "boundseconds"),
+            (
+                "pool.partitions = [\"a\"]\n[training]\nobservations_min = 0",
+                "training.observations_min = 0 is not allowed; write 1 to 1000",
+            ),
             ("pool.partitions = [\"a\"]\nmode = \"on\"", "off"),
             ("pool.partitions = [\"a\"]\n[policy]\nusers = \"all\"", "same-user"),
             ("pool.partitions = [\"a\"\n", "pillion.toml"),

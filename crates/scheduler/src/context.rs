@@ -4,6 +4,7 @@ use crate::agents::Agents;
 use crate::scan::Scan;
 use crate::step::Patience;
 use crate::store::{Store, StoreError};
+use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_core::heartbeat::Mode;
 use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::Policy;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub gpu_types: BTreeMap<String, Vec<String>>,
     /// How long device samples are kept.
     pub samples_kept: Duration,
+    /// When the model is trained.
+    pub training: Training,
 }
 
 impl Default for Settings {
@@ -53,6 +56,7 @@ impl Default for Settings {
             heartbeat_path: None,
             gpu_types: BTreeMap::new(),
             samples_kept: Duration::from_hours(14 * 24),
+            training: Training::default(),
         }
     }
 }
@@ -89,6 +93,8 @@ pub struct Nudges {
     pub release: Arc<Notify>,
     /// A run was summarised.
     pub profile: Arc<Notify>,
+    /// Something new can be learnt.
+    pub train: Arc<Notify>,
     /// The first scan is there.
     pub heartbeat: Arc<Notify>,
 }
@@ -107,6 +113,8 @@ pub struct Context {
     pub settings: Settings,
     /// Wake-ups.
     pub nudges: Nudges,
+    /// The model that plans are made with.
+    pub models: Models,
     /// Held while begin times are moved: a renewal that overtook a release would hold the released job back, pinned, until
     /// its lease runs out.
     pub begin_times: tokio::sync::Mutex<()>,
@@ -125,7 +133,13 @@ impl Context {
     ) -> Self {
         let (nudges, begin_times, board) = <(Nudges, tokio::sync::Mutex<()>, RwLock<Board>)>::default();
         let leading = AtomicBool::new(true);
-        Self { clock, slurm, store, agents, settings, nudges, begin_times, board, leading }
+        let models = Models::new(Arc::new(LearnedRecipe::default()));
+        Self { clock, slurm, store, agents, settings, nudges, models, begin_times, board, leading }
+    }
+    /// The same, with models made in another way.
+    #[must_use]
+    pub fn with_recipe(self, recipe: Arc<dyn Recipe>) -> Self {
+        Self { models: Models::new(recipe), ..self }
     }
     /// The board, to read.
     pub fn board(&self) -> RwLockReadGuard<'_, Board> {
@@ -154,9 +168,13 @@ impl Context {
         }
         self.leading.store(leading, Ordering::SeqCst);
     }
+    /// Whether we lead.
+    pub fn is_leading(&self) -> bool {
+        self.leading.load(Ordering::SeqCst)
+    }
     /// Why we do not act at all; `None` = we do.
     pub fn refusal(&self) -> Option<String> {
-        if !self.leading.load(Ordering::SeqCst) {
+        if !self.is_leading() {
             return Some("another scheduler leads".to_owned());
         }
         match self.board().slurm_version {
@@ -184,6 +202,18 @@ pub enum TickError {
     /// The store did not answer or refused.
     #[error("cannot use the store")]
     Store(#[from] StoreError),
+    /// A model could not be trained or read: its thread ended badly.
+    #[error("the model's thread ended badly")]
+    Training {
+        /// How.
+        source: tokio::task::JoinError,
+    },
+    /// A trained model cannot be stored: something in it is not a number.
+    #[error("the trained model cannot be read back")]
+    Model {
+        /// What.
+        source: serde_json::Error,
+    },
     /// A file of ours could not be written.
     #[error("cannot write {path}")]
     File {

@@ -3,20 +3,19 @@
 use crate::context::{Context, TickError};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
-use pillion_pairing::{ClusterView, Explanation, InterferenceModel, Pairing, Plan, plan};
+use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, plan};
 use std::sync::Arc;
 use tracing::{debug, info};
 
 /// The pairing engine's shell.
 pub struct Engine {
     context: Arc<Context>,
-    model: Arc<dyn InterferenceModel>,
 }
 
 impl Engine {
-    /// An engine that predicts with `model`.
-    pub fn new(context: Arc<Context>, model: Arc<dyn InterferenceModel>) -> Self {
-        Self { context, model }
+    /// An engine that predicts with the context's model.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
     }
 
     /// Plans once and commits.
@@ -31,7 +30,7 @@ impl Engine {
         if view.waiting.is_empty() {
             return Ok(());
         }
-        let plan = plan(&view, self.model.as_ref(), &self.context.settings.policy);
+        let plan = self.plan(&view).await?;
         self.commit(&view, &plan, &profiles).await
     }
 
@@ -69,8 +68,14 @@ impl Engine {
     /// As [`Self::view`].
     pub async fn dry_run(&self) -> Result<Option<(ClusterView, Plan)>, TickError> {
         let Some((view, _)) = self.view().await? else { return Ok(None) };
-        let plan = plan(&view, self.model.as_ref(), &self.context.settings.policy);
+        let plan = self.plan(&view).await?;
         Ok(Some((view, plan)))
+    }
+
+    async fn plan(&self, view: &ClusterView) -> Result<Plan, TickError> {
+        // Read after the view's revision: a model that is promoted in between makes the plan stale.
+        let model = self.context.models.current(self.context.store.as_ref()).await?;
+        Ok(plan(view, model.as_ref(), &self.context.settings.policy))
     }
 
     async fn commit(

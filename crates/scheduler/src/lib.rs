@@ -27,5 +27,6 @@ pub mod step;
 pub mod store;
 #[cfg(test)]
 mod testing;
+pub mod train;
 pub mod view;
 pub mod watch;

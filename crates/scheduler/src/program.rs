@@ -11,6 +11,9 @@ use tracing_subscriber::EnvFilter;
 
 /// Bad configuration (sysexits).
 const EXIT_USAGE: u8 = 64;
+/// What is logged unless `PILLION_LOG` says otherwise. Not Postgres' notices, which its own log has: where it refuses a commit
+/// that we then run again, sqlx sends a rollback after it, and Postgres warns that there is no transaction.
+const LOG_FILTER: &str = "info,sqlx::postgres::notice=error";
 
 /// Pairs jobs on GPUs where neither slows the other more than promised. Runs beside slurmctld, as `SlurmUser`.
 #[derive(Parser)]
@@ -34,7 +37,7 @@ enum Action {
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     let config = match Config::load(&arguments.config) {
         Ok(config) => config,

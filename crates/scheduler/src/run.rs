@@ -17,10 +17,10 @@ use crate::release::Release;
 use crate::renew::Renew;
 use crate::store::Store;
 use crate::store::postgres::PgStore;
+use crate::train::Train;
 use crate::watch::Watch;
 use anyhow::Context as _;
 use pillion_core::SystemClock;
-use pillion_pairing::model::Contention;
 use pillion_proto::v1::agent_service_server::AgentServiceServer;
 use pillion_proto::v1::operator_service_server::OperatorServiceServer;
 use pillion_slurm::command::{CommandSettings, CommandSlurm};
@@ -57,7 +57,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         Arc::new(Agents::default()),
         config.settings(),
     ));
-    let engine = Arc::new(Engine::new(Arc::clone(&context), Arc::new(Contention)));
+    let engine = Arc::new(Engine::new(Arc::clone(&context)));
     let mut tasks = JoinSet::new();
     let postgres = postgres.map(Arc::new);
     if let Some(postgres) = &postgres {
@@ -166,6 +166,9 @@ fn spawn_reconcilers(
     let profile = Profile::new(world());
     let wake = Some(Arc::clone(&nudges.profile));
     tasks.spawn(drive("profile", 2 * second, wake, stop.clone(), async move || profile.tick().await));
+    let train = Train::new(world());
+    let wake = Some(Arc::clone(&nudges.train));
+    tasks.spawn(drive("train", 10 * second, wake, stop.clone(), async move || train.tick().await));
     let renew = Renew::new(world());
     tasks.spawn(drive("renew", 5 * second, None, stop.clone(), async move || renew.tick().await));
     let beat = Beat::new(world());

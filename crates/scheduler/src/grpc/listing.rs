@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Member};
+use crate::store::{Decision, Member, ModelVersion, Score};
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_pairing::{Policy, Role};
 use pillion_proto::v1;
@@ -67,6 +67,26 @@ const fn role_word(role: Role) -> &'static str {
         Role::Host => "host",
         Role::Joiner => "joiner",
         Role::Alone => "alone",
+    }
+}
+
+/// A model: nothing in it is anybody's.
+pub(super) fn model(model: ModelVersion) -> v1::Model {
+    let score = |score: Option<Score>| {
+        let Score { log_score_mean, error_mean, below_low_fraction } = score?;
+        Some(v1::ModelScore { log_score_mean, error_mean, below_low_fraction })
+    };
+    v1::Model {
+        version: model.version,
+        state: model.state.as_str().to_owned(),
+        kind: model.kind,
+        trained_at_seconds: model.trained_at.seconds(),
+        observation_count: model.observation_count,
+        outcome_count: model.score.outcome_count,
+        candidate: score(model.score.candidate),
+        incumbent: score(model.score.incumbent),
+        incumbent_version: model.score.incumbent_version,
+        reason: model.reason,
     }
 }
 

@@ -117,6 +117,14 @@ impl OperatorService for OperatorServer {
         Ok(Response::new(v1::ProfilesResponse { profile_json }))
     }
 
+    async fn models(
+        &self,
+        request: Request<v1::ModelsRequest>,
+    ) -> Result<Response<v1::ModelsResponse>, Status> {
+        let models = self.context.store.models(request.into_inner().limit).await.map_err(store_error)?;
+        Ok(Response::new(v1::ModelsResponse { models: models.into_iter().map(listing::model).collect() }))
+    }
+
     async fn dry_run(
         &self,
         request: Request<v1::DryRunRequest>,

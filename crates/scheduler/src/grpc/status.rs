@@ -15,6 +15,7 @@ pub(crate) fn from_tick(error: &TickError) -> Status {
     let code = match error {
         TickError::Store(error) => code(error),
         TickError::Slurm { .. } | TickError::File { .. } => Code::Unavailable,
+        TickError::Training { .. } | TickError::Model { .. } => Code::Internal,
     };
     Status::new(code, report(error))
 }

@@ -1,4 +1,7 @@
-//! Row 9 of the way of a job: makes profiles of solo runs and outcomes of shared ones, each run once (DESIGN D10, D11).
+//! Row 9 of the way of a job: makes profiles of solo runs, outcomes and observations of shared ones, each run once
+//! (DESIGN D10, D11).
+
+mod sharing;
 
 use crate::context::{Context, TickError};
 use crate::store::{MeasuredRun, StoredProfile};
@@ -15,6 +18,8 @@ const RUNS_PER_TICK: u32 = 100;
 const SHARED_FRACTION_MAX: f64 = 0.02;
 /// Durations tell a speed only where they vary by less than this (DESIGN D11).
 const DURATION_VARIATION_MAX: f64 = 0.10;
+/// A speed that may be this far off tells nothing: the shared part was too short beside what the durations vary by.
+const SPEED_DEVIATION_MAX: f64 = 0.2;
 /// Fewer samples than these make no profile.
 const SAMPLES_MIN: u32 = 3;
 
@@ -37,15 +42,22 @@ impl Profile {
         let store = &self.context.store;
         for run in store.unprofiled_runs(RUNS_PER_TICK).await? {
             let profiles = store.profiles().await?;
-            let stored = profiles.into_iter().find(|stored| {
+            let stored = profiles.iter().find(|stored| {
                 stored.profile.workload == run.job.workload && stored.profile.device_model == run.device_model
             });
+            let now = self.context.now();
             if let Some(decision) = &run.decision {
-                let speed = measured_speed(&run, stored.as_ref().map(|stored| &stored.profile));
+                let measured = measured_speed(&run, stored.as_ref().map(|stored| &stored.profile));
+                let speed = measured.map(|measured| measured.speed_fraction);
                 let (start, energy) = (run.summary.start, run.summary.energy_joules);
                 store.record_outcome(decision.id, start, speed, energy).await?;
+                if let Some(observation) = sharing::observe(store.as_ref(), &run, measured, &profiles).await?
+                    && store.record_observation(&observation, now).await?
+                {
+                    self.context.nudges.train.notify_one();
+                }
             }
-            let updated = with_run(stored, &run, self.context.now());
+            let updated = with_run(stored.cloned(), &run, now);
             store.profile_run(run.summary.start, &run.summary.gres_type, updated.as_ref()).await?;
             if updated.is_some() {
                 self.context.nudges.engine.notify_one();
@@ -55,8 +67,19 @@ impl Profile {
     }
 }
 
+/// How fast a shared run went.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct MeasuredSpeed {
+    /// Against the workload's solo runs.
+    speed_fraction: f64,
+    /// One standard deviation of it, from how much the solo runs vary; not known of a counter.
+    deviation: Option<f64>,
+    /// It comes from the job's own counter.
+    is_self_reported: bool,
+}
+
 /// How fast a shared run went against the workload's solo runs; `None` where that is not known.
-fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Option<f64> {
+fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Option<MeasuredSpeed> {
     if is_solo(run) {
         return None;
     }
@@ -64,21 +87,30 @@ fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Optio
     let summary = &run.summary;
     let from_progress = || {
         let rate = summary.shared.progress.filter(|_| summary.shared.seconds > 0.0)? / summary.shared.seconds;
-        Some(rate / profile.throughput_per_second.filter(|rate| *rate > 0.0)?)
+        let speed_fraction = rate / profile.throughput_per_second.filter(|rate| *rate > 0.0)?;
+        Some(MeasuredSpeed { speed_fraction, deviation: None, is_self_reported: true })
     };
     let from_duration = || {
         let solo_seconds = profile.duration_seconds?;
-        let steady = profile.duration_variation_fraction.is_some_and(|part| part < DURATION_VARIATION_MAX);
-        let completed = run.job.ending == Some(Ending::Completed);
-        if !(steady && completed) {
+        let variation = profile.duration_variation_fraction.filter(|part| *part < DURATION_VARIATION_MAX)?;
+        if run.job.ending != Some(Ending::Completed) || summary.shared_seconds <= 0.0 {
             return None;
         }
         // Alone it went at full speed: the rest of its work was done in the shared seconds.
         let elapsed = summary.ended_at.seconds_since(summary.started_at);
         let alone = (elapsed - summary.shared_seconds).max(0.0);
-        (summary.shared_seconds > 0.0).then(|| (solo_seconds - alone) / summary.shared_seconds)
+        let speed_fraction = (solo_seconds - alone) / summary.shared_seconds;
+        let deviation = variation * solo_seconds / summary.shared_seconds;
+        let is_known = deviation <= SPEED_DEVIATION_MAX;
+        is_known.then_some(MeasuredSpeed {
+            speed_fraction,
+            deviation: Some(deviation),
+            is_self_reported: false,
+        })
     };
-    from_progress().or_else(from_duration).filter(|speed| speed.is_finite() && *speed > 0.0)
+    let is_speed =
+        |measured: &MeasuredSpeed| measured.speed_fraction.is_finite() && measured.speed_fraction > 0.0;
+    from_progress().or_else(from_duration).filter(is_speed)
 }
 
 fn is_solo(run: &MeasuredRun) -> bool {

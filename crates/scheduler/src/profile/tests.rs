@@ -32,6 +32,7 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
         },
         node: NodeName::new("n1"),
         device_model: "h200".into(),
+        device_memory_bytes: 100,
         job: JobRecord {
             id: start().job_id,
             restart_count: 0,
@@ -114,14 +115,19 @@ fn known(throughput: Option<f64>, seconds: f64, variation: Option<f64>) -> Workl
 fn a_speed_comes_from_the_counter_first() {
     let mut shared = run(200, 200.0);
     shared.summary.shared = ProgressPart { progress: Some(160.0), seconds: 200.0 };
-    near(measured_speed(&shared, Some(&known(Some(1.0), 100.0, None))), 0.8);
+    let measured = measured_speed(&shared, Some(&known(Some(1.0), 100.0, None)));
+    near(measured.map(|measured| measured.speed_fraction), 0.8);
+    assert!(measured.is_some_and(|measured| measured.is_self_reported && measured.deviation.is_none()));
 }
 
 #[test]
 fn else_from_durations_that_hardly_vary_with_the_part_alone_taken_off() {
     // 100 s of work: 40 alone, the other 60 in 80 shared seconds.
     let shared = run(120, 80.0);
-    near(measured_speed(&shared, Some(&known(None, 100.0, Some(0.05)))), 0.75);
+    let measured = measured_speed(&shared, Some(&known(None, 100.0, Some(0.05))));
+    near(measured.map(|measured| measured.speed_fraction), 0.75);
+    near(measured.and_then(|measured| measured.deviation), 0.0625);
+    assert!(measured.is_some_and(|measured| !measured.is_self_reported));
 }
 
 #[test]
@@ -131,6 +137,8 @@ fn else_it_is_unknown() {
     assert_eq!(measured_speed(&shared, Some(&known(None, 100.0, Some(0.2)))), None, "durations vary");
     assert_eq!(measured_speed(&shared, Some(&known(None, 100.0, None))), None, "one run only");
     assert_eq!(measured_speed(&run(100, 0.0), Some(&known(Some(1.0), 100.0, None))), None, "not shared");
+    let briefly = run(120, 20.0);
+    assert_eq!(measured_speed(&briefly, Some(&known(None, 100.0, Some(0.05)))), None, "shared too briefly");
     let mut failed = run(120, 80.0);
     failed.job.ending = Some(Ending::Failed);
     assert_eq!(measured_speed(&failed, Some(&known(None, 100.0, Some(0.05)))), None, "cut short");

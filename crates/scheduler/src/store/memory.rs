@@ -4,11 +4,12 @@
 //! caller must survive both, because a commit whose answer is lost looks just like one that never happened. It knows
 //! nothing of SQL, and nothing here outlives the process.
 
+mod learning;
 mod state;
 
 use super::{
-    Decision, DecisionFilter, Event, JobRecord, MeasuredRun, MemberStep, NewDecision, Store, StoreError,
-    StoredProfile,
+    Decision, DecisionFilter, Event, JobRecord, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
+    NewObservation, Store, StoreError, StoredObservation, StoredProfile,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -235,6 +236,43 @@ impl Store for MemoryStore {
 
     async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError> {
         self.call("reading launches", |state| Ok(state.launches(start)))
+    }
+
+    async fn power_watts_mean(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Result<Option<f64>, StoreError> {
+        self.call(
+            "reading a device's power",
+            |state| Ok(state.power_watts_mean(node, gres_type, from, until)),
+        )
+    }
+
+    async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError> {
+        self.call("recording an observation", |state| state.learning.record_observation(new, at))
+    }
+
+    async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError> {
+        self.call("reading observations", |state| Ok(state.learning.observations(after, limit)))
+    }
+
+    async fn add_model(&self, new: &NewModel, incumbent: Option<u64>) -> Result<Option<u64>, StoreError> {
+        self.call("keeping a model", |state| Ok(state.add_model(new, incumbent)))
+    }
+
+    async fn active_model(&self) -> Result<Option<u64>, StoreError> {
+        self.call("reading which model is active", |state| Ok(state.learning.active_model()))
+    }
+
+    async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError> {
+        self.call("listing models", |state| Ok(state.learning.models(limit)))
+    }
+
+    async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError> {
+        self.call("reading a model", |state| Ok(state.learning.model_body(version)))
     }
 
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {

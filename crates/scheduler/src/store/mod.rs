@@ -4,8 +4,14 @@
 //! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
+mod learning;
 pub mod memory;
 pub mod postgres;
+
+pub use learning::{
+    MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
+    StoredObservation,
+};
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
@@ -189,7 +195,8 @@ pub struct MemberStep {
 pub struct Event {
     /// When.
     pub at: UnixTime,
-    /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`, ..
+    /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`,
+    /// `model-promoted`, `model-rejected`, ..
     pub kind: String,
     /// The job, if any.
     pub job_id: Option<SlurmJobId>,
@@ -208,6 +215,8 @@ pub struct MeasuredRun {
     pub node: NodeName,
     /// The device's model.
     pub device_model: String,
+    /// The device's memory.
+    pub device_memory_bytes: u64,
     /// The job as recorded (it may have been started again since: compare restart counts).
     pub job: JobRecord,
     /// The decision it ran under, with its member row.
@@ -343,6 +352,29 @@ pub trait Store: Send + Sync {
     async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError>;
     /// What SPANK was told at each task of a start, oldest first.
     async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError>;
+    /// The mean power of a device over the samples between two times, where they tell it.
+    async fn power_watts_mean(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Result<Option<f64>, StoreError>;
+    /// Adds what one tenant found out to the observation of the sharing. `Ok(false)`: it was known already. It moves to the
+    /// end of the order of changes.
+    async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError>;
+    /// Observations that changed after number `after`, oldest first; where there are more than `limit`, the newest.
+    async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError>;
+    /// Keeps a model, its body included, and returns its version. An active one retires the one before it, and makes a
+    /// new revision: a plan made with the model before is stale. `Ok(None)`, and nothing is kept: the model in use is not
+    /// `incumbent` any more, so that the backtest says nothing.
+    async fn add_model(&self, new: &NewModel, incumbent: Option<u64>) -> Result<Option<u64>, StoreError>;
+    /// The version of the active model.
+    async fn active_model(&self) -> Result<Option<u64>, StoreError>;
+    /// Models, newest first, at most `limit`.
+    async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError>;
+    /// The body of a model; absent where it was never stored, or not kept: see [`MODEL_BODIES_KEPT`].
+    async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError>;
     /// Deletes device samples older than `before`; returns how many.
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError>;
 }

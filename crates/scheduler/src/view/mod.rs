@@ -231,6 +231,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         features: job.features.split('&').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         excluded_nodes: job.excluded_nodes.clone(),
         time_limit_seconds: job.time_limit_seconds,
+        duration_seconds_expected: None,
         held,
     })
 }

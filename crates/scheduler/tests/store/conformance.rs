@@ -4,6 +4,12 @@ use crate::fixtures::{
     at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member, pair, plain, start,
     step,
 };
+use crate::learning::{
+    bodies_of_old_models_are_not_kept, observations_come_in_the_order_of_changes,
+    one_model_is_active_and_all_are_kept, one_of_two_candidates_is_promoted,
+    starts_of_array_tasks_are_told_apart, tenants_tell_of_one_sharing_one_after_the_other,
+    the_power_of_a_device_is_that_of_its_samples, what_a_sharing_does_not_tell_stays_unknown,
+};
 use crate::reports::{
     a_report_is_stored_once, a_run_counts_once, a_run_is_profiled_when_its_end_is_known, a_run_is_told_once,
     a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded, old_samples_are_pruned,
@@ -60,6 +66,14 @@ suite! {
     a_run_counts_once,
     launches_and_events_read_as_recorded,
     old_samples_are_pruned,
+    tenants_tell_of_one_sharing_one_after_the_other,
+    what_a_sharing_does_not_tell_stays_unknown,
+    observations_come_in_the_order_of_changes,
+    starts_of_array_tasks_are_told_apart,
+    one_model_is_active_and_all_are_kept,
+    one_of_two_candidates_is_promoted,
+    bodies_of_old_models_are_not_kept,
+    the_power_of_a_device_is_that_of_its_samples,
     odd_texts_survive,
 }
 

@@ -85,9 +85,12 @@ pub(crate) fn explanation(id: u32, reason: Reason, text: &str) -> Explanation {
 pub(crate) fn estimate(speed_fraction: f64) -> SpeedEstimate {
     SpeedEstimate {
         speed_fraction,
+        speed_fraction_deviation: 0.1,
+        has_heavy_tail: true,
         speed_fraction_low: speed_fraction - 0.125,
         speed_fraction_high: 1.0,
-        terms: [("bandwidth".to_owned(), 0.25)].into(),
+        has_heavy_tail: false,
+        terms: std::sync::Arc::new([("bandwidth".into(), 0.25)].into()),
     }
 }
 
@@ -257,6 +260,9 @@ pub(crate) fn profile(workload: &str) -> StoredProfile {
         process_count_peak: 2,
         power_watts_mean: Some(350.5),
         energy_joules: Some(21_000.0),
+        family: Some("resnet".to_owned()),
+        memory_busy_fraction: Some(fraction(0.8)),
+        throughput_per_second_at_cap: [None, Some(0.5), None, None, Some(1.5), None, None, None, Some(2.0)],
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };
     StoredProfile { profile, duration_deviation_squares: 4.75, updated_at: at(100) }

@@ -3,6 +3,7 @@
 
 mod conformance;
 mod fixtures;
+mod learning;
 mod memory;
 mod postgres;
 mod reports;

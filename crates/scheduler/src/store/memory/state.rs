@@ -4,8 +4,9 @@
 
 use super::super::{
     Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, Member,
-    MemberStep, NewDecision, NewMember, StoreError, StoredProfile,
+    MemberStep, ModelState, NewDecision, NewMember, NewModel, StoreError, StoredProfile,
 };
+use super::learning::Learning;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
@@ -46,6 +47,7 @@ pub(super) struct State {
     launches: Vec<Launch>,
     profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
     events: Vec<Event>,
+    pub(super) learning: Learning,
 }
 
 impl State {
@@ -285,6 +287,7 @@ impl State {
             summary: run.summary.clone(),
             node: run.node.clone(),
             device_model: device.model.clone(),
+            device_memory_bytes: device.memory_bytes,
             job: job.clone(),
             decision: self.ran_under(start),
         })
@@ -343,6 +346,29 @@ impl State {
 
     pub(super) fn launches(&self, start: JobStart) -> Vec<Launch> {
         self.launches.iter().filter(|launch| launch.start == start).cloned().collect()
+    }
+
+    pub(super) fn add_model(&mut self, new: &NewModel, incumbent: Option<u64>) -> Option<u64> {
+        let version = self.learning.add_model(new, incumbent)?;
+        if new.state == ModelState::Active {
+            self.bump();
+        }
+        Some(version)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a count of samples is far below 2^53")]
+    pub(super) fn power_watts_mean(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Option<f64> {
+        let here = self.samples.iter().filter(|(recorded_at, of_node, sample)| {
+            of_node == node && sample.gres_type == *gres_type && *recorded_at >= from && *recorded_at <= until
+        });
+        let watts: Vec<f64> = here.filter_map(|(.., sample)| sample.reading.power_watts).collect();
+        (!watts.is_empty()).then(|| watts.iter().sum::<f64>() / watts.len() as f64)
     }
 
     pub(super) fn prune_samples(&mut self, before: UnixTime) -> u64 {

@@ -14,6 +14,8 @@ mod job;
 mod launch;
 mod leader;
 mod member;
+mod model;
+mod observation;
 mod plan_head;
 mod profile;
 mod run;
@@ -25,8 +27,8 @@ pub use leader::Leadership;
 pub use tx::TransactionCounts;
 
 use super::{
-    Decision, DecisionFilter, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, NewDecision,
-    Store, StoreError, StoredProfile,
+    Decision, DecisionFilter, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, ModelVersion,
+    NewDecision, NewModel, NewObservation, Store, StoreError, StoredObservation, StoredProfile,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -228,6 +230,51 @@ impl Store for PgStore {
 
     async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError> {
         self.run_tx("reading launches", Read, |tx| Box::pin(launch::of_start(tx.connection(), start))).await
+    }
+
+    async fn power_watts_mean(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Result<Option<f64>, StoreError> {
+        self.run_tx("reading a device's power", Read, |tx| {
+            Box::pin(sample::power_watts_mean(tx.connection(), node, gres_type, from, until))
+        })
+        .await
+    }
+
+    async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError> {
+        self.run_tx("recording an observation", Write, |tx| {
+            Box::pin(observation::record(tx.connection(), new, at))
+        })
+        .await
+    }
+
+    async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError> {
+        self.run_tx("reading observations", Read, |tx| {
+            Box::pin(observation::list(tx.connection(), after, limit))
+        })
+        .await
+    }
+
+    async fn add_model(&self, new: &NewModel, incumbent: Option<u64>) -> Result<Option<u64>, StoreError> {
+        self.run_tx("keeping a model", Write, |tx| Box::pin(model::add(tx.connection(), new, incumbent)))
+            .await
+    }
+
+    async fn active_model(&self) -> Result<Option<u64>, StoreError> {
+        self.run_tx("reading which model is active", Read, |tx| Box::pin(model::active(tx.connection())))
+            .await
+    }
+
+    async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError> {
+        self.run_tx("listing models", Read, |tx| Box::pin(model::list(tx.connection(), limit))).await
+    }
+
+    async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError> {
+        self.run_tx("reading a model", Read, |tx| Box::pin(model::body(tx.connection(), version))).await
     }
 
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {

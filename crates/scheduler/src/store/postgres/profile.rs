@@ -30,6 +30,9 @@ struct ProfileRow {
     process_count_peak: i64,
     power_watts_mean: Option<f64>,
     energy_joules: Option<f64>,
+    family: Option<String>,
+    memory_busy_fraction: Option<f64>,
+    throughput_per_second_at_cap: Vec<Option<f64>>,
     updated_at: Timestamp,
 }
 
@@ -39,8 +42,6 @@ impl TryFrom<ProfileRow> for StoredProfile {
         let key = format!("{} on {}", row.workload, row.device_model);
         let place = Place { table: "workload_profile", row: &key };
         let profile = WorkloadProfile {
-            workload: WorkloadKey(row.workload),
-            device_model: row.device_model,
             run_count: place.number("run_count", row.run_count)?,
             duration_seconds: row.duration_seconds,
             duration_variation_fraction: row.duration_variation_fraction,
@@ -60,6 +61,11 @@ impl TryFrom<ProfileRow> for StoredProfile {
             process_count_peak: place.number("process_count_peak", row.process_count_peak)?,
             power_watts_mean: row.power_watts_mean,
             energy_joules: row.energy_joules,
+            family: row.family,
+            memory_busy_fraction: place.fraction("memory_busy_fraction", row.memory_busy_fraction)?,
+            throughput_per_second_at_cap: at_caps(&place, &row.throughput_per_second_at_cap)?,
+            workload: WorkloadKey(row.workload),
+            device_model: row.device_model,
         };
         Ok(Self {
             profile,
@@ -67,6 +73,14 @@ impl TryFrom<ProfileRow> for StoredProfile {
             updated_at: unix_time(row.updated_at),
         })
     }
+}
+
+/// Nine, or none at all where nothing was ever measured.
+fn at_caps(place: &Place<'_>, values: &[Option<f64>]) -> Result<[Option<f64>; 9], StoreError> {
+    if values.is_empty() {
+        return Ok([None; 9]);
+    }
+    values.try_into().map_err(|_| place.corrupt("throughput_per_second_at_cap"))
 }
 
 /// A run counts once: where it was profiled before, nothing is stored.
@@ -93,8 +107,10 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
             duration_variation_fraction, duration_deviation_squares, throughput_per_second, sm_active_fraction,
             sm_occupancy_fraction, stall_fraction, fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction,
             cache_bandwidth_fraction, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak,
-            process_count_peak, power_watts_mean, energy_joules, updated_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+            process_count_peak, power_watts_mean, energy_joules, updated_at, family, memory_busy_fraction,
+            throughput_per_second_at_cap)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+            $24)
         on conflict (workload, device_model) do update set
             run_count = excluded.run_count, duration_seconds = excluded.duration_seconds,
             duration_variation_fraction = excluded.duration_variation_fraction,
@@ -108,7 +124,9 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
             pcie_rx_bytes_per_second = excluded.pcie_rx_bytes_per_second,
             memory_bytes_peak = excluded.memory_bytes_peak, process_count_peak = excluded.process_count_peak,
             power_watts_mean = excluded.power_watts_mean, energy_joules = excluded.energy_joules,
-            updated_at = excluded.updated_at",
+            updated_at = excluded.updated_at, family = excluded.family,
+            memory_busy_fraction = excluded.memory_busy_fraction,
+            throughput_per_second_at_cap = excluded.throughput_per_second_at_cap",
         profile.workload.as_str(),
         profile.device_model,
         i64::from(profile.run_count),
@@ -130,6 +148,9 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
         profile.power_watts_mean,
         profile.energy_joules,
         timestamp(stored.updated_at),
+        profile.family,
+        profile.memory_busy_fraction.map(f64::from),
+        &profile.throughput_per_second_at_cap as &[Option<f64>],
     )
     .execute(conn)
     .await?;
@@ -144,7 +165,8 @@ pub(super) async fn all(conn: &mut PgConnection) -> Result<Vec<StoredProfile>, T
             duration_deviation_squares, throughput_per_second, sm_active_fraction, sm_occupancy_fraction, stall_fraction,
             fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction,
             pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak, process_count_peak,
-            power_watts_mean, energy_joules, updated_at
+            power_watts_mean, energy_joules, updated_at, family, memory_busy_fraction,
+            throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>"
         from workload_profile order by workload collate "C", device_model collate "C""#
     )
     .fetch_all(conn)

@@ -29,6 +29,7 @@ struct RunRow {
     neighbour_starts: Vec<String>,
     node: String,
     device_model: Option<String>,
+    device_memory_bytes: Option<i64>,
 }
 
 impl TryFrom<RunRow> for JobSummary {
@@ -101,7 +102,7 @@ pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<
         RunRow,
         r#"select job_id, restart_count, gres_type, started_at, ended_at, shared_seconds, memory_bytes_peak,
             process_count_peak, energy_joules, solo_progress, solo_seconds, shared_progress, shared_progress_seconds,
-            solo_means, solo_sample_count, neighbour_starts, node, null::text as device_model
+            solo_means, solo_sample_count, neighbour_starts, node, null::text as device_model, null::bigint as device_memory_bytes
         from job_run where job_id = $1 and restart_count = $2 order by gres_type limit 1"#,
         start.job_id.to_string(),
         integer(start.restart_count),
@@ -118,7 +119,8 @@ pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Ve
         r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds,
             run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
             run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
-            run.neighbour_starts, run.node, device.device_model as "device_model?"
+            run.neighbour_starts, run.node, device.device_model as "device_model?",
+            device.memory_bytes as "device_memory_bytes?"
         from job_run as run
         join device on device.node = run.node and device.gres_type = run.gres_type
         join job on job.job_id = run.job_id
@@ -135,16 +137,19 @@ pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Ve
     let mut runs = Vec::with_capacity(rows.len());
     for mut row in rows {
         let (node, device_model) = (NodeName::new(&row.node), row.device_model.take().unwrap_or_default());
+        let place = Place { table: "device", row: node.as_str() };
+        let memory_bytes: u64 = place.number("memory_bytes", row.device_memory_bytes.unwrap_or(0))?;
         let summary = JobSummary::try_from(row)?;
-        runs.push((summary, node, device_model));
+        runs.push((summary, node, device_model, memory_bytes));
     }
     let starts: Vec<JobStart> = runs.iter().map(|(summary, ..)| summary.start).collect();
     let decisions = decision::ran_under(conn, &starts).await?;
-    let measured = |(summary, node, device_model): (JobSummary, NodeName, String)| {
-        let job = jobs.get(&summary.start.job_id)?.clone();
-        let decision = decisions.get(&summary.start).cloned();
-        Some(MeasuredRun { summary, node, device_model, job, decision })
-    };
+    let measured =
+        |(summary, node, device_model, device_memory_bytes): (JobSummary, NodeName, String, u64)| {
+            let job = jobs.get(&summary.start.job_id)?.clone();
+            let decision = decisions.get(&summary.start).cloned();
+            Some(MeasuredRun { summary, node, device_model, device_memory_bytes, job, decision })
+        };
     Ok(runs.into_iter().filter_map(measured).collect())
 }
 

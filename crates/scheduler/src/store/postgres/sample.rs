@@ -4,7 +4,7 @@ use super::convert::{bigint, timestamp};
 use super::tx::TxError;
 use pillion_core::device::Reading;
 use pillion_core::report::{DeviceSample, DeviceSamples};
-use pillion_core::{NodeName, UnixTime};
+use pillion_core::{GresType, NodeName, UnixTime};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -71,6 +71,27 @@ fn json_row(sample: &DeviceSample) -> Value {
         "memory_bytes_used": memory_bytes_used.map(bigint),
         "tenants": sample.tenants,
     })
+}
+
+/// Over the samples between two times that tell the power.
+pub(super) async fn power_watts_mean(
+    conn: &mut PgConnection,
+    node: &NodeName,
+    gres_type: &GresType,
+    from: UnixTime,
+    until: UnixTime,
+) -> Result<Option<f64>, TxError> {
+    let mean = sqlx::query_scalar!(
+        "select avg(power_watts) from device_sample
+        where recorded_at >= $3 and recorded_at <= $4 and node = $1 and gres_type = $2",
+        node.as_str(),
+        gres_type.as_str(),
+        timestamp(from),
+        timestamp(until),
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(mean)
 }
 
 /// Deletes at most [`PRUNED_ROWS_MAX`] rows; 0 = none is left.

@@ -1,0 +1,203 @@
+//! What one tenant's run says of a sharing: who was really beside it, and how it went. Whoever was beside changing
+//! partners, or beside somebody it was not planned with, teaches nothing about anybody.
+
+use super::MeasuredSpeed;
+use crate::store::{
+    Decision, DecisionFilter, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError,
+    StoredProfile,
+};
+use pillion_core::decision::MemberState;
+use pillion_core::report::JobSummary;
+use pillion_core::{JobStart, UnixTime, WorkloadKey};
+use pillion_slurm::Ending;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The part of its shared time that a tenant must have spent beside the same partners.
+const SAME_PARTNERS_FRACTION_MIN: f64 = 0.9;
+/// The most tenants that an observation tells of.
+const TENANTS_MAX: usize = 4;
+
+/// Another tenant of the device.
+struct Neighbour {
+    tenant: SharingTenant,
+    from: UnixTime,
+    /// Absent = it still runs.
+    until: Option<UnixTime>,
+    memory_bytes_peak: u64,
+    has_failed: bool,
+}
+
+/// What this run says of its sharing; `None` where it says nothing.
+pub(super) async fn observe(
+    store: &dyn Store,
+    run: &MeasuredRun,
+    measured: Option<MeasuredSpeed>,
+    profiles: &[StoredProfile],
+) -> Result<Option<NewObservation>, StoreError> {
+    let Some((decision, own)) = run.decision.as_ref().and_then(|decision| {
+        let own = decision.members.iter().find(|member| member.plan.start == run.summary.start)?;
+        Some((decision, own))
+    }) else {
+        return Ok(None);
+    };
+    if run.summary.neighbours.is_empty() || !has_launched(store, run.summary.start, decision).await? {
+        return Ok(None);
+    }
+    let mut neighbours = Vec::new();
+    for start in &run.summary.neighbours {
+        let Some(neighbour) = neighbour(store, *start, decision).await? else { return Ok(None) };
+        neighbours.push(neighbour);
+    }
+    let Some(partners) = partners(&run.summary, neighbours) else { return Ok(None) };
+    let peak_of = |workload: &WorkloadKey, seen: u64| {
+        let known = profiles
+            .iter()
+            .map(|stored| &stored.profile)
+            .find(|profile| profile.workload == *workload && profile.device_model == run.device_model);
+        known.and_then(|profile| profile.memory_bytes_peak).unwrap_or(0).max(seen)
+    };
+    let fits = fits(run, own, &partners, peak_of);
+    if measured.is_none() && fits {
+        return Ok(None);
+    }
+    let (from, until) = together(&run.summary, &partners);
+    let (node, gres_type) = (&run.node, &run.summary.gres_type);
+    let power_watts =
+        if from < until { store.power_watts_mean(node, gres_type, from, until).await? } else { None };
+    Ok(Some(observation(run, (decision, own), partners, measured, power_watts, fits)))
+}
+
+fn observation(
+    run: &MeasuredRun,
+    (decision, own): (&Decision, &Member),
+    partners: Vec<Neighbour>,
+    measured: Option<MeasuredSpeed>,
+    power_watts: Option<f64>,
+    fits: bool,
+) -> NewObservation {
+    let mut tenants: Vec<SharingTenant> = partners.into_iter().map(|partner| partner.tenant).collect();
+    tenants.push(tenant(own));
+    tenants.sort_by_key(|tenant| tenant.start);
+    NewObservation {
+        group: decision.group,
+        device_model: run.device_model.clone(),
+        mechanism: decision.mechanism,
+        ccs_mode: decision.ccs_mode,
+        tenants,
+        power_watts,
+        fits,
+        own: run.summary.start,
+        speed_fraction: measured.map(|measured| measured.speed_fraction),
+        speed_fraction_deviation: measured.and_then(|measured| measured.deviation),
+        is_self_reported: measured.is_some_and(|measured| measured.is_self_reported),
+    }
+}
+
+fn tenant(member: &Member) -> SharingTenant {
+    SharingTenant {
+        start: member.plan.start,
+        workload: member.plan.workload.clone(),
+        cap_fraction: member.plan.cap_fraction,
+    }
+}
+
+/// Whether every task of a start began under the decision: without it, it had neither the mechanism nor its cap.
+async fn has_launched(store: &dyn Store, start: JobStart, decision: &Decision) -> Result<bool, StoreError> {
+    let launches = store.launches(start).await?;
+    Ok(launches.iter().all(|launch| launch.decision_id == Some(decision.id)))
+}
+
+/// A start that was seen on the device; `None` where it was not planned into this group.
+async fn neighbour(
+    store: &dyn Store,
+    start: JobStart,
+    decision: &Decision,
+) -> Result<Option<Neighbour>, StoreError> {
+    let filter =
+        DecisionFilter { job_id: Some(start.job_id), include_single: true, ..DecisionFilter::default() };
+    let decisions = store.decisions(&filter).await?;
+    let planned = decisions.iter().filter(|other| other.group == decision.group).find_map(|other| {
+        let is_it = |member: &&Member| {
+            let has_run =
+                matches!(member.state, MemberState::Released | MemberState::Running | MemberState::Ended);
+            member.plan.start == start && has_run
+        };
+        Some((other, other.members.iter().find(is_it)?))
+    });
+    let Some((other, member)) = planned else { return Ok(None) };
+    if !has_launched(store, start, other).await? {
+        return Ok(None);
+    }
+    let summary = store.summary(start).await?;
+    let job = store.job(start.job_id).await?.filter(|job| job.restart_count == start.restart_count);
+    let Some(from) = summary.as_ref().map(|summary| summary.started_at).or(member.started_at) else {
+        return Ok(None);
+    };
+    Ok(Some(Neighbour {
+        tenant: tenant(member),
+        from,
+        until: summary.as_ref().map(|summary| summary.ended_at),
+        memory_bytes_peak: summary.map_or(0, |summary| summary.memory_bytes_peak),
+        has_failed: job.is_some_and(|job| job.ending == Some(Ending::Failed)),
+    }))
+}
+
+/// Those who were there together for nearly all of the shared time; `None` where they changed.
+fn partners(run: &JobSummary, neighbours: Vec<Neighbour>) -> Option<Vec<Neighbour>> {
+    if let [_] = neighbours.as_slice() {
+        return Some(neighbours);
+    }
+    let until = |neighbour: &Neighbour| neighbour.until.unwrap_or(run.ended_at).seconds();
+    let (begin, end) = (run.started_at.seconds(), run.ended_at.seconds());
+    let mut edges: Vec<f64> = neighbours
+        .iter()
+        .flat_map(|neighbour| [neighbour.from.seconds(), until(neighbour)])
+        .map(|edge| edge.clamp(begin, end))
+        .collect();
+    edges.sort_by(f64::total_cmp);
+    let mut seconds: BTreeMap<BTreeSet<usize>, f64> = BTreeMap::new();
+    for two in edges.windows(2) {
+        let middle = f64::midpoint(two[0], two[1]);
+        let is_there = |index: &usize| {
+            let neighbour = &neighbours[*index];
+            neighbour.from.seconds() <= middle && middle <= until(neighbour)
+        };
+        let present: BTreeSet<usize> = (0..neighbours.len()).filter(is_there).collect();
+        if !present.is_empty() {
+            *seconds.entry(present).or_default() += two[1] - two[0];
+        }
+    }
+    let total: f64 = seconds.values().sum();
+    let (most, longest) = seconds.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let is_one_set =
+        longest > 0.0 && longest >= SAME_PARTNERS_FRACTION_MIN * total && most.len() < TENANTS_MAX;
+    is_one_set.then(|| {
+        let chosen = neighbours.into_iter().enumerate().filter(|(index, _)| most.contains(index));
+        chosen.map(|(_, neighbour)| neighbour).collect()
+    })
+}
+
+/// From when to when all of them were there.
+fn together(run: &JobSummary, partners: &[Neighbour]) -> (UnixTime, UnixTime) {
+    let later = |a: UnixTime, b: UnixTime| if b > a { b } else { a };
+    let earlier = |a: UnixTime, b: UnixTime| if b < a { b } else { a };
+    let from = partners.iter().map(|partner| partner.from).fold(run.started_at, later);
+    (from, partners.iter().filter_map(|partner| partner.until).fold(run.ended_at, earlier))
+}
+
+/// Whether they had room together. Slurm's own word for out of memory is about the host's; a device that is full is seen
+/// as a job that fails. That it was the device is certain only where the peaks leave no other way.
+fn fits(
+    run: &MeasuredRun,
+    own: &Member,
+    partners: &[Neighbour],
+    peak_of: impl Fn(&WorkloadKey, u64) -> u64,
+) -> bool {
+    let has_failed = run.job.ending == Some(Ending::Failed) || partners.iter().any(|one| one.has_failed);
+    let others = partners.iter().map(|one| peak_of(&one.tenant.workload, one.memory_bytes_peak));
+    let need = others.fold(peak_of(&own.plan.workload, run.summary.memory_bytes_peak), u64::saturating_add);
+    !(has_failed && run.device_memory_bytes > 0 && need > run.device_memory_bytes)
+}
+
+#[cfg(test)]
+mod tests;

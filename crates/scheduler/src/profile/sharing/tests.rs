@@ -1,0 +1,298 @@
+//! From what agents and Slurm say of two or three tenants to what is observed of them.
+
+use crate::agents::Agents;
+use crate::context::{Context, Settings};
+use crate::profile::Profile;
+use crate::store::memory::MemoryStore;
+use crate::store::{JobRecord, MemberStep, NewDecision, NewMember, Store, StoredObservation};
+use crate::testing::{at, member};
+use pillion_core::decision::MemberState::{Guarded, Planned, Released, Running};
+use pillion_core::device::{DeviceDescription, Mechanism, Reading};
+use pillion_core::report::{
+    ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
+};
+use pillion_core::{
+    DecisionId, DeviceUuid, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UserId,
+    WorkloadKey,
+};
+use pillion_pairing::Role;
+use pillion_slurm::Ending;
+use std::sync::Arc;
+
+/// Seconds on one device, alone and then beside others.
+struct Told {
+    id: u32,
+    from: u64,
+    until: u64,
+    shared: f64,
+    neighbours: Vec<u32>,
+    /// Progress while alone and while shared.
+    progress: (Option<f64>, Option<f64>),
+    ending: Ending,
+    memory_bytes: u64,
+}
+
+impl Told {
+    fn new(id: u32, from: u64, until: u64) -> Self {
+        Self {
+            id,
+            from,
+            until,
+            shared: 0.0,
+            neighbours: Vec::new(),
+            progress: (None, None),
+            ending: Ending::Completed,
+            memory_bytes: 10,
+        }
+    }
+    /// Shared from beginning to end.
+    fn beside(self, neighbours: &[u32]) -> Self {
+        let seconds = at(self.until).seconds_since(at(self.from));
+        Self { shared: seconds, neighbours: neighbours.to_vec(), ..self }
+    }
+    /// At this rate, of one a second alone.
+    fn at_speed(self, speed: f64) -> Self {
+        let progress = (None, Some(speed * self.shared));
+        Self { progress, ..self }
+    }
+}
+
+fn start(id: u32) -> JobStart {
+    JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 }
+}
+
+fn node() -> NodeName {
+    NodeName::new("n1")
+}
+
+struct World {
+    store: Arc<MemoryStore>,
+    profile: Profile,
+    sequence: u64,
+}
+
+impl World {
+    async fn new() -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let slurm = pillion_slurm::fake::FakeSlurm::new(
+            pillion_slurm::fake::FakeSettings::default(),
+            vec![],
+            vec![],
+            at(0),
+        );
+        let clock = Arc::new(ManualClock::new(at(5000)));
+        let context = Context::new(
+            clock,
+            Arc::new(slurm),
+            Arc::clone(&store) as _,
+            Arc::new(Agents::default()),
+            Settings::default(),
+        );
+        let device = DeviceDescription {
+            index: 1,
+            uuid: DeviceUuid::new("GPU-1"),
+            model: "h200".to_owned(),
+            memory_bytes: 100,
+            gres_type: GresType::new("g1"),
+            mechanism: Mechanism::Mps,
+        };
+        store.record_devices(&node(), &[device], at(0)).await.unwrap();
+        let mut world = Self { store, profile: Profile::new(Arc::new(context)), sequence: 0 };
+        // Everybody ran alone before, one step a second.
+        for id in 1..=3 {
+            let alone = Told { progress: (Some(100.0), None), ..Told::new(90 + id, 100, 200) };
+            world.tell(&alone, id).await;
+        }
+        world.tick().await;
+        world
+    }
+
+    async fn tick(&self) -> Vec<StoredObservation> {
+        self.profile.tick().await.unwrap();
+        self.store.observations(0, 0).await.unwrap()
+    }
+
+    async fn ingest(&mut self, body: ReportBody) {
+        self.sequence += 1;
+        let report = Report { sequence: self.sequence, body };
+        assert!(self.store.ingest(&node(), "j", &report).await.unwrap());
+    }
+
+    /// An agent's summary of a run of workload `which`, and Slurm's word that it is over.
+    async fn tell(&mut self, told: &Told, which: u32) {
+        let elapsed = at(told.until).seconds_since(at(told.from));
+        self.ingest(ReportBody::JobSummary(Box::new(JobSummary {
+            start: start(told.id),
+            gres_type: GresType::new("g1"),
+            started_at: at(told.from),
+            ended_at: at(told.until),
+            shared_seconds: told.shared,
+            memory_bytes_peak: told.memory_bytes,
+            process_count_peak: 1,
+            energy_joules: None,
+            solo: ProgressPart { progress: told.progress.0, seconds: elapsed - told.shared },
+            shared: ProgressPart { progress: told.progress.1, seconds: told.shared },
+            solo_means: Some(ActivityMeans::default()),
+            solo_sample_count: 10,
+            neighbours: told.neighbours.iter().map(|id| start(*id)).collect(),
+        })))
+        .await;
+        let job = JobRecord {
+            id: SlurmJobId::plain(told.id),
+            restart_count: 0,
+            uid: UserId(1000),
+            user: "alice".into(),
+            account: String::new(),
+            partition: "shared".into(),
+            workload: workload(which),
+            slowdown_ratio_max: None,
+            memory_bytes_declared: None,
+            submitted_at: at(90),
+            eligible_at: None,
+            started_at: Some(at(told.from)),
+            ended_at: Some(at(told.until)),
+            ending: Some(told.ending),
+            node: Some(node()),
+            gres: "shard:g1:40".into(),
+            alone: false,
+        };
+        self.store.record_jobs(&[job], at(told.until)).await.unwrap();
+    }
+
+    /// A decision whose members run: job `n` runs workload `n`.
+    async fn plan(&self, joins: Option<DecisionId>, ids: &[u32]) -> DecisionId {
+        let member = |id: &u32| NewMember {
+            start: start(*id),
+            workload: workload(*id),
+            role: Role::Host,
+            cap_fraction: (*id == 2).then(|| Fraction::clamped(0.4)),
+            ..member(Planned).plan
+        };
+        let decision = NewDecision {
+            node: node(),
+            gres_type: GresType::new("g1"),
+            device_model: "h200".into(),
+            mechanism: Mechanism::Mps,
+            ccs_mode: None,
+            joins,
+            gain: 0.5,
+            members: ids.iter().map(member).collect(),
+        };
+        let parent = self.store.revision().await.unwrap();
+        let decision_id = self.store.commit_plan(parent, &[decision], at(300)).await.unwrap()[0];
+        for id in ids {
+            for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running)] {
+                let step = MemberStep { decision_id, start: start(*id), from, to, at: at(300) };
+                assert!(self.store.step_member(&step).await.unwrap());
+            }
+        }
+        decision_id
+    }
+}
+
+fn workload(which: u32) -> WorkloadKey {
+    WorkloadKey::new(format!("alice/{which}"))
+}
+
+fn speeds(one: &StoredObservation) -> Vec<Option<f64>> {
+    one.observation.tenants.iter().map(|tenant| tenant.speed_fraction).collect()
+}
+
+#[tokio::test]
+async fn two_who_ran_together_are_one_observation() {
+    let mut world = World::new().await;
+    let group = world.plan(None, &[1, 2]).await;
+    for (seconds, watts) in [(350, 300.0), (450, 500.0), (550, 100.0)] {
+        let reading = Reading { power_watts: Some(watts), ..Reading::default() };
+        let sample = DeviceSample { gres_type: GresType::new("g1"), reading, tenants: Vec::new() };
+        world
+            .ingest(ReportBody::Samples(DeviceSamples { recorded_at: at(seconds), samples: vec![sample] }))
+            .await;
+    }
+    let told = Told::new(1, 300, 500).beside(&[2]).at_speed(0.8);
+    world.tell(&told, 1).await;
+    let all = world.tick().await;
+    assert_eq!(speeds(&all[0]), [Some(0.8), None], "the other still runs");
+    world.tell(&Told::new(2, 300, 600).beside(&[1]).at_speed(0.5), 2).await;
+    let all = world.tick().await;
+    assert_eq!((all.len(), speeds(&all[0])), (1, vec![Some(0.8), Some(0.5)]));
+    let seen = &all[0].observation;
+    assert_eq!((seen.device_model.as_str(), seen.mechanism, seen.fits), ("h200", Mechanism::Mps, true));
+    assert_eq!(seen.power_watts, Some(400.0), "only while both were there");
+    assert_eq!(seen.tenants[1].cap_fraction, Some(Fraction::clamped(0.4)));
+    assert!(seen.tenants.iter().all(|tenant| tenant.is_self_reported));
+    let outcome = world.store.decision(group).await.unwrap().unwrap();
+    assert_eq!(outcome.members[0].measured_speed_fraction, Some(0.8));
+}
+
+#[tokio::test]
+async fn a_joiner_belongs_to_the_group_and_a_stranger_to_nothing() {
+    let mut world = World::new().await;
+    let group = world.plan(None, &[1]).await;
+    world.plan(Some(group), &[2]).await;
+    world.plan(None, &[3]).await;
+    world.tell(&Told::new(1, 300, 500).beside(&[2]).at_speed(0.8), 1).await;
+    assert_eq!(world.tick().await.len(), 1);
+    world.tell(&Told::new(2, 300, 500).beside(&[3]).at_speed(0.8), 2).await;
+    let all = world.tick().await;
+    assert_eq!((all.len(), speeds(&all[0])), (1, vec![Some(0.8), None]), "beside one of another group");
+}
+
+#[tokio::test]
+async fn changing_partners_teach_nothing_unless_one_was_there_nearly_all_the_time() {
+    for (second_from, expected) in [(400, 0), (495, 1)] {
+        let mut world = World::new().await;
+        let group = world.plan(None, &[1]).await;
+        world.plan(Some(group), &[2]).await;
+        world.plan(Some(group), &[3]).await;
+        world.tell(&Told::new(2, 300, second_from), 2).await;
+        world.tell(&Told::new(3, second_from, 500), 3).await;
+        world.tell(&Told::new(1, 300, 500).beside(&[2, 3]).at_speed(0.7), 1).await;
+        let all = world.tick().await;
+        assert_eq!(all.len(), expected, "{all:?}");
+        if let Some(one) = all.first() {
+            assert_eq!((one.starts.clone(), speeds(one)), (vec![start(1), start(2)], vec![Some(0.7), None]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn three_who_were_always_there_are_one_observation_of_three() {
+    let mut world = World::new().await;
+    let group = world.plan(None, &[1]).await;
+    world.plan(Some(group), &[2]).await;
+    world.plan(Some(group), &[3]).await;
+    for id in 1..=3 {
+        let others: Vec<u32> = (1..=3).filter(|other| *other != id).collect();
+        world.tell(&Told::new(id, 300, 500).beside(&others).at_speed(0.1 * f64::from(id) + 0.5), id).await;
+    }
+    let all = world.tick().await;
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(speeds(&all[0]).iter().all(Option::is_some));
+}
+
+#[tokio::test]
+async fn a_start_without_its_decision_teaches_nothing() {
+    let mut world = World::new().await;
+    world.plan(None, &[1, 2]).await;
+    let missed =
+        Launch { at: at(300), start: start(2), step_id: 0, decision_id: None, gres_types: Vec::new() };
+    world.ingest(ReportBody::Launch(missed)).await;
+    world.tell(&Told::new(1, 300, 500).beside(&[2]).at_speed(0.8), 1).await;
+    world.tell(&Told::new(2, 300, 500).beside(&[1]).at_speed(0.8), 2).await;
+    assert_eq!(world.tick().await, [], "one of them had no mechanism");
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_known_where_the_peaks_leave_no_other_way() {
+    for (memory_bytes, ending, fits) in
+        [(95, Ending::Failed, false), (95, Ending::Completed, true), (50, Ending::Failed, true)]
+    {
+        let mut world = World::new().await;
+        world.plan(None, &[1, 2]).await;
+        world.tell(&Told { ending, ..Told::new(1, 300, 310).beside(&[2]) }, 1).await;
+        world.tell(&Told { memory_bytes, ..Told::new(2, 300, 500).beside(&[1]).at_speed(0.9) }, 2).await;
+        let all = world.tick().await;
+        assert_eq!((all.len(), all[0].observation.fits), (1, fits), "{memory_bytes} {ending:?}");
+    }
+}

@@ -1,0 +1,160 @@
+//! What is learnt from, as the store keeps it: observations of sharings, and the models that were made of them.
+
+use pillion_core::device::Mechanism;
+use pillion_core::{DecisionId, Fraction, JobStart, UnixTime, WorkloadKey};
+use pillion_pairing::Observation;
+use serde::{Deserialize, Serialize};
+
+/// How many versions back the body of a model that is not active is kept; its score is kept for good.
+pub const MODEL_BODIES_KEPT: u64 = 20;
+
+/// What one tenant found out about a sharing when it was over. Those of its partners come on their own, and all become
+/// one observation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewObservation {
+    /// The decision that began the sharing.
+    pub group: DecisionId,
+    /// The device model.
+    pub device_model: String,
+    /// How the device was shared.
+    pub mechanism: Mechanism,
+    /// The card's mode (`ccs`).
+    pub ccs_mode: Option<u8>,
+    /// Everybody who was together, two to four, in the order of their starts.
+    pub tenants: Vec<SharingTenant>,
+    /// The device's mean power meanwhile, where known.
+    pub power_watts: Option<f64>,
+    /// Whether they ran together at all: `false` = out of device memory.
+    pub fits: bool,
+    /// The tenant who tells.
+    pub own: JobStart,
+    /// His speed beside the others over his speed alone.
+    pub speed_fraction: Option<f64>,
+    /// How far that may be off: one standard deviation, where known.
+    pub speed_fraction_deviation: Option<f64>,
+    /// He counted his own progress.
+    pub is_self_reported: bool,
+}
+
+/// Who was together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharingTenant {
+    /// Which start.
+    pub start: JobStart,
+    /// What it ran.
+    pub workload: WorkloadKey,
+    /// Its cap.
+    pub cap_fraction: Option<Fraction>,
+}
+
+/// An observation as it stands: speeds of tenants that have not ended, or that could not be measured, are absent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredObservation {
+    /// Its place in the order of changes; a change moves it to the end.
+    pub number: u64,
+    /// Who it was.
+    pub starts: Vec<JobStart>,
+    /// When it last changed.
+    pub recorded_at: UnixTime,
+    /// What was seen, its tenants in the order of `starts`.
+    pub observation: Observation,
+}
+
+/// Where a model stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelState {
+    /// The engine plans with it.
+    Active,
+    /// It was active.
+    Retired,
+    /// It lost its backtest.
+    Rejected,
+}
+
+impl ModelState {
+    /// As written in the store and on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Retired => "retired",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+impl std::str::FromStr for ModelState {
+    type Err = pillion_core::decision::UnknownState;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Active, Self::Retired, Self::Rejected]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| pillion_core::decision::UnknownState(text.to_owned()))
+    }
+}
+
+/// How well a model foretold outcomes that it had not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Mean logarithm of the density that it gave to what came, clipped; more is better.
+    pub log_score_mean: f64,
+    /// Mean distance between the expected and the measured speed fraction.
+    pub error_mean: f64,
+    /// Outcomes below the pessimistic bound, of all.
+    pub below_low_fraction: f64,
+}
+
+/// A backtest: a candidate and the model in use on the same outcomes, the newest ones, which neither had seen.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModelScore {
+    /// How many tenants' outcomes were held out; 0 = too few were new for a backtest.
+    pub outcome_count: u32,
+    /// The candidate, trained without them.
+    pub candidate: Option<Score>,
+    /// The model in use.
+    pub incumbent: Option<Score>,
+    /// Its version; absent = the model without observations.
+    pub incumbent_version: Option<u64>,
+}
+
+/// A model that was trained, to be kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewModel {
+    /// The recipe.
+    pub kind: String,
+    /// [`ModelState::Active`] or [`ModelState::Rejected`].
+    pub state: ModelState,
+    /// When.
+    pub trained_at: UnixTime,
+    /// On how many observations.
+    pub observation_count: u64,
+    /// The number of the last of them.
+    pub observation_horizon: u64,
+    /// Its backtest.
+    pub score: ModelScore,
+    /// Why it was promoted or rejected, one sentence.
+    pub reason: String,
+    /// The model itself, as its recipe writes it.
+    pub body: serde_json::Value,
+}
+
+/// A model that was kept, without its body.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelVersion {
+    /// Its number, from 1.
+    pub version: u64,
+    /// The recipe.
+    pub kind: String,
+    /// Where it stands.
+    pub state: ModelState,
+    /// When it was trained.
+    pub trained_at: UnixTime,
+    /// On how many observations.
+    pub observation_count: u64,
+    /// The number of the last of them.
+    pub observation_horizon: u64,
+    /// Its backtest.
+    pub score: ModelScore,
+    /// Why it was promoted or rejected.
+    pub reason: String,
+}
