@@ -17,6 +17,7 @@ pub mod error;
 pub mod exit;
 pub mod format;
 pub mod output;
+pub mod plot;
 pub mod view;
 
 pub use args::Args;

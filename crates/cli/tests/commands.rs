@@ -1,6 +1,8 @@
 //! The real `pillion` against a scheduler of fixtures: every command in every format, as people and scripts see it.
 
+mod backtest;
 mod harness;
+mod plan_on_files;
 
 use harness::{Harness, VIEW, run_at};
 use std::sync::atomic::Ordering;
@@ -65,6 +67,14 @@ async fn profile_says_what_is_remembered() {
 }
 
 #[tokio::test]
+async fn model_says_what_was_learnt_and_why_it_is_used() {
+    let harness = Harness::start();
+    snapshot(&harness, "model", "model", 0).await;
+    let ran = harness.run("model --limit 1 --noheader -o version,state").await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "2  rejected\n"));
+}
+
+#[tokio::test]
 async fn plan_live_is_the_scheduler_s_own_dry_run() {
     let harness = Harness::start();
     snapshot(&harness, "plan_live", "plan --live", 0).await;
@@ -105,36 +115,6 @@ async fn a_broken_snapshot_is_refused_with_its_place() {
     assert_eq!(harness.run("plan").await.code, 64);
 }
 
-const SOLO: &str = "workload,family,sm_active_fraction,memory_bandwidth_fraction,memory_bytes_peak\n\
-                    light,l,0.1,0.05,8e9\nheavy,h,0.97,0.3,\n";
-
-#[tokio::test]
-async fn plan_on_files_needs_no_cluster_and_names_every_row_once() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
-    write("solo.csv", SOLO);
-    write("queue.csv", "workload\nlight\nunheard-of\nlight\n");
-    let line = "plan --solo solo.csv --queue queue.csv --device h100 --max-slowdown 1.25";
-    let ran = run_at("unix:/nowhere", folder.path(), &format!("{line} --json")).await;
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    let plan: serde_json::Value = serde_json::from_str(&ran.out).expect("one object");
-    let rows: Vec<_> =
-        plan["pairings"][0]["members"].as_array().expect("a list").iter().map(|m| &m["row"]).collect();
-    assert_eq!((&plan["version"], rows), (&1.into(), vec![&0.into(), &2.into()]));
-    assert_eq!(
-        (&plan["alone"][0]["row"], &plan["alone"][0]["reason"]),
-        (&1.into(), &"unknown-workload".into())
-    );
-    let table = run_at("unix:/nowhere", folder.path(), &format!("{line} --parsable2 --noheader")).await.out;
-    let results: Vec<String> =
-        table.lines().map(|row| row.split('|').take(2).collect::<Vec<_>>().join(" ")).collect();
-    assert_eq!(results, ["0 shares", "2 shares", "1 alone"]);
-    write("queue.csv", "workload,max_slowdown\nlight,0.5\n");
-    let wrong = run_at("unix:/nowhere", folder.path(), line).await;
-    assert_eq!((wrong.code, wrong.out.as_str(), wrong.err.lines().count()), (65, "", 1));
-    assert!(wrong.err.starts_with("pillion: queue.csv, line 2, column max_slowdown: "), "{}", wrong.err);
-}
-
 #[tokio::test]
 async fn status_says_how_the_scheduler_is() {
     let harness = Harness::start();
@@ -144,7 +124,9 @@ async fn status_says_how_the_scheduler_is() {
 #[tokio::test]
 async fn an_absent_scheduler_is_said_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
-    for line in ["queue", "pairs", "explain 42", "profile", "status", "plan --live", "snapshot save x.json"] {
+    for line in
+        ["queue", "pairs", "explain 42", "profile", "model", "status", "plan --live", "snapshot save x.json"]
+    {
         let ran = run_at("unix:/nowhere/scheduler.sock", folder.path(), line).await;
         assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{line}");
         assert_eq!(

@@ -285,14 +285,51 @@ fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
     if let Some(more @ 1..) = explanation.candidates.len().checked_sub(CANDIDATES_SHOWN) {
         line(blocks, format!("  and {more} more, which --json and --parsable2 name"));
     }
-    for candidate in explanation.candidates.iter().filter(|candidate| candidate.chosen) {
-        if let Some(own) = candidate.own.as_ref().filter(|own| !own.terms.is_empty()) {
-            let terms: Vec<String> =
-                own.terms.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
-            line(blocks, "  Its expected speed beside the chosen partner is made of".to_owned());
-            line(blocks, format!("  {}", terms.join(", ")));
-        }
+    estimate_blocks(&explanation.candidates, blocks);
+}
+
+/// What the estimate that decided is made of: beside the chosen partner, else beside the best of those that were excluded.
+fn estimate_blocks(candidates: &[Candidate], blocks: &mut Vec<Block>) {
+    let has_terms = |candidate: &&Candidate| candidate.own.as_ref().is_some_and(|own| !own.terms.is_empty());
+    let chosen = candidates.iter().find(|candidate| candidate.chosen);
+    let Some(candidate) = chosen.or_else(|| candidates.iter().find(has_terms)).filter(has_terms) else {
+        return;
+    };
+    let Some(own) = &candidate.own else { return };
+    let partner = match (candidate.partner(), candidate.chosen) {
+        (Some(partner), true) => format!("{partner}, its partner"),
+        (Some(partner), false) => format!("{partner}, its best partner"),
+        (None, true) => "its partner".to_owned(),
+        (None, false) => "its best partner".to_owned(),
+    };
+    line(blocks, format!("  Beside {partner}, it was expected at {}, from:", uncertain(own)));
+    let mut columns = vec!["TERM", ">OWN"];
+    if candidate.other.is_some() {
+        columns.push(">OTHER");
     }
+    let mut table = Table::new(&columns);
+    for (name, value) in own.terms.iter() {
+        let mut row = vec![name.to_string(), format!("{value:.3}")];
+        if let Some(other) = &candidate.other {
+            row.push(other.terms.get(name).map(|value| format!("{value:.3}")).unwrap_or_default());
+        }
+        table.push(row);
+    }
+    blocks.push(Block::Table(table, 4));
+}
+
+/// `85 % +- 3 % of its speed alone (at least 81 %)`.
+fn uncertain(estimate: &SpeedEstimate) -> String {
+    let deviation = if estimate.speed_fraction_deviation > 0.0 {
+        format!(" +- {}", format::fraction(Some(estimate.speed_fraction_deviation)))
+    } else {
+        String::new()
+    };
+    format!(
+        "{}{deviation} of its speed alone (at least {})",
+        format::fraction(Some(estimate.speed_fraction)),
+        format::fraction(Some(estimate.speed_fraction_low))
+    )
 }
 
 /// So many candidates are shown to people: they come best first.
@@ -373,6 +410,7 @@ const fn rule(reason: Reason) -> &'static str {
         Reason::GainTooSmall => "sharing would gain too little",
         Reason::BetterPlanElsewhere => "another pairing gains more",
         Reason::UserPolicy => "the site does not let these users share",
+        Reason::NotAllowed => "is not among the combinations that may be chosen",
         Reason::NotShareable => "the device cannot be shared",
         Reason::OutlivesHost => "it would end after its host while others wait for a whole device",
         Reason::SeveralProcesses => "several processes on the device, never seen to share",
@@ -383,7 +421,6 @@ const fn rule(reason: Reason) -> &'static str {
         Reason::BehindOthers => "a job before it in the queue comes first",
         Reason::Held => "it cannot start now",
         Reason::Blocked => "its node or device takes nothing now",
-        Reason::WaitsForPartner => "a better partner is expected soon",
     }
 }
 

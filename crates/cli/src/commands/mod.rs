@@ -1,7 +1,9 @@
 //! One file a command: it fetches, makes an [`Answer`](crate::output::Answer), and leaves the printing to `output`.
 
+pub mod backtest;
 pub mod doctor;
 pub mod explain;
+pub mod model;
 pub mod pairs;
 pub mod plan;
 mod plan_files;
@@ -45,7 +47,9 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             return Ok(if found { exit::OK } else { exit::PROBLEM });
         }
         Command::Profile(profile) => profile::fetch(&mut connect(address).await?, profile).await?,
+        Command::Model(model) => model::fetch(&mut connect(address).await?, model).await?,
         Command::Plan(plan) => plan::make(plan, address).await?,
+        Command::Backtest(backtest) => backtest::make(backtest)?,
         Command::Snapshot(snapshot) => {
             let SnapshotAction::Save { file } = &snapshot.action;
             snapshot::save(&mut connect(address).await?, file).await?

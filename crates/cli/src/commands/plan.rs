@@ -44,12 +44,12 @@ async fn live(args: &PlanArgs, address: &Address) -> Result<Answer, CliError> {
     Ok(show(&plan))
 }
 
-pub(super) fn read(file: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(file).map_err(|source| CliError::File {
-        action: "read",
-        path: file.to_owned(),
-        source,
-    })
+fn read(file: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(file).map_err(|source| unreadable(file, source))
+}
+
+pub(super) fn unreadable(file: &Path, source: std::io::Error) -> CliError {
+    CliError::File { action: "read", path: file.to_owned(), source }
 }
 
 /// Reads a snapshot.
@@ -67,6 +67,7 @@ const fn has_policy(args: &PlanArgs) -> bool {
         || args.objective.is_some()
         || args.caps.is_some()
         || args.max_tenants.is_some()
+        || args.broken_budget.is_some()
 }
 
 /// The default policy with what the options change.
@@ -87,6 +88,9 @@ pub(super) fn policy(args: &PlanArgs) -> Policy {
     }
     if let Some(tenants) = args.max_tenants {
         policy.tenants_max = tenants;
+    }
+    if let Some(budget) = args.broken_budget {
+        policy.broken_budget_fraction = budget.value();
     }
     policy
 }

@@ -2,46 +2,76 @@
 
 use crate::args::PlanArgs;
 use crate::commands::explain::word;
-use crate::commands::plan::{counted, policy, read};
+use crate::commands::plan::{counted, policy, unreadable};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{self, Block, Table, json};
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
-use pillion_pairing::Contention;
-use pillion_pairing::files::{self, Answer, AnswerMember, FileOptions, NamedText, PlanFiles};
+use pillion_pairing::files::{
+    self, Answer, AnswerCandidate, AnswerMember, AnswerModel, FileOptions, NamedText, PlanFiles,
+};
+use pillion_pairing::model::{TrainOptions, train};
 use std::path::Path;
 
-/// What a device is called where no `--device` names it: any name that the profiles share.
-const DEVICE_MODEL: &str = "device";
-
-/// Reads the files and plans.
+/// Reads the files, trains on the history and plans.
 ///
 /// # Errors
 /// [`CliError::File`]; [`CliError::Data`] with file, line, column and what was expected.
 pub(super) fn make(args: &PlanArgs, solo: &Path, queue: &Path) -> Result<output::Answer, CliError> {
-    let read_named = |path: &Path| Ok::<_, CliError>((path.display().to_string(), read(path)?));
-    let (solo, queue) = (read_named(solo)?, read_named(queue)?);
-    let running = args.running.as_deref().map(read_named).transpose()?;
+    let [history, running, allow] =
+        [&args.history, &args.running, &args.allow].map(|file| file.as_deref().map(Loaded::read).transpose());
+    let (solo, queue) = (Loaded::read(solo)?, Loaded::read(queue)?);
+    let (history, running, allow) = (history?, running?, allow?);
     let policy = policy(args);
     let options = FileOptions {
-        device_model: args.device.clone().unwrap_or_else(|| DEVICE_MODEL.to_owned()),
+        device_model: args.device.clone(),
         mechanism: args.mechanism.unwrap_or(Mechanism::Mps),
         device_memory_bytes: args.device_memory,
         slowdown_ratio_max: policy.slowdown_ratio_max,
     };
-    let files = PlanFiles { solo: named(&solo), queue: named(&queue), running: running.as_ref().map(named) };
-    let view = files::view(&files, &options).map_err(|error| CliError::Data(error.to_string()))?;
-    let plan = pillion_pairing::plan(&view, &Contention, &policy);
-    Ok(show(&files::answer(&plan, &Contention)))
+    let files = PlanFiles {
+        solo: solo.named(),
+        queue: queue.named(),
+        history: history.as_ref().map(Loaded::named),
+        running: running.as_ref().map(Loaded::named),
+        allow: allow.as_ref().map(Loaded::named),
+    };
+    let read = files::read(&files, &options).map_err(|error| CliError::Data(error.to_string()))?;
+    let model = train(&read.view.profiles, &read.observations, &TrainOptions::default());
+    Ok(show(&files::answer(&read, &model, &policy, args.candidates)))
 }
 
-fn named((name, text): &(String, String)) -> NamedText<'_> {
-    NamedText { name, text }
+/// A file's content and the name that errors call it by.
+struct Loaded {
+    name: String,
+    bytes: Vec<u8>,
 }
 
-const COLUMNS: [&str; 10] =
-    [">ROW", "RESULT", ">PAIRING", "WORKLOAD", ">CAP", ">SHARDS", ">EXPECTED", ">AT_LEAST", ">GAIN", "WHY"];
+impl Loaded {
+    fn read(path: &Path) -> Result<Self, CliError> {
+        let bytes = std::fs::read(path).map_err(|source| unreadable(path, source))?;
+        Ok(Self { name: path.display().to_string(), bytes })
+    }
+
+    fn named(&self) -> NamedText<'_> {
+        NamedText { name: &self.name, bytes: &self.bytes }
+    }
+}
+
+const COLUMNS: [&str; 11] = [
+    ">ROW",
+    "RESULT",
+    ">PAIRING",
+    "WORKLOAD",
+    ">CAP",
+    ">SHARDS",
+    ">EXPECTED",
+    ">AT_LEAST",
+    ">AT_MOST",
+    ">GAIN",
+    "WHY",
+];
 
 fn show(answer: &Answer) -> output::Answer {
     let mut table = Table::new(&COLUMNS);
@@ -51,19 +81,31 @@ fn show(answer: &Answer) -> output::Answer {
         }
     }
     for alone in &answer.alone {
-        let mut row = vec![alone.row.to_string(), "alone".to_owned()];
-        row.extend(std::iter::repeat_n(String::new(), COLUMNS.len() - 3));
+        let mut row = vec![alone.row.to_string(), "alone".to_owned(), String::new(), alone.workload.clone()];
+        row.extend(std::iter::repeat_n(String::new(), COLUMNS.len() - row.len() - 1));
         row.push(format!("{}: {}", word(alone.reason), alone.text));
         table.push(row);
     }
-    let summary = format!(
-        "{} share, {} alone (model {})",
+    let mut blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary(answer))];
+    if let Some(candidates) = &answer.candidates {
+        blocks.push(Block::Line(format!("{} considered:", counted(candidates.len(), "combination"))));
+        blocks.push(Block::Table(candidate_table(candidates), 2));
+    }
+    output::Answer { blocks, parsable: table, json: json::render_rows(answer) }
+}
+
+fn summary(answer: &Answer) -> String {
+    let AnswerModel { name, device, mechanism, observations, observations_elsewhere, .. } = &answer.model;
+    let elsewhere = match observations_elsewhere {
+        0 => String::new(),
+        count => format!(", {count} of another device or mechanism"),
+    };
+    format!(
+        "{} shared, {} alone (model {name}, {device} by {mechanism}; {}{elsewhere})",
         counted(answer.pairings.len(), "device"),
         counted(answer.alone.len(), "job"),
-        answer.model.name
-    );
-    let blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary)];
-    output::Answer { blocks, parsable: table, json: json::render(answer) }
+        counted(*observations, "observation"),
+    )
 }
 
 fn shared_line(index: usize, gain: f64, member: &AnswerMember) -> Vec<String> {
@@ -72,19 +114,54 @@ fn shared_line(index: usize, gain: f64, member: &AnswerMember) -> Vec<String> {
         (None, Some(row)) => (row.to_string(), "runs already"),
         (None, None) => (String::new(), "shares"),
     };
-    let cap = member
-        .cap_fraction
-        .map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(Fraction::value(cap))));
     vec![
         row,
         result.to_owned(),
         index.to_string(),
         member.workload.clone(),
-        cap,
+        cap(member.cap_fraction),
         member.shards.map(|shards| shards.to_string()).unwrap_or_default(),
         format::fraction(Some(member.speed_fraction)),
         format::fraction(Some(member.speed_fraction_low)),
+        format::fraction(Some(member.speed_fraction_high)),
         format::fraction(Some(gain)),
         String::new(),
     ]
+}
+
+fn cap(cap_fraction: Option<Fraction>) -> String {
+    cap_fraction.map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(cap.value())))
+}
+
+fn candidate_table(candidates: &[AnswerCandidate]) -> Table {
+    let columns =
+        ["WORKLOADS", ">CAPS", ">EXPECTED", ">AT_LEAST", ">AT_MOST", ">GAIN", ">CHOSEN", "EXCLUDED_BY"];
+    let mut table = Table::new(&columns);
+    for candidate in candidates {
+        let each = |cell: &dyn Fn(&files::CandidateMember) -> String| {
+            candidate.members.iter().map(cell).collect::<Vec<String>>().join(" + ")
+        };
+        let speeds = |speed: fn(&files::CandidateMember) -> Option<f64>| {
+            if candidate.gain.is_none() {
+                String::new()
+            } else {
+                each(&|member| format::fraction(speed(member)))
+            }
+        };
+        let name = |member: &files::CandidateMember| {
+            let running = if member.is_running { " (running)" } else { "" };
+            format!("{}{running}", member.workload)
+        };
+        table.push(vec![
+            each(&name),
+            each(&|member| cap(member.cap_fraction)),
+            speeds(|member| member.speed_fraction),
+            speeds(|member| member.speed_fraction_low),
+            speeds(|member| member.speed_fraction_high),
+            format::fraction(candidate.gain),
+            candidate.chosen_count.to_string(),
+            candidate.excluded_by.map(word).unwrap_or_default(),
+        ]);
+    }
+    table
 }

@@ -3,8 +3,9 @@
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
     AgentStatus, Decision, Device, DryRunRequest, DryRunResponse, Event, ExplainRequest, ExplainResponse,
-    JobExplanation, Member, PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest,
-    ProfilesResponse, QueueJob, QueueRequest, QueueResponse, StatusRequest, StatusResponse,
+    JobExplanation, Member, Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse,
+    PokeRequest, PokeResponse, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
+    StatusRequest, StatusResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -162,13 +163,13 @@ fn decision() -> Decision {
 fn explanations() -> Vec<JobExplanation> {
     let first = r#"{"job_id":"42","reason":"promise-at-risk","text":"beside 40 it would be slowed too much","model":"contention-1",
         "candidates":[{"partner":"40","workload":"alice/90ff","is_running":true,"cap_fractions":[null,null],
-          "own":{"speed_fraction":0.7,"speed_fraction_low":0.55,"speed_fraction_high":0.8,"terms":{}},
-          "other":{"speed_fraction":0.9,"speed_fraction_low":0.82,"speed_fraction_high":0.95,"terms":{}},
+          "own":{"speed_fraction":0.7,"speed_fraction_low":0.55,"speed_fraction_high":0.8,"terms":{"prior":0.82,"memory-pair":-0.12}},
+          "other":{"speed_fraction":0.9,"speed_fraction_low":0.82,"speed_fraction_high":0.95,"terms":{"prior":0.9}},
           "gain":0.6,"excluded_by":"promise-at-risk","chosen":false}]}"#;
     let second = r#"{"job_id":"42","reason":"paired","text":"starts with a partner on n1 g1","model":"contention-1",
         "candidates":[
          {"partner":"0","workload":"","is_running":false,"cap_fractions":[0.6,null],
-          "own":{"speed_fraction":0.85,"speed_fraction_low":0.81,"speed_fraction_high":0.9,"terms":{"compute":0.9,"bandwidth":0.944}},
+          "own":{"speed_fraction":0.85,"speed_fraction_deviation":0.031,"speed_fraction_low":0.81,"speed_fraction_high":0.9,"terms":{"compute":0.9,"bandwidth":0.944}},
           "other":null,"gain":0.62,"excluded_by":null,"chosen":true},
          {"partner":"0","workload":"","is_running":false,"cap_fractions":[null,null],
           "own":null,"other":null,"gain":null,"excluded_by":"user-policy","chosen":false}]}"#;
@@ -238,6 +239,38 @@ impl OperatorService for Fixtures {
                 .to_owned(),
         };
         Ok(Response::new(ProfilesResponse { profile_json: vec![json] }))
+    }
+
+    async fn models(&self, request: Request<ModelsRequest>) -> Result<Response<ModelsResponse>, Status> {
+        let score = |log_score_mean, error_mean, below_low_fraction| {
+            Some(ModelScore { log_score_mean, error_mean, below_low_fraction })
+        };
+        let first = Model {
+            version: 1,
+            state: "active".to_owned(),
+            kind: "learned-1".to_owned(),
+            trained_at_seconds: NOW - 600.0,
+            observation_count: 1,
+            reason: "one sharing went worse than thought possible; too few outcomes are new for a backtest"
+                .to_owned(),
+            ..Model::default()
+        };
+        let second = Model {
+            version: 2,
+            state: "rejected".to_owned(),
+            trained_at_seconds: NOW,
+            observation_count: 6,
+            outcome_count: 6,
+            candidate: score(0.501, 0.1204, 0.5),
+            incumbent: score(1.03, 0.07, 0.0),
+            incumbent_version: Some(1),
+            reason: "5 new observations; on 6 outcomes held out, its log score is 0.50 against 1.03"
+                .to_owned(),
+            ..first.clone()
+        };
+        let mut models = vec![second, first];
+        models.truncate(usize::try_from(request.into_inner().limit).expect("a few"));
+        Ok(Response::new(ModelsResponse { models }))
     }
 
     async fn dry_run(&self, _: Request<DryRunRequest>) -> Result<Response<DryRunResponse>, Status> {

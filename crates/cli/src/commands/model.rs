@@ -1,0 +1,77 @@
+//! `pillion model`: every model that was trained, whether it is in use, and the backtest that says why.
+
+use crate::args::ModelArgs;
+use crate::client::{Operator, answer};
+use crate::error::CliError;
+use crate::format;
+use crate::output::{Answer, Block, Table, json};
+use crate::view::{ModelRow, ScoreRow};
+use pillion_proto::v1::{ModelsRequest, ModelsResponse};
+use serde::Serialize;
+
+/// Asks the scheduler.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn fetch(client: &mut Operator, args: &ModelArgs) -> Result<Answer, CliError> {
+    Ok(show(answer(client.models(ModelsRequest { limit: args.limit })).await?))
+}
+
+#[derive(Serialize)]
+struct Body {
+    models: Vec<ModelRow>,
+}
+
+const COLUMNS: [&str; 11] = [
+    ">VERSION",
+    "STATE",
+    "KIND",
+    "TRAINED",
+    ">OBSERVED",
+    ">OUTCOMES",
+    ">SCORE",
+    ">ERROR",
+    ">BELOW_LOW",
+    "AGAINST",
+    "WHY",
+];
+
+fn show(ModelsResponse { models }: ModelsResponse) -> Answer {
+    let models: Vec<ModelRow> = models.into_iter().map(ModelRow::from).collect();
+    let mut table = Table::new(&COLUMNS);
+    for model in &models {
+        table.push(line(model));
+    }
+    let answer = Answer::table(table, json::render(&Body { models }));
+    if answer.parsable.is_empty() {
+        let nothing = "Nothing was learnt yet: estimates come from solo profiles alone".to_owned();
+        return Answer { blocks: vec![Block::Line(nothing)], ..answer };
+    }
+    answer
+}
+
+/// Scores as `own/other`: the candidate's, and those of the model that it stood against.
+fn line(model: &ModelRow) -> Vec<String> {
+    let both = |show: fn(&ScoreRow) -> String| match (&model.candidate, &model.incumbent) {
+        (Some(own), Some(other)) => format!("{}/{}", show(own), show(other)),
+        _ => String::new(),
+    };
+    let against = match model.incumbent_version {
+        _ if model.outcome_count == 0 => String::new(),
+        Some(version) => format!("v{version}"),
+        None => "v0".to_owned(),
+    };
+    vec![
+        model.version.to_string(),
+        model.state.clone(),
+        model.kind.clone(),
+        format::time(model.trained_at_seconds),
+        model.observation_count.to_string(),
+        model.outcome_count.to_string(),
+        both(|score| format!("{:.2}", score.log_score_mean)),
+        both(|score| format!("{:.3}", score.error_mean)),
+        both(|score| format!("{:.2}", score.below_low_fraction)),
+        against,
+        model.reason.clone(),
+    ]
+}
