@@ -86,6 +86,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         features: Vec::new(),
         excluded_nodes: Vec::new(),
         time_limit_seconds: Some(3600),
+        duration_seconds_expected: None,
         held: None,
     })
 }
@@ -251,8 +252,7 @@ async fn ticks() -> anyhow::Result<()> {
     let seam = Arc::clone(&store) as Arc<dyn Store>;
     let context =
         Arc::new(Context::new(Arc::new(SystemClock), Arc::new(slurm(at)), seam, agents, Settings::default()));
-    let (watch, engine) =
-        (Watch::new(Arc::clone(&context)), Engine::new(Arc::clone(&context), Arc::new(Contention)));
+    let (watch, engine) = (Watch::new(Arc::clone(&context)), Engine::new(Arc::clone(&context)));
     let mut variants = [
         Variant::new("first look: 1,000 new jobs written down"),
         Variant::new("first plan: 64 decisions committed, all others explained"),

@@ -7,6 +7,7 @@ mod demo;
 mod harness;
 mod hostile;
 mod jobs;
+mod learning;
 mod leases;
 mod module;
 mod options;

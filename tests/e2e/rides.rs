@@ -61,8 +61,8 @@ pub(crate) fn starts(cluster: &Cluster, user: &str, job: SlurmJobId) -> Vec<Word
 
 /// Runs each workload once alone, and waits until it is remembered. `more`: options, such as the node to keep away from.
 pub(crate) fn make_known(cluster: &Cluster, users: &[&str], names: &[&str], more: &[&[&str]]) {
-    let before = profile_count(cluster).unwrap();
     let mut jobs = Vec::new();
+    let before = profile_count(cluster).unwrap();
     for user in users {
         for name in names {
             jobs.extend(
@@ -70,7 +70,18 @@ pub(crate) fn make_known(cluster: &Cluster, users: &[&str], names: &[&str], more
             );
         }
     }
-    for job in &jobs {
+    wait_until_known(cluster, before, &jobs);
+}
+
+/// The same for workloads whose names are not what they run: `(profile, work)`.
+pub(crate) fn make_known_as(cluster: &Cluster, user: &str, workloads: &[(&str, &str)]) {
+    let before = profile_count(cluster).unwrap();
+    let run = |(name, work): &(&str, &str)| submit(cluster, user, name, &load(work, KNOWN_SECONDS), &[]);
+    wait_until_known(cluster, before, &workloads.iter().map(run).collect::<Vec<_>>());
+}
+
+fn wait_until_known(cluster: &Cluster, before: usize, jobs: &[SlurmJobId]) {
+    for job in jobs {
         cluster.wait_for_job(*job, &["COMPLETED"], SOON).unwrap();
     }
     wait_for("profiles of all that ran", SOON, || {

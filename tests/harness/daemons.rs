@@ -305,7 +305,8 @@ fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
          [pool]\npartitions = [\"shared\"]\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"127.0.0.1:{port}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
-         [policy]\nusers = \"{users}\"\n",
+         [policy]\nusers = \"{users}\"\n{extra}\n",
+        extra = spec.scheduler_conf_extra.join("\n"),
         bound = spec.bound_seconds,
         conf = cluster.layout().slurm_conf().display(),
         users = spec.policy.as_str(),

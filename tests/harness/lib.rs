@@ -14,6 +14,7 @@
 //! It starts programs and asserts on what Slurm and jobs report; it must not know how Pillion decides.
 
 pub mod cluster;
+pub mod convert;
 pub mod daemons;
 pub mod demo;
 pub mod error;

@@ -5,7 +5,6 @@ use crate::faulty::FaultySlurm;
 use crate::node::Node;
 use pillion_core::report::ToAgent;
 use pillion_core::{ManualClock, NodeName};
-use pillion_pairing::model::Contention;
 use pillion_scheduler::agents::{Agents, StreamId};
 use pillion_scheduler::context::{Context, Settings, TickError};
 use pillion_scheduler::engine::Engine;
@@ -14,13 +13,14 @@ use pillion_scheduler::profile::Profile;
 use pillion_scheduler::release::Release;
 use pillion_scheduler::renew::Renew;
 use pillion_scheduler::store::memory::MemoryStore;
+use pillion_scheduler::train::Train;
 use pillion_scheduler::watch::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// How many different ticks there are.
-pub(crate) const TICKS: u64 = 5;
+pub(crate) const TICKS: u64 = 6;
 
 pub(crate) struct Scheduler {
     pub(crate) context: Arc<Context>,
@@ -29,6 +29,7 @@ pub(crate) struct Scheduler {
     engine: Engine,
     release: Release,
     profile: Profile,
+    train: Train,
     ingest: Ingest,
     streams: BTreeMap<NodeName, (StreamId, mpsc::Receiver<ToAgent>)>,
 }
@@ -45,9 +46,10 @@ impl Scheduler {
         Self {
             watch: Watch::new(world()),
             renew: Renew::new(world()),
-            engine: Engine::new(world(), Arc::new(Contention)),
+            engine: Engine::new(world()),
             release: Release::new(world()),
             profile: Profile::new(world()),
+            train: Train::new(world()),
             ingest: Ingest::new(world()),
             streams: BTreeMap::new(),
             context,
@@ -61,13 +63,14 @@ impl Scheduler {
             1 => self.engine.tick().await,
             2 => self.release.tick().await,
             3 => self.renew.tick().await,
-            _ => self.profile.tick().await,
+            4 => self.profile.tick().await,
+            _ => self.train.tick().await,
         }
     }
 
     /// All of them once, in the order of the day.
     pub(crate) async fn tick_all(&self) {
-        for which in [0, 4, 1, 2, 3] {
+        for which in [0, 4, 5, 1, 2, 3] {
             let _ = self.tick(which).await;
         }
     }

@@ -88,6 +88,8 @@ pub struct ClusterSpec {
     pub time_scale: f64,
     /// Lines added at the end of `slurm.conf`.
     pub slurm_conf_extra: Vec<String>,
+    /// Lines added at the end of the scheduler's configuration, in `[policy]` until another section begins.
+    pub scheduler_conf_extra: Vec<String>,
 }
 
 impl Default for ClusterSpec {
@@ -111,6 +113,7 @@ impl Default for ClusterSpec {
             bound_seconds: 60,
             time_scale: 60.0,
             slurm_conf_extra: Vec::new(),
+            scheduler_conf_extra: Vec::new(),
         }
     }
 }
