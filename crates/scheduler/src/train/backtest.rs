@@ -126,7 +126,6 @@ mod tests {
             has_heavy_tail: false,
             speed_fraction_low: speed - 1.28 * deviation,
             speed_fraction_high: 1.0,
-            has_heavy_tail: false,
             terms: std::sync::Arc::default(),
         }
     }

@@ -79,7 +79,6 @@ impl InterferenceModel for Mean {
             has_heavy_tail: false,
             speed_fraction_low: speed_fraction - 0.064,
             speed_fraction_high: 1.0,
-            has_heavy_tail: false,
             terms: std::sync::Arc::default(),
         };
         Ok(vec![estimate; tenants.len()])

@@ -89,7 +89,6 @@ pub(crate) fn estimate(speed_fraction: f64) -> SpeedEstimate {
         has_heavy_tail: true,
         speed_fraction_low: speed_fraction - 0.125,
         speed_fraction_high: 1.0,
-        has_heavy_tail: false,
         terms: std::sync::Arc::new([("bandwidth".into(), 0.25)].into()),
     }
 }
