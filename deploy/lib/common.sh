@@ -6,6 +6,10 @@
 PILLION_LOG_DIR="$PILLION_CHECKOUT/target/logs/$$"
 find "$PILLION_CHECKOUT/target/logs" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} + 2>/dev/null || true
 
+# What a build takes, all in all, and what it takes where it has to do with little (measured, and a little more).
+ROOMY_MIB=9000
+SPARING_MIB=2500
+
 # Says in one line what is wrong, and ends.
 die() {
     printf 'error: %s\n' "$*" >&2
@@ -68,16 +72,36 @@ refuse_early() {
         [[ -x $HOME/.cargo/bin/cargo ]] || die "cargo was not found; install Rust (https://rustup.rs) and run this again"
         PATH="$HOME/.cargo/bin:$PATH"
     fi
-    mkdir -p "$PILLION_CHECKOUT/target" || die "cannot write to $PILLION_CHECKOUT/target"
-    enough_disk "$PILLION_CHECKOUT/target" 4
+    mkdir -p "$(target_dir)" || die "cannot write to $(target_dir)"
+    spare_disk
 }
 
-# enough_disk FOLDER GIB
+# spare_disk: where little is free, builds without what only helps to build again and to read traces. PILLION_SPARING says so.
+# shellcheck disable=SC2034 # for the caller
+spare_disk() {
+    local target
+    target=$(target_dir)
+    # A machine that builds once needs nothing to build again from.
+    if [[ ${CI:-} == true ]]; then export CARGO_INCREMENTAL=0; fi
+    # What was built before needs little more.
+    if (($(free_mib "$target") + $(du -sm "$target" | cut -f1) >= ROOMY_MIB)); then
+        enough_disk "$target" 500
+        return
+    fi
+    PILLION_SPARING=yes
+    export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false CARGO_PROFILE_TEST_DEBUG=false
+    enough_disk "$target" $((SPARING_MIB - $(du -sm "$target" | cut -f1)))
+    echo "         $(free_mib "$target") MiB of disk are free: building without debug information"
+}
+
+# free_mib FOLDER
+free_mib() {
+    echo $(($(df --output=avail -k "$1" | tail -n 1) / 1024))
+}
+
+# enough_disk FOLDER MIB
 enough_disk() {
-    local free
-    free=$(df --output=avail -k "$1" | tail -n 1)
-    ((free >= $2 * 1024 * 1024)) ||
-        die "$1 has $((free / 1024)) MiB of free disk; at least $2 GiB are needed"
+    (($(free_mib "$1") >= $2)) || die "$1 has $(free_mib "$1") MiB of free disk; at least $2 MiB are needed"
 }
 
 # fetch_packages: the Rust packages that the build needs, where they are not here already.

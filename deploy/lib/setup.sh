@@ -95,7 +95,7 @@ find_slurm() {
     PILLION_SLURM="Debian 13 root in $PILLION_ROOT"
     [[ -e $PILLION_ROOT/.pillion-ready ]] && return
     mkdir -p "$PILLION_CACHE"
-    enough_disk "$PILLION_CACHE" 4
+    enough_disk "$PILLION_CACHE" 1500
     command -v debootstrap >/dev/null || step "install debootstrap" apt_install debootstrap ||
         die "could not install debootstrap: is the package mirror $(debian_mirror) reachable?"
     step "make a Debian 13 root with Slurm (once, some minutes)" make_root "$PILLION_ROOT" "$(debian_mirror)" ||

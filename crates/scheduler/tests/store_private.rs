@@ -124,6 +124,16 @@ async fn data_survive_a_killed_server() {
     assert!(error.to_string().contains("were made by PostgreSQL 12, and "), "{error}");
 }
 
+/// A server that was killed runs for a moment longer.
+async fn started_again(server: &PrivatePostgres) {
+    let again = async {
+        while !server.keep_running().await.expect("started") {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_mins(1), again).await.expect("noticed");
+}
+
 #[tokio::test]
 async fn a_server_that_died_is_started_again_with_its_data_and_never_without() {
     let Ok(owner) = owner() else { return };
@@ -133,12 +143,7 @@ async fn a_server_that_died_is_started_again_with_its_data_and_never_without() {
     record_event(server.url(), "kept").await;
     assert!(!server.keep_running().await.expect("looked"), "it runs");
     kill(postmaster_pid(&directory).expect("it runs"));
-    let again = async {
-        while !server.keep_running().await.expect("started") {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_mins(1), again).await.expect("noticed");
+    started_again(&server).await;
     assert_eq!(event_count(server.url(), "kept").await, 1);
 
     kill(postmaster_pid(&directory).expect("it runs"));
@@ -147,7 +152,7 @@ async fn a_server_that_died_is_started_again_with_its_data_and_never_without() {
     server.keep_running().await.expect_err("no data, no database");
     assert!(!data.exists(), "no empty database is made in its place");
     std::fs::rename(&away, &data).expect("moved back");
-    assert!(server.keep_running().await.expect("started"));
+    started_again(&server).await;
     assert_eq!(event_count(server.url(), "kept").await, 1);
     server.stop().await;
 }

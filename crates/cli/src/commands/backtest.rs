@@ -177,7 +177,7 @@ fn estimate_line(score: &EstimateScore) -> Vec<String> {
 fn split_line(score: &SplitScore) -> Vec<String> {
     vec![
         name(score.policy),
-        score.observations.to_string(),
+        score.observations.map(|count| count.to_string()).unwrap_or_default(),
         score.pairs.to_string(),
         number(score.chosen_sum),
         number(score.best_sum),

@@ -106,7 +106,7 @@ impl History {
 }
 
 /// One more run of a measured combination: the truth with noise.
-fn observe(truth: &Truth, at: usize, rng: &mut ChaCha8Rng) -> Observation {
+pub(super) fn observe(truth: &Truth, at: usize, rng: &mut ChaCha8Rng) -> Observation {
     let combination = &truth.combinations[at];
     let noise = Normal::new(1.0, NOISE_FRACTION).expect("a standard deviation above 0");
     let tenant = |end: usize, rng: &mut ChaCha8Rng| ObservedTenant {
@@ -134,6 +134,8 @@ pub(super) enum Part {
     History,
     /// The queue of so many jobs.
     Queue(usize),
+    /// One observation of everything.
+    Informed,
     /// Random partners for that queue.
     Partners(usize),
 }
@@ -144,6 +146,7 @@ impl Part {
         let (kind, length) = match self {
             Self::Split => (0, 0),
             Self::History => (1, 0),
+            Self::Informed => (2, 0),
             Self::Queue(length) => (2, length),
             Self::Partners(length) => (3, length),
         };

@@ -13,6 +13,7 @@ mod choose;
 mod draw;
 mod exact;
 mod guess;
+mod informed;
 mod ours;
 mod report;
 mod score;
@@ -90,6 +91,8 @@ pub enum PolicyName {
     ExtraTrees,
     /// Pillion: the learned model and the planner as they are on a cluster.
     Ours,
+    /// The planner, told one observation of every combination: what noise leaves possible.
+    Informed,
     /// Exact matching on the truth under the promise.
     Oracle,
 }

@@ -126,8 +126,8 @@ pub struct EstimateScore {
 pub struct SplitScore {
     /// Whose choice.
     pub policy: PolicyName,
-    /// Observed pairings besides the old families' history.
-    pub observations: usize,
+    /// Observed pairings besides the old families' history; `null` = learns nothing.
+    pub observations: Option<usize>,
     /// Pairs, over all seeds.
     pub pairs: usize,
     /// At the caps chosen.
@@ -154,6 +154,8 @@ pub(super) fn report(backtest: &Backtest<'_>, outcomes: &[SeedOutcome]) -> Repor
         .collect();
     let learners: BTreeSet<Contestant> =
         outcomes.iter().flat_map(|outcome| outcome.errors.keys().copied()).collect();
+    let splitters: BTreeSet<Contestant> =
+        outcomes.iter().flat_map(|outcome| outcome.splits.keys().copied()).collect();
     Report {
         protocol: Protocol {
             slowdown_ratio_max: options.slowdown_ratio_max.value(),
@@ -175,7 +177,7 @@ pub(super) fn report(backtest: &Backtest<'_>, outcomes: &[SeedOutcome]) -> Repor
         },
         policies,
         estimates: learners.iter().map(|learner| estimate_score(outcomes, *learner)).collect(),
-        splits: learners.iter().map(|learner| split_score(outcomes, *learner)).collect(),
+        splits: splitters.iter().map(|learner| split_score(outcomes, *learner)).collect(),
     }
 }
 
@@ -258,7 +260,7 @@ fn split_score(outcomes: &[SeedOutcome], learner: Contestant) -> SplitScore {
     };
     SplitScore {
         policy: learner.0,
-        observations: learner.1.unwrap_or(0),
+        observations: learner.1,
         pairs,
         chosen_sum: mean(|sums| sums.chosen),
         best_sum: mean(|sums| sums.best),

@@ -2,9 +2,11 @@
 
 use super::draw::{History, Part, Queue, Split};
 use super::guess::{self, Guess, Guesses};
+use super::informed::Informed;
 use super::score::{Tally, as_float, hours_saved};
 use super::truth::Truth;
 use super::{Backtest, PolicyName, WARM_OBSERVATIONS, choose, ours, trees};
+use crate::caps::CAP_GAIN_MIN;
 use crate::model::{Learned, TrainOptions, train};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,6 +106,7 @@ impl Replay<'_, '_> {
     fn untaught(&mut self, seed: u64) {
         let (truth, speed_min) = (self.backtest.truth(), self.backtest.speed_min());
         let fits = choose::fits_uncapped_first(truth);
+        let informed = Informed::of(self.backtest, seed);
         for (queue, tallies) in self.queues.iter().zip(&mut self.outcome.tallies) {
             let rng = &mut Part::Partners(queue.jobs.len()).of_seed(seed);
             let mut keep = |name, chosen: &[_]| {
@@ -114,7 +117,12 @@ impl Replay<'_, '_> {
             let half = |found: &super::Combination| found.is_half_half() && found.speeds.is_some();
             keep(PolicyName::HalfHalf, &choose::random(truth, queue, half, rng));
             keep(PolicyName::Oracle, &choose::oracle(truth, queue, speed_min));
+            keep(PolicyName::Informed, &ours::choose(self.backtest, queue, &informed).0);
         }
+        let guesses = guess::candidates(self.backtest, &self.split);
+        let guesses = guesses.filter_map(|at| Some((at, informed.guess(at)?))).collect();
+        let contestant = (PolicyName::Informed, None);
+        self.outcome.splits.insert(contestant, splits(truth, &guesses, &BTreeSet::new()));
     }
 
     /// The policies that learn, from so many observed pairings besides the history.
@@ -216,7 +224,12 @@ fn splits(truth: &Truth, guesses: &Guesses, seen: &BTreeSet<usize>) -> SplitSums
         let (Some(uncapped), Some(half_half)) = (with(super::Combination::is_uncapped), half_half) else {
             continue;
         };
-        let chosen = places.iter().max_by(|a, b| sum(&guesses[*a]).total_cmp(&sum(&guesses[*b])));
+        // As the planner does: caps only for clearly more than without.
+        let worth = |at: &usize| {
+            let least = if truth.combinations[*at].is_uncapped() { CAP_GAIN_MIN } else { 0.0 };
+            sum(&guesses[at]) + least
+        };
+        let chosen = places.iter().max_by(|a, b| worth(a).total_cmp(&worth(b)));
         sums.pairs += 1;
         sums.chosen += chosen.map_or(0.0, measured);
         sums.best += places.iter().map(measured).fold(0.0, f64::max);

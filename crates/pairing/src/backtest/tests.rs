@@ -313,8 +313,8 @@ fn trees_tell_more_than_the_mean() {
 #[test]
 fn caps_are_judged_by_what_they_really_gave() {
     let report = replayed(2, 1.67);
-    assert_eq!(report.splits.len(), 8);
-    for score in report.splits.iter().filter(|score| score.observations == 0) {
+    assert_eq!(report.splits.len(), 9);
+    for score in report.splits.iter().filter(|score| score.observations == Some(0)) {
         let [chosen, best, half, none] =
             [score.chosen_sum, score.best_sum, score.half_half_sum, score.uncapped_sum].map(Option::unwrap);
         assert!(score.pairs > 0 && best >= chosen && best >= half.max(none), "{score:?}");
@@ -332,4 +332,18 @@ fn what_cannot_be_replayed_is_refused() {
     assert!(refused(&observations, DEVICE, &[8, 1], 1).contains("at least 2 jobs"));
     assert!(refused(&observations, "p100", &[8], 1).contains("no measured pair is of the device 'p100'"));
     assert!(refused(&observations[..3], DEVICE, &[8], 1).contains("of 1 families"), "only a1 to a3");
+}
+
+#[test]
+fn whoever_saw_everything_once_comes_close_to_the_oracle() {
+    let report = replayed(6, 1.6);
+    let of = |policy| report.policies.iter().find(|score| score.policy == policy).unwrap();
+    let informed = of(PolicyName::Informed);
+    assert!(
+        informed.s_kept.unwrap() > 0.8 && informed.s_kept < of(PolicyName::Oracle).s_kept,
+        "{informed:?}"
+    );
+    assert!(informed.broken_fraction.unwrap() < 0.05, "{informed:?}");
+    let split = report.splits.iter().find(|score| score.policy == PolicyName::Informed).unwrap();
+    assert!(split.chosen_sum.unwrap() > 0.97 * split.best_sum.unwrap(), "{split:?}");
 }

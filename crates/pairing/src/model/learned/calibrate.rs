@@ -12,15 +12,22 @@ pub(super) const BOUND_DEVIATIONS: f64 = 1.2816;
 /// Where the tail is measured from which broken promises are expected: a quantile, and where it lies for tenants that are
 /// kept apart (a normal distribution) and for those that are not (Student's with five degrees of freedom).
 const TAIL: (f64, [f64; 2]) = (0.03, [1.8808, 2.4216]);
-/// A plan prefers what was estimated too high: among the chosen, truths lie lower than among all.
-const SELECTION: f64 = 1.12;
+/// A plan prefers what was estimated too high: among the chosen, truths lie lower than among all. Tenants that are kept
+/// apart are estimated alike, whoever is beside them, and cautiously as it is; with others on the same units there is more to choose from by mistake,
+/// most of all while they are new.
+const SELECTION_APART: f64 = 0.9;
+const SELECTION_TOGETHER: [f64; 3] = [1.12, 1.4, 1.4];
+/// How much of that the tail has already.
+const SELECTION_IN_TAIL: f64 = 1.12;
 /// One-sided 90 % of Student's distribution with five degrees of freedom.
 const STUDENT_BOUND_DEVIATIONS: f64 = 1.4759;
 /// Only predictions that could be admitted tell whether admission can be trusted.
 const RELEVANT_SPEED_MIN: f64 = 0.5;
-/// Near all, speeds vary less: tenants faster than this are looked at apart from slower ones, with a soft border.
-const FAST_FROM: f64 = 0.8;
-const FAST_WIDTH: f64 = 0.2;
+/// Speeds vary in another way near all than at the middle: stretches are looked at here, and mixed between.
+const KNOTS: [f64; 5] = [0.6, 0.75, 0.85, 0.92, 0.97];
+/// At each, the samples that were predicted nearest: this part of all, and at least so many.
+const NEAREST_PART: f64 = 0.2;
+const NEAREST_MIN: usize = 60;
 /// How many blocks (pairings, workloads, families) the assumption counts for that the spread is right as it is.
 const TRUST_IN_MODEL_BLOCKS: f64 = 2.0;
 /// No spread is made narrower than this part of what the model says.
@@ -62,28 +69,33 @@ pub(super) struct Stretch {
 /// Stretches by novelty and regime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Calibration {
-    /// By novelty: tenants kept apart, tenants together; slow ones, fast ones.
-    stretches: [[[Stretch; 2]; 2]; 3],
+    /// By novelty: tenants kept apart, tenants together; at each of the knots.
+    stretches: Vec<[[Stretch; KNOTS.len()]; 2]>,
 }
 
 impl Calibration {
     pub(super) fn of(samples: [Vec<Sample>; 3]) -> Self {
-        let stretches = samples.map(|samples| {
-            [false, true].map(|is_together| {
-                let of_regime = chosen(&samples, |sample| sample.is_together == is_together);
-                [false, true].map(|is_fast| {
-                    let of_speed = chosen(&of_regime, |sample| (sample.predicted > FAST_FROM) == is_fast);
-                    stretch(&of_speed, is_together)
-                })
+        let novelties = samples.into_iter().zip(SELECTION_TOGETHER);
+        let stretches = novelties.map(|(samples, selection_together)| {
+            [(false, SELECTION_APART), (true, selection_together)].map(|(is_together, selection)| {
+                let of_regime = of_regime(&samples, is_together);
+                KNOTS.map(|knot| stretch(&nearest(&of_regime, knot), is_together, selection))
             })
         });
+        let stretches: Vec<_> = stretches.collect();
         Self { stretches }
     }
 
     /// The stretch for tenants that are so new; `overlap` is how much they share compute units.
     pub(super) fn stretch(&self, novelty: Novelty, overlap: f64, predicted: f64) -> Stretch {
-        let fast = ((predicted - FAST_FROM) / FAST_WIDTH + 0.5).clamp(0.0, 1.0);
-        let [apart, together] = self.stretches[novelty as usize].map(|[slow, quick]| slow.mixed(quick, fast));
+        let at = KNOTS.partition_point(|knot| *knot < predicted);
+        let [apart, together] = self.stretches[novelty as usize].map(|of_regime| {
+            if at == 0 || at == KNOTS.len() {
+                return of_regime[at.min(KNOTS.len() - 1)];
+            }
+            let (from, to) = (KNOTS[at - 1], KNOTS[at]);
+            of_regime[at - 1].mixed(of_regime[at], (predicted - from) / (to - from))
+        });
         apart.mixed(together, overlap)
     }
 }
@@ -96,14 +108,27 @@ impl Stretch {
     }
 }
 
-/// Those that are meant, or all where they are too few.
-fn chosen(samples: &[Sample], is_meant: impl Fn(&Sample) -> bool) -> Vec<Sample> {
-    let meant: Vec<Sample> = samples.iter().filter(|sample| is_meant(sample)).copied().collect();
+/// Those of a regime, or all where they are too few.
+fn of_regime(samples: &[Sample], is_together: bool) -> Vec<Sample> {
+    let meant = samples.iter().filter(|sample| sample.is_together == is_together);
+    let meant: Vec<Sample> = meant.copied().collect();
     let relevant = meant.iter().filter(|sample| sample.predicted >= RELEVANT_SPEED_MIN).count();
     if relevant >= SAMPLES_MIN { meant } else { samples.to_vec() }
 }
 
-fn stretch(samples: &[Sample], is_together: bool) -> Stretch {
+/// Those that were predicted nearest to a speed.
+fn nearest(samples: &[Sample], speed: f64) -> Vec<Sample> {
+    let mut sorted: Vec<Sample> =
+        samples.iter().filter(|sample| sample.predicted >= RELEVANT_SPEED_MIN).copied().collect();
+    let distance = |sample: &Sample| (sample.predicted - speed).abs();
+    sorted.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a short list")]
+    let part = (NEAREST_PART * amount(sorted.len())) as usize;
+    sorted.truncate(part.max(NEAREST_MIN));
+    sorted
+}
+
+fn stretch(samples: &[Sample], is_together: bool, selection: f64) -> Stretch {
     let relevant: Vec<&Sample> =
         samples.iter().filter(|sample| sample.predicted >= RELEVANT_SPEED_MIN).collect();
     let mut blocks: Vec<usize> = relevant.iter().map(|sample| sample.block).collect();
@@ -121,10 +146,11 @@ fn stretch(samples: &[Sample], is_together: bool) -> Stretch {
             (measured * block_count + TRUST_IN_MODEL_BLOCKS) / (block_count + TRUST_IN_MODEL_BLOCKS);
         weighed * heavier_tail(block_count)
     };
-    let bound = SELECTION * factor(0.10, BOUND_DEVIATIONS);
+    let bound = selection * factor(0.10, BOUND_DEVIATIONS);
     let tail_at = TAIL.1[usize::from(is_together)];
     let least = if is_together { bound * BOUND_DEVIATIONS / STUDENT_BOUND_DEVIATIONS } else { bound };
-    Stretch { bound, tail: factor(TAIL.0, tail_at).max(least) }
+    let tail = selection / SELECTION_IN_TAIL * factor(TAIL.0, tail_at);
+    Stretch { bound, tail: tail.max(least) }
 }
 
 /// A quantile estimated from few blocks is itself uncertain: like Student's against the normal distribution.
@@ -163,16 +189,16 @@ mod tests {
 
     #[test]
     fn a_spread_twice_as_wide_stretches_twice_as_far() {
-        let (one, two) = (stretch(&samples(2.0, 1000), false), stretch(&samples(4.0, 1000), false));
+        let (one, two) = (stretch(&samples(2.0, 1000), false, 1.0), stretch(&samples(4.0, 1000), false, 1.0));
         assert!((two.bound / one.bound - 2.0).abs() < 0.02, "{one:?} {two:?}");
         assert!(one.tail >= one.bound);
     }
 
     #[test]
     fn few_blocks_are_believed_less_and_few_samples_not_at_all() {
-        let (few, many) = (stretch(&samples(0.1, 2), false), stretch(&samples(0.1, 500), false));
+        let (few, many) = (stretch(&samples(0.1, 2), false, 1.0), stretch(&samples(0.1, 500), false, 1.0));
         assert!(few.bound > many.bound);
-        let none = stretch(&[], false);
+        let none = stretch(&[], false, 1.0);
         assert_eq!(none, Stretch { bound: 1.0, tail: 1.0 });
     }
 }

@@ -3,8 +3,8 @@
 //! combination. Two regimes, tenants kept apart by caps and tenants on the same compute units, have effects of their
 //! own: what is seen in one tells little of the other.
 
-use super::features::{DIRECTIONS, Point};
-use super::prior::Expected;
+use super::features::{DIRECTIONS, Point, STRENGTHS};
+use super::prior::{self, Expected};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,12 @@ pub(super) enum Kind {
     Alike,
     /// Beside its own family, for this family.
     AlikeFamily,
+    /// How far this workload gets its way where it meets others on the same units: what one wins the other loses.
+    Strength,
+    /// The same for this family.
+    FamilyStrength,
+    /// The same for workloads that use so much, of the units or of memory.
+    UseStrength,
     /// How easily workloads with such a profile are hurt.
     VictimProfile,
     /// How hard workloads with such a profile press.
@@ -56,23 +62,32 @@ pub(super) enum Regime {
 pub(super) type Group = (Kind, Regime);
 
 impl Kind {
-    /// The standard deviation that is expected of an effect before anything was seen, of the doubt.
-    fn expected_deviation(self) -> f64 {
+    /// The standard deviation that is expected of an effect before anything was seen, of the doubt. On shared units it is
+    /// strength that counts, and what is particular about two workloads.
+    fn expected_deviation(self, regime: Regime) -> f64 {
+        let is_together = regime == Regime::Together;
+        let where_apart = |apart: f64, together: f64| if is_together { together } else { apart };
         match self {
             Self::All | Self::Alike | Self::AlikeFamily => 0.08,
-            Self::Victim | Self::Aggressor | Self::VictimFamily | Self::AggressorFamily => 0.06,
-            Self::Families => 0.05,
-            Self::Pair => 0.04,
+            Self::Victim | Self::Aggressor | Self::VictimFamily | Self::AggressorFamily => {
+                where_apart(0.06, 0.03)
+            }
+            Self::Families => where_apart(0.05, 0.025),
+            Self::Strength => 0.15,
+            Self::FamilyStrength | Self::UseStrength => 0.1,
+            Self::Pair => where_apart(0.04, 0.08),
             // Spread over several directions.
-            Self::VictimProfile | Self::AggressorProfile | Self::VictimCap | Self::ProfileCap => 0.03,
-            Self::Profiles => 0.015,
+            Self::VictimProfile | Self::AggressorProfile | Self::VictimCap | Self::ProfileCap => {
+                where_apart(0.03, 0.015)
+            }
+            Self::Profiles => where_apart(0.015, 0.0075),
         }
     }
     /// The variance that is expected of an effect before anything was seen.
-    pub(super) fn expected_variance(self) -> f64 {
-        self.expected_deviation().powi(2)
+    pub(super) fn expected_variance(self, regime: Regime) -> f64 {
+        self.expected_deviation(regime).powi(2)
     }
-    /// Whether it holds for more than the workloads that it was seen of.
+    /// Whether it holds for more than the workload that it was seen of: what one wins, another loses.
     pub(super) fn is_shared(self) -> bool {
         !matches!(self, Self::Victim | Self::VictimCap | Self::Pair)
     }
@@ -153,6 +168,7 @@ impl Effects {
                 effects.add_products(regime, &own.point, &other.point, amount);
             }
         }
+        effects.add_strengths(own, others, expected);
         if expected.cap < 1.0 {
             let wider = expected.cap - 0.5;
             effects.add(Kind::VictimCap, Regime::Apart, own.workload.map(|own| (own, 0)), wider);
@@ -161,15 +177,31 @@ impl Effects {
         effects
     }
 
+    /// Who wins on shared units: where it is open, a difference of strengths is felt most.
+    fn add_strengths(&mut self, own: &Actor, others: &[&Actor], expected: &Expected) {
+        let share = expected.overlap * prior::contest(expected.speed_fraction) / expected.doubt;
+        let sides = std::iter::once((own, share)).chain(others.iter().map(|other| (*other, -share)));
+        for (actor, amount) in sides {
+            self.add(Kind::Strength, Regime::Together, actor.workload.map(|workload| (workload, 0)), amount);
+            if let Some(family) = actor.family {
+                let place = family.map(|family| (family, 0));
+                self.add(Kind::FamilyStrength, Regime::Together, place, amount);
+            }
+            for (at, strength) in (0_u32..).zip(&actor.point[DIRECTIONS..]) {
+                self.add(Kind::UseStrength, Regime::Together, Some((at, 0)), amount * strength);
+            }
+        }
+    }
+
     fn add_point(&mut self, kind: Kind, regime: Regime, point: &Point, amount: f64) {
-        for (at, coordinate) in (0_u32..).zip(point) {
+        for (at, coordinate) in (0_u32..).zip(&point[..DIRECTIONS]) {
             self.add(kind, regime, Some((at, 0)), amount * coordinate);
         }
     }
 
     fn add_products(&mut self, regime: Regime, own: &Point, other: &Point, amount: f64) {
-        for (a, left) in (0_u32..).zip(own) {
-            for (b, right) in (0_u32..).zip(other) {
+        for (a, left) in (0_u32..).zip(&own[..DIRECTIONS]) {
+            for (b, right) in (0_u32..).zip(&other[..DIRECTIONS]) {
                 self.add(Kind::Profiles, regime, Some((a, b)), amount * left * right);
             }
         }
@@ -198,4 +230,4 @@ impl Columns {
     }
 }
 
-const _: () = assert!(DIRECTIONS < 16, "products of directions are columns");
+const _: () = assert!(DIRECTIONS + STRENGTHS < 16, "products of directions are columns");

@@ -15,9 +15,16 @@ const KNOWN_MIN: usize = 3;
 const MISSING_WEIGHT: f64 = 0.7;
 /// How many features there are.
 const FEATURES: usize = 14;
+/// The place of memory among them.
+const MEMORY: usize = 10;
 
-/// A workload's place.
-pub(super) type Point = [f64; DIRECTIONS];
+/// What says by itself who wins on shared units: use of the compute units, and memory (large batches, long kernels).
+pub(super) const STRENGTHS: usize = 2;
+/// The spread of use among workloads, so that both strengths count alike.
+const USE_SPREAD: f64 = 0.3;
+
+/// A workload's place: along the directions, then its strengths.
+pub(super) type Point = [f64; DIRECTIONS + STRENGTHS];
 
 /// How profiles become points.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -82,11 +89,16 @@ impl FeatureSpace {
 
     /// Where a workload stands. The origin where nothing is known.
     pub(super) fn point(&self, profile: &WorkloadProfile, appetite: &Appetite) -> Point {
-        let columns = self.columns(&features(profile, appetite));
-        let mut point = [0.0; DIRECTIONS];
+        let features = features(profile, appetite);
+        let columns = self.columns(&features);
+        let mut point = [0.0; DIRECTIONS + STRENGTHS];
         for (coordinate, loading) in point.iter_mut().zip(&self.loadings) {
             *coordinate = columns.iter().zip(loading).map(|(value, weight)| value * weight).sum();
         }
+        point[DIRECTIONS] = appetite.use_fraction.map_or(0.0, |part| (part - 0.5) / USE_SPREAD);
+        let memory = self.scales.get(MEMORY).copied().flatten().zip(features[MEMORY]);
+        point[DIRECTIONS + 1] =
+            memory.map_or(0.0, |((mean, deviation), value)| ((value - mean) / deviation).clamp(-3.0, 3.0));
         point
     }
 }

@@ -16,7 +16,7 @@ const EXPECTED_WEIGHT: f64 = 2.0;
 /// How many rows' worth of evidence the expected noise counts for.
 const NOISE_WEIGHT: f64 = 10.0;
 /// Bounds of the noise, as a multiple of the variance that rows come with.
-const NOISE_RANGE: (f64, f64) = (0.7, 6.0);
+const NOISE_RANGE: (f64, f64) = (1.0, 6.0);
 
 /// One measured speed: its distance from the prior in units of doubt, and the effects behind it.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +51,7 @@ impl Default for Variances {
 impl Variances {
     /// The variance of a group's effects; of one that was never met, what is expected.
     pub(super) fn of(&self, group: Group) -> f64 {
-        self.of_group.get(&group).copied().unwrap_or_else(|| group.0.expected_variance())
+        self.of_group.get(&group).copied().unwrap_or_else(|| group.0.expected_variance(group.1))
     }
     fn of_pair(&self) -> [f64; 2] {
         [self.of((Kind::Pair, Regime::Apart)), self.of((Kind::Pair, Regime::Together))]
@@ -163,7 +163,7 @@ impl Evidence {
             members.entry((Kind::Pair, regime)).or_default();
         }
         for group in members.keys() {
-            variances.of_group.insert(*group, 4.0 * group.0.expected_variance());
+            variances.of_group.insert(*group, 4.0 * group.0.expected_variance(group.1));
         }
         for _ in 0..iterations {
             let Some(posterior) = self.posterior(&variances) else { return variances };
@@ -197,7 +197,7 @@ impl Evidence {
         }
         let of_group = counts.iter().map(|(group, count)| {
             let square = squares.get(group).copied().unwrap_or(0.0);
-            let expected = EXPECTED_WEIGHT * group.0.expected_variance();
+            let expected = EXPECTED_WEIGHT * group.0.expected_variance(group.1);
             (*group, (square + expected) / (amount(*count) + EXPECTED_WEIGHT))
         });
         let noise =

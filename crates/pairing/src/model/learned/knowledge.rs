@@ -2,7 +2,7 @@
 
 use super::calibrate::{Calibration, Novelty};
 use super::effects::{Actor, Columns, Effects, Group, Kind};
-use super::features::FeatureSpace;
+use super::features::{FeatureSpace, Point};
 use super::fit::{Evidence, Posterior, Row, Variances};
 use super::misfits::Misfits;
 use super::prior::{self, Appetite, Expected};
@@ -10,7 +10,7 @@ use crate::model::{SharedDevice, TenantInput, Terms};
 use pillion_core::WorkloadKey;
 use pillion_core::profile::WorkloadProfile;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The fastest and the slowest that anybody is expected to be beside others.
 const SPEEDS: (f64, f64) = (0.02, 0.99);
@@ -23,7 +23,7 @@ const FACTS_FEW: usize = 40;
 /// Device power at rest, of the least solo power: profiles do not tell it.
 const POWER_IDLE_FRACTION: f64 = 0.3;
 /// A workload that was seen this often is half as new as one never seen.
-const NOVELTY_HALF_COUNT: f64 = 6.0;
+const NOVELTY_HALF_COUNT: f64 = 12.0;
 
 /// What is stored; the posterior follows from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub(super) struct Stored {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Fact {
     /// The tenant first, then those beside it: workload by number, family by number, place.
-    pub(super) actors: Vec<(u32, Option<u32>, [f64; super::features::DIRECTIONS])>,
+    pub(super) actors: Vec<(u32, Option<u32>, Point)>,
     /// The prior as it was: speed, doubt, overlap and cap.
     pub(super) expected: (f64, f64, f64, f64),
     /// What was measured.
@@ -61,8 +61,10 @@ impl Fact {
         Expected { speed_fraction, doubt, overlap, cap }
     }
     pub(super) fn effects(&self) -> Effects {
-        let actor = |(workload, family, point): &(u32, Option<u32>, [f64; super::features::DIRECTIONS])| {
-            Actor { workload: Some(*workload), family: family.map(Some), point: *point }
+        let actor = |(workload, family, point): &(u32, Option<u32>, Point)| Actor {
+            workload: Some(*workload),
+            family: family.map(Some),
+            point: *point,
         };
         let actors: Vec<Actor> = self.actors.iter().map(actor).collect();
         let others: Vec<&Actor> = actors.iter().skip(1).collect();
@@ -89,12 +91,14 @@ pub(super) struct Knowledge {
     stored: Stored,
     columns: Columns,
     combinations: BTreeMap<Combination, usize>,
+    /// What was measured itself: combination, own cap, and how much is shared.
+    measured: BTreeSet<(usize, u64, u64)>,
     variances: Variances,
     posterior: Option<Posterior>,
     workloads: BTreeMap<WorkloadKey, u32>,
     families: BTreeMap<String, u32>,
-    /// How often each workload and each family was seen.
-    seen: (Vec<f64>, Vec<f64>),
+    /// How often each workload and each family was seen, kept apart from others and together with them.
+    seen: (Vec<[f64; 2]>, Vec<[f64; 2]>),
 }
 
 impl From<Knowledge> for Stored {
@@ -139,19 +143,26 @@ pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, BTreeMap<Combination, 
 impl From<Stored> for Knowledge {
     fn from(stored: Stored) -> Self {
         let (rows, columns, combinations) = rows(&stored.facts);
+        let measured = stored.facts.iter().map(|fact| (combinations[&fact.combination()], &fact.expected));
+        let measured =
+            measured.map(|(number, (_, _, overlap, cap))| (number, cap.to_bits(), overlap.to_bits()));
+        let measured = measured.collect();
         let variances =
             Variances { of_group: stored.variances.iter().copied().collect(), noise: stored.noise };
         let posterior = Evidence::of(rows.iter(), &columns.groups()).posterior(&variances);
-        let mut seen = (vec![0.0; stored.workloads.len()], vec![0.0; stored.families.len()]);
-        for (workload, family, _) in stored.facts.iter().flat_map(|fact| &fact.actors) {
-            seen.0[*workload as usize] += 1.0;
-            if let Some(family) = family {
-                seen.1[*family as usize] += 1.0;
+        let mut seen = (vec![[0.0; 2]; stored.workloads.len()], vec![[0.0; 2]; stored.families.len()]);
+        for fact in &stored.facts {
+            let overlap = fact.expected().overlap;
+            for (workload, family, _) in &fact.actors {
+                let of_workload = std::iter::once(&mut seen.0[*workload as usize]);
+                for count in of_workload.chain(family.map(|family| &mut seen.1[family as usize])) {
+                    *count = [count[0] + 1.0 - overlap, count[1] + overlap];
+                }
             }
         }
         let workloads = (0..).zip(&stored.workloads).map(|(number, key)| (key.clone(), number)).collect();
         let families = (0..).zip(&stored.families).map(|(number, name)| (name.clone(), number)).collect();
-        Self { stored, columns, combinations, variances, posterior, workloads, families, seen }
+        Self { stored, columns, combinations, measured, variances, posterior, workloads, families, seen }
     }
 }
 
@@ -159,8 +170,8 @@ impl From<Stored> for Knowledge {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Said {
     pub(super) speed_fraction: f64,
-    /// How far it shares compute units with others.
-    pub(super) overlap: f64,
+    /// Whether truths far off are frequent: who wins where tenants meet on the same units is not a matter of degree.
+    pub(super) has_heavy_tail: bool,
     /// For the bound that is stated.
     pub(super) deviation_bound: f64,
     /// For the risk of a broken promise.
@@ -177,10 +188,11 @@ impl Knowledge {
         }
     }
 
-    /// How new a workload is: 0 = often seen, 1 = never; and which kind of novelty that is.
-    fn novelty(&self, actor: &Actor) -> (f64, Novelty) {
-        let seen = actor.workload.map_or(0.0, |workload| self.seen.0[workload as usize]);
-        let of_family = actor.family.flatten().map_or(0.0, |family| self.seen.1[family as usize]);
+    /// How new a workload is to tenants that share so much: 0 = often seen, 1 = never; and which kind of novelty that is.
+    fn novelty(&self, actor: &Actor, overlap: f64) -> (f64, Novelty) {
+        let relevant = |counts: [f64; 2]| counts[0] * (1.0 - overlap) + counts[1] * overlap;
+        let seen = actor.workload.map_or(0.0, |workload| relevant(self.seen.0[workload as usize]));
+        let of_family = actor.family.flatten().map_or(0.0, |family| relevant(self.seen.1[family as usize]));
         let novelty = if of_family > seen { Novelty::Workload } else { Novelty::Family };
         (NOVELTY_HALF_COUNT / (NOVELTY_HALF_COUNT + seen), novelty)
     }
@@ -242,7 +254,12 @@ impl Knowledge {
             None => (0.0, 0.0, 0.0),
         };
         let speed_fraction = bounded(expected.speed_fraction + scale * mean);
-        let noise = self.variances.noise * noise_of(speed_fraction).powi(2);
+        let combination = self.combination(actors, own);
+        let is_measured = combination.is_some_and(|number| {
+            self.measured.contains(&(number, expected.cap.to_bits(), expected.overlap.to_bits()))
+        });
+        // What was measured itself needs no allowance for what is particular about it.
+        let noise = if is_measured { 0.0 } else { self.variances.noise * noise_of(speed_fraction).powi(2) };
         let deviation = (scale * scale * (variance + unseen) + noise).sqrt();
         let stretch = self.stretch(actors, expected.overlap, speed_fraction);
         terms.insert("prior".into(), expected.speed_fraction);
@@ -250,7 +267,7 @@ impl Knowledge {
         terms.insert("deviation".into(), deviation * stretch.0);
         Said {
             speed_fraction,
-            overlap: expected.overlap,
+            has_heavy_tail: expected.overlap > 0.0 && !is_measured,
             deviation_bound: deviation * stretch.0,
             deviation_tail: deviation * stretch.1,
             terms,
@@ -259,7 +276,8 @@ impl Knowledge {
 
     /// Stretches of the newest tenant, in proportion to how new it is.
     fn stretch(&self, actors: &[Actor], overlap: f64, predicted: f64) -> (f64, f64) {
-        let newest = actors.iter().map(|actor| self.novelty(actor)).max_by(|a, b| a.0.total_cmp(&b.0));
+        let newest =
+            actors.iter().map(|actor| self.novelty(actor, overlap)).max_by(|a, b| a.0.total_cmp(&b.0));
         let (part, novelty) = newest.unwrap_or((1.0, Novelty::Family));
         let seen = self.stored.calibration.stretch(Novelty::Pairing, overlap, predicted);
         let new = self.stored.calibration.stretch(novelty, overlap, predicted);
@@ -323,7 +341,7 @@ fn alone(expected: &Expected) -> Said {
     let deviation = if expected.cap < 1.0 { NOISE_FRACTION } else { 0.0 };
     Said {
         speed_fraction: expected.speed_fraction,
-        overlap: 0.0,
+        has_heavy_tail: false,
         deviation_bound: deviation,
         deviation_tail: deviation,
         terms: [("prior".into(), expected.speed_fraction)].into(),
@@ -334,11 +352,18 @@ fn alone(expected: &Expected) -> Said {
 fn term(kind: Kind) -> &'static str {
     match kind {
         Kind::All => "model",
-        Kind::VictimProfile | Kind::AggressorProfile | Kind::Profiles | Kind::ProfileCap => "profiles",
-        Kind::Victim | Kind::Aggressor | Kind::VictimCap => "workloads",
-        Kind::VictimFamily | Kind::AggressorFamily | Kind::Families | Kind::Alike | Kind::AlikeFamily => {
-            "families"
-        }
+        Kind::UseStrength
+        | Kind::VictimProfile
+        | Kind::AggressorProfile
+        | Kind::Profiles
+        | Kind::ProfileCap => "profiles",
+        Kind::Victim | Kind::Aggressor | Kind::VictimCap | Kind::Strength => "workloads",
+        Kind::FamilyStrength
+        | Kind::VictimFamily
+        | Kind::AggressorFamily
+        | Kind::Families
+        | Kind::Alike
+        | Kind::AlikeFamily => "families",
         Kind::Pair => "pair",
     }
 }

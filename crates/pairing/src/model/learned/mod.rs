@@ -129,8 +129,7 @@ impl InterferenceModel for Learned {
                 SpeedEstimate {
                     speed_fraction: said.speed_fraction,
                     speed_fraction_deviation: said.deviation_tail,
-                    // Who wins where tenants meet on the same units is not a matter of degree.
-                    has_heavy_tail: said.overlap > 0.0,
+                    has_heavy_tail: said.has_heavy_tail,
                     speed_fraction_low: low.min(said.speed_fraction),
                     speed_fraction_high: (said.speed_fraction + reach).min(1.0),
                     terms: said.terms.into(),

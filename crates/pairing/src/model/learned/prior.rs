@@ -14,8 +14,8 @@ const USE_UNKNOWN: f64 = 0.6;
 const MEMORY_OF_USE: f64 = 0.4;
 /// What two tenants lose that both wait for memory all the time (the residual learns the rest).
 const MEMORY_LOSS: f64 = 0.3;
-/// The doubt about what is expected: where tenants are kept apart by caps whose effect alone was measured, for each unit
-/// of pressure by others, for a cap whose effect was not measured, and where nothing is known.
+/// The doubt about what is expected: where tenants are kept apart by caps whose effect alone was measured, where they meet
+/// on the same units and neither is sure to win, for a cap whose effect was not measured, and where nothing is known.
 const DOUBT_APART: f64 = 0.3;
 const DOUBT_OF_PRESSURE: f64 = 1.2;
 const DOUBT_OF_CAP: f64 = 0.5;
@@ -158,6 +158,11 @@ pub(super) fn excess(appetites: &[Appetite], speeds: &[f64]) -> f64 {
     (total / CAPACITY).max(1.0)
 }
 
+/// How open it is who wins where this speed is expected: 1 in the middle, 0 where one is sure to.
+pub(super) fn contest(speed_fraction: f64) -> f64 {
+    4.0 * speed_fraction * (1.0 - speed_fraction)
+}
+
 /// What to expect of the tenant at `own`.
 pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expected {
     let cap = caps[own];
@@ -177,7 +182,8 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
     // Whoever has a part of the device presses in proportion to what he gets done.
     let memory: f64 =
         others().map(|other| memory_of(other) * appetites[other].alone_at(caps[other], use_of(other))).sum();
-    let contention = (1.0 + use_of(own) * pressure) * (1.0 + MEMORY_LOSS * memory_of(own) * memory);
+    let contested = 1.0 / (1.0 + use_of(own) * pressure);
+    let contention = 1.0 / contested * (1.0 + MEMORY_LOSS * memory_of(own) * memory);
     let alone = appetites[own].alone_at(cap, use_of(own));
     let of_cap = if cap < 1.0 && appetites[own].curve.is_none() { DOUBT_OF_CAP } else { 0.0 };
     let doubt = DOUBT_APART + DOUBT_OF_PRESSURE * pressure.min(1.0) + of_cap;

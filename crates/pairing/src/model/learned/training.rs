@@ -2,7 +2,7 @@
 
 use super::calibrate::{Calibration, Sample};
 use super::effects::Group;
-use super::features::FeatureSpace;
+use super::features::{FeatureSpace, Point};
 use super::fit::{Evidence, Row, Variances};
 use super::knowledge::{Fact, Knowledge, Stored, added_power, bounded, noise_of, rows};
 use super::misfits::Misfits;
@@ -203,7 +203,7 @@ fn circumstances(observation: &Observation, own: usize, tenant: &ObservedTenant)
 /// A mean of measured speeds, by the weight of each.
 #[derive(Debug, Clone, Default)]
 struct Mean {
-    actors: Vec<(u32, Option<u32>, [f64; super::features::DIRECTIONS])>,
+    actors: Vec<(u32, Option<u32>, Point)>,
     expected: (f64, f64, f64, f64),
     is_shared: bool,
     weight: f64,

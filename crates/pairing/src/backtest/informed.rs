@@ -1,0 +1,80 @@
+//! What noise leaves possible: a model that saw every combination once, with the noise of one observation, and knows how
+//! large that is. What the planner makes of it is the most that anybody can reach who learns from such observations.
+
+use super::draw::{Part, observe};
+use super::guess::Guess;
+use super::truth::Truth;
+use super::{Backtest, NOISE_FRACTION};
+use crate::model::{InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput};
+use std::sync::Arc;
+
+/// One-sided 90 % of a normal distribution.
+const BOUND_DEVIATIONS: f64 = 1.2816;
+
+/// See the module.
+pub(super) struct Informed<'t> {
+    truth: &'t Truth,
+    /// Of each combination, by place; absent = it did not fit.
+    speeds: Vec<Option<[f64; 2]>>,
+}
+
+impl<'t> Informed<'t> {
+    /// One observation of each combination, from the seed.
+    pub(super) fn of(backtest: &'t Backtest<'_>, seed: u64) -> Self {
+        let (truth, rng) = (backtest.truth(), &mut Part::Informed.of_seed(seed));
+        let observed = |at: usize| {
+            let tenants = observe(truth, at, rng).tenants;
+            Some([tenants[0].speed_fraction?, tenants[1].speed_fraction?])
+        };
+        Self { truth, speeds: (0..truth.combinations.len()).map(observed).collect() }
+    }
+
+    /// What it says of a combination, in its order.
+    pub(super) fn guess(&self, combination: usize) -> Option<[Guess; 2]> {
+        let guess = |speed: f64| {
+            let deviation = NOISE_FRACTION * speed;
+            Guess { speed: speed.min(1.0), low: speed - BOUND_DEVIATIONS * deviation, deviation }
+        };
+        self.speeds[combination].map(|speeds| speeds.map(guess))
+    }
+}
+
+impl InterferenceModel for Informed<'_> {
+    fn name(&self) -> &'static str {
+        "informed"
+    }
+
+    fn predict(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device: SharedDevice<'_>,
+    ) -> Result<Vec<SpeedEstimate>, PredictError> {
+        let unknown = || PredictError::NoProfile {
+            workload: tenants.first().map_or_else(String::new, |tenant| tenant.profile.workload.to_string()),
+            device_model: device.model.to_owned(),
+        };
+        let [a, b] = tenants else { return Err(unknown()) };
+        let place = |tenant: &TenantInput<'_>| self.truth.workload(&tenant.profile.workload);
+        let ends = [place(a).ok_or_else(unknown)?, place(b).ok_or_else(unknown)?];
+        let caps = [a.cap_fraction, b.cap_fraction];
+        let at = self.truth.find(ends, caps).ok_or_else(unknown)?;
+        let mut guesses = self.guess(at).ok_or_else(unknown)?;
+        let combination = &self.truth.combinations[at];
+        if (combination.workloads, combination.caps) != (ends, caps) {
+            guesses.reverse();
+        }
+        let estimate = |guess: Guess| SpeedEstimate {
+            speed_fraction: guess.speed,
+            speed_fraction_deviation: guess.deviation,
+            has_heavy_tail: false,
+            speed_fraction_low: guess.low,
+            speed_fraction_high: 1.0,
+            terms: Arc::default(),
+        };
+        Ok(guesses.into_iter().map(estimate).collect())
+    }
+
+    fn power_watts(&self, _: &[TenantInput<'_>], _: SharedDevice<'_>) -> Option<f64> {
+        None
+    }
+}
