@@ -7,7 +7,7 @@ PILLION_LOG_DIR="$PILLION_CHECKOUT/target/logs/$$"
 find "$PILLION_CHECKOUT/target/logs" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} + 2>/dev/null || true
 
 # What a build takes, all in all, and what it takes where it has to do with little (measured, and a little more).
-ROOMY_MIB=9000
+ROOMY_MIB=11000
 SPARING_MIB=2500
 
 # Says in one line what is wrong, and ends.
