@@ -5,8 +5,8 @@
 
 use super::features::{DIRECTIONS, Point, STRENGTHS};
 use super::prior::{self, Expected};
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// A kind of effect; all columns of one kind have one variance, which is learnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ impl Effects {
 
 /// Numbers columns as they come.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Columns(BTreeMap<Column, usize>);
+pub(super) struct Columns(FxHashMap<Column, usize>);
 
 impl Columns {
     pub(super) fn place(&self, column: &Column) -> Option<usize> {

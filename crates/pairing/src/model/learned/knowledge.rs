@@ -229,22 +229,27 @@ impl Knowledge {
             actors.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, actor)| actor).collect();
         let effects = Effects::on(&actors[own], &others, expected);
         let scale = expected.doubt;
-        let mut known: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut known: Vec<(usize, f64)> = Vec::with_capacity(effects.known.len());
         let mut unseen: f64 =
             effects.unseen.iter().map(|(group, square)| square * self.variances.of(*group)).sum();
-        let mut terms = Terms::new();
+        let mut means = [0.0; TERMS.len()];
         for (column, amount) in &effects.known {
             let Some(place) = self.columns.place(column) else {
                 unseen += amount * amount * self.variances.of(column.0);
                 continue;
             };
-            *known.entry(place).or_default() += amount;
+            known.push((place, *amount));
             if let Some(posterior) = &self.posterior {
-                *terms.entry(term(column.0.0).into()).or_default() +=
-                    scale * amount * posterior.mean_of(place);
+                means[term(column.0.0)] += scale * amount * posterior.mean_of(place);
             }
         }
-        let known: Vec<(usize, f64)> = known.into_iter().collect();
+        // Two neighbours of one workload feel one effect twice.
+        known.sort_unstable_by_key(|(place, _)| *place);
+        known.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            kept.1 += if is_same { next.1 } else { 0.0 };
+            is_same
+        });
         let (mean, variance, of_pair) = match &self.posterior {
             Some(posterior) => {
                 let combination = self.combination(actors, own);
@@ -262,6 +267,8 @@ impl Knowledge {
         let noise = if is_measured { 0.0 } else { self.variances.noise * noise_of(speed_fraction).powi(2) };
         let deviation = (scale * scale * (variance + unseen) + noise).sqrt();
         let stretch = self.stretch(actors, expected.overlap, speed_fraction);
+        let named = TERMS.iter().zip(means).filter(|(_, mean)| *mean != 0.0);
+        let mut terms: Terms = named.map(|(name, mean)| ((*name).into(), mean)).collect();
         terms.insert("prior".into(), expected.speed_fraction);
         terms.insert("pair".into(), scale * of_pair);
         terms.insert("deviation".into(), deviation * stretch.0);
@@ -348,22 +355,24 @@ fn alone(expected: &Expected) -> Said {
     }
 }
 
-/// What a kind of effect is called in explanations.
-fn term(kind: Kind) -> &'static str {
+/// What effects are called in explanations.
+const TERMS: [&str; 4] = ["model", "profiles", "workloads", "families"];
+
+/// Under which of these names a kind of effect goes. That of the very combination is told by itself.
+fn term(kind: Kind) -> usize {
     match kind {
-        Kind::All => "model",
+        Kind::All | Kind::Pair => 0,
         Kind::UseStrength
         | Kind::VictimProfile
         | Kind::AggressorProfile
         | Kind::Profiles
-        | Kind::ProfileCap => "profiles",
-        Kind::Victim | Kind::Aggressor | Kind::VictimCap | Kind::Strength => "workloads",
+        | Kind::ProfileCap => 1,
+        Kind::Victim | Kind::Aggressor | Kind::VictimCap | Kind::Strength => 2,
         Kind::FamilyStrength
         | Kind::VictimFamily
         | Kind::AggressorFamily
         | Kind::Families
         | Kind::Alike
-        | Kind::AlikeFamily => "families",
-        Kind::Pair => "pair",
+        | Kind::AlikeFamily => 3,
     }
 }
