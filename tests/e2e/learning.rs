@@ -24,9 +24,10 @@ const SHARED_SECONDS: u32 = 900;
 
 /// Runs two workloads to their end; they begin at once, so that they are planned together.
 fn run(cluster: &Cluster, workloads: [(&str, &str); 2], promise: f64) -> [SlurmJobId; 2] {
+    let begin = cluster.begin_together(3).unwrap();
     let jobs = workloads.map(|(name, work)| {
         let profile = format!("{name},max-slowdown={promise}");
-        submit(cluster, "alice", &profile, &load(work, SHARED_SECONDS), &["--begin=now+2"])
+        submit(cluster, "alice", &profile, &load(work, SHARED_SECONDS), &[&begin])
     });
     for job in jobs {
         cluster.wait_for_job(job, &["COMPLETED"], 2 * SOON).unwrap();

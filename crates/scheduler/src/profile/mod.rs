@@ -11,6 +11,7 @@ use pillion_core::report::ActivityMeans;
 use pillion_core::units::Fraction;
 use pillion_slurm::Ending;
 use std::sync::Arc;
+use tracing::info;
 
 /// Runs that are profiled in one tick.
 const RUNS_PER_TICK: u32 = 100;
@@ -56,6 +57,10 @@ impl Profile {
                 {
                     self.context.nudges.train.notify_one();
                 }
+            }
+            if let Some(reason) = obstacle(&run) {
+                let samples = run.summary.solo_sample_count;
+                info!(start = %run.summary.start, workload = %run.job.workload, samples, reason, "a run makes no profile");
             }
             let updated = with_run(stored.cloned(), &run, now);
             store.profile_run(run.summary.start, &run.summary.gres_type, updated.as_ref()).await?;
@@ -118,19 +123,33 @@ fn is_solo(run: &MeasuredRun) -> bool {
     run.summary.shared_seconds <= SHARED_FRACTION_MAX * elapsed
 }
 
-/// The profile with a solo run added; `None` where the run teaches nothing.
-fn with_run(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> Option<StoredProfile> {
-    let means = run.summary.solo_means.as_ref()?;
+/// Why a run tells nothing of how its workload runs alone; `None` where it does.
+fn obstacle(run: &MeasuredRun) -> Option<&'static str> {
     // A capped run, or one that could use only a part of a card, is not how the workload runs alone.
     let was_limited = run.decision.as_ref().is_some_and(|decision| {
         let own = decision.members.iter().find(|member| member.plan.start == run.summary.start);
         own.is_some_and(|member| member.plan.cap_fraction.is_some())
             || decision.ccs_mode.is_some_and(|mode| mode > 1)
     });
-    let ended_well = run.job.ending == Some(Ending::Completed);
-    if !is_solo(run) || was_limited || !ended_well || run.summary.solo_sample_count < SAMPLES_MIN {
+    if !is_solo(run) {
+        Some("it shared its device")
+    } else if was_limited {
+        Some("it was limited to a part of its device")
+    } else if run.job.ending != Some(Ending::Completed) {
+        Some("it did not complete")
+    } else if run.summary.solo_means.is_none() || run.summary.solo_sample_count < SAMPLES_MIN {
+        Some("it was too short for enough samples")
+    } else {
+        None
+    }
+}
+
+/// The profile with a solo run added; `None` where the run teaches nothing.
+fn with_run(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> Option<StoredProfile> {
+    if obstacle(run).is_some() {
         return None;
     }
+    let means = run.summary.solo_means.as_ref()?;
     let mut stored = stored.unwrap_or_else(|| StoredProfile {
         profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
         duration_deviation_squares: 0.0,
