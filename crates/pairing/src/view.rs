@@ -56,6 +56,20 @@ pub struct NodeView {
     pub partitions: Vec<String>,
 }
 
+impl NodeView {
+    /// A node that no job is too large for, in a partition of its own name: where a plan is about devices only.
+    pub(crate) fn boundless(name: &str) -> Self {
+        Self {
+            name: NodeName::new(name),
+            blocked: None,
+            cpus_free: u32::MAX,
+            memory_mib_free: u64::MAX,
+            features: Vec::new(),
+            partitions: vec![name.to_owned()],
+        }
+    }
+}
+
 /// One device of a pool node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceView {

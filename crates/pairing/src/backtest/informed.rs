@@ -2,14 +2,12 @@
 //! large that is. What the planner makes of it is the most that anybody can reach who learns from such observations.
 
 use super::draw::{Part, observe};
-use super::guess::Guess;
 use super::truth::Truth;
 use super::{Backtest, NOISE_FRACTION};
-use crate::model::{InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput};
+use crate::model::{
+    BOUND_DEVIATIONS, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput,
+};
 use std::sync::Arc;
-
-/// One-sided 90 % of a normal distribution.
-const BOUND_DEVIATIONS: f64 = 1.2816;
 
 /// See the module.
 pub(super) struct Informed<'t> {
@@ -27,15 +25,6 @@ impl<'t> Informed<'t> {
             Some([tenants[0].speed_fraction?, tenants[1].speed_fraction?])
         };
         Self { truth, speeds: (0..truth.combinations.len()).map(observed).collect() }
-    }
-
-    /// What it says of a combination, in its order.
-    pub(super) fn guess(&self, combination: usize) -> Option<[Guess; 2]> {
-        let guess = |speed: f64| {
-            let deviation = NOISE_FRACTION * speed;
-            Guess { speed: speed.min(1.0), low: speed - BOUND_DEVIATIONS * deviation, deviation }
-        };
-        self.speeds[combination].map(|speeds| speeds.map(guess))
     }
 }
 
@@ -58,20 +47,23 @@ impl InterferenceModel for Informed<'_> {
         let ends = [place(a).ok_or_else(unknown)?, place(b).ok_or_else(unknown)?];
         let caps = [a.cap_fraction, b.cap_fraction];
         let at = self.truth.find(ends, caps).ok_or_else(unknown)?;
-        let mut guesses = self.guess(at).ok_or_else(unknown)?;
+        let mut speeds = self.speeds[at].ok_or_else(unknown)?;
         let combination = &self.truth.combinations[at];
         if (combination.workloads, combination.caps) != (ends, caps) {
-            guesses.reverse();
+            speeds.reverse();
         }
-        let estimate = |guess: Guess| SpeedEstimate {
-            speed_fraction: guess.speed,
-            speed_fraction_deviation: guess.deviation,
-            has_heavy_tail: false,
-            speed_fraction_low: guess.low,
-            speed_fraction_high: 1.0,
-            terms: Arc::default(),
+        let estimate = |speed: f64| {
+            let deviation = NOISE_FRACTION * speed;
+            SpeedEstimate {
+                speed_fraction: speed.min(1.0),
+                speed_fraction_deviation: deviation,
+                has_heavy_tail: false,
+                speed_fraction_low: speed - BOUND_DEVIATIONS * deviation,
+                speed_fraction_high: 1.0,
+                terms: Arc::default(),
+            }
         };
-        Ok(guesses.into_iter().map(estimate).collect())
+        Ok(speeds.into_iter().map(estimate).collect())
     }
 
     fn power_watts(&self, _: &[TenantInput<'_>], _: SharedDevice<'_>) -> Option<f64> {

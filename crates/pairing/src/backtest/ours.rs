@@ -80,18 +80,10 @@ fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         tenants: Vec::new(),
         blocked: None,
     };
-    let node = NodeView {
-        name: NodeName::new(NODE),
-        blocked: None,
-        cpus_free: u32::MAX,
-        memory_mib_free: u64::MAX,
-        features: Vec::new(),
-        partitions: vec![NODE.to_owned()],
-    };
     ClusterView {
         revision: Revision(0),
         taken_at: UnixTime::from_epoch(0),
-        nodes: vec![node],
+        nodes: vec![NodeView::boundless(NODE)],
         devices: (0..queue.jobs.len()).map(device).collect(),
         waiting,
         alone_claims: Vec::new(),

@@ -119,8 +119,7 @@ impl Replay<'_, '_> {
             keep(PolicyName::Oracle, &choose::oracle(truth, queue, speed_min));
             keep(PolicyName::Informed, &ours::choose(self.backtest, queue, &informed).0);
         }
-        let guesses = guess::candidates(self.backtest, &self.split);
-        let guesses = guesses.filter_map(|at| Some((at, informed.guess(at)?))).collect();
+        let guesses = guess::of_model(self.backtest, &self.split, &informed);
         let contestant = (PolicyName::Informed, None);
         self.outcome.splits.insert(contestant, splits(truth, &guesses, &BTreeSet::new()));
     }

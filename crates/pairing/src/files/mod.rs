@@ -120,18 +120,10 @@ pub fn read(files: &PlanFiles<'_>, options: &FileOptions) -> Result<FromFiles, I
     let allowed = files.allow.map(pairs::read_allow).transpose()?;
     let joinable = devices.len();
     devices.extend((0..waiting.len()).map(|index| ground.device(joinable + index)));
-    let node = NodeView {
-        name: NodeName::new(NODE),
-        blocked: None,
-        cpus_free: u32::MAX,
-        memory_mib_free: u64::MAX,
-        features: Vec::new(),
-        partitions: vec![NODE.to_owned()],
-    };
     let view = ClusterView {
         revision: Revision(0),
         taken_at: UnixTime::from_epoch(0),
-        nodes: vec![node],
+        nodes: vec![NodeView::boundless(NODE)],
         devices,
         waiting,
         alone_claims: Vec::new(),

@@ -12,7 +12,7 @@
 //! Sources of the constants: Costa et al. 2025 (Max 1550: a pair at 0.1 of the units each loses nothing, a pair at 0.97
 //! each takes 1.10 times as long as taking turns), and the shape of throughput over thread percentage on a V100.
 
-use super::{InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput};
+use super::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput};
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
@@ -30,8 +30,6 @@ const LOSS_MAX: f64 = 0.12;
 const LOSS_RATE: f64 = 2.0;
 /// What switching between processes costs where they take turns.
 const SWITCH_LOSS: f64 = 0.05;
-/// One-sided 90 % of a normal distribution.
-const BOUND_DEVIATIONS: f64 = 1.2816;
 /// Standard deviation of an estimate where all is known and nothing contends: the noise of measurements.
 const SPREAD_BASE: f64 = 0.03;
 /// Standard deviation from one solo run; falls with the square root of their number.

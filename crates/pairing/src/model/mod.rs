@@ -37,6 +37,9 @@ pub struct SharedDevice<'a> {
 /// What made an estimate, by name.
 pub type Terms = BTreeMap<Cow<'static, str>, f64>;
 
+/// How far below the estimate `speed_fraction_low` lies, in standard deviations: one-sided 90 % of a normal distribution.
+pub(crate) const BOUND_DEVIATIONS: f64 = 1.2816;
+
 /// How fast one tenant will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpeedEstimate {

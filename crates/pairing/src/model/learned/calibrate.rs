@@ -5,10 +5,9 @@
 //! that were seen; leaving out families, of families never seen. Each is another kind of doubt and has a factor of its
 //! own.
 
+use crate::model::BOUND_DEVIATIONS;
 use serde::{Deserialize, Serialize};
 
-/// One-sided 90 % of a normal distribution: `speed_fraction_low`.
-pub(super) const BOUND_DEVIATIONS: f64 = 1.2816;
 /// Where the tail is measured from which broken promises are expected: a quantile, and where it lies for tenants that are
 /// kept apart (a normal distribution) and for those that are not (Student's with five degrees of freedom).
 const TAIL: (f64, [f64; 2]) = (0.03, [1.8808, 2.4216]);
@@ -76,7 +75,8 @@ pub(super) struct Calibration {
 impl Calibration {
     pub(super) fn of(samples: [Vec<Sample>; 3]) -> Self {
         let novelties = samples.into_iter().zip(SELECTION_TOGETHER);
-        let stretches = novelties.map(|(samples, selection_together)| {
+        let stretches = novelties.map(|(mut samples, selection_together)| {
+            samples.retain(|sample| sample.predicted >= RELEVANT_SPEED_MIN);
             [(false, SELECTION_APART), (true, selection_together)].map(|(is_together, selection)| {
                 let of_regime = of_regime(&samples, is_together);
                 KNOTS.map(|knot| stretch(&nearest(&of_regime, knot), is_together, selection))
@@ -112,14 +112,12 @@ impl Stretch {
 fn of_regime(samples: &[Sample], is_together: bool) -> Vec<Sample> {
     let meant = samples.iter().filter(|sample| sample.is_together == is_together);
     let meant: Vec<Sample> = meant.copied().collect();
-    let relevant = meant.iter().filter(|sample| sample.predicted >= RELEVANT_SPEED_MIN).count();
-    if relevant >= SAMPLES_MIN { meant } else { samples.to_vec() }
+    if meant.len() >= SAMPLES_MIN { meant } else { samples.to_vec() }
 }
 
 /// Those that were predicted nearest to a speed.
 fn nearest(samples: &[Sample], speed: f64) -> Vec<Sample> {
-    let mut sorted: Vec<Sample> =
-        samples.iter().filter(|sample| sample.predicted >= RELEVANT_SPEED_MIN).copied().collect();
+    let mut sorted = samples.to_vec();
     let distance = |sample: &Sample| (sample.predicted - speed).abs();
     sorted.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a short list")]
@@ -129,12 +127,10 @@ fn nearest(samples: &[Sample], speed: f64) -> Vec<Sample> {
 }
 
 fn stretch(samples: &[Sample], is_together: bool, selection: f64) -> Stretch {
-    let relevant: Vec<&Sample> =
-        samples.iter().filter(|sample| sample.predicted >= RELEVANT_SPEED_MIN).collect();
-    let mut blocks: Vec<usize> = relevant.iter().map(|sample| sample.block).collect();
+    let mut blocks: Vec<usize> = samples.iter().map(|sample| sample.block).collect();
     blocks.sort_unstable();
     blocks.dedup();
-    let mut deviations: Vec<f64> = relevant.iter().map(|sample| sample.deviations).collect();
+    let mut deviations: Vec<f64> = samples.iter().map(|sample| sample.deviations).collect();
     deviations.sort_by(f64::total_cmp);
     let block_count = amount(blocks.len());
     if deviations.len() < SAMPLES_MIN {

@@ -20,10 +20,11 @@ mod prior;
 mod tests;
 mod training;
 
-use super::{Contention, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput};
+use super::{
+    BOUND_DEVIATIONS, Contention, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput,
+};
 use crate::history::Observation;
 use crate::view::ProfileBook;
-use calibrate::BOUND_DEVIATIONS;
 use knowledge::Knowledge;
 use pillion_core::device::Mechanism;
 use serde::{Deserialize, Serialize};
