@@ -79,18 +79,19 @@ refuse_early() {
 # spare_disk: where little is free, builds without what only helps to build again and to read traces. PILLION_SPARING says so.
 # shellcheck disable=SC2034 # for the caller
 spare_disk() {
-    local target
+    local target built
     target=$(target_dir)
+    built=$(du -sm "$target" | cut -f1)
     # A machine that builds once needs nothing to build again from.
     if [[ ${CI:-} == true ]]; then export CARGO_INCREMENTAL=0; fi
     # What was built before needs little more.
-    if (($(free_mib "$target") + $(du -sm "$target" | cut -f1) >= ROOMY_MIB)); then
+    if (($(free_mib "$target") + built >= ROOMY_MIB)); then
         enough_disk "$target" 500
         return
     fi
     PILLION_SPARING=yes
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false CARGO_PROFILE_TEST_DEBUG=false
-    enough_disk "$target" $((SPARING_MIB - $(du -sm "$target" | cut -f1)))
+    enough_disk "$target" $((SPARING_MIB - built))
     echo "         $(free_mib "$target") MiB of disk are free: building without debug information"
 }
 
@@ -101,7 +102,9 @@ free_mib() {
 
 # enough_disk FOLDER MIB
 enough_disk() {
-    (($(free_mib "$1") >= $2)) || die "$1 has $(free_mib "$1") MiB of free disk; at least $2 MiB are needed"
+    local free
+    free=$(free_mib "$1")
+    ((free >= $2)) || die "$1 has $free MiB of free disk; at least $2 MiB are needed"
 }
 
 # fetch_packages: the Rust packages that the build needs, where they are not here already.
