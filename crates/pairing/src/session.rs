@@ -524,6 +524,7 @@ impl<'a> Session<'a> {
             .map(|((seat, input), own)| Stay {
                 runs: seat.runs,
                 speed: own.speed_fraction,
+                contested: if own.has_heavy_tail { own.spread() } else { 0.0 },
                 watts: watts(input),
             })
             .collect();

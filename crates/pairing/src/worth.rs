@@ -55,13 +55,36 @@ pub(crate) struct Stay {
     pub(crate) runs: f64,
     /// Speed beside the others over speed alone.
     pub(crate) speed: f64,
+    /// How much faster or slower it may be because it wins or loses against the others; 0 where nothing is contested.
+    pub(crate) contested: f64,
     /// Mean power of the device with it alone, where known.
     pub(crate) watts: Option<f64>,
 }
 
+/// Bounds of a speed beside others, as far as it matters here.
+const SPEED_RANGE: (f64, f64) = (0.02, 1.0);
+
+/// What is won on average over who wins: each in turn as much faster as it may be, the others slower. Two that are sure
+/// to be equally fast are worth more than two of whom one will starve the other.
+pub(crate) fn worth(stays: &[Stay], before: f64, together: Option<f64>, objective: Objective) -> f64 {
+    if stays.len() < 2 || stays.iter().all(|stay| stay.contested <= 0.0) {
+        return worth_at(stays, before, together, objective);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
+    let count = stays.len() as f64;
+    let won_by = |winner: usize| {
+        let shifted = stays.iter().enumerate().map(|(at, stay)| {
+            let shift = if at == winner { stay.contested } else { -stay.contested / (count - 1.0) };
+            Stay { speed: (stay.speed + shift).clamp(SPEED_RANGE.0, SPEED_RANGE.1), ..*stay }
+        });
+        worth_at(&shifted.collect::<Vec<_>>(), before, together, objective)
+    };
+    (0..stays.len()).map(won_by).sum::<f64>() / count
+}
+
 /// What is won over a device for each, in typical runs. `before` is the sum of speeds without the newcomer, `together`
 /// the device's power with all of them; without known power, throughput counts.
-pub(crate) fn worth(stays: &[Stay], before: f64, together: Option<f64>, objective: Objective) -> f64 {
+fn worth_at(stays: &[Stay], before: f64, together: Option<f64>, objective: Objective) -> f64 {
     let lasts = stays.iter().map(|stay| stay.runs / stay.speed.max(0.01)).fold(f64::INFINITY, f64::min);
     let sum: f64 = stays.iter().map(|stay| stay.speed).sum();
     let throughput = lasts * (sum - before);
@@ -83,7 +106,7 @@ mod tests {
     use super::*;
 
     fn stay(runs: f64, speed: f64) -> Stay {
-        Stay { runs, speed, watts: Some(200.0) }
+        Stay { runs, speed, contested: 0.0, watts: Some(200.0) }
     }
 
     #[test]
@@ -91,6 +114,17 @@ mod tests {
         // 1 / 0.8 together, then the rest of the slower one alone: 1.25 + 0.25 = 1.5 hours instead of 2.
         let saved = worth(&[stay(1.0, 0.8), stay(1.0, 0.6)], 1.0, None, Objective::Throughput);
         assert!((saved - 0.5).abs() < 1e-12, "{saved}");
+    }
+
+    #[test]
+    fn who_may_be_starved_saves_less_than_who_is_sure() {
+        let of = |contested: f64| {
+            let stays = [0.8, 0.8].map(|speed| Stay { contested, ..stay(1.0, speed) });
+            worth(&stays, 1.0, None, Objective::Throughput)
+        };
+        // Whoever wins is done after 1 / 0.95, and then the sum of speeds was 1.6.
+        assert!((of(0.15) - 0.6 / 0.95).abs() < 1e-12, "{}", of(0.15));
+        assert!(of(0.15) < of(0.0));
     }
 
     #[test]

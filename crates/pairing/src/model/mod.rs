@@ -60,6 +60,10 @@ pub struct SpeedEstimate {
 }
 
 impl SpeedEstimate {
+    /// The standard deviation that the stated bound stands for.
+    pub(crate) fn spread(&self) -> f64 {
+        (self.speed_fraction - self.speed_fraction_low) / BOUND_DEVIATIONS
+    }
     /// How probably the tenant runs slower than promised, 0..=1.
     pub fn break_probability(&self, promise: SlowdownRatio) -> f64 {
         let least = promise.value().recip();

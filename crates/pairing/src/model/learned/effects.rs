@@ -3,10 +3,13 @@
 //! combination. Two regimes, tenants kept apart by caps and tenants on the same compute units, have effects of their
 //! own: what is seen in one tells little of the other.
 
-use super::features::{DIRECTIONS, Point, STRENGTHS};
+use super::features::{DIRECTIONS, Point, SIZE};
 use super::prior::{self, Expected};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
+
+/// With the size of one, of the other, and of both.
+const SIZE_SLOPES: u32 = 3;
 
 /// A kind of effect; all columns of one kind have one variance, which is learnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,6 +27,8 @@ pub(super) enum Kind {
     AggressorFamily,
     /// This family beside that one.
     Families,
+    /// This family beside that one, by how large the workloads are of their families.
+    FamilySizes,
     /// Beside its own family: what is alike wants the same, of the device or of the host.
     Alike,
     /// Beside its own family, for this family.
@@ -73,6 +78,7 @@ impl Kind {
                 where_apart(0.06, 0.03)
             }
             Self::Families => where_apart(0.05, 0.025),
+            Self::FamilySizes => 0.05,
             Self::Strength => 0.15,
             Self::FamilyStrength | Self::UseStrength => 0.1,
             Self::Pair => where_apart(0.04, 0.08),
@@ -155,9 +161,7 @@ impl Effects {
                 if let Some(family) = other.family {
                     effects.add(Kind::AggressorFamily, regime, family.map(|other| (other, 0)), amount);
                 }
-                if let Some((own, other)) = own.family.zip(other.family) {
-                    effects.add(Kind::Families, regime, own.zip(other), amount);
-                }
+                effects.add_families(regime, own, other, amount);
                 if own.is_alike(other) {
                     effects.add(Kind::Alike, regime, Some((0, 0)), amount);
                     if let Some(family) = own.family {
@@ -177,6 +181,18 @@ impl Effects {
         effects
     }
 
+    /// What is particular about two families, and how it changes with the sizes of both.
+    fn add_families(&mut self, regime: Regime, own: &Actor, other: &Actor, amount: f64) {
+        let Some((families, others)) = own.family.zip(other.family) else { return };
+        let families = families.zip(others);
+        self.add(Kind::Families, regime, families, amount);
+        let (size, neighbour) = (own.point[SIZE], other.point[SIZE]);
+        for (at, slope) in (0..SIZE_SLOPES).zip([size, neighbour, size * neighbour]) {
+            let place = families.map(|(own, other)| (own, other * SIZE_SLOPES + at));
+            self.add(Kind::FamilySizes, regime, place, amount * slope);
+        }
+    }
+
     /// Who wins on shared units: where it is open, a difference of strengths is felt most.
     fn add_strengths(&mut self, own: &Actor, others: &[&Actor], expected: &Expected) {
         let share = expected.overlap * prior::contest(expected.speed_fraction) / expected.doubt;
@@ -187,7 +203,7 @@ impl Effects {
                 let place = family.map(|family| (family, 0));
                 self.add(Kind::FamilyStrength, Regime::Together, place, amount);
             }
-            for (at, strength) in (0_u32..).zip(&actor.point[DIRECTIONS..]) {
+            for (at, strength) in (0_u32..).zip(&actor.point[DIRECTIONS..SIZE]) {
                 self.add(Kind::UseStrength, Regime::Together, Some((at, 0)), amount * strength);
             }
         }
@@ -230,4 +246,4 @@ impl Columns {
     }
 }
 
-const _: () = assert!(DIRECTIONS + STRENGTHS < 16, "products of directions are columns");
+const _: () = assert!(SIZE < 16, "products of directions are columns");

@@ -6,6 +6,7 @@ use faer::{Mat, Side};
 use pillion_core::Fraction;
 use pillion_core::profile::WorkloadProfile;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Directions that are kept: more than these carry noise where some dozens of workloads are known.
 pub(super) const DIRECTIONS: usize = 4;
@@ -19,12 +20,17 @@ const FEATURES: usize = 14;
 const MEMORY: usize = 10;
 
 /// What says by itself who wins on shared units: use of the compute units, and memory (large batches, long kernels).
-pub(super) const STRENGTHS: usize = 2;
+const STRENGTHS: usize = 2;
 /// The spread of use among workloads, so that both strengths count alike.
 const USE_SPREAD: f64 = 0.3;
 
-/// A workload's place: along the directions, then its strengths.
-pub(super) type Point = [f64; DIRECTIONS + STRENGTHS];
+/// The place of a workload's size.
+pub(super) const SIZE: usize = DIRECTIONS + STRENGTHS;
+/// No workload counts as further from its family, in logarithms of throughput: e² is larger than most ranges of batches.
+const SIZE_MAX: f64 = 2.0;
+
+/// A workload's place: along the directions, then its strengths, then its size within its family.
+pub(super) type Point = [f64; SIZE + 1];
 
 /// How profiles become points.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,6 +39,10 @@ pub(super) struct FeatureSpace {
     scales: Vec<Option<(f64, f64)>>,
     /// By direction: the weight of each column (each used feature, and whether it is missing).
     loadings: Vec<Vec<f64>>,
+    /// By family, the mean logarithm of throughput: a throughput alone is no profile, but within a family it orders the
+    /// batches.
+    #[serde(default)]
+    throughputs: BTreeMap<String, f64>,
 }
 
 fn features(profile: &WorkloadProfile, appetite: &Appetite) -> [Option<f64>; FEATURES] {
@@ -71,7 +81,11 @@ impl FeatureSpace {
             let deviation = (known.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
             (known.len() >= KNOWN_MIN && deviation > 1e-6).then_some((mean, deviation))
         };
-        let mut space = Self { scales: (0..FEATURES).map(scale).collect(), loadings: Vec::new() };
+        let mut space = Self {
+            scales: (0..FEATURES).map(scale).collect(),
+            loadings: Vec::new(),
+            throughputs: family_throughputs(workloads),
+        };
         let columns: Vec<Vec<f64>> = rows.iter().map(|row| space.columns(row)).collect();
         space.loadings = directions(&columns);
         space
@@ -91,7 +105,7 @@ impl FeatureSpace {
     pub(super) fn point(&self, profile: &WorkloadProfile, appetite: &Appetite) -> Point {
         let features = features(profile, appetite);
         let columns = self.columns(&features);
-        let mut point = [0.0; DIRECTIONS + STRENGTHS];
+        let mut point = [0.0; SIZE + 1];
         for (coordinate, loading) in point.iter_mut().zip(&self.loadings) {
             *coordinate = columns.iter().zip(loading).map(|(value, weight)| value * weight).sum();
         }
@@ -99,8 +113,28 @@ impl FeatureSpace {
         let memory = self.scales.get(MEMORY).copied().flatten().zip(features[MEMORY]);
         point[DIRECTIONS + 1] =
             memory.map_or(0.0, |((mean, deviation), value)| ((value - mean) / deviation).clamp(-3.0, 3.0));
+        let usual = profile.family.as_ref().and_then(|family| self.throughputs.get(family));
+        point[SIZE] = usual
+            .zip(throughput(profile))
+            .map_or(0.0, |(usual, own)| (own - usual).clamp(-SIZE_MAX, SIZE_MAX));
         point
     }
+}
+
+/// The logarithm of a workload's throughput.
+fn throughput(profile: &WorkloadProfile) -> Option<f64> {
+    profile.throughput_per_second.filter(|rate| *rate > 0.0).map(f64::ln)
+}
+
+fn family_throughputs(workloads: &[(&WorkloadProfile, Appetite)]) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+    for (profile, _) in workloads {
+        if let Some((family, rate)) = profile.family.as_ref().zip(throughput(profile)) {
+            let sum = sums.entry(family.clone()).or_default();
+            *sum = (sum.0 + rate, sum.1 + 1);
+        }
+    }
+    sums.into_iter().map(|(family, (sum, members))| (family, sum / count(members))).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of workloads")]

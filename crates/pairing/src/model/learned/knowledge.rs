@@ -266,7 +266,11 @@ impl Knowledge {
         // What was measured itself needs no allowance for what is particular about it.
         let noise = if is_measured { 0.0 } else { self.variances.noise * noise_of(speed_fraction).powi(2) };
         let deviation = (scale * scale * (variance + unseen) + noise).sqrt();
-        let stretch = self.stretch(actors, expected.overlap, speed_fraction);
+        let mut stretch = self.stretch(actors, expected.overlap, speed_fraction);
+        if is_measured {
+            // How well others are foretold makes a measurement no more exact.
+            stretch = (stretch.0.max(1.0), stretch.1.max(1.0));
+        }
         let named = TERMS.iter().zip(means).filter(|(_, mean)| *mean != 0.0);
         let mut terms: Terms = named.map(|(name, mean)| ((*name).into(), mean)).collect();
         terms.insert("prior".into(), expected.speed_fraction);
@@ -372,6 +376,7 @@ fn term(kind: Kind) -> usize {
         | Kind::VictimFamily
         | Kind::AggressorFamily
         | Kind::Families
+        | Kind::FamilySizes
         | Kind::Alike
         | Kind::AlikeFamily => 3,
     }

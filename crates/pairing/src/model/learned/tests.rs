@@ -181,3 +181,56 @@ proptest! {
         prop_assert_eq!(estimate, said(&two, &a, &b));
     }
 }
+
+/// Two families of five sizes each, of which nothing but the throughput alone is known.
+fn sizes() -> Vec<WorkloadProfile> {
+    let of = |(family, size): (&str, i32)| WorkloadProfile {
+        family: Some(family.to_owned()),
+        run_count: 1,
+        throughput_per_second: Some(40.0 * 2.0_f64.powi(-size)),
+        ..WorkloadProfile::empty(WorkloadKey::new(format!("{family}{size}")), "v100")
+    };
+    ["a", "b"].iter().flat_map(|family| (0..5).map(move |size| of((family, size)))).collect()
+}
+
+/// Whoever is larger than its neighbour is faster beside it.
+fn by_size(own: i32, other: i32) -> f64 {
+    0.7 + 0.04 * f64::from(own - other)
+}
+
+fn trained_on_sizes(keep: impl Fn(i32, i32) -> bool) -> Learned {
+    let pairs = (0..5).flat_map(|a| (0..5).map(move |b| (a, b))).filter(|(a, b)| keep(*a, *b));
+    let of = |(a, b)| observed(&format!("a{a}"), &format!("b{b}"), [by_size(a, b), by_size(b, a)]);
+    train(&ProfileBook::from(sizes()), &pairs.map(of).collect::<Vec<_>>(), &TrainOptions::default())
+}
+
+fn said_of_sizes(model: &Learned, own: i32, other: i32) -> SpeedEstimate {
+    let all = sizes();
+    let find = |name: String| all.iter().find(|profile| profile.workload == WorkloadKey::new(&name)).unwrap();
+    let tenants = [find(format!("a{own}")), find(format!("b{other}"))];
+    let tenants = tenants.map(|profile| TenantInput { profile, cap_fraction: None });
+    model.predict(&tenants, DEVICE).unwrap().swap_remove(0)
+}
+
+#[test]
+fn within_a_family_the_throughput_says_what_sizes_do_that_were_never_seen() {
+    // The largest of one family was seen beside nobody.
+    let model = trained_on_sizes(|a, _| a < 4);
+    for other in 0..5 {
+        let estimate = said_of_sizes(&model, 4, other);
+        // As fast as the members that were seen are on average is what the family alone would say.
+        let of_family = (0..4).map(|own| by_size(own, other)).sum::<f64>() / 4.0;
+        assert!(estimate.speed_fraction > of_family + 0.015, "beside {other}: {of_family} {estimate:?}");
+    }
+}
+
+#[test]
+fn one_measurement_is_trusted_no_more_because_others_were_foretold_well() {
+    let model = trained_on_sizes(|_, _| true);
+    let estimate = said_of_sizes(&model, 2, 2);
+    assert!(!estimate.has_heavy_tail, "it was measured: {estimate:?}");
+    assert!(estimate.speed_fraction_deviation > 0.75 * NOISE_OF_ONE, "{estimate:?}");
+}
+
+/// Standard deviation of one measurement of a speed of 0.7.
+const NOISE_OF_ONE: f64 = 0.033 * 0.7;
