@@ -12,8 +12,8 @@ const WAYS_EXACT_MAX: usize = 2000;
 const WAYS_SWAPPED_MAX: usize = 60;
 /// Rounds of bisection: for few ways, and for many.
 const ROUNDS_MAX: (usize, usize) = (40, 12);
-/// A price is good enough where it leaves this part of the budget unused.
-const UNUSED_FRACTION_MAX: f64 = 0.02;
+/// A price is good enough where it leaves this part of the budget unused: for a choice, and to see what is worth a look.
+const UNUSED_FRACTION_MAX: (f64, f64) = (0.02, 0.1);
 /// By how much a price is raised or lowered first: one that was good for a like question, and a first guess.
 const NEAR_STEP: f64 = 1.05;
 const FAR_STEP: f64 = 4.0;
@@ -53,7 +53,7 @@ pub(crate) struct Choice {
 /// Pairs classes so that they gain most within the budget. `allowance` is what the budget is more (or less) than the sum
 /// of what the ways bring along; `risk_price` the price that a question like this one came to, 0 if there was none.
 pub(crate) fn choose(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64) -> Choice {
-    let question = Question { counts, ways, allowance };
+    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
     let is_exact = ways.len() <= WAYS_EXACT_MAX;
     let first = question.at(if is_exact { 0.0 } else { risk_price });
     if question.is_fine(&first) {
@@ -69,10 +69,28 @@ pub(crate) fn choose(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f
     choice
 }
 
+/// Prices near those of the choice: what is still to be looked at can be told from them.
+pub(crate) fn near(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64) -> Choice {
+    if ways.len() <= WAYS_EXACT_MAX {
+        return choose(counts, ways, allowance, risk_price);
+    }
+    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.1 };
+    let first = question.at(risk_price);
+    if question.is_fine(&first) { first } else { question.bisected(first, false).0 }
+}
+
+/// Whether [`choose`] would choose the same, asked with this price.
+pub(crate) fn is_settled(counts: &[u32], ways: &[Way], allowance: f64, choice: &Choice) -> bool {
+    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
+    question.is_fine(choice)
+}
+
 struct Question<'q> {
     counts: &'q [u32],
     ways: &'q [Way],
     allowance: f64,
+    /// Which part of the budget may be left unused.
+    unused_fraction_max: f64,
 }
 
 impl Question<'_> {
@@ -113,7 +131,7 @@ impl Question<'_> {
         let used = self.ways.iter().zip(&choice.counts);
         let budget: f64 = used.map(|(way, count)| way.budget * f64::from(*count)).sum();
         let excess = self.excess(&choice.counts);
-        let is_used_up = choice.risk_price == 0.0 || excess >= -UNUSED_FRACTION_MAX * budget;
+        let is_used_up = choice.risk_price == 0.0 || excess >= -self.unused_fraction_max * budget;
         excess <= TOLERANCE && is_used_up
     }
 
@@ -392,7 +410,12 @@ mod tests {
             if counts.iter().sum::<u32>() > 9 {
                 continue;
             }
-            let question = Question { counts: &counts, ways: &ways, allowance: 0.0 };
+            let question = Question {
+                counts: &counts,
+                ways: &ways,
+                allowance: 0.0,
+                unused_fraction_max: UNUSED_FRACTION_MAX.0,
+            };
             let is_bound = question.excess(&question.at(0.0).counts) > TOLERANCE;
             let choice = choose(&counts, &ways, 0.0, 0.0);
             assert!(question.excess(&choice.counts) <= TOLERANCE, "seed {seed}: beyond the budget");
@@ -422,7 +445,12 @@ mod tests {
         };
         let ways: Vec<Way> = pairs.map(way).filter(|way| way.weight > 0.0).collect();
         assert!(ways.len() > WAYS_EXACT_MAX);
-        let question = Question { counts: &counts, ways: &ways, allowance: 0.0 };
+        let question = Question {
+            counts: &counts,
+            ways: &ways,
+            allowance: 0.0,
+            unused_fraction_max: UNUSED_FRACTION_MAX.0,
+        };
         let free = question.at(0.0);
         assert!(question.excess(&free.counts) > 0.0, "the budget binds");
         let choice = choose(&counts, &ways, 0.0, 0.0);

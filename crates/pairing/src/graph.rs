@@ -3,7 +3,7 @@
 //! the queue. Turns verdicts into edges and the matching into mates; must not hand out devices.
 
 use crate::admit;
-use crate::budget::{self, Way};
+use crate::budget::{self, Choice, Way};
 use crate::floor::{Floor, Rooms};
 use crate::policy::UserPolicy;
 use crate::prospects::Prospects;
@@ -169,14 +169,22 @@ impl<'g, 'a> Groups<'g, 'a> {
         let counts: Vec<u32> =
             self.members.iter().map(|members| u32::try_from(members.len()).unwrap_or(u32::MAX)).collect();
         for _ in 0..LOOKS_MAX {
-            let (taken, prices) = choose_known(prospects, &counts, links, allowance);
-            let promising = self.promising(prospects, links, &prices);
+            let known = Known::new(prospects, links);
+            let near = budget::near(&counts, &known.ways, allowance, prospects.risk_price);
+            prospects.risk_price = near.risk_price;
+            let promising = self.promising(prospects, links, &near.prices);
+            if promising.is_empty() && budget::is_settled(&counts, &known.ways, allowance, &near) {
+                return known.taken(&near, links.len());
+            }
             if promising.is_empty() {
-                return taken;
+                break;
             }
             prospects.look(&promising);
         }
-        choose_known(prospects, &counts, links, allowance).0
+        let known = Known::new(prospects, links);
+        let choice = budget::choose(&counts, &known.ways, allowance, prospects.risk_price);
+        prospects.risk_price = choice.risk_price;
+        known.taken(&choice, links.len())
     }
 
     /// The sharings that could turn out to be worth more than their two ends are now: the most promising of each group.
@@ -268,32 +276,38 @@ impl<'g, 'a> Groups<'g, 'a> {
     }
 }
 
-/// The best choice by what is known; how often each link is taken, and what each group is worth.
-fn choose_known(
-    prospects: &mut Prospects<'_, '_>,
-    counts: &[u32],
-    links: &[Link],
-    allowance: f64,
-) -> (Vec<u32>, Vec<f64>) {
-    let budget = prospects.session.policy.broken_budget_fraction;
-    let mut ways = Vec::new();
-    let mut link_of = Vec::new();
-    for (index, link) in links.iter().enumerate() {
-        let known = prospects.known(link.sharing);
-        if let Some(weight) = known.weight {
-            #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
-            let tenants = prospects.tenant_count(link.sharing) as f64;
-            ways.push(Way { a: link.a, b: link.b, weight, risk: known.risk, budget: budget * tenants });
-            link_of.push(index);
+/// The links that are allowed by what is known, as ways to pair.
+struct Known {
+    ways: Vec<Way>,
+    /// The link of each.
+    link_of: Vec<usize>,
+}
+
+impl Known {
+    fn new(prospects: &Prospects<'_, '_>, links: &[Link]) -> Self {
+        let budget = prospects.session.policy.broken_budget_fraction;
+        let mut known = Self { ways: Vec::new(), link_of: Vec::new() };
+        for (index, link) in links.iter().enumerate() {
+            let glance = prospects.known(link.sharing);
+            if let Some(weight) = glance.weight {
+                #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
+                let tenants = prospects.tenant_count(link.sharing) as f64;
+                let budget = budget * tenants;
+                known.ways.push(Way { a: link.a, b: link.b, weight, risk: glance.risk, budget });
+                known.link_of.push(index);
+            }
         }
+        known
     }
-    let choice = budget::choose(counts, &ways, allowance, prospects.risk_price);
-    prospects.risk_price = choice.risk_price;
-    let mut taken = vec![0; links.len()];
-    for (link, count) in link_of.into_iter().zip(choice.counts) {
-        taken[link] = count;
+
+    /// How often each link is taken.
+    fn taken(&self, choice: &Choice, link_count: usize) -> Vec<u32> {
+        let mut taken = vec![0; link_count];
+        for (link, count) in self.link_of.iter().zip(&choice.counts) {
+            taken[*link] = *count;
+        }
+        taken
     }
-    (taken, choice.prices)
 }
 
 /// When jobs end by their limits, as numbers: of each class, how many different ends are earlier.

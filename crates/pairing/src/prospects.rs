@@ -2,7 +2,7 @@
 //! look tries all caps and costs tens. Where there are too many ways for that, only those are looked at closely that
 //! could still change the choice. Must not choose.
 
-use crate::session::{Glance, Session};
+use crate::session::{Couple, Glance, Session};
 use rustc_hash::FxHashMap;
 
 /// Fewer than this are not worth another thread.
@@ -179,6 +179,7 @@ impl<'p, 'a> Prospects<'p, 'a> {
             Sharing::Join { class, device } => session.glance_at_join(class, device),
         };
         let new = &self.sharings[self.glances.len()..];
+        foresee(self.session, new);
         let found = in_parallel(self.session, new, glance);
         self.glances.extend(found);
     }
@@ -199,32 +200,41 @@ impl<'p, 'a> Prospects<'p, 'a> {
     }
 }
 
+/// Asks what those are like who could meet, each two once.
+fn foresee(session: &Session<'_>, sharings: &[Sharing]) {
+    let couple = |sharing: &Sharing| match *sharing {
+        Sharing::Pair { lower, higher, kind } => session.couple_of_pair(lower, higher, kind),
+        Sharing::Join { class, device } => session.couple_of_join(class, device),
+    };
+    let mut couples: Vec<Couple> = sharings.iter().filter_map(couple).collect();
+    couples.sort_unstable();
+    couples.dedup();
+    couples.retain(|couple| !session.has_foreseen(couple));
+    let answers = in_parallel(session, &couples, |session, couple| session.foresee(*couple));
+    session.remember(couples.into_iter().zip(answers));
+}
+
 /// Asks about all of them, in their order, on as many threads as there are cores. What one thread finds does not depend on
 /// the others, so that the answer is the same however many there are.
-fn in_parallel<T: Sync>(
+fn in_parallel<T: Sync, A: Send>(
     session: &Session<'_>,
     all: &[T],
-    ask: impl Fn(&Session<'_>, &T) -> Glance + Sync,
-) -> Vec<Glance> {
+    ask: impl Fn(&Session<'_>, &T) -> A + Sync,
+) -> Vec<A> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     if all.len() < PARALLEL_MIN || threads < 2 {
         return all.iter().map(|one| ask(session, one)).collect();
     }
-    let (view, model, policy) = (session.view, session.model, session.policy);
+    let aside = session.aside();
+    let help = |part: &[T]| {
+        let session = aside();
+        part.iter().map(|one| ask(&session, one)).collect::<Vec<A>>()
+    };
     let (own, others) = all.split_at(all.len().div_ceil(threads));
     std::thread::scope(|scope| {
-        let parts = others.chunks(own.len());
-        let helpers: Vec<_> = parts
-            .map(|part| {
-                let ask = &ask;
-                scope.spawn(move || {
-                    // What a session remembers is its own: only the answers come back.
-                    let session = Session::new(view, model, policy);
-                    part.iter().map(|one| ask(&session, one)).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        let mut found: Vec<Glance> = own.iter().map(|one| ask(session, one)).collect();
+        let help = &help;
+        let helpers: Vec<_> = others.chunks(own.len()).map(|part| scope.spawn(move || help(part))).collect();
+        let mut found: Vec<A> = own.iter().map(|one| ask(session, one)).collect();
         for helper in helpers {
             found.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }

@@ -23,6 +23,8 @@ const ROUNDS_MAX: (usize, usize) = (6, 4);
 const EXCESS_TOLERANCE: f64 = 1e-6;
 /// By how much more than it was beyond the budget a plan is tightened.
 const EXCESS_RATIO: f64 = 1.2;
+/// How often a plan in which nobody may outlive his host is tightened at most.
+const CAUTIOUS_MAX: usize = 4;
 /// How often those whose mate fell through are matched again at most.
 const REPAIRS_MAX: usize = 2;
 
@@ -97,8 +99,7 @@ pub(crate) fn serve(session: &Session<'_>) -> Service {
         }
         tries.right_count = wanted;
     }
-    // Where no round was fair, nobody may outlive his host: that passes nobody over.
-    let attempt = accepted.unwrap_or_else(|| round.attempt(&mut prospects, Tries { cutoff: None, ..tries }));
+    let attempt = accepted.unwrap_or_else(|| round.cautious(&mut prospects, tries));
     let mut service = attempt.service;
     let held = (0..waiting.len()).filter(|job| waiting[*job].held.is_some());
     service.left.extend(held.map(|job| (job, Reason::Held)));
@@ -168,6 +169,20 @@ struct Commit<'c> {
 }
 
 impl Round<'_> {
+    /// Where no round was fair, nobody may outlive his host: that passes nobody over. Within the budget, if need be without
+    /// new sharings.
+    fn cautious(&self, prospects: &mut Prospects<'_, '_>, mut tries: Tries) -> Attempt {
+        tries.cutoff = None;
+        for _ in 0..CAUTIOUS_MAX {
+            let attempt = self.attempt(prospects, tries);
+            if attempt.excess <= EXCESS_TOLERANCE {
+                return attempt;
+            }
+            tries.allowance -= EXCESS_RATIO * attempt.excess;
+        }
+        Round { may_share: false, suits: self.suits.clone(), ..*self }.attempt(prospects, tries)
+    }
+
     fn attempt(&self, prospects: &mut Prospects<'_, '_>, tries: Tries) -> Attempt {
         let Tries { right_count, cutoff, allowance } = tries;
         let session = self.session;

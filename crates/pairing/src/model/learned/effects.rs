@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// With the size of one, of the other, and of both.
 const SIZE_SLOPES: u32 = 3;
 
+/// So many effects two tenants have on each other, about.
+const EFFECTS_USUAL: usize = 64;
+
 /// A kind of effect; all columns of one kind have one variance, which is learnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -146,7 +149,8 @@ impl Effects {
 
     /// The effects on one tenant of its neighbours.
     pub(super) fn on(own: &Actor, others: &[&Actor], expected: &Expected) -> Self {
-        let mut effects = Self::default();
+        let known = Vec::with_capacity(EFFECTS_USUAL);
+        let mut effects = Self { known, ..Self::default() };
         let regimes = [(Regime::Apart, 1.0 - expected.overlap), (Regime::Together, expected.overlap)];
         for (at, (regime, amount)) in regimes.into_iter().enumerate() {
             effects.pair[at] = amount;

@@ -9,6 +9,7 @@
 use super::effects::{Group, Kind, Regime};
 use faer::linalg::solvers::DenseSolveCore;
 use faer::{Mat, Side};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// How many columns' worth of evidence the expected variance counts for.
@@ -264,7 +265,7 @@ impl Evidence {
                     means: Vec::new(),
                     covariance: Mat::zeros(0, 0),
                     noise: variances.noise,
-                    pairs: BTreeMap::new(),
+                    pairs: FxHashMap::default(),
                 }
                 .with_pairs(self, variances),
             );
@@ -277,7 +278,7 @@ impl Evidence {
             return None;
         }
         Some(
-            Posterior { means, covariance, noise: variances.noise, pairs: BTreeMap::new() }
+            Posterior { means, covariance, noise: variances.noise, pairs: FxHashMap::default() }
                 .with_pairs(self, variances),
         )
     }
@@ -300,7 +301,7 @@ pub(super) struct Posterior {
     means: Vec<f64>,
     covariance: Mat<f64>,
     noise: f64,
-    pairs: BTreeMap<usize, PairPosterior>,
+    pairs: FxHashMap<usize, PairPosterior>,
 }
 
 /// A prediction in units of doubt.
@@ -311,6 +312,21 @@ pub(super) struct Predicted {
     pub(super) variance: f64,
     /// The part of the mean that is this combination's own.
     pub(super) of_pair: f64,
+}
+
+/// The amounts of two lists in order of columns, each column of the second added to the first of its like.
+fn merged(one: &[(usize, f64)], other: impl Iterator<Item = (usize, f64)>) -> Vec<(usize, f64)> {
+    let mut merged: Vec<(usize, f64)> = Vec::with_capacity(2 * one.len());
+    let mut left = one.iter().copied().peekable();
+    for (column, amount) in other {
+        while let Some(before) = left.next_if(|(at, _)| *at < column) {
+            merged.push(before);
+        }
+        let own = left.next_if(|(at, _)| *at == column).map_or(0.0, |(_, own)| own);
+        merged.push((column, own + amount));
+    }
+    merged.extend(left);
+    merged
 }
 
 impl Posterior {
@@ -373,7 +389,7 @@ impl Posterior {
         (times(&own, rest), covariance)
     }
 
-    /// What these effects come to.
+    /// What these effects come to; in order of columns where the combination is known. A column may stand twice.
     pub(super) fn predict(
         &self,
         effects: &[(usize, f64)],
@@ -389,11 +405,7 @@ impl Posterior {
             return Predicted { mean, variance: self.quadratic(effects) + own, of_pair: 0.0 };
         };
         let of_pair = dot(pair, known.mean);
-        let mut moved: BTreeMap<usize, f64> = effects.iter().copied().collect();
-        for (column, follows) in &known.follows {
-            *moved.entry(*column).or_default() += dot(pair, *follows);
-        }
-        let moved: Vec<(usize, f64)> = moved.into_iter().collect();
+        let moved = merged(effects, known.follows.iter().map(|(column, own)| (*column, dot(pair, *own))));
         let variance = self.quadratic(&moved) + dot(pair, times(&known.covariance, pair));
         Predicted { mean: mean + of_pair, variance, of_pair }
     }

@@ -9,8 +9,9 @@ use super::prior::{self, Appetite, Expected};
 use crate::model::{SharedDevice, TenantInput, Terms};
 use pillion_core::WorkloadKey;
 use pillion_core::profile::WorkloadProfile;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The fastest and the slowest that anybody is expected to be beside others.
 const SPEEDS: (f64, f64) = (0.02, 0.99);
@@ -83,6 +84,8 @@ impl Fact {
 }
 
 pub(super) type Combination = (u32, Vec<u32>);
+/// Numbers of combinations, as they came.
+pub(super) type Combinations = FxHashMap<Combination, usize>;
 
 /// Everything that a prediction needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,13 +93,13 @@ pub(super) type Combination = (u32, Vec<u32>);
 pub(super) struct Knowledge {
     stored: Stored,
     columns: Columns,
-    combinations: BTreeMap<Combination, usize>,
+    combinations: Combinations,
     /// What was measured itself: combination, own cap, and how much is shared.
-    measured: BTreeSet<(usize, u64, u64)>,
+    measured: FxHashSet<(usize, u64, u64)>,
     variances: Variances,
     posterior: Option<Posterior>,
-    workloads: BTreeMap<WorkloadKey, u32>,
-    families: BTreeMap<String, u32>,
+    workloads: FxHashMap<WorkloadKey, u32>,
+    families: FxHashMap<String, u32>,
     /// How often each workload and each family was seen, kept apart from others and together with them.
     seen: (Vec<[f64; 2]>, Vec<[f64; 2]>),
 }
@@ -118,8 +121,8 @@ pub(super) fn noise_of(speed_fraction: f64) -> f64 {
 }
 
 /// Facts as rows of the linear model, with the columns and combinations that they need.
-pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, BTreeMap<Combination, usize>) {
-    let (mut columns, mut combinations) = (Columns::default(), BTreeMap::new());
+pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, Combinations) {
+    let (mut columns, mut combinations) = (Columns::default(), Combinations::default());
     let row = |fact: &Fact| {
         let (effects, expected) = (fact.effects(), fact.expected());
         let scale = expected.doubt;
@@ -212,9 +215,13 @@ impl Knowledge {
         if let [own] = &expected[..] {
             return vec![alone(own)];
         }
-        let mut said: Vec<Said> =
-            expected.iter().enumerate().map(|(own, expected)| self.say(&actors, own, expected)).collect();
-        if (0..actors.len()).any(|own| self.combination(&actors, own).is_none()) {
+        let combinations: Vec<Option<usize>> =
+            (0..actors.len()).map(|own| self.combination(&actors, own)).collect();
+        let tenants = expected.iter().zip(&combinations).enumerate();
+        let mut said: Vec<Said> = tenants
+            .map(|(own, (expected, combination))| self.say(&actors, own, *combination, expected))
+            .collect();
+        if combinations.iter().any(Option::is_none) {
             let speeds: Vec<f64> = said.iter().map(|tenant| tenant.speed_fraction).collect();
             let excess = prior::excess(&appetites, &speeds);
             for (tenant, expected) in said.iter_mut().zip(&expected) {
@@ -224,7 +231,7 @@ impl Knowledge {
         said
     }
 
-    fn say(&self, actors: &[Actor], own: usize, expected: &Expected) -> Said {
+    fn say(&self, actors: &[Actor], own: usize, combination: Option<usize>, expected: &Expected) -> Said {
         let others: Vec<&Actor> =
             actors.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, actor)| actor).collect();
         let effects = Effects::on(&actors[own], &others, expected);
@@ -243,23 +250,17 @@ impl Knowledge {
                 means[term(column.0.0)] += scale * amount * posterior.mean_of(place);
             }
         }
-        // Two neighbours of one workload feel one effect twice.
-        known.sort_unstable_by_key(|(place, _)| *place);
-        known.dedup_by(|next, kept| {
-            let is_same = next.0 == kept.0;
-            kept.1 += if is_same { next.1 } else { 0.0 };
-            is_same
-        });
+        if combination.is_some() {
+            known.sort_unstable_by_key(|(place, _)| *place);
+        }
         let (mean, variance, of_pair) = match &self.posterior {
             Some(posterior) => {
-                let combination = self.combination(actors, own);
                 let predicted = posterior.predict(&known, effects.pair, combination, &self.variances);
                 (predicted.mean, predicted.variance, predicted.of_pair)
             }
             None => (0.0, 0.0, 0.0),
         };
         let speed_fraction = bounded(expected.speed_fraction + scale * mean);
-        let combination = self.combination(actors, own);
         let is_measured = combination.is_some_and(|number| {
             self.measured.contains(&(number, expected.cap.to_bits(), expected.overlap.to_bits()))
         });

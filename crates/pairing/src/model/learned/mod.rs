@@ -84,7 +84,13 @@ impl Learned {
     }
 
     fn knowledge(&self, device: SharedDevice<'_>) -> &Knowledge {
-        self.of_kind.get(&kind(device.model, device.mechanism)).unwrap_or(&self.nothing)
+        // Kinds are few, and this is asked for each estimate: no name is made for it.
+        let mechanism = device.mechanism.as_str();
+        let is_it = |kind: &str| {
+            kind.strip_prefix(mechanism).and_then(|rest| rest.strip_prefix(' ')) == Some(device.model)
+        };
+        let found = self.of_kind.iter().find(|(kind, _)| is_it(kind));
+        found.map_or(&self.nothing, |(_, knowledge)| knowledge)
     }
 }
 

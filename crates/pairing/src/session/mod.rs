@@ -1,6 +1,11 @@
 //! One planning session: what is alike is looked at once. Jobs fall into classes, devices into kinds; estimates are kept
 //! by profiles and caps, verdicts by classes and kind. Says what a sharing would be like; must not choose who gets what.
 
+mod glance;
+
+use glance::Foreseen;
+pub(crate) use glance::{Couple, Glance};
+
 use crate::admit::{self, Owner};
 use crate::caps::{self, CAP_GAIN_MIN, CapSlot, FAST_ENOUGH_FRACTION};
 use crate::model::{InterferenceModel, SharedDevice, SpeedEstimate, TenantInput};
@@ -24,8 +29,6 @@ const RISK_PRICE: f64 = 4.0;
 const MISFIT_MAX: f64 = 0.5;
 /// A lone tenant in a part of a card must lose no more than this, or it gets the whole card and cannot be joined.
 const SPEED_ALONE_IN_PART_MIN: f64 = 0.95;
-/// What caps win at most, in speed, of all but one pair in ten that were measured (KACE: 0.29 beside no caps).
-const CAPS_WIN_MAX: f64 = 0.3;
 /// Where no more ways of sharing than this are possible, all of them are looked at closely.
 const CLOSE_LOOKS_MAX: usize = 4000;
 /// So many estimates are kept: beyond that, memory costs more than to estimate again.
@@ -74,26 +77,6 @@ impl Verdict {
     }
 }
 
-/// What is known of a sharing after one look or another.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Glance {
-    /// What it is worth; absent = it is not allowed, as far as was looked.
-    pub(crate) weight: Option<f64>,
-    /// How many of its tenants are expected to run slower than promised.
-    pub(crate) risk: f64,
-    /// What it could turn out to be worth at a closer look; absent = what is known is final.
-    pub(crate) hope: Option<f64>,
-}
-
-impl Glance {
-    const NOTHING: Self = Self { weight: None, risk: 0.0, hope: None };
-
-    /// After the closest look.
-    pub(crate) fn of(verdict: &Verdict) -> Self {
-        Self { weight: verdict.is_admitted().then_some(verdict.weight), risk: verdict.risk, hope: None }
-    }
-}
-
 /// A tenant of a sharing that is being looked at.
 #[derive(Clone, Copy)]
 struct Seat<'a> {
@@ -123,7 +106,7 @@ pub(crate) struct Session<'a> {
     pub(crate) node_of: Vec<Option<usize>>,
     profiles: Vec<&'a WorkloadProfile>,
     typical: TypicalRun,
-    profile_index: BTreeMap<(&'a WorkloadKey, &'a str), usize>,
+    profile_index: FxHashMap<(&'a WorkloadKey, &'a str), usize>,
     sharers: Vec<Result<(usize, u64), Reason>>,
     pub(crate) places: Places,
     /// For each device the first on which the same runs; itself where nothing runs.
@@ -136,6 +119,7 @@ pub(crate) struct Session<'a> {
     predictions: RefCell<FxHashMap<PredictionKey, Option<Rc<Vec<SpeedEstimate>>>>>,
     pairs: RefCell<FxHashMap<(usize, usize, usize), Rc<Verdict>>>,
     joins: RefCell<FxHashMap<(usize, usize), Rc<Verdict>>>,
+    foreseen: RefCell<Foreseen>,
 }
 
 impl<'a> Session<'a> {
@@ -146,7 +130,7 @@ impl<'a> Session<'a> {
         let nodes: BTreeMap<&NodeName, usize> =
             view.nodes.iter().enumerate().map(|(index, node)| (&node.name, index)).collect();
         let profiles: Vec<&WorkloadProfile> = view.profiles.iter().collect();
-        let profile_index: BTreeMap<_, _> = profiles
+        let profile_index: FxHashMap<_, _> = profiles
             .iter()
             .enumerate()
             .map(|(index, profile)| ((&profile.workload, profile.device_model.as_str()), index))
@@ -184,6 +168,7 @@ impl<'a> Session<'a> {
             predictions: RefCell::default(),
             pairs: RefCell::default(),
             joins: RefCell::default(),
+            foreseen: RefCell::default(),
         }
     }
 
@@ -248,7 +233,7 @@ impl<'a> Session<'a> {
     /// What two waiting jobs would be like, to be told: without caps where nobody looked closer, and that costs too much.
     pub(crate) fn shown_pair(&self, host: usize, guest: usize, kind: usize) -> Rc<Verdict> {
         let is_known = self.pairs.borrow().contains_key(&(host, guest, kind));
-        if is_known || self.is_thorough || !self.could_glance(self.kinds[kind]) {
+        if is_known || !self.glances_at(self.kinds[kind]) {
             return self.pair(host, guest, kind);
         }
         let seats = || Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?]);
@@ -261,33 +246,11 @@ impl<'a> Session<'a> {
         let device = self.alike[device];
         let host = &self.view.devices[device];
         let is_known = self.joins.borrow().contains_key(&(class, device));
-        if is_known || self.is_thorough || !self.could_glance(host) {
+        if is_known || !self.glances_at(host) {
             return self.join(class, device);
         }
         let verdict = self.seats_with(class, device).and_then(|seats| self.without_caps(&seats, host));
         Rc::new(verdict.unwrap_or_else(Verdict::excluded))
-    }
-
-    /// Two waiting jobs, by class, at the price of one estimate where a closer look would cost many.
-    pub(crate) fn glance_at_pair(&self, host: usize, guest: usize, kind: usize) -> Glance {
-        let device = self.kinds[kind];
-        let seats = || Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?]);
-        let found: Result<Glance, Reason> = if self.is_thorough || !self.could_glance(device) {
-            Ok(Glance::of(&self.pair(host, guest, kind)))
-        } else {
-            seats().and_then(|seats| self.glance(&seats, device))
-        };
-        found.unwrap_or(Glance::NOTHING)
-    }
-
-    /// A job, by class, that joins what runs on a device, likewise.
-    pub(crate) fn glance_at_join(&self, class: usize, device: usize) -> Glance {
-        let host = &self.view.devices[device];
-        if self.is_thorough || !self.could_glance(host) {
-            return Glance::of(&self.join(class, device));
-        }
-        let glance = self.seats_with(class, device).and_then(|seats| self.glance(&seats, host));
-        glance.unwrap_or(Glance::NOTHING)
     }
 
     /// What runs on a device, and last a job that joins it.
@@ -302,36 +265,6 @@ impl<'a> Session<'a> {
         self.may_meet(seats, device)?;
         let slots: Vec<CapSlot> = seats.iter().map(|seat| seat.cap).collect();
         self.verdict(seats, &caps::without_caps(&slots), device, None)
-    }
-
-    /// Whether one estimate tells something: not where a list says which caps may be tried, or a card has modes.
-    fn could_glance(&self, device: &DeviceView) -> bool {
-        self.policy.allowed.is_none() && device.mechanism != Mechanism::Ccs
-    }
-
-    /// Without caps.
-    fn glance(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<Glance, Reason> {
-        let verdict = self.without_caps(seats, device)?;
-        let is_fast =
-            verdict.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
-        let could_cap = device.mechanism == Mechanism::Mps && self.policy.caps;
-        let is_final =
-            !could_cap || (verdict.is_admitted() && is_fast) || !Self::caps_could_help(seats, &verdict);
-        let hope = (!is_final).then(|| verdict.weight + CAPS_WIN_MAX * verdict.weight_of_speed());
-        Ok(Glance { hope, ..Glance::of(&verdict) })
-    }
-
-    /// Whether there are caps under which the promises could be kept, as far as one estimate without any tells.
-    fn caps_could_help(seats: &[Seat<'a>], without: &Verdict) -> bool {
-        if without.is_admitted() {
-            return true;
-        }
-        // A cap slows the one that has it: neighbours of another user cannot be helped by what he could take off.
-        let is_one_user = seats.windows(2).all(|pair| pair[0].owner.uid == pair[1].owner.uid);
-        let lacking = seats.iter().zip(without.estimates.iter());
-        let lacking: f64 =
-            lacking.map(|(seat, own)| seat.promise.value().recip() - own.speed_fraction_low).sum();
-        (is_one_user || without.excluded_by != Some(Reason::PromiseAtRisk)) && lacking <= CAPS_WIN_MAX
     }
 
     /// Every sharing of two waiting jobs that was looked at, by class (host, guest) and kind, in one of both orders.
@@ -470,16 +403,29 @@ impl<'a> Session<'a> {
         mode: Option<u8>,
     ) -> Result<Verdict, Reason> {
         let estimates = self.predict(seats, caps, device, mode)?;
+        let judged = self.judged(seats, caps, &estimates.iter().collect::<Vec<_>>(), device, mode)?;
+        Ok(Verdict { caps: caps.to_vec(), estimates, ..judged })
+    }
+
+    /// What follows from estimates, which are not kept with it.
+    fn judged(
+        &self,
+        seats: &[Seat<'a>],
+        caps: &[Option<Fraction>],
+        estimates: &[&SpeedEstimate],
+        device: &DeviceView,
+        mode: Option<u8>,
+    ) -> Result<Verdict, Reason> {
         let sum: f64 = estimates.iter().map(|estimate| estimate.speed_fraction).sum();
         let before = if let [_, _] = seats { 1.0 } else { self.sum_before(seats, caps, device, mode)? };
         let keeps =
-            |(estimate, seat): (&SpeedEstimate, &Seat<'_>)| admit::keeps_promise(estimate, seat.promise);
+            |(estimate, seat): (&&SpeedEstimate, &Seat<'_>)| admit::keeps_promise(estimate, seat.promise);
         let inputs = self.inputs(seats, caps);
         let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
         let misfit = self.model.misfit_probability(&inputs, shared);
         let risks = estimates.iter().zip(seats).map(|(own, seat)| own.break_probability(seat.promise));
         let risk: f64 = risks.map(|risk| misfit + (1.0 - misfit) * risk).sum();
-        let weight = self.weight(seats, &inputs, &estimates, before, shared) * (1.0 - misfit)
+        let weight = self.weight(seats, &inputs, estimates, before, shared) * (1.0 - misfit)
             - misfit * worth::MISFIT_COST;
         let excluded_by = if misfit >= MISFIT_MAX {
             Some(Reason::MemoryDoesNotFit)
@@ -490,7 +436,7 @@ impl<'a> Session<'a> {
         } else {
             None
         };
-        Ok(Verdict { caps: caps.to_vec(), estimates, gain: sum - 1.0, weight, risk, excluded_by })
+        Ok(Verdict { caps: Vec::new(), estimates: Rc::default(), gain: sum - 1.0, weight, risk, excluded_by })
     }
 
     /// The sum of speeds without the last tenant.
@@ -512,7 +458,7 @@ impl<'a> Session<'a> {
         &self,
         seats: &[Seat<'_>],
         inputs: &[TenantInput<'_>],
-        estimates: &[SpeedEstimate],
+        estimates: &[&SpeedEstimate],
         before: f64,
         shared: SharedDevice<'_>,
     ) -> f64 {
@@ -550,14 +496,10 @@ impl<'a> Session<'a> {
         device: &DeviceView,
         mode: Option<u8>,
     ) -> Result<Rc<Vec<SpeedEstimate>>, Reason> {
-        let kind = self
-            .kinds
-            .iter()
-            .position(|kind| kind.model == device.model && kind.mechanism == device.mechanism);
         let tenant = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| {
             (seat.profile, cap.map_or(f64::MAX, Fraction::value).to_bits())
         };
-        let key = (kind.unwrap_or(0), mode, seats.iter().zip(caps).map(tenant).collect());
+        let key = (self.model_of(device), mode, seats.iter().zip(caps).map(tenant).collect());
         if let Some(known) = self.predictions.borrow().get(&key) {
             return known.clone().ok_or(Reason::UnknownWorkload);
         }
@@ -567,6 +509,12 @@ impl<'a> Session<'a> {
             self.predictions.borrow_mut().insert(key, estimates.clone());
         }
         estimates.ok_or(Reason::UnknownWorkload)
+    }
+
+    /// The first kind of devices of this model and mechanism: estimates know no other difference.
+    fn model_of(&self, device: &DeviceView) -> usize {
+        let is_like = |kind: &&DeviceView| kind.model == device.model && kind.mechanism == device.mechanism;
+        self.kinds.iter().position(is_like).unwrap_or(0)
     }
 
     /// Whether a job that starts alone may be joined later without being slower for it meanwhile.
