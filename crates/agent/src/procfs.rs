@@ -24,6 +24,34 @@ pub struct ProcessStat {
     pub is_dead: bool,
 }
 
+/// What a job's directory in Slurm's own cgroups is called. Unique on a node while the job runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobGroup {
+    /// `job_33`: the job's inner id.
+    Number(u32),
+    /// `s5K1KKYAYG5D00`: the job's SLUID, since Slurm 26.05 unless `CgroupJobIdPaths=yes`. Only Slurm knows whose it is;
+    /// a task of the job that is in it tells us.
+    Sluid(String),
+}
+
+impl JobGroup {
+    /// Digits of a SLUID, after the `s`: Crockford's base 32.
+    const SLUID_DIGITS: usize = 13;
+
+    fn parse(name: &str) -> Option<Self> {
+        if let Some(number) = name.strip_prefix("job_") {
+            return number.parse().ok().map(Self::Number);
+        }
+        let digits = name.strip_prefix('s')?;
+        let is_digit = |byte: u8| {
+            byte.is_ascii_digit() || byte.is_ascii_uppercase() && !matches!(byte, b'I' | b'L' | b'O' | b'U')
+        };
+        let is_sluid = digits.len() == Self::SLUID_DIGITS && digits.bytes().all(is_digit);
+        is_sluid.then(|| Self::Sluid(name.to_owned()))
+    }
+}
+
 /// A mounted `/proc`.
 #[derive(Debug, Clone)]
 pub struct ProcFs {
@@ -52,9 +80,9 @@ impl ProcFs {
         self.identify(process.pid) == Some(process)
     }
 
-    /// The inner id of the job whose cgroup holds the process, as Slurm itself laid it out.
-    pub fn cgroup_job(&self, pid: u32) -> Option<u32> {
-        parse_cgroup_job(&std::fs::read_to_string(self.root.join(format!("{pid}/cgroup"))).ok()?)
+    /// The job whose cgroup holds the process, as Slurm itself laid it out.
+    pub fn job_group(&self, pid: u32) -> Option<JobGroup> {
+        parse_job_group(&std::fs::read_to_string(self.root.join(format!("{pid}/cgroup"))).ok()?)
     }
 
     /// What names this boot of the machine; empty where the kernel does not say.
@@ -85,8 +113,9 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
 /// ```text
 /// v1  4:memory:/slurm_n1/uid_1000/job_33/step_batch/task_0
 /// v2  0::/system.slice/n1_slurmstepd.scope/job_33/step_0/user/task_0
+/// v2  0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0
 /// ```
-fn parse_cgroup_job(text: &str) -> Option<u32> {
+fn parse_job_group(text: &str) -> Option<JobGroup> {
     text.lines().find_map(|line| {
         let path = line.splitn(3, ':').nth(2)?;
         let mut parts = path.strip_prefix('/')?.split('/');
@@ -98,7 +127,7 @@ fn parse_cgroup_job(text: &str) -> Option<u32> {
         } else {
             None
         };
-        job?.strip_prefix("job_")?.parse().ok()
+        JobGroup::parse(job?)
     })
 }
 
@@ -134,12 +163,23 @@ mod tests {
 
     #[test]
     fn only_slurms_own_scope_names_a_job() {
+        let number = |number| Some(JobGroup::Number(number));
+        let sluid = |sluid: &str| Some(JobGroup::Sluid(sluid.to_owned()));
         for (text, job) in [
-            ("4:memory:/slurm/uid_1000/job_33/step_batch/task_0\n", Some(33)),
-            ("4:memory:/slurm_n1/uid_1000/job_33/step_0\n", Some(33)),
-            ("1:name=systemd:/\n4:freezer:/slurm_n1/uid_0/job_7\n", Some(7)),
-            ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", Some(12)),
-            ("0::/system.slice/n1_slurmstepd.scope/job_12/step_extern/user/task_special\n", Some(12)),
+            (
+                "0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0\n",
+                sluid("s5K1KKYAYG5D00"),
+            ),
+            ("4:memory:/slurm_n1/uid_1000/s5K1KKYAYG5D00/step_0\n", sluid("s5K1KKYAYG5D00")),
+            ("0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D0/step_0\n", None),
+            ("0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D0U/step_0\n", None),
+            ("0::/system.slice/slurmstepd.scope/system/slurm\n", None),
+            ("0::/user.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0\n", None),
+            ("4:memory:/slurm/uid_1000/job_33/step_batch/task_0\n", number(33)),
+            ("4:memory:/slurm_n1/uid_1000/job_33/step_0\n", number(33)),
+            ("1:name=systemd:/\n4:freezer:/slurm_n1/uid_0/job_7\n", number(7)),
+            ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n", number(12)),
+            ("0::/system.slice/n1_slurmstepd.scope/job_12/step_extern/user/task_special\n", number(12)),
             ("0::/user.slice/user-1000.slice/slurmstepd.scope/job_12/step_0\n", None),
             ("0::/user.slice/slurm/uid_0/job_12\n", None),
             ("0::/system.slice/evil.scope/job_12/step_0\n", None),
@@ -149,7 +189,7 @@ mod tests {
             ("0::/system.slice/slurmstepd.scope/job_x/step_0\n", None),
             ("", None),
         ] {
-            assert_eq!(parse_cgroup_job(text), job, "{text}");
+            assert_eq!(parse_job_group(text), job, "{text}");
         }
     }
 }

@@ -135,7 +135,7 @@ impl Sampler {
             self.runs.entry(gres_type.clone()).or_default().begin(registration.start, registration.at);
         }
         self.fading.remove(&registration.start);
-        self.tracker.register(registration);
+        self.tracker.register(&self.proc, registration);
     }
 
     /// Takes one look.

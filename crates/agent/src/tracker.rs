@@ -3,7 +3,7 @@
 //! The roots of the trees come from the SPANK plugin's own connections (the kernel says who called), never from anything
 //! that a user can write. Knows nothing of devices or shares.
 
-use crate::procfs::{ProcFs, ProcessId};
+use crate::procfs::{JobGroup, ProcFs, ProcessId};
 use pillion_core::{GresType, JobStart, UnixTime, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,6 +41,9 @@ pub struct TrackedStart {
     pub gres_types: BTreeSet<GresType>,
     /// The tasks that still run.
     pub roots: BTreeSet<ProcessId>,
+    /// The cgroup in which its tasks were found.
+    #[serde(default)]
+    pub group: Option<JobGroup>,
     /// When its first task began.
     pub started_at: UnixTime,
 }
@@ -65,8 +68,8 @@ impl Tracker {
         Self { starts, known }
     }
 
-    /// Remembers a task.
-    pub fn register(&mut self, registration: Registration) {
+    /// Remembers a task, and the cgroup that it is in.
+    pub fn register(&mut self, proc: &ProcFs, registration: Registration) {
         let Registration { start, inner_job_id, uid, gres_types, root, at } = registration;
         let tracked = self.starts.entry(start).or_insert_with(|| TrackedStart {
             start,
@@ -74,8 +77,12 @@ impl Tracker {
             uid,
             gres_types: BTreeSet::new(),
             roots: BTreeSet::new(),
+            group: None,
             started_at: at,
         });
+        if let Some(group) = proc.job_group(root.pid).filter(|_| proc.is_alive(root)) {
+            tracked.group = Some(group);
+        }
         tracked.gres_types.extend(gres_types);
         tracked.roots.insert(root);
         self.known.insert(root, start);
@@ -116,9 +123,13 @@ impl Tracker {
     }
 
     fn of_cgroup(&self, proc: &ProcFs, pid: u32) -> Option<JobStart> {
-        let job = proc.cgroup_job(pid)?;
+        let group = proc.job_group(pid)?;
         let plain = |start: JobStart| start.job_id.task.is_none().then_some(start.job_id.id);
-        let is_his = |tracked: &&TrackedStart| tracked.inner_job_id.or(plain(tracked.start)) == Some(job);
+        let number =
+            |tracked: &TrackedStart| tracked.inner_job_id.or(plain(tracked.start)).map(JobGroup::Number);
+        let is_his = |tracked: &&TrackedStart| {
+            [&tracked.group, &number(tracked)].into_iter().flatten().any(|own| *own == group)
+        };
         // A requeued job keeps its number: the last start is the one that runs.
         self.starts
             .values()
@@ -186,7 +197,7 @@ mod tests {
             run(root, pid, parent, ticks, "");
         }
         let mut tracker = Tracker::default();
-        tracker.register(registration(10, 50));
+        tracker.register(&proc, registration(10, 50));
         assert_eq!(tracker.attribute(&proc, 12), Some(JOB));
         assert_eq!(tracker.attribute(&proc, 20), None, "a stranger");
         assert_eq!(tracker.attribute(&proc, 99), None, "nobody");
@@ -206,7 +217,7 @@ mod tests {
         run(root, 1, 0, 0, "");
         run(root, 10, 1, 50, "");
         let mut tracker = Tracker::default();
-        tracker.register(registration(10, 50));
+        tracker.register(&proc, registration(10, 50));
         run(root, 10, 1, 90, "");
         run(root, 11, 10, 95, "");
         assert_eq!(tracker.attribute(&proc, 10), None);
@@ -214,7 +225,7 @@ mod tests {
         // An orphan whose old parent's pid went to a process that is younger than itself.
         run(root, 30, 31, 60, "");
         run(root, 31, 1, 99, "");
-        tracker.register(registration(31, 99));
+        tracker.register(&proc, registration(31, 99));
         assert_eq!(tracker.attribute(&proc, 30), None);
     }
 
@@ -226,10 +237,44 @@ mod tests {
         run(root, 40, 1, 60, "0::/system.slice/slurmstepd.scope/job_35/step_0/user/task_0\n");
         run(root, 41, 1, 60, "0::/system.slice/slurmstepd.scope/job_33/step_0/user/task_0\n");
         let mut tracker = Tracker::default();
-        tracker.register(registration(10, 50));
+        tracker.register(&proc, registration(10, 50));
         assert_eq!(tracker.attribute(&proc, 40), Some(JOB));
         assert_eq!(tracker.attribute(&proc, 41), None, "33 is the array, not this task");
         tracker.forget(JOB);
+        assert_eq!(tracker.attribute(&proc, 40), None);
+    }
+
+    #[test]
+    fn where_cgroups_have_sluids_a_task_tells_whose_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
+        let scope = "0::/system.slice/slurmstepd.scope";
+        run(root, 1, 0, 0, "");
+        run(root, 10, 1, 50, &format!("{scope}/s5K1KKYAYG5D00/step_0/user/task_0\n"));
+        run(root, 40, 1, 60, &format!("{scope}/s5K1KKYAYG5D00/step_extern/user/task_special\n"));
+        run(root, 41, 1, 60, &format!("{scope}/s5K1KKYAYG5D01/step_0/user/task_0\n"));
+        run(root, 42, 1, 60, "0::/user.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0\n");
+        let mut tracker = Tracker::default();
+        tracker.register(&proc, registration(10, 50));
+        assert_eq!(tracker.attribute(&proc, 40), Some(JOB));
+        assert_eq!(tracker.attribute(&proc, 41), None, "another job");
+        assert_eq!(tracker.attribute(&proc, 42), None, "made by a user");
+        // An agent that starts again knows it still, though the task has gone.
+        let mut tracker = Tracker::restore(tracker.starts().cloned().collect::<Vec<_>>());
+        end(root, 10);
+        assert_eq!(tracker.attribute(&proc, 40), Some(JOB));
+    }
+
+    #[test]
+    fn a_pid_that_another_has_now_names_no_cgroup() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, proc) = (directory.path(), ProcFs::new(directory.path()));
+        let group = "0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0\n";
+        for (pid, ticks) in [(10, 90), (40, 95)] {
+            run(root, pid, 1, ticks, group);
+        }
+        let mut tracker = Tracker::default();
+        tracker.register(&proc, registration(10, 50));
         assert_eq!(tracker.attribute(&proc, 40), None);
     }
 }
