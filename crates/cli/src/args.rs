@@ -5,6 +5,7 @@ use crate::output::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlowdownRatio, SlurmJobId};
+use pillion_pairing::backtest::WARM_OBSERVATIONS;
 use std::path::PathBuf;
 
 /// Puts a second job on a GPU only where it will not slow the first. This is the window into it.
@@ -244,6 +245,10 @@ pub struct BacktestArgs {
     /// How many times the families are split and the queues drawn
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: u64,
+    /// How many pairings of new workloads were observed when warm
+    #[arg(long, value_name = "PAIRINGS,..", value_delimiter = ',', default_values_t = WARM_OBSERVATIONS,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    pub observed: Vec<usize>,
     /// The promise: shared time over solo time, at most [default: 1.25]
     #[arg(long, value_name = "RATIO", value_parser = parse_promise)]
     pub max_slowdown: Option<SlowdownRatio>,

@@ -27,6 +27,7 @@ pub fn make(args: &BacktestArgs) -> Result<Answer, CliError> {
         queues: args.queues.iter().map(|jobs| *jobs as usize).collect(),
         seeds: args.seeds,
         slowdown_ratio_max,
+        warm_observations: args.observed.clone(),
     };
     let backtest = Backtest::new(&measured.profiles, &measured.observations, &measured.device_model, options)
         .map_err(|error| CliError::Data(format!("{}: {error}", args.pairs.display())))?;

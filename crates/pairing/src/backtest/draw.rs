@@ -2,7 +2,7 @@
 //! seed.
 
 use super::truth::Truth;
-use super::{Backtest, NOISE_FRACTION, WARM_OBSERVATIONS};
+use super::{Backtest, NOISE_FRACTION};
 use crate::history::{Observation, ObservedTenant};
 use rand::SeedableRng as _;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -83,7 +83,7 @@ impl History {
         let mut between: Vec<usize> = of_kind(1).map(|(at, _)| at).collect();
         among.shuffle(rng);
         between.shuffle(rng);
-        let half = WARM_OBSERVATIONS[WARM_OBSERVATIONS.len() - 1] / 2;
+        let half = backtest.options().warm_observations.iter().max().map_or(0, |most| most.div_ceil(2));
         let mut observed = Vec::new();
         for at in 0..half {
             for drawn in [among.get(at), between.get(at)].into_iter().flatten() {

@@ -50,6 +50,8 @@ pub struct BacktestOptions {
     pub seeds: u64,
     /// The promise to every job.
     pub slowdown_ratio_max: SlowdownRatio,
+    /// How many observed pairings are known when warm, each a stage of its own; [`WARM_OBSERVATIONS`] by default.
+    pub warm_observations: Vec<usize>,
 }
 
 /// Why nothing can be replayed.

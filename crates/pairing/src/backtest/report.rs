@@ -3,9 +3,7 @@
 
 use super::score::{Tally, as_float};
 use super::seed::{Contestant, ErrorSums, SeedOutcome, SplitSums, share};
-use super::{
-    Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName, UNFIT_HOURS_LOST, WARM_OBSERVATIONS,
-};
+use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName, UNFIT_HOURS_LOST};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -161,7 +159,7 @@ pub(super) fn report(backtest: &Backtest<'_>, outcomes: &[SeedOutcome]) -> Repor
             slowdown_ratio_max: options.slowdown_ratio_max.value(),
             seeds: options.seeds,
             queues: options.queues.clone(),
-            warm_observations: WARM_OBSERVATIONS.to_vec(),
+            warm_observations: options.warm_observations.clone(),
             noise_fraction: NOISE_FRACTION,
             unfit_hours_lost: UNFIT_HOURS_LOST,
             oracle_saves_min_fraction: ORACLE_SAVES_MIN_FRACTION,

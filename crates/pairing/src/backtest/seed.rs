@@ -5,7 +5,7 @@ use super::guess::{self, Guess, Guesses};
 use super::informed::Informed;
 use super::score::{Tally, as_float, hours_saved};
 use super::truth::Truth;
-use super::{Backtest, PolicyName, WARM_OBSERVATIONS, choose, ours, trees};
+use super::{Backtest, PolicyName, choose, ours, trees};
 use crate::caps::CAP_GAIN_MIN;
 use crate::model::{Learned, TrainOptions, train};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,8 +77,8 @@ pub(super) fn replay(backtest: &Backtest<'_>, seed: u64) -> SeedOutcome {
     let mut replay = Replay { backtest, split, history, queues, outcome: empty(backtest) };
     replay.untaught(seed);
     replay.stage(0, seed);
-    for observations in WARM_OBSERVATIONS {
-        replay.stage(observations, seed);
+    for observations in &backtest.options().warm_observations {
+        replay.stage(*observations, seed);
     }
     replay.outcome
 }

@@ -52,6 +52,7 @@ fn options(queues: &[usize], seeds: u64, promise: f64) -> BacktestOptions {
         queues: queues.to_vec(),
         seeds,
         slowdown_ratio_max: SlowdownRatio::try_promise(promise).unwrap(),
+        warm_observations: WARM_OBSERVATIONS.to_vec(),
     }
 }
 
