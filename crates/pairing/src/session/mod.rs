@@ -2,18 +2,20 @@
 //! by profiles and caps, verdicts by classes and kind. Says what a sharing would be like; must not choose who gets what.
 
 mod glance;
+mod verdict;
 
 use glance::Foreseen;
 pub(crate) use glance::{Couple, Glance};
+pub(crate) use verdict::Verdict;
 
 use crate::admit::{self, Owner};
 use crate::caps::{self, CAP_GAIN_MIN, CapSlot, FAST_ENOUGH_FRACTION};
-use crate::model::{InterferenceModel, SharedDevice, SpeedEstimate, TenantInput};
+use crate::model::{InterferenceModel, SpeedEstimate};
 use crate::places::{self, Places, grouped};
 use crate::plan::Reason;
-use crate::policy::{Objective, Policy};
+use crate::policy::Policy;
 use crate::view::{ClusterView, DeviceView, NodeView, WaitingJob};
-use crate::worth::{self, Stay, TypicalRun};
+use crate::worth::{self, TypicalRun};
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{Fraction, NodeName, SlowdownRatio, WorkloadKey};
@@ -23,59 +25,12 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::rc::Rc;
 
-/// What a broken promise costs, in typical runs: more than any sharing saves.
-const RISK_PRICE: f64 = 4.0;
-/// Tenants that will more probably not fit than this are not tried together.
-const MISFIT_MAX: f64 = 0.5;
 /// A lone tenant in a part of a card must lose no more than this, or it gets the whole card and cannot be joined.
 const SPEED_ALONE_IN_PART_MIN: f64 = 0.95;
 /// Where no more ways of sharing than this are possible, all of them are looked at closely.
 const CLOSE_LOOKS_MAX: usize = 4000;
-/// So many estimates are kept: beyond that, memory costs more than to estimate again.
-const PREDICTIONS_MAX: usize = 20_000;
 /// The mode of a card that is shared by two (DESIGN D7).
 pub(crate) const CCS_MODE_SHARED: u8 = 2;
-
-/// What a sharing would be like.
-#[derive(Debug, Clone)]
-pub(crate) struct Verdict {
-    /// For each tenant: those that run already, then those that start.
-    pub(crate) caps: Vec<Option<Fraction>>,
-    /// In the same order; empty where nothing could be said.
-    pub(crate) estimates: Rc<Vec<SpeedEstimate>>,
-    /// Sum of speeds less one, after.
-    pub(crate) gain: f64,
-    /// What the plan maximises: what is won against before.
-    pub(crate) weight: f64,
-    /// How many of its tenants are expected to run slower than promised.
-    pub(crate) risk: f64,
-    /// The rule that forbids it.
-    pub(crate) excluded_by: Option<Reason>,
-}
-
-impl Verdict {
-    fn excluded(reason: Reason) -> Self {
-        Self {
-            caps: Vec::new(),
-            estimates: Rc::default(),
-            gain: 0.0,
-            weight: 0.0,
-            risk: 0.0,
-            excluded_by: Some(reason),
-        }
-    }
-    /// What it is worth, less what its broken promises are expected to cost.
-    fn value(&self) -> f64 {
-        self.weight - RISK_PRICE * self.risk
-    }
-    /// What a little more speed is worth.
-    fn weight_of_speed(&self) -> f64 {
-        if self.gain.abs() > 0.05 { (self.weight / self.gain).abs() } else { 1.0 }
-    }
-    pub(crate) fn is_admitted(&self) -> bool {
-        self.excluded_by.is_none()
-    }
-}
 
 /// A tenant of a sharing that is being looked at.
 #[derive(Clone, Copy)]
@@ -393,128 +348,6 @@ impl<'a> Session<'a> {
             let estimates = self.predict(seats, &only_own, device, mode);
             estimates.is_ok_and(|estimates| admit::keeps_promise(&estimates[own], seats[own].promise))
         })
-    }
-
-    fn verdict(
-        &self,
-        seats: &[Seat<'a>],
-        caps: &[Option<Fraction>],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<Verdict, Reason> {
-        let estimates = self.predict(seats, caps, device, mode)?;
-        let judged = self.judged(seats, caps, &estimates.iter().collect::<Vec<_>>(), device, mode)?;
-        Ok(Verdict { caps: caps.to_vec(), estimates, ..judged })
-    }
-
-    /// What follows from estimates, which are not kept with it.
-    fn judged(
-        &self,
-        seats: &[Seat<'a>],
-        caps: &[Option<Fraction>],
-        estimates: &[&SpeedEstimate],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<Verdict, Reason> {
-        let sum: f64 = estimates.iter().map(|estimate| estimate.speed_fraction).sum();
-        let before = if let [_, _] = seats { 1.0 } else { self.sum_before(seats, caps, device, mode)? };
-        let keeps =
-            |(estimate, seat): (&&SpeedEstimate, &Seat<'_>)| admit::keeps_promise(estimate, seat.promise);
-        let inputs = self.inputs(seats, caps);
-        let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
-        let misfit = self.model.misfit_probability(&inputs, shared);
-        let risks = estimates.iter().zip(seats).map(|(own, seat)| own.break_probability(seat.promise));
-        let risk: f64 = risks.map(|risk| misfit + (1.0 - misfit) * risk).sum();
-        let weight = self.weight(seats, &inputs, estimates, before, shared) * (1.0 - misfit)
-            - misfit * worth::MISFIT_COST;
-        let excluded_by = if misfit >= MISFIT_MAX {
-            Some(Reason::MemoryDoesNotFit)
-        } else if !estimates.iter().zip(seats).all(keeps) {
-            Some(Reason::PromiseAtRisk)
-        } else if sum - before < self.policy.gain_min || weight <= 0.0 {
-            Some(Reason::GainTooSmall)
-        } else {
-            None
-        };
-        Ok(Verdict { caps: Vec::new(), estimates: Rc::default(), gain: sum - 1.0, weight, risk, excluded_by })
-    }
-
-    /// The sum of speeds without the last tenant.
-    fn sum_before(
-        &self,
-        seats: &[Seat<'a>],
-        caps: &[Option<Fraction>],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<f64, Reason> {
-        let count = seats.len() - 1;
-        let estimates = self.predict(&seats[..count], &caps[..count], device, mode)?;
-        Ok(estimates.iter().map(|estimate| estimate.speed_fraction).sum())
-    }
-
-    /// What the site's objective makes of a sharing, in typical runs on a device of its own. Without known power,
-    /// throughput counts.
-    fn weight(
-        &self,
-        seats: &[Seat<'_>],
-        inputs: &[TenantInput<'_>],
-        estimates: &[&SpeedEstimate],
-        before: f64,
-        shared: SharedDevice<'_>,
-    ) -> f64 {
-        let watts = |input: &TenantInput<'_>| input.profile.power_watts_mean;
-        let stays: Vec<Stay> = seats
-            .iter()
-            .zip(inputs)
-            .zip(estimates)
-            .map(|((seat, input), own)| Stay {
-                runs: seat.runs,
-                speed: own.speed_fraction,
-                contested: if own.has_heavy_tail { own.spread() } else { 0.0 },
-                watts: watts(input),
-            })
-            .collect();
-        let together = match self.policy.objective {
-            Objective::Throughput => None,
-            Objective::Energy | Objective::ThroughputPerWatt => self.model.power_watts(inputs, shared),
-        };
-        worth::worth(&stays, before, together, self.policy.objective)
-    }
-
-    fn inputs(&self, seats: &[Seat<'_>], caps: &[Option<Fraction>]) -> Vec<TenantInput<'a>> {
-        let input = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| TenantInput {
-            profile: self.profiles[seat.profile],
-            cap_fraction: *cap,
-        };
-        seats.iter().zip(caps).map(input).collect()
-    }
-
-    fn predict(
-        &self,
-        seats: &[Seat<'_>],
-        caps: &[Option<Fraction>],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<Rc<Vec<SpeedEstimate>>, Reason> {
-        let tenant = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| {
-            (seat.profile, cap.map_or(f64::MAX, Fraction::value).to_bits())
-        };
-        let key = (self.model_of(device), mode, seats.iter().zip(caps).map(tenant).collect());
-        if let Some(known) = self.predictions.borrow().get(&key) {
-            return known.clone().ok_or(Reason::UnknownWorkload);
-        }
-        let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
-        let estimates = self.model.predict(&self.inputs(seats, caps), shared).ok().map(Rc::new);
-        if self.predictions.borrow().len() < PREDICTIONS_MAX {
-            self.predictions.borrow_mut().insert(key, estimates.clone());
-        }
-        estimates.ok_or(Reason::UnknownWorkload)
-    }
-
-    /// The first kind of devices of this model and mechanism: estimates know no other difference.
-    fn model_of(&self, device: &DeviceView) -> usize {
-        let is_like = |kind: &&DeviceView| kind.model == device.model && kind.mechanism == device.mechanism;
-        self.kinds.iter().position(is_like).unwrap_or(0)
     }
 
     /// Whether a job that starts alone may be joined later without being slower for it meanwhile.
