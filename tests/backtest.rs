@@ -3,7 +3,9 @@
 
 use pillion_core::SlowdownRatio;
 use pillion_core::device::Mechanism;
-use pillion_pairing::backtest::{Backtest, BacktestOptions, PolicyName, PolicyScore, Report};
+use pillion_pairing::backtest::{
+    Backtest, BacktestOptions, PolicyName, PolicyScore, Report, WARM_OBSERVATIONS,
+};
 use pillion_pairing::files::{FileOptions, NamedText, read_measured};
 use pillion_tests::convert::{Set, convert};
 use std::path::{Path, PathBuf};
@@ -29,7 +31,8 @@ fn replayed(set: Set, data: &Path, promise: f64, seeds: u64) -> Report {
     let named = |name, bytes| NamedText { name, bytes };
     let measured = read_measured(named("SOLO.csv", &solo), Some(named("PAIRS.csv", &pairs)), &options)
         .expect("what we write we can read");
-    let options = BacktestOptions { queues: vec![QUEUE], seeds, slowdown_ratio_max };
+    let warm_observations = WARM_OBSERVATIONS.to_vec();
+    let options = BacktestOptions { queues: vec![QUEUE], seeds, slowdown_ratio_max, warm_observations };
     let backtest = Backtest::new(&measured.profiles, &measured.observations, &measured.device_model, options)
         .expect("there is enough to replay");
     let outcomes: Vec<_> = (0..seeds).map(|seed| backtest.seed(seed)).collect();
@@ -58,7 +61,7 @@ fn check_always(report: &Report) {
 
 /// Promises are kept: under 5 % broken before anything was seen of a workload, under 2 % once pairings were.
 fn check_promises(report: &Report) {
-    for (observations, broken_max) in [(0, 0.05), (100, 0.02)] {
+    for (observations, broken_max) in [(0, 0.05), (20, 0.02), (50, 0.02), (100, 0.02)] {
         let ours = score(report, PolicyName::Ours, Some(observations));
         assert!(ours.broken_fraction.is_none_or(|broken| broken < broken_max), "{ours:?}");
     }
