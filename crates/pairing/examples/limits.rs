@@ -2,11 +2,10 @@
 //! help, or only other features: `tests/bench limits`, docs/benchmarks.md.
 
 use pillion_core::device::Mechanism;
-use pillion_core::profile::WorkloadProfile;
 use pillion_core::{SlowdownRatio, WorkloadKey};
 use pillion_pairing::files::{self, FileOptions, Measured, NamedText};
 use pillion_pairing::model::{SharedDevice, TrainOptions, train};
-use pillion_pairing::{InterferenceModel as _, Learned, Observation, TenantInput};
+use pillion_pairing::{InterferenceModel as _, Learned, Observation, ObservedTenant, TenantInput};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
@@ -26,20 +25,12 @@ struct Errors {
 
 impl Errors {
     fn add(&mut self, model: &Learned, measured: &Measured, observation: &Observation) {
-        let nothing = |key: &WorkloadKey| WorkloadProfile::empty(key.clone(), &observation.device_model);
-        let profiles: Vec<WorkloadProfile> = observation
-            .tenants
-            .iter()
-            .map(|tenant| {
-                let known = measured.profiles.get(&tenant.workload, &observation.device_model).cloned();
-                known.unwrap_or_else(|| nothing(&tenant.workload))
-            })
-            .collect();
-        let inputs: Vec<TenantInput<'_>> = profiles
-            .iter()
-            .zip(&observation.tenants)
-            .map(|(profile, tenant)| TenantInput { profile, cap_fraction: tenant.cap_fraction })
-            .collect();
+        let input = |tenant: &'_ ObservedTenant| {
+            let profile = measured.profiles.get(&tenant.workload, &observation.device_model)?;
+            Some(TenantInput { profile, cap_fraction: tenant.cap_fraction })
+        };
+        // Whatever is named has a profile, if an empty one, but on another device.
+        let Some(inputs) = observation.tenants.iter().map(input).collect::<Option<Vec<_>>>() else { return };
         let device = SharedDevice {
             model: &observation.device_model,
             mechanism: observation.mechanism,

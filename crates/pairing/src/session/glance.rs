@@ -2,7 +2,7 @@
 //! like depends on their profiles alone, whichever of them runs already: it is foreseen once for all that could meet.
 
 use super::{Seat, Session, Verdict};
-use crate::caps::{self, FAST_ENOUGH_FRACTION};
+use crate::caps::{CapSlot, FAST_ENOUGH_FRACTION};
 use crate::model::{SharedDevice, SpeedEstimate, TenantInput};
 use crate::plan::Reason;
 use crate::view::DeviceView;
@@ -64,22 +64,23 @@ impl<'a> Session<'a> {
 
     /// The two waiting jobs, by class, of whom a glance would ask.
     pub(crate) fn couple_of_pair(&self, host: usize, guest: usize, kind: usize) -> Option<Couple> {
-        let device = self.kinds[kind];
+        let device = Some(self.kinds[kind]).filter(|device| self.glances_at(device))?;
         let seats = [self.waiting_seat(host, kind).ok()?, self.waiting_seat(guest, kind).ok()?];
         self.couple(&seats, device)
     }
 
     /// The job, by class, and the one that runs on a device.
     pub(crate) fn couple_of_join(&self, class: usize, device: usize) -> Option<Couple> {
-        let seats = self.seats_with(class, device).ok()?;
-        self.couple(&seats, &self.view.devices[device])
+        let host = Some(&self.view.devices[device]).filter(|host| self.glances_at(host))?;
+        self.couple(&self.seats_with(class, device).ok()?, host)
     }
 
     fn couple(&self, seats: &[Seat<'a>], device: &DeviceView) -> Option<Couple> {
         let [one, other] = seats else { return None };
-        let is_plain = caps::without_caps(&[one.cap, other.cap]).iter().all(Option::is_none);
+        let is_plain =
+            [one, other].iter().all(|seat| matches!(seat.cap, CapSlot::Free | CapSlot::Fixed(None)));
         let (lower, higher) = (one.profile.min(other.profile), one.profile.max(other.profile));
-        (is_plain && self.glances_at(device)).then(|| (self.model_of(device), lower, higher))
+        is_plain.then(|| (self.model_of(device), lower, higher))
     }
 
     /// What two are like.
