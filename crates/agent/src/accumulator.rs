@@ -93,7 +93,7 @@ impl Means {
             cache_bandwidth_fraction,
             pcie_tx_bytes_per_second,
             pcie_rx_bytes_per_second,
-            memory_bytes_used: _,
+            ..
         } = *reading;
         self.power.add(power_watts, seconds);
         self.sm_active.add(sm_active_fraction.map(Fraction::value), seconds);

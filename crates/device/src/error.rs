@@ -44,6 +44,14 @@ pub enum DeviceError {
         /// Who or what holds it.
         reason: String,
     },
+    /// The vendor's library is not on this node, or is no such library.
+    #[error("{library} cannot be loaded: {reason}")]
+    NoLibrary {
+        /// Its name.
+        library: String,
+        /// What the loader said.
+        reason: String,
+    },
     /// The driver process cannot be reached.
     #[error("cannot reach the driver at {}", path.display())]
     Unreachable {

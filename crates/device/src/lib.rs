@@ -11,7 +11,7 @@ pub mod simulated;
 
 pub use error::DeviceError;
 
-use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
 use pillion_core::{Fraction, UserId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -91,6 +91,11 @@ pub trait Backend: Send {
             (index, state)
         };
         Ok(indexes.into_iter().map(read_one).collect())
+    }
+
+    /// What drivers and daemons told unasked since the last call: faults, and metrics that stopped or came back.
+    fn notices(&mut self) -> Vec<DeviceNotice> {
+        Vec::new()
     }
 
     /// Starts the MPS control daemon of one device, as root. With the same settings again it does nothing.

@@ -43,7 +43,7 @@ prop_compose! {
         Reading {
             energy_joules, power_watts, sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction,
             gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction, pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second, memory_bytes_used,
+            pcie_rx_bytes_per_second, memory_bytes_used, ..Reading::default()
         }
     }
 }

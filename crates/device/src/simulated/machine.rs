@@ -9,7 +9,7 @@ use super::contention::TENANTS_MAX;
 use super::device::{Device, ccs_mode};
 use super::driver::{Access, ClientError, Slot, resolve};
 use super::hardware::by_name;
-use super::meter::{Totals, reading};
+use super::meter::{Counters, Totals, reading};
 use super::noise::Noise;
 use super::workload;
 use crate::{DeviceError, MpsSettings, MpsStatus};
@@ -281,6 +281,17 @@ impl Machine {
         Ok(reading(vendor, &device.totals, before.as_ref(), &device.activity, memory_bytes, || {
             noise.factor()
         }))
+    }
+
+    /// What one device's counters show.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn counters(&self, index: u32) -> Result<Counters, DeviceError> {
+        let device = self.device(index)?;
+        let memory_bytes_used = self.on(index).map(|client| client.memory_bytes).sum();
+        let power_watts = device.activity.used.power_watts;
+        Ok(Counters { totals: device.totals, power_watts, memory_bytes_used })
     }
 
     /// The processes on one device that have a context there.

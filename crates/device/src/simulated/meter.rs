@@ -3,22 +3,46 @@
 use super::contention::Use;
 use super::hardware::Vendor;
 use pillion_core::Fraction;
-use pillion_core::device::Reading;
+use pillion_core::device::{MetricSource, Reading};
+use serde::{Deserialize, Serialize};
 
-/// Integrals over time since the device came up; kept by a reader, they mark its last look.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Integrals over time since the device came up; kept by a reader, they mark its last look. Shares of the device are
+/// in seconds of the whole device.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    pub(super) seconds: f64,
-    pub(super) energy_joules: f64,
-    pub(super) busy: f64,
-    pub(super) issue: f64,
-    pub(super) stall: f64,
-    pub(super) memory: f64,
-    pub(super) cache: f64,
-    pub(super) occupancy: f64,
-    pub(super) fp32: f64,
-    pub(super) pcie_rx_bytes: f64,
-    pub(super) pcie_tx_bytes: f64,
+    /// Since the device came up.
+    pub seconds: f64,
+    /// What the energy meter shows.
+    pub energy_joules: f64,
+    /// Any kernel running.
+    pub busy: f64,
+    /// Compute units issuing.
+    pub issue: f64,
+    /// Compute units with threads resident that all wait.
+    pub stall: f64,
+    /// Memory bandwidth used, of the greatest possible.
+    pub memory: f64,
+    /// Cache bandwidth used, of the greatest possible.
+    pub cache: f64,
+    /// Resident threads, of the most possible.
+    pub occupancy: f64,
+    /// FP32 pipes active.
+    pub fp32: f64,
+    /// Bytes from the host.
+    pub pcie_rx_bytes: f64,
+    /// Bytes to the host.
+    pub pcie_tx_bytes: f64,
+}
+
+/// A device's counters and what it shows at this moment: for those who play a vendor's library on top of this device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// The integrals.
+    pub totals: Totals,
+    /// Power now.
+    pub power_watts: f64,
+    /// Memory in use by anybody.
+    pub memory_bytes_used: u64,
 }
 
 /// What a device does just now, in all that its counters know.
@@ -84,7 +108,7 @@ pub(super) fn reading(
     let nvidia = vendor == Vendor::Nvidia;
     // An SM counts as active with threads resident, waiting or not; an XVE only when it issues.
     let active = if nvidia { mean.issue + mean.stall } else { mean.issue };
-    Reading {
+    let mut reading = Reading {
         energy_joules: Some(now.energy_joules),
         power_watts: Some(activity.used.power_watts),
         sm_active_fraction: part(active),
@@ -97,5 +121,8 @@ pub(super) fn reading(
         pcie_tx_bytes_per_second: Some(mean.pcie_tx_bytes),
         pcie_rx_bytes_per_second: Some(mean.pcie_rx_bytes),
         memory_bytes_used: Some(memory_bytes_used),
-    }
+        ..Reading::default()
+    };
+    reading.tag_untagged(MetricSource::Simulated);
+    reading
 }

@@ -36,6 +36,6 @@ pub use config::{CcsScope, ConfigError, DeviceConfig, MachineConfig};
 pub use driver::{ClientError, Environment, VARIABLES};
 pub use in_process::InProcess;
 pub use machine::Machine;
-pub use meter::Totals;
+pub use meter::{Counters, Totals};
 pub use remote::{JobConnection, JobError, SOCKET_DEFAULT, SOCKET_VARIABLE, Simulated, socket_path};
 pub use server::{ServeError, serve};

@@ -2,6 +2,7 @@
 
 use super::client::{AttachRequest, Progress};
 use super::driver::ClientError;
+use super::meter::Counters;
 use super::wire::{LINE_LENGTH_MAX, Reply, Request};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
@@ -91,6 +92,17 @@ impl Simulated {
     /// Nothing is connected until the first call.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self { line: Line::new(socket.into(), AGENT_DEADLINE) }
+    }
+
+    /// What the counters of one device show: integrals, for whoever plays a vendor's library on top of it.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    pub fn counters(&mut self, index: u32) -> Result<Counters, DeviceError> {
+        match self.line.ask(&Request::Counters { index })? {
+            Reply::Counters(counters) => Ok(counters),
+            other => unexpected(&other),
+        }
     }
 
     fn done(&mut self, request: &Request) -> Result<(), DeviceError> {

@@ -162,6 +162,7 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         }
         Request::CcsMode { index } => machine.ccs_mode(index).map(Reply::CcsMode),
         Request::SetCcsMode { index, mode } => done(machine.set_ccs_mode(peer.uid, index, mode)),
+        Request::Counters { index } => machine.counters(index).map(Reply::Counters),
         Request::Attach { .. } if peer.client.is_some() => {
             Ok(Reply::Garbled("this connection has a process on a device already".to_owned()))
         }

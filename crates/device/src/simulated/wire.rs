@@ -3,6 +3,7 @@
 
 use super::client::{AttachRequest, Progress};
 use super::driver::ClientError;
+use super::meter::Counters;
 use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,10 @@ pub(super) enum Request {
         index: u32,
         mode: u8,
     },
+    /// The integrals themselves: for doubles of vendors' libraries.
+    Counters {
+        index: u32,
+    },
     /// This connection becomes a process on a device, until it closes.
     Attach {
         request: AttachRequest,
@@ -62,6 +67,7 @@ pub(super) enum Reply {
     Processes(Vec<DeviceProcess>),
     Mps(Option<MpsStatus>),
     CcsMode(Option<u8>),
+    Counters(Counters),
     Progress(Progress),
     DeviceError(Refusal),
     ClientError(ClientError),
@@ -98,6 +104,7 @@ impl From<DeviceError> for Refusal {
             // A machine has no driver below it that could be out of reach.
             other @ (DeviceError::Unreachable { .. }
             | DeviceError::NoAnswer { .. }
+            | DeviceError::NoLibrary { .. }
             | DeviceError::Garbled { .. }) => (Kind::Garbled, 0, other.to_string()),
         };
         Self { kind, index, reason }

@@ -107,6 +107,7 @@ fn checked_sample(
             pcie_rx_bytes_per_second,
         )?,
         memory_bytes_used,
+        ..Reading::default()
     };
     Ok((GresType(field::text("gres_type", gres_type)?), reading, tenants))
 }
@@ -127,6 +128,7 @@ impl From<DeviceSample> for wire::DeviceSample {
             pcie_tx_bytes_per_second,
             pcie_rx_bytes_per_second,
             memory_bytes_used,
+            ..
         } = reading;
         Self {
             gres_type: gres_type.0,

@@ -54,6 +54,7 @@ fn json_row(sample: &DeviceSample) -> Value {
         pcie_tx_bytes_per_second,
         pcie_rx_bytes_per_second,
         memory_bytes_used,
+        ..
     } = &sample.reading;
     json!({
         "gres_type": sample.gres_type,
