@@ -9,7 +9,7 @@ use pillion_scheduler::store::Store;
 use pillion_scheduler::view::occupants;
 use pillion_slurm::fake::FakeCall;
 use pillion_slurm::{JobState, Slurm};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Every so many checks the whole journal is read for releases.
@@ -81,6 +81,11 @@ impl World {
                 .map(|device| device.memory_bytes)
         };
         assert_eq!(check_occupants(&with_decision, bytes), Vec::new());
+        let mut tenants = BTreeMap::new();
+        for occupant in &with_decision {
+            *tenants.entry((&occupant.node, &occupant.gres_type)).or_insert(0_usize) += 1;
+        }
+        self.tenants_peak = tenants.into_values().fold(self.tenants_peak, usize::max);
         for node in &self.nodes {
             let shared = node.running.iter().filter(|run| run.is_shared).count();
             self.shared_starts = self.shared_starts.max(shared);

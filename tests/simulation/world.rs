@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) log: Vec<String>,
     /// Starts that shared a device, so that a simulation without any is noticed.
     pub(crate) shared_starts: usize,
+    /// The most tenants that one device had, likewise.
+    pub(crate) tenants_peak: usize,
 }
 
 impl World {
@@ -59,6 +61,7 @@ impl World {
         let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm)));
         let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
         settings.policy.users = UserPolicy::Any;
+        settings.policy.tenants_max = if seed.is_multiple_of(3) { 4 } else { 2 };
         let mut world = Self {
             rng: SmallRng::seed_from_u64(seed),
             now,
@@ -77,6 +80,7 @@ impl World {
             check_count: 0,
             log: Vec::new(),
             shared_starts: 0,
+            tenants_peak: 0,
         };
         world.start_scheduler();
         world

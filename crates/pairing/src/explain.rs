@@ -104,14 +104,14 @@ impl<'s, 'a> Scene<'s, 'a> {
             .map(|index| self.member(start, index, tenants_before + index, &shares))
             .collect();
         let is_shared = start.is_join || newcomers.iter().any(|member| member.role != Role::Alone);
-        let running_mode = device.tenants.iter().find_map(|tenant| tenant.ccs_mode);
+        let chosen_mode = start.verdict.as_ref().and_then(|verdict| verdict.ccs_mode);
         Pairing {
             node: device.node.clone(),
             gres_type: device.gres_type.clone(),
             device_model: device.model.clone(),
             mechanism: if is_shared { device.mechanism } else { Mechanism::None },
             ccs_mode: (is_shared && device.mechanism == Mechanism::Ccs)
-                .then(|| running_mode.unwrap_or(CCS_MODE_SHARED)),
+                .then(|| chosen_mode.unwrap_or(CCS_MODE_SHARED)),
             joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
             members: newcomers,
             gain: start.verdict.as_ref().map_or(0.0, |verdict| verdict.gain),
@@ -128,12 +128,15 @@ impl<'s, 'a> Scene<'s, 'a> {
         match (&start.verdict, start.jobs.len()) {
             (Some(verdict), 2) => {
                 let uses = [0, 1].map(|index| use_of(class(index)) * verdict.estimates[index].speed_fraction);
-                shards::of_pair(uses).to_vec()
+                shards::of_pair(uses, session.seats(verdict.ccs_mode)).to_vec()
             }
-            (Some(_), _) => {
+            (Some(verdict), _) => {
                 let device = &session.view.devices[start.device];
                 let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
-                vec![shards::of_joiner(use_of(class(0)), f64::from(others) / 100.0, device.shards_free)]
+                let (own_use, others_use) = (use_of(class(0)), f64::from(others) / 100.0);
+                let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
+                let seats_left = session.seats(verdict.ccs_mode).saturating_sub(taken);
+                vec![shards::of_joiner(own_use, others_use, device.shards_free, seats_left)]
             }
             (None, _) => {
                 vec![match session.may_host(class(0), kind).and_then(|()| session.sharer(class(0), kind)) {

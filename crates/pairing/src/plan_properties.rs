@@ -40,8 +40,9 @@ fn a_device() -> impl Strategy<Value = DeviceView> {
     let mechanism =
         prop_oneof![3 => Just(Mechanism::Mps), 2 => Just(Mechanism::Ccs), 1 => Just(Mechanism::None)];
     let running = prop::option::of((0..WORKLOADS.len(), 1..4_u64));
-    (mechanism, running, 1..4_u8, prop::bool::weighted(0.1)).prop_map(
-        |(mechanism, running, node, is_blocked)| {
+    let mode = prop_oneof![Just(1_u8), Just(2), Just(4)];
+    (mechanism, running, mode, 1..4_u8, prop::bool::weighted(0.1)).prop_map(
+        |(mechanism, running, mode, node, is_blocked)| {
             let mut device = match running {
                 None => device("g0", mechanism),
                 Some((workload, hours)) => {
@@ -49,7 +50,7 @@ fn a_device() -> impl Strategy<Value = DeviceView> {
                 }
             };
             for tenant in &mut device.tenants {
-                tenant.ccs_mode = (mechanism == Mechanism::Ccs).then_some(2);
+                tenant.ccs_mode = (mechanism == Mechanism::Ccs).then_some(mode);
             }
             device.node = NodeName::new(format!("n{node}"));
             device.blocked = is_blocked.then(|| "agent away".to_owned());
@@ -79,7 +80,7 @@ fn a_view() -> impl Strategy<Value = ClusterView> {
 fn a_policy() -> impl Strategy<Value = Policy> {
     let users = prop_oneof![Just(UserPolicy::SameUser), Just(UserPolicy::SameAccount), Just(UserPolicy::Any)];
     let budget = prop_oneof![Just(0.02), 0.0..0.3_f64, Just(1.0)];
-    (users, 1..4_u32, any::<bool>(), any::<bool>(), budget).prop_map(
+    (users, 1..5_u32, any::<bool>(), any::<bool>(), budget).prop_map(
         |(users, tenants_max, caps, pair_when_idle, broken_budget_fraction)| Policy {
             users,
             tenants_max,
@@ -157,6 +158,10 @@ fn check_device(
     let sum: f64 = estimates.iter().map(|estimate| estimate.speed_fraction).sum();
     prop_assert!((sum - 1.0 - pairing.gain).abs() < 1e-9);
     prop_assert!(tenants.len() <= policy.tenants_max as usize);
+    if let Some(mode) = pairing.ccs_mode {
+        prop_assert!(tenants.len() <= usize::from(mode), "{} tenants in mode {mode}", tenants.len());
+        prop_assert!(device.tenants.iter().all(|tenant| tenant.ccs_mode == Some(mode)));
+    }
     Ok(excess)
 }
 

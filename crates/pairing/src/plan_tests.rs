@@ -326,6 +326,48 @@ fn a_card_in_mode_two_takes_two() {
     assert_eq!(plan.pairings[0].ccs_mode, Some(2));
 }
 
+/// One card, three light jobs and what a site that allows `tenants_max` makes of the first two.
+fn crowded_card(tenants_max: u32, workload: &str) -> crate::plan::Pairing {
+    let policy = Policy { tenants_max, ..Policy::default() };
+    let waiting = (1..=3).map(|id| job(id, workload)).collect();
+    plan(&view(vec![device("g0", Ccs)], waiting), &Contention, &policy).pairings[0].clone()
+}
+
+#[test]
+fn a_card_is_quartered_where_a_third_waits_that_fits_in_a_quarter() {
+    let quartered = crowded_card(4, "light");
+    assert_eq!((quartered.ccs_mode, quartered.members.len()), (Some(4), 2));
+    let shards: Vec<u8> = quartered.members.iter().map(|member| member.shards.count()).collect();
+    assert_eq!(shards, [25, 25], "so that two more find room");
+    assert_eq!(crowded_card(2, "light").ccs_mode, Some(2), "the site wants no third");
+    let policy = Policy { tenants_max: 4, ..Policy::default() };
+    let two = view(vec![device("g0", Ccs)], vec![job(1, "light"), job(2, "light")]);
+    assert_eq!(plan(&two, &Contention, &policy).pairings[0].ccs_mode, Some(2), "nobody else waits");
+    let mut slow = view(vec![device("g0", Ccs)], (1..=3).map(|id| job(id, "half")).collect());
+    for waiting in &mut slow.waiting {
+        waiting.slowdown_ratio_max = SlowdownRatio::try_promise(1.67).unwrap();
+    }
+    let halves = plan(&slow, &Contention, &policy).pairings[0].clone();
+    assert_ne!(halves.ccs_mode, Some(4), "a quarter is too little for these");
+}
+
+#[test]
+fn a_quartered_card_takes_four_one_after_the_other() {
+    let policy = Policy { tenants_max: 4, ..Policy::default() };
+    let tenants: Vec<_> = (50..53)
+        .map(|id| {
+            let group = Some(pillion_core::DecisionId(50));
+            let shards = pillion_core::Shards::try_new(25).unwrap();
+            crate::view::Tenant { ccs_mode: Some(4), group, shards, ..tenant(id, "light", 7200) }
+        })
+        .collect();
+    let mut card = device("g0", Ccs);
+    (card.shards_free, card.tenants) = (25, tenants);
+    let plan = plan(&view(vec![card], vec![job(1, "light"), job(2, "light")]), &Contention, &policy);
+    assert_eq!(groups(&plan), [[1]]);
+    assert_eq!((plan.pairings[0].ccs_mode, reason(&plan, 1)), (Some(4), Reason::Joined));
+}
+
 #[test]
 fn with_sharing_off_every_job_is_alone() {
     let policy = Policy { tenants_max: 1, ..Policy::default() };

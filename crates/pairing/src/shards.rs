@@ -25,16 +25,19 @@ pub(crate) fn of_host(profile: &WorkloadProfile) -> Shards {
     shards((100.0 * use_fraction(profile)).clamp(HOST_SHARDS.0, HOST_SHARDS.1))
 }
 
-/// What two jobs are booked with that start together: all of the device, in proportion to use times speed.
-pub(crate) fn of_pair(uses: [f64; 2]) -> [Shards; 2] {
-    let least = f64::from(SHARDS_MIN);
-    let first = (100.0 * uses[0] / (uses[0] + uses[1])).round().clamp(least, 100.0 - least);
-    [shards(first), shards(100.0 - first)]
+/// What two jobs are booked with that start together on a device of so many `seats`, in proportion to use times speed: all
+/// of it if they are two, else two seats of it, so that joiners find room.
+pub(crate) fn of_pair(uses: [f64; 2], seats: u32) -> [Shards; 2] {
+    let (least, all) = (f64::from(SHARDS_MIN), 200.0 / f64::from(seats.max(2)));
+    let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(least, all - least);
+    [shards(first), shards(all - first)]
 }
 
-/// What a joiner is booked with: its part of all use, at most what is free.
-pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32) -> Shards {
-    let (least, most) = (f64::from(SHARDS_MIN), f64::from(shards_free.clamp(SHARDS_MIN, 100)));
+/// What a joiner is booked with: its part of all use, at most what is free but for the least of those for whom there are
+/// `seats_left` after it.
+pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32, seats_left: u32) -> Shards {
+    let most = shards_free.saturating_sub(SHARDS_MIN * seats_left).clamp(SHARDS_MIN, 100);
+    let (least, most) = (f64::from(SHARDS_MIN), f64::from(most));
     shards((100.0 * own_use / (own_use + others_use)).clamp(least, most))
 }
 
@@ -44,23 +47,32 @@ mod tests {
 
     #[test]
     fn a_pair_books_the_whole_device_by_use() {
-        let counts = |uses| of_pair(uses).map(Shards::count);
+        let counts = |uses| of_pair(uses, 2).map(Shards::count);
         assert_eq!(counts([0.2, 0.6]), [25, 75]);
         assert_eq!(counts([0.1, 0.1]), [50, 50]);
         assert_eq!(counts([0.001, 1.0]), [10, 90], "nobody gets less than ten");
     }
 
     #[test]
+    fn a_pair_on_a_device_of_four_seats_leaves_half_of_it() {
+        let counts = |uses| of_pair(uses, 4).map(Shards::count);
+        assert_eq!(counts([0.1, 0.1]), [25, 25]);
+        assert_eq!(counts([0.001, 1.0]), [10, 40]);
+    }
+
+    #[test]
     fn a_joiner_takes_at_most_what_is_free() {
-        assert_eq!(of_joiner(0.9, 0.1, 40).count(), 40);
-        assert_eq!(of_joiner(0.2, 0.6, 70).count(), 25);
-        assert_eq!(of_joiner(0.01, 0.9, 70).count(), 10);
+        assert_eq!(of_joiner(0.9, 0.1, 40, 0).count(), 40);
+        assert_eq!(of_joiner(0.9, 0.1, 40, 2).count(), 20, "two more find room");
+        assert_eq!(of_joiner(0.9, 0.1, 15, 1).count(), 10, "nobody gets less than ten");
+        assert_eq!(of_joiner(0.2, 0.6, 70, 0).count(), 25);
+        assert_eq!(of_joiner(0.01, 0.9, 70, 0).count(), 10);
     }
 
     proptest::proptest! {
         #[test]
         fn booked_shares_never_pass_a_hundred(a in 0.01f64..1.0, b in 0.01f64..1.0) {
-            let [first, second] = of_pair([a, b]).map(Shards::count);
+            let [first, second] = of_pair([a, b], 2).map(Shards::count);
             proptest::prop_assert_eq!(first + second, 100);
             proptest::prop_assert!(first >= 10 && second >= 10);
         }

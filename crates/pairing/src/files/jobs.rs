@@ -2,10 +2,8 @@
 
 use super::table::{InvalidFile, NamedText, Row, Table};
 use super::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
-use crate::session::CCS_MODE_SHARED;
 use crate::shards;
 use crate::view::{DeviceView, Tenant, WaitingJob};
-use pillion_core::device::Mechanism;
 use pillion_core::{DecisionId, JobStart, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +12,7 @@ use std::time::Duration;
 const SECONDS_MAX: f64 = 1e9;
 /// What a queue may say besides the workload, and running jobs too.
 const OPTIONAL: [&str; 3] = ["user", "duration_seconds", "max_slowdown"];
-const RUNNING_OPTIONAL: [&str; 2] = ["cap_fraction", "remaining_seconds"];
+const RUNNING_OPTIONAL: [&str; 3] = ["cap_fraction", "ccs_mode", "remaining_seconds"];
 
 /// Users by name, numbered as they come; jobs that name none are all of one.
 #[derive(Default)]
@@ -105,7 +103,7 @@ pub(super) fn read_running(
             group: Some(DecisionId(u64::from(id))),
             is_running: true,
             cap_fraction: row.cap("cap_fraction")?,
-            ccs_mode: (ground.mechanism == Mechanism::Ccs).then_some(CCS_MODE_SHARED),
+            ccs_mode: row.ccs_mode(ground.mechanism)?,
             shards,
             slowdown_ratio_max: job.slowdown_ratio_max,
             memory_bytes: profile.memory_bytes_peak.or(Some(0)),

@@ -3,15 +3,22 @@
 use super::table::{InvalidFile, NamedText, Row, Table};
 use crate::allow::AllowList;
 use crate::history::{Observation, ObservedTenant};
-use crate::session::CCS_MODE_SHARED;
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, WorkloadKey};
 use std::collections::BTreeSet;
 
 const HISTORY_REQUIRED: [&str; 5] =
     ["workload_a", "workload_b", "speed_fraction_a", "speed_fraction_b", "fits"];
-const HISTORY_OPTIONAL: [&str; 7] =
-    ["cap_fraction_a", "cap_fraction_b", "power_watts", "device", "mechanism", "observations", "speed_sd"];
+const HISTORY_OPTIONAL: [&str; 8] = [
+    "cap_fraction_a",
+    "cap_fraction_b",
+    "ccs_mode",
+    "power_watts",
+    "device",
+    "mechanism",
+    "observations",
+    "speed_sd",
+];
 const ALLOW_REQUIRED: [&str; 4] = ["workload_a", "workload_b", "cap_fraction_a", "cap_fraction_b"];
 
 /// Reads PAIRS.csv, a row an observation, in their order. A row that names no device has the empty name: see [`resolve`].
@@ -34,7 +41,7 @@ fn observation(row: &Row<'_>, mechanism: Mechanism) -> Result<Observation, Inval
     Ok(Observation {
         device_model: row.name("device")?.unwrap_or_default().to_owned(),
         mechanism,
-        ccs_mode: (mechanism == Mechanism::Ccs).then_some(CCS_MODE_SHARED),
+        ccs_mode: row.ccs_mode(mechanism)?,
         tenants: vec![a?, b?],
         power_watts: row.measured("power_watts")?,
         fits: row.flag("fits")?,

@@ -1,6 +1,8 @@
 //! A table in CSV, read strictly: what is wrong is named with file, line and column, and what was expected. Knows no
-//! column's meaning.
+//! column's place in a file.
 
+use crate::session::CCS_MODE_SHARED;
+use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -270,6 +272,19 @@ impl Row<'_> {
         let expected = "a number above 0, at most 1";
         let number = self.number(column, expected, |number| number > 0.0 && number <= 1.0)?;
         Ok(number.filter(|cap| *cap < 1.0).map(Fraction::clamped))
+    }
+
+    /// The mode of a card: that which two share where nothing is written; none where cards have no modes.
+    pub(super) fn ccs_mode(&self, mechanism: Mechanism) -> Result<Option<u8>, InvalidFile> {
+        match (mechanism, self.text("ccs_mode")) {
+            (Mechanism::Ccs, None) => Ok(Some(CCS_MODE_SHARED)),
+            (Mechanism::Ccs, Some("1")) => Ok(Some(1)),
+            (Mechanism::Ccs, Some("2")) => Ok(Some(2)),
+            (Mechanism::Ccs, Some("4")) => Ok(Some(4)),
+            (Mechanism::Ccs, Some(_)) => Err(self.invalid("ccs_mode", "1, 2, 4 or nothing")),
+            (_, None) => Ok(None),
+            (_, Some(_)) => Err(self.invalid("ccs_mode", "no value (only ccs has modes)")),
+        }
     }
 
     pub(super) fn promise(&self, column: &str) -> Result<Option<SlowdownRatio>, InvalidFile> {

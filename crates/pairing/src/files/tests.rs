@@ -30,6 +30,10 @@ struct Texts<'t> {
 
 impl Texts<'_> {
     fn read(&self) -> Result<FromFiles, InvalidFile> {
+        self.read_as(Mechanism::Mps)
+    }
+
+    fn read_as(&self, mechanism: Mechanism) -> Result<FromFiles, InvalidFile> {
         let files = PlanFiles {
             solo: NamedText::new("SOLO.csv", self.solo.unwrap_or(SOLO)),
             queue: NamedText::new("QUEUE.csv", self.queue),
@@ -37,7 +41,7 @@ impl Texts<'_> {
             running: self.running.map(|text| NamedText::new("RUNNING.csv", text)),
             allow: self.allow.map(|text| NamedText::new("ALLOW.csv", text)),
         };
-        read(&files, &options())
+        read(&files, &FileOptions { mechanism, ..options() })
     }
 
     /// What the contention model makes of them.
@@ -47,6 +51,34 @@ impl Texts<'_> {
 
     fn error(&self) -> String {
         self.read().unwrap_err().to_string()
+    }
+}
+
+#[test]
+fn cards_have_modes_and_nothing_else_has() {
+    let running = |text, mechanism| {
+        let texts = Texts { queue: "workload\nlight\n", running: Some(text), ..Texts::default() };
+        texts
+            .read_as(mechanism)
+            .map(|files| files.view.devices.iter().find_map(|device| device.tenants.first()?.ccs_mode))
+    };
+    assert_eq!(running("workload\nlight\n", Mechanism::Mps).unwrap(), None);
+    assert_eq!(running("workload\nlight\n", Mechanism::Ccs).unwrap(), Some(2));
+    assert_eq!(running("workload,ccs_mode\nlight,4\n", Mechanism::Ccs).unwrap(), Some(4));
+    for (text, mechanism, expected) in [
+        (
+            "workload,ccs_mode\nlight,3\n",
+            Mechanism::Ccs,
+            "line 2, column ccs_mode: '3' where 1, 2, 4 or nothing was expected",
+        ),
+        (
+            "workload,ccs_mode\nlight,2\n",
+            Mechanism::Mps,
+            "column ccs_mode: '2' where no value (only ccs has modes) was expected",
+        ),
+    ] {
+        let message = running(text, mechanism).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
     }
 }
 

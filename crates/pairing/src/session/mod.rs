@@ -2,6 +2,7 @@
 //! by profiles and caps, verdicts by classes and kind. Says what a sharing would be like; must not choose who gets what.
 
 mod glance;
+mod mode;
 mod verdict;
 
 use glance::Foreseen;
@@ -29,7 +30,7 @@ use std::rc::Rc;
 const SPEED_ALONE_IN_PART_MIN: f64 = 0.95;
 /// Where no more ways of sharing than this are possible, all of them are looked at closely.
 const CLOSE_LOOKS_MAX: usize = 4000;
-/// The mode of a card that is shared by two (DESIGN D7).
+/// The mode of a card that two share, and of one on which a job starts that may be joined (DESIGN D7).
 pub(crate) const CCS_MODE_SHARED: u8 = 2;
 
 /// A tenant of a sharing that is being looked at.
@@ -63,6 +64,10 @@ pub(crate) struct Session<'a> {
     typical: TypicalRun,
     profile_index: FxHashMap<(&'a WorkloadKey, &'a str), usize>,
     sharers: Vec<Result<(usize, u64), Reason>>,
+    /// How many of each class could start now.
+    startable_count: Vec<usize>,
+    /// Whether jobs would be left over if two shared every free device.
+    is_crowded: bool,
     pub(crate) places: Places,
     /// For each device the first on which the same runs; itself where nothing runs.
     pub(crate) alike: Vec<usize>,
@@ -101,6 +106,11 @@ impl<'a> Session<'a> {
         let host_count = view.devices.iter().filter(|device| !device.tenants.is_empty()).count();
         let way_count = classes.len() * (classes.len() * kinds.len() / 2 + host_count);
         let places = Places::new(view, &classes, &kind_of, &node_of);
+        let mut startable_count = vec![0; classes.len()];
+        for (job, class) in view.waiting.iter().zip(&class_of) {
+            startable_count[*class] += usize::from(job.held.is_none());
+        }
+        let free_count = view.devices.iter().filter(|device| device.tenants.is_empty()).count();
         let (demand_of, demanding) = grouped(&classes, |job| (job.cpus, job.memory_mib));
         Self {
             view,
@@ -120,6 +130,8 @@ impl<'a> Session<'a> {
             profiles,
             sharers,
             profile_index,
+            is_crowded: startable_count.iter().sum::<usize>() > 2 * free_count,
+            startable_count,
             predictions: RefCell::default(),
             pairs: RefCell::default(),
             joins: RefCell::default(),
@@ -163,9 +175,7 @@ impl<'a> Session<'a> {
 
     fn look_at_pair(&self, host: usize, guest: usize, kind: usize) -> Result<Verdict, Reason> {
         let seats = [self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?];
-        let device = self.kinds[kind];
-        let mode = (device.mechanism == Mechanism::Ccs).then_some(CCS_MODE_SHARED);
-        self.look_at(&seats, device, mode)
+        self.in_best_mode([host, guest], seats, kind)
     }
 
     /// A waiting job, by class, that joins what runs on a device.

@@ -24,6 +24,8 @@ pub(crate) struct Verdict {
     pub(crate) caps: Vec<Option<Fraction>>,
     /// In the same order; empty where nothing could be said.
     pub(crate) estimates: Rc<Vec<SpeedEstimate>>,
+    /// The card's mode.
+    pub(crate) ccs_mode: Option<u8>,
     /// Sum of speeds less one, after.
     pub(crate) gain: f64,
     /// What the plan maximises: what is won against before.
@@ -35,15 +37,20 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    pub(super) fn excluded(reason: Reason) -> Self {
+    /// Of which nothing is said yet.
+    fn unknown() -> Self {
         Self {
             caps: Vec::new(),
             estimates: Rc::default(),
+            ccs_mode: None,
             gain: 0.0,
             weight: 0.0,
             risk: 0.0,
-            excluded_by: Some(reason),
+            excluded_by: None,
         }
+    }
+    pub(super) fn excluded(reason: Reason) -> Self {
+        Self { excluded_by: Some(reason), ..Self::unknown() }
     }
     /// What it is worth, less what its broken promises are expected to cost.
     pub(super) fn value(&self) -> f64 {
@@ -100,7 +107,7 @@ impl<'a> Session<'a> {
         } else {
             None
         };
-        Ok(Verdict { caps: Vec::new(), estimates: Rc::default(), gain: sum - 1.0, weight, risk, excluded_by })
+        Ok(Verdict { ccs_mode: mode, gain: sum - 1.0, weight, risk, excluded_by, ..Verdict::unknown() })
     }
 
     /// The sum of speeds without the last tenant.

@@ -1,0 +1,64 @@
+//! In which CCS mode two jobs start together (DESIGN D7). A card keeps its mode while anyone runs there, so halves are for
+//! two and no more; quarters are worth their cost only where a third will come that fits in one.
+
+use super::{CCS_MODE_SHARED, Seat, Session, Verdict};
+use crate::caps::CAP_GAIN_MIN;
+use crate::plan::Reason;
+use pillion_core::device::Mechanism;
+use std::cmp::Reverse;
+
+/// The mode of a card that up to four share.
+const CCS_MODE_CROWDED: u8 = 4;
+/// So many classes are looked at as the third of a pair, the most numerous first.
+const THIRDS_MAX: usize = 8;
+
+impl<'a> Session<'a> {
+    /// How many tenants a device may have in this mode.
+    pub(crate) fn seats(&self, mode: Option<u8>) -> u32 {
+        mode.map_or(u32::MAX, u32::from).min(self.policy.tenants_max)
+    }
+
+    /// Two waiting jobs, by class, that start together; on a card in the mode that is worth more.
+    pub(super) fn in_best_mode(
+        &self,
+        pair: [usize; 2],
+        seats: [Seat<'a>; 2],
+        kind: usize,
+    ) -> Result<Verdict, Reason> {
+        let device = self.kinds[kind];
+        if device.mechanism != Mechanism::Ccs {
+            return self.look_at(&seats, device, None);
+        }
+        let in_halves = self.look_at(&seats, device, Some(CCS_MODE_SHARED));
+        if self.policy.tenants_max <= 2 || !self.is_crowded {
+            return in_halves;
+        }
+        let in_quarters = self.look_at(&seats, device, Some(CCS_MODE_CROWDED));
+        match (&in_halves, in_quarters) {
+            (Ok(halves), Ok(quarters)) if quarters.is_admitted() => {
+                let worth_of_halves = if halves.is_admitted() { halves.value() } else { 0.0 };
+                let third = self.worth_of_third(pair, seats, kind);
+                let is_better = quarters.value() + third >= worth_of_halves + CAP_GAIN_MIN;
+                if third > 0.0 && is_better { Ok(quarters) } else { in_halves }
+            }
+            _ => in_halves,
+        }
+    }
+
+    /// The most that another waiting job wins by joining these two in quarters; 0 if none may.
+    fn worth_of_third(&self, pair: [usize; 2], seats: [Seat<'a>; 2], kind: usize) -> f64 {
+        let device = self.kinds[kind];
+        let taken = |class: usize| pair.iter().filter(|member| **member == class).count();
+        let place = |class: usize| (&self.classes[class].partition, &self.classes[class].gpu_type);
+        let mut classes: Vec<usize> = (0..self.classes.len())
+            .filter(|class| self.startable_count[*class] > taken(*class) && place(*class) == place(pair[0]))
+            .collect();
+        classes.sort_by_key(|class| Reverse(self.startable_count[*class]));
+        let worth = |class: usize| {
+            let seats = [seats[0], seats[1], self.waiting_seat(class, kind).ok()?];
+            let verdict = self.look_at(&seats, device, Some(CCS_MODE_CROWDED)).ok()?;
+            verdict.is_admitted().then(|| verdict.value())
+        };
+        classes.into_iter().filter_map(worth).take(THIRDS_MAX).fold(0.0, f64::max)
+    }
+}
