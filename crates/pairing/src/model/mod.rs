@@ -4,7 +4,7 @@ mod contention;
 mod learned;
 
 pub use contention::Contention;
-pub use learned::{Learned, TrainOptions, train};
+pub use learned::{Learned, Owners, TrainOptions, train};
 
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;

@@ -1,6 +1,6 @@
 //! How a model is made of observations, and made again of its stored form. One recipe is in use; tests have others.
 
-use pillion_pairing::model::{TrainOptions, train};
+use pillion_pairing::model::{Owners, TrainOptions, train};
 use pillion_pairing::{InterferenceModel, Learned, Observation, ProfileBook};
 use serde_json::Value;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct LearnedRecipe {
 
 impl Default for LearnedRecipe {
     fn default() -> Self {
-        let options = TrainOptions::default();
+        let options = TrainOptions { owners: Owners::InKeys, ..TrainOptions::default() };
         let kind = train(&ProfileBook::default(), &[], &options).name().to_owned();
         Self { kind, options }
     }

@@ -26,6 +26,7 @@ use super::{
 use crate::history::Observation;
 use crate::view::ProfileBook;
 use knowledge::Knowledge;
+use pillion_core::WorkloadKey;
 use pillion_core::device::Mechanism;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,11 +37,33 @@ use std::collections::BTreeMap;
 pub struct TrainOptions {
     /// Of more observations, the newest so many are used.
     pub observations_max: usize,
+    /// Whose a workload is.
+    pub owners: Owners,
+}
+
+/// Whose a workload is, so that one user's jobs do not decide what holds for all (DESIGN D10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Owners {
+    /// Nobody's in particular: on files, where names are what they are.
+    #[default]
+    Unknown,
+    /// The user's before the slash in its key: on a cluster.
+    InKeys,
+}
+
+impl Owners {
+    fn of(self, workload: &WorkloadKey) -> Option<&str> {
+        match self {
+            Self::Unknown => None,
+            Self::InKeys => workload.as_str().split_once('/').map(|(owner, _)| owner),
+        }
+    }
 }
 
 impl Default for TrainOptions {
     fn default() -> Self {
-        Self { observations_max: 20_000 }
+        Self { observations_max: 20_000, owners: Owners::Unknown }
     }
 }
 
@@ -66,14 +89,14 @@ pub fn train(profiles: &ProfileBook, observations: &[Observation], options: &Tra
         kinds.entry(kind).or_default().push(observation);
     }
     let of_kind = kinds.into_iter().map(|(kind, observations)| {
-        let knowledge = training::train(profiles, &observations);
+        let knowledge = training::train(profiles, &observations, options.owners);
         (kind, knowledge)
     });
     Learned {
         name: "learned-1".to_owned(),
         observation_count: observations.len(),
         of_kind: of_kind.collect(),
-        nothing: training::train(profiles, &[]),
+        nothing: training::train(profiles, &[], options.owners),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::history::ObservedTenant;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
+use pillion_core::{Fraction, SlowdownRatio};
 use proptest::prelude::*;
 
 const DEVICE: SharedDevice<'_> = SharedDevice { model: "v100", mechanism: Mechanism::Mps, ccs_mode: None };
@@ -124,6 +124,41 @@ fn what_a_job_says_of_itself_teaches_of_itself_only() {
     let between = |a: &str| said(&fast, a, "w2").speed_fraction - said(&slow, a, "w2").speed_fraction;
     assert!(between("w0") > 0.1, "{}", between("w0"));
     assert!(between("w1").abs() < 1e-9, "{}", between("w1"));
+}
+
+/// Two hundred pairings of mallory's in which everybody crawls, and a hundred of others in which nobody does.
+fn told_by_mallory(owners: Owners) -> SpeedEstimate {
+    let mut profiles = Vec::new();
+    let mut observations = Vec::new();
+    for (owner, count, speed) in [("mallory", 20, 0.35), ("alice", 10, 0.9), ("bob", 5, 0.9)] {
+        let name = |number: usize| format!("{owner}/{number}");
+        for number in 0..count {
+            let like = profiles_like(name(number), number);
+            profiles.push(like);
+        }
+        for number in 0..count {
+            for other in 1..=10 {
+                let pair = (name(number), name((number + other) % count));
+                observations.push(observed(&pair.0, &pair.1, [speed, speed]));
+            }
+        }
+    }
+    profiles.extend(["carol/1", "carol/2"].map(|name| profiles_like(name.to_owned(), 3)));
+    let book = ProfileBook::from(profiles);
+    let model = train(&book, &observations, &TrainOptions { owners, ..TrainOptions::default() });
+    let carol = ["carol/1", "carol/2"].map(|name| book.get(&WorkloadKey::new(name), "v100").unwrap());
+    let tenants = carol.map(|profile| TenantInput { profile, cap_fraction: None });
+    model.predict(&tenants, DEVICE).unwrap().remove(0)
+}
+
+fn profiles_like(name: String, number: usize) -> WorkloadProfile {
+    WorkloadProfile { workload: WorkloadKey::new(name), ..profiles()[number % 6].clone() }
+}
+
+#[test]
+fn one_users_jobs_do_not_decide_what_is_expected_of_anothers() {
+    let (unbounded, bounded) = (told_by_mallory(Owners::Unknown), told_by_mallory(Owners::InKeys));
+    assert!(bounded.speed_fraction > unbounded.speed_fraction + 0.03, "{bounded:?} beside {unbounded:?}");
 }
 
 #[test]

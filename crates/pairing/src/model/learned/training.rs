@@ -1,5 +1,6 @@
 //! From observations to knowledge: facts, variances, and how far to trust them.
 
+use super::Owners;
 use super::calibrate::{Calibration, Sample};
 use super::effects::Group;
 use super::features::{FeatureSpace, Point};
@@ -25,6 +26,8 @@ const POWER_PRIOR_WEIGHT: f64 = 3.0;
 const SPEED_CLIP: f64 = 1.02;
 /// No measurement is more exact than this.
 const DEVIATION_MIN: f64 = 0.01;
+/// So many facts of one user may teach of all however few others there are.
+const OWNER_FACTS_MIN: usize = 40;
 /// Variances and trust are learnt from at most so many workloads: they are numbers that hold for all.
 const SAMPLED_WORKLOADS_MAX: usize = 80;
 
@@ -34,7 +37,7 @@ struct Names {
 }
 
 /// Learns from observations on one device model under one mechanism.
-pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation]) -> Knowledge {
+pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation], owners: Owners) -> Knowledge {
     let device_model = observations.first().map(|observation| observation.device_model.as_str());
     let takes_turns = observations.first().is_some_and(|observation| prior::takes_turns(device(observation)));
     let known: Vec<(&WorkloadProfile, Appetite)> = profiles
@@ -44,7 +47,8 @@ pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation]) -> Kn
         .collect();
     let space = FeatureSpace::of(&known);
     let mut names = Names { workloads: Vec::new(), families: Vec::new() };
-    let facts = facts(profiles, observations, &space, &mut names);
+    let mut facts = facts(profiles, observations, &space, &mut names);
+    bound_owners(&mut facts, &names.workloads, owners);
     let misfits = misfits(observations, &mut names);
     let sampled = sampled(&facts, names.workloads.len());
     let (rows, columns, _) = rows(&sampled);
@@ -138,6 +142,31 @@ fn facts(
         }
     }
     order.iter().filter_map(|key| means.get(key)).map(Mean::fact).collect()
+}
+
+/// One user's workloads teach of all no more than everybody else's do (DESIGN D10), or than a few: the oldest beyond that
+/// teach of themselves only.
+fn bound_owners(facts: &mut [Fact], workloads: &[WorkloadKey], owners: Owners) {
+    let owner = |fact: &Fact| {
+        let (workload, ..) = fact.actors.first().filter(|_| fact.is_shared)?;
+        owners.of(&workloads[*workload as usize])
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for owner in facts.iter().filter_map(owner) {
+        *counts.entry(owner).or_default() += 1;
+    }
+    let all: usize = counts.values().sum();
+    for count in counts.values_mut() {
+        *count = count.saturating_sub((all - *count).max(OWNER_FACTS_MIN));
+    }
+    for fact in facts {
+        if let Some(surplus) =
+            owner(fact).and_then(|owner| counts.get_mut(owner)).filter(|surplus| **surplus > 0)
+        {
+            *surplus -= 1;
+            fact.is_shared = false;
+        }
+    }
 }
 
 /// How much more power was measured than the profiles say, as a mean that starts from "as much".
