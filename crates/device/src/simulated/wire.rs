@@ -105,7 +105,8 @@ impl From<DeviceError> for Refusal {
             other @ (DeviceError::Unreachable { .. }
             | DeviceError::NoAnswer { .. }
             | DeviceError::NoLibrary { .. }
-            | DeviceError::Garbled { .. }) => (Kind::Garbled, 0, other.to_string()),
+            | DeviceError::Garbled { .. }
+            | DeviceError::Endpoint { .. }) => (Kind::Garbled, 0, other.to_string()),
         };
         Self { kind, index, reason }
     }
