@@ -13,6 +13,7 @@ pub mod accumulator;
 pub mod config;
 pub mod devices;
 pub mod disk;
+pub mod fault;
 pub mod handoff_server;
 pub mod journal;
 mod journal_writer;

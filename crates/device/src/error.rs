@@ -76,12 +76,23 @@ pub enum DeviceError {
         /// What was wrong with it.
         reason: String,
     },
+    /// A metrics endpoint on this node gave no page.
+    #[error("no metrics from {endpoint}: {reason}")]
+    Endpoint {
+        /// Its URL.
+        endpoint: String,
+        /// What was wrong.
+        reason: String,
+    },
 }
 
 impl DeviceError {
     /// Whether the same call may succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Unreachable { .. } | Self::NoAnswer { .. })
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Endpoint { .. }
+        )
     }
 
     /// Whether the device itself went away: its tenants are lost and nothing may be planned for it.

@@ -63,7 +63,7 @@ pub(super) enum Reply {
     Done,
     Devices(Vec<DeviceDescription>),
     States(Vec<(u32, Result<DeviceState, Refusal>)>),
-    Reading(Reading),
+    Reading(Box<Reading>),
     Processes(Vec<DeviceProcess>),
     Mps(Option<MpsStatus>),
     CcsMode(Option<u8>),
@@ -105,7 +105,8 @@ impl From<DeviceError> for Refusal {
             other @ (DeviceError::Unreachable { .. }
             | DeviceError::NoAnswer { .. }
             | DeviceError::NoLibrary { .. }
-            | DeviceError::Garbled { .. }) => (Kind::Garbled, 0, other.to_string()),
+            | DeviceError::Garbled { .. }
+            | DeviceError::Endpoint { .. }) => (Kind::Garbled, 0, other.to_string()),
         };
         Self { kind, index, reason }
     }

@@ -1,0 +1,275 @@
+//! An exporter's endpoint that serves, stalls, breaks off and fails, and what is made of it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use pillion_core::DeviceUuid;
+use pillion_core::device::{Metric, NoticeKind};
+use pillion_device::DeviceError;
+use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const DCGM: &str = include_str!("data/dcgm-exporter-3.3.txt");
+const PAUSED: &str = include_str!("data/dcgm-exporter-3.3-paused.txt");
+const XPUM: &str = include_str!("data/xpumd-2.0.txt");
+const DEADLINE: Duration = Duration::from_millis(300);
+/// What a busy machine may add to a deadline.
+const SLACK: Duration = Duration::from_secs(5);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the endpoint does with the next question.
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    /// The whole page.
+    Serve(&'static str),
+    /// Half the page, with the length of all of it.
+    BreakOff(&'static str),
+    /// Half the page and the end of the connection, without a word on its length.
+    FallSilent(&'static str),
+    /// A status and no page.
+    Fail(&'static str),
+    /// Nothing, until the other side gives up.
+    Stall,
+    /// One byte at a time, as long as the other side listens.
+    Drip,
+    /// A page without end.
+    Flood,
+}
+
+#[derive(Debug)]
+struct Endpoint {
+    address: SocketAddr,
+    state: Arc<Mutex<(Manner, u32, bool)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Mutex::new((manner, 0, false)));
+        let shared = Arc::clone(&state);
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (manner, _, is_over) = *shared.lock().unwrap();
+                if is_over {
+                    return;
+                }
+                shared.lock().unwrap().1 += 1;
+                // The other side may hang up whenever it likes.
+                let _ = answer(stream.unwrap(), manner);
+            }
+        });
+        Self { address, state, thread: Some(thread) }
+    }
+
+    fn turn(&self, manner: Manner) {
+        self.state.lock().unwrap().0 = manner;
+    }
+
+    fn asked_count(&self) -> u32 {
+        self.state.lock().unwrap().1
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/metrics", self.address)
+    }
+
+    fn exporter(&self, kind: ExporterKind) -> Exporter {
+        Exporter::new(ExporterSettings { deadline: DEADLINE, ..ExporterSettings::new(kind, self.url()) })
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.state.lock().unwrap().2 = true;
+        let _ = TcpStream::connect(self.address);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
+    let mut question = BufReader::new(stream.try_clone()?);
+    let mut first = String::new();
+    question.read_line(&mut first)?;
+    let mut line = String::new();
+    while question.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    if first != "GET /metrics HTTP/1.1\r\n" {
+        return stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+    }
+    let head = |length: usize| {
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {length}\r\n\r\n"
+        )
+    };
+    let endless = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+    match manner {
+        Manner::Serve(page) => write!(stream, "{}{page}", head(page.len())),
+        Manner::BreakOff(page) => write!(stream, "{}{}", head(page.len()), &page[..page.len() / 2]),
+        Manner::FallSilent(page) => {
+            stream.write_all(endless)?;
+            stream.write_all(&page.as_bytes()[..page.len() / 2])
+        }
+        Manner::Fail(status) => write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"),
+        Manner::Stall => stream.read_to_end(&mut Vec::new()).map(|_| ()),
+        Manner::Drip => {
+            stream.write_all(endless)?;
+            loop {
+                stream.write_all(b"#")?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Manner::Flood => {
+            stream.write_all(endless)?;
+            loop {
+                stream.write_all(&[b'#'; 4096])?;
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a deadline is measured by the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn first_gpu() -> DeviceUuid {
+    DeviceUuid::new("GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52")
+}
+
+/// Asks once, and gives the error with the time that it took.
+fn failure(exporter: &mut Exporter) -> (DeviceError, Duration) {
+    let began = now();
+    let error = exporter.read_all(began).unwrap_err();
+    (error, began.elapsed())
+}
+
+#[test]
+fn a_page_becomes_a_reading_of_each_device() {
+    let endpoint = Endpoint::start(Manner::Serve(DCGM));
+    let found = endpoint.exporter(ExporterKind::Dcgm).read_all(now()).unwrap();
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[&first_gpu()].power_watts, Some(243.117));
+    let endpoint = Endpoint::start(Manner::Serve(XPUM));
+    let found = endpoint.exporter(ExporterKind::XpuManager).read_all(now()).unwrap();
+    assert_eq!(found.len(), 3, "a card and two tiles");
+}
+
+#[test]
+fn a_page_of_the_wrong_exporter_is_refused() {
+    let endpoint = Endpoint::start(Manner::Serve(DCGM));
+    let (error, _) = failure(&mut endpoint.exporter(ExporterKind::XpuManager));
+    let wanted = format!("no metrics from {}: nothing in its answer is of XPU Manager", endpoint.url());
+    assert_eq!(error.to_string(), wanted);
+    assert!(error.is_transient() && !error.is_gone());
+}
+
+#[test]
+fn an_endpoint_that_stalls_or_drips_is_given_up_at_the_deadline() {
+    for manner in [Manner::Stall, Manner::Drip] {
+        let endpoint = Endpoint::start(manner);
+        let (error, took) = failure(&mut endpoint.exporter(ExporterKind::Dcgm));
+        assert!(error.to_string().ends_with("it did not answer whole within 300ms"), "{manner:?}: {error}");
+        assert!((DEADLINE..DEADLINE + SLACK).contains(&took), "{manner:?}: {took:?}");
+    }
+}
+
+#[test]
+fn half_a_page_is_no_page() {
+    let endpoint = Endpoint::start(Manner::BreakOff(DCGM));
+    let (error, took) = failure(&mut endpoint.exporter(ExporterKind::Dcgm));
+    assert!(error.to_string().contains(&endpoint.url()), "{error}");
+    assert!(took < SLACK);
+    endpoint.turn(Manner::FallSilent(DCGM));
+    let (error, _) = failure(&mut endpoint.exporter(ExporterKind::Dcgm));
+    assert!(error.to_string().contains("its answer was cut off in line"), "{error}");
+}
+
+#[test]
+fn a_page_without_end_is_given_up_at_its_greatest_length() {
+    let endpoint = Endpoint::start(Manner::Flood);
+    let settings = ExporterSettings::new(ExporterKind::Dcgm, endpoint.url());
+    let mut exporter =
+        Exporter::new(ExporterSettings { deadline: SLACK, body_bytes_max: 100_000, ..settings });
+    let (error, took) = failure(&mut exporter);
+    assert!(error.to_string().ends_with("its answer is longer than 100000 bytes"), "{error}");
+    assert!(took < SLACK);
+}
+
+#[test]
+fn a_status_other_than_ok_is_told() {
+    for status in ["500 Internal Server Error", "302 Found", "204 No Content"] {
+        let endpoint = Endpoint::start(Manner::Fail(status));
+        let (error, _) = failure(&mut endpoint.exporter(ExporterKind::Dcgm));
+        assert!(error.to_string().ends_with(&format!("it answered with status {status}")), "{error}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_nobody_serves_is_told() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{address}/metrics");
+    let (error, took) = failure(&mut Exporter::new(ExporterSettings::new(ExporterKind::Dcgm, url.as_str())));
+    assert!(error.to_string().contains(&url) && error.to_string().contains("refused"), "{error}");
+    assert!(took < SLACK);
+}
+
+#[test]
+fn it_is_asked_once_a_period_and_after_a_failure_less_often() {
+    let endpoint = Endpoint::start(Manner::Serve(DCGM));
+    let mut exporter = endpoint.exporter(ExporterKind::Dcgm);
+    let t0 = now();
+    for tenth in 0..10 {
+        assert_eq!(exporter.read_all(t0 + tenth * SECOND / 10).unwrap().len(), 2);
+    }
+    assert_eq!(endpoint.asked_count(), 1);
+    endpoint.turn(Manner::Fail("500 Internal Server Error"));
+    exporter.read_all(t0 + SECOND).unwrap_err();
+    for second in 2..11 {
+        assert_eq!(exporter.read_all(t0 + second * SECOND).unwrap().len(), 2, "what it said holds on");
+    }
+    assert_eq!(endpoint.asked_count(), 2);
+    endpoint.turn(Manner::Serve(PAUSED));
+    exporter.read_all(t0 + 11 * SECOND).unwrap();
+    assert_eq!(endpoint.asked_count(), 3);
+}
+
+#[test]
+fn what_was_said_before_a_long_failure_is_given_up() {
+    let endpoint = Endpoint::start(Manner::Serve(DCGM));
+    let mut exporter = endpoint.exporter(ExporterKind::Dcgm);
+    let t0 = now();
+    exporter.read_all(t0).unwrap();
+    endpoint.turn(Manner::Fail("500 Internal Server Error"));
+    exporter.read_all(t0 + 89 * SECOND).unwrap_err();
+    assert!(exporter.read_all(t0 + 91 * SECOND).unwrap().is_empty());
+    let lost = exporter.notices();
+    assert_eq!(lost.len(), 30, "15 metrics of each device");
+    assert!(lost.iter().all(|notice| matches!(notice.kind, NoticeKind::MetricLost(_))));
+}
+
+#[test]
+fn paused_profiling_is_told_when_it_begins_and_when_it_ends() {
+    let endpoint = Endpoint::start(Manner::Serve(DCGM));
+    let mut exporter = endpoint.exporter(ExporterKind::Dcgm);
+    let t0 = now();
+    exporter.read_all(t0).unwrap();
+    assert_eq!(exporter.notices(), []);
+    endpoint.turn(Manner::Serve(PAUSED));
+    let reading = exporter.read_all(t0 + SECOND).unwrap().remove(&first_gpu()).unwrap();
+    assert_eq!((reading.sm_active_fraction, reading.power_watts), (None, Some(242.905)));
+    let lost = exporter.notices();
+    assert_eq!(lost.len(), 18, "9 profiled metrics of each device");
+    assert!(lost.iter().any(|notice| notice.device == first_gpu()
+        && notice.kind == NoticeKind::MetricLost(Metric::SmActiveFraction)));
+    endpoint.turn(Manner::Serve(DCGM));
+    exporter.read_all(t0 + 2 * SECOND).unwrap();
+    let back = exporter.notices();
+    assert_eq!(back.len(), 18);
+    assert!(back.iter().all(|notice| matches!(notice.kind, NoticeKind::MetricBack(_))));
+}
