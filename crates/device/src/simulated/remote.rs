@@ -123,7 +123,7 @@ impl Backend for Simulated {
 
     fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
         match self.line.ask(&Request::Read { index })? {
-            Reply::Reading(reading) => Ok(reading),
+            Reply::Reading(reading) => Ok(*reading),
             other => unexpected(&other),
         }
     }

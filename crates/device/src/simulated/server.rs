@@ -151,7 +151,8 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         Request::Describe => Ok(Reply::Devices(machine.descriptions())),
         Request::ReadAll => Ok(Reply::States(read_all(machine, peer))),
         Request::Read { index } => {
-            machine.read(index, peer.marks.entry(index).or_default()).map(Reply::Reading)
+            let reading = machine.read(index, peer.marks.entry(index).or_default());
+            reading.map(|reading| Reply::Reading(Box::new(reading)))
         }
         Request::Processes { index } => machine.processes(index).map(Reply::Processes),
         Request::StartMps { index, settings } => done(machine.start_mps(peer.uid, index, &settings)),

@@ -63,7 +63,7 @@ pub(super) enum Reply {
     Done,
     Devices(Vec<DeviceDescription>),
     States(Vec<(u32, Result<DeviceState, Refusal>)>),
-    Reading(Reading),
+    Reading(Box<Reading>),
     Processes(Vec<DeviceProcess>),
     Mps(Option<MpsStatus>),
     CcsMode(Option<u8>),
