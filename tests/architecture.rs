@@ -32,7 +32,11 @@ const ARROWS: [(&str, &[&str]); 10] = [
 ];
 
 /// Packages of others that only some of ours may name.
-const FENCED: [(&str, &[&str]); 2] = [("sqlx", &["pillion-scheduler"]), ("mlua", &["pillion-tests"])];
+const FENCED: [(&str, &[&str]); 3] = [
+    ("sqlx", &["pillion-scheduler"]),
+    ("mlua", &["pillion-tests"]),
+    ("nvml-wrapper", &["pillion-device"]),
+];
 
 /// The pure packages: neither sockets nor threads nor SQL can come in by a dependency.
 const PURE: [&str; 2] = ["pillion-core", "pillion-pairing"];
