@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("pillion-core", &[]),
     ("pillion-pairing", &["pillion-core"]),
     ("pillion-device", &["pillion-core"]),
@@ -15,6 +15,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("pillion-agent", &["pillion-core", "pillion-proto", "pillion-device"]),
     ("pillion-scheduler", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-cli", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
+    ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
     (
         "pillion-tests",
         &[
@@ -32,7 +33,11 @@ const ARROWS: [(&str, &[&str]); 10] = [
 ];
 
 /// Packages of others that only some of ours may name.
-const FENCED: [(&str, &[&str]); 2] = [("sqlx", &["pillion-scheduler"]), ("mlua", &["pillion-tests"])];
+const FENCED: [(&str, &[&str]); 3] = [
+    ("sqlx", &["pillion-scheduler"]),
+    ("mlua", &["pillion-tests"]),
+    ("nvml-wrapper", &["pillion-device", "pillion-nvml-double"]),
+];
 
 /// The pure packages: neither sockets nor threads nor SQL can come in by a dependency.
 const PURE: [&str; 2] = ["pillion-core", "pillion-pairing"];

@@ -31,6 +31,8 @@ pub struct Config {
     pub scheduler: SchedulerConfig,
     /// The simulated devices.
     pub simulated: SimulatedConfig,
+    /// NVIDIA's devices.
+    pub nvidia: NvidiaConfig,
     /// What Slurm calls the devices.
     pub devices: DevicesConfig,
     /// NVIDIA's Multi-Process Service.
@@ -43,17 +45,23 @@ pub struct Config {
 pub enum BackendKind {
     /// Those of a `pillion-simulated-device`.
     Simulated,
+    /// NVIDIA's, through NVML.
+    Nvidia,
 }
 
 /// A word that names no backend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a backend; allowed is simulated")]
+#[error("'{0}' is not a backend; allowed are simulated and nvidia")]
 pub struct UnknownBackend(pub String);
 
 impl TryFrom<String> for BackendKind {
     type Error = UnknownBackend;
     fn try_from(text: String) -> Result<Self, UnknownBackend> {
-        if text == "simulated" { Ok(Self::Simulated) } else { Err(UnknownBackend(text)) }
+        match text.as_str() {
+            "simulated" => Ok(Self::Simulated),
+            "nvidia" => Ok(Self::Nvidia),
+            _ => Err(UnknownBackend(text)),
+        }
     }
 }
 
@@ -73,6 +81,14 @@ pub struct SchedulerConfig {
 pub struct SimulatedConfig {
     /// Where their driver process listens.
     pub socket: PathBuf,
+}
+
+/// NVIDIA's devices.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NvidiaConfig {
+    /// The NVML library; the driver's own `libnvidia-ml.so.1` if absent.
+    pub library: Option<PathBuf>,
 }
 
 /// What Slurm calls the devices.
@@ -104,6 +120,7 @@ impl Default for Config {
             backend: BackendKind::Simulated,
             scheduler: SchedulerConfig::default(),
             simulated: SimulatedConfig::default(),
+            nvidia: NvidiaConfig::default(),
             devices: DevicesConfig::default(),
             mps: MpsConfig::default(),
         }
@@ -175,7 +192,10 @@ impl Config {
             &mut config.runtime_directory,
             &mut config.handoff_socket,
             &mut config.simulated.socket,
-        ] {
+        ]
+        .into_iter()
+        .chain(&mut config.nvidia.library)
+        {
             *path = PathBuf::from(path.to_string_lossy().replace("%n", &node));
         }
         config.check()?;
@@ -216,12 +236,16 @@ impl Config {
                 "http://HOST:PORT",
             ),
         ];
+        let library = self.nvidia.library.iter().map(|path| ("nvidia.library", path));
         for (key, path) in [
             ("state_directory", &self.state_directory),
             ("runtime_directory", &self.runtime_directory),
             ("handoff_socket", &self.handoff_socket),
             ("simulated.socket", &self.simulated.socket),
-        ] {
+        ]
+        .into_iter()
+        .chain(library)
+        {
             checks.push((path.is_absolute(), key, format!("'{}'", path.display()), "an absolute path"));
         }
         for (key, path) in
@@ -288,7 +312,7 @@ mod tests {
     fn the_example_names_every_setting() {
         Config::parse(&whole_example(), "n1").unwrap();
         let example: toml::Table = whole_example().parse().unwrap();
-        for section in ["", "scheduler", "simulated", "devices", "mps"] {
+        for section in ["", "scheduler", "simulated", "nvidia", "devices", "mps"] {
             let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
             let message = refused(&format!("{header}no_such_setting = 1\n"));
             // serde lists what it knows: "unknown field `x`, expected one of `a`, `b`".
@@ -313,10 +337,11 @@ mod tests {
     #[test]
     fn paths_carry_the_nodes_name() {
         let text = "node_name = 'n7'\nhandoff_socket = '/run/%n/a.sock'\n[simulated]\nsocket = '/x/%n.sock'\n\
-                    [devices]\ngres_types = ['gpu0', 'gpu1']";
+                    [nvidia]\nlibrary = '/x/%n.so'\n[devices]\ngres_types = ['gpu0', 'gpu1']";
         let config = Config::parse(text, "n1").unwrap();
         assert_eq!(config.handoff_socket, PathBuf::from("/run/n7/a.sock"));
         assert_eq!(config.simulated.socket, PathBuf::from("/x/n7.sock"));
+        assert_eq!(config.nvidia.library, Some(PathBuf::from("/x/n7.so")));
         assert_eq!(config.gres_type(1), Some(GresType::new("gpu1")));
         assert_eq!(config.gres_type(2), None);
     }
@@ -326,12 +351,16 @@ mod tests {
         assert!(refused("colour = 1").contains("unknown field `colour`"));
         assert!(refused("[mps]\nmulti_users = true").contains("unknown field `multi_users`"));
         let backend = refused("backend = 'nvml'");
-        assert!(backend.contains("'nvml' is not a backend; allowed is simulated"), "{backend}");
+        assert!(backend.contains("'nvml' is not a backend; allowed are simulated and nvidia"), "{backend}");
         for (text, sentence) in [
             ("sample_period_seconds = 0.0", "sample_period_seconds is 0; allowed is 0.1 to 60"),
             ("sample_period_seconds = nan", "sample_period_seconds is NaN; allowed is 0.1 to 60"),
             ("journal_bytes_max = 5", "journal_bytes_max is 5; allowed is 1048576"),
             ("state_directory = 'var'", "state_directory is 'var'; allowed is an absolute path"),
+            (
+                "[nvidia]\nlibrary = 'libnvidia-ml.so.1'",
+                "nvidia.library is 'libnvidia-ml.so.1'; allowed is an absolute",
+            ),
             ("[scheduler]\nendpoint = 'localhost'", "allowed is http://HOST:PORT"),
             ("node_name = 'a b'", "node_name is a b; allowed is letters"),
             ("[devices]\ngres_types = ['']", "devices.gres_types is ''; allowed is a list"),

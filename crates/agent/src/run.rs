@@ -15,8 +15,9 @@ use crate::share::ShareTable;
 use crate::uplink::Uplink;
 use anyhow::Context as _;
 use pillion_core::Clock;
-use pillion_core::device::DeviceDescription;
+use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_device::Backend;
+use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
 use pillion_device::simulated::Simulated;
 use rand::RngCore;
 use std::path::Path;
@@ -143,6 +144,13 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
 fn backend(config: &Config) -> Box<dyn Backend> {
     match config.backend {
         BackendKind::Simulated => Box::new(Simulated::new(&config.simulated.socket)),
+        BackendKind::Nvidia => {
+            // Nobody runs MPS daemons yet: what cannot be set up is not promised.
+            let library = config.nvidia.library.clone();
+            let settings =
+                NvidiaSettings { library, mechanism: Mechanism::None, ..NvidiaSettings::default() };
+            Box::new(Nvidia::new(settings, Box::new(NoMps)))
+        }
     }
 }
 

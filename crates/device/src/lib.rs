@@ -8,6 +8,7 @@
 
 mod error;
 pub mod exporter;
+pub mod nvidia;
 pub mod simulated;
 
 pub use error::DeviceError;

@@ -1,0 +1,120 @@
+//! The values that NVML has on every GPU: memory, energy, power, clocks, coarse utilisation.
+
+use super::convert;
+use super::trouble::Trouble;
+use nvml_wrapper::Device;
+use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
+use pillion_core::device::Reading;
+
+/// Asks value by value: one that is refused or not there leaves the others alone.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    refused: Option<Trouble>,
+    absent: Option<Trouble>,
+}
+
+impl Asking {
+    /// An answer, if there is one.
+    ///
+    /// # Errors
+    /// What concerns more than this value.
+    pub(super) fn value<T>(&mut self, answer: Result<T, NvmlError>) -> Result<Option<T>, Trouble> {
+        match answer.map_err(Trouble::from) {
+            Ok(value) => Ok(Some(value)),
+            Err(trouble) if trouble.is_of_one_value() => {
+                let kept = match trouble {
+                    Trouble::Refused(_) => &mut self.refused,
+                    _ => &mut self.absent,
+                };
+                kept.get_or_insert(trouble);
+                Ok(None)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Why a device that told nothing told nothing. Without a permission in the way it does not answer at all: its
+    /// handle is stale, as after a reset.
+    pub(super) fn why_nothing(self) -> Trouble {
+        let silent = |absent| match absent {
+            Some(Trouble::Absent(reason)) => Trouble::Gone(format!("it answers nothing: {reason}")),
+            other => other.unwrap_or_else(|| Trouble::Gone("it answers nothing".to_owned())),
+        };
+        self.refused.unwrap_or_else(|| silent(self.absent))
+    }
+}
+
+/// Adds to `reading` what NVML tells of any device. `with_pcie`: NVML's own PCIe rates too; each takes it 20 ms (nvml.h,
+/// `nvmlDeviceGetPcieThroughput`).
+///
+/// # Errors
+/// What concerns the whole device.
+pub(super) fn read(
+    device: &Device<'_>,
+    with_pcie: bool,
+    asking: &mut Asking,
+    reading: &mut Reading,
+) -> Result<(), Trouble> {
+    // Without what the driver reserves, which no process can have.
+    reading.memory_bytes_used = asking.value(device.memory_info())?.map(|memory| memory.used);
+    reading.energy_joules = asking.value(device.total_energy_consumption())?.map(convert::joules);
+    reading.power_watts = power(device, asking)?;
+    if let Some(utilization) = asking.value(device.utilization_rates())? {
+        reading.gpu_busy_fraction = convert::percent(f64::from(utilization.gpu));
+        reading.memory_busy_fraction = convert::percent(f64::from(utilization.memory));
+    }
+    reading.sm_clock_hertz = asking.value(device.clock_info(Clock::SM))?.map(convert::hertz);
+    reading.throttles = asking.value(device.current_throttle_reasons())?.map(convert::throttles);
+    if with_pcie {
+        let mut rate = |counter| -> Result<Option<f64>, Trouble> {
+            Ok(asking.value(device.pcie_throughput(counter))?.map(convert::kilobytes_per_second))
+        };
+        reading.pcie_tx_bytes_per_second = rate(PcieUtilCounter::Send)?;
+        reading.pcie_rx_bytes_per_second = rate(PcieUtilCounter::Receive)?;
+    }
+    Ok(())
+}
+
+/// Power now where the driver tells it apart from its mean over a second (`nvmlDeviceGetPowerUsage` is that mean on
+/// Hopper and later).
+fn power(device: &Device<'_>, asking: &mut Asking) -> Result<Option<f64>, Trouble> {
+    let fields = asking.value(device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)]))?;
+    let field = fields.and_then(|fields| fields.into_iter().next());
+    let instant = field.and_then(Result::ok).and_then(|sample| sample.value.ok());
+    match instant.as_ref().and_then(convert::field_watts) {
+        Some(watts) => Ok(Some(watts)),
+        None => Ok(asking.value(device.power_usage())?.map(convert::watts)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_hides_no_other() {
+        let mut asking = Asking::default();
+        assert_eq!(asking.value::<u32>(Err(NvmlError::NotSupported)), Ok(None));
+        assert_eq!(asking.value(Ok(5)), Ok(Some(5)));
+        assert!(matches!(asking.value::<u32>(Err(NvmlError::GpuLost)), Err(Trouble::Gone(_))));
+    }
+
+    #[test]
+    fn a_permission_is_named_before_anything_else_that_lacks() {
+        let mut asking = Asking::default();
+        assert_eq!(asking.value::<u32>(Err(NvmlError::NotSupported)), Ok(None));
+        assert_eq!(asking.value::<u32>(Err(NvmlError::NoPermission)), Ok(None));
+        assert!(matches!(asking.why_nothing(), Trouble::Refused(_)));
+    }
+
+    #[test]
+    fn a_device_that_answers_nothing_is_gone() {
+        let mut asking = Asking::default();
+        assert_eq!(asking.value::<u32>(Err(NvmlError::InvalidArg)), Ok(None));
+        assert!(matches!(asking.why_nothing(), Trouble::Gone(reason) if reason.contains("argument")));
+        assert!(matches!(Asking::default().why_nothing(), Trouble::Gone(_)));
+    }
+}

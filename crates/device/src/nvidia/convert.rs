@@ -1,0 +1,277 @@
+//! NVML's units in ours, each in one place. Pure.
+//!
+//! NVML speaks of millijoules, milliwatts, megahertz and whole percents; its GPU performance monitoring (GPM) of percents
+//! with a fraction and of MiB/s. What is no number, or negative, is not known.
+
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
+use nvml_wrapper::enums::event::XidError;
+use nvml_wrapper::enums::gpm::GpmMetricId;
+use pillion_core::Fraction;
+use pillion_core::device::{Reading, Throttle};
+use std::collections::BTreeSet;
+
+/// The number that NVML gives for an Xid that it does not know (nvml.h, `nvmlEventTypeXidCriticalError`).
+const XID_UNKNOWN: u64 = 999;
+
+/// What is asked of GPM.
+pub(super) const GPM_METRICS: [GpmMetricId; 9] = [
+    GpmMetricId::SmUtil,
+    GpmMetricId::SmOccupancy,
+    GpmMetricId::AnyTensorUtil,
+    GpmMetricId::DramBwUtil,
+    GpmMetricId::Fp32Util,
+    GpmMetricId::PcieTxPerSec,
+    GpmMetricId::PcieRxPerSec,
+    GpmMetricId::NvlinkTotalTxPerSec,
+    GpmMetricId::NvlinkTotalRxPerSec,
+];
+
+fn amount(value: f64) -> Option<f64> {
+    (value.is_finite() && value >= 0.0).then_some(value)
+}
+
+/// A percentage. Above 100, where meters end by rounding, is all.
+pub(super) fn percent(value: f64) -> Option<Fraction> {
+    amount(value).map(|value| Fraction::clamped(value / 100.0))
+}
+
+/// A rate in MiB/s, in bytes a second.
+pub(super) fn mebibytes_per_second(value: f64) -> Option<f64> {
+    amount(value).map(|value| value * 1_048_576.0)
+}
+
+/// A rate in KB/s, in bytes a second. nvml.h does not say which kilo; exporters take 1000.
+pub(super) fn kilobytes_per_second(value: u32) -> f64 {
+    f64::from(value) * 1e3
+}
+
+/// Millijoules, in joules.
+#[expect(clippy::cast_precision_loss, reason = "2^53 mJ are three hundred years at a kilowatt")]
+pub(super) fn joules(millijoules: u64) -> f64 {
+    millijoules as f64 / 1e3
+}
+
+/// Milliwatts, in watts.
+pub(super) fn watts(milliwatts: u32) -> f64 {
+    f64::from(milliwatts) / 1e3
+}
+
+/// A power field's value, which is in milliwatts whatever its type, in watts.
+#[expect(clippy::cast_precision_loss, reason = "a board draws far below 2^53 mW")]
+pub(super) fn field_watts(value: &SampleValue) -> Option<f64> {
+    let milliwatts = match *value {
+        SampleValue::F64(value) => value,
+        SampleValue::U32(value) => f64::from(value),
+        SampleValue::U64(value) => value as f64,
+        SampleValue::I64(value) => value as f64,
+    };
+    amount(milliwatts).map(|milliwatts| milliwatts / 1e3)
+}
+
+/// Megahertz, in hertz.
+pub(super) fn hertz(megahertz: u32) -> f64 {
+    f64::from(megahertz) * 1e6
+}
+
+/// Why the clock is held down. An idle device is not held. A hardware slowdown names its cause beside itself on any GPU
+/// that can share; alone it is the fast protection against too much power (nvml.h, `nvmlClocksEventReasonHwSlowdown`).
+pub(super) fn throttles(reasons: ThrottleReasons) -> BTreeSet<Throttle> {
+    let causes = ThrottleReasons::HW_THERMAL_SLOWDOWN | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
+    let is_overdrawn = reasons.contains(ThrottleReasons::HW_SLOWDOWN) && !reasons.intersects(causes);
+    let named = [
+        (ThrottleReasons::SW_POWER_CAP, Throttle::PowerLimit),
+        (ThrottleReasons::SW_THERMAL_SLOWDOWN, Throttle::Heat),
+        (ThrottleReasons::HW_THERMAL_SLOWDOWN, Throttle::Heat),
+        (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, Throttle::PowerBrake),
+        (ThrottleReasons::APPLICATIONS_CLOCKS_SETTING, Throttle::Setting),
+        (ThrottleReasons::DISPLAY_CLOCK_SETTING, Throttle::Setting),
+        (ThrottleReasons::SYNC_BOOST, Throttle::Setting),
+    ];
+    named
+        .into_iter()
+        .filter_map(|(reason, throttle)| reasons.contains(reason).then_some(throttle))
+        .chain(is_overdrawn.then_some(Throttle::PowerLimit))
+        .collect()
+}
+
+/// A process's memory, where the driver tells it.
+pub(super) fn process_bytes(memory: &UsedGpuMemory) -> Option<u64> {
+    match *memory {
+        UsedGpuMemory::Unavailable => None,
+        UsedGpuMemory::Used(bytes) => Some(bytes),
+    }
+}
+
+/// An Xid's number.
+pub(super) fn xid_code(error: &XidError) -> u64 {
+    match *error {
+        XidError::Value(code) => code,
+        XidError::Unknown => XID_UNKNOWN,
+    }
+}
+
+/// Puts a GPM value where it belongs. NVML's transmit is the GPU's: to the host, or to other GPUs (nvml.h,
+/// `nvmlGpmMetricId_t`).
+pub(super) fn set_gpm(reading: &mut Reading, metric: GpmMetricId, value: f64) {
+    match metric {
+        GpmMetricId::SmUtil => reading.sm_active_fraction = percent(value),
+        GpmMetricId::SmOccupancy => reading.sm_occupancy_fraction = percent(value),
+        GpmMetricId::AnyTensorUtil => reading.tensor_active_fraction = percent(value),
+        GpmMetricId::DramBwUtil => reading.memory_bandwidth_fraction = percent(value),
+        GpmMetricId::Fp32Util => reading.fp32_active_fraction = percent(value),
+        GpmMetricId::PcieTxPerSec => reading.pcie_tx_bytes_per_second = mebibytes_per_second(value),
+        GpmMetricId::PcieRxPerSec => reading.pcie_rx_bytes_per_second = mebibytes_per_second(value),
+        GpmMetricId::NvlinkTotalTxPerSec => reading.nvlink_tx_bytes_per_second = mebibytes_per_second(value),
+        GpmMetricId::NvlinkTotalRxPerSec => reading.nvlink_rx_bytes_per_second = mebibytes_per_second(value),
+        // Not in `GPM_METRICS`.
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_core::device::Metric;
+
+    fn gpm(metric: GpmMetricId, value: f64) -> Reading {
+        let mut reading = Reading::default();
+        set_gpm(&mut reading, metric, value);
+        assert!(reading.known().count() <= 1, "{metric:?} is one value");
+        reading
+    }
+
+    fn fraction(value: f64) -> Fraction {
+        Fraction::try_new(value).unwrap()
+    }
+
+    #[test]
+    fn energy_is_in_millijoules() {
+        assert_eq!(joules(123_456).to_bits(), 123.456_f64.to_bits());
+    }
+
+    #[test]
+    fn power_is_in_milliwatts_in_a_field_of_any_type_too() {
+        assert_eq!(watts(71_250).to_bits(), 71.25_f64.to_bits());
+        let values = [
+            SampleValue::U32(71_250),
+            SampleValue::U64(71_250),
+            SampleValue::I64(71_250),
+            SampleValue::F64(71_250.0),
+        ];
+        for value in values {
+            assert_eq!(field_watts(&value), Some(71.25), "{value:?}");
+        }
+        assert_eq!(field_watts(&SampleValue::I64(-1)), None);
+        assert_eq!(field_watts(&SampleValue::F64(f64::NAN)), None);
+    }
+
+    #[test]
+    fn utilisation_is_in_percent() {
+        assert_eq!(percent(0.0), Some(fraction(0.0)));
+        assert_eq!(percent(37.5), Some(fraction(0.375)));
+        assert_eq!(percent(100.4), Some(fraction(1.0)));
+        assert_eq!(percent(-1.0), None);
+        assert_eq!(percent(f64::NAN), None);
+        assert_eq!(percent(f64::INFINITY), None);
+    }
+
+    #[test]
+    fn the_clock_is_in_megahertz() {
+        assert_eq!(hertz(1_980).to_bits(), 1.98e9_f64.to_bits());
+    }
+
+    #[test]
+    fn nvmls_own_pcie_rate_is_in_kilobytes() {
+        assert_eq!(kilobytes_per_second(2_500).to_bits(), 2.5e6_f64.to_bits());
+    }
+
+    #[test]
+    fn sm_activity() {
+        assert_eq!(gpm(GpmMetricId::SmUtil, 42.5).sm_active_fraction, Some(fraction(0.425)));
+    }
+
+    #[test]
+    fn sm_occupancy() {
+        assert_eq!(gpm(GpmMetricId::SmOccupancy, 25.0).sm_occupancy_fraction, Some(fraction(0.25)));
+    }
+
+    #[test]
+    fn tensor_activity() {
+        assert_eq!(gpm(GpmMetricId::AnyTensorUtil, 12.5).tensor_active_fraction, Some(fraction(0.125)));
+    }
+
+    #[test]
+    fn memory_bandwidth() {
+        assert_eq!(gpm(GpmMetricId::DramBwUtil, 87.5).memory_bandwidth_fraction, Some(fraction(0.875)));
+    }
+
+    #[test]
+    fn fp32_activity() {
+        assert_eq!(gpm(GpmMetricId::Fp32Util, 50.0).fp32_active_fraction, Some(fraction(0.5)));
+    }
+
+    #[test]
+    fn pcie_rates_of_gpm_are_in_mebibytes() {
+        assert_eq!(gpm(GpmMetricId::PcieTxPerSec, 2.0).pcie_tx_bytes_per_second, Some(2_097_152.0));
+        assert_eq!(gpm(GpmMetricId::PcieRxPerSec, 3.0).pcie_rx_bytes_per_second, Some(3_145_728.0));
+    }
+
+    #[test]
+    fn nvlink_rates_of_gpm_are_in_mebibytes() {
+        assert_eq!(gpm(GpmMetricId::NvlinkTotalTxPerSec, 2.0).nvlink_tx_bytes_per_second, Some(2_097_152.0));
+        assert_eq!(gpm(GpmMetricId::NvlinkTotalRxPerSec, 3.0).nvlink_rx_bytes_per_second, Some(3_145_728.0));
+    }
+
+    #[test]
+    fn each_metric_that_is_asked_has_its_own_place() {
+        let mut reading = Reading::default();
+        for (number, metric) in GPM_METRICS.into_iter().enumerate() {
+            set_gpm(&mut reading, metric, 1.0);
+            assert_eq!(
+                reading.known().count(),
+                number + 1,
+                "{metric:?} is put nowhere, or in another's place"
+            );
+        }
+        assert!(!reading.known().any(|metric| metric == Metric::GpuBusyFraction));
+        set_gpm(&mut reading, GpmMetricId::SmUtil, f64::NAN);
+        assert_eq!(reading.sm_active_fraction, None);
+    }
+
+    #[test]
+    fn each_reason_to_slow_down_is_one_of_ours() {
+        let one = |reason| throttles(reason).into_iter().collect::<Vec<_>>();
+        assert_eq!(one(ThrottleReasons::NONE), []);
+        assert_eq!(one(ThrottleReasons::GPU_IDLE), []);
+        assert_eq!(one(ThrottleReasons::SW_POWER_CAP), [Throttle::PowerLimit]);
+        assert_eq!(one(ThrottleReasons::SW_THERMAL_SLOWDOWN), [Throttle::Heat]);
+        assert_eq!(one(ThrottleReasons::HW_THERMAL_SLOWDOWN), [Throttle::Heat]);
+        assert_eq!(one(ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN), [Throttle::PowerBrake]);
+        assert_eq!(one(ThrottleReasons::APPLICATIONS_CLOCKS_SETTING), [Throttle::Setting]);
+        assert_eq!(one(ThrottleReasons::DISPLAY_CLOCK_SETTING), [Throttle::Setting]);
+        assert_eq!(one(ThrottleReasons::SYNC_BOOST), [Throttle::Setting]);
+    }
+
+    #[test]
+    fn a_hardware_slowdown_is_its_cause_or_else_the_power() {
+        let slow = ThrottleReasons::HW_SLOWDOWN;
+        assert_eq!(throttles(slow), BTreeSet::from([Throttle::PowerLimit]));
+        let heat = slow | ThrottleReasons::HW_THERMAL_SLOWDOWN;
+        assert_eq!(throttles(heat), BTreeSet::from([Throttle::Heat]));
+        let brake = slow | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN | ThrottleReasons::SYNC_BOOST;
+        assert_eq!(throttles(brake), BTreeSet::from([Throttle::PowerBrake, Throttle::Setting]));
+    }
+
+    #[test]
+    fn a_processs_memory_that_is_not_told_is_not_known() {
+        assert_eq!(process_bytes(&UsedGpuMemory::Used(7)), Some(7));
+        assert_eq!(process_bytes(&UsedGpuMemory::from(u64::MAX)), None);
+    }
+
+    #[test]
+    fn an_xid_keeps_its_number() {
+        assert_eq!(xid_code(&XidError::Value(31)), 31);
+        assert_eq!(xid_code(&XidError::Unknown), 999);
+    }
+}

@@ -1,0 +1,100 @@
+//! NVML's GPU performance monitoring: what the whole device did between two samples. Hopper and later.
+//!
+//! NVML wants more than 100 ms between two samples of a device (nvml.h, `nvmlGpmSampleGet`). Whoever asks sooner is given
+//! the values of the last whole interval again: None would read as a metric that stopped coming.
+
+use super::convert::GPM_METRICS;
+use super::trouble::Trouble;
+use nvml_wrapper::enums::gpm::GpmMetricId;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::gpm::gpm_metrics_get;
+use nvml_wrapper::{Device, GpmSample};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The shortest time between two samples.
+const SAMPLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// What two samples of one device say.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Rates {
+    /// These values.
+    Known(Vec<(GpmMetricId, f64)>),
+    /// None yet: there is one sample only.
+    Pending,
+    /// None: this device has no GPM, or it fails just now.
+    Absent,
+}
+
+/// The samples of one device.
+#[derive(Debug)]
+pub(super) struct Gpm<'nvml> {
+    /// Whether the device has GPM; `None` until it said so.
+    is_offered: Option<bool>,
+    /// The last sample.
+    last: Option<GpmSample<'nvml>>,
+    rates: Rates,
+}
+
+impl<'nvml> Gpm<'nvml> {
+    /// Nothing is asked yet.
+    pub(super) fn new() -> Self {
+        Self { is_offered: None, last: None, rates: Rates::Pending }
+    }
+
+    /// Means since the call before, if that was long enough ago; else those that it gave. `sampled_at`: when the device's
+    /// last sample was taken, by an earlier handle too.
+    ///
+    /// # Errors
+    /// What concerns the whole device.
+    pub(super) fn read(
+        &mut self,
+        device: &Device<'nvml>,
+        sampled_at: &mut Option<Instant>,
+    ) -> Result<Rates, Trouble> {
+        if !self.is_offered(device)? {
+            return Ok(Rates::Absent);
+        }
+        if sampled_at.is_some_and(|taken_at| taken_at.elapsed() <= SAMPLE_PAUSE) {
+            return Ok(self.rates.clone());
+        }
+        let before = self.last.take();
+        self.rates = Rates::Absent;
+        let Some(sample) = of_gpm(device.gpm_sample())? else {
+            return Ok(Rates::Absent);
+        };
+        *sampled_at = Some(Instant::now());
+        self.rates = match &before {
+            None => Rates::Pending,
+            Some(before) => {
+                let answers = of_gpm(gpm_metrics_get(device.nvml(), before, &sample, &GPM_METRICS))?;
+                answers.map_or(Rates::Absent, |answers| {
+                    let known = GPM_METRICS.into_iter().zip(answers);
+                    Rates::Known(known.filter_map(|(id, it)| Some((id, it.ok()?.value))).collect())
+                })
+            }
+        };
+        self.last = Some(sample);
+        Ok(self.rates.clone())
+    }
+
+    fn is_offered(&mut self, device: &Device<'nvml>) -> Result<bool, Trouble> {
+        if self.is_offered.is_none() {
+            self.is_offered = match device.gpm_support() {
+                // Drivers from before Hopper do not know the question.
+                Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => Some(false),
+                answer => of_gpm(answer)?,
+            };
+        }
+        Ok(self.is_offered == Some(true))
+    }
+}
+
+/// An answer; `None` if GPM alone fails, for lack of permission too.
+fn of_gpm<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, Trouble> {
+    match answer.map_err(Trouble::from) {
+        Ok(value) => Ok(Some(value)),
+        Err(trouble) if trouble.is_of_one_value() => Ok(None),
+        Err(trouble) => Err(trouble),
+    }
+}

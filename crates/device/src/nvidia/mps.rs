@@ -1,0 +1,64 @@
+//! Who runs the MPS control daemons of NVIDIA devices: NVML knows nothing of them.
+
+use crate::{DeviceError, MpsSettings, MpsStatus};
+use pillion_core::device::DeviceNotice;
+
+/// The MPS part of a `Backend`, for devices by index; each method as the one of that name there.
+pub trait MpsControl: Send {
+    /// Starts the control daemon of one device.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`.
+    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError>;
+
+    /// Stops the control daemon of one device.
+    ///
+    /// # Errors
+    /// As `Backend::stop_mps`.
+    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError>;
+
+    /// The control daemon of one device, if it runs.
+    ///
+    /// # Errors
+    /// As `Backend::mps`.
+    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError>;
+
+    /// Ends one client in the clean way.
+    ///
+    /// # Errors
+    /// As `Backend::terminate_mps_client`.
+    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError>;
+
+    /// What daemons told unasked since the last call.
+    fn notices(&mut self) -> Vec<DeviceNotice>;
+}
+
+/// No MPS: for sites that share their devices by time slices only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoMps;
+
+fn refuse<T>(index: u32) -> Result<T, DeviceError> {
+    Err(DeviceError::Unsupported { index, reason: "MPS is turned off on this node".to_owned() })
+}
+
+impl MpsControl for NoMps {
+    fn start_mps(&mut self, index: u32, _: &MpsSettings) -> Result<(), DeviceError> {
+        refuse(index)
+    }
+
+    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        refuse(index)
+    }
+
+    fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
+        Ok(None)
+    }
+
+    fn terminate_mps_client(&mut self, index: u32, _: u32) -> Result<(), DeviceError> {
+        refuse(index)
+    }
+
+    fn notices(&mut self) -> Vec<DeviceNotice> {
+        Vec::new()
+    }
+}

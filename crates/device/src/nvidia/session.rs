@@ -1,0 +1,283 @@
+//! The devices of one opened library: handles, samples and event sets, which all end with it, and what outlives it.
+
+use super::NvidiaSettings;
+use super::base::{self, Asking};
+use super::convert;
+use super::events::Xids;
+use super::gpm::{Gpm, Rates};
+use super::model::model;
+use super::processes::processes;
+use super::trouble::Trouble;
+use super::watch::Watch;
+use crate::{DeviceError, DeviceState, DeviceStates};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+use pillion_core::device::{
+    DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Metric, MetricSource, NoticeKind, Reading,
+};
+use pillion_core::{DeviceUuid, GresType};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many notices are kept for whoever does not fetch them.
+const NOTICES_MAX: usize = 1024;
+/// What only GPM gives, or gives better: not yet there while it has one sample.
+const GPM_GIVES: [Metric; 9] = [
+    Metric::SmActiveFraction,
+    Metric::SmOccupancyFraction,
+    Metric::TensorActiveFraction,
+    Metric::MemoryBandwidthFraction,
+    Metric::Fp32ActiveFraction,
+    Metric::PcieTxBytesPerSecond,
+    Metric::PcieRxBytesPerSecond,
+    Metric::NvlinkTxBytesPerSecond,
+    Metric::NvlinkRxBytesPerSecond,
+];
+
+/// What is known of one device.
+#[derive(Debug)]
+struct Known {
+    description: DeviceDescription,
+    watch: Watch,
+    /// When its last GPM sample was taken.
+    sampled_at: Option<Instant>,
+    /// Since when it is gone, as far as anybody looked, and why.
+    gone: Option<(Instant, String)>,
+}
+
+/// What is known of the devices across sessions: a device keeps its index for as long as we run.
+#[derive(Debug)]
+pub(super) struct Memory {
+    mechanism: Mechanism,
+    search_pause: Duration,
+    known: BTreeMap<u32, Known>,
+    notices: Vec<DeviceNotice>,
+}
+
+impl Memory {
+    /// Nothing yet.
+    pub(super) fn new(settings: &NvidiaSettings) -> Self {
+        let NvidiaSettings { mechanism, search_pause, .. } = *settings;
+        Self { mechanism, search_pause, known: BTreeMap::new(), notices: Vec::new() }
+    }
+
+    /// What was told since the last call.
+    pub(super) fn take_notices(&mut self) -> Vec<DeviceNotice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Takes back what nobody heard.
+    pub(super) fn keep(&mut self, untold: Vec<DeviceNotice>) {
+        self.notices = untold;
+    }
+
+    fn tell(&mut self, index: u32, kind: NoticeKind, detail: String) {
+        if self.notices.len() < NOTICES_MAX {
+            self.notices.push(DeviceNotice { index, kind, detail });
+        }
+    }
+}
+
+/// One device as this library knows it.
+#[derive(Debug)]
+struct Gpu<'nvml> {
+    device: Device<'nvml>,
+    gpm: Gpm<'nvml>,
+    xids: Xids<'nvml>,
+}
+
+impl<'nvml> Gpu<'nvml> {
+    fn new(device: Device<'nvml>) -> Self {
+        Self { xids: Xids::of(&device), gpm: Gpm::new(), device }
+    }
+
+    /// All values, and those that nobody may miss this time.
+    fn read(&mut self, known: &mut Known) -> Result<(Reading, &'static [Metric]), Trouble> {
+        let mut reading = Reading::default();
+        let rates = self.gpm.read(&self.device, &mut known.sampled_at)?;
+        for (metric, value) in if let Rates::Known(values) = &rates { values.as_slice() } else { &[] } {
+            convert::set_gpm(&mut reading, *metric, *value);
+        }
+        reading.tag_untagged(MetricSource::NvmlGpm);
+        let is_pending = rates == Rates::Pending;
+        let has_pcie =
+            reading.pcie_tx_bytes_per_second.is_some() || reading.pcie_rx_bytes_per_second.is_some();
+        let mut asking = Asking::default();
+        base::read(&self.device, !is_pending && !has_pcie, &mut asking, &mut reading)?;
+        reading.tag_untagged(MetricSource::Nvml);
+        if reading.known().next().is_none() {
+            return Err(asking.why_nothing());
+        }
+        Ok((reading, if is_pending { &GPM_GIVES } else { &[] }))
+    }
+}
+
+/// An opened library and its devices.
+#[derive(Debug)]
+pub(super) struct Session<'nvml, 'memory> {
+    nvml: &'nvml Nvml,
+    memory: &'memory mut Memory,
+    gpus: BTreeMap<u32, Gpu<'nvml>>,
+    is_closed: bool,
+}
+
+impl<'nvml, 'memory> Session<'nvml, 'memory> {
+    /// No device is asked yet.
+    pub(super) fn new(nvml: &'nvml Nvml, memory: &'memory mut Memory) -> Self {
+        Self { nvml, memory, gpus: BTreeMap::new(), is_closed: false }
+    }
+
+    /// Whether the driver went away, so that the library must be opened again.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// The devices, by NVML's index. Slurm numbers its devices by `gres.conf`, where `AutoDetect=nvml` follows NVML, and
+    /// so do lists of `/dev/nvidiaN` wherever minor numbers follow the PCI bus as NVML does; NVIDIA does not promise that
+    /// they do.
+    ///
+    /// # Errors
+    /// If none can be described.
+    pub(super) fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
+        let count = self.nvml.device_count().map_err(|error| self.fail(0, error.into()))?;
+        let mut failure = None;
+        for index in 0..count {
+            if self.memory.known.contains_key(&index) {
+                continue;
+            }
+            match describe(self.nvml, index, self.memory.mechanism) {
+                // NVML counts anew after a device was lost; who was known by an index keeps it.
+                Ok(found) if self.memory.known.values().any(|known| known.description.uuid == found.uuid) => {
+                }
+                Ok(description) => {
+                    let known = Known { description, watch: Watch::default(), sampled_at: None, gone: None };
+                    self.memory.known.insert(index, known);
+                }
+                Err(trouble) => {
+                    let error = self.fail(index, trouble);
+                    tracing::warn!(index, error = %pillion_core::report(&error), "device cannot be described");
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let devices: Vec<_> = self.memory.known.values().map(|known| known.description.clone()).collect();
+        failure.filter(|_| devices.is_empty()).map_or(Ok(devices), Err)
+    }
+
+    /// As `Backend::read`.
+    pub(super) fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
+        let (reading, excused) = self.ask(index, Gpu::read)?;
+        if let Some(known) = self.memory.known.get_mut(&index) {
+            let changes = known.watch.look(&reading.known().collect(), excused);
+            for kind in changes {
+                let is_lost = matches!(kind, NoticeKind::MetricLost(_));
+                let detail = if is_lost { "NVML gives it no more" } else { "NVML gives it again" };
+                self.memory.tell(index, kind, detail.to_owned());
+            }
+        }
+        Ok(reading)
+    }
+
+    /// As `Backend::processes`.
+    pub(super) fn processes(&mut self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
+        self.ask(index, |gpu, _| processes(&gpu.device))
+    }
+
+    /// As `Backend::read_all`.
+    pub(super) fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
+        self.know_devices()?;
+        let indexes: Vec<u32> = self.memory.known.keys().copied().collect();
+        let mut one = |index| {
+            let reading = self.read(index)?;
+            Ok(DeviceState { reading, processes: self.processes(index)? })
+        };
+        Ok(indexes.into_iter().map(|index| (index, one(index))).collect())
+    }
+
+    /// As `Backend::notices`.
+    pub(super) fn notices(&mut self) -> Vec<DeviceNotice> {
+        self.collect_xids();
+        self.memory.take_notices()
+    }
+
+    /// Takes back notices that nobody heard.
+    pub(super) fn keep(&mut self, untold: Vec<DeviceNotice>) {
+        self.memory.keep(untold);
+    }
+
+    fn know_devices(&mut self) -> Result<(), DeviceError> {
+        if self.memory.known.is_empty() { self.devices().map(drop) } else { Ok(()) }
+    }
+
+    /// Asks one device. One that is gone is looked for again after a pause: to look for it can take NVML seconds, in which
+    /// it tells nothing of the others.
+    fn ask<T>(
+        &mut self,
+        index: u32,
+        question: impl FnOnce(&mut Gpu<'nvml>, &mut Known) -> Result<T, Trouble>,
+    ) -> Result<T, DeviceError> {
+        self.know_devices()?;
+        let known = self.memory.known.get_mut(&index).ok_or(DeviceError::NoSuchDevice { index })?;
+        if let Some((at, reason)) = &known.gone
+            && at.elapsed() < self.memory.search_pause
+        {
+            return Err(DeviceError::Gone { index, reason: reason.clone() });
+        }
+        known.gone = None;
+        let gpu = match self.gpus.entry(index) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => {
+                let found = self.nvml.device_by_uuid(known.description.uuid.as_str());
+                found.map(|device| entry.insert(Gpu::new(device))).map_err(without_handle)
+            }
+        };
+        gpu.and_then(|gpu| question(gpu, known)).map_err(|trouble| self.fail(index, trouble))
+    }
+
+    fn fail(&mut self, index: u32, trouble: Trouble) -> DeviceError {
+        if !trouble.is_of_one_value() {
+            // The Xid that says why is in the set that goes with the handle.
+            self.collect_xids();
+            self.gpus.remove(&index);
+        }
+        if let (Trouble::Gone(reason), Some(known)) = (&trouble, self.memory.known.get_mut(&index)) {
+            known.gone = Some((Instant::now(), reason.clone()));
+        }
+        self.is_closed |= matches!(trouble, Trouble::Closed(_));
+        trouble.of(index)
+    }
+
+    fn collect_xids(&mut self) {
+        for (index, gpu) in &self.gpus {
+            for code in gpu.xids.new_codes() {
+                self.memory.tell(*index, NoticeKind::Xid { code, pid: None }, format!("Xid {code}"));
+            }
+        }
+    }
+}
+
+/// Why a device has no handle: without one, nothing of it is there.
+fn without_handle(error: NvmlError) -> Trouble {
+    match Trouble::from(error) {
+        Trouble::Absent(reason) => Trouble::Gone(reason),
+        trouble => trouble,
+    }
+}
+
+fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<DeviceDescription, Trouble> {
+    let device = nvml.device_by_index(index).map_err(without_handle)?;
+    let memory = device.memory_info()?;
+    // MPS would take a daemon for each part of a device that MIG has cut up.
+    let is_cut_up = device.mig_mode().is_ok_and(|mode| mode.current == 1);
+    Ok(DeviceDescription {
+        index,
+        uuid: DeviceUuid::new(device.uuid()?),
+        model: model(&device.name()?, memory.total),
+        // What processes can have: the driver keeps the rest.
+        memory_bytes: memory.total.saturating_sub(memory.reserved),
+        gres_type: GresType::new(format!("g{index}")),
+        mechanism: if is_cut_up { Mechanism::None } else { mechanism },
+    })
+}
