@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("pillion-core", &[]),
     ("pillion-pairing", &["pillion-core"]),
     ("pillion-device", &["pillion-core"]),
@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("pillion-proto", &["pillion-core"]),
     ("pillion-slurm-spank", &["pillion-core"]),
     ("pillion-agent", &["pillion-core", "pillion-proto", "pillion-device"]),
+    ("pillion-mps-double", &["pillion-core", "pillion-device"]),
     ("pillion-scheduler", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-cli", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     (
