@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("pillion-proto", &["pillion-core"]),
     ("pillion-slurm-spank", &["pillion-core"]),
     ("pillion-agent", &["pillion-core", "pillion-proto", "pillion-device"]),
+    ("pillion-mps-double", &["pillion-core", "pillion-device"]),
     ("pillion-scheduler", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-cli", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),

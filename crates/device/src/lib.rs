@@ -8,6 +8,7 @@
 
 mod error;
 pub mod exporter;
+pub mod mps;
 pub mod nvidia;
 pub mod simulated;
 
@@ -33,14 +34,40 @@ pub struct MpsSettings {
     pub memory_limit_bytes_default: Option<u64>,
 }
 
-/// A running MPS control daemon.
+/// How an MPS control daemon and its server are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MpsState {
+    /// It was started and has not answered yet.
+    Starting,
+    /// It takes clients.
+    Up,
+    /// It is to stop when its last client has left.
+    Draining,
+    /// A client's fatal fault blocks the server: no new client until all have left.
+    Fault,
+    /// It, or the server of running clients, is gone: these are suspect, and it serves nobody until it was restarted.
+    Died,
+}
+
+impl MpsState {
+    /// Whether a new tenant may come.
+    pub fn takes_clients(self) -> bool {
+        matches!(self, Self::Starting | Self::Up | Self::Draining)
+    }
+}
+
+/// An MPS control daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MpsStatus {
     /// How it was started.
     pub settings: MpsSettings,
-    /// Whose server is active: the user of its clients (root in multi-user mode); `None` while it has none.
+    /// How it is.
+    pub state: MpsState,
+    /// Whose server is active: the user of its clients (root in multi-user mode); `None` while there is none. A server
+    /// outlives its clients until another user comes.
     pub server_uid: Option<UserId>,
-    /// The clients that run, in the agent's pid namespace.
+    /// The clients that are connected, in the agent's pid namespace; of a daemon that died, those that it had.
     pub client_pids: Vec<u32>,
 }
 

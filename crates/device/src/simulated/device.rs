@@ -5,16 +5,17 @@ use super::contention::{Seat, Settled, Use, evaluate};
 use super::driver::{Access, ClientError, Slot};
 use super::hardware::Hardware;
 use super::meter::{Activity, Totals};
-use crate::{MpsSettings, MpsStatus};
+use super::mps::Daemon;
+use crate::MpsStatus;
+use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, Mechanism};
-use pillion_core::{Fraction, UserId};
 
 /// One device.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) description: DeviceDescription,
     pub(super) hardware: Hardware,
-    pub(super) mps: Option<MpsSettings>,
+    pub(super) mps: Option<Daemon>,
     pub(super) lost: Option<String>,
     pub(super) totals: Totals,
     pub(super) activity: Activity,
@@ -43,21 +44,27 @@ impl Device {
         Slot {
             index: self.index(),
             uuid: self.description.uuid.clone(),
-            mps_pipe: self.mps.as_ref().map(|settings| settings.pipe_directory.clone()),
+            mps_pipe: self.mps.as_ref().map(|daemon| daemon.settings.pipe_directory.clone()),
         }
     }
 
     /// The state of its MPS daemon. `clients`: those of this device.
     pub(super) fn mps_status<'a>(&self, clients: impl Iterator<Item = &'a Client>) -> Option<MpsStatus> {
-        let settings = self.mps.clone()?;
-        let present: Vec<&Client> = clients.filter(|client| client.is_mps() && client.is_present()).collect();
-        let root = settings.multi_user.then_some(UserId(0));
-        let server_uid = present.first().map(|client| root.unwrap_or(client.uid));
-        Some(MpsStatus {
-            settings,
-            server_uid,
-            client_pids: present.iter().map(|client| client.pid).collect(),
-        })
+        self.mps.as_ref().map(|daemon| daemon.status(clients.filter(|client| client.is_mps())))
+    }
+
+    /// Whether a new process may open it in this way at all.
+    ///
+    /// # Errors
+    /// [`ClientError::Mps`] while a fault blocks the MPS server.
+    pub(super) fn lets_in(&self, access: &Access) -> Result<(), ClientError> {
+        let is_client = matches!(access, Access::Mps { .. });
+        if is_client && self.mps.as_ref().is_some_and(Daemon::is_faulted) {
+            let reason =
+                "the server is not ready: it waits until the clients of a fault have left".to_owned();
+            return Err(ClientError::Mps { reason });
+        }
+        Ok(())
     }
 
     /// Takes `bytes` in all for one client.
@@ -65,7 +72,7 @@ impl Device {
     /// # Errors
     /// [`ClientError::OutOfMemory`] if the device, or the client's limit, does not hold it.
     pub(super) fn room(&self, client: &Client, bytes: u64, used_by_others: u64) -> Result<(), ClientError> {
-        let limit_default = self.mps.as_ref().and_then(|settings| settings.memory_limit_bytes_default);
+        let limit_default = self.mps.as_ref().and_then(|daemon| daemon.limits().memory_bytes);
         let limit = match client.access {
             Access::Mps { memory_limit_bytes, .. } => {
                 memory_limit_bytes.unwrap_or(u64::MAX).min(limit_default.unwrap_or(u64::MAX))
@@ -90,7 +97,7 @@ impl Device {
         let Access::Mps { cap, .. } = client.access else {
             return f64::from(all);
         };
-        let daemon = self.mps.as_ref().and_then(|settings| settings.cap_default).map_or(1.0, Fraction::value);
+        let daemon = self.mps.as_ref().and_then(|daemon| daemon.limits().cap).map_or(1.0, Fraction::value);
         let step = f64::from(self.hardware.unit_granularity);
         let units = f64::from(all) * cap.unwrap_or(1.0).min(daemon);
         ((units / step + 1e-9).floor() * step).max(step)
@@ -140,9 +147,11 @@ impl Device {
         match client.access {
             Access::Plain => false,
             Access::Mps { .. } => {
-                let multi_user = self.mps.as_ref().is_some_and(|settings| settings.multi_user);
+                // A daemon that is gone serves nobody who waited for it.
+                let Some(daemon) = &self.mps else { return true };
                 let mut others = others.filter(|other| other.is_mps() && other.is_present());
-                !multi_user && others.any(|other| other.uid != client.uid)
+                daemon.is_faulted()
+                    || !daemon.settings.multi_user && others.any(|other| other.uid != client.uid)
             }
             Access::Ccs { mode } => {
                 let mut running = mode_peers.filter(|other| other.phase == Phase::Running);

@@ -12,11 +12,13 @@ use super::hardware::by_name;
 use super::meter::{Counters, Totals, reading};
 use super::noise::Noise;
 use super::workload;
-use crate::{DeviceError, MpsSettings, MpsStatus};
+use crate::DeviceError;
 use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+mod mps;
 
 /// The simulated devices of one node.
 #[derive(Debug)]
@@ -139,6 +141,7 @@ impl Machine {
 
     /// Somebody came to, left or ended on a device: let in who waited, and divide anew.
     fn change(&mut self, index: u32) {
+        self.settle_mps(index);
         let scope = self.agreeing(index);
         let waiting: Vec<ClientId> = self
             .clients
@@ -165,6 +168,9 @@ impl Machine {
         if device.must_wait(client, self.on(client.index), peers) {
             return;
         }
+        self.begin_mps_server(id);
+        let client = &self.clients[&id];
+        let device = self.device_of(client);
         let bytes = client.memory_bytes_at_start();
         let room = device.room(client, bytes, self.memory_of_others(client));
         let now = self.now;
@@ -201,6 +207,7 @@ impl Machine {
             Access::Ccs { .. } if !device.has_ccs() => Access::Plain,
             access => access,
         };
+        device.lets_in(&access)?;
         if self.on(claim.index).filter(|client| client.phase != Phase::Failed).count() >= TENANTS_MAX {
             return Err(ClientError::TooManyClients { index: claim.index, limit: TENANTS_MAX });
         }
@@ -306,78 +313,6 @@ impl Machine {
             .collect())
     }
 
-    /// Starts the MPS control daemon of a device for `caller`.
-    ///
-    /// # Errors
-    /// As `Backend::start_mps`.
-    pub fn start_mps(
-        &mut self,
-        caller: UserId,
-        index: u32,
-        settings: &MpsSettings,
-    ) -> Result<(), DeviceError> {
-        let device = self.managed(caller, index, Mechanism::Mps)?;
-        match &device.mps {
-            Some(running) if running == settings => return Ok(()),
-            Some(_) => {
-                let reason = "an MPS control daemon runs there with other settings; stop it first".to_owned();
-                return Err(DeviceError::Busy { index, reason });
-            }
-            None => {}
-        }
-        if self.devices.iter().any(|other| {
-            other.mps.as_ref().is_some_and(|running| running.pipe_directory == settings.pipe_directory)
-        }) {
-            let reason = format!("{} belongs to another device's daemon", settings.pipe_directory.display());
-            return Err(DeviceError::Refused { index, reason });
-        }
-        self.devices[index as usize].mps = Some(settings.clone());
-        Ok(())
-    }
-
-    /// Stops the MPS control daemon of a device for `caller`.
-    ///
-    /// # Errors
-    /// As `Backend::stop_mps`.
-    pub fn stop_mps(&mut self, caller: UserId, index: u32) -> Result<(), DeviceError> {
-        self.managed(caller, index, Mechanism::Mps)?;
-        let clients =
-            self.on(index).filter(|client| client.is_mps() && client.phase != Phase::Failed).count();
-        if clients > 0 {
-            let reason = format!("its MPS daemon has {clients} clients");
-            return Err(DeviceError::Busy { index, reason });
-        }
-        self.devices[index as usize].mps = None;
-        Ok(())
-    }
-
-    /// The MPS control daemon of a device.
-    ///
-    /// # Errors
-    /// As [`Machine::read`].
-    pub fn mps(&self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        Ok(self.device(index)?.mps_status(self.on(index)))
-    }
-
-    /// Ends one MPS client for `caller`.
-    ///
-    /// # Errors
-    /// As `Backend::terminate_mps_client`.
-    pub fn terminate_mps_client(&mut self, caller: UserId, index: u32, pid: u32) -> Result<(), DeviceError> {
-        self.managed(caller, index, Mechanism::Mps)?;
-        let ids: Vec<ClientId> = self
-            .on(index)
-            .filter(|client| client.is_mps() && client.pid == pid && client.phase != Phase::Failed)
-            .map(|client| client.id)
-            .collect();
-        if ids.is_empty() {
-            let reason = format!("process {pid} is no MPS client there");
-            return Err(DeviceError::Refused { index, reason });
-        }
-        self.fail_all(index, &ids, &ClientError::Mps { reason: "this client was terminated".to_owned() });
-        Ok(())
-    }
-
     fn fail_all(&mut self, index: u32, ids: &[ClientId], error: &ClientError) {
         let now = self.now;
         for id in ids {
@@ -444,23 +379,6 @@ impl Machine {
         self.fail_all(index, &ids, &ClientError::Lost { index, reason: reason.to_owned() });
         self.devices[index as usize].lost = Some(reason.to_owned());
         Ok(())
-    }
-
-    /// A fault: one MPS client crashes, and its neighbours are told so.
-    ///
-    /// # Errors
-    /// As [`Machine::read`].
-    pub fn fault_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.device(index)?;
-        self.end_mps_clients(index);
-        Ok(())
-    }
-
-    fn end_mps_clients(&mut self, index: u32) {
-        let running = self.on(index).filter(|client| client.is_mps() && client.phase == Phase::Running);
-        let ids: Vec<ClientId> = running.map(|client| client.id).collect();
-        let reason = "a fault on this device ended all its clients".to_owned();
-        self.fail_all(index, &ids, &ClientError::Mps { reason });
     }
 }
 

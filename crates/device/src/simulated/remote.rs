@@ -16,7 +16,7 @@ pub const SOCKET_VARIABLE: &str = "PILLION_SIMULATED_DEVICE";
 /// Where the socket is if nobody says otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/pillion/simulated-device.sock";
 /// How long the agent waits for one answer.
-const AGENT_DEADLINE: Duration = Duration::from_secs(1);
+pub(super) const AGENT_DEADLINE: Duration = Duration::from_secs(1);
 /// How long a job's process waits: losing the device ends the job, so it is patient on a busy machine.
 const JOB_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -28,7 +28,7 @@ pub fn socket_path(given: Option<&str>, node: Option<&str>) -> PathBuf {
 
 /// One connection that is made when it is first needed, and again after an error.
 #[derive(Debug)]
-struct Line {
+pub(super) struct Line {
     path: PathBuf,
     deadline: Duration,
     stream: Option<BufReader<UnixStream>>,
@@ -36,7 +36,7 @@ struct Line {
 }
 
 impl Line {
-    fn new(path: PathBuf, deadline: Duration) -> Self {
+    pub(super) fn new(path: PathBuf, deadline: Duration) -> Self {
         Self { path, deadline, stream: None, answer: Vec::new() }
     }
 
@@ -47,7 +47,7 @@ impl Line {
         Ok(BufReader::new(stream))
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Reply, DeviceError> {
+    pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, DeviceError> {
         // Taken out, and put back only after a whole answer: a connection in doubt is not used again.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -72,13 +72,20 @@ impl Line {
             reply => Ok(reply),
         }
     }
+
+    pub(super) fn done(&mut self, request: &Request) -> Result<(), DeviceError> {
+        match self.ask(request)? {
+            Reply::Done => Ok(()),
+            other => unexpected(&other),
+        }
+    }
 }
 
 fn garbled(error: &serde_json::Error) -> DeviceError {
     DeviceError::Garbled { reason: error.to_string() }
 }
 
-fn unexpected<T>(reply: &Reply) -> Result<T, DeviceError> {
+pub(super) fn unexpected<T>(reply: &Reply) -> Result<T, DeviceError> {
     Err(DeviceError::Garbled { reason: format!("this is no answer to the question: {reply:?}") })
 }
 
@@ -105,11 +112,16 @@ impl Simulated {
         }
     }
 
+    /// Lets one MPS client of a device crash: for tests of what follows from it.
+    ///
+    /// # Errors
+    /// As [`Backend::stop_mps`].
+    pub fn fault_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        self.done(&Request::FaultMps { index })
+    }
+
     fn done(&mut self, request: &Request) -> Result<(), DeviceError> {
-        match self.line.ask(request)? {
-            Reply::Done => Ok(()),
-            other => unexpected(&other),
-        }
+        self.line.done(request)
     }
 }
 

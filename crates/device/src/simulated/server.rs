@@ -109,6 +109,8 @@ struct Peer {
     pid: u32,
     uid: UserId,
     client: Option<ClientId>,
+    /// The device whose MPS control daemon this is.
+    serves_mps_of: Option<u32>,
     marks: BTreeMap<u32, Option<Totals>>,
 }
 
@@ -118,12 +120,16 @@ async fn connection(driver: &RefCell<Driver>, stream: UnixStream) {
         return;
     };
     let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
-    let mut peer = Peer { pid, uid: UserId(credentials.uid()), client: None, marks: BTreeMap::new() };
+    let uid = UserId(credentials.uid());
+    let mut peer = Peer { pid, uid, client: None, serves_mps_of: None, marks: BTreeMap::new() };
     if let Err(error) = converse(driver, stream, &mut peer).await {
         tracing::debug!(pid, %error, "a connection ended");
     }
     if let Some(client) = peer.client {
         driver.borrow_mut().now().detach(client);
+    }
+    if let Some(index) = peer.serves_mps_of {
+        driver.borrow_mut().now().mps_daemon_gone(index, peer.pid);
     }
 }
 
@@ -161,6 +167,18 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         Request::TerminateMpsClient { index, pid } => {
             done(machine.terminate_mps_client(peer.uid, index, pid))
         }
+        Request::ServeMps { .. } if peer.serves_mps_of.is_some() => {
+            Ok(Reply::Garbled("this connection is an MPS control daemon already".to_owned()))
+        }
+        Request::ServeMps { index, settings } => {
+            let served = machine.serve_mps(peer.uid, peer.pid, index, settings);
+            done(served.inspect(|()| peer.serves_mps_of = Some(index)))
+        }
+        Request::SetMpsDefaults { cap, memory_limit_bytes } => {
+            of_its_daemon(peer, |index| machine.set_mps_defaults(index, cap, memory_limit_bytes))
+        }
+        Request::MpsServerDied => of_its_daemon(peer, |index| machine.mps_server_died(index)),
+        Request::FaultMps { index } => done(machine.fault_mps(peer.uid, index)),
         Request::CcsMode { index } => machine.ccs_mode(index).map(Reply::CcsMode),
         Request::SetCcsMode { index, mode } => done(machine.set_ccs_mode(peer.uid, index, mode)),
         Request::Counters { index } => machine.counters(index).map(Reply::Counters),
@@ -184,6 +202,17 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
 
 fn done(result: Result<(), DeviceError>) -> Result<Reply, DeviceError> {
     result.map(|()| Reply::Done)
+}
+
+/// What only the daemon itself may ask for.
+fn of_its_daemon(
+    peer: &Peer,
+    act: impl FnOnce(u32) -> Result<(), DeviceError>,
+) -> Result<Reply, DeviceError> {
+    match peer.serves_mps_of {
+        Some(index) => done(act(index)),
+        None => Ok(Reply::Garbled("this connection is no MPS control daemon".to_owned())),
+    }
 }
 
 fn read_all(machine: &mut Machine, peer: &mut Peer) -> Vec<(u32, Result<crate::DeviceState, Refusal>)> {

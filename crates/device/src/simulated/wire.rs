@@ -5,6 +5,7 @@ use super::client::{AttachRequest, Progress};
 use super::driver::ClientError;
 use super::meter::Counters;
 use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
+use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,22 @@ pub(super) enum Request {
     TerminateMpsClient {
         index: u32,
         pid: u32,
+    },
+    /// This connection becomes the MPS control daemon of a device, until it closes.
+    ServeMps {
+        index: u32,
+        settings: MpsSettings,
+    },
+    /// What this connection's daemon holds the clients of its next server to.
+    SetMpsDefaults {
+        cap: Option<Fraction>,
+        memory_limit_bytes: Option<u64>,
+    },
+    /// The server of this connection's daemon has died.
+    MpsServerDied,
+    /// One client of a device's server crashes.
+    FaultMps {
+        index: u32,
     },
     CcsMode {
         index: u32,

@@ -1,6 +1,7 @@
 //! The machine steps right, and refuses as the real ones do.
 
 use super::*;
+use crate::{MpsSettings, MpsState};
 use pillion_core::Fraction;
 use std::path::PathBuf;
 
@@ -344,7 +345,7 @@ fn a_crash_under_mps_reaches_its_neighbours_and_a_kill_only_where_configured() {
         machine.detach(killed);
         let expected = if killed_client_ends_mps { Phase::Failed } else { Phase::Running };
         assert_eq!(phase(&machine, victim), expected);
-        machine.fault_mps(0).unwrap();
+        machine.fault_mps(ROOT, 0).unwrap();
         assert_eq!((phase(&machine, victim), phase(&machine, bystander)), (Phase::Failed, Phase::Running));
     }
 }
@@ -358,4 +359,63 @@ fn a_request_that_makes_no_sense_is_told_what_is_allowed() {
         let request = AttachRequest { seconds: Some(seconds), ..load("gromacs", &[]) };
         assert!(matches!(machine.attach(&request, 7, ALICE), Err(ClientError::Invalid { .. })), "{seconds}");
     }
+}
+
+#[test]
+fn a_fault_keeps_new_clients_out_until_all_have_left() {
+    let mut machine = machine("h200", 1);
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    let state = |machine: &Machine| machine.mps(0).unwrap().unwrap().state;
+    let victims: Vec<ClientId> =
+        [7, 8].map(|pid| machine.attach(&load("gromacs", &[PIPE]), pid, ALICE).unwrap()).into();
+    let waiting = machine.attach(&load("gromacs", &[PIPE]), 9, BOB).unwrap();
+    assert!(matches!(machine.fault_mps(ALICE, 0), Err(DeviceError::Refused { .. })));
+    machine.fault_mps(ROOT, 0).unwrap();
+    assert_eq!(state(&machine), MpsState::Fault);
+    assert_eq!(machine.mps(0).unwrap().unwrap().client_pids, [7, 8], "they are there until they leave");
+    assert!(machine.stop_mps(ROOT, 0).unwrap_err().is_transient());
+    let refused = machine.attach(&load("gromacs", &[PIPE]), 10, ALICE).unwrap_err();
+    assert!(refused.to_string().contains("not ready"), "{refused}");
+    machine.attach(&load("gromacs", &[]), 11, ALICE).expect("it is no client");
+    machine.detach(victims[0]);
+    assert_eq!((state(&machine), phase(&machine, waiting)), (MpsState::Fault, Phase::Waiting));
+    machine.detach(victims[1]);
+    assert_eq!((state(&machine), phase(&machine, waiting)), (MpsState::Up, Phase::Running));
+}
+
+#[test]
+fn defaults_count_for_the_next_server_and_a_server_outlives_its_clients() {
+    let mut machine = machine("h200", 1);
+    machine.serve_mps(ROOT, 50, 0, settings(false)).unwrap();
+    let first = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
+    machine.set_mps_defaults(0, Some(Fraction::clamped(0.25)), Some(4 << 30)).unwrap();
+    machine.detach(first);
+    assert_eq!(machine.mps(0).unwrap().unwrap().server_uid, Some(ALICE));
+    let second = machine.attach(&load("gemm-hog", &[PIPE]), 8, ALICE).unwrap();
+    assert!((speed(&machine, second) - 1.0).abs() < 1e-6, "the server is from before");
+    machine.detach(second);
+    let small = AttachRequest { memory_bytes: Some(1 << 30), ..load("gemm-hog", &[PIPE]) };
+    let third = machine.attach(&small, 9, BOB).unwrap();
+    assert!((speed(&machine, third) - 0.25).abs() < 0.03, "{}", speed(&machine, third));
+    let greedy = machine.attach(&load("gemm-hog", &[PIPE]), 10, BOB).unwrap_err();
+    assert!(matches!(greedy, ClientError::OutOfMemory { .. }), "{greedy}");
+}
+
+#[test]
+fn a_daemon_that_is_a_process_takes_its_clients_along() {
+    let mut machine = machine("h200", 1);
+    assert!(matches!(machine.serve_mps(ALICE, 50, 0, settings(false)), Err(DeviceError::Refused { .. })));
+    machine.serve_mps(ROOT, 50, 0, settings(false)).unwrap();
+    assert!(matches!(machine.serve_mps(ROOT, 51, 0, settings(false)), Err(DeviceError::Busy { .. })));
+    let alice = machine.attach(&load("gromacs", &[PIPE]), 7, ALICE).unwrap();
+    let bob = machine.attach(&load("gromacs", &[PIPE]), 8, BOB).unwrap();
+    machine.mps_server_died(0).unwrap();
+    assert_eq!((phase(&machine, alice), phase(&machine, bob)), (Phase::Failed, Phase::Running));
+    assert_eq!(machine.mps(0).unwrap().unwrap().server_uid, Some(BOB));
+    let waiting = machine.attach(&load("gromacs", &[PIPE]), 9, ALICE).unwrap();
+    machine.mps_daemon_gone(0, 51);
+    assert_eq!(phase(&machine, bob), Phase::Running, "somebody else's connection closed");
+    machine.mps_daemon_gone(0, 50);
+    assert_eq!((phase(&machine, bob), phase(&machine, waiting)), (Phase::Failed, Phase::Failed));
+    assert_eq!(machine.mps(0).unwrap(), None);
 }

@@ -1,0 +1,58 @@
+//! What a node's Epilog does where no agent runs: ends the daemons that nobody uses any more. Needs neither the agent nor a
+//! driver's library, only the daemons' own directories.
+
+use super::control::Control;
+use super::daemon::{Daemon, clear, pipe_directories, read_record};
+use super::{ComputeMode, ComputeModes};
+use crate::DeviceError;
+use std::path::Path;
+
+/// What became of one device's daemon.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cleaned {
+    /// It is wanted by somebody.
+    Kept,
+    /// It was ended.
+    Ended,
+    /// It had gone by itself; what it left is cleared away.
+    Cleared,
+}
+
+/// Ends each daemon beneath `directory` that has no client, unless `is_wanted` says of the name of its device's directory
+/// that it is. `strict`: gives their devices back to everybody.
+///
+/// Each daemon is given a few seconds; whoever has less stops waiting for the whole.
+pub fn cleanup(
+    control_binary: &Path,
+    directory: &Path,
+    mut strict: Option<&mut dyn ComputeModes>,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Vec<(String, Result<Cleaned, DeviceError>)> {
+    let mut one = |name: &str, pipe_directory: &Path| {
+        if is_wanted(name) {
+            return Ok(Cleaned::Kept);
+        }
+        let record = read_record(pipe_directory);
+        let index = record.as_ref().map_or(0, |record| record.index);
+        let control = Control { binary: control_binary, index };
+        let cleaned = if let Some(mut daemon) = Daemon::adopt(pipe_directory) {
+            daemon.look(control)?;
+            daemon.stop(control)?;
+            Cleaned::Ended
+        } else {
+            clear(pipe_directory).map_err(|error| control.busy(error))?;
+            Cleaned::Cleared
+        };
+        if let (Some(modes), Some(record)) = (&mut strict, record) {
+            modes.set_compute_mode(&record.device, ComputeMode::Default)?;
+        }
+        Ok(cleaned)
+    };
+    let found = pipe_directories(directory).into_iter();
+    found
+        .map(|(name, pipe_directory)| {
+            let cleaned = one(&name, &pipe_directory);
+            (name, cleaned)
+        })
+        .collect()
+}

@@ -1,0 +1,159 @@
+//! NVIDIA's control program, run: as a daemon in the foreground, and with one command on its standard input. Every run is
+//! bounded; a program that does not end is killed.
+
+use super::process::CONTROL_PROGRAM;
+use crate::{DeviceError, MpsSettings};
+use pillion_core::DeviceUuid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// How long one command may take. `terminate_client` returns when the server has done it; `quit` when the daemon ends.
+const COMMAND_DEADLINE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+/// How much of an answer is read: a device has a few dozen clients.
+const ANSWER_LENGTH_MAX: u64 = 64 * 1024;
+/// All that the program finds of our environment.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// What a daemon says on its way up, in its log directory: beyond `control.log`, which it writes when it runs.
+const START_LOG: &str = "start.log";
+
+/// Where the control program is, and for which device it is run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Control<'a> {
+    pub(super) binary: &'a Path,
+    pub(super) index: u32,
+}
+
+impl Control<'_> {
+    /// Starts the daemon of `device`, in a process group of its own: what ends ours does not end it.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoLibrary`] if there is no such program, [`DeviceError::Refused`] if it may not be run.
+    pub(super) fn serve(self, device: &DeviceUuid, settings: &MpsSettings) -> Result<Child, DeviceError> {
+        let log = File::create(settings.log_directory.join(START_LOG));
+        let log = log.map_err(|error| self.refused(format!("its log cannot be written: {error}")))?;
+        let errors = log.try_clone().map_err(|error| self.refused(error.to_string()))?;
+        let mut command = self.command(&settings.pipe_directory);
+        command.arg("-f");
+        if settings.multi_user {
+            command.arg("-multiuser-server");
+        }
+        command
+            .env("CUDA_VISIBLE_DEVICES", device.as_str())
+            .env("CUDA_MPS_LOG_DIRECTORY", &settings.log_directory)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .process_group(0);
+        command.spawn().map_err(|error| self.not_run(&error))
+    }
+
+    /// What the daemon said before it ended by itself.
+    pub(super) fn last_words(settings: &MpsSettings) -> String {
+        let text = std::fs::read_to_string(settings.log_directory.join(START_LOG)).unwrap_or_default();
+        text.lines()
+            .rev()
+            .map(str::trim)
+            .find(|line| !line.is_empty())
+            .unwrap_or("it said nothing")
+            .to_owned()
+    }
+
+    /// Says one command to the daemon at `pipe_directory`, and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`Control::serve`]; [`DeviceError::NoAnswer`] if it takes too long, [`DeviceError::Refused`] if it ends with a
+    /// failure.
+    pub(super) fn ask(self, pipe_directory: &Path, text: &str) -> Result<String, DeviceError> {
+        let mut command = self.command(pipe_directory);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| self.not_run(&error))?;
+        if let Some(mut input) = child.stdin.take() {
+            // A program that has ended already says why below.
+            let _ = input.write_all(format!("{text}\n").as_bytes());
+        }
+        let status = wait(&mut child)
+            .map_err(|source| DeviceError::NoAnswer { path: pipe_directory.to_owned(), source })?;
+        let (answer, words) = (read(child.stdout.take()), read(child.stderr.take()));
+        if status.success() {
+            return Ok(answer);
+        }
+        let words = if words.trim().is_empty() { answer } else { words };
+        Err(self.refused(format!("{CONTROL_PROGRAM} failed at '{text}': {}", words.trim())))
+    }
+
+    fn command(self, pipe_directory: &Path) -> Command {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "MPS is controlled by a program, and there is no library"
+        )]
+        let mut command = Command::new(self.binary);
+        command.env_clear().env("PATH", PATH).env("CUDA_MPS_PIPE_DIRECTORY", pipe_directory).current_dir("/");
+        command
+    }
+
+    fn not_run(self, error: &io::Error) -> DeviceError {
+        let reason = format!("{}: {error}", self.binary.display());
+        if error.kind() == io::ErrorKind::NotFound {
+            DeviceError::NoLibrary { library: CONTROL_PROGRAM.to_owned(), reason }
+        } else {
+            self.refused(reason)
+        }
+    }
+
+    pub(super) fn refused(self, reason: String) -> DeviceError {
+        DeviceError::Refused { index: self.index, reason }
+    }
+
+    pub(super) fn busy(self, reason: String) -> DeviceError {
+        DeviceError::Busy { index: self.index, reason }
+    }
+}
+
+/// Waits for the end of `child`; when its time is over it is killed.
+fn wait(child: &mut Child) -> io::Result<ExitStatus> {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())
+        .map_err(io::Error::from)
+        .and_then(|pidfd| ends_in_time(&pidfd));
+    if matches!(ended, Ok(true)) {
+        return child.wait();
+    }
+    // It ended in this moment, or is killed: either way it is waited for.
+    let _ = child.kill();
+    child.wait()?;
+    ended.and(Err(io::Error::new(io::ErrorKind::TimedOut, format!("{CONTROL_PROGRAM} did not end in time"))))
+}
+
+fn ends_in_time(pidfd: &impl AsFd) -> io::Result<bool> {
+    loop {
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&COMMAND_DEADLINE)) {
+            Ok(count) => return Ok(count > 0),
+            // Signals are few, and each gives it the whole time again.
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// What is in the pipe of a program that has ended. A process that it left behind may hold it open: nothing more is
+/// waited for.
+fn read(pipe: Option<impl io::Read + AsFd>) -> String {
+    let Some(pipe) = pipe else { return String::new() };
+    let mut bytes = Vec::new();
+    if rustix::fs::fcntl_setfl(pipe.as_fd(), rustix::fs::OFlags::NONBLOCK).is_ok() {
+        // That there is nothing more comes as an error, after all that there is.
+        let _ = pipe.take(ANSWER_LENGTH_MAX).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Where the program is looked for if the configuration says no path.
+pub fn control_binary_default() -> PathBuf {
+    Path::new("/usr/bin").join(CONTROL_PROGRAM)
+}

@@ -1,0 +1,341 @@
+//! One control daemon: started or found, asked how it is, stopped. Its directories and a record of how it was started lie
+//! where the next agent finds them.
+
+use super::control::Control;
+use super::parse::{self, Unknown};
+use super::process::{CONTROL_PROGRAM, Process, servers};
+use super::state::{self, Finding, Sight};
+use crate::{DeviceError, MpsSettings, MpsState};
+use pillion_core::device::{DeviceNotice, NoticeKind};
+use pillion_core::{DeviceUuid, Fraction, UserId};
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+const RECORD_FILE: &str = "pillion.json";
+/// How often, and in which steps, something is waited for that takes a moment: two seconds in all.
+const TRIES: u32 = 100;
+const STEP: Duration = Duration::from_millis(20);
+
+/// How a daemon was started, beside its pid file: what a later agent cannot ask it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) index: u32,
+    pub(super) device: DeviceUuid,
+    pub(super) settings: MpsSettings,
+}
+
+/// A control daemon that was started, by us or by an agent before us.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) record: Record,
+    pub(super) state: MpsState,
+    process: Process,
+    /// It is our child: somebody must bury it.
+    child: Option<Child>,
+    sight: Sight,
+    servers: Vec<Process>,
+    clients: Vec<Process>,
+    /// It lives and did not answer the last question: it is not asked oftener than need be.
+    is_silent: bool,
+}
+
+impl Daemon {
+    /// Starts it, and waits until it answers.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`; then it does not run.
+    pub(super) fn start(control: Control<'_>, record: Record) -> Result<Self, DeviceError> {
+        let settings = &record.settings;
+        if let Some(server) = servers(&settings.pipe_directory).first() {
+            let reason = format!("MPS server {} outlives its daemon, perhaps with clients", server.pid);
+            return Err(control.busy(reason));
+        }
+        clear(&settings.pipe_directory).map_err(|error| control.busy(error))?;
+        for directory in [&settings.pipe_directory, &settings.log_directory] {
+            std::fs::create_dir_all(directory)
+                .map_err(|error| control.refused(format!("cannot make {}: {error}", directory.display())))?;
+        }
+        // Before the daemon: one without a record would be found by nobody.
+        write(&record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))?;
+        let mut child = control.serve(&record.device, settings)?;
+        let begun = wait_for_answer(control, settings, &mut child)
+            .and_then(|()| set_defaults(control, settings))
+            .and_then(|()| Process::find(child.id()).ok_or_else(|| ended(control, settings)));
+        match begun {
+            Ok(process) => Ok(Self::new(record, process, Some(child))),
+            Err(error) => {
+                // Nobody is its client yet. A daemon that cannot be buried has ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                let _ = clear(&record.settings.pipe_directory);
+                Err(error)
+            }
+        }
+    }
+
+    fn new(record: Record, process: Process, child: Option<Child>) -> Self {
+        let (sight, servers, clients) = (Sight::default(), Vec::new(), Vec::new());
+        Self { record, state: MpsState::Starting, process, child, sight, servers, clients, is_silent: false }
+    }
+
+    /// The daemon whose pipe directory this is, if it was ours and runs.
+    pub(super) fn adopt(pipe_directory: &Path) -> Option<Self> {
+        let process = daemon_at(pipe_directory)?;
+        read_record(pipe_directory).map(|record| Self::new(record, process, None))
+    }
+
+    fn pipe_directory(&self) -> &Path {
+        &self.record.settings.pipe_directory
+    }
+
+    /// Whether a look at processes alone shows that something has happened: it costs next to nothing.
+    pub(super) fn is_disturbed(&self) -> bool {
+        let has_lost_a_server = || self.servers.iter().any(|server| !server.is_alive());
+        self.state != MpsState::Died && (!self.process.is_alive() || !self.is_silent && has_lost_a_server())
+    }
+
+    /// Asks it how it is. `Some`: what is worth telling.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoAnswer`] and the like, from a daemon that lives and does not answer; its state stays as it was.
+    pub(super) fn look(&mut self, control: Control<'_>) -> Result<Option<DeviceNotice>, DeviceError> {
+        if self.state == MpsState::Died {
+            return Ok(None);
+        }
+        if !self.process.is_alive() {
+            self.bury();
+            return Ok(self.step(control, Finding::DaemonLost));
+        }
+        let seen = self.see(control);
+        self.is_silent = seen.is_err();
+        let now = seen?;
+        let is_orphan = |client: &&Process| !now.client_pids.contains(&client.pid) && client.is_alive();
+        let orphans: Vec<u32> = self.clients.iter().filter(is_orphan).map(|client| client.pid).collect();
+        let finding = state::find(&self.sight, &now, &orphans);
+        if finding != Finding::ServerLost {
+            self.clients = now.client_pids.iter().filter_map(|pid| Process::find(*pid)).collect();
+            self.servers = now.servers.iter().filter_map(|(pid, _)| Process::find(*pid)).collect();
+            self.sight = now;
+        }
+        Ok(self.step(control, finding))
+    }
+
+    fn see(&self, control: Control<'_>) -> Result<Sight, DeviceError> {
+        let ask = |text: &str| control.ask(self.pipe_directory(), text);
+        let mut sight = Sight::default();
+        for pid in parse::pids("get_server_list", &ask("get_server_list")?).map_err(|it| garbled(&it))? {
+            let status = ask(&format!("get_server_status {pid}"))?;
+            let clients = ask(&format!("get_client_list {pid}"))?;
+            sight.servers.push((pid, parse::server_status(&status).map_err(|it| garbled(&it))?));
+            sight.client_pids.extend(parse::pids("get_client_list", &clients).map_err(|it| garbled(&it))?);
+        }
+        Ok(sight)
+    }
+
+    fn step(&mut self, control: Control<'_>, finding: Finding) -> Option<DeviceNotice> {
+        let (next, kind) = state::observe(self.state, finding);
+        self.state = next;
+        let detail = state::detail(finding, self.process.pid, &self.sight);
+        kind.map(|kind: NoticeKind| DeviceNotice { index: control.index, kind, detail })
+    }
+
+    /// The clients of the last look.
+    pub(super) fn client_pids(&self) -> Vec<u32> {
+        self.sight.client_pids.clone()
+    }
+
+    /// Whose the server of the last look is.
+    pub(super) fn server_uid(&self) -> Option<UserId> {
+        let server = self.servers.last()?;
+        std::fs::metadata(format!("/proc/{}", server.pid)).ok().map(|it| UserId(it.uid()))
+    }
+
+    /// Lets one client go in the clean way.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] if it is no client, or the server says no.
+    pub(super) fn terminate(&self, control: Control<'_>, pid: u32) -> Result<(), DeviceError> {
+        let rows = parse::clients(&control.ask(self.pipe_directory(), "ps")?).map_err(|it| garbled(&it))?;
+        let Some(row) = rows.iter().find(|row| row.pid == pid) else {
+            return Err(control.refused(format!("process {pid} is no MPS client there")));
+        };
+        let answer =
+            control.ask(self.pipe_directory(), &format!("terminate_client {} {pid}", row.server_pid))?;
+        parse::terminated(&answer).map_err(|error| control.refused(error.to_string()))
+    }
+
+    /// Who keeps it from being ended: its clients; those of a daemon that died, as long as they run.
+    pub(super) fn holders(&self) -> Vec<u32> {
+        if self.state == MpsState::Died {
+            self.clients.iter().filter(|client| client.is_alive()).map(|client| client.pid).collect()
+        } else {
+            self.client_pids()
+        }
+    }
+
+    /// Ends it, if nobody is its client, and takes its directories away.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] while it has clients, or clients of a daemon that died still run; or if it does not end.
+    pub(super) fn stop(&mut self, control: Control<'_>) -> Result<(), DeviceError> {
+        let holders = self.holders();
+        if !holders.is_empty() {
+            self.state = state::drain(self.state);
+            return Err(control.busy(format!("its MPS daemon has {} clients: {holders:?}", holders.len())));
+        }
+        let has_died = self.state == MpsState::Died;
+        self.discard(control)?;
+        clear(self.pipe_directory()).map_err(|error| control.busy(error))?;
+        let log_directory = &self.record.settings.log_directory;
+        if !has_died && log_directory.exists() {
+            // The log of one that died is kept for whoever asks why.
+            std::fs::remove_dir_all(log_directory)
+                .map_err(|error| control.refused(format!("{}: {error}", log_directory.display())))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the control daemon, if it still runs.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] if it does not end.
+    pub(super) fn discard(&mut self, control: Control<'_>) -> Result<(), DeviceError> {
+        if self.process.is_alive() {
+            control.ask(self.pipe_directory(), "quit")?;
+            if !until(|| !self.process.is_alive()) {
+                return Err(control.busy(format!("MPS daemon {} does not end", self.process.pid)));
+            }
+        }
+        self.bury();
+        Ok(())
+    }
+
+    fn bury(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It has ended, or somebody else's `wait` had it.
+            let _ = child.wait();
+        }
+    }
+}
+
+fn garbled(unknown: &Unknown) -> DeviceError {
+    DeviceError::Garbled { reason: unknown.to_string() }
+}
+
+fn wait_for_answer(
+    control: Control<'_>,
+    settings: &MpsSettings,
+    child: &mut Child,
+) -> Result<(), DeviceError> {
+    let pid_file = settings.pipe_directory.join(PID_FILE);
+    let mut has_ended = false;
+    let came = until(|| {
+        has_ended = !matches!(child.try_wait(), Ok(None));
+        has_ended || pid_file.exists()
+    });
+    if has_ended {
+        return Err(ended(control, settings));
+    }
+    if !came {
+        return Err(control.busy("its MPS daemon does not come up".to_owned()));
+    }
+    control.ask(&settings.pipe_directory, "get_server_list").map(drop)
+}
+
+/// A daemon that ends by itself at its start. With an option that not every driver knows, that is the likely reason.
+fn ended(control: Control<'_>, settings: &MpsSettings) -> DeviceError {
+    let words = Control::last_words(settings);
+    if settings.multi_user {
+        let reason = format!("its MPS daemon does not start with -multiuser-server: {words}");
+        return DeviceError::Unsupported { index: control.index, reason };
+    }
+    control.refused(format!("its MPS daemon ended at once: {words}"))
+}
+
+/// Before the first server, which takes them.
+fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+    let ask = |text: &str| control.ask(&settings.pipe_directory, text);
+    if let Some(cap) = settings.cap_default {
+        let percent = percent(cap);
+        ask(&format!("set_default_active_thread_percentage {percent}"))?;
+        let taken =
+            parse::percentage(&ask("get_default_active_thread_percentage")?).map_err(|it| garbled(&it))?;
+        // A daemon may print it with fewer digits.
+        if (taken - percent).abs() > 0.1 {
+            return Err(control.refused(format!("MPS took a default of {taken} percent for {percent}")));
+        }
+    }
+    if let Some(bytes) = settings.memory_limit_bytes_default {
+        ask(&format!("set_default_device_pinned_mem_limit 0 {}M", bytes >> 20))?;
+    }
+    Ok(())
+}
+
+/// Hundredths, to two places.
+fn percent(cap: Fraction) -> f64 {
+    (cap.value() * 10_000.0).round() / 100.0
+}
+
+fn until(mut holds: impl FnMut() -> bool) -> bool {
+    for _ in 0..TRIES {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(STEP);
+    }
+    false
+}
+
+/// Takes a pipe directory away whose daemon is gone, with the servers that it left behind: nobody is their client.
+pub(super) fn clear(pipe_directory: &Path) -> Result<(), String> {
+    if let Some(process) = daemon_at(pipe_directory) {
+        return Err(format!("MPS daemon {} runs at {}", process.pid, pipe_directory.display()));
+    }
+    let mut rest = servers(pipe_directory);
+    // They end by themselves in a moment; one that does not is of no use to anybody.
+    if !rest.is_empty() && !until(|| rest.iter().all(|server| !server.is_alive())) {
+        for server in &rest {
+            server.kill();
+        }
+        rest.retain(|server| !until(|| !server.is_alive()));
+        if let Some(server) = rest.first() {
+            return Err(format!("MPS server {} does not end", server.pid));
+        }
+    }
+    match std::fs::remove_dir_all(pipe_directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", pipe_directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The daemon that wrote the pid file, if it runs.
+fn daemon_at(pipe_directory: &Path) -> Option<Process> {
+    let pid = std::fs::read_to_string(pipe_directory.join(PID_FILE)).ok()?.trim().parse().ok()?;
+    Process::find(pid).filter(|process| process.serves(CONTROL_PROGRAM, pipe_directory))
+}
+
+pub(super) fn read_record(pipe_directory: &Path) -> Option<Record> {
+    serde_json::from_slice(&std::fs::read(pipe_directory.join(RECORD_FILE)).ok()?).ok()
+}
+
+fn write(record: &Record) -> std::io::Result<()> {
+    std::fs::write(record.settings.pipe_directory.join(RECORD_FILE), serde_json::to_vec(record)?)
+}
+
+/// The pipe directories beneath `directory`, each with the name of its device's directory.
+pub(super) fn pipe_directories(directory: &Path) -> Vec<(String, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let named = |entry: std::fs::DirEntry| {
+        let pipe_directory = entry.path().join("pipe");
+        pipe_directory.is_dir().then(|| (entry.file_name().to_string_lossy().into_owned(), pipe_directory))
+    };
+    let mut found: Vec<_> = entries.flatten().filter_map(named).collect();
+    found.sort();
+    found
+}

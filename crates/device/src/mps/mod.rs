@@ -1,0 +1,250 @@
+//! NVIDIA's Multi-Process Service as it is: one control daemon a device, each in directories of its own, controlled by
+//! `nvidia-cuda-mps-control`. Knows processes and what that program prints; nothing of jobs, shares or NVML.
+//!
+//! ```text
+//! DIR/NAME/pipe   where a daemon and its clients meet; its pid file, and our record of how it was started
+//! DIR/NAME/log    control.log, server.log
+//! ```
+//!
+//! Daemons outlive the agent. The next one finds them beneath DIR and goes on with them.
+
+mod cleanup;
+mod control;
+mod daemon;
+mod parse;
+mod process;
+mod state;
+
+pub use cleanup::{Cleaned, cleanup};
+pub use control::control_binary_default;
+pub use process::CONTROL_PROGRAM;
+
+use crate::{DeviceError, MpsSettings, MpsState, MpsStatus};
+use control::Control;
+use daemon::{Daemon, Record, pipe_directories};
+use pillion_core::DeviceUuid;
+use pillion_core::device::{DeviceNotice, NoticeKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// At every so manieth [`MpsDaemons::notices`] all daemons are asked how they are, which runs programs; at the others only
+/// those of which a process is missing.
+const NOTICES_PER_QUESTION: u32 = 5;
+
+/// Who may open a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ComputeMode {
+    /// Any process (`DEFAULT`).
+    Default,
+    /// One process: the MPS server, whose clients do not count (`EXCLUSIVE_PROCESS`).
+    ExclusiveProcess,
+}
+
+/// Sets compute modes, as root: NVML does.
+pub trait ComputeModes: Send {
+    /// Sets the mode of one device.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] or what else kept the driver from it.
+    fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError>;
+}
+
+/// The control daemons of a node's devices.
+pub struct MpsDaemons {
+    control_binary: PathBuf,
+    /// Where the site wants each device closed to all but its MPS server while a daemon is up.
+    strict: Option<Box<dyn ComputeModes>>,
+    devices: BTreeMap<u32, DeviceUuid>,
+    daemons: BTreeMap<u32, Daemon>,
+    /// Devices whose trouble was told, and its end not yet.
+    troubled: BTreeSet<u32>,
+    notices: Vec<DeviceNotice>,
+    rounds: u32,
+}
+
+impl std::fmt::Debug for MpsDaemons {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MpsDaemons").field("daemons", &self.daemons).finish_non_exhaustive()
+    }
+}
+
+impl MpsDaemons {
+    /// Goes on with the daemons of an earlier agent beneath `directory`. Where one of them has gone meanwhile, what it left
+    /// is cleared away when its device is next used.
+    ///
+    /// `strict`: closes devices to all but their MPS server; a device that cannot be closed is not shared.
+    pub fn new(
+        control_binary: PathBuf,
+        directory: &Path,
+        strict: Option<Box<dyn ComputeModes>>,
+        devices: impl IntoIterator<Item = (u32, DeviceUuid)>,
+    ) -> Self {
+        let devices: BTreeMap<u32, DeviceUuid> = devices.into_iter().collect();
+        let found = pipe_directories(directory).into_iter().filter_map(|(_, path)| Daemon::adopt(&path));
+        let index_now = |daemon: &Daemon| {
+            devices.iter().find(|(_, device)| **device == daemon.record.device).map(|(index, _)| *index)
+        };
+        let daemons = found.filter_map(|daemon| Some((index_now(&daemon)?, daemon))).collect();
+        let (troubled, notices) = (BTreeSet::new(), Vec::new());
+        Self { control_binary, strict, devices, daemons, troubled, notices, rounds: 0 }
+    }
+
+    /// As [`Backend::start_mps`](crate::Backend::start_mps).
+    ///
+    /// # Errors
+    /// As there; [`DeviceError::NoLibrary`] if there is no control program, [`DeviceError::Unsupported`] if it does not
+    /// know the multi-user mode, [`DeviceError::Busy`] in state [`MpsState::Fault`], and in [`MpsState::Died`] as long as
+    /// a client from before runs.
+    pub fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+        let device = self.allowed(index)?.clone();
+        self.look(index)?;
+        let control = Control { binary: &self.control_binary, index };
+        if let Some(daemon) = self.daemons.get_mut(&index) {
+            match daemon.state {
+                MpsState::Fault => {
+                    let reason = "its MPS server is in state FAULT until all its clients have left";
+                    return Err(control.busy(reason.to_owned()));
+                }
+                MpsState::Died => {}
+                _ if daemon.record.settings != *settings => {
+                    let reason = "an MPS daemon runs there with other settings; stop it first";
+                    return Err(control.busy(reason.to_owned()));
+                }
+                _ => {
+                    daemon.state = state::resume(daemon.state);
+                    return Ok(());
+                }
+            }
+            if let Some(pid) = daemon.holders().first() {
+                let reason = format!("its MPS daemon died, and client {pid} of it still runs");
+                return Err(control.busy(reason));
+            }
+            daemon.discard(control)?;
+            self.daemons.remove(&index);
+        }
+        self.start(Record { index, device, settings: settings.clone() })
+    }
+
+    fn start(&mut self, record: Record) -> Result<(), DeviceError> {
+        let (index, device) = (record.index, record.device.clone());
+        if let Some(modes) = &mut self.strict {
+            modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess)?;
+        }
+        let control = Control { binary: &self.control_binary, index };
+        match Daemon::start(control, record) {
+            Ok(daemon) => {
+                self.daemons.insert(index, daemon);
+                self.look(index)?;
+                if self.troubled.remove(&index) {
+                    let detail = "the MPS daemon was started anew".to_owned();
+                    self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if let Err(second) = self.open(&device) {
+                    tracing::warn!(index, error = %pillion_core::report(&second), "compute mode stays exclusive");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a device back to everybody.
+    fn open(&mut self, device: &DeviceUuid) -> Result<(), DeviceError> {
+        match &mut self.strict {
+            Some(modes) => modes.set_compute_mode(device, ComputeMode::Default),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Backend::stop_mps`](crate::Backend::stop_mps). The device's compute mode is the default again.
+    ///
+    /// # Errors
+    /// As there; [`DeviceError::Busy`] also if the daemon or its server does not end.
+    pub fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        let device = self.allowed(index)?.clone();
+        self.look(index)?;
+        let control = Control { binary: &self.control_binary, index };
+        if let Some(daemon) = self.daemons.get_mut(&index) {
+            daemon.stop(control)?;
+            self.daemons.remove(&index);
+            if self.troubled.remove(&index) {
+                let detail = "what was left of the MPS daemon was cleared away".to_owned();
+                self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
+            }
+        }
+        self.open(&device)
+    }
+
+    /// As [`Backend::mps`](crate::Backend::mps). A daemon that died is there until it was cleared away.
+    ///
+    /// # Errors
+    /// As there; [`DeviceError::NoAnswer`] from a daemon that runs and does not answer.
+    pub fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
+        self.device(index)?;
+        self.look(index)?;
+        Ok(self.daemons.get(&index).map(|daemon| MpsStatus {
+            settings: daemon.record.settings.clone(),
+            state: daemon.state,
+            server_uid: daemon.server_uid(),
+            client_pids: daemon.client_pids(),
+        }))
+    }
+
+    /// As [`Backend::terminate_mps_client`](crate::Backend::terminate_mps_client).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
+        self.allowed(index)?;
+        let control = Control { binary: &self.control_binary, index };
+        match self.daemons.get(&index) {
+            Some(daemon) => daemon.terminate(control, pid),
+            None => Err(control.refused(format!("process {pid} is no MPS client there"))),
+        }
+    }
+
+    /// As [`Backend::notices`](crate::Backend::notices): faults, deaths and their ends, once each. To be called about once
+    /// a second: it looks at processes each time, and now and then asks the daemons.
+    pub fn notices(&mut self) -> Vec<DeviceNotice> {
+        self.rounds = self.rounds.wrapping_add(1);
+        let asks_all = self.rounds.is_multiple_of(NOTICES_PER_QUESTION);
+        let is_due = |daemon: &Daemon| asks_all || daemon.is_disturbed();
+        let due: Vec<u32> =
+            self.daemons.iter().filter(|(_, daemon)| is_due(daemon)).map(|(index, _)| *index).collect();
+        for index in due {
+            if let Err(error) = self.look(index) {
+                tracing::debug!(index, error = %pillion_core::report(&error), "mps daemon does not say how it is");
+            }
+        }
+        std::mem::take(&mut self.notices)
+    }
+
+    fn look(&mut self, index: u32) -> Result<(), DeviceError> {
+        let control = Control { binary: &self.control_binary, index };
+        let Some(daemon) = self.daemons.get_mut(&index) else { return Ok(()) };
+        let notice = daemon.look(control)?;
+        match notice.as_ref().map(|notice| notice.kind) {
+            Some(NoticeKind::MpsClear) => drop(self.troubled.remove(&index)),
+            Some(_) => drop(self.troubled.insert(index)),
+            None => {}
+        }
+        self.notices.extend(notice);
+        Ok(())
+    }
+
+    fn device(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
+        self.devices.get(&index).ok_or(DeviceError::NoSuchDevice { index })
+    }
+
+    /// A device, for a caller who may set MPS up.
+    fn allowed(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
+        let uid = rustix::process::geteuid();
+        if !uid.is_root() {
+            let reason = format!("only root may set up mps; this is uid {}", uid.as_raw());
+            return Err(DeviceError::Refused { index, reason });
+        }
+        self.device(index)
+    }
+}

@@ -1,0 +1,93 @@
+//! The MPS control daemon of one simulated device and its server: whom it serves, under which limits, and its faults.
+
+use super::client::{Client, Phase};
+use crate::{MpsSettings, MpsState, MpsStatus};
+use pillion_core::{Fraction, UserId};
+
+/// What a server holds each of its clients to, whatever their environment says.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Limits {
+    pub(super) cap: Option<Fraction>,
+    pub(super) memory_bytes: Option<u64>,
+}
+
+/// A server outlives its clients, until another user's come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Server {
+    uid: UserId,
+    limits: Limits,
+}
+
+/// A control daemon.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Daemon {
+    pub(super) settings: MpsSettings,
+    /// The process that plays it, if one does: the daemon dies with it.
+    pub(super) served_by: Option<u32>,
+    /// Of the next server; the one that runs keeps its own.
+    defaults: Limits,
+    server: Option<Server>,
+    is_faulted: bool,
+}
+
+impl Daemon {
+    pub(super) fn new(settings: MpsSettings, served_by: Option<u32>) -> Self {
+        let defaults =
+            Limits { cap: settings.cap_default, memory_bytes: settings.memory_limit_bytes_default };
+        Self { settings, served_by, defaults, server: None, is_faulted: false }
+    }
+
+    /// What clients are held to now.
+    pub(super) fn limits(&self) -> Limits {
+        self.server.map_or(self.defaults, |server| server.limits)
+    }
+
+    pub(super) fn set_defaults(&mut self, defaults: Limits) {
+        self.defaults = defaults;
+    }
+
+    /// A client of `uid` is let in: by the server that runs, or by a new one if that is another user's.
+    pub(super) fn begin_server(&mut self, uid: UserId) {
+        let uid = if self.settings.multi_user { UserId(0) } else { uid };
+        if self.server.is_none_or(|server| server.uid != uid) {
+            self.server = Some(Server { uid, limits: self.defaults });
+        }
+    }
+
+    pub(super) fn end_server(&mut self) {
+        self.server = None;
+        self.is_faulted = false;
+    }
+
+    /// Whether a fault keeps new clients out.
+    pub(super) fn is_faulted(&self) -> bool {
+        self.is_faulted
+    }
+
+    pub(super) fn fault(&mut self) {
+        self.is_faulted = true;
+    }
+
+    /// `clients`: its own. A fault is over when all that the server had let in have left.
+    pub(super) fn settle<'a>(&mut self, mut clients: impl Iterator<Item = &'a Client>) {
+        self.is_faulted &= clients.any(|client| client.phase != Phase::Waiting);
+    }
+
+    /// Whether it counts `client` as connected. One that a fault ended is there until it leaves.
+    pub(super) fn is_connected(&self, client: &Client) -> bool {
+        client.is_present() || self.is_faulted && client.phase == Phase::Failed
+    }
+
+    /// `clients`: its own.
+    pub(super) fn status<'a>(&self, clients: impl Iterator<Item = &'a Client>) -> MpsStatus {
+        MpsStatus {
+            settings: self.settings.clone(),
+            state: if self.is_faulted { MpsState::Fault } else { MpsState::Up },
+            server_uid: self.server.map(|server| server.uid),
+            client_pids: clients
+                .filter(|client| self.is_connected(client))
+                .map(|client| client.pid)
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A process that plays the MPS control daemon of one device: for a double of NVIDIA's own. The daemon is there for as long
+//! as this value lives, and takes its clients along.
+
+use super::remote::{AGENT_DEADLINE, Line, unexpected};
+use super::wire::{Reply, Request};
+use crate::{DeviceError, MpsSettings, MpsStatus};
+use pillion_core::Fraction;
+use std::path::PathBuf;
+
+/// The MPS control daemon of one device.
+#[derive(Debug)]
+pub struct MpsService {
+    line: Line,
+    index: u32,
+}
+
+impl MpsService {
+    /// Becomes the daemon of device `index`, as root.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`; [`DeviceError::Busy`] if the device has a daemon.
+    pub fn open(socket: impl Into<PathBuf>, index: u32, settings: MpsSettings) -> Result<Self, DeviceError> {
+        let mut line = Line::new(socket.into(), AGENT_DEADLINE);
+        line.done(&Request::ServeMps { index, settings })?;
+        Ok(Self { line, index })
+    }
+
+    /// Its clients, and whose they are; `None` if the driver has no such daemon any more.
+    ///
+    /// # Errors
+    /// As `Backend::read`.
+    pub fn status(&mut self) -> Result<Option<MpsStatus>, DeviceError> {
+        match self.line.ask(&Request::Mps { index: self.index })? {
+            Reply::Mps(status) => Ok(status),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Holds the clients of the next server to these limits.
+    ///
+    /// # Errors
+    /// As [`MpsService::status`].
+    pub fn set_defaults(
+        &mut self,
+        cap: Option<Fraction>,
+        memory_limit_bytes: Option<u64>,
+    ) -> Result<(), DeviceError> {
+        self.line.done(&Request::SetMpsDefaults { cap, memory_limit_bytes })
+    }
+
+    /// The server process has died, and ends its clients with it.
+    ///
+    /// # Errors
+    /// As [`MpsService::status`].
+    pub fn server_died(&mut self) -> Result<(), DeviceError> {
+        self.line.done(&Request::MpsServerDied)
+    }
+
+    /// Ends one client.
+    ///
+    /// # Errors
+    /// As `Backend::terminate_mps_client`.
+    pub fn terminate(&mut self, pid: u32) -> Result<(), DeviceError> {
+        self.line.done(&Request::TerminateMpsClient { index: self.index, pid })
+    }
+
+    /// Leaves the device, which is then without a daemon.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] while it has clients.
+    pub fn stop(&mut self) -> Result<(), DeviceError> {
+        self.line.done(&Request::StopMps { index: self.index })
+    }
+}

@@ -1,0 +1,31 @@
+//! `nvidia-cuda-mps-control`, doubled: `-f` is the daemon in the foreground, without arguments it reads commands.
+
+use mps_double::{control, daemon, pipe_directory, variable};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.is_empty() {
+        return ExitCode::from(control::converse(&pipe_directory()));
+    }
+    let (mut is_daemon, mut multi_user) = (false, false);
+    for argument in &arguments {
+        match argument.as_str() {
+            "-f" => is_daemon = true,
+            "-multiuser-server" if variable("MPS_DOUBLE_WITHOUT_MULTIUSER").is_none() => multi_user = true,
+            other => return refuse(&format!("Unknown option: {other}")),
+        }
+    }
+    if !is_daemon {
+        return refuse("-multiuser-server is for the daemon");
+    }
+    match daemon::serve(multi_user) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => refuse(&reason),
+    }
+}
+
+fn refuse(reason: &str) -> ExitCode {
+    eprintln!("{reason}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,30 @@
+//! Doubles of `nvidia-cuda-mps-control` and `nvidia-cuda-mps-server` on top of the simulated devices: the same files, the
+//! same commands, the same printed forms, and the same refusals as NVIDIA's document has them (MPS guide r550). What it
+//! does not have it does not know: whoever asks for more is told so, and fails.
+//!
+//! The daemon *is* the MPS daemon of its simulated device, over one connection: when it dies, so do its clients. Servers
+//! are processes of the clients' user.
+//!
+//! `MPS_DOUBLE_WITHOUT_MULTIUSER=1` plays a driver that does not know `-multiuser-server`.
+
+pub mod commands;
+pub mod control;
+pub mod daemon;
+
+use std::path::PathBuf;
+
+/// The daemon's pipe directory, by its variable or NVIDIA's default.
+pub fn pipe_directory() -> PathBuf {
+    variable("CUDA_MPS_PIPE_DIRECTORY").map_or_else(|| PathBuf::from("/tmp/nvidia-mps"), PathBuf::from)
+}
+
+/// A variable that is set to something.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Where the driver process of the simulated devices listens.
+pub fn driver_socket() -> PathBuf {
+    let (given, node) = (variable("PILLION_SIMULATED_DEVICE"), variable("SLURMD_NODENAME"));
+    pillion_device::simulated::socket_path(given.as_deref(), node.as_deref())
+}

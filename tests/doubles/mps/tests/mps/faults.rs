@@ -1,0 +1,116 @@
+//! What goes wrong under clients, and when the device may be used again.
+
+use crate::is_busy;
+use crate::node::{Node, is_root, kill, runs, until};
+use pillion_core::device::NoticeKind;
+use pillion_device::MpsState;
+use pillion_device::mps::MpsDaemons;
+use pillion_device::simulated::Phase;
+
+/// Waits for the next notice, which must be the only one.
+fn notice(daemons: &mut MpsDaemons) -> NoticeKind {
+    let mut notices = Vec::new();
+    until("a notice", || {
+        notices = daemons.notices();
+        !notices.is_empty()
+    });
+    assert!(notices.len() == 1 && notices[0].index == 0, "{notices:?}");
+    notices[0].kind
+}
+
+fn is_quiet(daemons: &mut MpsDaemons) -> bool {
+    (0..10).all(|_| daemons.notices().is_empty())
+}
+
+#[test]
+fn a_fault_is_told_keeps_tenants_out_and_clears() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    let mut clients = [node.client(0, &[]), node.client(0, &[])];
+    node.driver().fault_mps(0).unwrap();
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsFault);
+    assert!(is_quiet(&mut daemons));
+    assert!(clients.iter_mut().all(|client| client.progress().phase == Phase::Failed));
+    assert_eq!(daemons.mps(0).unwrap().unwrap().state, MpsState::Fault);
+    let refused = daemons.start_mps(0, &node.settings(0));
+    assert!(is_busy(&refused), "{refused:?}");
+    assert!(is_busy(&daemons.stop_mps(0)));
+    let [one, other] = clients;
+    one.leave();
+    assert!(is_quiet(&mut daemons), "one is still there");
+    other.leave();
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsClear);
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    let mut next = node.client(0, &[]);
+    assert_eq!(next.progress().phase, Phase::Running);
+    assert!(is_quiet(&mut daemons));
+}
+
+#[test]
+fn a_killed_daemon_takes_its_clients_along_and_is_started_anew_when_they_have_gone() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    let mut client = node.client(0, &[]);
+    assert_eq!(daemons.mps(0).unwrap().unwrap().client_pids, [client.pid()]);
+    let pid = node.daemon_pid(0);
+    kill(pid);
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsDied);
+    assert!(is_quiet(&mut daemons));
+    until("its failure", || client.progress().phase == Phase::Failed);
+    let status = daemons.mps(0).unwrap().unwrap();
+    assert_eq!((status.state, status.client_pids), (MpsState::Died, vec![client.pid()]), "the suspects");
+    assert!(is_busy(&daemons.start_mps(0, &node.settings(0))) && is_busy(&daemons.stop_mps(0)));
+    client.leave();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    assert_ne!(node.daemon_pid(0), pid);
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsClear);
+    assert_eq!(daemons.mps(0).unwrap().unwrap().state, MpsState::Up);
+}
+
+#[test]
+fn a_server_killed_under_its_clients_is_a_death_too() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    let client = node.client(0, &[]);
+    assert_eq!(daemons.mps(0).unwrap().unwrap().client_pids, [client.pid()]);
+    let server: u32 = node.says(0, "get_server_list").1.parse().unwrap();
+    kill(server);
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsDied);
+    assert!(is_busy(&daemons.start_mps(0, &node.settings(0))));
+    client.leave();
+    daemons.stop_mps(0).unwrap();
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsClear);
+    assert!(!node.settings(0).pipe_directory.exists() && node.settings(0).log_directory.exists());
+}
+
+#[test]
+fn a_server_killed_without_clients_harms_nobody() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    node.client(0, &[]).leave();
+    until("no client", || daemons.mps(0).unwrap().unwrap().client_pids.is_empty());
+    let server: u32 = node.says(0, "get_server_list").1.parse().unwrap();
+    kill(server);
+    until("its end", || !runs(server));
+    assert!(is_quiet(&mut daemons));
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    let mut next = node.client(0, &[]);
+    assert_eq!(next.progress().phase, Phase::Running);
+    assert_eq!(daemons.mps(0).unwrap().unwrap().client_pids, [next.pid()]);
+}

@@ -1,0 +1,287 @@
+//! The real control of MPS against the doubles: as root, for MPS is set up by root.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod faults;
+mod node;
+
+use node::{Node, command, is_root, runs, until};
+use pillion_core::{DeviceUuid, Fraction, UserId};
+use pillion_device::mps::{Cleaned, ComputeMode, ComputeModes, MpsDaemons, cleanup};
+use pillion_device::simulated::Phase;
+use pillion_device::{DeviceError, MpsSettings, MpsState};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+fn is_busy(result: &Result<(), DeviceError>) -> bool {
+    matches!(result, Err(DeviceError::Busy { .. }))
+}
+
+#[test]
+fn only_root_sets_it_up_and_only_on_devices_that_are_there() {
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    let started = daemons.start_mps(0, &node.settings(0));
+    if is_root() {
+        started.unwrap();
+        assert!(matches!(daemons.mps(7), Err(DeviceError::NoSuchDevice { index: 7 })));
+        daemons.stop_mps(0).unwrap();
+    } else {
+        assert!(matches!(started, Err(DeviceError::Refused { .. })), "{started:?}");
+    }
+}
+
+#[test]
+fn a_daemon_comes_answers_and_goes_without_a_trace() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let (mut daemons, settings) = (node.daemons(), node.settings(0));
+    daemons.stop_mps(0).expect("nothing to do");
+    daemons.start_mps(0, &settings).unwrap();
+    daemons.start_mps(0, &settings).expect("it runs already");
+    let pid = node.daemon_pid(0);
+    let status = daemons.mps(0).unwrap().unwrap();
+    assert_eq!((status.state, status.server_uid, status.client_pids), (MpsState::Up, None, vec![]));
+    let other = MpsSettings { log_directory: "/tmp/elsewhere".into(), ..settings.clone() };
+    assert!(is_busy(&daemons.start_mps(0, &other)));
+    assert_eq!(daemons.mps(1).unwrap(), None);
+    let environ = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+    let names: Vec<&str> = environ.split('\0').filter_map(|it| Some(it.split_once('=')?.0)).collect();
+    let is_ours = |name: &&str| !["PILLION_SIMULATED_DEVICE", "PWD"].contains(name);
+    let mut names: Vec<&str> = names.into_iter().filter(is_ours).collect();
+    names.sort_unstable();
+    let expected = ["CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES", "PATH"];
+    assert_eq!(names, expected, "nothing else of ours");
+    daemons.stop_mps(0).unwrap();
+    assert!(!runs(pid) && !settings.pipe_directory.exists() && !settings.log_directory.exists());
+    assert_eq!(daemons.mps(0).unwrap(), None);
+    assert_eq!(daemons.notices(), []);
+}
+
+#[test]
+fn the_double_refuses_what_the_real_one_does() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    assert_eq!(node.says(0, "get_server_list").1, "Cannot find MPS control daemon process");
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    assert_eq!(node.says(0, "get_servers"), (Some(1), "Unknown command: get_servers".to_owned()));
+    assert_eq!(node.says(0, "get_server_status 1"), (Some(1), "Server 1 not found".to_owned()));
+    let second = command(node.control())
+        .arg("-f")
+        .env("CUDA_MPS_PIPE_DIRECTORY", node.settings(0).pipe_directory)
+        .env("CUDA_MPS_LOG_DIRECTORY", node.settings(0).log_directory)
+        .env("CUDA_VISIBLE_DEVICES", Node::devices()[1].1.as_str())
+        .output()
+        .unwrap();
+    assert_eq!(second.stderr, b"An instance of this daemon is already running\n");
+    // `quit` returns when the last client has gone.
+    let client = node.client(0, &[]);
+    let mut quit = node.say(0, "quit");
+    assert_eq!(node.says(0, "get_server_list").0, Some(0));
+    assert!(quit.try_wait().unwrap().is_none(), "a client is there");
+    client.leave();
+    drop(quit.stdin.take());
+    assert!(quit.wait().unwrap().success());
+}
+
+#[test]
+fn the_next_agent_goes_on_with_a_daemon_and_its_clients() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(1, &node.settings(1)).unwrap();
+    let pid = node.daemon_pid(1);
+    let mut client = node.client(1, &[]);
+    drop(daemons);
+    let mut daemons = node.daemons();
+    let status = daemons.mps(1).unwrap().unwrap();
+    assert_eq!((status.state, status.settings), (MpsState::Up, node.settings(1)));
+    assert_eq!((status.server_uid, status.client_pids), (Some(UserId(0)), vec![client.pid()]));
+    daemons.start_mps(1, &node.settings(1)).unwrap();
+    assert_eq!(node.daemon_pid(1), pid);
+    assert!(is_busy(&daemons.stop_mps(1)));
+    assert_eq!(daemons.mps(1).unwrap().unwrap().state, MpsState::Draining);
+    daemons.start_mps(1, &node.settings(1)).expect("a new tenant stops the draining");
+    assert_eq!(daemons.mps(1).unwrap().unwrap().state, MpsState::Up);
+    assert_eq!(client.progress().phase, Phase::Running);
+    client.leave();
+    daemons.stop_mps(1).unwrap();
+    until("the daemon's end", || !runs(pid));
+}
+
+#[test]
+fn a_client_has_its_own_percentage_below_the_daemons() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    let speed = |environment: &[(&str, &str)]| node.client(0, environment).progress().speed_fraction;
+    let half = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50");
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    assert!((speed(&[half]) - 0.5).abs() < 0.03 && (speed(&[]) - 1.0).abs() < 0.01);
+    until("no client", || daemons.stop_mps(0).is_ok());
+    let limits = MpsSettings {
+        cap_default: Some(Fraction::clamped(0.25)),
+        memory_limit_bytes_default: Some(2 << 30),
+        ..node.settings(0)
+    };
+    daemons.start_mps(0, &limits).unwrap();
+    assert_eq!(node.says(0, "get_default_active_thread_percentage").1, "25.0");
+    assert!((speed(&[half]) - 0.25).abs() < 0.03, "the daemon's is less");
+    until("no client", || daemons.stop_mps(0).is_ok());
+}
+
+#[test]
+fn a_client_is_let_go_in_the_clean_way() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    let (mut one, mut other) = (node.client(0, &[]), node.client(0, &[]));
+    daemons.terminate_mps_client(0, one.pid()).unwrap();
+    assert_eq!((one.progress().phase, other.progress().phase), (Phase::Failed, Phase::Running));
+    let stranger = daemons.terminate_mps_client(0, std::process::id());
+    assert!(matches!(stranger, Err(DeviceError::Refused { .. })), "{stranger:?}");
+    assert!(matches!(daemons.terminate_mps_client(1, one.pid()), Err(DeviceError::Refused { .. })));
+}
+
+#[test]
+fn users_wait_for_each_other_or_are_served_at_once() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::for_all_users();
+    let (alice, bob) = (UserId(60_001), UserId(60_002));
+    for multi_user in [false, true] {
+        let mut daemons = node.daemons();
+        daemons.start_mps(0, &MpsSettings { multi_user, ..node.settings(0) }).unwrap();
+        let first = node.client_of(alice, 0, &[]);
+        let mut second = node.client_of(bob, 0, &[]);
+        let status = daemons.mps(0).unwrap().unwrap();
+        if multi_user {
+            assert_eq!((status.server_uid, second.progress().phase), (Some(UserId(0)), Phase::Running));
+        } else {
+            assert_eq!((status.server_uid, second.progress().phase), (Some(alice), Phase::Waiting));
+            assert_eq!(status.client_pids, [first.pid()]);
+        }
+        first.leave();
+        until("the second runs", || second.progress().phase == Phase::Running);
+        second.leave();
+        until("no client", || daemons.stop_mps(0).is_ok());
+        assert_eq!(daemons.notices(), [], "another user's server is no death");
+    }
+}
+
+#[test]
+fn a_driver_without_the_multi_user_mode_is_told_from_one_that_has_it() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    node.write_control("export MPS_DOUBLE_WITHOUT_MULTIUSER=1");
+    let mut daemons = node.daemons();
+    let refused = daemons.start_mps(0, &MpsSettings { multi_user: true, ..node.settings(0) }).unwrap_err();
+    assert!(matches!(refused, DeviceError::Unsupported { .. }), "{refused}");
+    assert!(refused.to_string().contains("Unknown option: -multiuser-server"), "{refused}");
+    assert_eq!(daemons.mps(0).unwrap(), None);
+    daemons.start_mps(0, &node.settings(0)).expect("it serves one user at a time");
+    daemons.stop_mps(0).unwrap();
+}
+
+#[test]
+fn a_control_program_that_is_not_there_or_does_not_answer_is_an_error_in_time() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons =
+        MpsDaemons::new(PathBuf::from("/nowhere/mps"), &node.mps_directory(), None, Node::devices());
+    let missing = daemons.start_mps(0, &node.settings(0));
+    assert!(matches!(missing, Err(DeviceError::NoLibrary { .. })), "{missing:?}");
+    node.write_control("test $# -gt 0 || exec sleep 60");
+    let mut daemons = node.daemons();
+    let silent = daemons.start_mps(0, &node.settings(0));
+    assert!(matches!(silent, Err(DeviceError::NoAnswer { .. })), "{silent:?}");
+    assert!(!node.settings(0).pipe_directory.exists(), "a daemon that was not to be talked to is ended");
+}
+
+/// Writes down what it is told.
+#[derive(Clone, Default)]
+struct Modes(Arc<Mutex<Vec<ComputeMode>>>, bool);
+
+impl ComputeModes for Modes {
+    fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError> {
+        assert!(device.as_str().starts_with("GPU-"));
+        if self.1 {
+            return Err(DeviceError::Refused { index: 0, reason: "no permission".to_owned() });
+        }
+        self.0.lock().unwrap().push(mode);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_strict_site_closes_devices_while_their_daemon_is_up() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let modes = Modes::default();
+    let told = || std::mem::take(&mut *modes.0.lock().unwrap());
+    let mut daemons = node.strict_daemons(modes.clone());
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    assert_eq!(told(), [ComputeMode::ExclusiveProcess]);
+    daemons.stop_mps(0).unwrap();
+    assert_eq!(told(), [ComputeMode::Default]);
+    node.write_control("exit 1");
+    assert!(daemons.start_mps(0, &node.settings(0)).is_err());
+    assert_eq!(told(), [ComputeMode::ExclusiveProcess, ComputeMode::Default]);
+    node.write_control("");
+    let mut refused = node.strict_daemons(Modes(Arc::default(), true));
+    assert!(matches!(refused.start_mps(0, &node.settings(0)), Err(DeviceError::Refused { .. })));
+    assert_eq!(refused.mps(0).unwrap(), None, "a device that cannot be closed is not shared");
+}
+
+#[test]
+fn cleanup_ends_what_nobody_uses_without_an_agent() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut modes = Modes::default();
+    let mut clean = |is_wanted: fn(&str) -> bool| {
+        cleanup(&node.control(), &node.mps_directory(), Some(&mut modes), is_wanted)
+    };
+    assert!(clean(|_| false).is_empty(), "no daemon, no directory");
+    let mut daemons = node.daemons();
+    for index in [0, 1] {
+        daemons.start_mps(index, &node.settings(index)).unwrap();
+    }
+    drop(daemons);
+    let pids = [node.daemon_pid(0), node.daemon_pid(1)];
+    let client = node.client(0, &[]);
+    let found = clean(|name| name == "g1");
+    assert!(matches!(found[0], (_, Err(DeviceError::Busy { .. }))), "{found:?}");
+    assert!(matches!(found[1], (_, Ok(Cleaned::Kept))), "{found:?}");
+    client.leave();
+    node::kill(pids[1]);
+    until("its end", || !runs(pids[1]));
+    let mut cleaned = Vec::new();
+    until("both are gone", || {
+        cleaned.extend(clean(|_| false).into_iter().filter_map(|(_, it)| it.ok()));
+        cleaned.len() == 2
+    });
+    assert!(cleaned.contains(&Cleaned::Ended) && cleaned.contains(&Cleaned::Cleared), "{cleaned:?}");
+    assert!(!runs(pids[0]) && clean(|_| false).is_empty());
+    assert!(modes.0.lock().unwrap().iter().all(|mode| *mode == ComputeMode::Default));
+}
