@@ -89,6 +89,11 @@ impl MpsDaemons {
         Self { control_binary, strict, devices, daemons, troubled, notices, rounds: 0 }
     }
 
+    /// These are there too.
+    pub fn add_devices(&mut self, devices: impl IntoIterator<Item = (u32, DeviceUuid)>) {
+        self.devices.extend(devices);
+    }
+
     /// As [`Backend::start_mps`](crate::Backend::start_mps).
     ///
     /// # Errors

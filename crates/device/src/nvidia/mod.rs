@@ -3,7 +3,7 @@
 //! ```text
 //!  Nvidia (Backend) ── asks, until a deadline ──► worker: the thread that owns the library
 //!    │                                              └─ session: one opening of it, by open
-//!    └─ MpsControl                                       ├─ base, gpm, processes, events: what NVML is asked  (shell)
+//!    └─ MpsControl: daemons                              ├─ base, gpm, processes, events: what NVML is asked  (shell)
 //!                                                        └─ convert, model, watch, trouble: what it means     (pure)
 //! ```
 //!
@@ -22,7 +22,9 @@
 //! [`MetricSource::Nvml`]: pillion_core::device::MetricSource::Nvml
 
 mod base;
+mod compute_mode;
 mod convert;
+mod daemons;
 mod events;
 mod gpm;
 mod model;
@@ -34,6 +36,8 @@ mod trouble;
 mod watch;
 mod worker;
 
+pub use compute_mode::NvmlComputeModes;
+pub use daemons::NodeDaemons;
 pub use mps::{MpsControl, NoMps};
 
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
@@ -86,7 +90,9 @@ impl Nvidia {
 
 impl Backend for Nvidia {
     fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
-        self.ask(Question::Devices)
+        let devices = self.ask(Question::Devices)?;
+        self.mps.found(&devices);
+        Ok(devices)
     }
 
     fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {

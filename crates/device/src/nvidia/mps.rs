@@ -1,10 +1,13 @@
 //! Who runs the MPS control daemons of NVIDIA devices: NVML knows nothing of them.
 
 use crate::{DeviceError, MpsSettings, MpsStatus};
-use pillion_core::device::DeviceNotice;
+use pillion_core::device::{DeviceDescription, DeviceNotice};
 
 /// The MPS part of a `Backend`, for devices by index; each method as the one of that name there.
 pub trait MpsControl: Send {
+    /// These devices are there; told before any of them is named, and again when more are found.
+    fn found(&mut self, devices: &[DeviceDescription]);
+
     /// Starts the control daemon of one device.
     ///
     /// # Errors
@@ -42,6 +45,8 @@ fn refuse<T>(index: u32) -> Result<T, DeviceError> {
 }
 
 impl MpsControl for NoMps {
+    fn found(&mut self, _: &[DeviceDescription]) {}
+
     fn start_mps(&mut self, index: u32, _: &MpsSettings) -> Result<(), DeviceError> {
         refuse(index)
     }

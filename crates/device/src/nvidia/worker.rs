@@ -1,11 +1,13 @@
 //! The thread that owns the library. NVML waits in the kernel for a device that hangs, as long as that takes; whoever asks
 //! waits here, and no longer than a deadline.
 
-use super::NvidiaSettings;
 use super::open::{LIBRARY, open};
 use super::session::{Memory, Session};
+use super::{NvidiaSettings, compute_mode};
+use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceStates};
 use nvml_wrapper::Nvml;
+use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
 use std::io;
 use std::path::PathBuf;
@@ -38,6 +40,7 @@ pub(super) enum Question {
     Processes(u32, Answer<Vec<DeviceProcess>>),
     ReadAll(Answer<DeviceStates>),
     Notices(Answer<Vec<DeviceNotice>>),
+    SetComputeMode(DeviceUuid, ComputeMode, Answer<()>),
 }
 
 /// The thread, from outside.
@@ -138,6 +141,9 @@ fn serve(nvml: &Nvml, memory: &mut Memory, first: Question, asked: &Receiver<Que
             Question::Read(index, answer) => drop(answer.give(session.read(index))),
             Question::Processes(index, answer) => drop(answer.give(session.processes(index))),
             Question::ReadAll(answer) => drop(answer.give(session.read_all())),
+            Question::SetComputeMode(device, mode, answer) => {
+                drop(answer.give(compute_mode::set(nvml, &device, mode)));
+            }
             Question::Notices(answer) => {
                 if let Err(Ok(untold)) = answer.give(Ok(session.notices())) {
                     session.keep(untold);
@@ -154,6 +160,7 @@ fn refuse(question: Question, error: DeviceError, memory: &mut Memory) {
         Question::Read(_, answer) => drop(answer.give(Err(error))),
         Question::Processes(_, answer) => drop(answer.give(Err(error))),
         Question::ReadAll(answer) => drop(answer.give(Err(error))),
+        Question::SetComputeMode(_, _, answer) => drop(answer.give(Err(error))),
         // What was told before the driver went away.
         Question::Notices(answer) => {
             if let Err(Ok(untold)) = answer.give(Ok(memory.take_notices())) {

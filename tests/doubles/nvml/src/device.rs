@@ -6,16 +6,21 @@ use crate::pointer::{Outcome, check_sized_version, get, put, put_text};
 use nvml_wrapper_sys::bindings::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper_sys::bindings::{
     nvmlClockType_enum_NVML_CLOCK_COUNT as CLOCK_COUNT, nvmlClockType_enum_NVML_CLOCK_SM as CLOCK_SM,
-    nvmlClockType_t, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_v2_t,
-    nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_RX_BYTES as PCIE_RX,
+    nvmlClockType_t, nvmlComputeMode_enum_NVML_COMPUTEMODE_DEFAULT as DEFAULT,
+    nvmlComputeMode_enum_NVML_COMPUTEMODE_EXCLUSIVE_PROCESS as EXCLUSIVE_PROCESS,
+    nvmlComputeMode_enum_NVML_COMPUTEMODE_PROHIBITED as PROHIBITED, nvmlComputeMode_t, nvmlDevice_t,
+    nvmlFieldValue_t, nvmlMemory_v2_t, nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_RX_BYTES as PCIE_RX,
     nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_TX_BYTES as PCIE_TX, nvmlPcieUtilCounter_t,
     nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT as INVALID_ARGUMENT,
+    nvmlReturn_enum_NVML_ERROR_NO_PERMISSION as NO_PERMISSION,
     nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED as NOT_SUPPORTED, nvmlReturn_enum_NVML_SUCCESS as SUCCESS,
     nvmlReturn_t, nvmlUtilization_t, nvmlValue_t,
     nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT as VALUE_TYPE_UNSIGNED_INT,
 };
 use pillion_device::simulated::Totals;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the driver keeps of each device's memory.
@@ -206,5 +211,32 @@ extern "C" fn nvmlDeviceGetPcieThroughput(
         std::thread::sleep(PCIE_WINDOW);
         let after = library.counters(place)?.totals;
         put(rate, small((bytes(&after)? - bytes_before) / (after.seconds - before.seconds) / 1000.0)?)
+    })
+}
+
+/// The modes that were set: they outlast whoever initialised the library, as long as anybody has it loaded.
+static COMPUTE_MODES: Mutex<BTreeMap<u32, nvmlComputeMode_t>> = Mutex::new(BTreeMap::new());
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetComputeMode(device: nvmlDevice_t, mode: *mut nvmlComputeMode_t) -> nvmlReturn_t {
+    call_device("nvmlDeviceGetComputeMode", device, |library, place| {
+        let modes = COMPUTE_MODES.lock().unwrap_or_else(PoisonError::into_inner);
+        put(mode, modes.get(&library.index(place)).copied().unwrap_or(DEFAULT))
+    })
+}
+
+/// "Requires root/admin permissions". `EXCLUSIVE_THREAD` is gone, and numbers beyond the last are no modes.
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceSetComputeMode(device: nvmlDevice_t, mode: nvmlComputeMode_t) -> nvmlReturn_t {
+    call_device("nvmlDeviceSetComputeMode", device, |library, place| {
+        if ![DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS].contains(&mode) {
+            return Err(if mode < EXCLUSIVE_PROCESS { NOT_SUPPORTED } else { INVALID_ARGUMENT });
+        }
+        if library.control.not_root {
+            return Err(NO_PERMISSION);
+        }
+        let mut modes = COMPUTE_MODES.lock().unwrap_or_else(PoisonError::into_inner);
+        modes.insert(library.index(place), mode);
+        Ok(())
     })
 }

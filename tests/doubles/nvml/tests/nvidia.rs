@@ -7,7 +7,8 @@ mod support;
 
 use pillion_core::UserId;
 use pillion_core::device::{DeviceProcess, Mechanism, Metric, MetricSource, NoticeKind, Reading, Throttle};
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_device::mps::{ComputeMode, ComputeModes as _};
+use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, NvmlComputeModes};
 use pillion_device::simulated::{Machine, MachineConfig, Totals};
 use pillion_device::{Backend as _, DeviceError, MpsSettings};
 use serde_json::json;
@@ -490,4 +491,23 @@ fn without_mps_and_ccs_their_calls_are_refused() {
     }
     assert_eq!(nvidia.mps(0).unwrap(), None);
     assert_eq!(nvidia.ccs_mode(0).unwrap(), None);
+}
+
+#[test]
+fn a_device_is_closed_to_all_but_one_process_and_opened_again() {
+    use nvml_wrapper::enum_wrappers::device::ComputeMode as Mode;
+    let mut node = Node::start("h200", 2);
+    let device = node.descriptions()[0].uuid.clone();
+    let library = nvml_wrapper::Nvml::builder().lib_path(node.library().as_os_str()).init().unwrap();
+    let now = || library.device_by_index(0).unwrap().compute_mode().unwrap();
+    let mut modes =
+        NvmlComputeModes::new(NvidiaSettings { library: Some(node.library()), ..NvidiaSettings::default() });
+    modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess).unwrap();
+    assert_eq!(now(), Mode::ExclusiveProcess);
+    modes.set_compute_mode(&device, ComputeMode::Default).unwrap();
+    assert_eq!(now(), Mode::Default);
+    node.set("not_root", json!(true));
+    let refused = modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess).unwrap_err();
+    assert!(matches!(refused, DeviceError::Refused { index: 0, .. }), "{refused:?}");
+    assert_eq!(now(), Mode::Default);
 }
