@@ -7,6 +7,7 @@
 //! GPUs of a node, so that jobs and their contention survive the agent's death as they do on real hardware.
 
 mod error;
+pub mod intel;
 pub mod simulated;
 
 pub use error::DeviceError;
