@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-pairing", &["pillion-core"]),
@@ -16,6 +16,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("pillion-agent", &["pillion-core", "pillion-proto", "pillion-device"]),
     ("pillion-scheduler", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-cli", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
+    ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
     (
         "pillion-tests",
         &[
