@@ -17,6 +17,7 @@ use anyhow::Context as _;
 use pillion_core::Clock;
 use pillion_core::device::DeviceDescription;
 use pillion_device::Backend;
+use pillion_device::intel::Intel;
 use pillion_device::simulated::Simulated;
 use rand::RngCore;
 use std::path::Path;
@@ -55,7 +56,7 @@ pub async fn run(
     make_private(state).with_context(|| format!("making {}", state.display()))?;
     let new_id = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
     let journal = Arc::new(Journal::open(state, config.journal_bytes_max, || new_id.clone())?);
-    let mut backend = backend(&config);
+    let mut backend = backend(&config, &clock);
     let Some(devices) = describe(backend.as_mut(), &config, &stop).await else { return Ok(()) };
     // Only now: a task that finds no socket starts at once, one that finds a silent one waits.
     let listener = handoff_server::listen(&config.handoff_socket)
@@ -140,9 +141,10 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
 }
 
-fn backend(config: &Config) -> Box<dyn Backend> {
+fn backend(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backend> {
     match config.backend {
         BackendKind::Simulated => Box::new(Simulated::new(&config.simulated.socket)),
+        BackendKind::Intel => Box::new(Intel::new(config.intel.settings(), Arc::clone(clock))),
     }
 }
 
