@@ -5,10 +5,11 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 14] = [
+    ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-pairing", &["pillion-core"]),
-    ("pillion-device", &["pillion-core"]),
+    ("pillion-device", &["pillion-core", "level-zero-sys"]),
     ("pillion-slurm", &["pillion-core"]),
     ("pillion-proto", &["pillion-core"]),
     ("pillion-slurm-spank", &["pillion-core"]),
@@ -17,6 +18,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("pillion-scheduler", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-cli", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
+    ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
     (
         "pillion-tests",
         &[

@@ -16,6 +16,8 @@ install_missing() {
     local wanted=()
     command -v cc >/dev/null || wanted+=(gcc libc6-dev)
     command -v lua5.3 >/dev/null || wanted+=(lua5.3)
+    # The real loader of Level Zero, for the tests of the Intel backend.
+    [[ -n $(compgen -G '/usr/lib/*/libze_loader.so.1') ]] || wanted+=(libze1)
     [[ -n $(postgres_bin) ]] || wanted+=(postgresql)
     if ((${#wanted[@]} > 0)); then
         step "install ${wanted[*]}" apt_install "${wanted[@]}" ||

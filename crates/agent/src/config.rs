@@ -33,6 +33,8 @@ pub struct Config {
     pub simulated: SimulatedConfig,
     /// NVIDIA's devices.
     pub nvidia: NvidiaConfig,
+    /// Intel's data centre GPUs.
+    pub intel: IntelConfig,
     /// What Slurm calls the devices.
     pub devices: DevicesConfig,
     /// NVIDIA's Multi-Process Service.
@@ -47,11 +49,13 @@ pub enum BackendKind {
     Simulated,
     /// NVIDIA's, through NVML.
     Nvidia,
+    /// Intel's data centre GPUs, through Level Zero.
+    Intel,
 }
 
 /// A word that names no backend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a backend; allowed are simulated and nvidia")]
+#[error("'{0}' is not a backend; allowed are simulated, nvidia and intel")]
 pub struct UnknownBackend(pub String);
 
 impl TryFrom<String> for BackendKind {
@@ -60,6 +64,7 @@ impl TryFrom<String> for BackendKind {
         match text.as_str() {
             "simulated" => Ok(Self::Simulated),
             "nvidia" => Ok(Self::Nvidia),
+            "intel" => Ok(Self::Intel),
             _ => Err(UnknownBackend(text)),
         }
     }
@@ -89,6 +94,20 @@ pub struct SimulatedConfig {
 pub struct NvidiaConfig {
     /// The NVML library; the driver's own `libnvidia-ml.so.1` if absent.
     pub library: Option<PathBuf>,
+}
+
+/// Intel's data centre GPUs.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IntelConfig {
+    /// The Level Zero loader; where the system finds it if absent.
+    pub library: Option<PathBuf>,
+    /// How long the metric streamer runs at a time; never if 0.
+    pub metric_burst_seconds: f64,
+    /// From the beginning of one burst to that of the next.
+    pub metric_period_seconds: f64,
+    /// The greatest rate of one tile's last-level cache, as the site measured it.
+    pub cache_bytes_per_second_max: Option<f64>,
 }
 
 /// What Slurm calls the devices.
@@ -121,6 +140,7 @@ impl Default for Config {
             scheduler: SchedulerConfig::default(),
             simulated: SimulatedConfig::default(),
             nvidia: NvidiaConfig::default(),
+            intel: IntelConfig::default(),
             devices: DevicesConfig::default(),
             mps: MpsConfig::default(),
         }
@@ -136,6 +156,62 @@ impl Default for SchedulerConfig {
 impl Default for SimulatedConfig {
     fn default() -> Self {
         Self { socket: PathBuf::from("/run/pillion/simulated-device.sock") }
+    }
+}
+
+impl Default for IntelConfig {
+    fn default() -> Self {
+        Self {
+            library: None,
+            metric_burst_seconds: 0.0,
+            metric_period_seconds: 60.0,
+            cache_bytes_per_second_max: None,
+        }
+    }
+}
+
+impl IntelConfig {
+    /// What each setting must hold: whether it does, its name, its value, what is allowed.
+    fn checks(&self) -> Vec<(bool, &'static str, String, &'static str)> {
+        let Self { library, metric_burst_seconds, metric_period_seconds, cache_bytes_per_second_max } = self;
+        let mut checks = vec![
+            (
+                (0.0..=3600.0).contains(metric_burst_seconds),
+                "intel.metric_burst_seconds",
+                metric_burst_seconds.to_string(),
+                "0 to 3600",
+            ),
+            (
+                (1.0..=86400.0).contains(metric_period_seconds)
+                    && metric_period_seconds >= metric_burst_seconds,
+                "intel.metric_period_seconds",
+                metric_period_seconds.to_string(),
+                "1 to 86400, and no less than intel.metric_burst_seconds",
+            ),
+        ];
+        if let Some(library) = library {
+            let value = format!("'{}'", library.display());
+            checks.push((library.is_absolute(), "intel.library", value, "an absolute path"));
+        }
+        if let Some(most) = cache_bytes_per_second_max {
+            let is_rate = most.is_finite() && *most > 0.0;
+            checks.push((is_rate, "intel.cache_bytes_per_second_max", most.to_string(), "more than 0"));
+        }
+        checks
+    }
+
+    /// As the backend takes it.
+    pub fn settings(&self) -> pillion_device::intel::Settings {
+        let bursts = (self.metric_burst_seconds > 0.0).then(|| pillion_device::intel::Bursts {
+            burst: Duration::from_secs_f64(self.metric_burst_seconds),
+            period: Duration::from_secs_f64(self.metric_period_seconds),
+        });
+        pillion_device::intel::Settings {
+            library: self.library.as_ref().map(|library| library.to_string_lossy().into_owned()),
+            bursts,
+            cache_bytes_per_second_max: self.cache_bytes_per_second_max,
+            ..pillion_device::intel::Settings::default()
+        }
     }
 }
 
@@ -254,6 +330,7 @@ impl Config {
             let fits = path.as_os_str().len() <= SOCKET_PATH_LENGTH_MAX;
             checks.push((fits, key, format!("'{}'", path.display()), "a path of at most 107 bytes"));
         }
+        checks.extend(self.intel.checks());
         for gres_type in self.devices.gres_types.iter().flatten() {
             let allowed = "a list of GRES types such as [\"g0\", \"g1\"]";
             checks.push((is_name(gres_type), "devices.gres_types", format!("'{gres_type}'"), allowed));
@@ -312,7 +389,7 @@ mod tests {
     fn the_example_names_every_setting() {
         Config::parse(&whole_example(), "n1").unwrap();
         let example: toml::Table = whole_example().parse().unwrap();
-        for section in ["", "scheduler", "simulated", "nvidia", "devices", "mps"] {
+        for section in ["", "scheduler", "simulated", "nvidia", "intel", "devices", "mps"] {
             let header = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
             let message = refused(&format!("{header}no_such_setting = 1\n"));
             // serde lists what it knows: "unknown field `x`, expected one of `a`, `b`".
@@ -351,7 +428,7 @@ mod tests {
         assert!(refused("colour = 1").contains("unknown field `colour`"));
         assert!(refused("[mps]\nmulti_users = true").contains("unknown field `multi_users`"));
         let backend = refused("backend = 'nvml'");
-        assert!(backend.contains("'nvml' is not a backend; allowed are simulated and nvidia"), "{backend}");
+        assert!(backend.contains("'nvml' is not a backend; allowed are simulated, nvidia and intel"), "{backend}");
         for (text, sentence) in [
             ("sample_period_seconds = 0.0", "sample_period_seconds is 0; allowed is 0.1 to 60"),
             ("sample_period_seconds = nan", "sample_period_seconds is NaN; allowed is 0.1 to 60"),
@@ -363,12 +440,29 @@ mod tests {
             ),
             ("[scheduler]\nendpoint = 'localhost'", "allowed is http://HOST:PORT"),
             ("node_name = 'a b'", "node_name is a b; allowed is letters"),
+            ("[intel]\nmetric_burst_seconds = -1.0", "metric_burst_seconds is -1; allowed is 0 to 3600"),
+            (
+                "[intel]\nmetric_burst_seconds = 90.0",
+                "metric_period_seconds is 60; allowed is 1 to 86400, and no",
+            ),
+            ("[intel]\nlibrary = 'libze.so'", "intel.library is 'libze.so'; allowed is an absolute path"),
+            ("[intel]\ncache_bytes_per_second_max = 0.0", "cache_bytes_per_second_max is 0; allowed is more"),
             ("[devices]\ngres_types = ['']", "devices.gres_types is ''; allowed is a list"),
         ] {
             assert!(refused(text).contains(sentence), "{}", refused(text));
         }
         let long = format!("handoff_socket = '/{}'", "x".repeat(107));
         assert!(refused(&long).contains("at most 107 bytes"));
+    }
+
+    #[test]
+    fn metric_bursts_are_off_unless_they_are_asked_for() {
+        let settings = |text: &str| Config::parse(text, "n1").unwrap().intel.settings();
+        let plain = settings("backend = 'intel'");
+        assert_eq!(plain, pillion_device::intel::Settings::default());
+        let bursts = settings("[intel]\nlibrary = '/opt/ze.so'\nmetric_burst_seconds = 2.5").bursts.unwrap();
+        assert_eq!((bursts.burst.as_secs_f64(), bursts.period.as_secs_f64()), (2.5, 60.0));
+        assert_eq!(settings("[intel]\nlibrary = '/opt/ze.so'").library.as_deref(), Some("/opt/ze.so"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use anyhow::Context as _;
 use pillion_core::Clock;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_device::Backend;
+use pillion_device::intel::Intel;
 use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
 use pillion_device::simulated::Simulated;
 use rand::RngCore;
@@ -56,7 +57,7 @@ pub async fn run(
     make_private(state).with_context(|| format!("making {}", state.display()))?;
     let new_id = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
     let journal = Arc::new(Journal::open(state, config.journal_bytes_max, || new_id.clone())?);
-    let mut backend = backend(&config);
+    let mut backend = backend(&config, &clock);
     let Some(devices) = describe(backend.as_mut(), &config, &stop).await else { return Ok(()) };
     // Only now: a task that finds no socket starts at once, one that finds a silent one waits.
     let listener = handoff_server::listen(&config.handoff_socket)
@@ -141,7 +142,7 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
 }
 
-fn backend(config: &Config) -> Box<dyn Backend> {
+fn backend(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backend> {
     match config.backend {
         BackendKind::Simulated => Box::new(Simulated::new(&config.simulated.socket)),
         BackendKind::Nvidia => {
@@ -151,6 +152,7 @@ fn backend(config: &Config) -> Box<dyn Backend> {
                 NvidiaSettings { library, mechanism: Mechanism::None, ..NvidiaSettings::default() };
             Box::new(Nvidia::new(settings, Box::new(NoMps)))
         }
+        BackendKind::Intel => Box::new(Intel::new(config.intel.settings(), Arc::clone(clock))),
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod error;
 pub mod exporter;
+pub mod intel;
 pub mod mps;
 pub mod nvidia;
 pub mod simulated;

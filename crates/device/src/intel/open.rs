@@ -1,0 +1,218 @@
+//! Opens Level Zero and finds the tiles: which way of two, in which environment, and what a card consists of.
+//!
+//! With `zesInit` system management stands by itself, opens a card's file only for as long as a call takes and serves
+//! every kernel driver. A loader without it (Debian 12's) has the legacy way: `ZES_ENABLE_SYSMAN=1` before `zeInit`, whose
+//! handles serve both. Never both in one process (Level Zero programmers' guide, `SYSMAN.md`, "Initialization").
+
+#![expect(unsafe_code, reason = "sets variables of the environment that the driver reads")]
+
+use super::calls::{Answer, Calls, Failure};
+use super::convert::{self, device_error};
+use super::sysman::Parts;
+use crate::DeviceError;
+use level_zero_sys::*;
+
+/// Where the loader is looked for unless the site says otherwise.
+const LIBRARIES: [&str; 2] = ["libze_loader.so.1", "libze_loader.so"];
+const VENDOR_INTEL: u32 = 0x8086;
+
+/// One tile: what a site books as a device.
+#[derive(Debug, Clone)]
+pub(super) struct Tile {
+    /// Tiles are numbered over all cards, in the driver's order, which is what `ZE_AFFINITY_MASK` counts by.
+    pub(super) index: u32,
+    /// Its number on its card.
+    pub(super) number: u32,
+    /// Its card, in [`Session::cards`].
+    pub(super) card: usize,
+    /// Its counters.
+    pub(super) parts: Parts,
+    /// What it holds.
+    pub(super) memory_bytes: u64,
+}
+
+/// One card.
+#[derive(Debug, Clone)]
+pub(super) struct Card {
+    pub(super) handle: zes_device_handle_t,
+    pub(super) tile_count: u32,
+    /// The index of its first tile.
+    pub(super) first_index: u32,
+    pub(super) model: String,
+    pub(super) uuid: [u8; 16],
+    /// As Linux writes it; empty if the driver does not say.
+    pub(super) pci_address: String,
+}
+
+/// Level Zero, opened.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) calls: Calls,
+    /// Whether system management came by `zesInit`.
+    pub(super) is_modern: bool,
+    pub(super) cards: Vec<Card>,
+    pub(super) tiles: Vec<Tile>,
+}
+
+impl Session {
+    /// Opens `library`, or the system's loader, and finds the tiles. `with_metrics`: the metric streamer will be used.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoLibrary`] where there is no loader or no driver; else what the driver said.
+    pub(super) fn open(library: Option<&str>, with_metrics: bool) -> Result<Self, DeviceError> {
+        set("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
+        // The agent sees all cards, whatever the shell that started it saw.
+        unset("ZE_AFFINITY_MASK");
+        if with_metrics {
+            set("ZET_ENABLE_METRICS", "1");
+        }
+        let calls = load(library)?;
+        let is_modern = init(&calls).map_err(|failure| not_opened(library, failure))?;
+        let handles = cards(&calls, is_modern).map_err(|failure| device_error(0, failure))?;
+        let cards = describe(&calls, handles)?;
+        let mut session = Self { calls, is_modern, cards, tiles: Vec::new() };
+        session.tiles = session.find_tiles();
+        Ok(session)
+    }
+
+    /// A tile that cannot be described is warned of and left out; the others keep their numbers.
+    fn find_tiles(&self) -> Vec<Tile> {
+        let mut tiles = Vec::new();
+        for (of, card) in self.cards.iter().enumerate() {
+            for number in 0..card.tile_count {
+                let index = card.first_index + number;
+                let parts = Parts::find(&self.calls, card.handle, number, card.tile_count);
+                match parts.memory_bytes(&self.calls) {
+                    Ok(memory_bytes) => tiles.push(Tile { index, number, card: of, parts, memory_bytes }),
+                    Err(failure) => {
+                        let reason = convert::words(failure);
+                        tracing::warn!(device = index, reason, "device is left out: its memory is not known");
+                    }
+                }
+            }
+        }
+        tiles
+    }
+
+    pub(super) fn tile(&self, index: u32) -> Result<&Tile, DeviceError> {
+        self.tiles.iter().find(|tile| tile.index == index).ok_or(DeviceError::NoSuchDevice { index })
+    }
+
+    pub(super) fn card(&self, tile: &Tile) -> &Card {
+        &self.cards[tile.card]
+    }
+}
+
+fn load(library: Option<&str>) -> Result<Calls, DeviceError> {
+    let names = library.map_or(LIBRARIES.to_vec(), |one| vec![one]);
+    let mut reason = String::new();
+    for name in &names {
+        match Calls::load(name) {
+            Ok(calls) => return Ok(calls),
+            Err(error) if reason.is_empty() => reason = error,
+            Err(_) => {}
+        }
+    }
+    Err(DeviceError::NoLibrary { library: names[0].to_owned(), reason })
+}
+
+fn not_opened(library: Option<&str>, failure: Failure) -> DeviceError {
+    match failure.result {
+        ZE_RESULT_ERROR_UNINITIALIZED | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => DeviceError::NoLibrary {
+            library: library.unwrap_or(LIBRARIES[0]).to_owned(),
+            reason: format!("it has no driver to offer ({})", convert::words(failure)),
+        },
+        _ => device_error(0, failure),
+    }
+}
+
+/// Whether system management came by `zesInit`. A loader that knows it, above a driver that does not, leaves nothing
+/// initialised, so that the legacy way is still open.
+fn init(calls: &Calls) -> Answer<bool> {
+    if calls.has_sysman_init() {
+        unset("ZES_ENABLE_SYSMAN");
+        match calls.init_sysman() {
+            Ok(()) => return Ok(true),
+            Err(Failure {
+                result: ZE_RESULT_ERROR_UNINITIALIZED | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE,
+                ..
+            }) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    set("ZES_ENABLE_SYSMAN", "1");
+    calls.init_core().map(|()| false)
+}
+
+/// The handles of all cards, in the driver's order.
+fn cards(calls: &Calls, is_modern: bool) -> Answer<Vec<zes_device_handle_t>> {
+    let mut all = Vec::new();
+    if is_modern {
+        for driver in calls.sysman_drivers()? {
+            all.extend(calls.sysman_devices(driver)?);
+        }
+    } else {
+        for driver in calls.core_drivers()? {
+            // A handle of the one kind is one of the other in the legacy way.
+            all.extend(calls.core_devices(driver)?.into_iter().map(|device| zes_device_handle_t(device.0)));
+        }
+    }
+    Ok(all)
+}
+
+/// What each card is. One that does not answer counts as many tiles as the first that does, so that the others keep
+/// their numbers, and has none itself.
+fn describe(calls: &Calls, handles: Vec<zes_device_handle_t>) -> Result<Vec<Card>, DeviceError> {
+    let answers: Vec<Answer<zes_device_properties_t>> =
+        handles.iter().map(|handle| calls.card_properties(*handle)).collect();
+    let is_ours = |properties: &zes_device_properties_t| {
+        let core = &properties.core;
+        core.type_ == ZE_DEVICE_TYPE_GPU
+            && core.vendorId == VENDOR_INTEL
+            && core.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED == 0
+    };
+    let tiles = |properties: &zes_device_properties_t| properties.numSubdevices.max(1);
+    let common = answers.iter().flatten().filter(|answer| is_ours(answer)).map(tiles).next();
+    let (mut cards, mut first_index) = (Vec::new(), 0);
+    for (handle, answer) in handles.into_iter().zip(answers) {
+        match answer {
+            Ok(properties) if is_ours(&properties) => {
+                let pci = calls.pci_properties(handle).map(|pci| convert::pci_address(pci.address));
+                let core = &properties.core;
+                cards.push(Card {
+                    handle,
+                    tile_count: tiles(&properties),
+                    first_index,
+                    model: convert::model(&convert::text(&core.name), core.deviceId),
+                    uuid: core.uuid,
+                    pci_address: pci.unwrap_or_default(),
+                });
+                first_index += tiles(&properties);
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                let error = device_error(first_index, failure);
+                let Some(common) = common else { return Err(error) };
+                tracing::warn!(device = first_index, error = %error, "a card is left out");
+                first_index += common;
+            }
+        }
+    }
+    Ok(cards)
+}
+
+/// Writes only what is not so yet: opened anew, nothing is written while others read.
+fn set(name: &str, value: &str) {
+    if std::env::var_os(name).is_none_or(|now| now != value) {
+        // SAFETY: Rust's own readers and writers of the environment take a lock. C code that reads it without one is this
+        // driver, called from this thread only, and name resolution, which the agent begins after its first opening.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
+fn unset(name: &str) {
+    if std::env::var_os(name).is_some() {
+        // SAFETY: as in `set`.
+        unsafe { std::env::remove_var(name) };
+    }
+}

@@ -1,0 +1,72 @@
+//! Numbers of the specification.
+
+#![expect(missing_docs, reason = "each is described in the specification under its name")]
+
+/// What a call answers.
+pub type ze_result_t = u32;
+/// A C boolean: one byte, 0 or 1.
+pub type ze_bool_t = u8;
+
+pub const ZE_RESULT_SUCCESS: ze_result_t = 0;
+pub const ZE_RESULT_NOT_READY: ze_result_t = 1;
+pub const ZE_RESULT_ERROR_DEVICE_LOST: ze_result_t = 0x7000_0001;
+pub const ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET: ze_result_t = 0x7000_0006;
+pub const ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS: ze_result_t = 0x7001_0000;
+pub const ZE_RESULT_ERROR_NOT_AVAILABLE: ze_result_t = 0x7001_0001;
+pub const ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE: ze_result_t = 0x7002_0000;
+pub const ZE_RESULT_WARNING_DROPPED_DATA: ze_result_t = 0x7002_0001;
+pub const ZE_RESULT_ERROR_UNINITIALIZED: ze_result_t = 0x7800_0001;
+pub const ZE_RESULT_ERROR_UNSUPPORTED_VERSION: ze_result_t = 0x7800_0002;
+pub const ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: ze_result_t = 0x7800_0003;
+pub const ZE_RESULT_ERROR_INVALID_ARGUMENT: ze_result_t = 0x7800_0004;
+pub const ZE_RESULT_ERROR_INVALID_NULL_HANDLE: ze_result_t = 0x7800_0005;
+pub const ZE_RESULT_ERROR_INVALID_NULL_POINTER: ze_result_t = 0x7800_0007;
+pub const ZE_RESULT_ERROR_INVALID_SIZE: ze_result_t = 0x7800_0008;
+pub const ZE_RESULT_ERROR_INVALID_ENUMERATION: ze_result_t = 0x7800_000c;
+pub const ZE_RESULT_ERROR_UNKNOWN: ze_result_t = 0x7fff_fffe;
+
+pub const ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES: u32 = 0x3;
+pub const ZE_STRUCTURE_TYPE_CONTEXT_DESC: u32 = 0xd;
+pub const ZES_STRUCTURE_TYPE_DEVICE_PROPERTIES: u32 = 0x1;
+pub const ZES_STRUCTURE_TYPE_PCI_PROPERTIES: u32 = 0x2;
+pub const ZES_STRUCTURE_TYPE_ENGINE_PROPERTIES: u32 = 0x5;
+pub const ZES_STRUCTURE_TYPE_FREQ_PROPERTIES: u32 = 0x9;
+pub const ZES_STRUCTURE_TYPE_MEM_PROPERTIES: u32 = 0xb;
+pub const ZES_STRUCTURE_TYPE_POWER_PROPERTIES: u32 = 0xd;
+pub const ZES_STRUCTURE_TYPE_PROCESS_STATE: u32 = 0x16;
+pub const ZES_STRUCTURE_TYPE_FREQ_STATE: u32 = 0x1b;
+pub const ZES_STRUCTURE_TYPE_MEM_STATE: u32 = 0x1e;
+pub const ZET_STRUCTURE_TYPE_METRIC_GROUP_PROPERTIES: u32 = 0x1;
+pub const ZET_STRUCTURE_TYPE_METRIC_PROPERTIES: u32 = 0x2;
+pub const ZET_STRUCTURE_TYPE_METRIC_STREAMER_DESC: u32 = 0x3;
+
+pub const ZE_DEVICE_TYPE_GPU: u32 = 1;
+pub const ZE_DEVICE_PROPERTY_FLAG_INTEGRATED: u32 = 1 << 0;
+
+pub const ZES_ENGINE_GROUP_ALL: u32 = 0;
+pub const ZES_ENGINE_GROUP_COMPUTE_ALL: u32 = 1;
+pub const ZES_ENGINE_GROUP_COPY_ALL: u32 = 3;
+pub const ZES_ENGINE_GROUP_COMPUTE_SINGLE: u32 = 4;
+pub const ZES_ENGINE_GROUP_3D_RENDER_COMPUTE_ALL: u32 = 11;
+
+pub const ZES_FREQ_DOMAIN_GPU: u32 = 0;
+pub const ZES_FREQ_DOMAIN_MEMORY: u32 = 1;
+pub const ZES_FREQ_THROTTLE_REASON_FLAG_AVE_PWR_CAP: u32 = 1 << 0;
+pub const ZES_FREQ_THROTTLE_REASON_FLAG_BURST_PWR_CAP: u32 = 1 << 1;
+pub const ZES_FREQ_THROTTLE_REASON_FLAG_CURRENT_LIMIT: u32 = 1 << 2;
+pub const ZES_FREQ_THROTTLE_REASON_FLAG_THERMAL_LIMIT: u32 = 1 << 3;
+pub const ZES_FREQ_THROTTLE_REASON_FLAG_PSU_ALERT: u32 = 1 << 4;
+pub const ZES_FREQ_THROTTLE_REASON_FLAG_SW_RANGE: u32 = 1 << 5;
+pub const ZES_FREQ_THROTTLE_REASON_FLAG_HW_RANGE: u32 = 1 << 6;
+
+pub const ZES_MEM_LOC_SYSTEM: u32 = 0;
+pub const ZES_MEM_LOC_DEVICE: u32 = 1;
+
+pub const ZET_VALUE_TYPE_UINT32: u32 = 0;
+pub const ZET_VALUE_TYPE_UINT64: u32 = 1;
+pub const ZET_VALUE_TYPE_FLOAT32: u32 = 2;
+pub const ZET_VALUE_TYPE_FLOAT64: u32 = 3;
+pub const ZET_VALUE_TYPE_BOOL8: u32 = 4;
+pub const ZET_METRIC_GROUP_SAMPLING_TYPE_FLAG_EVENT_BASED: u32 = 1 << 0;
+pub const ZET_METRIC_GROUP_SAMPLING_TYPE_FLAG_TIME_BASED: u32 = 1 << 1;
+pub const ZET_METRIC_GROUP_CALCULATION_TYPE_METRIC_VALUES: u32 = 0;

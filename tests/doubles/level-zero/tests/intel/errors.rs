@@ -1,0 +1,154 @@
+//! Each state of error: what fails is absent or told, and hides nothing of the others.
+
+use crate::both_ways;
+use crate::fields::interval;
+use crate::scene::{Scene, Way, double, play, wait_for};
+use level_zero_sys::*;
+use pillion_core::device::{DeviceNotice, Metric, NoticeKind};
+use pillion_device::intel::{Intel, Settings};
+use pillion_device::{Backend as _, DeviceError};
+use pillion_double_level_zero::Faults;
+use std::sync::Arc;
+
+both_ways! {
+    a_metric_that_stops_is_told_once
+    a_query_that_takes_more_rights_is_absent
+    a_lost_tile_hides_no_other
+    nothing_that_may_be_read_is_a_refusal
+    a_driver_that_never_had_it_is_no_loss
+    what_keeps_level_zero_from_opening_is_told
+}
+
+fn kinds(notices: &[DeviceNotice]) -> Vec<NoticeKind> {
+    notices.iter().map(|notice| notice.kind).collect()
+}
+
+/// Reads until something is told.
+fn told(intel: &mut Intel, index: u32) -> Vec<DeviceNotice> {
+    let mut notices = Vec::new();
+    wait_for("a notice", || {
+        intel.read(index).unwrap();
+        notices = intel.notices();
+        !notices.is_empty()
+    });
+    notices
+}
+
+fn a_metric_that_stops_is_told_once(scene: &Scene) {
+    let mut intel = scene.opened();
+    interval(&mut intel, 0);
+    scene.answers(&[("zesPowerGetEnergyCounter", ZE_RESULT_ERROR_UNSUPPORTED_FEATURE)]);
+    let lost = told(&mut intel, 0);
+    let energy = [Metric::EnergyJoules, Metric::PowerWatts];
+    assert_eq!(kinds(&lost), energy.map(NoticeKind::MetricLost));
+    assert_eq!(lost[0].detail, "zesPowerGetEnergyCounter: not supported");
+    let reading = intel.read(0).unwrap();
+    assert!(reading.energy_joules.is_none() && reading.power_watts.is_none(), "{reading:?}");
+    assert!(reading.memory_bytes_used.is_some() && reading.sm_clock_hertz.is_some(), "{reading:?}");
+    scene.answers(&[]);
+    assert_eq!(kinds(&told(&mut intel, 0)), energy.map(NoticeKind::MetricBack));
+    assert!(interval(&mut intel, 0).energy_joules.is_some());
+    assert_eq!(intel.notices(), []);
+}
+
+fn a_query_that_takes_more_rights_is_absent(scene: &Scene) {
+    scene.answers(&[("zesEngineGetActivity", ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS)]);
+    let mut intel = scene.opened();
+    let reading = interval(&mut intel, 0);
+    assert_eq!(reading.gpu_busy_fraction, None);
+    assert!(reading.memory_bandwidth_fraction.is_some(), "{reading:?}");
+    assert_eq!(intel.notices(), [], "it never was there");
+}
+
+fn a_lost_tile_hides_no_other(scene: &Scene) {
+    let mut intel = scene.opened();
+    interval(&mut intel, 1);
+    scene.faults(&Faults { lost: [1].into(), ..Faults::default() });
+    wait_for("the loss", || intel.read(1).is_err());
+    for (index, state) in intel.read_all().unwrap() {
+        match state {
+            Err(error) => {
+                assert_eq!(index, 1, "{error}");
+                assert!(error.is_gone() && error.to_string().contains("device lost"), "{error}");
+            }
+            Ok(state) => assert!(index != 1 && state.reading.memory_bytes_used.is_some()),
+        }
+    }
+    assert_eq!(intel.notices(), [], "a device is lost, not its metrics");
+    scene.answers(&[]);
+    wait_for("its return", || intel.read(1).is_ok());
+    interval(&mut intel, 1);
+}
+
+fn nothing_that_may_be_read_is_a_refusal(scene: &Scene) {
+    let mut intel = scene.opened();
+    let all = [
+        "zesPowerGetEnergyCounter",
+        "zesMemoryGetState",
+        "zesMemoryGetBandwidth",
+        "zesEngineGetActivity",
+        "zesFrequencyGetState",
+        "zesDeviceProcessesGetState",
+    ];
+    scene.answers(&all.map(|name| (name, ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS)));
+    let error = intel.read(0).unwrap_err();
+    assert!(matches!(error, DeviceError::Refused { index: 0, .. }), "{error}");
+    assert!(error.to_string().contains("run the agent as root"), "{error}");
+    let error = intel.processes(2).unwrap_err();
+    assert!(matches!(error, DeviceError::Refused { index: 2, .. }), "{error}");
+}
+
+fn a_driver_that_never_had_it_is_no_loss(scene: &Scene) {
+    scene.answers(&[
+        ("zesDeviceEnumPowerDomains", ZE_RESULT_ERROR_UNSUPPORTED_FEATURE),
+        ("zesDeviceEnumFrequencyDomains", ZE_RESULT_ERROR_UNKNOWN),
+    ]);
+    let mut intel = scene.opened();
+    let mut reading = intel.read(0).unwrap();
+    wait_for("a rate", || {
+        reading = intel.read(0).unwrap();
+        reading.gpu_busy_fraction.is_some()
+    });
+    assert!(reading.energy_joules.is_none() && reading.power_watts.is_none(), "{reading:?}");
+    assert!(reading.sm_clock_hertz.is_none() && reading.throttles.is_none(), "{reading:?}");
+    assert_eq!(intel.notices(), []);
+}
+
+fn what_keeps_level_zero_from_opening_is_told(scene: &Scene) {
+    let mut intel = scene.intel();
+    let both = |result| [("zesInit", result), ("zeInit", result)];
+    scene.answers(&both(ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS));
+    let refused = intel.devices().unwrap_err();
+    assert!(matches!(refused, DeviceError::Refused { .. }), "{refused}");
+    assert!(refused.to_string().contains("run the agent as root"), "{refused}");
+    scene.answers(&[("zesDeviceGetProperties", ZE_RESULT_ERROR_DEVICE_LOST)]);
+    let gone = intel.devices().unwrap_err();
+    assert!(gone.is_gone(), "{gone}");
+    scene.answers(&[]);
+    assert_eq!(intel.devices().unwrap().len(), 4, "it is asked again");
+    let settings = Settings { library: Some("/nowhere/libze_loader.so.1".to_owned()), ..scene.settings() };
+    let error = Intel::new(settings, Arc::new(pillion_core::SystemClock)).devices().unwrap_err();
+    assert!(matches!(&error, DeviceError::NoLibrary { .. }), "{error}");
+    assert!(error.to_string().contains("/nowhere/libze_loader.so.1"), "{error}");
+}
+
+#[test]
+fn a_loader_without_a_driver_has_no_devices_to_offer() {
+    play("errors::a_loader_without_a_driver_has_no_devices_to_offer", Way::Modern, |scene| {
+        let none = ZE_RESULT_ERROR_UNINITIALIZED;
+        scene.answers(&[("zesInit", none), ("zeInit", none)]);
+        let error = scene.intel().devices().unwrap_err();
+        assert!(matches!(&error, DeviceError::NoLibrary { .. }), "{error}");
+        assert!(error.to_string().contains("no driver to offer (zeInit: not initialised)"), "{error}");
+        assert!(error.to_string().contains(double().to_str().unwrap()), "{error}");
+    });
+}
+
+#[test]
+fn an_old_driver_below_a_new_loader_is_opened_the_legacy_way() {
+    play("errors::an_old_driver_below_a_new_loader_is_opened_the_legacy_way", Way::Modern, |scene| {
+        scene.answers(&[("zesInit", ZE_RESULT_ERROR_UNINITIALIZED)]);
+        let mut intel = scene.opened();
+        assert!(interval(&mut intel, 0).power_watts.is_some());
+    });
+}
