@@ -2,6 +2,7 @@
 
 use pillion_core::handoff::HANDOFF_SOCKET;
 use pillion_core::{GresType, NodeName};
+use pillion_device::mps::control_binary_default;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -84,12 +85,17 @@ pub struct DevicesConfig {
 }
 
 /// NVIDIA's Multi-Process Service.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MpsConfig {
     /// Whether several users may share a device. Their isolation from each other is then the MPS server's, which is none
     /// against faults.
     pub multi_user: bool,
+    /// Whether a device is closed to all but its MPS server while its daemon is up (`EXCLUSIVE_PROCESS`): a program that
+    /// does not find the daemon then fails, where it would take turns with the others. Simulated devices have no such mode.
+    pub strict: bool,
+    /// NVIDIA's control program.
+    pub control_binary: PathBuf,
 }
 
 impl Default for Config {
@@ -107,6 +113,12 @@ impl Default for Config {
             devices: DevicesConfig::default(),
             mps: MpsConfig::default(),
         }
+    }
+}
+
+impl Default for MpsConfig {
+    fn default() -> Self {
+        Self { multi_user: false, strict: false, control_binary: control_binary_default() }
     }
 }
 
@@ -175,6 +187,7 @@ impl Config {
             &mut config.runtime_directory,
             &mut config.handoff_socket,
             &mut config.simulated.socket,
+            &mut config.mps.control_binary,
         ] {
             *path = PathBuf::from(path.to_string_lossy().replace("%n", &node));
         }
@@ -221,6 +234,7 @@ impl Config {
             ("runtime_directory", &self.runtime_directory),
             ("handoff_socket", &self.handoff_socket),
             ("simulated.socket", &self.simulated.socket),
+            ("mps.control_binary", &self.mps.control_binary),
         ] {
             checks.push((path.is_absolute(), key, format!("'{}'", path.display()), "an absolute path"));
         }
@@ -248,6 +262,11 @@ impl Config {
     /// The time between two looks.
     pub fn sample_period(&self) -> Duration {
         Duration::from_secs_f64(self.sample_period_seconds)
+    }
+
+    /// Beneath it each device's MPS daemon has its directories, by the device's GRES type.
+    pub fn mps_directory(&self) -> PathBuf {
+        crate::mechanism::mps::directory(&self.runtime_directory)
     }
 
     /// What Slurm calls the device with this index, where the configuration says so.
@@ -334,6 +353,7 @@ mod tests {
             ("state_directory = 'var'", "state_directory is 'var'; allowed is an absolute path"),
             ("[scheduler]\nendpoint = 'localhost'", "allowed is http://HOST:PORT"),
             ("node_name = 'a b'", "node_name is a b; allowed is letters"),
+            ("[mps]\ncontrol_binary = 'mps'", "mps.control_binary is 'mps'; allowed is an absolute path"),
             ("[devices]\ngres_types = ['']", "devices.gres_types is ''; allowed is a list"),
         ] {
             assert!(refused(text).contains(sentence), "{}", refused(text));
