@@ -2,6 +2,7 @@
 
 use pillion_core::handoff::HANDOFF_SOCKET;
 use pillion_core::{GresType, NodeName};
+use pillion_device::mps::control_binary_default;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -119,12 +120,17 @@ pub struct DevicesConfig {
 }
 
 /// NVIDIA's Multi-Process Service.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MpsConfig {
     /// Whether several users may share a device. Their isolation from each other is then the MPS server's, which is none
     /// against faults.
     pub multi_user: bool,
+    /// Whether a device is closed to all but its MPS server while its daemon is up (`EXCLUSIVE_PROCESS`): a program that
+    /// does not find the daemon then fails, where it would take turns with the others. Simulated devices have no such mode.
+    pub strict: bool,
+    /// NVIDIA's control program.
+    pub control_binary: PathBuf,
 }
 
 impl Default for Config {
@@ -144,6 +150,12 @@ impl Default for Config {
             devices: DevicesConfig::default(),
             mps: MpsConfig::default(),
         }
+    }
+}
+
+impl Default for MpsConfig {
+    fn default() -> Self {
+        Self { multi_user: false, strict: false, control_binary: control_binary_default() }
     }
 }
 
@@ -268,6 +280,7 @@ impl Config {
             &mut config.runtime_directory,
             &mut config.handoff_socket,
             &mut config.simulated.socket,
+            &mut config.mps.control_binary,
         ]
         .into_iter()
         .chain(&mut config.nvidia.library)
@@ -318,6 +331,7 @@ impl Config {
             ("runtime_directory", &self.runtime_directory),
             ("handoff_socket", &self.handoff_socket),
             ("simulated.socket", &self.simulated.socket),
+            ("mps.control_binary", &self.mps.control_binary),
         ]
         .into_iter()
         .chain(library)
@@ -349,6 +363,11 @@ impl Config {
     /// The time between two looks.
     pub fn sample_period(&self) -> Duration {
         Duration::from_secs_f64(self.sample_period_seconds)
+    }
+
+    /// Beneath it each device's MPS daemon has its directories, by the device's GRES type.
+    pub fn mps_directory(&self) -> PathBuf {
+        crate::mechanism::mps::directory(&self.runtime_directory)
     }
 
     /// What Slurm calls the device with this index, where the configuration says so.
@@ -447,6 +466,7 @@ mod tests {
             ),
             ("[intel]\nlibrary = 'libze.so'", "intel.library is 'libze.so'; allowed is an absolute path"),
             ("[intel]\ncache_bytes_per_second_max = 0.0", "cache_bytes_per_second_max is 0; allowed is more"),
+            ("[mps]\ncontrol_binary = 'mps'", "mps.control_binary is 'mps'; allowed is an absolute path"),
             ("[devices]\ngres_types = ['']", "devices.gres_types is ''; allowed is a list"),
         ] {
             assert!(refused(text).contains(sentence), "{}", refused(text));

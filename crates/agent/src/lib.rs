@@ -10,6 +10,7 @@
 //! ```
 
 pub mod accumulator;
+pub mod cleanup;
 pub mod config;
 pub mod devices;
 pub mod disk;

@@ -1,6 +1,7 @@
 //! `pillion-agent`: arguments, logging, configuration; the work is in [`pillion_agent::run`].
 
 use clap::{Parser, Subcommand};
+use pillion_agent::cleanup::{cleanup, ending_job};
 use pillion_agent::config::Config;
 use pillion_core::SystemClock;
 use rand::SeedableRng as _;
@@ -27,6 +28,8 @@ enum Task {
     CheckConfig,
     /// Tell the running agent to look at its devices now: for Prolog and Epilog, always succeeds
     Poke,
+    /// End MPS daemons that nobody uses any more, with or without an agent: for Epilog, always succeeds within 5 s
+    Cleanup,
 }
 
 fn main() -> ExitCode {
@@ -34,10 +37,11 @@ fn main() -> ExitCode {
     let config = Config::load(&config, &pillion_agent::host_name()).map_err(anyhow::Error::from);
     match (command.unwrap_or(Task::Run), config) {
         (Task::Poke, config) => {
-            if let Err(error) = config.and_then(|config| pillion_agent::poke(&config.handoff_socket)) {
-                eprintln!("pillion-agent: {error:#}");
-            }
-            ExitCode::SUCCESS
+            never_fails(config.and_then(|config| pillion_agent::poke(&config.handoff_socket)))
+        }
+        (Task::Cleanup, config) => {
+            let ending = ending_job(|name| std::env::var(name).ok());
+            never_fails(config.and_then(|config| cleanup(&config, ending)))
         }
         (_, Err(error)) => pillion_agent::failed(64, &error),
         (Task::CheckConfig, Ok(_)) => ExitCode::SUCCESS,
@@ -45,6 +49,14 @@ fn main() -> ExitCode {
             run(config).map_or_else(|error| pillion_agent::failed(1, &error), |()| ExitCode::SUCCESS)
         }
     }
+}
+
+/// A hook that fails drains its node.
+fn never_fails(result: anyhow::Result<()>) -> ExitCode {
+    if let Err(error) = result {
+        eprintln!("pillion-agent: {error:#}");
+    }
+    ExitCode::SUCCESS
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -132,7 +132,8 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] where there is no MPS, [`DeviceError::Refused`] if not root, and
-    /// [`DeviceError::Busy`] if a daemon runs with other settings.
+    /// [`DeviceError::Busy`] if a daemon runs with other settings, is in [`MpsState::Fault`], or died and clients of it
+    /// still run.
     fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError>;
 
     /// Stops the MPS control daemon of one device; nothing to do is success. Running clients are never ended by it.

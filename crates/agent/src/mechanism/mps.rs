@@ -12,16 +12,21 @@ use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
+/// Where the daemons' directories lie.
+pub(crate) fn directory(runtime_directory: &Path) -> PathBuf {
+    runtime_directory.join("mps")
+}
+
 /// Where a device's daemon and its clients meet.
 pub(super) fn pipe_directory(runtime_directory: &Path, gres_type: &GresType) -> PathBuf {
-    runtime_directory.join("mps").join(gres_type.as_str()).join("pipe")
+    directory(runtime_directory).join(gres_type.as_str()).join("pipe")
 }
 
 /// How a device's daemon is run. No default cap or limit: tenants of one daemon have different ones.
 pub(super) fn settings(runtime_directory: &Path, gres_type: &GresType, multi_user: bool) -> MpsSettings {
     MpsSettings {
         pipe_directory: pipe_directory(runtime_directory, gres_type),
-        log_directory: runtime_directory.join("mps").join(gres_type.as_str()).join("log"),
+        log_directory: directory(runtime_directory).join(gres_type.as_str()).join("log"),
         multi_user,
         cap_default: None,
         memory_limit_bytes_default: None,

@@ -16,7 +16,7 @@ use pillion_core::handoff::Verdict;
 use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
-use pillion_device::Backend as _;
+use pillion_device::{Backend as _, MpsState};
 use scheduler::{FakeScheduler, eventually};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -326,4 +326,51 @@ async fn a_poke_is_a_look_and_never_fails() {
     assert_eq!(node.poke(), (Some(0), false));
     assert_eq!(node.poke(), (Some(0), false));
     scheduler.report(|body| summary_of(body, 90).cloned()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_epilog_makes_the_agent_look_and_never_fails() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::slow("h200", scheduler.port());
+    assert_eq!(node.clean_up_after(91), (Some(0), false), "nothing to clean up");
+    let _agent = node.start_agent();
+    scheduler.hello().await;
+    let mut task = node.start_task(91, 1, Some("yes"));
+    task.reply().await;
+    eventually("the task to be at work", || task.progress().is_some()).await;
+    assert_eq!(node.clean_up_after(1), (Some(0), false), "another job's");
+    scheduler.report(|body| has_tenant(body, 91).then_some(())).await;
+    std::fs::write(node.path("agent.toml"), "colour = 1").unwrap();
+    assert_eq!(node.clean_up_after(91), (Some(0), true), "a complaint, and success");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_with_a_fault_takes_no_tenant_until_its_clients_have_left() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::new("h200", scheduler.port());
+    let _agent = node.start_agent();
+    scheduler.hello().await;
+    scheduler.prepare(share(92, Mechanism::Mps)).await;
+    assert_eq!(scheduler.result(start(92)).await.error, None);
+    let mut task = node.start_task(92, 1, Some("yes"));
+    task.reply().await;
+    eventually("the task to be a client", || {
+        node.driver().mps(1).unwrap().is_some_and(|mps| !mps.client_pids.is_empty())
+    })
+    .await;
+    // It stays connected although its work has failed.
+    node.driver().fault_mps(1).unwrap();
+    scheduler.prepare(share(93, Mechanism::Mps)).await;
+    let refused = scheduler.result(start(93)).await.error.expect("no tenant beside a fault");
+    assert!(
+        refused.ends_with("its MPS server is in state FAULT until all its clients have left"),
+        "{refused}"
+    );
+    task.end();
+    eventually("the fault to clear", || {
+        node.driver().mps(1).unwrap().is_none_or(|mps| mps.state != MpsState::Fault)
+    })
+    .await;
+    scheduler.prepare(share(94, Mechanism::Mps)).await;
+    assert_eq!(scheduler.result(start(94)).await.error, None);
 }

@@ -96,6 +96,12 @@ impl TestNode {
         (output.status.code(), !output.stderr.is_empty())
     }
 
+    /// What the Epilog of a job does: how it ended, and whether it complained.
+    pub(crate) fn clean_up_after(&self, job: u32) -> (Option<i32>, bool) {
+        let output = self.agent().arg("cleanup").env("SLURM_JOB_ID", job.to_string()).output().unwrap();
+        (output.status.code(), !output.stderr.is_empty())
+    }
+
     /// What the plugin would ask for a job with this device.
     pub(crate) fn request(job: u32, device: u32, option: Option<&str>) -> HandoffRequest {
         HandoffRequest {

@@ -10,7 +10,7 @@ use std::path::Path;
 /// What became of one device's daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Cleaned {
-    /// It is wanted by somebody.
+    /// It is wanted by somebody, or is not ours.
     Kept,
     /// It was ended.
     Ended,
@@ -32,9 +32,9 @@ pub fn cleanup(
         if is_wanted(name) {
             return Ok(Cleaned::Kept);
         }
-        let record = read_record(pipe_directory);
-        let index = record.as_ref().map_or(0, |record| record.index);
-        let control = Control { binary: control_binary, index };
+        // A daemon that is not ours is nobody's business.
+        let Some(record) = read_record(pipe_directory) else { return Ok(Cleaned::Kept) };
+        let control = Control { binary: control_binary, index: record.index };
         let cleaned = if let Some(mut daemon) = Daemon::adopt(pipe_directory) {
             daemon.look(control)?;
             daemon.stop(control)?;
@@ -43,7 +43,7 @@ pub fn cleanup(
             clear(pipe_directory).map_err(|error| control.busy(error))?;
             Cleaned::Cleared
         };
-        if let (Some(modes), Some(record)) = (&mut strict, record) {
+        if let Some(modes) = &mut strict {
             modes.set_compute_mode(&record.device, ComputeMode::Default)?;
         }
         Ok(cleaned)

@@ -21,6 +21,10 @@ impl Machine {
     ) -> Result<(), DeviceError> {
         let device = self.managed(caller, index, Mechanism::Mps)?;
         match &device.mps {
+            Some(running) if running.is_faulted() => {
+                let reason = "its MPS server is in state FAULT until all its clients have left".to_owned();
+                return Err(DeviceError::Busy { index, reason });
+            }
             Some(running) if running.settings == *settings => return Ok(()),
             Some(_) => {
                 let reason = "an MPS control daemon runs there with other settings; stop it first".to_owned();

@@ -374,6 +374,7 @@ fn a_fault_keeps_new_clients_out_until_all_have_left() {
     assert_eq!(state(&machine), MpsState::Fault);
     assert_eq!(machine.mps(0).unwrap().unwrap().client_pids, [7, 8], "they are there until they leave");
     assert!(machine.stop_mps(ROOT, 0).unwrap_err().is_transient());
+    assert!(machine.start_mps(ROOT, 0, &settings(false)).unwrap_err().is_transient());
     let refused = machine.attach(&load("gromacs", &[PIPE]), 10, ALICE).unwrap_err();
     assert!(refused.to_string().contains("not ready"), "{refused}");
     machine.attach(&load("gromacs", &[]), 11, ALICE).expect("it is no client");

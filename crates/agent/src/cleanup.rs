@@ -1,0 +1,161 @@
+//! `pillion-agent cleanup`, for a node's Epilog: the last tenant's MPS daemon goes with it, also where no agent runs. With
+//! one it only says "look now": the agent then does it. It takes less than five seconds and never fails a hook, for that
+//! would drain the node.
+
+use crate::config::{BackendKind, Config};
+use crate::poke::poke;
+use pillion_core::device::Mechanism;
+use pillion_core::share::Share;
+use pillion_core::{GresType, SlurmJobId};
+use pillion_device::mps::{self, ComputeModes};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long the daemons may take in all; the poke before may have taken a second more.
+const DEADLINE: Duration = Duration::from_millis(3500);
+
+/// The job that ends, from what Slurm tells its Epilog. `variable`: its environment.
+pub fn ending_job(variable: impl Fn(&str) -> Option<String>) -> Option<SlurmJobId> {
+    let number = |name: &str| variable(name)?.parse::<u32>().ok();
+    match number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID")) {
+        Some((id, task)) => Some(SlurmJobId::array_task(id, task)),
+        None => number("SLURM_JOB_ID").map(SlurmJobId::plain),
+    }
+}
+
+/// Tells the agent to look; where there is none, ends the daemons whose device nobody holds a share of but `ending`.
+///
+/// # Errors
+/// What kept it from that, for the hook's log.
+pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()> {
+    if poke(&config.handoff_socket).is_ok() {
+        return Ok(());
+    }
+    let shares = read_shares(&config.state_directory.join("shares.json"))?;
+    let binary = config.mps.control_binary.clone();
+    let directory = config.mps_directory();
+    let mut modes = compute_modes(config);
+    let (done, all_done) = mpsc::channel();
+    // Not joined: what is not done in time is left to the agent's next start.
+    std::thread::spawn(move || {
+        let is_wanted = |name: &str| is_wanted(&shares, name, ending);
+        let modes = modes.as_mut().map(|modes| &mut **modes as &mut dyn ComputeModes);
+        // Nobody listens any more: too late.
+        let _ = done.send(mps::cleanup(&binary, &directory, modes, is_wanted));
+    });
+    let cleaned = all_done.recv_timeout(DEADLINE)?;
+    let failed = cleaned.into_iter().filter_map(|(name, it)| Some(format!("{name}: {}", it.err()?)));
+    let failed: Vec<String> = failed.collect();
+    anyhow::ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(())
+}
+
+/// Whether a job other than `ending` holds a share of the device whose daemon has this name.
+fn is_wanted(shares: &[Share], name: &str, ending: Option<SlurmJobId>) -> bool {
+    shares.iter().any(|share| {
+        share.mechanism == Mechanism::Mps
+            && share.gres_type == GresType::new(name)
+            && Some(share.start.job_id) != ending
+    })
+}
+
+/// As the agent left them. A file that cannot be read stops the cleanup: nobody's daemon is ended by mistake.
+fn read_shares(path: &Path) -> anyhow::Result<Vec<Share>> {
+    match std::fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What sets the compute modes of this node's devices, where the site is strict.
+fn compute_modes(config: &Config) -> Option<Box<dyn ComputeModes>> {
+    match config.backend {
+        // They have none.
+        BackendKind::Simulated => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::tests::share;
+
+    #[test]
+    fn the_ending_job_is_named_as_in_decisions() {
+        let job = |variables: &[(&str, &str)]| {
+            ending_job(|name| Some(variables.iter().find(|(it, _)| *it == name)?.1.to_owned()))
+        };
+        assert_eq!(job(&[("SLURM_JOB_ID", "33")]), Some(SlurmJobId::plain(33)));
+        let task = [("SLURM_JOB_ID", "35"), ("SLURM_ARRAY_JOB_ID", "33"), ("SLURM_ARRAY_TASK_ID", "2")];
+        assert_eq!(job(&task), Some(SlurmJobId::array_task(33, 2)));
+        assert_eq!(job(&[]), None);
+    }
+
+    #[test]
+    fn a_daemon_is_wanted_by_every_share_but_the_ending_jobs() {
+        let shares = [share(33, Mechanism::Mps), share(34, Mechanism::None)];
+        let job = |id| Some(SlurmJobId::plain(id));
+        assert!(is_wanted(&shares, "g3", job(34)) && is_wanted(&shares, "g3", None));
+        assert!(!is_wanted(&shares, "g3", job(33)), "34 shares without MPS");
+        assert!(!is_wanted(&shares, "g0", None));
+    }
+
+    #[test]
+    fn shares_that_cannot_be_read_are_not_taken_for_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shares.json");
+        assert_eq!(read_shares(&path).unwrap(), []);
+        std::fs::write(&path, serde_json::to_vec(&[share(33, Mechanism::Mps)]).unwrap()).unwrap();
+        assert_eq!(read_shares(&path).unwrap(), [share(33, Mechanism::Mps)]);
+        std::fs::write(&path, "[3").unwrap();
+        assert!(read_shares(&path).is_err());
+        assert!(path.exists(), "it is the agent's to set aside");
+    }
+
+    /// A process that looks like the daemon of this pipe directory and never answers.
+    fn silent_daemon(root: &Path, index: u32) -> std::process::Child {
+        let device = root.join(format!("mps/g{index}"));
+        let pipe = device.join("pipe");
+        std::fs::create_dir_all(&pipe).unwrap();
+        let program = device.join(mps::CONTROL_PROGRAM);
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "a daemon is a program")]
+        let mut command = std::process::Command::new(program);
+        let child = command.arg("60").env("CUDA_MPS_PIPE_DIRECTORY", &pipe).spawn().unwrap();
+        std::fs::write(pipe.join("nvidia-cuda-mps-control.pid"), child.id().to_string()).unwrap();
+        let settings = serde_json::json!({
+            "pipe_directory": pipe, "log_directory": device.join("log"), "multi_user": false,
+            "cap_default": null, "memory_limit_bytes_default": null,
+        });
+        let record = serde_json::json!({ "index": index, "device": "GPU-1", "settings": settings });
+        std::fs::write(pipe.join("pillion.json"), record.to_string()).unwrap();
+        child
+    }
+
+    #[test]
+    fn daemons_that_do_not_answer_hold_no_epilog_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let hangs = root.join("control");
+        std::fs::write(&hangs, "#!/bin/sh\nexec sleep 60\n").unwrap();
+        std::fs::set_permissions(&hangs, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut daemons = [0, 1].map(|index| silent_daemon(root, index));
+        let mut config = Config {
+            runtime_directory: root.to_owned(),
+            state_directory: root.to_owned(),
+            handoff_socket: root.join("agent.sock"),
+            ..Config::default()
+        };
+        config.mps.control_binary = hangs;
+        let error = cleanup(&config, None).expect_err("each takes two seconds");
+        assert!(error.to_string().contains("timed out"), "{error}");
+        for daemon in &mut daemons {
+            assert!(daemon.try_wait().unwrap().is_none(), "it is not ours to kill");
+            daemon.kill().unwrap();
+            daemon.wait().unwrap();
+        }
+    }
+}
