@@ -2,7 +2,8 @@
 //! one it only says "look now": the agent then does it. It takes less than five seconds and never fails a hook, for that
 //! would drain the node.
 
-use crate::config::{BackendKind, Config};
+use crate::backend::compute_modes;
+use crate::config::Config;
 use crate::poke::poke;
 use pillion_core::device::Mechanism;
 use pillion_core::share::Share;
@@ -67,14 +68,6 @@ fn read_shares(path: &Path) -> anyhow::Result<Vec<Share>> {
         Ok(text) => Ok(serde_json::from_slice(&text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// What sets the compute modes of this node's devices, where the site is strict.
-fn compute_modes(config: &Config) -> Option<Box<dyn ComputeModes>> {
-    match config.backend {
-        // They have none.
-        BackendKind::Simulated => None,
     }
 }
 

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod accumulator;
+mod backend;
 pub mod cleanup;
 pub mod config;
 pub mod devices;

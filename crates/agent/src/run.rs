@@ -1,7 +1,8 @@
 //! Puts the rooms together and takes them down again in order: nobody new is served, then the devices finish what they
 //! were asked, then the journal writes what they said.
 
-use crate::config::{BackendKind, Config};
+use crate::backend::backend;
+use crate::config::Config;
 use crate::devices::{Command, Devices, DevicesParts};
 use crate::handoff_server::{self, HandoffServer};
 use crate::journal::Journal;
@@ -15,11 +16,8 @@ use crate::share::ShareTable;
 use crate::uplink::Uplink;
 use anyhow::Context as _;
 use pillion_core::Clock;
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::DeviceDescription;
 use pillion_device::Backend;
-use pillion_device::intel::Intel;
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
-use pillion_device::simulated::Simulated;
 use rand::RngCore;
 use std::path::Path;
 use std::sync::Arc;
@@ -140,20 +138,6 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::create_dir_all(directory)?;
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
-}
-
-fn backend(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backend> {
-    match config.backend {
-        BackendKind::Simulated => Box::new(Simulated::new(&config.simulated.socket)),
-        BackendKind::Nvidia => {
-            // Nobody runs MPS daemons yet: what cannot be set up is not promised.
-            let library = config.nvidia.library.clone();
-            let settings =
-                NvidiaSettings { library, mechanism: Mechanism::None, ..NvidiaSettings::default() };
-            Box::new(Nvidia::new(settings, Box::new(NoMps)))
-        }
-        BackendKind::Intel => Box::new(Intel::new(config.intel.settings(), Arc::clone(clock))),
-    }
 }
 
 /// Asks the driver for its devices until it answers: at boot it may come up after us. `None`: stopped meanwhile.

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pillion_core::DeviceUuid;
-use pillion_core::device::{Metric, NoticeKind};
-use pillion_device::DeviceError;
-use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings};
+use pillion_core::device::{
+    DeviceDescription, DeviceProcess, Mechanism, Metric, MetricSource, NoticeKind, Reading,
+};
+use pillion_core::{DeviceUuid, GresType};
+use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
+use pillion_device::{Backend, DeviceError, MpsSettings, MpsStatus};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -272,4 +274,66 @@ fn paused_profiling_is_told_when_it_begins_and_when_it_ends() {
     let back = exporter.notices();
     assert_eq!(back.len(), 18);
     assert!(back.iter().all(|notice| matches!(notice.kind, NoticeKind::MetricBack(_))));
+}
+
+/// A device before Hopper: its library gives the memory only.
+struct Plain;
+
+impl Backend for Plain {
+    fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
+        Ok(vec![DeviceDescription {
+            index: 3,
+            uuid: first_gpu(),
+            model: "v100".to_owned(),
+            memory_bytes: 16 << 30,
+            gres_type: GresType::new("g3"),
+            mechanism: Mechanism::None,
+        }])
+    }
+    fn read(&mut self, _: u32) -> Result<Reading, DeviceError> {
+        let mut reading = Reading { memory_bytes_used: Some(77), ..Reading::default() };
+        reading.tag_untagged(MetricSource::Nvml);
+        Ok(reading)
+    }
+    fn processes(&mut self, _: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
+        Ok(Vec::new())
+    }
+    fn start_mps(&mut self, index: u32, _: &MpsSettings) -> Result<(), DeviceError> {
+        Err(DeviceError::NoSuchDevice { index })
+    }
+    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        Err(DeviceError::NoSuchDevice { index })
+    }
+    fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
+        Ok(None)
+    }
+    fn terminate_mps_client(&mut self, index: u32, _: u32) -> Result<(), DeviceError> {
+        Err(DeviceError::NoSuchDevice { index })
+    }
+    fn ccs_mode(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {
+        Ok(None)
+    }
+    fn set_ccs_mode(&mut self, index: u32, _: u8) -> Result<(), DeviceError> {
+        Err(DeviceError::NoSuchDevice { index })
+    }
+}
+
+#[test]
+fn an_exporter_completes_what_the_library_gives_and_costs_nothing_when_it_fails() {
+    let endpoint = Endpoint::start(Manner::Serve(DCGM));
+    let settings = ExporterSettings {
+        deadline: DEADLINE,
+        period: Duration::ZERO,
+        ..ExporterSettings::new(ExporterKind::Dcgm, endpoint.url())
+    };
+    let mut backend = Supplemented::new(Box::new(Plain), Exporter::new(settings));
+    backend.devices().unwrap();
+    let mut read = || backend.read_all().unwrap().remove(0).1.unwrap().reading;
+    let whole = read();
+    assert_eq!(whole.memory_bytes_used, Some(77), "the library goes first");
+    assert_eq!(whole.sources[&Metric::MemoryBytesUsed], MetricSource::Nvml);
+    assert!(whole.sm_active_fraction.is_some());
+    assert_eq!(whole.sources[&Metric::SmActiveFraction], MetricSource::DcgmExporter);
+    endpoint.turn(Manner::Fail("500 Internal Server Error"));
+    assert_eq!(read().memory_bytes_used, Some(77));
 }

@@ -6,18 +6,20 @@
 //! An exporter is a second source: it fills what the vendor's library does not have ([`fill`]). It is only ever asked; no
 //! profiling is started, paused, resumed or held from here. DCGM's profiling shares one lock in the driver with every other
 //! profiler: while a site pauses it (`dcgmi profile --pause`) the profiling metrics are missing and [`Exporter::notices`]
-//! says so. Knows no backend and no index: devices are named by UUID.
+//! says so. Names devices by UUID; only [`Supplemented`] knows of backends and indexes.
 
 mod dcgm;
 mod fill;
 mod history;
 mod http;
 mod page;
+mod supplemented;
 mod text;
 mod xpum;
 
 pub use fill::fill;
 pub use history::ExporterNotice;
+pub use supplemented::Supplemented;
 pub use xpum::tile_uuid;
 
 use crate::DeviceError;

@@ -1,0 +1,63 @@
+//! Which backend the configuration asks for. Nothing is opened here.
+
+use crate::config::{BackendKind, Config};
+use pillion_core::Clock;
+use pillion_core::device::Mechanism;
+use pillion_device::Backend;
+use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
+use pillion_device::intel::Intel;
+use pillion_device::mps::ComputeModes;
+use pillion_device::nvidia::{MpsControl, NoMps, NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
+use pillion_device::simulated::Simulated;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+/// The node's backend, with what an exporter adds to it where one is named.
+pub(crate) fn backend(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backend> {
+    match config.backend {
+        BackendKind::Simulated => Box::new(Simulated::new(&config.simulated.socket)),
+        BackendKind::Nvidia => supplemented(config, ExporterKind::Dcgm, nvidia(config)),
+        BackendKind::Intel => {
+            let intel = Intel::new(config.intel.settings(), Arc::clone(clock));
+            supplemented(config, ExporterKind::XpuManager, intel)
+        }
+    }
+}
+
+fn supplemented(config: &Config, kind: ExporterKind, backend: impl Backend + 'static) -> Box<dyn Backend> {
+    let Some(url) = &config.exporter.url else { return Box::new(backend) };
+    let settings = ExporterSettings {
+        keep_for: Duration::from_secs_f64(config.exporter.keep_seconds),
+        ..ExporterSettings::new(kind, url)
+    };
+    Box::new(Supplemented::new(Box::new(backend), Exporter::new(settings)))
+}
+
+/// Devices are described as shared by MPS only where it can be set up: what cannot be is not promised.
+fn nvidia(config: &Config) -> Nvidia {
+    let mps = &config.mps;
+    let has_mps = mps.enabled && mps.control_binary.exists();
+    if mps.enabled && !has_mps {
+        warn!(program = %mps.control_binary.display(), "there is no MPS control program: devices are shared by time slices");
+    }
+    let mechanism = if has_mps { Mechanism::Mps } else { Mechanism::None };
+    let settings = NvidiaSettings { mechanism, ..nvml(config) };
+    let control: Box<dyn MpsControl> = if has_mps {
+        let (binary, directory) = (mps.control_binary.clone(), config.mps_directory());
+        Box::new(NodeDaemons::new(binary, directory, compute_modes(config)))
+    } else {
+        Box::new(NoMps)
+    };
+    Nvidia::new(settings, control)
+}
+
+fn nvml(config: &Config) -> NvidiaSettings {
+    NvidiaSettings { library: config.nvidia.library.clone(), ..NvidiaSettings::default() }
+}
+
+/// What sets the compute modes of this node's devices, where the site is strict.
+pub(crate) fn compute_modes(config: &Config) -> Option<Box<dyn ComputeModes>> {
+    let is_strict = config.backend == BackendKind::Nvidia && config.mps.strict;
+    is_strict.then(|| Box::new(NvmlComputeModes::new(nvml(config))) as Box<dyn ComputeModes>)
+}

@@ -1,0 +1,122 @@
+//! A backend whose readings an exporter completes. The vendor's own library goes before the exporter in every value.
+
+use super::{Exporter, ExporterNotice, fill};
+use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
+use pillion_core::DeviceUuid;
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Metric, NoticeKind, Reading};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::time::Instant;
+
+/// A backend and the exporter beside it. An exporter that does not answer costs values, never a reading.
+pub struct Supplemented {
+    backend: Box<dyn Backend>,
+    exporter: Exporter,
+    indexes: BTreeMap<DeviceUuid, u32>,
+    /// What the library itself gave at the last look: nobody is told that the exporter lost that.
+    own: BTreeMap<u32, BTreeSet<Metric>>,
+    /// Whether it was told that the exporter does not answer.
+    is_missed: bool,
+}
+
+impl Supplemented {
+    /// Nothing is asked yet.
+    pub fn new(backend: Box<dyn Backend>, exporter: Exporter) -> Self {
+        let (indexes, own) = (BTreeMap::new(), BTreeMap::new());
+        Self { backend, exporter, indexes, own, is_missed: false }
+    }
+
+    /// What the exporter says, by index.
+    fn more(&mut self) -> BTreeMap<u32, Reading> {
+        match self.exporter.read_all(Instant::now().into_std()) {
+            Ok(readings) => {
+                self.is_missed = false;
+                let by_index = |(uuid, reading)| Some((*self.indexes.get(&uuid)?, reading));
+                readings.into_iter().filter_map(by_index).collect()
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_missed, true) {
+                    tracing::warn!(error = %pillion_core::report(&error), "the exporter gives nothing");
+                }
+                BTreeMap::new()
+            }
+        }
+    }
+
+    fn complete(&mut self, index: u32, reading: &mut Reading, more: &BTreeMap<u32, Reading>) {
+        self.own.insert(index, reading.known().collect());
+        if let Some(more) = more.get(&index) {
+            fill(reading, more);
+        }
+    }
+
+    /// A notice of the exporter, if the value is missed now.
+    fn notice(&self, ExporterNotice { device, kind, detail }: ExporterNotice) -> Option<DeviceNotice> {
+        let index = *self.indexes.get(&device)?;
+        let is_own = |metric: &Metric| self.own.get(&index).is_some_and(|own| own.contains(metric));
+        match &kind {
+            NoticeKind::MetricLost(metric) | NoticeKind::MetricBack(metric) if is_own(metric) => None,
+            _ => Some(DeviceNotice { index, kind, detail }),
+        }
+    }
+}
+
+impl Backend for Supplemented {
+    fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
+        let devices = self.backend.devices()?;
+        self.indexes = devices.iter().map(|device| (device.uuid.clone(), device.index)).collect();
+        Ok(devices)
+    }
+
+    fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
+        let mut reading = self.backend.read(index)?;
+        let more = self.more();
+        self.complete(index, &mut reading, &more);
+        Ok(reading)
+    }
+
+    fn processes(&mut self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
+        self.backend.processes(index)
+    }
+
+    fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
+        let mut states = self.backend.read_all()?;
+        let more = self.more();
+        for (index, state) in &mut states {
+            if let Ok(state) = state {
+                self.complete(*index, &mut state.reading, &more);
+            }
+        }
+        Ok(states)
+    }
+
+    fn notices(&mut self) -> Vec<DeviceNotice> {
+        let mut notices = self.backend.notices();
+        let told = self.exporter.notices();
+        notices.extend(told.into_iter().filter_map(|notice| self.notice(notice)));
+        notices
+    }
+
+    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+        self.backend.start_mps(index, settings)
+    }
+
+    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        self.backend.stop_mps(index)
+    }
+
+    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
+        self.backend.mps(index)
+    }
+
+    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
+        self.backend.terminate_mps_client(index, pid)
+    }
+
+    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
+        self.backend.ccs_mode(index)
+    }
+
+    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+        self.backend.set_ccs_mode(index, mode)
+    }
+}
