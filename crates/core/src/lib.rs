@@ -17,6 +17,7 @@ pub mod profile;
 pub mod report;
 pub mod share;
 pub mod units;
+pub mod word;
 
 pub use clock::{Clock, ManualClock, SystemClock, UnixTime};
 pub use error::report;

@@ -1,6 +1,8 @@
 //! Every message survives the wire, bytes included, and what cannot be is refused with a sentence that names the field.
 
-use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
+use pillion_core::device::{
+    DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
+};
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
     Report, ReportBody, ShareResult, ToAgent,
@@ -13,6 +15,7 @@ use pillion_proto::v1 as wire;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn starts() -> impl Strategy<Value = JobStart> {
     (1..=u32::MAX, option::of(any::<u32>()), any::<u32>())
@@ -31,20 +34,45 @@ fn names() -> impl Strategy<Value = String> {
     "[a-z0-9._-]{1,12}"
 }
 
+fn throttles() -> impl Strategy<Value = BTreeSet<Throttle>> {
+    let all = [Throttle::PowerLimit, Throttle::Heat, Throttle::PowerBrake, Throttle::Setting];
+    prop::collection::btree_set(prop::sample::select(all.to_vec()), 0..=4)
+}
+
+/// A source for each metric of a reading, or none.
+fn sources() -> impl Strategy<Value = Vec<Option<MetricSource>>> {
+    use MetricSource::{DcgmExporter, MetricStreamer, Nvml, NvmlGpm, Simulated, Sysman, XpuManager};
+    let all = vec![Simulated, Nvml, NvmlGpm, DcgmExporter, Sysman, MetricStreamer, XpuManager];
+    prop::collection::vec(option::of(prop::sample::select(all)), 18)
+}
+
+/// On the heap: a strategy of so many values is larger than a test's stack bears several times.
+fn readings() -> BoxedStrategy<Reading> {
+    whole_readings().boxed()
+}
+
 prop_compose! {
-    fn readings()(
+    fn whole_readings()(
         (energy_joules, power_watts, memory_bytes_used) in (option::of(quantities()), option::of(quantities()), any::<Option<u64>>()),
         (sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction) in
             (option::of(fractions()), option::of(fractions()), option::of(fractions()), option::of(fractions())),
         (gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction) in
             (option::of(fractions()), option::of(fractions()), option::of(fractions())),
         (pcie_tx_bytes_per_second, pcie_rx_bytes_per_second) in (option::of(quantities()), option::of(quantities())),
+        (tensor_active_fraction, memory_busy_fraction) in (option::of(fractions()), option::of(fractions())),
+        (nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second) in (option::of(quantities()), option::of(quantities())),
+        (sm_clock_hertz, throttles, sources) in (option::of(quantities()), option::of(throttles()), sources()),
     ) -> Reading {
-        Reading {
+        let mut reading = Reading {
             energy_joules, power_watts, sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction,
             gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction, pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second, memory_bytes_used, ..Reading::default()
-        }
+            pcie_rx_bytes_per_second, memory_bytes_used, tensor_active_fraction, memory_busy_fraction,
+            nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second, sm_clock_hertz, throttles, sources: BTreeMap::new(),
+        };
+        let known: Vec<Metric> = reading.known().collect();
+        let tagged = known.into_iter().zip(sources).filter_map(|(metric, source)| Some((metric, source?)));
+        reading.sources = tagged.collect();
+        reading
     }
 }
 
@@ -81,6 +109,14 @@ fn means_of(reading: &Reading) -> ActivityMeans {
         cache_bandwidth_fraction: reading.cache_bandwidth_fraction,
         pcie_tx_bytes_per_second: reading.pcie_tx_bytes_per_second,
         pcie_rx_bytes_per_second: reading.pcie_rx_bytes_per_second,
+        tensor_active_fraction: reading.tensor_active_fraction,
+        memory_busy_fraction: reading.memory_busy_fraction,
+        nvlink_tx_bytes_per_second: reading.nvlink_tx_bytes_per_second,
+        nvlink_rx_bytes_per_second: reading.nvlink_rx_bytes_per_second,
+        throttled_fraction: reading
+            .tensor_active_fraction
+            .map(|active| Fraction::clamped(1.0 - active.value())),
+        sources: reading.sources.clone(),
     }
 }
 
@@ -170,8 +206,8 @@ prop_compose! {
 
 fn from_agent() -> impl Strategy<Value = FromAgent> {
     prop_oneof![
-        hellos().prop_map(FromAgent::Hello),
-        reports().prop_map(FromAgent::Report),
+        hellos().boxed().prop_map(FromAgent::Hello),
+        reports().boxed().prop_map(FromAgent::Report),
         results().prop_map(FromAgent::ShareResult),
     ]
 }
@@ -233,6 +269,8 @@ fn what_cannot_be_is_refused_by_name() {
     );
     let negative = wire::DeviceSample { energy_joules: Some(f64::NAN), ..sample.clone() };
     assert!(refused(Report::try_from(samples_with(negative))).contains("energy_joules is NaN"));
+    let clock = wire::DeviceSample { sm_clock_hertz: Some(-1.0), ..sample.clone() };
+    assert!(refused(Report::try_from(samples_with(clock))).contains("sm_clock_hertz is -1"));
     let tenant = wire::TenantUse { job_id: "33;rm".into(), ..Default::default() };
     let tenants = wire::DeviceSample { tenants: vec![tenant], ..sample };
     assert!(refused(Report::try_from(samples_with(tenants))).contains("'33;rm' is not a Slurm job id"));

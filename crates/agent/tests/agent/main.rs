@@ -11,7 +11,7 @@ mod scheduler;
 mod task;
 
 use node::TestNode;
-use pillion_core::device::Mechanism;
+use pillion_core::device::{Mechanism, Metric, MetricSource};
 use pillion_core::handoff::Verdict;
 use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::share::Share;
@@ -95,7 +95,8 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     let summary = scheduler.report(|body| summary_of(body, 33).cloned()).await;
     assert_eq!(summary.gres_type, GresType::new("g1"));
     assert!(summary.solo_sample_count > 0 && summary.neighbours.is_empty(), "{summary:?}");
-    let means = summary.solo_means.expect("it was alone");
+    let means = summary.solo_means.as_ref().expect("it was alone");
+    assert_eq!(means.sources[&Metric::SmActiveFraction], MetricSource::Simulated);
     assert!(means.sm_active_fraction.is_some_and(|it| it.value() > 0.0) && means.power_watts.is_some());
     assert!(summary.energy_joules.is_some_and(|energy| energy > 0.0));
     assert!(summary.memory_bytes_peak > 0 && summary.process_count_peak == 1);

@@ -7,6 +7,7 @@ mod field;
 mod hello;
 mod launch;
 mod message;
+mod metric;
 mod sample;
 mod share;
 mod summary;
