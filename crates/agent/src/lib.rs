@@ -14,6 +14,7 @@ pub mod config;
 pub mod devices;
 pub mod disk;
 pub mod handoff_server;
+pub mod health;
 pub mod journal;
 mod journal_writer;
 pub mod mechanism;

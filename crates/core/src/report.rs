@@ -3,6 +3,7 @@
 
 use crate::clock::UnixTime;
 use crate::device::{DeviceDescription, Metric, MetricSource, Reading, TenantUse};
+use crate::health::DeviceCondition;
 use crate::ids::{DecisionId, GresType, JobStart, NodeName};
 use crate::share::Share;
 use crate::units::Fraction;
@@ -21,6 +22,8 @@ pub enum FromAgent {
     Report(Report),
     /// The answer to [`ToAgent::Prepare`] and [`ToAgent::Revoke`].
     ShareResult(ShareResult),
+    /// How all devices of the node are now, told whenever that changes.
+    Conditions(Vec<DeviceCondition>),
 }
 
 /// Everything that the scheduler says to an agent.
@@ -58,6 +61,8 @@ pub struct AgentHello {
     pub sent_at: UnixTime,
     /// Shares that it holds from before.
     pub decision_ids: Vec<DecisionId>,
+    /// How its devices are; those that it has not looked at yet are left out.
+    pub conditions: Vec<DeviceCondition>,
 }
 
 /// The answer to a prepared or revoked share.

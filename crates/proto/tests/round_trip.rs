@@ -3,6 +3,7 @@
 use pillion_core::device::{
     DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
 };
+use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
     Report, ReportBody, ShareResult, ToAgent,
@@ -164,11 +165,29 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
     prop_oneof![Just(Mechanism::Mps), Just(Mechanism::Ccs), Just(Mechanism::None)]
 }
 
+fn fault_kinds() -> impl Strategy<Value = FaultKind> {
+    use FaultKind::{Gone, MetricLost, MpsDied, MpsFault, Other, Unreadable};
+    prop::sample::select(vec![Gone, MetricLost, MpsDied, MpsFault, Other, Unreadable])
+}
+
+prop_compose! {
+    fn conditions()(
+        gres_type in names(),
+        faults in prop::collection::vec((fault_kinds(), ".{0,8}", quantities()), 0..3),
+        reading in readings(),
+    ) -> DeviceCondition {
+        let fault = |(kind, detail, since)| DeviceFault { kind, detail, since: UnixTime::from_seconds(since) };
+        let faults = faults.into_iter().map(fault).collect();
+        DeviceCondition { gres_type: GresType(gres_type), faults, sources: reading.sources }
+    }
+}
+
 prop_compose! {
     fn hellos()(
         (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), ".{0,8}", names()),
         devices in prop::collection::vec((any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms()), 0..4),
         (sent, decisions) in (quantities(), prop::collection::vec(any::<u64>(), 0..3)),
+        conditions in prop::collection::vec(conditions(), 0..3),
     ) -> AgentHello {
         let devices = devices
             .into_iter()
@@ -178,7 +197,7 @@ prop_compose! {
             .collect();
         AgentHello {
             protocol_version, node: NodeName(node), agent_version, journal_id, devices, sent_at: UnixTime::from_seconds(sent),
-            decision_ids: decisions.into_iter().map(DecisionId).collect(),
+            decision_ids: decisions.into_iter().map(DecisionId).collect(), conditions,
         }
     }
 }
@@ -209,6 +228,7 @@ fn from_agent() -> impl Strategy<Value = FromAgent> {
         hellos().boxed().prop_map(FromAgent::Hello),
         reports().boxed().prop_map(FromAgent::Report),
         results().prop_map(FromAgent::ShareResult),
+        prop::collection::vec(conditions(), 0..3).prop_map(FromAgent::Conditions),
     ]
 }
 

@@ -3,6 +3,7 @@
 //!
 //! `TryFrom<wire>` checks; `From<domain>` cannot fail. One `Invalid*` error a message.
 
+mod condition;
 mod field;
 mod hello;
 mod launch;
@@ -12,6 +13,7 @@ mod sample;
 mod share;
 mod summary;
 
+pub use condition::InvalidCondition;
 pub use field::InvalidField;
 pub use hello::{InvalidDevice, InvalidHello};
 pub use launch::InvalidLaunch;
