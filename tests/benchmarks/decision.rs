@@ -229,6 +229,7 @@ fn hello(node: NodeName, at: UnixTime) -> AgentHello {
         devices: (0..DEVICES_PER_NODE).map(device).collect(),
         sent_at: at,
         decision_ids: Vec::new(),
+        conditions: Vec::new(),
         node,
     }
 }

@@ -78,6 +78,7 @@ impl Node {
             devices: self.devices.clone(),
             sent_at: now,
             decision_ids: self.shares.values().map(|share| share.decision_id).collect(),
+            conditions: Vec::new(),
         }
     }
 

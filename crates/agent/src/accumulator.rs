@@ -12,7 +12,7 @@
 //! **Progress** is counted from the first number seen, from change to change, with the seconds between; a change over
 //! both alone and shared time counts for neither, and a counter that falls starts anew.
 
-use pillion_core::device::Reading;
+use pillion_core::device::{Metric, MetricSource, Reading, Throttle};
 use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
 use pillion_core::{Fraction, GresType, JobStart, UnixTime};
 use serde::{Deserialize, Serialize};
@@ -43,84 +43,124 @@ pub struct Look<'a> {
 }
 
 /// A mean in the making, over time: a look that a poke asked for, a moment after another, weighs as little as it saw.
+///
+/// It never mixes sources: a better one that appears starts it anew, a worse one is ignored, and of equal ones the first
+/// stays. A source that is not known is worse than any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Mean {
     sum: f64,
     seconds: f64,
+    source: Option<MetricSource>,
 }
 
 impl Mean {
-    fn add(&mut self, value: Option<f64>, seconds: f64) {
-        if let Some(value) = value {
-            self.sum += value * seconds;
-            self.seconds += seconds;
+    fn add(&mut self, metric: Metric, value: f64, source: Option<MetricSource>, seconds: f64) {
+        let quality = |source: Option<MetricSource>| source.map(|source| source.quality(metric));
+        if self.seconds > 0.0 && self.source != source {
+            if quality(source) <= quality(self.source) {
+                return;
+            }
+            *self = Self::default();
         }
+        self.source = source;
+        self.sum += value * seconds;
+        self.seconds += seconds;
     }
     fn value(self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.sum / self.seconds)
     }
-    fn fraction(self) -> Option<Fraction> {
-        self.value().map(Fraction::clamped)
-    }
 }
 
 /// [`ActivityMeans`] in the making.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct Means {
-    power: Mean,
-    sm_active: Mean,
-    sm_occupancy: Mean,
-    stall: Mean,
-    fp32_active: Mean,
-    gpu_busy: Mean,
-    memory_bandwidth: Mean,
-    cache_bandwidth: Mean,
-    pcie_tx: Mean,
-    pcie_rx: Mean,
-}
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Means(BTreeMap<Metric, Mean>);
 
 impl Means {
     fn add(&mut self, reading: &Reading, seconds: f64) {
-        let Reading {
-            energy_joules: _,
-            power_watts,
-            sm_active_fraction,
-            sm_occupancy_fraction,
-            stall_fraction,
-            fp32_active_fraction,
-            gpu_busy_fraction,
-            memory_bandwidth_fraction,
-            cache_bandwidth_fraction,
-            pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second,
-            ..
-        } = *reading;
-        self.power.add(power_watts, seconds);
-        self.sm_active.add(sm_active_fraction.map(Fraction::value), seconds);
-        self.sm_occupancy.add(sm_occupancy_fraction.map(Fraction::value), seconds);
-        self.stall.add(stall_fraction.map(Fraction::value), seconds);
-        self.fp32_active.add(fp32_active_fraction.map(Fraction::value), seconds);
-        self.gpu_busy.add(gpu_busy_fraction.map(Fraction::value), seconds);
-        self.memory_bandwidth.add(memory_bandwidth_fraction.map(Fraction::value), seconds);
-        self.cache_bandwidth.add(cache_bandwidth_fraction.map(Fraction::value), seconds);
-        self.pcie_tx.add(pcie_tx_bytes_per_second, seconds);
-        self.pcie_rx.add(pcie_rx_bytes_per_second, seconds);
-    }
-
-    fn values(self) -> ActivityMeans {
-        ActivityMeans {
-            power_watts: self.power.value(),
-            sm_active_fraction: self.sm_active.fraction(),
-            sm_occupancy_fraction: self.sm_occupancy.fraction(),
-            stall_fraction: self.stall.fraction(),
-            fp32_active_fraction: self.fp32_active.fraction(),
-            gpu_busy_fraction: self.gpu_busy.fraction(),
-            memory_bandwidth_fraction: self.memory_bandwidth.fraction(),
-            cache_bandwidth_fraction: self.cache_bandwidth.fraction(),
-            pcie_tx_bytes_per_second: self.pcie_tx.value(),
-            pcie_rx_bytes_per_second: self.pcie_rx.value(),
+        for (metric, value) in averaged(reading) {
+            if let Some(value) = value {
+                let source = reading.sources.get(&metric).copied();
+                self.0.entry(metric).or_default().add(metric, value, source, seconds);
+            }
         }
     }
+
+    fn value(&self, metric: Metric) -> Option<f64> {
+        self.0.get(&metric).and_then(|mean| mean.value())
+    }
+
+    fn fraction(&self, metric: Metric) -> Option<Fraction> {
+        self.value(metric).map(Fraction::clamped)
+    }
+
+    fn values(&self) -> ActivityMeans {
+        let known = self.0.iter().filter(|(_, mean)| mean.seconds > 0.0);
+        ActivityMeans {
+            power_watts: self.value(Metric::PowerWatts),
+            sm_active_fraction: self.fraction(Metric::SmActiveFraction),
+            sm_occupancy_fraction: self.fraction(Metric::SmOccupancyFraction),
+            stall_fraction: self.fraction(Metric::StallFraction),
+            fp32_active_fraction: self.fraction(Metric::Fp32ActiveFraction),
+            tensor_active_fraction: self.fraction(Metric::TensorActiveFraction),
+            gpu_busy_fraction: self.fraction(Metric::GpuBusyFraction),
+            memory_busy_fraction: self.fraction(Metric::MemoryBusyFraction),
+            memory_bandwidth_fraction: self.fraction(Metric::MemoryBandwidthFraction),
+            cache_bandwidth_fraction: self.fraction(Metric::CacheBandwidthFraction),
+            pcie_tx_bytes_per_second: self.value(Metric::PcieTxBytesPerSecond),
+            pcie_rx_bytes_per_second: self.value(Metric::PcieRxBytesPerSecond),
+            nvlink_tx_bytes_per_second: self.value(Metric::NvlinkTxBytesPerSecond),
+            nvlink_rx_bytes_per_second: self.value(Metric::NvlinkRxBytesPerSecond),
+            throttled_fraction: self.fraction(Metric::Throttles),
+            sources: known.filter_map(|(metric, mean)| Some((*metric, mean.source?))).collect(),
+        }
+    }
+}
+
+/// What is averaged of a reading. The meter is differenced, memory has a peak, and the clock of the moment tells less than
+/// what holds it down.
+fn averaged(reading: &Reading) -> [(Metric, Option<f64>); 15] {
+    let Reading {
+        energy_joules: _,
+        power_watts,
+        sm_active_fraction,
+        sm_occupancy_fraction,
+        stall_fraction,
+        fp32_active_fraction,
+        tensor_active_fraction,
+        gpu_busy_fraction,
+        memory_busy_fraction,
+        memory_bandwidth_fraction,
+        cache_bandwidth_fraction,
+        pcie_tx_bytes_per_second,
+        pcie_rx_bytes_per_second,
+        nvlink_tx_bytes_per_second,
+        nvlink_rx_bytes_per_second,
+        memory_bytes_used: _,
+        sm_clock_hertz: _,
+        throttles,
+        sources: _,
+    } = reading;
+    let part = |fraction: &Option<Fraction>| fraction.map(Fraction::value);
+    let is_throttled =
+        |throttles: &BTreeSet<Throttle>| throttles.iter().any(|throttle| *throttle != Throttle::Setting);
+    [
+        (Metric::PowerWatts, *power_watts),
+        (Metric::SmActiveFraction, part(sm_active_fraction)),
+        (Metric::SmOccupancyFraction, part(sm_occupancy_fraction)),
+        (Metric::StallFraction, part(stall_fraction)),
+        (Metric::Fp32ActiveFraction, part(fp32_active_fraction)),
+        (Metric::TensorActiveFraction, part(tensor_active_fraction)),
+        (Metric::GpuBusyFraction, part(gpu_busy_fraction)),
+        (Metric::MemoryBusyFraction, part(memory_busy_fraction)),
+        (Metric::MemoryBandwidthFraction, part(memory_bandwidth_fraction)),
+        (Metric::CacheBandwidthFraction, part(cache_bandwidth_fraction)),
+        (Metric::PcieTxBytesPerSecond, *pcie_tx_bytes_per_second),
+        (Metric::PcieRxBytesPerSecond, *pcie_rx_bytes_per_second),
+        (Metric::NvlinkTxBytesPerSecond, *nvlink_tx_bytes_per_second),
+        (Metric::NvlinkRxBytesPerSecond, *nvlink_rx_bytes_per_second),
+        (Metric::Throttles, throttles.as_ref().map(|throttles| f64::from(u8::from(is_throttled(throttles))))),
+    ]
 }
 
 /// A counter as it goes.
@@ -173,7 +213,9 @@ struct Run {
     process_count_peak: u32,
     energy_joules: Option<f64>,
     counter: Counter,
-    means: Means,
+    /// An older agent wrote its means down under another name: they begin again.
+    #[serde(default)]
+    activity: Means,
     solo_sample_count: u32,
     neighbours: BTreeSet<JobStart>,
 }
@@ -187,7 +229,7 @@ impl Run {
             process_count_peak: 0,
             energy_joules: None,
             counter: Counter::default(),
-            means: Means::default(),
+            activity: Means::default(),
             solo_sample_count: 0,
             neighbours: BTreeSet::new(),
         }
@@ -276,7 +318,7 @@ impl DeviceRuns {
                 run.shared_seconds += seconds;
                 run.neighbours.extend(seen.iter().filter(is_others).filter_map(|other| *other));
             } else if throughout {
-                run.means.add(look.reading, seconds);
+                run.activity.add(look.reading, seconds);
                 run.solo_sample_count += 1;
             }
         }
@@ -304,7 +346,7 @@ impl DeviceRuns {
     /// How an interval's energy is split: by activity while alone, where that is known of all.
     fn weights(&self, bearers: &BTreeSet<Option<JobStart>>) -> Vec<(Option<JobStart>, f64)> {
         let activity = |bearer: &Option<JobStart>| -> Option<f64> {
-            let active = self.runs.get(&(*bearer)?)?.means.sm_active.value()?;
+            let active = self.runs.get(&(*bearer)?)?.activity.value(Metric::SmActiveFraction)?;
             (active > 0.0).then_some(active)
         };
         let known: Option<Vec<f64>> = bearers.iter().map(activity).collect();
@@ -328,7 +370,7 @@ impl DeviceRuns {
             energy_joules: run.energy_joules,
             solo: run.counter.solo,
             shared: run.counter.shared,
-            solo_means: (run.solo_sample_count > 0).then(|| run.means.values()),
+            solo_means: (run.solo_sample_count > 0).then(|| run.activity.values()),
             solo_sample_count: run.solo_sample_count,
             neighbours: run.neighbours.into_iter().collect(),
         })

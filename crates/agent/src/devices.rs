@@ -8,18 +8,20 @@
 //! ```
 
 use crate::disk;
+use crate::health::{self, Health};
 use crate::mechanism::Mechanisms;
 use crate::node::Node;
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
 use pillion_core::device::DeviceDescription;
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::{ReportBody, ShareResult};
 use pillion_core::share::Share;
 use pillion_core::{Clock, DecisionId, JobStart, UnixTime};
-use pillion_device::Backend;
+use pillion_device::{Backend, DeviceError, DeviceStates};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 /// How often runs in progress are written down: what a killed agent loses of them at most.
@@ -53,6 +55,8 @@ pub struct Devices {
     state_path: PathBuf,
     saved_at: UnixTime,
     backend_fails: bool,
+    health: Health,
+    conditions: watch::Sender<Vec<DeviceCondition>>,
     reports: mpsc::Sender<ReportBody>,
     answers: mpsc::Sender<ShareResult>,
 }
@@ -71,6 +75,8 @@ pub struct DevicesParts {
     pub tools: SamplerTools,
     /// Where runs in progress are written down.
     pub state_path: PathBuf,
+    /// How the devices are, for the scheduler.
+    pub conditions: watch::Sender<Vec<DeviceCondition>>,
     /// To the journal.
     pub reports: mpsc::Sender<ReportBody>,
     /// To the scheduler.
@@ -80,10 +86,21 @@ pub struct DevicesParts {
 impl Devices {
     /// Goes on where an earlier agent stopped.
     pub fn new(parts: DevicesParts) -> Self {
-        let DevicesParts { backend, clock, node, mechanisms, tools, state_path, reports, answers } = parts;
+        let DevicesParts {
+            backend,
+            clock,
+            node,
+            mechanisms,
+            tools,
+            state_path,
+            conditions,
+            reports,
+            answers,
+        } = parts;
         let state: SamplerState = disk::read_or_default(&state_path);
         let saved_at = clock.now();
         let sampler = Sampler::new(tools, state);
+        let health = Health::new(node.devices());
         Self {
             backend,
             clock,
@@ -93,6 +110,8 @@ impl Devices {
             state_path,
             saved_at,
             backend_fails: false,
+            health,
+            conditions,
             reports,
             answers,
         }
@@ -129,7 +148,10 @@ impl Devices {
     }
 
     fn look(&mut self) {
-        let states = match self.backend.read_all() {
+        let states = self.backend.read_all();
+        let now = self.clock.now();
+        self.watch_health(now, states.as_ref());
+        let states = match states {
             Ok(states) => {
                 self.backend_fails = false;
                 states
@@ -143,7 +165,6 @@ impl Devices {
                 Vec::new()
             }
         };
-        let now = self.clock.now();
         let looked = self.sampler.look(now, states);
         for report in looked.reports {
             self.tell(report);
@@ -156,6 +177,24 @@ impl Devices {
         if due || !looked.ended.is_empty() {
             self.save();
         }
+    }
+
+    /// What the look and the drivers' notices say of the devices; the scheduler hears of it where it changed.
+    fn watch_health(&mut self, now: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
+        self.health.looked(now, states);
+        for notice in self.backend.notices() {
+            self.health.noticed(now, &notice);
+            match health::sentence(&notice) {
+                (sentence, true) => warn!(device = notice.index, "{sentence}"),
+                (sentence, false) => info!(device = notice.index, "{sentence}"),
+            }
+        }
+        let conditions = self.health.conditions();
+        self.conditions.send_if_modified(|told| {
+            let is_new = *told != conditions;
+            *told = conditions;
+            is_new
+        });
     }
 
     fn ended(&mut self, start: JobStart) {

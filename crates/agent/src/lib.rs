@@ -17,6 +17,7 @@ pub mod devices;
 pub mod disk;
 pub mod fault;
 pub mod handoff_server;
+pub mod health;
 pub mod journal;
 mod journal_writer;
 pub mod mechanism;

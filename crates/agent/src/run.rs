@@ -95,6 +95,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
     let (reports, reports_out) = mpsc::channel(REPORTS_LENGTH);
     let (answers, answers_out) = mpsc::channel(ANSWERS_LENGTH);
     let (appended, appended_out) = watch::channel(journal.last_sequence());
+    let (conditions, conditions_out) = watch::channel(Vec::new());
 
     let proc = ProcFs::new("/proc");
     let handoff = HandoffServer {
@@ -115,10 +116,12 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
         appended: appended_out,
         commands: commands.clone(),
         answers: answers_out,
+        conditions: conditions_out,
     };
     let tools = SamplerTools { devices, proc, progress_files, period_seconds: config.sample_period_seconds };
     let state_path = state.join("runs.json");
-    let parts = DevicesParts { backend, clock, node, mechanisms, tools, state_path, reports, answers };
+    let parts =
+        DevicesParts { backend, clock, node, mechanisms, tools, state_path, conditions, reports, answers };
     let device_thread = tokio::task::spawn_blocking(move || Devices::new(parts).run(commands_out));
     let journal_thread = tokio::task::spawn_blocking(move || write_reports(&journal, reports_out, &appended));
 

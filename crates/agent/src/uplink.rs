@@ -1,4 +1,5 @@
-//! The stream to the scheduler: reports up, shares down. Row 6 of the way of a job. Knows nothing of devices.
+//! The stream to the scheduler: reports up, shares down. Row 6 of the way of a job. Knows nothing of devices, but carries
+//! how they are: not kept for later, for only the present counts.
 //!
 //! The scheduler may be away for as long as it likes: reports wait in the journal. A report is sent once a stream, in
 //! order, and taken as arrived when the scheduler acknowledges it; after a broken stream what is not acknowledged is sent
@@ -8,6 +9,7 @@
 use crate::devices::Command;
 use crate::journal::{Journal, JournalError};
 use crate::node::Node;
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ShareResult, ToAgent};
 use pillion_core::{Clock, Fraction, error};
 use pillion_proto::v1 as wire;
@@ -71,6 +73,8 @@ pub struct Uplink {
     pub commands: mpsc::Sender<Command>,
     /// Answers of the devices.
     pub answers: mpsc::Receiver<ShareResult>,
+    /// How the devices are.
+    pub conditions: watch::Receiver<Vec<DeviceCondition>>,
 }
 
 /// The pause before attempt `attempt` (from 0): doubling from [`RETRY_MIN`] to `retry_max`, times a half to one and a half by
@@ -123,7 +127,7 @@ impl Uplink {
     }
 
     async fn attach(
-        &self,
+        &mut self,
     ) -> Result<(mpsc::Sender<wire::AgentMessage>, Streaming<wire::SchedulerMessage>), UplinkError> {
         let endpoint = self
             .endpoint
@@ -140,7 +144,7 @@ impl Uplink {
         Ok((outgoing, incoming))
     }
 
-    fn hello(&self) -> AgentHello {
+    fn hello(&mut self) -> AgentHello {
         AgentHello {
             protocol_version: PROTOCOL_VERSION,
             node: self.node.name().clone(),
@@ -149,6 +153,7 @@ impl Uplink {
             devices: self.node.devices().to_vec(),
             sent_at: self.clock.now(),
             decision_ids: self.node.decision_ids(),
+            conditions: self.conditions.borrow_and_update().clone(),
         }
     }
 
@@ -180,6 +185,13 @@ impl Uplink {
                     if let Some(report) = cursor.next() {
                         let body = Some(wire::agent_message::Body::Report(report));
                         place.send(wire::AgentMessage { body });
+                    }
+                }
+                changed = self.conditions.changed() => {
+                    let conditions = self.conditions.borrow_and_update().clone();
+                    let sent = outgoing.send(FromAgent::Conditions(conditions).into()).await;
+                    if changed.is_err() || sent.is_err() {
+                        return Ok(());
                     }
                 }
                 changed = self.appended.changed(), if !has_next => {

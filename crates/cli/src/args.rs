@@ -93,6 +93,8 @@ pub enum Command {
     Rescue(RescueArgs),
     /// Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails
     Poke,
+    /// Every device of the nodes: how it is, since when, and where its metrics come from
+    Nodes,
     /// How the scheduler and its agents are
     Status,
 }

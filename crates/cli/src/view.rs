@@ -3,8 +3,11 @@
 //! Every message is taken apart whole, so that a new field does not compile until somebody decides how to show it. On the
 //! wire 0 and the empty text stand for "none" where proto3 has no better; here they are absent.
 
+use pillion_core::device::{Metric, MetricSource, Quality};
+use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_proto::v1 as wire;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 fn some_text(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
@@ -395,15 +398,22 @@ pub struct AgentRow {
 
 impl From<wire::AgentStatus> for AgentRow {
     fn from(agent: wire::AgentStatus) -> Self {
-        let wire::AgentStatus { node, connected, last_seen_at_seconds, clock_skew_seconds, version, devices } =
-            agent;
+        let wire::AgentStatus {
+            node,
+            connected,
+            last_seen_at_seconds,
+            clock_skew_seconds,
+            version,
+            devices,
+            conditions,
+        } = agent;
         Self {
             node,
             connected,
             last_seen_at_seconds: some_positive(last_seen_at_seconds),
             clock_skew_seconds,
             version,
-            devices: devices.into_iter().map(DeviceRow::from).collect(),
+            devices: devices.into_iter().map(|device| DeviceRow::new(device, &conditions)).collect(),
         }
     }
 }
@@ -423,11 +433,61 @@ pub struct DeviceRow {
     pub gres_type: String,
     /// How it can be shared.
     pub mechanism: String,
+    /// What is wrong with it, the worst first; empty = it is well; absent = its agent has not told.
+    pub faults: Option<Vec<FaultRow>>,
+    /// The metrics that it gives, by name.
+    pub metrics: BTreeMap<Metric, MetricRow>,
 }
 
-impl From<wire::Device> for DeviceRow {
-    fn from(device: wire::Device) -> Self {
+impl DeviceRow {
+    /// A device with what `conditions` tell of it.
+    fn new(device: wire::Device, conditions: &[wire::DeviceCondition]) -> Self {
         let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism } = device;
-        Self { index, uuid, model, memory_bytes, gres_type, mechanism }
+        let condition = conditions.iter().find(|condition| condition.gres_type == gres_type).cloned();
+        // A scheduler of another release may tell what cannot be read here: then nothing is known.
+        let condition = condition.and_then(|condition| DeviceCondition::try_from(condition).ok());
+        let (faults, metrics) = condition.map_or((None, BTreeMap::new()), |condition| {
+            let DeviceCondition { gres_type: _, faults, sources } = condition;
+            let metric = |(metric, source)| (metric, MetricRow { source, quality: source.quality(metric) });
+            let metrics = sources.into_iter().map(metric).collect();
+            (Some(faults.into_iter().map(FaultRow::from).collect()), metrics)
+        });
+        Self { index, uuid, model, memory_bytes, gres_type, mechanism, faults, metrics }
     }
+}
+
+/// One thing that is wrong with a device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FaultRow {
+    /// What.
+    pub kind: FaultKind,
+    /// In the driver's words.
+    pub detail: String,
+    /// Since when.
+    pub since_seconds: f64,
+    /// Whether nobody new is put on the device meanwhile.
+    pub closes_device: bool,
+}
+
+impl FaultRow {
+    /// What is wrong, for a person.
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.kind.phrase(), self.detail)
+    }
+}
+
+impl From<DeviceFault> for FaultRow {
+    fn from(fault: DeviceFault) -> Self {
+        let DeviceFault { kind, detail, since } = fault;
+        Self { kind, detail, since_seconds: since.seconds(), closes_device: kind.closes_device() }
+    }
+}
+
+/// Where a metric is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MetricRow {
+    /// By which library or program.
+    pub source: MetricSource,
+    /// How far it can be trusted.
+    pub quality: Quality,
 }

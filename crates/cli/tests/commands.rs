@@ -122,11 +122,25 @@ async fn status_says_how_the_scheduler_is() {
 }
 
 #[tokio::test]
+async fn nodes_says_how_every_device_is_and_who_measures_it() {
+    let harness = Harness::start();
+    snapshot(&harness, "nodes", "nodes", 0).await;
+}
+
+#[tokio::test]
 async fn an_absent_scheduler_is_said_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
-    for line in
-        ["queue", "pairs", "explain 42", "profile", "model", "status", "plan --live", "snapshot save x.json"]
-    {
+    for line in [
+        "queue",
+        "pairs",
+        "explain 42",
+        "profile",
+        "model",
+        "nodes",
+        "status",
+        "plan --live",
+        "snapshot save x.json",
+    ] {
         let ran = run_at("unix:/nowhere/scheduler.sock", folder.path(), line).await;
         assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{line}");
         assert_eq!(

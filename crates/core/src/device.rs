@@ -2,6 +2,7 @@
 
 use crate::ids::{DeviceUuid, GresType, SlurmJobId};
 use crate::units::Fraction;
+use crate::word::spelt_as_serialized;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -149,6 +150,8 @@ pub enum Throttle {
     /// Held by another: a clock that an administrator set, or a group of devices that keeps step.
     Setting,
 }
+
+spelt_as_serialized!(Metric => "metric", MetricSource => "source of metrics", Throttle => "throttle");
 
 /// Something that a device's driver told unasked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -308,4 +311,18 @@ pub struct TenantUse {
     pub process_count: u32,
     /// The job's progress counter, where it writes one.
     pub progress: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_json_and_read_back() {
+        assert_eq!(Metric::SmActiveFraction.to_string(), "sm_active_fraction");
+        assert_eq!("nvml-gpm".parse(), Ok(MetricSource::NvmlGpm));
+        assert_eq!("power_brake".parse(), Ok(Throttle::PowerBrake));
+        let error = "warp_drive".parse::<Metric>().unwrap_err();
+        assert_eq!(error.to_string(), "'warp_drive' is not a metric");
+    }
 }

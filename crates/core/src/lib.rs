@@ -8,6 +8,7 @@ pub mod decision;
 pub mod device;
 pub mod error;
 pub mod handoff;
+pub mod health;
 pub mod heartbeat;
 pub mod ids;
 pub mod invariant;
@@ -17,6 +18,7 @@ pub mod profile;
 pub mod report;
 pub mod share;
 pub mod units;
+pub mod word;
 
 pub use clock::{Clock, ManualClock, SystemClock, UnixTime};
 pub use error::report;

@@ -1,8 +1,10 @@
 //! What is remembered of a workload alone on one device model.
 
+use crate::device::{Metric, MetricSource};
 use crate::ids::WorkloadKey;
 use crate::units::Fraction;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How one workload uses one device model alone: means over its solo runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,6 +35,9 @@ pub struct WorkloadProfile {
     pub stall_fraction: Option<Fraction>,
     /// FP32 pipes active.
     pub fp32_active_fraction: Option<Fraction>,
+    /// Tensor pipes active.
+    #[serde(default)]
+    pub tensor_active_fraction: Option<Fraction>,
     /// Any kernel running.
     pub gpu_busy_fraction: Option<Fraction>,
     /// Device memory being read or written at all.
@@ -46,6 +51,15 @@ pub struct WorkloadProfile {
     pub pcie_tx_bytes_per_second: Option<f64>,
     /// Bytes a second from the host.
     pub pcie_rx_bytes_per_second: Option<f64>,
+    /// Bytes a second to other devices over NVLink.
+    #[serde(default)]
+    pub nvlink_tx_bytes_per_second: Option<f64>,
+    /// Bytes a second from other devices over NVLink.
+    #[serde(default)]
+    pub nvlink_rx_bytes_per_second: Option<f64>,
+    /// The part of the time in which power or heat held the clock down.
+    #[serde(default)]
+    pub throttled_fraction: Option<Fraction>,
     /// The most device memory seen in any run.
     pub memory_bytes_peak: Option<u64>,
     /// The most processes on the device at once in any run.
@@ -54,6 +68,9 @@ pub struct WorkloadProfile {
     pub power_watts_mean: Option<f64>,
     /// Mean energy of a run.
     pub energy_joules: Option<f64>,
+    /// The source of each metric that was averaged.
+    #[serde(default)]
+    pub sources: BTreeMap<Metric, MetricSource>,
 }
 
 impl WorkloadProfile {
@@ -72,16 +89,21 @@ impl WorkloadProfile {
             sm_occupancy_fraction: None,
             stall_fraction: None,
             fp32_active_fraction: None,
+            tensor_active_fraction: None,
             gpu_busy_fraction: None,
             memory_busy_fraction: None,
             memory_bandwidth_fraction: None,
             cache_bandwidth_fraction: None,
             pcie_tx_bytes_per_second: None,
             pcie_rx_bytes_per_second: None,
+            nvlink_tx_bytes_per_second: None,
+            nvlink_rx_bytes_per_second: None,
+            throttled_fraction: None,
             memory_bytes_peak: None,
             process_count_peak: 0,
             power_watts_mean: None,
             energy_joules: None,
+            sources: BTreeMap::new(),
         }
     }
 }

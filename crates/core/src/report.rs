@@ -2,11 +2,13 @@
 //! conversions are in `pillion-proto`. Rows 6 and 8 of the way of a job (docs/architecture.md).
 
 use crate::clock::UnixTime;
-use crate::device::{DeviceDescription, Reading, TenantUse};
+use crate::device::{DeviceDescription, Metric, MetricSource, Reading, TenantUse};
+use crate::health::DeviceCondition;
 use crate::ids::{DecisionId, GresType, JobStart, NodeName};
 use crate::share::Share;
 use crate::units::Fraction;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version of the stream between agent and scheduler.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -20,6 +22,8 @@ pub enum FromAgent {
     Report(Report),
     /// The answer to [`ToAgent::Prepare`] and [`ToAgent::Revoke`].
     ShareResult(ShareResult),
+    /// How all devices of the node are now, told whenever that changes.
+    Conditions(Vec<DeviceCondition>),
 }
 
 /// Everything that the scheduler says to an agent.
@@ -57,6 +61,8 @@ pub struct AgentHello {
     pub sent_at: UnixTime,
     /// Shares that it holds from before.
     pub decision_ids: Vec<DecisionId>,
+    /// How its devices are; those that it has not looked at yet are left out.
+    pub conditions: Vec<DeviceCondition>,
 }
 
 /// The answer to a prepared or revoked share.
@@ -112,8 +118,9 @@ pub struct DeviceSample {
     pub tenants: Vec<TenantUse>,
 }
 
-/// Means over the samples in which a job had its device alone; absent where the device does not say.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+/// Means over the samples in which a job had its device alone; absent where the device does not say. Each is over values
+/// of one source.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ActivityMeans {
     /// Power of the device, idle part included.
     pub power_watts: Option<f64>,
@@ -125,8 +132,12 @@ pub struct ActivityMeans {
     pub stall_fraction: Option<Fraction>,
     /// FP32 pipes active.
     pub fp32_active_fraction: Option<Fraction>,
+    /// Tensor pipes active.
+    pub tensor_active_fraction: Option<Fraction>,
     /// Any kernel running.
     pub gpu_busy_fraction: Option<Fraction>,
+    /// Device memory being read or written at all.
+    pub memory_busy_fraction: Option<Fraction>,
     /// Memory bandwidth of the greatest possible.
     pub memory_bandwidth_fraction: Option<Fraction>,
     /// Last-level cache bandwidth of the greatest possible.
@@ -135,6 +146,16 @@ pub struct ActivityMeans {
     pub pcie_tx_bytes_per_second: Option<f64>,
     /// Bytes a second from the host.
     pub pcie_rx_bytes_per_second: Option<f64>,
+    /// Bytes a second to other devices over NVLink.
+    pub nvlink_tx_bytes_per_second: Option<f64>,
+    /// Bytes a second from other devices over NVLink.
+    pub nvlink_rx_bytes_per_second: Option<f64>,
+    /// The part of the time in which power or heat held the clock down. A clock that an administrator set is how the
+    /// device is for everybody, and does not count.
+    pub throttled_fraction: Option<Fraction>,
+    /// Where each mean's values were read.
+    #[serde(default)]
+    pub sources: BTreeMap<Metric, MetricSource>,
 }
 
 /// How far a job's counter went in some part of its run.

@@ -1,6 +1,9 @@
 //! Every message survives the wire, bytes included, and what cannot be is refused with a sentence that names the field.
 
-use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
+use pillion_core::device::{
+    DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
+};
+use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
     Report, ReportBody, ShareResult, ToAgent,
@@ -13,6 +16,7 @@ use pillion_proto::v1 as wire;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn starts() -> impl Strategy<Value = JobStart> {
     (1..=u32::MAX, option::of(any::<u32>()), any::<u32>())
@@ -31,20 +35,45 @@ fn names() -> impl Strategy<Value = String> {
     "[a-z0-9._-]{1,12}"
 }
 
+fn throttles() -> impl Strategy<Value = BTreeSet<Throttle>> {
+    let all = [Throttle::PowerLimit, Throttle::Heat, Throttle::PowerBrake, Throttle::Setting];
+    prop::collection::btree_set(prop::sample::select(all.to_vec()), 0..=4)
+}
+
+/// A source for each metric of a reading, or none.
+fn sources() -> impl Strategy<Value = Vec<Option<MetricSource>>> {
+    use MetricSource::{DcgmExporter, MetricStreamer, Nvml, NvmlGpm, Simulated, Sysman, XpuManager};
+    let all = vec![Simulated, Nvml, NvmlGpm, DcgmExporter, Sysman, MetricStreamer, XpuManager];
+    prop::collection::vec(option::of(prop::sample::select(all)), 18)
+}
+
+/// On the heap: a strategy of so many values is larger than a test's stack bears several times.
+fn readings() -> BoxedStrategy<Reading> {
+    whole_readings().boxed()
+}
+
 prop_compose! {
-    fn readings()(
+    fn whole_readings()(
         (energy_joules, power_watts, memory_bytes_used) in (option::of(quantities()), option::of(quantities()), any::<Option<u64>>()),
         (sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction) in
             (option::of(fractions()), option::of(fractions()), option::of(fractions()), option::of(fractions())),
         (gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction) in
             (option::of(fractions()), option::of(fractions()), option::of(fractions())),
         (pcie_tx_bytes_per_second, pcie_rx_bytes_per_second) in (option::of(quantities()), option::of(quantities())),
+        (tensor_active_fraction, memory_busy_fraction) in (option::of(fractions()), option::of(fractions())),
+        (nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second) in (option::of(quantities()), option::of(quantities())),
+        (sm_clock_hertz, throttles, sources) in (option::of(quantities()), option::of(throttles()), sources()),
     ) -> Reading {
-        Reading {
+        let mut reading = Reading {
             energy_joules, power_watts, sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction,
             gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction, pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second, memory_bytes_used, ..Reading::default()
-        }
+            pcie_rx_bytes_per_second, memory_bytes_used, tensor_active_fraction, memory_busy_fraction,
+            nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second, sm_clock_hertz, throttles, sources: BTreeMap::new(),
+        };
+        let known: Vec<Metric> = reading.known().collect();
+        let tagged = known.into_iter().zip(sources).filter_map(|(metric, source)| Some((metric, source?)));
+        reading.sources = tagged.collect();
+        reading
     }
 }
 
@@ -81,6 +110,14 @@ fn means_of(reading: &Reading) -> ActivityMeans {
         cache_bandwidth_fraction: reading.cache_bandwidth_fraction,
         pcie_tx_bytes_per_second: reading.pcie_tx_bytes_per_second,
         pcie_rx_bytes_per_second: reading.pcie_rx_bytes_per_second,
+        tensor_active_fraction: reading.tensor_active_fraction,
+        memory_busy_fraction: reading.memory_busy_fraction,
+        nvlink_tx_bytes_per_second: reading.nvlink_tx_bytes_per_second,
+        nvlink_rx_bytes_per_second: reading.nvlink_rx_bytes_per_second,
+        throttled_fraction: reading
+            .tensor_active_fraction
+            .map(|active| Fraction::clamped(1.0 - active.value())),
+        sources: reading.sources.clone(),
     }
 }
 
@@ -128,11 +165,29 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
     prop_oneof![Just(Mechanism::Mps), Just(Mechanism::Ccs), Just(Mechanism::None)]
 }
 
+fn fault_kinds() -> impl Strategy<Value = FaultKind> {
+    use FaultKind::{Gone, MetricLost, MpsDied, MpsFault, Other, Unreadable};
+    prop::sample::select(vec![Gone, MetricLost, MpsDied, MpsFault, Other, Unreadable])
+}
+
+prop_compose! {
+    fn conditions()(
+        gres_type in names(),
+        faults in prop::collection::vec((fault_kinds(), ".{0,8}", quantities()), 0..3),
+        reading in readings(),
+    ) -> DeviceCondition {
+        let fault = |(kind, detail, since)| DeviceFault { kind, detail, since: UnixTime::from_seconds(since) };
+        let faults = faults.into_iter().map(fault).collect();
+        DeviceCondition { gres_type: GresType(gres_type), faults, sources: reading.sources }
+    }
+}
+
 prop_compose! {
     fn hellos()(
         (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), ".{0,8}", names()),
         devices in prop::collection::vec((any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms()), 0..4),
         (sent, decisions) in (quantities(), prop::collection::vec(any::<u64>(), 0..3)),
+        conditions in prop::collection::vec(conditions(), 0..3),
     ) -> AgentHello {
         let devices = devices
             .into_iter()
@@ -142,7 +197,7 @@ prop_compose! {
             .collect();
         AgentHello {
             protocol_version, node: NodeName(node), agent_version, journal_id, devices, sent_at: UnixTime::from_seconds(sent),
-            decision_ids: decisions.into_iter().map(DecisionId).collect(),
+            decision_ids: decisions.into_iter().map(DecisionId).collect(), conditions,
         }
     }
 }
@@ -170,9 +225,10 @@ prop_compose! {
 
 fn from_agent() -> impl Strategy<Value = FromAgent> {
     prop_oneof![
-        hellos().prop_map(FromAgent::Hello),
-        reports().prop_map(FromAgent::Report),
+        hellos().boxed().prop_map(FromAgent::Hello),
+        reports().boxed().prop_map(FromAgent::Report),
         results().prop_map(FromAgent::ShareResult),
+        prop::collection::vec(conditions(), 0..3).prop_map(FromAgent::Conditions),
     ]
 }
 
@@ -233,6 +289,8 @@ fn what_cannot_be_is_refused_by_name() {
     );
     let negative = wire::DeviceSample { energy_joules: Some(f64::NAN), ..sample.clone() };
     assert!(refused(Report::try_from(samples_with(negative))).contains("energy_joules is NaN"));
+    let clock = wire::DeviceSample { sm_clock_hertz: Some(-1.0), ..sample.clone() };
+    assert!(refused(Report::try_from(samples_with(clock))).contains("sm_clock_hertz is -1"));
     let tenant = wire::TenantUse { job_id: "33;rm".into(), ..Default::default() };
     let tenants = wire::DeviceSample { tenants: vec![tenant], ..sample };
     assert!(refused(Report::try_from(samples_with(tenants))).contains("'33;rm' is not a Slurm job id"));

@@ -2,8 +2,9 @@
 //! simulation), read by `view` and `release`; knows nothing of Slurm or the store.
 
 use pillion_core::device::DeviceDescription;
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, ToAgent};
-use pillion_core::{NodeName, UnixTime};
+use pillion_core::{GresType, NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
@@ -24,6 +25,12 @@ pub struct AgentState {
     pub last_seen_at: UnixTime,
     /// Its clock less ours at the last hello, in seconds.
     pub clock_skew_seconds: f64,
+    /// How its devices are, as it told last; of those that are not here nothing is known yet.
+    pub conditions: BTreeMap<GresType, DeviceCondition>,
+}
+
+fn by_device(conditions: &[DeviceCondition]) -> BTreeMap<GresType, DeviceCondition> {
+    conditions.iter().map(|condition| (condition.gres_type.clone(), condition.clone())).collect()
 }
 
 #[derive(Debug)]
@@ -50,6 +57,13 @@ pub struct StreamId {
     number: u64,
 }
 
+impl StreamId {
+    /// Whose.
+    pub const fn node(&self) -> &NodeName {
+        &self.node
+    }
+}
+
 impl Agents {
     fn lock(&self) -> MutexGuard<'_, Registry> {
         // A panic elsewhere cannot leave the map half changed: each change is one insert.
@@ -68,6 +82,7 @@ impl Agents {
             is_connected: true,
             last_seen_at: now,
             clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
+            conditions: by_device(&hello.conditions),
         };
         registry.entries.insert(hello.node.clone(), Entry { state, stream: number, outbox });
         (StreamId { node: hello.node.clone(), number }, inbox)
@@ -79,6 +94,15 @@ impl Agents {
             self.lock().entries.get_mut(&stream.node).filter(|entry| entry.stream == stream.number)
         {
             entry.state.last_seen_at = now;
+        }
+    }
+
+    /// A node's devices are otherwise than they were told to be before. An older stream says nothing of a newer one's.
+    pub fn set_conditions(&self, stream: &StreamId, conditions: &[DeviceCondition]) {
+        if let Some(entry) =
+            self.lock().entries.get_mut(&stream.node).filter(|entry| entry.stream == stream.number)
+        {
+            entry.state.conditions = by_device(conditions);
         }
     }
 
@@ -125,7 +149,28 @@ mod tests {
             devices: Vec::new(),
             sent_at: UnixTime::from_epoch(12),
             decision_ids: Vec::new(),
+            conditions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn devices_are_as_the_newest_stream_tells() {
+        let agents = Agents::default();
+        let condition = |name: &str| DeviceCondition {
+            gres_type: GresType::new(name),
+            faults: Vec::new(),
+            sources: BTreeMap::new(),
+        };
+        let told =
+            || -> Vec<GresType> { agents.all()[&NodeName::new("n1")].conditions.keys().cloned().collect() };
+        let first = AgentHello { conditions: vec![condition("g0")], ..hello() };
+        let (old, _inbox) = agents.connect(&first, UnixTime::from_epoch(10));
+        assert_eq!(told(), [GresType::new("g0")]);
+        let (new, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(11));
+        assert_eq!(told(), [], "a restarted agent has not looked yet");
+        agents.set_conditions(&new, &[condition("g1")]);
+        agents.set_conditions(&old, &[condition("g2")]);
+        assert_eq!(told(), [GresType::new("g1")]);
     }
 
     #[test]

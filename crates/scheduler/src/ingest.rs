@@ -1,12 +1,15 @@
 //! Row 8 of the way of a job: what an agent says becomes durable, once each. Called by `grpc::agent` for every message of a
 //! stream, and by the simulation; knows nothing of the wire.
 
+use crate::agents::StreamId;
 use crate::context::{Context, TickError};
 use crate::store::Event;
 use pillion_core::NodeName;
 use pillion_core::decision::DecisionState;
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, Report, ReportBody, ShareResult, ToAgent};
 use std::sync::Arc;
+use tracing::{info, warn};
 
 /// The receiver of agents' messages.
 pub struct Ingest {
@@ -53,6 +56,23 @@ impl Ingest {
             }
         }
         Ok(())
+    }
+
+    /// Devices of a node are otherwise than before: what closes or opens one is told to the log, and the engine looks again.
+    pub fn conditions(&self, stream: &StreamId, conditions: &[DeviceCondition]) {
+        let node = stream.node();
+        let agents = &self.context.agents;
+        let before = agents.all().remove(node).map(|agent| agent.conditions).unwrap_or_default();
+        agents.set_conditions(stream, conditions);
+        for now in conditions {
+            let was_closed_by = before.get(&now.gres_type).and_then(DeviceCondition::closed_by);
+            match (was_closed_by, now.closed_by()) {
+                (None, Some(fault)) => warn!(%node, device = %now.gres_type, "no new tenants: {fault}"),
+                (Some(_), None) => info!(%node, device = %now.gres_type, "is well again"),
+                _ => continue,
+            }
+            self.context.nudges.engine.notify_one();
+        }
     }
 
     /// The agent's answer to a prepared share: the release may go on, or the decision is given up.

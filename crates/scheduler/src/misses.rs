@@ -120,6 +120,7 @@ mod tests {
             devices: Vec::new(),
             sent_at: at(NOW),
             decision_ids: Vec::new(),
+            conditions: Vec::new(),
         };
         let (_, inbox) = agents.connect(&hello, at(NOW));
         let clock = Arc::new(ManualClock::new(at(NOW)));

@@ -84,6 +84,138 @@ fn means_are_over_time() {
     assert!((active.value() - 0.5).abs() < 1e-9, "{active:?}");
 }
 
+/// The mean PCIe rate, and its source, of a run that saw these rates, a second each.
+fn pcie_mean(rates: &[(f64, Option<MetricSource>)]) -> (f64, Option<MetricSource>) {
+    let metric = Metric::PcieTxBytesPerSecond;
+    let readings = rates.iter().map(|(rate, source)| Reading {
+        pcie_tx_bytes_per_second: Some(*rate),
+        sources: source.iter().map(|source| (metric, *source)).collect(),
+        ..Reading::default()
+    });
+    let means = means_of(readings);
+    (means.pcie_tx_bytes_per_second.expect("it was alone"), means.sources.get(&metric).copied())
+}
+
+/// The means of a run that was alone while these readings were taken, a second each.
+fn means_of(readings: impl Iterator<Item = Reading>) -> ActivityMeans {
+    let mut runs = DeviceRuns::default();
+    runs.begin(job(1), UnixTime::from_epoch(1000));
+    let mut look = |at: u32, reading: &Reading| {
+        let at = UnixTime::from_epoch(1000 + u64::from(at));
+        let progress = BTreeMap::new();
+        runs.observe(&Look { at, reading, sightings: &[seen(1, 1)], progress: &progress }, GAP_SECONDS);
+    };
+    look(0, &Reading::default());
+    for (at, reading) in (1..).zip(readings) {
+        look(at, &reading);
+    }
+    let ended_at = UnixTime::from_epoch(2000);
+    let summary = runs.end(job(1), ended_at, &GresType::new("g0")).expect("it ran");
+    summary.solo_means.expect("it was alone")
+}
+
+/// A source of samples, and two that count.
+const COARSE: Option<MetricSource> = Some(MetricSource::Nvml);
+const FINE: Option<MetricSource> = Some(MetricSource::NvmlGpm);
+const ALSO_FINE: Option<MetricSource> = Some(MetricSource::DcgmExporter);
+
+fn assert_mean(rates: &[(f64, Option<MetricSource>)], expected: (f64, Option<MetricSource>)) {
+    let (mean, source) = pcie_mean(rates);
+    assert!((mean - expected.0).abs() < 1e-9 && source == expected.1, "{rates:?} gave {mean} of {source:?}");
+}
+
+#[test]
+fn a_better_source_starts_a_mean_anew() {
+    assert_mean(&[(9.0, COARSE), (7.0, COARSE), (2.0, FINE), (4.0, FINE)], (3.0, FINE));
+    assert_mean(&[(9.0, None), (7.0, COARSE)], (7.0, COARSE));
+}
+
+#[test]
+fn a_worse_source_is_ignored() {
+    assert_mean(&[(2.0, FINE), (9.0, COARSE), (4.0, FINE), (9.0, None)], (3.0, FINE));
+}
+
+#[test]
+fn of_two_equal_sources_the_first_stays() {
+    assert_mean(&[(2.0, FINE), (9.0, ALSO_FINE), (4.0, FINE)], (3.0, FINE));
+    assert_mean(&[(9.0, ALSO_FINE), (2.0, FINE)], (9.0, ALSO_FINE));
+}
+
+#[test]
+fn one_metric_s_source_says_nothing_of_another() {
+    let reading = |source, pcie| Reading {
+        pcie_tx_bytes_per_second: Some(pcie),
+        power_watts: Some(100.0),
+        sources: [(Metric::PcieTxBytesPerSecond, source), (Metric::PowerWatts, MetricSource::Nvml)].into(),
+        ..Reading::default()
+    };
+    let means = means_of([reading(MetricSource::Nvml, 9.0), reading(MetricSource::NvmlGpm, 3.0)].into_iter());
+    assert_eq!((means.pcie_tx_bytes_per_second, means.power_watts), (Some(3.0), Some(100.0)));
+    assert_eq!(means.sources[&Metric::PowerWatts], MetricSource::Nvml);
+}
+
+#[test]
+fn throttled_is_what_power_and_heat_hold_down() {
+    let reading = |throttles: &[Throttle]| Reading {
+        throttles: Some(throttles.iter().copied().collect()),
+        ..Reading::default()
+    };
+    let readings = [
+        reading(&[]),
+        reading(&[Throttle::Setting]),
+        reading(&[Throttle::Setting, Throttle::Heat]),
+        reading(&[Throttle::PowerLimit]),
+        Reading::default(),
+    ];
+    assert_eq!(means_of(readings.into_iter()).throttled_fraction, Some(Fraction::clamped(0.5)));
+    assert_eq!(means_of([Reading::default()].into_iter()).throttled_fraction, None, "nobody says");
+}
+
+#[test]
+fn every_mean_is_of_its_own_metric() {
+    let fraction = |value: f64| Some(Fraction::clamped(value));
+    let reading = Reading {
+        energy_joules: Some(1.0),
+        power_watts: Some(2.0),
+        sm_active_fraction: fraction(0.01),
+        sm_occupancy_fraction: fraction(0.02),
+        stall_fraction: fraction(0.03),
+        fp32_active_fraction: fraction(0.04),
+        tensor_active_fraction: fraction(0.05),
+        gpu_busy_fraction: fraction(0.06),
+        memory_busy_fraction: fraction(0.07),
+        memory_bandwidth_fraction: fraction(0.08),
+        cache_bandwidth_fraction: fraction(0.09),
+        pcie_tx_bytes_per_second: Some(3.0),
+        pcie_rx_bytes_per_second: Some(4.0),
+        nvlink_tx_bytes_per_second: Some(5.0),
+        nvlink_rx_bytes_per_second: Some(6.0),
+        memory_bytes_used: Some(7),
+        sm_clock_hertz: Some(8.0),
+        throttles: Some([Throttle::Heat].into()),
+        sources: BTreeMap::new(),
+    };
+    let expected = ActivityMeans {
+        power_watts: Some(2.0),
+        sm_active_fraction: fraction(0.01),
+        sm_occupancy_fraction: fraction(0.02),
+        stall_fraction: fraction(0.03),
+        fp32_active_fraction: fraction(0.04),
+        tensor_active_fraction: fraction(0.05),
+        gpu_busy_fraction: fraction(0.06),
+        memory_busy_fraction: fraction(0.07),
+        memory_bandwidth_fraction: fraction(0.08),
+        cache_bandwidth_fraction: fraction(0.09),
+        pcie_tx_bytes_per_second: Some(3.0),
+        pcie_rx_bytes_per_second: Some(4.0),
+        nvlink_tx_bytes_per_second: Some(5.0),
+        nvlink_rx_bytes_per_second: Some(6.0),
+        throttled_fraction: fraction(1.0),
+        sources: BTreeMap::new(),
+    };
+    assert_eq!(means_of([reading].into_iter()), expected);
+}
+
 #[test]
 fn a_neighbour_ends_the_profile_and_is_named() {
     let mut scene = Scene::new(&[1, 2]);
@@ -192,6 +324,20 @@ fn runs_survive_being_written_down() {
     scene.look(0.5, &[seen(1, 1), seen(2, 5)], &[(1, 20.0)]);
     let text = serde_json::to_string(&scene.runs).unwrap();
     assert_eq!(serde_json::from_str::<DeviceRuns>(&text).unwrap(), scene.runs);
+}
+
+#[test]
+fn a_run_that_an_older_agent_wrote_down_goes_on() {
+    let mut scene = Scene::new(&[1]);
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    let mut written = serde_json::to_value(&scene.runs).unwrap();
+    let run = written["runs"][0][1].as_object_mut().expect("a run");
+    run.remove("activity").expect("its means");
+    run.insert("means".to_owned(), serde_json::json!({"sm_active": {"sum": 1.0, "seconds": 2.0}}));
+    scene.runs = serde_json::from_value(written).unwrap();
+    scene.look(0.5, &[seen(1, 1)], &[]);
+    let summary = scene.end(1);
+    assert_eq!((summary.energy_joules, summary.solo_sample_count), (Some(100.0), 1));
 }
 
 proptest! {

@@ -11,8 +11,9 @@ mod scheduler;
 mod task;
 
 use node::TestNode;
-use pillion_core::device::Mechanism;
+use pillion_core::device::{Mechanism, Metric, MetricSource};
 use pillion_core::handoff::Verdict;
+use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
@@ -95,7 +96,8 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     let summary = scheduler.report(|body| summary_of(body, 33).cloned()).await;
     assert_eq!(summary.gres_type, GresType::new("g1"));
     assert!(summary.solo_sample_count > 0 && summary.neighbours.is_empty(), "{summary:?}");
-    let means = summary.solo_means.expect("it was alone");
+    let means = summary.solo_means.as_ref().expect("it was alone");
+    assert_eq!(means.sources[&Metric::SmActiveFraction], MetricSource::Simulated);
     assert!(means.sm_active_fraction.is_some_and(|it| it.value() > 0.0) && means.power_watts.is_some());
     assert!(summary.energy_joules.is_some_and(|energy| energy > 0.0));
     assert!(summary.memory_bytes_peak > 0 && summary.process_count_peak == 1);
@@ -227,6 +229,27 @@ async fn with_the_scheduler_away_every_report_arrives_once() {
     let kept = scheduler.bodies();
     assert_eq!(kept.iter().filter(|body| summary_of(body, 60).is_some()).count(), 1);
     assert_eq!(kept.iter().filter(|body| launch_of(body, 60).is_some()).count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scheduler_hears_how_the_devices_are() {
+    let mut scheduler = FakeScheduler::start();
+    let mut node = TestNode::new("h200", scheduler.port());
+    let _agent = node.start_agent();
+    let is_well = |condition: &DeviceCondition| condition.faults.is_empty() && !condition.sources.is_empty();
+    let are_well = |conditions: &[DeviceCondition]| conditions.len() == 2 && conditions.iter().all(is_well);
+    scheduler.conditions("two devices that are well", are_well).await;
+    node.stop_driver();
+    let is_silent = |condition: &DeviceCondition| {
+        condition.closed_by().is_some_and(|fault| fault.kind == FaultKind::Unreadable)
+    };
+    scheduler.conditions("two that do not answer", |it| it.iter().all(is_silent)).await;
+    scheduler.stop();
+    scheduler.forget_conditions();
+    scheduler.start_again().await;
+    scheduler.conditions("the same from a new stream", |it| it.len() == 2 && it.iter().all(is_silent)).await;
+    node.start_driver();
+    scheduler.conditions("two that are well again", are_well).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

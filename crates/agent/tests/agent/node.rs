@@ -22,6 +22,7 @@ pub(crate) fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
 /// A node.
 pub(crate) struct TestNode {
     directory: tempfile::TempDir,
+    machine: MachineConfig,
     stop: Option<oneshot::Sender<()>>,
     driver: Option<JoinHandle<()>>,
 }
@@ -55,15 +56,30 @@ impl TestNode {
              [simulated]\nsocket = '{root}/devices.sock'\n"
         );
         std::fs::write(directory.path().join("agent.toml"), config).unwrap();
-        let machine = Machine::new(machine).unwrap();
-        let socket = directory.path().join("devices.sock");
+        let mut node = Self { directory, machine: machine.clone(), stop: None, driver: None };
+        node.start_driver();
+        node
+    }
+
+    /// The devices come up.
+    pub(crate) fn start_driver(&mut self) {
+        let machine = Machine::new(&self.machine).unwrap();
+        let socket = self.path("devices.sock");
         let (stop, stopped) = oneshot::channel();
         let driver = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let stopped = async move { drop(stopped.await) };
             runtime.block_on(serve(machine, &socket, stopped)).unwrap();
         });
-        Self { directory, stop: Some(stop), driver: Some(driver) }
+        (self.stop, self.driver) = (Some(stop), Some(driver));
+    }
+
+    /// The devices answer no more.
+    pub(crate) fn stop_driver(&mut self) {
+        drop(self.stop.take());
+        if let Some(driver) = self.driver.take() {
+            let _ = driver.join();
+        }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -148,10 +164,7 @@ impl Drop for TestNode {
         if std::thread::panicking() {
             eprintln!("---- agent.log\n{}", self.log());
         }
-        drop(self.stop.take());
-        if let Some(driver) = self.driver.take() {
-            let _ = driver.join();
-        }
+        self.stop_driver();
     }
 }
 

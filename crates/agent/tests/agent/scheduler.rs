@@ -1,5 +1,6 @@
 //! A scheduler that believes what it is told, and can go away.
 
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, ReportBody, ShareResult, ToAgent};
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, JobStart};
@@ -33,6 +34,8 @@ struct Heard {
     /// Everything, also what came twice: journal, sequence, body.
     received: Vec<(String, u64, ReportBody)>,
     results: Vec<ShareResult>,
+    /// As they were told last.
+    conditions: Vec<DeviceCondition>,
     is_deaf: bool,
     outgoing: Option<mpsc::Sender<Result<SchedulerMessage, Status>>>,
 }
@@ -60,11 +63,16 @@ impl AgentService for Service {
                     match FromAgent::try_from(message).expect("the agent makes sense") {
                         FromAgent::Hello(hello) => {
                             journal.clone_from(&hello.journal_id);
+                            heard.conditions.clone_from(&hello.conditions);
                             heard.hellos.push(hello);
                             None
                         }
                         FromAgent::ShareResult(result) => {
                             heard.results.push(result);
+                            None
+                        }
+                        FromAgent::Conditions(conditions) => {
+                            heard.conditions = conditions;
                             None
                         }
                         FromAgent::Report(report) => {
@@ -178,6 +186,15 @@ impl FakeScheduler {
 
     pub(crate) fn is_revoked(&self, start: JobStart) -> bool {
         self.heard(|heard| heard.results.iter().any(|it| it.start == start && it.revoked))
+    }
+
+    /// Waits until the devices are told to be so.
+    pub(crate) async fn conditions(&self, what: &str, are_so: impl Fn(&[DeviceCondition]) -> bool) {
+        eventually(what, || self.heard(|heard| are_so(&heard.conditions))).await;
+    }
+
+    pub(crate) fn forget_conditions(&self) {
+        self.heard(|heard| heard.conditions.clear());
     }
 
     /// The first report that `finds` something.

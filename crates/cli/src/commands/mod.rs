@@ -4,6 +4,7 @@ pub mod backtest;
 pub mod doctor;
 pub mod explain;
 pub mod model;
+pub mod nodes;
 pub mod pairs;
 pub mod plan;
 mod plan_files;
@@ -62,6 +63,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             poke::poke(address).await;
             return Ok(exit::OK);
         }
+        Command::Nodes => nodes::fetch(&mut connect(address).await?).await?,
         Command::Status => status::fetch(&mut connect(address).await?).await?,
     };
     output.print(&answer)?;

@@ -2,10 +2,10 @@
 
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
-    AgentStatus, Decision, Device, DryRunRequest, DryRunResponse, Event, ExplainRequest, ExplainResponse,
-    JobExplanation, Member, Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse,
-    PokeRequest, PokeResponse, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse,
-    StatusRequest, StatusResponse,
+    AgentStatus, Decision, Device, DeviceCondition, DeviceFault, DryRunRequest, DryRunResponse, Event,
+    ExplainRequest, ExplainResponse, JobExplanation, Member, Metric, MetricSource, Model, ModelScore,
+    ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest,
+    ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -183,6 +183,30 @@ fn explanations() -> Vec<JobExplanation> {
         .into()
 }
 
+fn sourced(source: MetricSource, metrics: &[Metric]) -> SourcedMetrics {
+    let metrics = metrics.iter().map(|metric| i32::from(*metric)).collect();
+    SourcedMetrics { source: source.into(), metrics }
+}
+
+fn well_condition() -> DeviceCondition {
+    let sources = vec![
+        sourced(MetricSource::Nvml, &[Metric::EnergyJoules, Metric::GpuBusyFraction]),
+        sourced(MetricSource::NvmlGpm, &[Metric::SmActiveFraction]),
+    ];
+    DeviceCondition { gres_type: "g0".to_owned(), faults: vec![], sources }
+}
+
+fn lost_condition() -> DeviceCondition {
+    let fault = |kind: &str, detail: &str| DeviceFault {
+        kind: kind.to_owned(),
+        detail: detail.to_owned(),
+        since_seconds: NOW - 300.0,
+    };
+    let faults = vec![fault("gone", "fell off the bus"), fault("metric-lost", "sm_active_fraction: silent")];
+    let sources = vec![sourced(MetricSource::Nvml, &[Metric::PowerWatts])];
+    DeviceCondition { gres_type: "g1".to_owned(), faults, sources }
+}
+
 #[tonic::async_trait]
 impl OperatorService for Fixtures {
     async fn queue(&self, request: Request<QueueRequest>) -> Result<Response<QueueResponse>, Status> {
@@ -293,6 +317,7 @@ impl OperatorService for Fixtures {
             clock_skew_seconds: -0.02,
             version: "0.1.0".to_owned(),
             devices: vec![device(0), device(1)],
+            conditions: vec![well_condition(), lost_condition()],
         };
         let gone = AgentStatus { node: "n2".to_owned(), connected: false, ..AgentStatus::default() };
         Ok(Response::new(StatusResponse {

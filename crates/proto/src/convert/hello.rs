@@ -1,8 +1,10 @@
 //! `Hello` and `Device`.
 
+use super::InvalidCondition;
 use super::field::{self, InvalidField};
 use crate::v1 as wire;
 use pillion_core::device::DeviceDescription;
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::AgentHello;
 use pillion_core::{DecisionId, DeviceUuid, GresType, NodeName};
 
@@ -25,6 +27,9 @@ pub enum InvalidHello {
     /// One of its devices.
     #[error("invalid hello")]
     Device(#[from] InvalidDevice),
+    /// How one of them is.
+    #[error("invalid hello")]
+    Condition(#[from] InvalidCondition),
 }
 
 impl TryFrom<wire::Device> for DeviceDescription {
@@ -70,6 +75,7 @@ impl TryFrom<wire::Hello> for AgentHello {
             devices,
             sent_at_seconds,
             decision_ids,
+            conditions,
         } = wire;
         Ok(Self {
             protocol_version,
@@ -79,14 +85,23 @@ impl TryFrom<wire::Hello> for AgentHello {
             devices: devices.into_iter().map(DeviceDescription::try_from).collect::<Result<_, _>>()?,
             sent_at: field::time("sent_at_seconds", sent_at_seconds)?,
             decision_ids: decision_ids.into_iter().map(DecisionId).collect(),
+            conditions: conditions.into_iter().map(DeviceCondition::try_from).collect::<Result<_, _>>()?,
         })
     }
 }
 
 impl From<AgentHello> for wire::Hello {
     fn from(hello: AgentHello) -> Self {
-        let AgentHello { protocol_version, node, agent_version, journal_id, devices, sent_at, decision_ids } =
-            hello;
+        let AgentHello {
+            protocol_version,
+            node,
+            agent_version,
+            journal_id,
+            devices,
+            sent_at,
+            decision_ids,
+            conditions,
+        } = hello;
         Self {
             protocol_version,
             node: node.0,
@@ -95,6 +110,7 @@ impl From<AgentHello> for wire::Hello {
             devices: devices.into_iter().map(wire::Device::from).collect(),
             sent_at_seconds: sent_at.seconds(),
             decision_ids: decision_ids.into_iter().map(|id| id.0).collect(),
+            conditions: conditions.into_iter().map(wire::DeviceCondition::from).collect(),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::field::{self, InvalidField};
 use super::{
-    InvalidHello, InvalidLaunch, InvalidRevoke, InvalidSample, InvalidShare, InvalidShareResult,
-    InvalidSummary, share,
+    InvalidCondition, InvalidHello, InvalidLaunch, InvalidRevoke, InvalidSample, InvalidShare,
+    InvalidShareResult, InvalidSummary, share,
 };
 use crate::v1 as wire;
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::{
     AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, Report, ReportBody, ShareResult,
     ToAgent,
@@ -50,6 +51,9 @@ pub enum InvalidAgentMessage {
     /// An answer.
     #[error("invalid message of an agent")]
     ShareResult(#[from] InvalidShareResult),
+    /// How a device is.
+    #[error("invalid message of an agent")]
+    Condition(#[from] InvalidCondition),
 }
 
 /// A message of the scheduler that cannot be.
@@ -118,6 +122,9 @@ impl TryFrom<wire::AgentMessage> for FromAgent {
             Body::Hello(hello) => Self::Hello(AgentHello::try_from(hello)?),
             Body::Report(report) => Self::Report(Report::try_from(report)?),
             Body::ShareResult(result) => Self::ShareResult(ShareResult::try_from(result)?),
+            Body::DeviceConditions(wire::DeviceConditions { conditions }) => Self::Conditions(
+                conditions.into_iter().map(DeviceCondition::try_from).collect::<Result<_, _>>()?,
+            ),
         })
     }
 }
@@ -129,6 +136,9 @@ impl From<FromAgent> for wire::AgentMessage {
             FromAgent::Hello(hello) => Body::Hello(hello.into()),
             FromAgent::Report(report) => Body::Report(report.into()),
             FromAgent::ShareResult(result) => Body::ShareResult(result.into()),
+            FromAgent::Conditions(conditions) => Body::DeviceConditions(wire::DeviceConditions {
+                conditions: conditions.into_iter().map(wire::DeviceCondition::from).collect(),
+            }),
         };
         Self { body: Some(body) }
     }

@@ -3,14 +3,17 @@
 //!
 //! `TryFrom<wire>` checks; `From<domain>` cannot fail. One `Invalid*` error a message.
 
+mod condition;
 mod field;
 mod hello;
 mod launch;
 mod message;
+mod metric;
 mod sample;
 mod share;
 mod summary;
 
+pub use condition::InvalidCondition;
 pub use field::InvalidField;
 pub use hello::{InvalidDevice, InvalidHello};
 pub use launch::InvalidLaunch;

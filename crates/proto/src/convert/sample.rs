@@ -1,6 +1,7 @@
 //! `DeviceSamples`, `DeviceSample` and `TenantUse`.
 
 use super::field::{self, InvalidField};
+use super::metric;
 use crate::v1 as wire;
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::report::DeviceSample;
@@ -87,6 +88,13 @@ fn checked_sample(
         pcie_rx_bytes_per_second,
         memory_bytes_used,
         tenants,
+        tensor_active_fraction,
+        memory_busy_fraction,
+        nvlink_tx_bytes_per_second,
+        nvlink_rx_bytes_per_second,
+        sm_clock_hertz,
+        throttles,
+        sources,
     } = wire;
     let reading = Reading {
         energy_joules: field::known_quantity("energy_joules", energy_joules)?,
@@ -107,7 +115,19 @@ fn checked_sample(
             pcie_rx_bytes_per_second,
         )?,
         memory_bytes_used,
-        ..Reading::default()
+        tensor_active_fraction: field::fraction("tensor_active_fraction", tensor_active_fraction)?,
+        memory_busy_fraction: field::fraction("memory_busy_fraction", memory_busy_fraction)?,
+        nvlink_tx_bytes_per_second: field::known_quantity(
+            "nvlink_tx_bytes_per_second",
+            nvlink_tx_bytes_per_second,
+        )?,
+        nvlink_rx_bytes_per_second: field::known_quantity(
+            "nvlink_rx_bytes_per_second",
+            nvlink_rx_bytes_per_second,
+        )?,
+        sm_clock_hertz: field::known_quantity("sm_clock_hertz", sm_clock_hertz)?,
+        throttles: throttles.and_then(metric::known_throttles),
+        sources: metric::known_sources(sources),
     };
     Ok((GresType(field::text("gres_type", gres_type)?), reading, tenants))
 }
@@ -128,7 +148,13 @@ impl From<DeviceSample> for wire::DeviceSample {
             pcie_tx_bytes_per_second,
             pcie_rx_bytes_per_second,
             memory_bytes_used,
-            ..
+            tensor_active_fraction,
+            memory_busy_fraction,
+            nvlink_tx_bytes_per_second,
+            nvlink_rx_bytes_per_second,
+            sm_clock_hertz,
+            throttles,
+            sources,
         } = reading;
         Self {
             gres_type: gres_type.0,
@@ -145,6 +171,13 @@ impl From<DeviceSample> for wire::DeviceSample {
             pcie_rx_bytes_per_second,
             memory_bytes_used,
             tenants: tenants.into_iter().map(wire::TenantUse::from).collect(),
+            tensor_active_fraction: tensor_active_fraction.map(Fraction::value),
+            memory_busy_fraction: memory_busy_fraction.map(Fraction::value),
+            nvlink_tx_bytes_per_second,
+            nvlink_rx_bytes_per_second,
+            sm_clock_hertz,
+            throttles: throttles.as_ref().map(metric::throttle_numbers),
+            sources: metric::grouped_sources(&sources),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `JobSummary` and `ActivityMeans`.
 
 use super::field::{self, InvalidField};
+use super::metric;
 use crate::v1 as wire;
 use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
 use pillion_core::{Fraction, GresType, JobStart};
@@ -77,6 +78,12 @@ fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidFiel
         cache_bandwidth_fraction,
         pcie_tx_bytes_per_second,
         pcie_rx_bytes_per_second,
+        tensor_active_fraction,
+        memory_busy_fraction,
+        nvlink_tx_bytes_per_second,
+        nvlink_rx_bytes_per_second,
+        throttled_fraction,
+        sources,
     } = wire;
     Ok(ActivityMeans {
         power_watts: field::known_quantity("power_watts", power_watts)?,
@@ -95,6 +102,18 @@ fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidFiel
             "pcie_rx_bytes_per_second",
             pcie_rx_bytes_per_second,
         )?,
+        tensor_active_fraction: field::fraction("tensor_active_fraction", tensor_active_fraction)?,
+        memory_busy_fraction: field::fraction("memory_busy_fraction", memory_busy_fraction)?,
+        nvlink_tx_bytes_per_second: field::known_quantity(
+            "nvlink_tx_bytes_per_second",
+            nvlink_tx_bytes_per_second,
+        )?,
+        nvlink_rx_bytes_per_second: field::known_quantity(
+            "nvlink_rx_bytes_per_second",
+            nvlink_rx_bytes_per_second,
+        )?,
+        throttled_fraction: field::fraction("throttled_fraction", throttled_fraction)?,
+        sources: metric::known_sources(sources),
     })
 }
 
@@ -111,6 +130,12 @@ impl From<ActivityMeans> for wire::ActivityMeans {
             cache_bandwidth_fraction,
             pcie_tx_bytes_per_second,
             pcie_rx_bytes_per_second,
+            tensor_active_fraction,
+            memory_busy_fraction,
+            nvlink_tx_bytes_per_second,
+            nvlink_rx_bytes_per_second,
+            throttled_fraction,
+            sources,
         } = means;
         Self {
             power_watts,
@@ -123,6 +148,12 @@ impl From<ActivityMeans> for wire::ActivityMeans {
             cache_bandwidth_fraction: cache_bandwidth_fraction.map(Fraction::value),
             pcie_tx_bytes_per_second,
             pcie_rx_bytes_per_second,
+            tensor_active_fraction: tensor_active_fraction.map(Fraction::value),
+            memory_busy_fraction: memory_busy_fraction.map(Fraction::value),
+            nvlink_tx_bytes_per_second,
+            nvlink_rx_bytes_per_second,
+            throttled_fraction: throttled_fraction.map(Fraction::value),
+            sources: metric::grouped_sources(&sources),
         }
     }
 }

@@ -148,6 +148,10 @@ impl Session {
                 let ack = self.ingest.report(node, journal, &report).await;
                 ack.map(Some).map_err(|error| status::from_tick(&error))
             }
+            FromAgent::Conditions(conditions) => {
+                self.ingest.conditions(&self.stream, &conditions);
+                Ok(None)
+            }
             FromAgent::ShareResult(result) => {
                 let done = self.ingest.share_result(&self.hello.node, &result).await;
                 done.map(|()| None).map_err(|error| status::from_tick(&error))

@@ -154,6 +154,7 @@ impl OperatorService for OperatorServer {
             clock_skew_seconds: agent.clock_skew_seconds,
             version: agent.version,
             devices: agent.devices.into_iter().map(Into::into).collect(),
+            conditions: agent.conditions.into_values().map(Into::into).collect(),
         });
         let board = context.board();
         Ok(Response::new(StatusResponse {

@@ -6,10 +6,13 @@ mod sharing;
 use crate::context::{Context, TickError};
 use crate::store::{MeasuredRun, StoredProfile};
 use pillion_core::UnixTime;
+use pillion_core::device::{Metric, MetricSource};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::ActivityMeans;
 use pillion_core::units::Fraction;
 use pillion_slurm::Ending;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::info;
 
@@ -174,17 +177,44 @@ fn add_duration(stored: &mut StoredProfile, run: &MeasuredRun) {
         .then(|| (stored.duration_deviation_squares / (count - 1.0)).max(0.0).sqrt() / mean);
 }
 
+/// How a run's value of a metric joins what was known from the runs before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joining {
+    /// Both are of one quality.
+    Mean,
+    /// The run's is of a better source: what was known before is forgotten.
+    Anew,
+    /// The run's is of a worse source.
+    Nothing,
+}
+
+/// The sources of one or more runs' means.
+type Sources = BTreeMap<Metric, MetricSource>;
+
+/// By quality, and not by name as within one run: nodes with one device model may be measured in different ways. What
+/// names no source is worse than all that do.
+fn joining(metric: Metric, before: &Sources, now: &Sources) -> Joining {
+    let quality = |sources: &Sources| sources.get(&metric).map(|source| source.quality(metric));
+    match quality(now).cmp(&quality(before)) {
+        Ordering::Greater => Joining::Anew,
+        Ordering::Equal => Joining::Mean,
+        Ordering::Less => Joining::Nothing,
+    }
+}
+
 fn add_means(profile: &mut WorkloadProfile, means: &ActivityMeans, run: &MeasuredRun) {
     let count = f64::from(profile.run_count);
-    let number = |old: &mut Option<f64>, new: Option<f64>| {
-        if let Some(new) = new {
+    let number = |joining: Joining, old: &mut Option<f64>, new: Option<f64>| match (joining, new) {
+        (Joining::Nothing, _) | (_, None) => {}
+        (Joining::Anew, new) => *old = new,
+        (Joining::Mean, Some(new)) => {
             let before = old.unwrap_or(new);
             *old = Some(before + (new - before) / count);
         }
     };
-    let fraction = |old: &mut Option<Fraction>, new: Option<Fraction>| {
+    let fraction = |joining: Joining, old: &mut Option<Fraction>, new: Option<Fraction>| {
         let mut value = old.map(Fraction::value);
-        number(&mut value, new.map(Fraction::value));
+        number(joining, &mut value, new.map(Fraction::value));
         *old = value.map(Fraction::clamped);
     };
     let ActivityMeans {
@@ -193,30 +223,59 @@ fn add_means(profile: &mut WorkloadProfile, means: &ActivityMeans, run: &Measure
         sm_occupancy_fraction,
         stall_fraction,
         fp32_active_fraction,
+        tensor_active_fraction,
         gpu_busy_fraction,
+        memory_busy_fraction,
         memory_bandwidth_fraction,
         cache_bandwidth_fraction,
         pcie_tx_bytes_per_second,
         pcie_rx_bytes_per_second,
-    } = *means;
-    number(&mut profile.power_watts_mean, power_watts);
-    fraction(&mut profile.sm_active_fraction, sm_active_fraction);
-    fraction(&mut profile.sm_occupancy_fraction, sm_occupancy_fraction);
-    fraction(&mut profile.stall_fraction, stall_fraction);
-    fraction(&mut profile.fp32_active_fraction, fp32_active_fraction);
-    fraction(&mut profile.gpu_busy_fraction, gpu_busy_fraction);
-    fraction(&mut profile.memory_bandwidth_fraction, memory_bandwidth_fraction);
-    fraction(&mut profile.cache_bandwidth_fraction, cache_bandwidth_fraction);
-    number(&mut profile.pcie_tx_bytes_per_second, pcie_tx_bytes_per_second);
-    number(&mut profile.pcie_rx_bytes_per_second, pcie_rx_bytes_per_second);
-    number(&mut profile.energy_joules, run.summary.energy_joules);
+        nvlink_tx_bytes_per_second,
+        nvlink_rx_bytes_per_second,
+        throttled_fraction,
+        sources,
+    } = means;
+    let before = std::mem::take(&mut profile.sources);
+    let by = |metric| joining(metric, &before, sources);
+    for (metric, old, new) in [
+        (Metric::SmActiveFraction, &mut profile.sm_active_fraction, sm_active_fraction),
+        (Metric::SmOccupancyFraction, &mut profile.sm_occupancy_fraction, sm_occupancy_fraction),
+        (Metric::StallFraction, &mut profile.stall_fraction, stall_fraction),
+        (Metric::Fp32ActiveFraction, &mut profile.fp32_active_fraction, fp32_active_fraction),
+        (Metric::TensorActiveFraction, &mut profile.tensor_active_fraction, tensor_active_fraction),
+        (Metric::GpuBusyFraction, &mut profile.gpu_busy_fraction, gpu_busy_fraction),
+        (Metric::MemoryBusyFraction, &mut profile.memory_busy_fraction, memory_busy_fraction),
+        (Metric::MemoryBandwidthFraction, &mut profile.memory_bandwidth_fraction, memory_bandwidth_fraction),
+        (Metric::CacheBandwidthFraction, &mut profile.cache_bandwidth_fraction, cache_bandwidth_fraction),
+        (Metric::Throttles, &mut profile.throttled_fraction, throttled_fraction),
+    ] {
+        fraction(by(metric), old, *new);
+    }
+    for (metric, old, new) in [
+        (Metric::PowerWatts, &mut profile.power_watts_mean, power_watts),
+        (Metric::PcieTxBytesPerSecond, &mut profile.pcie_tx_bytes_per_second, pcie_tx_bytes_per_second),
+        (Metric::PcieRxBytesPerSecond, &mut profile.pcie_rx_bytes_per_second, pcie_rx_bytes_per_second),
+        (Metric::NvlinkTxBytesPerSecond, &mut profile.nvlink_tx_bytes_per_second, nvlink_tx_bytes_per_second),
+        (Metric::NvlinkRxBytesPerSecond, &mut profile.nvlink_rx_bytes_per_second, nvlink_rx_bytes_per_second),
+    ] {
+        number(by(metric), old, *new);
+    }
+    number(Joining::Mean, &mut profile.energy_joules, run.summary.energy_joules);
     let solo = &run.summary.solo;
     let rate = solo.progress.filter(|_| solo.seconds > 0.0).map(|progress| progress / solo.seconds);
-    number(&mut profile.throughput_per_second, rate);
+    number(Joining::Mean, &mut profile.throughput_per_second, rate);
+    profile.sources = merged(before, sources);
     let peak = run.summary.memory_bytes_peak;
     profile.memory_bytes_peak = (peak > 0 || profile.memory_bytes_peak.is_some())
         .then(|| profile.memory_bytes_peak.unwrap_or(0).max(peak));
     profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
+}
+
+/// The better source of each metric, and of equal ones the first.
+fn merged(before: Sources, now: &Sources) -> Sources {
+    let better = now.iter().filter(|(metric, _)| joining(**metric, &before, now) == Joining::Anew);
+    let better: Sources = better.map(|(metric, source)| (*metric, *source)).collect();
+    before.into_iter().chain(better).collect()
 }
 
 #[cfg(test)]

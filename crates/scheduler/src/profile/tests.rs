@@ -82,6 +82,76 @@ fn solo_runs_become_means_with_their_variation() {
 }
 
 #[test]
+fn a_profile_never_mixes_values_of_different_quality() {
+    use MetricSource::{DcgmExporter, Nvml, NvmlGpm};
+    let with = |rate: f64, source: Option<MetricSource>| {
+        let mut run = run(100, 0.0);
+        let metric = Metric::PcieTxBytesPerSecond;
+        let means = run.summary.solo_means.as_mut().expect("it was alone");
+        means.pcie_tx_bytes_per_second = Some(rate);
+        means.sources = source.iter().map(|source| (metric, *source)).collect();
+        run
+    };
+    let check = |runs: &[MeasuredRun], rate: f64, source: MetricSource| {
+        let profile = learnt(runs).unwrap().profile;
+        near(profile.pcie_tx_bytes_per_second, rate);
+        assert_eq!(profile.sources, [(Metric::PcieTxBytesPerSecond, source)].into());
+        near(profile.power_watts_mean, 300.0);
+    };
+    check(&[with(9.0, None), with(8.0, Some(Nvml)), with(2.0, Some(NvmlGpm))], 2.0, NvmlGpm);
+    check(&[with(2.0, Some(NvmlGpm)), with(8.0, Some(Nvml)), with(9.0, None)], 2.0, NvmlGpm);
+    check(&[with(2.0, Some(NvmlGpm)), with(4.0, Some(DcgmExporter))], 3.0, NvmlGpm);
+}
+
+#[test]
+fn every_mean_of_a_run_finds_its_place_in_the_profile() {
+    let fraction = |value: f64| Some(Fraction::clamped(value));
+    let mut run = run(100, 0.0);
+    run.summary.solo_means = Some(ActivityMeans {
+        power_watts: Some(2.0),
+        sm_active_fraction: fraction(0.01),
+        sm_occupancy_fraction: fraction(0.02),
+        stall_fraction: fraction(0.03),
+        fp32_active_fraction: fraction(0.04),
+        tensor_active_fraction: fraction(0.05),
+        gpu_busy_fraction: fraction(0.06),
+        memory_busy_fraction: fraction(0.07),
+        memory_bandwidth_fraction: fraction(0.08),
+        cache_bandwidth_fraction: fraction(0.09),
+        pcie_tx_bytes_per_second: Some(3.0),
+        pcie_rx_bytes_per_second: Some(4.0),
+        nvlink_tx_bytes_per_second: Some(5.0),
+        nvlink_rx_bytes_per_second: Some(6.0),
+        throttled_fraction: fraction(0.1),
+        sources: Sources::new(),
+    });
+    let expected = WorkloadProfile {
+        run_count: 1,
+        duration_seconds: Some(100.0),
+        power_watts_mean: Some(2.0),
+        sm_active_fraction: fraction(0.01),
+        sm_occupancy_fraction: fraction(0.02),
+        stall_fraction: fraction(0.03),
+        fp32_active_fraction: fraction(0.04),
+        tensor_active_fraction: fraction(0.05),
+        gpu_busy_fraction: fraction(0.06),
+        memory_busy_fraction: fraction(0.07),
+        memory_bandwidth_fraction: fraction(0.08),
+        cache_bandwidth_fraction: fraction(0.09),
+        pcie_tx_bytes_per_second: Some(3.0),
+        pcie_rx_bytes_per_second: Some(4.0),
+        nvlink_tx_bytes_per_second: Some(5.0),
+        nvlink_rx_bytes_per_second: Some(6.0),
+        throttled_fraction: fraction(0.1),
+        memory_bytes_peak: Some(5),
+        process_count_peak: 1,
+        energy_joules: Some(600.0),
+        ..WorkloadProfile::empty(WorkloadKey::new("alice/w"), "h200")
+    };
+    assert_eq!(learnt(&[run]).unwrap().profile, expected);
+}
+
+#[test]
 fn one_run_tells_no_variation() {
     assert_eq!(learnt(&[run(90, 0.0)]).unwrap().profile.duration_variation_fraction, None);
 }

@@ -5,6 +5,7 @@ use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, JobRecord, Member, StoredProfile};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
+use pillion_core::health::DeviceCondition;
 use pillion_core::{GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime};
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, NodeView, Policy, ProfileBook, Tenant, WaitingJob,
@@ -127,7 +128,10 @@ fn device_view(
         here.iter().filter(counted).map(|(_, member)| u32::from(member.plan.shards.count())).sum()
     };
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
-    let blocked = if whole_gpu {
+    let condition = sources.agents.get(&node.name).and_then(|agent| agent.conditions.get(&device.gres_type));
+    let blocked = if let Some(fault) = condition.and_then(DeviceCondition::closed_by) {
+        Some(fault.to_string())
+    } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
     } else if shards_used > shards_of(true) && !here.is_empty() {
         Some("a job without a decision is on it".to_owned())

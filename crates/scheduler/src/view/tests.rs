@@ -4,6 +4,7 @@ use super::*;
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::DeviceUuid;
 use pillion_core::device::Mechanism;
+use pillion_core::health::{DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
 use pillion_slurm::ReasonKind;
 
@@ -24,7 +25,14 @@ fn agent(is_connected: bool) -> AgentState {
         is_connected,
         last_seen_at: at(NOW),
         clock_skew_seconds: 0.0,
+        conditions: BTreeMap::new(),
     }
+}
+
+/// What is wrong with `g1`.
+fn faulty(kind: FaultKind) -> DeviceCondition {
+    let fault = DeviceFault { kind, detail: "fell off the bus".into(), since: at(NOW - 5) };
+    DeviceCondition { gres_type: GresType::new("g1"), faults: vec![fault], sources: BTreeMap::new() }
 }
 
 struct World {
@@ -32,13 +40,21 @@ struct World {
     used: u32,
     decisions: Vec<Decision>,
     is_agent_connected: bool,
+    fault: Option<FaultKind>,
     cooling: BTreeMap<SlurmJobId, UnixTime>,
 }
 
 impl Default for World {
     fn default() -> Self {
         let cooling = BTreeMap::new();
-        Self { jobs: Vec::new(), used: 0, decisions: Vec::new(), is_agent_connected: true, cooling }
+        Self {
+            jobs: Vec::new(),
+            used: 0,
+            decisions: Vec::new(),
+            is_agent_connected: true,
+            fault: None,
+            cooling,
+        }
     }
 }
 
@@ -49,11 +65,13 @@ fn view_of(world: World) -> ClusterView {
         .map(|(name, count)| (GresType::new(name), count))
         .into();
     let scan = Scan::new(at(NOW), world.jobs, vec![node], &["shared".to_owned()], 0);
+    let mut agent = agent(world.is_agent_connected);
+    agent.conditions = world.fault.map(|kind| (GresType::new("g1"), faulty(kind))).into_iter().collect();
     cluster_view(Sources {
         revision: Revision(1),
         scan: &scan,
         decisions: &world.decisions,
-        agents: &[(NodeName::new("n1"), agent(world.is_agent_connected))].into(),
+        agents: &[(NodeName::new("n1"), agent)].into(),
         stopped: &BTreeMap::new(),
         cooling: &world.cooling,
         profiles: &[],
@@ -104,6 +122,23 @@ fn a_device_is_asked_for_by_its_model_and_by_the_names_that_the_site_gave_it() {
 fn nothing_is_placed_where_the_agent_is_away() {
     let view = view_of(World { is_agent_connected: false, ..World::default() });
     assert_eq!(view.nodes[0].blocked.as_deref(), Some("its agent is away"));
+}
+
+#[test]
+fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
+    let blocked = |kind| {
+        let view = view_of(World { fault: Some(kind), ..World::default() });
+        assert_eq!((&view.devices[0].blocked, &view.nodes[0].blocked), (&None, &None));
+        view.devices[1].blocked.clone()
+    };
+    assert_eq!(blocked(FaultKind::Gone).as_deref(), Some("it is gone: fell off the bus"));
+    for kind in [FaultKind::Unreadable, FaultKind::MpsFault, FaultKind::MpsDied] {
+        assert!(blocked(kind).is_some(), "{kind}");
+    }
+    for kind in [FaultKind::MetricLost, FaultKind::Other] {
+        assert_eq!(blocked(kind), None, "{kind}");
+    }
+    assert_eq!(view_of(World::default()).devices[1].blocked, None, "it answers again");
 }
 
 #[test]

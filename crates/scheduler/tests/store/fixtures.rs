@@ -1,7 +1,9 @@
 //! Jobs, plans and reports for the suite, each complete and easily changed.
 
 use pillion_core::decision::MemberState;
-use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
+use pillion_core::device::{
+    DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
+};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
@@ -198,6 +200,12 @@ pub(crate) fn summary(id: u32) -> JobSummary {
         solo_means: Some(ActivityMeans {
             power_watts: Some(350.5),
             sm_active_fraction: Some(fraction(0.75)),
+            throttled_fraction: Some(fraction(0.25)),
+            sources: [
+                (Metric::PowerWatts, MetricSource::Nvml),
+                (Metric::SmActiveFraction, MetricSource::NvmlGpm),
+            ]
+            .into(),
             ..ActivityMeans::default()
         }),
         solo_sample_count: 47,
@@ -231,6 +239,13 @@ pub(crate) fn samples_report(sequence: u64, seconds: u32) -> Report {
         energy_joules: Some(12.5),
         sm_active_fraction: Some(fraction(0.5)),
         memory_bytes_used: Some(1 << 40),
+        sm_clock_hertz: Some(1.98e9),
+        throttles: Some([Throttle::Heat, Throttle::PowerLimit].into()),
+        sources: [
+            (Metric::EnergyJoules, MetricSource::Nvml),
+            (Metric::SmActiveFraction, MetricSource::NvmlGpm),
+        ]
+        .into(),
         ..Reading::default()
     };
     let sample = DeviceSample { gres_type: gres(), reading, tenants: vec![tenant] };
@@ -261,6 +276,12 @@ pub(crate) fn profile(workload: &str) -> StoredProfile {
         energy_joules: Some(21_000.0),
         family: Some("resnet".to_owned()),
         memory_busy_fraction: Some(fraction(0.8)),
+        tensor_active_fraction: Some(fraction(0.9)),
+        nvlink_tx_bytes_per_second: Some(3e9),
+        nvlink_rx_bytes_per_second: Some(4e9),
+        throttled_fraction: Some(fraction(0.15)),
+        sources: [(Metric::PowerWatts, MetricSource::Nvml), (Metric::Throttles, MetricSource::DcgmExporter)]
+            .into(),
         throughput_per_second_at_cap: [None, Some(0.5), None, None, Some(1.5), None, None, None, Some(2.0)],
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };

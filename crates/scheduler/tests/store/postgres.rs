@@ -1,11 +1,14 @@
 //! The suite over Postgres, and what only a server can do: go away and come back, and hold rows that we cannot read.
 
 use crate::conformance::CASES;
-use crate::fixtures::{at, commit, job, pair, plain};
+use crate::fixtures::{at, commit, gres, job, node, pair, plain};
 use crate::support::{Workplace, fresh_store, owner, start};
-use pillion_core::Revision;
+use pillion_core::device::{MetricSource, Reading, Throttle};
+use pillion_core::report::{DeviceSample, DeviceSamples, Report, ReportBody};
+use pillion_core::{Fraction, Revision};
 use pillion_scheduler::store::postgres::{ConnectError, PgStore};
 use pillion_scheduler::store::{Store, StoreError};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +78,49 @@ async fn a_row_that_cannot_be_read_is_named() {
     let error = store.active_decisions().await.expect_err("unreadable");
     assert_eq!(error.to_string(), "table pairing_member, column explanation, row 1, 2: cannot be read");
     assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn every_value_of_a_sample_has_a_column_of_its_name() {
+    let Some(store) = fresh_store().await else { return };
+    let part = |value: f64| Some(Fraction::clamped(value));
+    let mut reading = Reading {
+        energy_joules: Some(1.5),
+        power_watts: Some(2.5),
+        sm_active_fraction: part(0.01),
+        sm_occupancy_fraction: part(0.02),
+        stall_fraction: part(0.03),
+        fp32_active_fraction: part(0.04),
+        tensor_active_fraction: part(0.05),
+        gpu_busy_fraction: part(0.06),
+        memory_busy_fraction: part(0.07),
+        memory_bandwidth_fraction: part(0.08),
+        cache_bandwidth_fraction: part(0.09),
+        pcie_tx_bytes_per_second: Some(3.5),
+        pcie_rx_bytes_per_second: Some(4.5),
+        nvlink_tx_bytes_per_second: Some(5.5),
+        nvlink_rx_bytes_per_second: Some(6.5),
+        memory_bytes_used: Some(7),
+        sm_clock_hertz: Some(8.5),
+        throttles: Some([Throttle::Heat, Throttle::PowerLimit].into()),
+        sources: BTreeMap::new(),
+    };
+    reading.tag_untagged(MetricSource::NvmlGpm);
+    for (sequence, reading) in [(1, reading), (2, Reading::default())] {
+        let expected = serde_json::to_value(&reading).expect("JSON");
+        let sample = DeviceSample { gres_type: gres(), reading, tenants: vec![] };
+        let body = ReportBody::Samples(DeviceSamples { recorded_at: at(sequence), samples: vec![sample] });
+        let report = Report { sequence: sequence.into(), body };
+        store.ingest(&node(), "j", &report).await.expect("stored");
+        let stored: serde_json::Value = sqlx::query_scalar(
+            "select to_jsonb(sample) - '{recorded_at,node,gres_type,tenants}'::text[] from device_sample as sample
+            order by recorded_at desc limit 1",
+        )
+        .fetch_one(store.pool())
+        .await
+        .expect("a row");
+        assert_eq!(stored, expected);
+    }
 }
 
 #[tokio::test]

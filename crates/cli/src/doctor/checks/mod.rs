@@ -16,7 +16,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 27] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 28] = [
     slurm::version,
     slurm::select_type,
     slurm::gres_types_setting,
@@ -44,6 +44,7 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 27] = [
     scheduler::tcp,
     scheduler::agents,
     scheduler::devices,
+    scheduler::device_health,
 ];
 
 /// Names in one line: `n1,n2,n3` or `n1,n2,n3 and 5 more`.

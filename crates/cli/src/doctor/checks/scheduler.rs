@@ -2,7 +2,9 @@
 
 use super::{Facts, listed};
 use crate::doctor::finding::{Check, Finding};
-use crate::view::{AgentRow, StatusRow};
+use crate::format;
+use crate::view::{AgentRow, DeviceRow, FaultRow, StatusRow};
+use pillion_core::health::FaultKind;
 use std::collections::BTreeSet;
 
 /// A clock further off than this spoils the order of what happened.
@@ -191,6 +193,43 @@ pub(super) fn devices(facts: &Facts) -> Vec<Finding> {
         }
         check.ok_unless(wrong, "the agents see the devices that Slurm books")
     })
+}
+
+/// Every device of a connected node answers and gives what it gave.
+pub(super) fn device_health(facts: &Facts) -> Vec<Finding> {
+    let check = Check("device-health");
+    with_status(facts, check, |status| {
+        let mut wrong = Vec::new();
+        for agent in status.agents.iter().filter(|agent| agent.connected) {
+            for device in &agent.devices {
+                let faults = device.faults.iter().flatten();
+                wrong.extend(faults.map(|fault| device_fault(check, &agent.node, device, fault)));
+            }
+        }
+        check.ok_unless(wrong, "every device answers")
+    })
+}
+
+fn device_fault(check: Check, node: &str, device: &DeviceRow, fault: &FaultRow) -> Finding {
+    let since = format::time(fault.since_seconds);
+    let found = format!("node {node}, device {}: {}, since {since}", device.gres_type, fault.sentence());
+    let mend = match fault.kind {
+        FaultKind::Gone => {
+            "see 'dmesg' there for the driver's errors (Xid) and reset or replace the device; it is used again when it answers"
+        }
+        FaultKind::Unreadable => {
+            "see 'journalctl -u pillion-agent' and whether the vendor's own tool answers there (nvidia-smi, xpu-smi); the \
+             device is used again when it answers"
+        }
+        FaultKind::MpsDied | FaultKind::MpsFault => {
+            "its jobs may have failed; nobody new is put there until all of them have left, and then it is used again"
+        }
+        FaultKind::MetricLost => {
+            "see that no profiler holds the counters and that the exporter runs there; profiles do without this metric meanwhile"
+        }
+        FaultKind::Other => "install the same release there and here to be told what it is",
+    };
+    if fault.closes_device { check.fail(found, mend) } else { check.warn(found, mend) }
 }
 
 fn listed_or_none(names: &BTreeSet<&str>) -> String {

@@ -4,7 +4,8 @@ use super::super::facts::{Hook, HookKind, Limit, Plugin, SlurmConf, TextFile};
 use super::super::finding::Status;
 use super::super::{Facts, examine};
 use crate::config::Config;
-use crate::view::{AgentRow, DeviceRow, StatusRow};
+use crate::view::{AgentRow, DeviceRow, FaultRow, StatusRow};
+use pillion_core::health::FaultKind;
 use pillion_core::{GresType, NodeName, UnixTime};
 use pillion_slurm::{Node, NodeAvailability, Partition, SlurmVersion};
 use std::collections::BTreeMap;
@@ -59,6 +60,8 @@ fn agent(name: &str) -> AgentRow {
         memory_bytes: 80 << 30,
         gres_type: gres_type.to_owned(),
         mechanism: "mps".to_owned(),
+        faults: Some(Vec::new()),
+        metrics: BTreeMap::new(),
     };
     AgentRow {
         node: name.to_owned(),
@@ -339,7 +342,7 @@ const BROKEN_FILES: [Broken; 15] = [
     }),
 ];
 
-const BROKEN_SERVICES: [Broken; 12] = [
+const BROKEN_SERVICES: [Broken; 16] = [
     ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
         f.status = Err("cannot reach the scheduler".to_owned());
     }),
@@ -375,7 +378,31 @@ const BROKEN_SERVICES: [Broken; 12] = [
     ("devices", FAIL, "node n1: the agent sees g0, Slurm books g0,g1", "gres.conf", |f| {
         status_of(f).agents[0].devices.truncate(1);
     }),
+    (
+        "device-health",
+        FAIL,
+        "node n1, device g1: it is gone: fell off the bus, since 2026-11-",
+        "it is used again when it answers",
+        |f| {
+            status_of(f).agents[0].devices[1].faults = Some(vec![fault(FaultKind::Gone)]);
+        },
+    ),
+    ("device-health", FAIL, "device g0: it cannot be read", "nvidia-smi, xpu-smi", |f| {
+        status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::Unreadable)]);
+    }),
+    ("device-health", FAIL, "its MPS server reports a fault", "until all of them have left", |f| {
+        status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MpsFault)]);
+    }),
+    ("device-health", WARN, "it lost a metric", "profiles do without this metric", |f| {
+        status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MetricLost)]);
+    }),
 ];
+
+#[expect(clippy::cast_precision_loss, reason = "an epoch")]
+fn fault(kind: FaultKind) -> FaultRow {
+    let (detail, since_seconds) = ("fell off the bus".to_owned(), NOW as f64 - 60.0);
+    FaultRow { kind, detail, since_seconds, closes_device: kind.closes_device() }
+}
 
 #[test]
 fn each_broken_setup_prints_its_line_and_its_mend() {

@@ -133,6 +133,7 @@ fn hello() -> AgentHello {
         devices: Vec::new(),
         sent_at: at(NOW),
         decision_ids: Vec::new(),
+        conditions: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use super::{plan_head, run};
 use crate::store::{StoreError, StoredProfile};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, WorkloadKey};
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 #[derive(Debug)]
@@ -33,6 +34,11 @@ struct ProfileRow {
     family: Option<String>,
     memory_busy_fraction: Option<f64>,
     throughput_per_second_at_cap: Vec<Option<f64>>,
+    tensor_active_fraction: Option<f64>,
+    nvlink_tx_bytes_per_second: Option<f64>,
+    nvlink_rx_bytes_per_second: Option<f64>,
+    throttled_fraction: Option<f64>,
+    sources: Value,
     updated_at: Timestamp,
 }
 
@@ -64,6 +70,11 @@ impl TryFrom<ProfileRow> for StoredProfile {
             family: row.family,
             memory_busy_fraction: place.fraction("memory_busy_fraction", row.memory_busy_fraction)?,
             throughput_per_second_at_cap: at_caps(&place, &row.throughput_per_second_at_cap)?,
+            tensor_active_fraction: place.fraction("tensor_active_fraction", row.tensor_active_fraction)?,
+            nvlink_tx_bytes_per_second: row.nvlink_tx_bytes_per_second,
+            nvlink_rx_bytes_per_second: row.nvlink_rx_bytes_per_second,
+            throttled_fraction: place.fraction("throttled_fraction", row.throttled_fraction)?,
+            sources: place.json("sources", row.sources)?,
             workload: WorkloadKey(row.workload),
             device_model: row.device_model,
         };
@@ -108,9 +119,10 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
             sm_occupancy_fraction, stall_fraction, fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction,
             cache_bandwidth_fraction, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak,
             process_count_peak, power_watts_mean, energy_joules, updated_at, family, memory_busy_fraction,
-            throughput_per_second_at_cap)
+            throughput_per_second_at_cap, tensor_active_fraction, nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second,
+            throttled_fraction, sources)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24)
+            $24, $25, $26, $27, $28, $29)
         on conflict (workload, device_model) do update set
             run_count = excluded.run_count, duration_seconds = excluded.duration_seconds,
             duration_variation_fraction = excluded.duration_variation_fraction,
@@ -126,7 +138,11 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
             power_watts_mean = excluded.power_watts_mean, energy_joules = excluded.energy_joules,
             updated_at = excluded.updated_at, family = excluded.family,
             memory_busy_fraction = excluded.memory_busy_fraction,
-            throughput_per_second_at_cap = excluded.throughput_per_second_at_cap",
+            throughput_per_second_at_cap = excluded.throughput_per_second_at_cap,
+            tensor_active_fraction = excluded.tensor_active_fraction,
+            nvlink_tx_bytes_per_second = excluded.nvlink_tx_bytes_per_second,
+            nvlink_rx_bytes_per_second = excluded.nvlink_rx_bytes_per_second,
+            throttled_fraction = excluded.throttled_fraction, sources = excluded.sources",
         profile.workload.as_str(),
         profile.device_model,
         i64::from(profile.run_count),
@@ -151,6 +167,11 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
         profile.family,
         profile.memory_busy_fraction.map(f64::from),
         &profile.throughput_per_second_at_cap as &[Option<f64>],
+        profile.tensor_active_fraction.map(f64::from),
+        profile.nvlink_tx_bytes_per_second,
+        profile.nvlink_rx_bytes_per_second,
+        profile.throttled_fraction.map(f64::from),
+        json!(profile.sources),
     )
     .execute(conn)
     .await?;
@@ -166,7 +187,8 @@ pub(super) async fn all(conn: &mut PgConnection) -> Result<Vec<StoredProfile>, T
             fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction,
             pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak, process_count_peak,
             power_watts_mean, energy_joules, updated_at, family, memory_busy_fraction,
-            throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>"
+            throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>", tensor_active_fraction,
+            nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second, throttled_fraction, sources
         from workload_profile order by workload collate "C", device_model collate "C""#
     )
     .fetch_all(conn)

@@ -87,7 +87,7 @@ pub(super) async fn insert(
         run.solo.seconds,
         run.shared.progress,
         run.shared.seconds,
-        run.solo_means.map(|means| json!(means)),
+        run.solo_means.as_ref().map(|means| json!(means)),
         i64::from(run.solo_sample_count),
         &neighbours,
     )

@@ -20,17 +20,24 @@ pub(super) async fn insert(
     sqlx::query!(
         "insert into device_sample (recorded_at, node, gres_type, energy_joules, power_watts, sm_active_fraction,
             sm_occupancy_fraction, stall_fraction, fp32_active_fraction, gpu_busy_fraction, memory_bandwidth_fraction,
-            cache_bandwidth_fraction, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_used, tenants)
+            cache_bandwidth_fraction, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_used, tenants,
+            tensor_active_fraction, memory_busy_fraction, nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second,
+            sm_clock_hertz, throttles, sources)
         select $1, $2, new.gres_type, new.energy_joules, new.power_watts, new.sm_active_fraction,
             new.sm_occupancy_fraction, new.stall_fraction, new.fp32_active_fraction, new.gpu_busy_fraction,
             new.memory_bandwidth_fraction, new.cache_bandwidth_fraction, new.pcie_tx_bytes_per_second,
-            new.pcie_rx_bytes_per_second, new.memory_bytes_used, new.tenants
+            new.pcie_rx_bytes_per_second, new.memory_bytes_used, new.tenants, new.tensor_active_fraction,
+            new.memory_busy_fraction, new.nvlink_tx_bytes_per_second, new.nvlink_rx_bytes_per_second,
+            new.sm_clock_hertz, new.throttles, new.sources
         from jsonb_to_recordset($3) as new (gres_type text, energy_joules double precision,
             power_watts double precision, sm_active_fraction double precision, sm_occupancy_fraction double precision,
             stall_fraction double precision, fp32_active_fraction double precision, gpu_busy_fraction double precision,
             memory_bandwidth_fraction double precision, cache_bandwidth_fraction double precision,
             pcie_tx_bytes_per_second double precision, pcie_rx_bytes_per_second double precision,
-            memory_bytes_used bigint, tenants jsonb)",
+            memory_bytes_used bigint, tenants jsonb, tensor_active_fraction double precision,
+            memory_busy_fraction double precision, nvlink_tx_bytes_per_second double precision,
+            nvlink_rx_bytes_per_second double precision, sm_clock_hertz double precision, throttles text[],
+            sources jsonb)",
         timestamp(look.recorded_at),
         node.as_str(),
         rows,
@@ -54,7 +61,13 @@ fn json_row(sample: &DeviceSample) -> Value {
         pcie_tx_bytes_per_second,
         pcie_rx_bytes_per_second,
         memory_bytes_used,
-        ..
+        tensor_active_fraction,
+        memory_busy_fraction,
+        nvlink_tx_bytes_per_second,
+        nvlink_rx_bytes_per_second,
+        sm_clock_hertz,
+        throttles,
+        sources,
     } = &sample.reading;
     json!({
         "gres_type": sample.gres_type,
@@ -71,6 +84,13 @@ fn json_row(sample: &DeviceSample) -> Value {
         "pcie_rx_bytes_per_second": pcie_rx_bytes_per_second,
         "memory_bytes_used": memory_bytes_used.map(bigint),
         "tenants": sample.tenants,
+        "tensor_active_fraction": tensor_active_fraction,
+        "memory_busy_fraction": memory_busy_fraction,
+        "nvlink_tx_bytes_per_second": nvlink_tx_bytes_per_second,
+        "nvlink_rx_bytes_per_second": nvlink_rx_bytes_per_second,
+        "sm_clock_hertz": sm_clock_hertz,
+        "throttles": throttles,
+        "sources": sources,
     })
 }
 

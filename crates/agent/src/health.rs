@@ -1,0 +1,152 @@
+//! How each device of the node is: what is wrong with it, since when, and which metrics it gives. Pure: it is fed with what
+//! the driver said at each look and with its notices. Knows nothing of jobs, of shares or of the scheduler.
+
+use pillion_core::device::{DeviceDescription, DeviceNotice, Metric, MetricSource, NoticeKind};
+use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::{GresType, UnixTime};
+use pillion_device::{DeviceError, DeviceState, DeviceStates};
+use std::collections::BTreeMap;
+
+/// What may pass by itself counts when so many looks in a row met it.
+const TRANSIENT_LOOKS: u32 = 3;
+
+/// All devices of the node.
+#[derive(Debug)]
+pub struct Health(BTreeMap<u32, Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    gres_type: GresType,
+    was_seen: bool,
+    /// By kind, and by metric where one was lost.
+    faults: BTreeMap<(FaultKind, Option<Metric>), DeviceFault>,
+    sources: BTreeMap<Metric, MetricSource>,
+    /// Since when it does not answer, and at how many looks.
+    failing: Option<(UnixTime, u32)>,
+}
+
+impl Health {
+    /// Of devices that nobody has looked at yet.
+    pub fn new(devices: &[DeviceDescription]) -> Self {
+        let watched = |device: &DeviceDescription| Watched {
+            gres_type: device.gres_type.clone(),
+            was_seen: false,
+            faults: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            failing: None,
+        };
+        Self(devices.iter().map(|device| (device.index, watched(device))).collect())
+    }
+
+    /// One look: what each device said, or why none could be asked.
+    pub fn looked(&mut self, at: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
+        for (index, watched) in &mut self.0 {
+            let state = states.map(|states| states.iter().find(|(of, _)| of == index));
+            match state.map(|state| state.map(|(_, state)| state)) {
+                Ok(Some(Ok(state))) => watched.answered(state),
+                Ok(Some(Err(error))) | Err(error) => watched.failed(at, error),
+                Ok(None) => watched.failed(at, &DeviceError::NoSuchDevice { index: *index }),
+            }
+            watched.was_seen = true;
+        }
+    }
+
+    /// Something that a driver told unasked.
+    pub fn noticed(&mut self, at: UnixTime, notice: &DeviceNotice) {
+        let Some(watched) = self.0.get_mut(&notice.index) else { return };
+        let detail = &notice.detail;
+        match notice.kind {
+            // Its trace is in the log; what it leaves behind shows when the device is read.
+            NoticeKind::Xid { .. } => {}
+            NoticeKind::MetricLost(metric) => {
+                watched.sources.remove(&metric);
+                watched.raise(FaultKind::MetricLost, Some(metric), at, format!("{metric}: {detail}"));
+            }
+            NoticeKind::MetricBack(metric) => watched.clear(FaultKind::MetricLost, Some(metric)),
+            NoticeKind::MpsFault => watched.raise(FaultKind::MpsFault, None, at, detail.clone()),
+            NoticeKind::MpsDied => {
+                watched.clear(FaultKind::MpsFault, None);
+                watched.raise(FaultKind::MpsDied, None, at, detail.clone());
+            }
+            NoticeKind::MpsClear => watched.forget_mps(),
+        }
+    }
+
+    /// How those devices are that were looked at.
+    pub fn conditions(&self) -> Vec<DeviceCondition> {
+        self.0.values().filter(|watched| watched.was_seen).map(Watched::condition).collect()
+    }
+}
+
+impl Watched {
+    fn answered(&mut self, state: &DeviceState) {
+        self.failing = None;
+        self.clear(FaultKind::Unreadable, None);
+        self.clear(FaultKind::Gone, None);
+        // With nobody on the device, no server is left that could be at fault: the next tenant gets a new one.
+        if state.processes.is_empty() {
+            self.forget_mps();
+        }
+        // A metric that is missing for once is not lost: its backend says when it is.
+        self.sources.extend(&state.reading.sources);
+    }
+
+    fn failed(&mut self, at: UnixTime, error: &DeviceError) {
+        let (since, looks) = self.failing.map_or((at, 1), |(since, looks)| (since, looks.saturating_add(1)));
+        self.failing = Some((since, looks));
+        if error.is_transient() && looks < TRANSIENT_LOOKS {
+            return;
+        }
+        let (kind, other) = if error.is_gone() {
+            (FaultKind::Gone, FaultKind::Unreadable)
+        } else {
+            (FaultKind::Unreadable, FaultKind::Gone)
+        };
+        self.clear(other, None);
+        let detail = match error {
+            DeviceError::Gone { reason, .. } => reason.clone(),
+            _ => pillion_core::report(error),
+        };
+        self.raise(kind, None, since, detail);
+    }
+
+    /// What is known already stays as it was first told.
+    fn raise(&mut self, kind: FaultKind, metric: Option<Metric>, since: UnixTime, detail: String) {
+        self.faults.entry((kind, metric)).or_insert(DeviceFault { kind, detail, since });
+    }
+
+    fn clear(&mut self, kind: FaultKind, metric: Option<Metric>) {
+        self.faults.remove(&(kind, metric));
+    }
+
+    fn forget_mps(&mut self) {
+        self.clear(FaultKind::MpsFault, None);
+        self.clear(FaultKind::MpsDied, None);
+    }
+
+    fn condition(&self) -> DeviceCondition {
+        DeviceCondition {
+            gres_type: self.gres_type.clone(),
+            faults: self.faults.values().rev().cloned().collect(),
+            sources: self.sources.clone(),
+        }
+    }
+}
+
+/// A notice in one line for the log, and whether it is bad news.
+pub fn sentence(notice: &DeviceNotice) -> (String, bool) {
+    let DeviceNotice { index: _, kind, detail } = notice;
+    let (what, is_bad) = match kind {
+        NoticeKind::Xid { code, pid: Some(pid) } => (format!("Xid {code} of process {pid}"), true),
+        NoticeKind::Xid { code, pid: None } => (format!("Xid {code}"), true),
+        NoticeKind::MetricLost(metric) => (format!("{metric} is not given any more"), true),
+        NoticeKind::MetricBack(metric) => (format!("{metric} is given again"), false),
+        NoticeKind::MpsFault => (FaultKind::MpsFault.phrase().to_owned(), true),
+        NoticeKind::MpsDied => (FaultKind::MpsDied.phrase().to_owned(), true),
+        NoticeKind::MpsClear => ("its MPS server is well again".to_owned(), false),
+    };
+    (if detail.is_empty() { what } else { format!("{what}: {detail}") }, is_bad)
+}
+
+#[cfg(test)]
+mod tests;

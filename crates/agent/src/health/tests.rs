@@ -1,0 +1,184 @@
+//! What looks and notices make of a device's condition.
+
+use super::*;
+use pillion_core::device::{DeviceProcess, Mechanism, Reading};
+use pillion_core::{DeviceUuid, Fraction};
+
+fn at(seconds: u64) -> UnixTime {
+    UnixTime::from_epoch(1000 + seconds)
+}
+
+fn device(index: u32) -> DeviceDescription {
+    DeviceDescription {
+        index,
+        uuid: DeviceUuid::new(format!("GPU-{index}")),
+        model: "h200".into(),
+        memory_bytes: 1 << 37,
+        gres_type: GresType(format!("g{index}")),
+        mechanism: Mechanism::Mps,
+    }
+}
+
+fn health() -> Health {
+    Health::new(&[device(0), device(1)])
+}
+
+fn state(source: MetricSource, processes: &[u32]) -> DeviceState {
+    let mut reading = Reading { sm_active_fraction: Some(Fraction::ONE), ..Reading::default() };
+    reading.tag_untagged(source);
+    let process = |pid: &u32| DeviceProcess { pid: *pid, memory_bytes: None };
+    DeviceState { reading, processes: processes.iter().map(process).collect() }
+}
+
+/// A look at which device 1 is well and device 0 says what is given.
+fn look(health: &mut Health, seconds: u64, first: Result<DeviceState, DeviceError>) {
+    let states = vec![(0, first), (1, Ok(state(MetricSource::Nvml, &[])))];
+    health.looked(at(seconds), Ok(&states));
+}
+
+fn notice(health: &mut Health, seconds: u64, kind: NoticeKind) {
+    health.noticed(at(seconds), &DeviceNotice { index: 0, kind, detail: "said so".into() });
+}
+
+/// The faults of device 0.
+fn faults(health: &Health) -> Vec<(FaultKind, u64)> {
+    let conditions = health.conditions();
+    assert!(conditions.iter().skip(1).all(|other| other.faults.is_empty()), "{conditions:?}");
+    conditions[0].faults.iter().map(|fault| (fault.kind, fault.since.epoch() - 1000)).collect()
+}
+
+fn gone() -> Result<DeviceState, DeviceError> {
+    Err(DeviceError::Gone { index: 0, reason: "fell off the bus".into() })
+}
+
+fn busy() -> Result<DeviceState, DeviceError> {
+    Err(DeviceError::Busy { index: 0, reason: "in reset".into() })
+}
+
+fn well(processes: &[u32]) -> DeviceState {
+    state(MetricSource::NvmlGpm, processes)
+}
+
+#[test]
+fn a_device_is_well_or_unknown_until_it_was_looked_at() {
+    let mut health = health();
+    assert_eq!(health.conditions(), []);
+    look(&mut health, 1, Ok(well(&[])));
+    let expected = |name: &str, source| DeviceCondition {
+        gres_type: GresType::new(name),
+        faults: Vec::new(),
+        sources: [(Metric::SmActiveFraction, source)].into(),
+    };
+    assert_eq!(
+        health.conditions(),
+        [expected("g0", MetricSource::NvmlGpm), expected("g1", MetricSource::Nvml)]
+    );
+}
+
+#[test]
+fn a_gone_device_is_told_at_once_and_is_well_when_it_answers() {
+    let mut health = health();
+    look(&mut health, 1, gone());
+    look(&mut health, 2, gone());
+    assert_eq!(faults(&health), [(FaultKind::Gone, 1)], "since the first time");
+    let conditions = health.conditions();
+    let fault = conditions[0].closed_by().expect("nobody new is put there");
+    assert_eq!(fault.to_string(), "it is gone: fell off the bus");
+    look(&mut health, 3, Ok(well(&[])));
+    assert_eq!(faults(&health), []);
+    look(&mut health, 4, gone());
+    assert_eq!(faults(&health), [(FaultKind::Gone, 4)], "anew");
+}
+
+#[test]
+fn what_may_pass_by_itself_counts_at_the_third_look() {
+    let mut health = health();
+    for second in [1, 2] {
+        look(&mut health, second, busy());
+        assert_eq!(faults(&health), []);
+    }
+    look(&mut health, 3, busy());
+    assert_eq!(faults(&health), [(FaultKind::Unreadable, 1)]);
+    look(&mut health, 4, gone());
+    assert_eq!(faults(&health), [(FaultKind::Gone, 1)], "one of the two");
+    look(&mut health, 5, Ok(well(&[])));
+    look(&mut health, 6, busy());
+    assert_eq!(faults(&health), [], "counted anew");
+    let refused = DeviceError::Refused { index: 0, reason: "not root".into() };
+    look(&mut health, 7, Err(refused));
+    assert_eq!(faults(&health), [(FaultKind::Unreadable, 6)], "this will not pass");
+}
+
+#[test]
+fn a_driver_that_fails_or_forgets_a_device_is_no_better() {
+    let mut health = health();
+    let error = DeviceError::NoLibrary { library: "libnvidia-ml.so.1".into(), reason: "gone".into() };
+    health.looked(at(1), Err(&error));
+    let kinds = |health: &Health| -> Vec<Option<FaultKind>> {
+        health.conditions().iter().map(|one| one.closed_by().map(|fault| fault.kind)).collect()
+    };
+    assert_eq!(kinds(&health), [Some(FaultKind::Unreadable); 2]);
+    health.looked(at(2), Ok(&vec![(1, Ok(well(&[])))]));
+    assert_eq!(kinds(&health), [Some(FaultKind::Gone), None]);
+}
+
+#[test]
+fn a_lost_metric_is_named_and_closes_nothing() {
+    let mut health = health();
+    look(&mut health, 1, Ok(well(&[])));
+    notice(&mut health, 2, NoticeKind::MetricLost(Metric::SmActiveFraction));
+    notice(&mut health, 3, NoticeKind::MetricLost(Metric::PowerWatts));
+    notice(&mut health, 4, NoticeKind::MetricLost(Metric::PowerWatts));
+    let lost = &health.conditions()[0];
+    assert_eq!((lost.faults.len(), lost.closed_by(), lost.sources.len()), (2, None, 0));
+    assert!(lost.faults.iter().any(|fault| fault.to_string() == "it lost a metric: power_watts: said so"));
+    notice(&mut health, 5, NoticeKind::MetricBack(Metric::PowerWatts));
+    look(&mut health, 6, Ok(well(&[])));
+    assert_eq!(faults(&health), [(FaultKind::MetricLost, 2)]);
+}
+
+#[test]
+fn a_metric_that_is_missing_for_once_is_not_lost() {
+    let mut health = health();
+    look(&mut health, 1, Ok(well(&[])));
+    look(&mut health, 2, Ok(DeviceState { reading: Reading::default(), processes: Vec::new() }));
+    assert_eq!(health.conditions()[0].sources.len(), 1);
+}
+
+#[test]
+fn an_mps_fault_lasts_until_it_is_cleared_or_nobody_is_left() {
+    let mut health = health();
+    notice(&mut health, 1, NoticeKind::MpsFault);
+    look(&mut health, 2, Ok(well(&[7])));
+    assert_eq!(faults(&health), [(FaultKind::MpsFault, 1)]);
+    assert!(health.conditions()[0].closed_by().is_some());
+    notice(&mut health, 3, NoticeKind::MpsClear);
+    assert_eq!(faults(&health), []);
+    notice(&mut health, 4, NoticeKind::MpsFault);
+    notice(&mut health, 5, NoticeKind::MpsDied);
+    look(&mut health, 6, Ok(well(&[7])));
+    assert_eq!(faults(&health), [(FaultKind::MpsDied, 5)]);
+    look(&mut health, 7, Ok(well(&[])));
+    assert_eq!(faults(&health), []);
+}
+
+#[test]
+fn the_worst_stands_first() {
+    let mut health = health();
+    notice(&mut health, 1, NoticeKind::MetricLost(Metric::PowerWatts));
+    look(&mut health, 2, gone());
+    notice(&mut health, 3, NoticeKind::MpsDied);
+    let kinds: Vec<FaultKind> = faults(&health).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [FaultKind::Gone, FaultKind::MpsDied, FaultKind::MetricLost]);
+}
+
+#[test]
+fn a_notice_is_one_line() {
+    let line = |kind, detail: &str| sentence(&DeviceNotice { index: 0, kind, detail: detail.into() });
+    let xid = |pid| NoticeKind::Xid { code: 31, pid };
+    assert_eq!(line(xid(Some(7)), "MMU fault"), ("Xid 31 of process 7: MMU fault".to_owned(), true));
+    assert_eq!(line(xid(None), ""), ("Xid 31".to_owned(), true));
+    let back = NoticeKind::MetricBack(Metric::PowerWatts);
+    assert_eq!(line(back, ""), ("power_watts is given again".to_owned(), false));
+    assert_eq!(line(NoticeKind::MpsClear, ""), ("its MPS server is well again".to_owned(), false));
+}

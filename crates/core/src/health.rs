@@ -1,0 +1,87 @@
+//! How a device is, as its agent sees it: what is wrong with it, since when, and what it can tell. Told to the scheduler at
+//! every change, and shown to operators; while a fault lasts that closes the device, nobody new is put there.
+
+use crate::clock::UnixTime;
+use crate::device::{Metric, MetricSource};
+use crate::ids::GresType;
+use crate::word::spelt_as_serialized;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What is wrong with a device, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// Something that a newer agent knows.
+    Other,
+    /// It stopped giving a metric.
+    MetricLost,
+    /// Its MPS daemon or server died; the clients are suspect.
+    MpsDied,
+    /// Its MPS server takes no new client until all have left.
+    MpsFault,
+    /// It does not answer.
+    Unreadable,
+    /// It went away.
+    Gone,
+}
+
+spelt_as_serialized!(FaultKind => "fault");
+
+impl FaultKind {
+    /// Whether nobody new may be put on the device meanwhile.
+    pub const fn closes_device(self) -> bool {
+        match self {
+            Self::Other | Self::MetricLost => false,
+            Self::MpsDied | Self::MpsFault | Self::Unreadable | Self::Gone => true,
+        }
+    }
+
+    /// For a person.
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::Other => "something is wrong",
+            Self::MetricLost => "it lost a metric",
+            Self::MpsDied => "its MPS daemon died",
+            Self::MpsFault => "its MPS server reports a fault",
+            Self::Unreadable => "it cannot be read",
+            Self::Gone => "it is gone",
+        }
+    }
+}
+
+/// One thing that is wrong with a device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceFault {
+    /// What.
+    pub kind: FaultKind,
+    /// In the driver's words.
+    pub detail: String,
+    /// Since when.
+    pub since: UnixTime,
+}
+
+impl fmt::Display for DeviceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.phrase(), self.detail)
+    }
+}
+
+/// How one device is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceCondition {
+    /// Which.
+    pub gres_type: GresType,
+    /// What is wrong with it, the worst first; empty = it is well.
+    pub faults: Vec<DeviceFault>,
+    /// The metrics that it gives, and where each is read.
+    pub sources: BTreeMap<Metric, MetricSource>,
+}
+
+impl DeviceCondition {
+    /// Why nobody new may be put there: its worst fault that closes it.
+    pub fn closed_by(&self) -> Option<&DeviceFault> {
+        self.faults.iter().find(|fault| fault.kind.closes_device())
+    }
+}
