@@ -11,6 +11,7 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::spec::{PoolNode, SharingPolicy};
+use crate::doubles;
 use crate::error::{HarnessError, Result, io_error, system_error};
 use crate::process::Program;
 use crate::testbed::{BIN_DIR, identity_of};
@@ -230,8 +231,11 @@ impl Cluster {
         self.give_folder(&format!("agent/{node}"), "root")?;
         let port = self.port("scheduler")?;
         let socket = self.node_file(node, "agent.sock")?;
-        let text = agent_toml(self, node, port);
-        self.start_ours(&agent_name(node), "pillion-agent", &text, None, &[], &socket)
+        let text = agent_toml(self, node, port) + &doubles::agent_toml(self, node)?;
+        // The doubles look for the driver as a job does.
+        let (variable, devices) = user_environment(self.root());
+        let devices = devices.display().to_string().replace("%n", node);
+        self.start_ours(&agent_name(node), "pillion-agent", &text, None, &[(variable, &devices)], &socket)
     }
     /// Ends the agent of a node.
     ///
@@ -313,15 +317,16 @@ fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
     )
 }
 
-/// The configuration of `pillion-agent`.
+/// The configuration of `pillion-agent`, but for what doubles need; its last section is `[mps]`.
 fn agent_toml(cluster: &Cluster, node: &str, port: u16) -> String {
     let root = cluster.root().display();
     format!(
         "node_name = \"{node}\"\nstate_directory = \"{root}/agent/{node}\"\nruntime_directory = \"{root}/run/{node}\"\n\
-         handoff_socket = \"{root}/run/{node}/agent.sock\"\nbackend = \"simulated\"\n\
+         handoff_socket = \"{root}/run/{node}/agent.sock\"\nbackend = \"{backend}\"\n\
          [scheduler]\nendpoint = \"http://127.0.0.1:{port}\"\nretry_seconds_max = 1.0\n\
          [simulated]\nsocket = \"{root}/run/{node}/devices.sock\"\n\
          [mps]\nmulti_user = {multi_user}\n",
+        backend = doubles::backend(cluster, node).as_str(),
         multi_user = cluster.spec().policy != SharingPolicy::SameUser,
     )
 }

@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod convert;
 pub mod daemons;
 pub mod demo;
+mod doubles;
 pub mod error;
 pub mod process;
 pub mod testbed;

@@ -111,6 +111,8 @@ pub struct IntelConfig {
     pub metric_period_seconds: f64,
     /// The greatest rate of one tile's last-level cache, as the site measured it.
     pub cache_bytes_per_second_max: Option<f64>,
+    /// Where sysfs is mounted: the kernel driver and the CCS mode of each card stand there.
+    pub sysfs_root: PathBuf,
 }
 
 /// A metrics endpoint on the node that tells more of the devices than their library: dcgm-exporter for NVIDIA's before
@@ -200,14 +202,24 @@ impl Default for IntelConfig {
             metric_burst_seconds: 0.0,
             metric_period_seconds: 60.0,
             cache_bytes_per_second_max: None,
+            sysfs_root: PathBuf::from("/sys"),
         }
     }
 }
 
+/// Whether a setting holds what it must, its name, its value, and what is allowed.
+type Check = (bool, &'static str, String, &'static str);
+
 impl IntelConfig {
-    /// What each setting must hold: whether it does, its name, its value, what is allowed.
-    fn checks(&self) -> Vec<(bool, &'static str, String, &'static str)> {
-        let Self { library, metric_burst_seconds, metric_period_seconds, cache_bytes_per_second_max } = self;
+    /// What each setting must hold.
+    fn checks(&self) -> Vec<Check> {
+        let Self {
+            library,
+            metric_burst_seconds,
+            metric_period_seconds,
+            cache_bytes_per_second_max,
+            sysfs_root,
+        } = self;
         let mut checks = vec![
             (
                 (0.0..=3600.0).contains(metric_burst_seconds),
@@ -223,9 +235,10 @@ impl IntelConfig {
                 "1 to 86400, and no less than intel.metric_burst_seconds",
             ),
         ];
-        if let Some(library) = library {
-            let value = format!("'{}'", library.display());
-            checks.push((library.is_absolute(), "intel.library", value, "an absolute path"));
+        let paths =
+            library.iter().map(|path| ("intel.library", path)).chain([("intel.sysfs_root", sysfs_root)]);
+        for (key, path) in paths {
+            checks.push((path.is_absolute(), key, format!("'{}'", path.display()), "an absolute path"));
         }
         if let Some(most) = cache_bytes_per_second_max {
             let is_rate = most.is_finite() && *most > 0.0;
@@ -244,6 +257,7 @@ impl IntelConfig {
             library: self.library.as_ref().map(|library| library.to_string_lossy().into_owned()),
             bursts,
             cache_bytes_per_second_max: self.cache_bytes_per_second_max,
+            sysfs_root: self.sysfs_root.clone(),
             ..pillion_device::intel::Settings::default()
         }
     }
@@ -303,9 +317,11 @@ impl Config {
             &mut config.handoff_socket,
             &mut config.simulated.socket,
             &mut config.mps.control_binary,
+            &mut config.intel.sysfs_root,
         ]
         .into_iter()
         .chain(&mut config.nvidia.library)
+        .chain(&mut config.intel.library)
         {
             *path = PathBuf::from(path.to_string_lossy().replace("%n", &node));
         }
@@ -319,7 +335,7 @@ impl Config {
             !text.is_empty()
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
         };
-        let mut checks: Vec<(bool, &'static str, String, &'static str)> = vec![
+        let mut checks: Vec<Check> = vec![
             (is_name(node), "node_name", node.to_owned(), "letters, digits, dots, underscores and dashes"),
             (
                 (0.1..=60.0).contains(&self.sample_period_seconds),
@@ -358,6 +374,21 @@ impl Config {
                 "1 to 3600",
             ),
         ];
+        checks.extend(self.path_checks());
+        checks.extend(self.intel.checks());
+        for gres_type in self.devices.gres_types.iter().flatten() {
+            let allowed = "a list of GRES types such as [\"g0\", \"g1\"]";
+            checks.push((is_name(gres_type), "devices.gres_types", format!("'{gres_type}'"), allowed));
+        }
+        match checks.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, key, value, allowed)) => Err(ConfigError::Value { key, value, allowed }),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`IntelConfig::checks`], of the paths.
+    fn path_checks(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
         let library = self.nvidia.library.iter().map(|path| ("nvidia.library", path));
         for (key, path) in [
             ("state_directory", &self.state_directory),
@@ -377,15 +408,7 @@ impl Config {
             let fits = path.as_os_str().len() <= SOCKET_PATH_LENGTH_MAX;
             checks.push((fits, key, format!("'{}'", path.display()), "a path of at most 107 bytes"));
         }
-        checks.extend(self.intel.checks());
-        for gres_type in self.devices.gres_types.iter().flatten() {
-            let allowed = "a list of GRES types such as [\"g0\", \"g1\"]";
-            checks.push((is_name(gres_type), "devices.gres_types", format!("'{gres_type}'"), allowed));
-        }
-        match checks.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, key, value, allowed)) => Err(ConfigError::Value { key, value, allowed }),
-            None => Ok(()),
-        }
+        checks
     }
 
     /// The node's name.

@@ -25,6 +25,29 @@ impl SharingPolicy {
     }
 }
 
+/// Through what a node's agent reaches its devices. They are simulated either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NodeBackend {
+    /// The simulated driver itself.
+    #[default]
+    Simulated,
+    /// The double of NVIDIA's library, and those of its MPS programs.
+    Nvidia,
+    /// The double of Level Zero.
+    Intel,
+}
+
+impl NodeBackend {
+    /// As the agent's configuration writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Nvidia => "nvidia",
+            Self::Intel => "intel",
+        }
+    }
+}
+
 /// One node of the pool: its GPUs are all of one model and shared by one mechanism.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolNode {
@@ -36,12 +59,15 @@ pub struct PoolNode {
     pub mechanism: Mechanism,
     /// Slurm's features of the node.
     pub features: Vec<String>,
+    /// Through what its agent reaches them.
+    pub backend: NodeBackend,
 }
 
 impl PoolNode {
     /// A node without features.
     pub fn new(name: &str, device_model: &str, mechanism: Mechanism) -> Self {
-        Self { name: name.into(), device_model: device_model.into(), mechanism, features: Vec::new() }
+        let (features, backend) = (Vec::new(), NodeBackend::default());
+        Self { name: name.into(), device_model: device_model.into(), mechanism, features, backend }
     }
 }
 

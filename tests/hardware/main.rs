@@ -1,0 +1,168 @@
+//! The whole way of a job on real Slurm, once over each way of reaching devices: the simulated driver itself, the doubles of
+//! NVIDIA's library and MPS programs, the double of Level Zero. What the agent measured is held against what the device
+//! model did, value by value, and printed. They run inside a testbed: `tests/run hardware`.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+mod played;
+
+use pillion_core::SlurmJobId;
+use pillion_core::device::Mechanism;
+use pillion_tests::cluster::spec::{NodeBackend, PoolNode};
+use pillion_tests::wait::wait_until;
+use pillion_tests::{Cluster, ClusterSpec};
+use played::{Played, Watch};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a condition may take on a busy machine.
+const SOON: Duration = Duration::from_secs(90);
+/// How far a value that was read may be from what the device did, of it: looks are a second apart, and the first and last
+/// second of a run are not wholly seen.
+const TOLERANCE_FRACTION: f64 = 0.05;
+/// Seconds of the simulated machine: ten of the clock.
+const RUN_SECONDS: u32 = 600;
+/// What each start writes down of its environment.
+const START_LINE: &str = "echo visible=$CUDA_VISIBLE_DEVICES pipe=$CUDA_MPS_PIPE_DIRECTORY \
+     limit=$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT ccs=$ZEX_NUMBER_OF_CCS mask=$ZE_AFFINITY_MASK \
+     > $HOME/start.$SLURM_JOB_ID";
+
+fn cluster(model: &str, mechanism: Mechanism, backend: NodeBackend) -> Cluster {
+    let node = PoolNode { backend, ..PoolNode::new("n1", model, mechanism) };
+    let mut cluster = Cluster::start(ClusterSpec {
+        pool_nodes: vec![node],
+        whole_gpu_node_count: 0,
+        gpus_per_node: 2,
+        ..ClusterSpec::default()
+    })
+    .unwrap();
+    cluster.start_pillion().unwrap();
+    cluster
+}
+
+fn submit(cluster: &Cluster, profile: &str, work: &str) -> SlurmJobId {
+    let script = format!("#!/bin/bash\n{START_LINE}\nexec pillion-load {work} --seconds {RUN_SECONDS}\n");
+    let option = format!("--colocate=profile={profile}");
+    let arguments = [option.as_str(), "--gres=gpu:1", "-c1", "--mem=100", "-t10"];
+    cluster.submit_as("alice", &script, &arguments).unwrap()
+}
+
+/// What the command line says, as root sees it.
+fn told(cluster: &Cluster, arguments: &[&str]) -> Value {
+    let text = cluster.pillion_as("root", arguments).unwrap().arg("--json").stdout().unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn profiles(cluster: &Cluster) -> Vec<Value> {
+    told(cluster, &["profile"])["profiles"].as_array().cloned().unwrap_or_default()
+}
+
+/// What a start wrote down.
+fn environment(cluster: &Cluster, job: SlurmJobId) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(cluster.home("alice").join(format!("start.{job}"))).unwrap();
+    let words = text.split_whitespace().filter_map(|word| word.split_once('='));
+    words.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Runs one job alone and holds its profile against what the device did meanwhile.
+fn run_alone(cluster: &Cluster, title: &str, work: &str, metrics: &[&str]) {
+    let job = submit(cluster, "solo", work);
+    let played = Watch::new(cluster, "n1").follow(SOON);
+    cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+    wait_until("the profile of the run", SOON, || Ok(profiles(cluster).len() == 1)).unwrap();
+    let profile = profiles(cluster).remove(0);
+    for metric in metrics {
+        compare(title, metric, profile[*metric].as_f64(), played.mean(metric));
+    }
+    compare(title, "memory_bytes_peak", profile["memory_bytes_peak"].as_f64(), played.memory_bytes_peak);
+    compare_energy(title, profile["energy_joules"].as_f64().unwrap(), &played);
+}
+
+/// The agent's looks enclose the run: up to a second of the device before and after it is billed to the job too.
+fn compare_energy(title: &str, read: f64, played: &Played) {
+    let (done, around) = (played.energy_joules, 2.0 * played.mean("power_watts_mean"));
+    println!("{title:10} {:28} read {read:>16.4}   done {done:>16.4}", "energy_joules");
+    assert!((done * 0.99..=done * 1.01 + around).contains(&read), "{title}: {read} J were read, not {done}");
+}
+
+/// Prints a line and fails if the two are apart.
+fn compare(title: &str, metric: &str, read: Option<f64>, done: f64) {
+    let read =
+        read.unwrap_or_else(|| panic!("{title}: {metric} was not measured, and the device did {done}"));
+    println!("{title:10} {metric:28} read {read:>16.4}   done {done:>16.4}");
+    let apart = (read - done).abs();
+    assert!(
+        apart <= TOLERANCE_FRACTION * done.abs() + 1e-3,
+        "{title}: {metric} was read as {read}, not {done}"
+    );
+}
+
+/// Runs two that go well together, and gives their jobs with what each wrote down while both ran.
+fn run_pair(cluster: &Cluster, work: &str) -> [(SlurmJobId, BTreeMap<String, String>); 2] {
+    let jobs = ["solo", "solo"].map(|profile| submit(cluster, profile, work));
+    for job in jobs {
+        cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    }
+    let pairs = told(cluster, &["pairs"]);
+    assert!(
+        pairs["decisions"].as_array().is_some_and(|all| !all.is_empty()),
+        "they were not paired: {pairs:#}"
+    );
+    jobs.map(|job| {
+        cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+        (job, environment(cluster, job))
+    })
+}
+
+/// Where each metric of a node's first device comes from, as operators see it.
+fn source_of(cluster: &Cluster, metric: &str) -> String {
+    let nodes = told(cluster, &["nodes"]);
+    nodes["nodes"][0]["devices"][0]["metrics"][metric]["source"].as_str().unwrap_or_default().to_owned()
+}
+
+const FINE: [&str; 4] =
+    ["sm_active_fraction", "sm_occupancy_fraction", "memory_bandwidth_fraction", "power_watts_mean"];
+
+#[test]
+fn simulated() {
+    let cluster = cluster("h200", Mechanism::Mps, NodeBackend::Simulated);
+    run_alone(&cluster, "simulated", "resnet50-infer", &FINE);
+    assert_eq!(source_of(&cluster, "sm_active_fraction"), "simulated");
+    for (job, seen) in run_pair(&cluster, "resnet50-infer") {
+        assert!(seen["pipe"].ends_with("/pipe"), "{job}: {seen:?}");
+    }
+}
+
+#[test]
+fn nvml_and_mps() {
+    let cluster = cluster("h200", Mechanism::Mps, NodeBackend::Nvidia);
+    run_alone(&cluster, "nvml", "resnet50-infer", &FINE);
+    assert_eq!(source_of(&cluster, "sm_active_fraction"), "nvml-gpm");
+    assert_eq!(source_of(&cluster, "energy_joules"), "nvml");
+    let pair = run_pair(&cluster, "resnet50-infer");
+    for (job, seen) in &pair {
+        assert!(seen["visible"].starts_with("GPU-"), "{job}: {seen:?}");
+        assert!(seen["pipe"].ends_with("/pipe") && seen["limit"].starts_with("0="), "{job}: {seen:?}");
+    }
+    assert_eq!(pair[0].1["pipe"], pair[1].1["pipe"], "one daemon serves both");
+    let pipe = std::path::PathBuf::from(&pair[0].1["pipe"]);
+    wait_until("the daemon to leave with its last tenant", SOON, || Ok(!pipe.exists())).unwrap();
+}
+
+#[test]
+fn level_zero_and_ccs() {
+    let cluster = cluster("max-1550", Mechanism::Ccs, NodeBackend::Intel);
+    let work = "ResNet-50 --batch-size 2";
+    run_alone(
+        &cluster,
+        "level-zero",
+        work,
+        &["sm_active_fraction", "stall_fraction", "memory_bandwidth_fraction"],
+    );
+    assert_eq!(source_of(&cluster, "sm_active_fraction"), "metric-streamer");
+    assert_eq!(source_of(&cluster, "energy_joules"), "sysman");
+    for (job, seen) in run_pair(&cluster, work) {
+        assert_eq!(seen["ccs"], "0:2", "{job}: {seen:?}");
+    }
+}

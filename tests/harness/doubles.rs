@@ -1,0 +1,74 @@
+//! The doubles of vendors' libraries and programs on a node, as its agent is told of them. They stand on the node's simulated
+//! devices, which jobs go on using as always.
+
+use crate::cluster::Cluster;
+use crate::cluster::spec::NodeBackend;
+use crate::daemons::{built, user_environment};
+use crate::error::{Result, io_error};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+/// Where the first card of Level Zero's double is on the PCI bus; the others follow.
+const FIRST_PCI_BUS: u32 = 0x18;
+
+/// Through what the agent of a node reaches its devices.
+pub(crate) fn backend(cluster: &Cluster, node: &str) -> NodeBackend {
+    let pool = cluster.spec().pool_nodes.iter().find(|pool| pool.name == node);
+    pool.map(|pool| pool.backend).unwrap_or_default()
+}
+
+/// What the configuration of a node's agent says besides, continuing its section `[mps]`.
+pub(crate) fn agent_toml(cluster: &Cluster, node: &str) -> Result<String> {
+    match backend(cluster, node) {
+        NodeBackend::Simulated => Ok(String::new()),
+        NodeBackend::Nvidia => {
+            let library = built("libnvidia_ml_double.so")?;
+            let control = mps_control(cluster, node)?;
+            let (library, control) = (library.display(), control.display());
+            Ok(format!("control_binary = \"{control}\"\n[nvidia]\nlibrary = \"{library}\"\n"))
+        }
+        NodeBackend::Intel => {
+            let library = built("libpillion_double_level_zero.so")?;
+            let sysfs = sysfs(cluster, node)?;
+            Ok(format!(
+                "[intel]\nlibrary = \"{}\"\nsysfs_root = \"{}\"\nmetric_burst_seconds = 1.0\nmetric_period_seconds = 1.0\n",
+                library.display(),
+                sysfs.display()
+            ))
+        }
+    }
+}
+
+/// The control program under its own name. Daemons get a clean environment, so that it says itself where the devices are.
+fn mps_control(cluster: &Cluster, node: &str) -> Result<PathBuf> {
+    let double = built("nvidia-cuda-mps-control")?;
+    let (variable, devices) = user_environment(cluster.root());
+    let devices = devices.display().to_string().replace("%n", node);
+    let text = format!("#!/bin/sh\n{variable}={devices} exec {} \"$@\"\n", double.display());
+    let path = cluster.layout().write(&format!("run/{node}/nvidia-cuda-mps-control"), text)?;
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, executable).map_err(io_error("make executable", &path))?;
+    Ok(path)
+}
+
+/// As sysfs shows cards under i915, where jobs choose the CCS mode.
+fn sysfs(cluster: &Cluster, node: &str) -> Result<PathBuf> {
+    let root = cluster.layout().path(format!("run/{node}/sys"));
+    for card in 0..cluster.spec().gpus_per_node.div_ceil(2) {
+        let device = root.join(format!("devices/0000:{:02x}:00.0", FIRST_PCI_BUS + card));
+        let class = root.join(format!("class/drm/card{card}"));
+        for directory in [&device, &class] {
+            std::fs::create_dir_all(directory).map_err(io_error("make", directory))?;
+        }
+        link(Path::new("../../bus/pci/drivers/i915"), &device.join("driver"))?;
+        link(&device, &class.join("device"))?;
+    }
+    Ok(root)
+}
+
+fn link(to: &Path, at: &Path) -> Result<()> {
+    match symlink(to, at) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(io_error("link", at)(error)),
+        _ => Ok(()),
+    }
+}
