@@ -36,6 +36,32 @@ pub const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colo
 /// How `sbatch` tells `pillion.lua` of a `--deadline`, which Slurm does not show to lua.
 pub const DEADLINE_HINT: &str = "PILLION_DEADLINE";
 
+/// The container programs that take binds from the environment, by the prefix of their variables. Apptainer reads
+/// Singularity's where its own are not set.
+const CONTAINERS: [&str; 2] = ["APPTAINER", "SINGULARITY"];
+
+/// The variables by which containers see `directory` under its own path, beside what the job binds already: a list with
+/// commas, in the one of two spellings that the job uses (Apptainer user guide, "Bind Paths and Mounts").
+pub fn container_binds(
+    mut variable: impl FnMut(&str) -> Option<String>,
+    directory: &str,
+) -> Vec<(String, String)> {
+    let own = CONTAINERS.map(|prefix| {
+        let names = [format!("{prefix}_BIND"), format!("{prefix}_BINDPATH")];
+        names
+            .into_iter()
+            .find_map(|name| variable(&name).filter(|list| !list.is_empty()).map(|list| (name, list)))
+    });
+    let apptainers = own[0].clone().or_else(|| Some((format!("{}_BIND", CONTAINERS[0]), own[1].clone()?.1)));
+    let others = own[1].clone();
+    let bound = |(prefix, given): (&str, Option<(String, String)>)| {
+        let Some((name, list)) = given else { return Some((format!("{prefix}_BIND"), directory.to_owned())) };
+        let is_bound = list.split(',').any(|entry| entry.split(':').next() == Some(directory));
+        (!is_bound).then(|| (name, format!("{list},{directory}")))
+    };
+    CONTAINERS.into_iter().zip([apptainers, others]).filter_map(bound).collect()
+}
+
 /// The plugin's arguments in plugstack.conf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginArguments {
@@ -268,6 +294,36 @@ mod tests {
         assert_eq!(check_option(Some(b"memory=8G")), Ok(()));
         assert_eq!(check_option(Some(b"no\xff")), Err(InvalidOption::BadByte(0xff)));
         assert_eq!(check_option(Some(&vec![b'x'; 60_000])), Err(InvalidOption::TooLong(60_000)));
+    }
+
+    /// What containers see beside what a job with these variables binds.
+    fn binds(variables: &[(&str, &str)]) -> Vec<String> {
+        let given = |name: &str| Some(variables.iter().find(|(it, _)| *it == name)?.1.to_owned());
+        container_binds(given, "/p").into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    #[test]
+    fn a_container_sees_the_directory_and_all_that_its_user_bound() {
+        assert_eq!(binds(&[]), ["APPTAINER_BIND=/p", "SINGULARITY_BIND=/p"]);
+        let both = [("APPTAINER_BIND", "/a:/b:ro"), ("SINGULARITY_BIND", "/s")];
+        assert_eq!(binds(&both), ["APPTAINER_BIND=/a:/b:ro,/p", "SINGULARITY_BIND=/s,/p"]);
+        let older = [("SINGULARITY_BINDPATH", "/s")];
+        assert_eq!(
+            binds(&older),
+            ["APPTAINER_BIND=/s,/p", "SINGULARITY_BINDPATH=/s,/p"],
+            "Apptainer reads it too"
+        );
+        assert_eq!(binds(&[("APPTAINER_BINDPATH", "/a")])[0], "APPTAINER_BINDPATH=/a,/p");
+    }
+
+    #[test]
+    fn what_is_bound_already_is_left_as_it_is() {
+        assert!(binds(&[("APPTAINER_BIND", "/a,/p:/p"), ("SINGULARITY_BIND", "/p")]).is_empty());
+        assert_eq!(
+            binds(&[("SINGULARITY_BIND", "/pipe")])[1],
+            "SINGULARITY_BIND=/pipe,/p",
+            "another directory"
+        );
     }
 
     #[test]

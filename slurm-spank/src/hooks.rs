@@ -222,7 +222,9 @@ fn apply(spank: &mut impl Spank, reply: &HandoffReply) {
     for name in reply.unset.iter().take(VARIABLES_MAX).filter(|name| env::is_variable_name(name)) {
         spank.unsetenv(name);
     }
-    for (name, value) in reply.set.iter().take(VARIABLES_MAX) {
+    let bound = reply.container_bind.as_deref();
+    let binds = bound.map(|path| env::container_binds(|name| spank.getenv(name), path)).unwrap_or_default();
+    for (name, value) in reply.set.iter().take(VARIABLES_MAX).chain(&binds) {
         let fits = env::is_variable_name(name) && env::is_variable_value(value);
         if !(fits && spank.setenv(name, value)) {
             spank.log(Level::Info, &format!("pillion: could not set {}", env::printable(name)));

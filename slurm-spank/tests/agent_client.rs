@@ -38,6 +38,7 @@ fn reply() -> HandoffReply {
         decision_id: Some(DecisionId(3)),
         set: vec![("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE".into(), "60".into())],
         unset: vec!["CUDA_MPS_PIPE_DIRECTORY".into()],
+        container_bind: Some("/run/p/pipe".into()),
     }
 }
 

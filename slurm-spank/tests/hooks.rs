@@ -127,6 +127,7 @@ fn decided(set: &[(&str, &str)], unset: &[&str]) -> HandoffReply {
         decision_id: Some(DecisionId(5)),
         set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         unset: unset.iter().map(|name| (*name).to_owned()).collect(),
+        container_bind: None,
     }
 }
 
@@ -228,6 +229,19 @@ fn without_an_answer_the_job_runs_as_it_is_and_the_miss_is_logged_once() {
     assert_eq!(spank.job, variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40")]));
     let [(Level::Info, line)] = &spank.log[..] else { panic!("{:?}", spank.log) };
     assert!(line.starts_with("pillion: job 7 starts without a share: the agent cannot be reached"), "{line}");
+}
+
+#[test]
+fn a_container_finds_the_pipe_directory_beside_what_its_user_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let reply = HandoffReply { container_bind: Some("/run/p/pipe".to_owned()), ..decided(&[], &[]) };
+    let (socket, asked) = agent(directory.path(), reply);
+    let mut spank = FakeSpank::colocated();
+    spank.job.extend(variables(&[("APPTAINER_BIND", "/data:/data:ro")]));
+    run_task(&mut spank, &[&socket], &[]);
+    asked.join().unwrap();
+    assert_eq!(spank.job["APPTAINER_BIND"], "/data:/data:ro,/run/p/pipe");
+    assert_eq!(spank.job["SINGULARITY_BIND"], "/run/p/pipe");
 }
 
 #[test]

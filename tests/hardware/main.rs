@@ -26,7 +26,7 @@ const RUN_SECONDS: u32 = 600;
 /// What each start writes down of its environment.
 const START_LINE: &str = "echo visible=$CUDA_VISIBLE_DEVICES pipe=$CUDA_MPS_PIPE_DIRECTORY \
      limit=$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT ccs=$ZEX_NUMBER_OF_CCS mask=$ZE_AFFINITY_MASK \
-     > $HOME/start.$SLURM_JOB_ID";
+     bind=$APPTAINER_BIND > $HOME/start.$SLURM_JOB_ID";
 
 fn cluster(model: &str, mechanism: Mechanism, backend: NodeBackend) -> Cluster {
     let node = PoolNode { backend, ..PoolNode::new("n1", model, mechanism) };
@@ -144,6 +144,7 @@ fn nvml_and_mps() {
     for (job, seen) in &pair {
         assert!(seen["visible"].starts_with("GPU-"), "{job}: {seen:?}");
         assert!(seen["pipe"].ends_with("/pipe") && seen["limit"].starts_with("0="), "{job}: {seen:?}");
+        assert_eq!(seen["bind"], seen["pipe"], "{job}: a container would not find the daemon");
     }
     assert_eq!(pair[0].1["pipe"], pair[1].1["pipe"], "one daemon serves both");
     let pipe = std::path::PathBuf::from(&pair[0].1["pipe"]);

@@ -246,6 +246,7 @@ impl HandoffServer {
             decision_id: Some(share.decision_id),
             set: share::environment(share, device, &paths),
             unset: Vec::new(),
+            container_bind: share::container_bind(share, &paths),
         }
     }
 }

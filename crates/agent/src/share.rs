@@ -38,6 +38,11 @@ pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths
     variables
 }
 
+/// What a container must see at its own path: without the pipe directory a program in it runs beside MPS, without a cap.
+pub fn container_bind(share: &Share, paths: &SharePaths) -> Option<String> {
+    (share.mechanism == Mechanism::Mps).then(|| paths.mps_pipe_directory.display().to_string())
+}
+
 /// The variables of a task that is only measured.
 pub fn profiling(progress: Option<&Path>) -> Vec<Variable> {
     progress.map(|path| (PROGRESS_VARIABLE.to_owned(), path.display().to_string())).into_iter().collect()
@@ -164,6 +169,8 @@ pub(crate) mod tests {
             ["CUDA_VISIBLE_DEVICES=GPU-3", "CUDA_MPS_PIPE_DIRECTORY=/run/pillion/mps/g3/pipe"]
         );
         assert_eq!(written(&share).len(), 4, "no cap, no limit");
+        assert_eq!(container_bind(&share, &paths()).as_deref(), Some("/run/pillion/mps/g3/pipe"));
+        assert_eq!(container_bind(&self::share(33, Mechanism::Ccs), &paths()), None);
         share.cap_fraction = Some(Fraction::clamped(0.55));
         share.memory_limit_bytes = Some((8 << 30) + 5);
         assert_eq!(

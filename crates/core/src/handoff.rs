@@ -62,11 +62,20 @@ pub struct HandoffReply {
     pub set: Vec<(String, String)>,
     /// Removed, before the settings above.
     pub unset: Vec<String>,
+    /// A directory that programs in containers must see under its own path.
+    #[serde(default)]
+    pub container_bind: Option<String>,
 }
 
 impl HandoffReply {
     /// The answer when nothing is known: change nothing.
     pub const fn unknown() -> Self {
-        Self { verdict: Verdict::Unknown, decision_id: None, set: Vec::new(), unset: Vec::new() }
+        Self {
+            verdict: Verdict::Unknown,
+            decision_id: None,
+            set: Vec::new(),
+            unset: Vec::new(),
+            container_bind: None,
+        }
     }
 }
