@@ -52,6 +52,9 @@ impl JobGroup {
     }
 }
 
+/// NVIDIA's MPS server: on a device for all its clients, which are there themselves.
+const MPS_SERVER: &str = "nvidia-cuda-mps-server";
+
 /// A mounted `/proc`.
 #[derive(Debug, Clone)]
 pub struct ProcFs {
@@ -59,6 +62,15 @@ pub struct ProcFs {
 }
 
 impl ProcFs {
+    /// Whether this is an MPS server, by the file that it runs: a name can be taken by anybody.
+    pub fn is_mps_server(&self, pid: u32) -> bool {
+        let program = std::fs::read_link(self.root.join(pid.to_string()).join("exe"));
+        program.is_ok_and(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().trim_end_matches(" (deleted)") == MPS_SERVER)
+        })
+    }
+
     /// `/proc` at `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }

@@ -201,6 +201,10 @@ impl Sampler {
         let mut of_starts: BTreeMap<Option<JobStart>, Sighting> = BTreeMap::new();
         for process in processes {
             let start = self.tracker.attribute(&self.proc, process.pid);
+            // It is nobody's neighbour: who has a client of it there is alone.
+            if start.is_none() && self.proc.is_mps_server(process.pid) {
+                continue;
+            }
             let seen =
                 of_starts.entry(start).or_insert(Sighting { start, memory_bytes: 0, process_count: 0 });
             seen.memory_bytes = seen.memory_bytes.saturating_add(process.memory_bytes.unwrap_or(0));

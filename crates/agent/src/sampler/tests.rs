@@ -121,6 +121,27 @@ fn a_start_is_over_when_its_task_and_its_processes_have_been_gone_twice() {
 }
 
 #[test]
+fn an_mps_server_is_nobodys_neighbour() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    let programs = [(20, "/usr/bin/nvidia-cuda-mps-server"), (21, "/home/mallory/nvidia-cuda-mps-server2")];
+    for (pid, program) in programs {
+        run(node.directory.path(), pid, 1);
+        std::os::unix::fs::symlink(program, node.directory.path().join(format!("proc/{pid}/exe"))).unwrap();
+    }
+    for _ in 0..3 {
+        node.look(&[10, 20]);
+    }
+    node.look(&[10, 21]);
+    node.end_process(10);
+    node.look(&[]);
+    let looked = node.look(&[]);
+    let summary = summaries(&looked)[0];
+    assert_eq!(summary.solo_sample_count, 2, "beside the server it is alone");
+    assert!(summary.shared_seconds > 0.0, "a program of another name is somebody");
+}
+
+#[test]
 fn a_new_task_keeps_the_start_alive() {
     let mut node = Node::new();
     node.begin_task(10);
