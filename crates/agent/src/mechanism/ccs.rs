@@ -7,6 +7,9 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_device::Backend;
 
+/// The mode of a card that is one.
+pub(super) const MODE_WHOLE: u8 = 1;
+
 /// Whether both want the card in one mode.
 pub(super) fn same_mode(
     device: &DeviceDescription,

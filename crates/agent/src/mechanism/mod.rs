@@ -3,7 +3,7 @@
 //! ```text
 //! free ── first mps share ──► mps: daemon up ── last share gone ──► draining ── no client left ──► free
 //!  │                                                                   │ first mps share again: mps
-//!  ├── first ccs share ──► ccs: one mode ── last share gone ──► free
+//!  ├── first ccs share ──► ccs: one mode ── last share gone ──► draining ── nobody in a part ──► free, mode 1
 //!  └── first share without a mechanism ──► plain ── last share gone ──► free
 //! ```
 //!
@@ -130,7 +130,8 @@ pub type PipeFinder = Box<dyn Fn(&GresType) -> PathBuf + Send + Sync>;
 pub struct Mechanisms {
     runtime_directory: PathBuf,
     multi_user: bool,
-    /// Devices whose MPS daemon is to stop as soon as it has no client.
+    /// Devices that are to be as nobody's again: their MPS daemon stops as soon as it has no client, their card is whole
+    /// as soon as nobody runs in a part of it.
     draining: BTreeSet<GresType>,
 }
 
@@ -143,8 +144,9 @@ impl Mechanisms {
         shares: &[Share],
     ) -> Self {
         let is_idle = |device: &&DeviceDescription| {
-            device.mechanism == Mechanism::Mps
-                && !shares.iter().any(|it| it.mechanism == Mechanism::Mps && it.gres_type == device.gres_type)
+            let is_its =
+                |share: &Share| share.mechanism == device.mechanism && share.gres_type == device.gres_type;
+            device.mechanism != Mechanism::None && !shares.iter().any(is_its)
         };
         let draining = devices.iter().filter(is_idle).map(|device| device.gres_type.clone()).collect();
         Self { runtime_directory: runtime_directory.to_owned(), multi_user, draining }
@@ -170,7 +172,11 @@ impl Mechanisms {
         admit(device, others, share, self.multi_user)?;
         match share.mechanism {
             Mechanism::None => Ok(()),
-            Mechanism::Ccs => ccs::prepare(backend, device, share),
+            Mechanism::Ccs => {
+                ccs::prepare(backend, device, share)?;
+                self.draining.remove(&device.gres_type);
+                Ok(())
+            }
             Mechanism::Mps => {
                 let settings = self.mps_settings(&device.gres_type)?;
                 backend.start_mps(device.index, &settings)?;
@@ -191,25 +197,32 @@ impl Mechanisms {
 
     /// A tenant has left; `remaining` are those who have not.
     pub fn left<'a>(&mut self, device: &DeviceDescription, mut remaining: impl Iterator<Item = &'a Share>) {
-        if device.mechanism == Mechanism::Mps && !remaining.any(|share| share.mechanism == Mechanism::Mps) {
+        let is_shared = device.mechanism != Mechanism::None;
+        if is_shared && !remaining.any(|share| share.mechanism == device.mechanism) {
             self.draining.insert(device.gres_type.clone());
         }
     }
 
-    /// Stops daemons that have drained. To be called now and then: clients take their time to go.
+    /// Stops daemons that have drained, and makes cards whole: a mode that stays would give the next job a part of it. To
+    /// be called now and then: clients take their time to go.
     pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription]) {
         self.draining.retain(|gres_type| {
             let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
                 return false;
             };
-            match backend.stop_mps(device.index) {
+            let undone = match device.mechanism {
+                Mechanism::Mps => backend.stop_mps(device.index),
+                Mechanism::Ccs => backend.set_ccs_mode(device.index, ccs::MODE_WHOLE),
+                Mechanism::None => Ok(()),
+            };
+            match undone {
                 Ok(()) => false,
                 Err(error) if error.is_transient() => {
-                    debug!(%gres_type, error = %pillion_core::report(&error), "mps daemon still has clients");
+                    debug!(%gres_type, error = %pillion_core::report(&error), "the device is still shared");
                     true
                 }
                 Err(error) => {
-                    warn!(%gres_type, error = %pillion_core::report(&error), "mps daemon cannot be stopped");
+                    warn!(%gres_type, error = %pillion_core::report(&error), "the sharing cannot be undone");
                     false
                 }
             }

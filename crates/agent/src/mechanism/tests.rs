@@ -147,5 +147,10 @@ fn ccs_tells_the_driver_its_mode() {
     let mut driver = Driver::default();
     let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, &[]);
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Ccs)).unwrap();
+    mechanisms.settle(&mut driver, &devices);
     assert_eq!(driver.told, ["ccs 3 2"]);
+    mechanisms.left(&devices[0], [].iter());
+    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices);
+    assert_eq!(driver.told[1..], ["ccs 3 1"], "the next job has the whole card");
 }
