@@ -170,7 +170,7 @@ impl HandoffServer {
         }
         let gres_types: Vec<GresType> =
             request.devices.iter().filter_map(|index| self.node.gres_type(*index)).cloned().collect();
-        self.register(request, pid, &gres_types).await;
+        self.register(request, pid, &gres_types);
         self.report(request, share.as_ref(), gres_types).await;
         self.reply(request, share.as_ref())
     }
@@ -195,7 +195,7 @@ impl HandoffServer {
         Some(found).filter(|_| fits)
     }
 
-    async fn register(&self, request: &HandoffRequest, pid: Option<u32>, gres_types: &[GresType]) {
+    fn register(&self, request: &HandoffRequest, pid: Option<u32>, gres_types: &[GresType]) {
         self.node.make_marker(request.start);
         let Some(root) = pid.and_then(|pid| self.proc.identify(pid)) else {
             warn!(start = %request.start, "the task's process is not visible here; it will not be measured");
@@ -209,8 +209,9 @@ impl HandoffServer {
             root,
             at: self.clock.now(),
         };
-        if self.commands.send(Command::Register(registration)).await.is_err() {
-            warn!("the device thread has stopped");
+        // Not waited for: a task that is not measured has its environment all the same.
+        if let Err(error) = self.commands.try_send(Command::Register(registration)) {
+            warn!(start = %request.start, %error, "the device thread does not listen; the task will not be measured");
         }
     }
 

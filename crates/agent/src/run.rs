@@ -31,6 +31,8 @@ use tracing::{info, warn};
 
 /// How long the device thread may be behind before those who ask wait.
 const COMMANDS_LENGTH: usize = 256;
+/// While so many commands wait, nobody asks for one more look.
+const LOOKS_WAITING_MAX: usize = 8;
 /// How many reports may wait to be written.
 const REPORTS_LENGTH: usize = 1024;
 /// How many answers may wait for the scheduler.
@@ -181,7 +183,10 @@ async fn look_regularly(commands: mpsc::Sender<Command>, period: Duration, stop:
             () = stop.cancelled() => return,
             _ = timer.tick() => {}
         }
-        // A full queue means that the driver is slow: the next look comes soon enough.
+        // A look that waits means that the driver is slow: more of them would keep tasks from registering.
+        if commands.max_capacity() - commands.capacity() >= LOOKS_WAITING_MAX {
+            continue;
+        }
         if let Err(mpsc::error::TrySendError::Closed(_)) = commands.try_send(Command::Look) {
             return;
         }
