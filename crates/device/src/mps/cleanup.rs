@@ -35,18 +35,22 @@ pub fn cleanup(
         // A daemon that is not ours is nobody's business.
         let Some(record) = read_record(pipe_directory) else { return Ok(Cleaned::Kept) };
         let control = Control { binary: control_binary, index: record.index };
-        let cleaned = if let Some(mut daemon) = Daemon::adopt(pipe_directory) {
+        let mut daemon = Daemon::adopt(pipe_directory);
+        if let Some(daemon) = &mut daemon {
             daemon.look(control)?;
-            daemon.stop(control)?;
-            Cleaned::Ended
-        } else {
-            clear(pipe_directory).map_err(|error| control.busy(error))?;
-            Cleaned::Cleared
-        };
-        if let Some(modes) = &mut strict {
+        }
+        let is_held = daemon.as_ref().is_some_and(|daemon| !daemon.holders().is_empty());
+        // Before the record goes: what fails now is tried again by the next Epilog.
+        if let Some(modes) = strict.as_mut().filter(|_| !is_held) {
             modes.set_compute_mode(&record.device, ComputeMode::Default)?;
         }
-        Ok(cleaned)
+        if let Some(mut daemon) = daemon {
+            daemon.stop(control)?;
+            Ok(Cleaned::Ended)
+        } else {
+            clear(pipe_directory).map_err(|error| control.busy(error))?;
+            Ok(Cleaned::Cleared)
+        }
     };
     let found = pipe_directories(directory).into_iter();
     found

@@ -21,7 +21,7 @@ pub use process::CONTROL_PROGRAM;
 
 use crate::{DeviceError, MpsSettings, MpsState, MpsStatus};
 use control::Control;
-use daemon::{Daemon, Record, pipe_directories};
+use daemon::{Daemon, Record, clear, pipe_directories, read_record};
 use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +52,7 @@ pub trait ComputeModes: Send {
 /// The control daemons of a node's devices.
 pub struct MpsDaemons {
     control_binary: PathBuf,
+    directory: PathBuf,
     /// Where the site wants each device closed to all but its MPS server while a daemon is up.
     strict: Option<Box<dyn ComputeModes>>,
     devices: BTreeMap<u32, DeviceUuid>,
@@ -86,7 +87,8 @@ impl MpsDaemons {
         };
         let daemons = found.filter_map(|daemon| Some((index_now(&daemon)?, daemon))).collect();
         let (troubled, notices) = (BTreeSet::new(), Vec::new());
-        Self { control_binary, strict, devices, daemons, troubled, notices, rounds: 0 }
+        let directory = directory.to_owned();
+        Self { control_binary, directory, strict, devices, daemons, troubled, notices, rounds: 0 }
     }
 
     /// These are there too.
@@ -125,6 +127,8 @@ impl MpsDaemons {
                 return Err(control.busy(reason));
             }
             daemon.discard(control)?;
+            // A server that outlived its daemon would keep the next one from coming up.
+            clear(&daemon.record.settings.pipe_directory).map_err(|error| control.busy(error))?;
             self.daemons.remove(&index);
         }
         self.start(Record { index, device, settings: settings.clone() })
@@ -178,8 +182,17 @@ impl MpsDaemons {
                 let detail = "what was left of the MPS daemon was cleared away".to_owned();
                 self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
             }
+        } else {
+            self.clear_rest(&device).map_err(|error| control.busy(error))?;
         }
         self.open(&device)
+    }
+
+    /// Takes away what a daemon left that died while no agent ran.
+    fn clear_rest(&self, device: &DeviceUuid) -> Result<(), String> {
+        let is_its = |path: &Path| read_record(path).is_some_and(|record| record.device == *device);
+        let mut left = pipe_directories(&self.directory).into_iter().filter(|(_, path)| is_its(path));
+        left.try_for_each(|(_, path)| clear(&path))
     }
 
     /// As [`Backend::mps`](crate::Backend::mps). A daemon that died is there until it was cleared away.
