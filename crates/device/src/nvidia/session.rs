@@ -134,9 +134,8 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         self.is_closed
     }
 
-    /// The devices, by NVML's index. Slurm numbers its devices by `gres.conf`, where `AutoDetect=nvml` follows NVML, and
-    /// so do lists of `/dev/nvidiaN` wherever minor numbers follow the PCI bus as NVML does; NVIDIA does not promise that
-    /// they do.
+    /// The devices, by minor number: that of `/dev/nvidiaN`, by which `gres.conf` names devices and Slurm numbers them; by
+    /// NVML's own index where it does not tell.
     ///
     /// # Errors
     /// If none can be described.
@@ -144,16 +143,13 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         let count = self.nvml.device_count().map_err(|error| self.fail(0, error.into()))?;
         let mut failure = None;
         for index in 0..count {
-            if self.memory.known.contains_key(&index) {
-                continue;
-            }
             match describe(self.nvml, index, self.memory.mechanism) {
                 // NVML counts anew after a device was lost; who was known by an index keeps it.
                 Ok(found) if self.memory.known.values().any(|known| known.description.uuid == found.uuid) => {
                 }
                 Ok(description) => {
                     let known = Known { description, watch: Watch::default(), sampled_at: None, gone: None };
-                    self.memory.known.insert(index, known);
+                    self.memory.known.entry(known.description.index).or_insert(known);
                 }
                 Err(trouble) => {
                     let error = self.fail(index, trouble);
@@ -268,6 +264,8 @@ fn without_handle(error: NvmlError) -> Trouble {
 
 fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<DeviceDescription, Trouble> {
     let device = nvml.device_by_index(index).map_err(without_handle)?;
+    // What Slurm names devices by, whose files are /dev/nvidiaMINOR. NVML counts along the PCI bus, which may differ.
+    let index = device.minor_number().unwrap_or(index);
     let memory = device.memory_info()?;
     // MPS would take a daemon for each part of a device that MIG has cut up.
     let is_cut_up = device.mig_mode().is_ok_and(|mode| mode.current == 1);

@@ -26,6 +26,8 @@ pub(crate) struct Control {
     pub(crate) lost: Vec<u32>,
     /// On these devices MIG is on.
     pub(crate) mig: Vec<u32>,
+    /// The devices' minor numbers, where they are not their indexes.
+    pub(crate) minor_numbers: Vec<u32>,
     /// Nobody may ask anything.
     pub(crate) no_permission: bool,
     /// Whoever asks is not root: settings are refused, and nothing else.

@@ -60,6 +60,13 @@ extern "C" fn nvmlDeviceGetIndex(device: nvmlDevice_t, index: *mut c_uint) -> nv
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMinorNumber(device: nvmlDevice_t, minor: *mut c_uint) -> nvmlReturn_t {
+    call_device("nvmlDeviceGetMinorNumber", device, |library, place| {
+        put(minor, library.control.minor_numbers.get(place).copied().unwrap_or(library.index(place)))
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetMigMode(
     device: nvmlDevice_t,
     current: *mut c_uint,

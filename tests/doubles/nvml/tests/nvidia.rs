@@ -511,3 +511,18 @@ fn a_device_is_closed_to_all_but_one_process_and_opened_again() {
     assert!(matches!(refused, DeviceError::Refused { index: 0, .. }), "{refused:?}");
     assert_eq!(now(), Mode::Default);
 }
+
+#[test]
+fn devices_are_numbered_as_their_files_are() {
+    let mut node = Node::start("h200", 2);
+    let uuids: Vec<_> = node.descriptions().into_iter().map(|device| device.uuid).collect();
+    node.set("minor_numbers", json!([1, 0]));
+    let mut nvidia = backend(&node);
+    let devices = nvidia.devices().unwrap();
+    let found: Vec<_> = devices.iter().map(|device| (device.index, &device.uuid)).collect();
+    assert_eq!(found, [(0, &uuids[1]), (1, &uuids[0])], "/dev/nvidia0 is the second on the bus");
+    let load = node.load(1, WORKLOAD, &[]);
+    let busy = |nvidia: &mut Nvidia, index| !nvidia.processes(index).unwrap().is_empty();
+    assert!(busy(&mut nvidia, 0) && !busy(&mut nvidia, 1));
+    drop(load);
+}
