@@ -10,7 +10,8 @@ alter table device_sample
     add column sources jsonb not null default '{}',
     add constraint device_sample_more_fractions_check check (
         tensor_active_fraction between 0 and 1 and memory_busy_fraction between 0 and 1
-    );
+    ) not valid;
+-- Not valid: rows from before have neither value, and to look at all of them would keep the scheduler waiting.
 comment on column device_sample.throttles is 'what holds the clock down; empty = nothing, null = unknown';
 comment on column device_sample.sources is 'where each value was read, by its column';
 
