@@ -80,6 +80,8 @@ pub(crate) struct Session<'a> {
     pairs: RefCell<FxHashMap<(usize, usize, usize), Rc<Verdict>>>,
     joins: RefCell<FxHashMap<(usize, usize), Rc<Verdict>>>,
     foreseen: RefCell<Foreseen>,
+    /// By kind, who fits in a quarter of a card.
+    quarter_guests: RefCell<FxHashMap<usize, Rc<[usize]>>>,
 }
 
 impl<'a> Session<'a> {
@@ -136,6 +138,7 @@ impl<'a> Session<'a> {
             pairs: RefCell::default(),
             joins: RefCell::default(),
             foreseen: RefCell::default(),
+            quarter_guests: RefCell::default(),
         }
     }
 

@@ -2,10 +2,12 @@
 //! two and no more; quarters are worth their cost only where a third will come that fits in one.
 
 use super::{CCS_MODE_SHARED, Seat, Session, Verdict};
+use crate::admit;
 use crate::caps::CAP_GAIN_MIN;
 use crate::plan::Reason;
 use pillion_core::device::Mechanism;
 use std::cmp::Reverse;
+use std::rc::Rc;
 
 /// The mode of a card that up to four share.
 const CCS_MODE_CROWDED: u8 = 4;
@@ -47,18 +49,35 @@ impl<'a> Session<'a> {
 
     /// The most that another waiting job wins by joining these two in quarters; 0 if none may.
     fn worth_of_third(&self, pair: [usize; 2], seats: [Seat<'a>; 2], kind: usize) -> f64 {
-        let device = self.kinds[kind];
         let taken = |class: usize| pair.iter().filter(|member| **member == class).count();
         let place = |class: usize| (&self.classes[class].partition, &self.classes[class].gpu_type);
-        let mut classes: Vec<usize> = (0..self.classes.len())
-            .filter(|class| self.startable_count[*class] > taken(*class) && place(*class) == place(pair[0]))
-            .collect();
-        classes.sort_by_key(|class| Reverse(self.startable_count[*class]));
-        let worth = |class: usize| {
-            let seats = [seats[0], seats[1], self.waiting_seat(class, kind).ok()?];
-            let verdict = self.look_at(&seats, device, Some(CCS_MODE_CROWDED)).ok()?;
+        let may_come = |class: &&usize| {
+            self.startable_count[**class] > taken(**class) && place(**class) == place(pair[0])
+        };
+        let worth = |class: &usize| {
+            let seats = [seats[0], seats[1], self.waiting_seat(*class, kind).ok()?];
+            let verdict = self.look_at(&seats, self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
             verdict.is_admitted().then(|| verdict.value())
         };
-        classes.into_iter().filter_map(worth).take(THIRDS_MAX).fold(0.0, f64::max)
+        let guests = self.quarter_guests(kind);
+        guests.iter().filter(may_come).take(THIRDS_MAX).filter_map(worth).fold(0.0, f64::max)
+    }
+
+    /// The classes that keep their promise alone in a quarter, the most numerous first: found once for all pairs.
+    fn quarter_guests(&self, kind: usize) -> Rc<[usize]> {
+        if let Some(found) = self.quarter_guests.borrow().get(&kind) {
+            return Rc::clone(found);
+        }
+        let fits = |class: &usize| {
+            let seat = self.waiting_seat(*class, kind).ok()?;
+            let alone = self.predict(&[seat], &[None], self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
+            Some(admit::keeps_promise(&alone[0], seat.promise))
+        };
+        let mut guests: Vec<usize> =
+            (0..self.classes.len()).filter(|class| fits(class).unwrap_or(false)).collect();
+        guests.sort_by_key(|class| Reverse(self.startable_count[*class]));
+        let guests: Rc<[usize]> = guests.into();
+        self.quarter_guests.borrow_mut().insert(kind, Rc::clone(&guests));
+        guests
     }
 }
