@@ -118,6 +118,12 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a daemon is a program")]
         let mut command = std::process::Command::new(program);
         let child = command.arg("60").env("CUDA_MPS_PIPE_DIRECTORY", &pipe).spawn().unwrap();
+        // The kernel lets us go on before it shows the environment of the new program.
+        let environment = format!("/proc/{}/environ", child.id());
+        let is_shown = || std::fs::read_to_string(&environment).unwrap().contains("CUDA_MPS_PIPE_DIRECTORY=");
+        while !is_shown() {
+            std::thread::yield_now();
+        }
         std::fs::write(pipe.join("nvidia-cuda-mps-control.pid"), child.id().to_string()).unwrap();
         let settings = serde_json::json!({
             "pipe_directory": pipe, "log_directory": device.join("log"), "multi_user": false,

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 /// The least difference of mean log scores that counts as a loss.
 const LOG_SCORE_MARGIN_MIN: f64 = 0.05;
+/// By how much two equally good models differ on one outcome, at least: a true normal forecast's own log score spreads by
+/// 0.71 (1/√2), so a few outcomes that happen to agree prove nothing.
+const LOG_SCORE_SPREAD_MIN: f64 = 0.5;
 /// Outcomes that a model expects below its pessimistic bound.
 const BELOW_LOW_EXPECTED: f64 = 0.1;
 
@@ -68,9 +71,10 @@ fn compare(duel: &Duel) -> Option<Result<String, String>> {
         .zip(&duel.incumbent)
         .zip(&weights)
         .map(|((own, other), weight)| (weight * (own.log_score - other.log_score - gain)).powi(2));
-    let margin = squares.sum::<f64>().sqrt().max(LOG_SCORE_MARGIN_MIN);
     // As many outcomes as all the weights are worth.
     let count = 1.0 / weights.iter().map(|weight| weight.powi(2)).sum::<f64>();
+    let seen = squares.sum::<f64>().sqrt();
+    let margin = seen.max(LOG_SCORE_SPREAD_MIN / count.sqrt()).max(LOG_SCORE_MARGIN_MIN);
     let chance = (BELOW_LOW_EXPECTED * (1.0 - BELOW_LOW_EXPECTED) / count).sqrt().max(1.0 / count);
     let below_max = incumbent.below_low_fraction.max(BELOW_LOW_EXPECTED) + chance;
     let log_scores =
@@ -124,6 +128,13 @@ mod tests {
 
     fn is_promoted(held_out: &Duel, taught: &Duel) -> bool {
         matches!(judge(held_out, taught, true), Verdict::Promote(_))
+    }
+
+    #[test]
+    fn a_few_outcomes_that_agree_reject_nobody_and_many_do() {
+        let scores = (1.18, 1.34);
+        assert!(is_promoted(&Duel::default(), &duel(&[scores; 4])));
+        assert!(!is_promoted(&Duel::default(), &duel(&[scores; 12])));
     }
 
     #[test]
