@@ -172,7 +172,7 @@ local function parse_pool(line)
   }
 end
 
--- Reads the file whole: {epoch, bound, mode, pools}; nil if there is none that can be read.
+-- Reads the file whole: {epoch, bound, mode, slowdown, pools}; nil if there is none that can be read.
 function M.read_heartbeat()
   local file = io.open(config.heartbeat, "r")
   if not file then return nil end
@@ -181,6 +181,7 @@ function M.read_heartbeat()
   local epoch, bound, mode = string.match(text, "^pillion1 epoch=(%d+) bound=(%d+) mode=(%l+)\n")
   if not epoch then return nil end
   local beat = { epoch = tonumber(epoch), bound = tonumber(bound), mode = mode, pools = {} }
+  beat.slowdown = parse_slowdown(string.match(text, "\nslowdown=([%d.]+)\n") or "")
   for line in string.gmatch(text, "[^\n]+") do
     local pool = parse_pool(line)
     if pool then beat.pools[#beat.pools + 1] = pool end
@@ -507,7 +508,22 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
   return plan
 end
 
--- Sends a job into a pool to wait there. Gives true, or false and why it was left alone.
+-- What was understood of a job that is managed now. `slowdown`: its promise; nil where nobody gave one.
+local function understood(slowdown, begin, now)
+  local limit = "no slower than its pairing promises"
+  if slowdown and slowdown >= 2 then
+    limit = string.format("at most %.1f times as long", slowdown)
+  elseif slowdown and slowdown > 1 then
+    limit = string.format("at most %.0f %% slower", (slowdown - 1) * 100)
+  elseif slowdown then
+    limit = "no slower"
+  end
+  local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
+  return "may share a GPU; " .. limit .. "; should Pillion stop, Slurm starts it alone from "
+    .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
+end
+
+-- Sends a job into a pool to wait there. Gives true and what was understood, or false and why it was left alone.
 local function manage(job, part_list, option, beat, now)
   local idle = why_idle(beat, now)
   if idle then return false, idle end
@@ -539,7 +555,7 @@ local function manage(job, part_list, option, beat, now)
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
     return false, "something failed inside Pillion"
   end
-  return true
+  return true, understood(tonumber(option.slowdown) or beat.slowdown, begin, now)
 end
 
 -- Guards -------------------------------------------------------------------------------------------------------------
@@ -584,7 +600,10 @@ function M.submit(job, part_list, uid)
     end
     if option.share then
       local ok, managed, reason = pcall(manage, job, part_list, option, beat, os.time())
-      if ok and managed then return slurm.SUCCESS end
+      if ok and managed then
+        say(reason)
+        return slurm.SUCCESS
+      end
       if not ok then
         slurm.log_error("%s", "pillion.lua: " .. tostring(managed))
         reason = "something failed inside Pillion"

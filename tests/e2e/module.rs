@@ -33,6 +33,7 @@ fn beat(cluster: &Cluster) {
         epoch: SystemClock.now().epoch(),
         bound_seconds: 600,
         mode: Mode::Active,
+        slowdown_ratio_max: None,
         pools: vec![pool],
     };
     let path = heartbeat(cluster);

@@ -5,9 +5,11 @@
 //!
 //! ```text
 //! pillion1 epoch=1700000000 bound=600 mode=active
+//! slowdown=1.250
 //! pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100
 //! ```
 
+use crate::units::SlowdownRatio;
 use std::fmt::Write as _;
 
 /// A heartbeat older than this is no heartbeat.
@@ -66,7 +68,7 @@ pub struct PoolAbility {
 }
 
 /// The whole file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Heartbeat {
     /// When it was written.
     pub epoch: u64,
@@ -74,6 +76,8 @@ pub struct Heartbeat {
     pub bound_seconds: u64,
     /// What the scheduler does.
     pub mode: Mode,
+    /// The promise of a job whose user gave none.
+    pub slowdown_ratio_max: Option<SlowdownRatio>,
     /// Where jobs may be routed, in order of preference.
     pub pools: Vec<PoolAbility>,
 }
@@ -87,6 +91,9 @@ impl Heartbeat {
             self.bound_seconds,
             self.mode.as_str()
         );
+        if let Some(ratio) = self.slowdown_ratio_max {
+            let _ = writeln!(text, "slowdown={:.3}", ratio.value());
+        }
         for pool in &self.pools {
             let _ = writeln!(
                 text,
@@ -115,11 +122,17 @@ mod tests {
             features: vec!["a100".into(), "nvlink".into()],
             gpu_types: vec!["a100".into()],
         };
-        let heartbeat =
-            Heartbeat { epoch: 1_700_000_000, bound_seconds: 600, mode: Mode::Active, pools: vec![pool] };
+        let heartbeat = Heartbeat {
+            epoch: 1_700_000_000,
+            bound_seconds: 600,
+            mode: Mode::Active,
+            slowdown_ratio_max: SlowdownRatio::try_promise(1.25).ok(),
+            pools: vec![pool],
+        };
         assert_eq!(
             heartbeat.render(),
             "pillion1 epoch=1700000000 bound=600 mode=active\n\
+             slowdown=1.250\n\
              pool=shared cpus=64 memory_mib=515000 features=a100,nvlink gpu_types=a100\n"
         );
     }

@@ -38,6 +38,7 @@ impl Beat {
             epoch: context.now().epoch(),
             bound_seconds: context.settings.bound.as_secs(),
             mode,
+            slowdown_ratio_max: Some(context.settings.policy.slowdown_ratio_max),
             pools: context.settings.pool.iter().map(|name| ability(name, &scan, &models)).collect(),
         };
         replace(path, &heartbeat.render()).map_err(|source| TickError::File { path: path.clone(), source })

@@ -26,7 +26,8 @@ local function assert_managed(name, fields, option, parts)
   S.said = {}
   S.equal(submit(job, parts), slurm.SUCCESS, name)
   S.equal(values.partition, "shared", name .. ": " .. tostring(S.said[1]))
-  S.equal(#S.said, 0, name)
+  S.equal(#S.said, 1, name)
+  S.contains(S.said[1], "pillion: may share a GPU; ", name)
   for _, field in ipairs({ "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind" }) do
     S.equal(values[field], nil, name .. ": " .. field)
   end
@@ -250,6 +251,27 @@ S.test("a job without the option, or with no, is left without a word", function(
   assert_untouched("absent", GPU, false)
   assert_untouched("no", GPU, "no")
   assert_untouched("unknown TRES", { tres_per_node = "gres/gpu:1(S:0)" }, false)
+end)
+
+S.test("the user is told what was understood", function()
+  local noon = os.time({ year = 2026, month = 11, day = 21, hour = 12 })
+  local real_time = os.time
+  local function told(option, heartbeat_line, now)
+    os.time = function() return now or noon end
+    S.write_heartbeat(string.format("pillion1 epoch=%d bound=600 mode=active\n%s", now or noon, heartbeat_line)
+      .. "pool=shared cpus=64 memory_mib=515000 features= gpu_types=\n")
+    assert_managed(option, GPU, option)
+    os.time = real_time
+    return S.said[1]
+  end
+  S.equal(told("yes", "slowdown=1.25\n"),
+    "pillion: may share a GPU; at most 25 % slower; should Pillion stop, Slurm starts it alone from 12:10 on")
+  S.contains(told("max-slowdown=1.1", "slowdown=1.25\n"), "at most 10 % slower;")
+  S.contains(told("max-slowdown=2.5", ""), "at most 2.5 times as long;")
+  S.contains(told("max-slowdown=1", ""), "; no slower;")
+  S.contains(told("yes", ""), "no slower than its pairing promises;") -- a scheduler of an earlier release
+  S.contains(told("yes", "slowdown=nonsense\n"), "no slower than its pairing promises;")
+  S.contains(told("yes", "", noon + 12 * 3600 - 300), "alone from 2026-11-22T00:05 on")
 end)
 
 S.test("a bad option is refused with a sentence", function()
