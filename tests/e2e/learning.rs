@@ -104,6 +104,25 @@ fn explained(cluster: &Cluster, job: SlurmJobId) -> String {
     cluster.pillion_as("alice", &["explain", &job.to_string()]).unwrap().stdout().unwrap()
 }
 
+fn its_user_is_told_who_slowed_it_and_not_who_that_was(cluster: &Cluster, [job, neighbour]: [SlurmJobId; 2]) {
+    let told =
+        |command: &str| cluster.pillion_as("alice", &[command, &job.to_string()]).unwrap().stdout().unwrap();
+    let (why, report) = (told("why"), told("report"));
+    let line = |text: &str, name: &str| {
+        let found = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
+        found.unwrap_or_else(|| panic!("no '{name}' in {text}")).trim().to_owned()
+    };
+    assert!(line(&why, "Shared").ends_with("of its time, with one other job"), "{why}");
+    assert!(line(&why, "Promise").starts_with("BROKEN: while shared it took "), "{why}");
+    assert!(line(&why, "Slow because").starts_with("neighbour: beside its neighbour it went at "), "{why}");
+    assert!(line(&report, "Energy").contains(" Wh, its part of the GPU's"), "{report}");
+    assert!(line(&report, "Advice").contains("--colocate=no"), "{report}");
+    let neighbour = format!("{neighbour}");
+    let names_it =
+        |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == neighbour);
+    assert!(!names_it(&line(&why, "Slow because")) && !names_it(&line(&why, "Shared")), "{why}");
+}
+
 #[test]
 fn a_misjudged_pair_is_broken_up_and_a_good_one_is_better_known() {
     let spec = ClusterSpec {
@@ -137,6 +156,7 @@ fn a_misjudged_pair_is_broken_up_and_a_good_one_is_better_known() {
     assert!(speeds.iter().all(|speed| speed * MISJUDGED_PROMISE < 1.0), "promises were kept: {speeds:?}");
     assert!(number(&before, "speed_fraction") > 0.8, "it was no surprise: {before}");
     measured(&cluster, good);
+    its_user_is_told_who_slowed_it_and_not_who_that_was(&cluster, misjudged);
     wait_for_model(&cluster, 2);
 
     // The second time, what came of it is known too.

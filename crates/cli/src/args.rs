@@ -75,8 +75,12 @@ pub enum Command {
     Queue(QueueArgs),
     /// Which jobs share which device, now or in the past
     Pairs(PairsArgs),
+    /// What your job waits for; or how fast it ran, and what made it slow
+    Why(JobArgs),
+    /// What your job used and cost on one screen, and what to do next time
+    Report(JobArgs),
     /// Everything that is known about one job: what was decided, why, and what came of it
-    Explain(ExplainArgs),
+    Explain(JobArgs),
     /// What is remembered of workloads alone on a device
     Profile(ProfileArgs),
     /// Which models were learnt, which one is in use, and the backtests that decided it
@@ -130,9 +134,9 @@ pub struct PairsArgs {
     pub limit: u32,
 }
 
-/// `pillion explain`.
+/// `pillion why`, `report` and `explain`.
 #[derive(Debug, ClapArgs)]
-pub struct ExplainArgs {
+pub struct JobArgs {
     /// The job.
     #[arg(help = "The job: 33, or 33_2 for an array task")]
     pub job: SlurmJobId,

@@ -3,6 +3,10 @@
 //! Every message is taken apart whole, so that a new field does not compile until somebody decides how to show it. On the
 //! wire 0 and the empty text stand for "none" where proto3 has no better; here they are absent.
 
+mod job;
+
+pub use job::{JobStory, SlowCause};
+
 use pillion_core::device::{Metric, MetricSource, Quality};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_proto::v1 as wire;

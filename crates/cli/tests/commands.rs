@@ -48,6 +48,24 @@ async fn pairs_says_who_shares_with_whom() {
 }
 
 #[tokio::test]
+async fn why_says_what_a_job_waits_for_and_what_made_it_slow() {
+    let harness = Harness::start();
+    snapshot(&harness, "why_ended", "why 42", 0).await;
+    snapshot(&harness, "why_waiting", "why 43", 0).await;
+    snapshot(&harness, "why_running", "why 44", 0).await;
+    snapshot(&harness, "why_unknown", "why 7", 1).await;
+}
+
+#[tokio::test]
+async fn a_report_fits_on_one_screen() {
+    let harness = Harness::start();
+    snapshot(&harness, "report_ended", "report 42", 0).await;
+    snapshot(&harness, "report_running", "report 44", 0).await;
+    let lines = harness.run("report 42").await.out;
+    assert!(lines.lines().count() < 24, "{lines}");
+}
+
+#[tokio::test]
 async fn explain_tells_the_whole_story_and_hides_partners() {
     let harness = Harness::start();
     snapshot(&harness, "explain", "explain 42", 0).await;

@@ -25,6 +25,7 @@ pub mod run;
 pub mod scan;
 pub mod step;
 pub mod store;
+pub mod story;
 #[cfg(test)]
 mod testing;
 pub mod train;

@@ -5,6 +5,7 @@ use crate::store::{Decision, Member, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::mark::Mark;
+use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{
     DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
@@ -132,4 +133,23 @@ pub(crate) fn node(availability: NodeAvailability) -> Node {
 
 pub(crate) fn scan(job: Option<Job>, availability: NodeAvailability) -> Scan {
     Scan::new(at(NOW), job.into_iter().collect(), vec![node(availability)], &["shared".to_owned()], 0)
+}
+
+/// A run that was measured and tells nothing.
+pub(crate) fn summary(start: JobStart) -> JobSummary {
+    JobSummary {
+        start,
+        gres_type: GresType::new("g1"),
+        started_at: at(NOW),
+        ended_at: at(NOW),
+        shared_seconds: 0.0,
+        memory_bytes_peak: 5,
+        process_count_peak: 1,
+        energy_joules: None,
+        solo: ProgressPart::default(),
+        shared: ProgressPart::default(),
+        solo_means: None,
+        solo_sample_count: 0,
+        neighbours: Vec::new(),
+    }
 }

@@ -170,6 +170,34 @@ pub enum Ending {
     Revoked,
 }
 
+impl Ending {
+    /// Every way.
+    pub const ALL: [Self; 8] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Timeout,
+        Self::NodeFail,
+        Self::Preempted,
+        Self::OutOfMemory,
+        Self::Revoked,
+    ];
+
+    /// As stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+            Self::NodeFail => "node-fail",
+            Self::Preempted => "preempted",
+            Self::OutOfMemory => "out-of-memory",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
 /// Why a job waits, as far as it matters to us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReasonKind {

@@ -2,7 +2,8 @@
 //!
 //! The scheduler leaves partner workloads out for those who may not see them; here they show as "(not shown)".
 
-use crate::args::ExplainArgs;
+use super::story::unknown;
+use crate::args::JobArgs;
 use crate::client::{Operator, answer};
 use crate::commands::pairs::cap;
 use crate::commands::shown;
@@ -10,7 +11,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use crate::view::{DecisionRow, EventRow, JobRow, MemberRow};
-use pillion_core::Fraction;
+use pillion_core::{Fraction, SlurmJobId};
 use pillion_pairing::{Reason, SpeedEstimate};
 use pillion_proto::v1::{ExplainRequest, ExplainResponse, JobExplanation};
 use serde::{Deserialize, Serialize};
@@ -20,11 +21,10 @@ use std::fmt::Write as _;
 ///
 /// # Errors
 /// As [`answer`].
-pub async fn fetch(client: &mut Operator, args: &ExplainArgs) -> Result<(Answer, bool), CliError> {
-    let job_id = args.job.to_string();
-    let response = answer(client.explain(ExplainRequest { job_id: job_id.clone() })).await?;
+pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, bool), CliError> {
+    let response = answer(client.explain(ExplainRequest { job_id: args.job.to_string() })).await?;
     let found = response.found;
-    Ok((show(&job_id, response), found))
+    Ok((show(args.job, response), found))
 }
 
 #[derive(Serialize)]
@@ -91,11 +91,12 @@ impl Candidate {
     }
 }
 
-fn show(job_id: &str, response: ExplainResponse) -> Answer {
-    let ExplainResponse { found, job, decisions, explanations, events } = response;
+fn show(job: SlurmJobId, response: ExplainResponse) -> Answer {
+    let job_id = job.to_string();
+    let ExplainResponse { found, job: row, decisions, explanations, events } = response;
     let body = Body {
         found,
-        job: job.map(JobRow::from),
+        job: row.map(JobRow::from),
         decisions: decisions.into_iter().map(DecisionRow::from).collect(),
         explanations: explanations.into_iter().map(Considered::from_wire).collect(),
         events: events.into_iter().map(EventRow::from).collect(),
@@ -103,9 +104,9 @@ fn show(job_id: &str, response: ExplainResponse) -> Answer {
     let mut parsable = Table::new(&COLUMNS);
     let mut blocks = Vec::new();
     if found {
-        job_blocks(job_id, body.job.as_ref(), &mut blocks);
+        job_blocks(&job_id, body.job.as_ref(), &mut blocks);
         for decision in &body.decisions {
-            decision_blocks(decision, job_id, &mut blocks);
+            decision_blocks(decision, &job_id, &mut blocks);
         }
         // The newest says how it stands now; the way there is told from the oldest on.
         for considered in &body.explanations {
@@ -118,10 +119,7 @@ fn show(job_id: &str, response: ExplainResponse) -> Answer {
         }
         event_blocks(&body.events, &mut blocks);
     } else {
-        blocks.push(Block::Line(format!(
-            "Job {job_id} is not known to Pillion: it was not submitted with --colocate, it is not yours, or it was \
-             forgotten after the site's time of keeping"
-        )));
+        blocks.push(Block::Line(unknown(job)));
     }
     Answer { blocks, parsable, json: json::render(&body) }
 }

@@ -11,15 +11,18 @@ mod plan_files;
 pub mod poke;
 pub mod profile;
 pub mod queue;
+pub mod report;
 pub mod rescue;
 pub mod snapshot;
 pub mod status;
+mod story;
+pub mod why;
 
 use crate::args::{Args, Command, SnapshotAction};
 use crate::client::connect;
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
-use crate::output::Output;
+use crate::output::{Answer, Output};
 use pillion_core::Clock;
 
 /// Stands for what only operators see.
@@ -42,10 +45,12 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             let request = pairs::request(pairs, clock.now())?;
             pairs::fetch(&mut connect(address).await?, request).await?
         }
-        Command::Explain(explain) => {
-            let (answer, found) = explain::fetch(&mut connect(address).await?, explain).await?;
-            output.print(&answer)?;
-            return Ok(if found { exit::OK } else { exit::PROBLEM });
+        Command::Why(job) => return about(why::fetch(&mut connect(address).await?, job).await?, output),
+        Command::Report(job) => {
+            return about(report::fetch(&mut connect(address).await?, job).await?, output);
+        }
+        Command::Explain(job) => {
+            return about(explain::fetch(&mut connect(address).await?, job).await?, output);
         }
         Command::Profile(profile) => profile::fetch(&mut connect(address).await?, profile).await?,
         Command::Model(model) => model::fetch(&mut connect(address).await?, model).await?,
@@ -68,4 +73,10 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
     };
     output.print(&answer)?;
     Ok(exit::OK)
+}
+
+/// An answer about one job; not to know the job is a problem.
+fn about((answer, found): (Answer, bool), output: &Output) -> Result<ExitStatus, CliError> {
+    output.print(&answer)?;
+    Ok(if found { exit::OK } else { exit::PROBLEM })
 }

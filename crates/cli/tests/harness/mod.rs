@@ -1,11 +1,14 @@
 //! A scheduler that answers from fixtures, on a Unix socket, and the real `pillion` beside it.
 
+mod story;
+
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
     AgentStatus, Decision, Device, DeviceCondition, DeviceFault, DryRunRequest, DryRunResponse, Event,
-    ExplainRequest, ExplainResponse, JobExplanation, Member, Metric, MetricSource, Model, ModelScore,
-    ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest,
-    ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
+    ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse, Member, Metric, MetricSource,
+    Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse,
+    ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest,
+    StatusResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -246,6 +249,10 @@ impl OperatorService for Fixtures {
             explanations: explanations(),
             events: vec![event],
         }))
+    }
+
+    async fn job(&self, request: Request<JobRequest>) -> Result<Response<JobResponse>, Status> {
+        Ok(Response::new(story::story(&request.into_inner().job_id)))
     }
 
     async fn profiles(

@@ -31,25 +31,29 @@ pub(super) async fn explain(
             explanation_json: serde_json::to_string(&visible).unwrap_or_default(),
         }
     };
-    let event = |event: crate::store::Event| v1::Event {
-        at_seconds: event.at.seconds(),
-        kind: event.kind,
-        job_id: id.to_string(),
-        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
-        detail: event.detail,
-    };
     Ok(Some(v1::ExplainResponse {
         found: true,
         job: Some(queue_row.unwrap_or_else(|| past_job(&record))),
         decisions: decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect(),
         explanations: explanations.into_iter().map(row).collect(),
-        events: store.events(id).await?.into_iter().map(event).collect(),
+        events: store.events(id).await?.into_iter().map(|event| event_row(id, event)).collect(),
     }))
 }
 
-fn past_job(record: &crate::store::JobRecord) -> v1::QueueJob {
+pub(super) fn event_row(id: SlurmJobId, event: crate::store::Event) -> v1::Event {
+    v1::Event {
+        at_seconds: event.at.seconds(),
+        kind: event.kind,
+        job_id: id.to_string(),
+        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
+        detail: event.detail,
+    }
+}
+
+/// The row of a job that does not wait any more.
+pub(super) fn past_job(record: &crate::store::JobRecord) -> v1::QueueJob {
     let state = match record.ending {
-        Some(ending) => format!("{ending:?}").to_lowercase(),
+        Some(ending) => ending.as_str().to_owned(),
         None if record.started_at.is_some() => "running".to_owned(),
         None => "waiting".to_owned(),
     };

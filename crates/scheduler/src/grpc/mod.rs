@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod auth;
 mod explain;
+mod job;
 mod listing;
 pub mod operator;
 mod status;

@@ -1,7 +1,7 @@
 //! The operators' and users' service: reads the store and the board, changes nothing.
 
 use super::auth::{Caller, caller};
-use super::{explain, listing, status};
+use super::{explain, job, listing, status};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::store::{Decision, DecisionFilter, StoreError};
@@ -93,6 +93,21 @@ impl OperatorService for OperatorServer {
         let found = explain::explain(store, id, row, caller).await.map_err(store_error)?;
         let missing = || v1::ExplainResponse { found: false, ..v1::ExplainResponse::default() };
         Ok(Response::new(found.unwrap_or_else(missing)))
+    }
+
+    async fn job(&self, request: Request<v1::JobRequest>) -> Result<Response<v1::JobResponse>, Status> {
+        let caller = caller(&request);
+        let text = request.into_inner().job_id;
+        let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
+        let store = self.context.store.as_ref();
+        let record = store.job(id).await.map_err(store_error)?.filter(|record| caller.may_see(record.uid));
+        let Some(record) = record else {
+            return Ok(Response::new(v1::JobResponse { found: false, ..v1::JobResponse::default() }));
+        };
+        let rows = self.queue_rows(caller).await.map_err(store_error)?;
+        let row = rows.into_iter().find(|row| row.job_id == text);
+        let now = self.context.now();
+        Ok(Response::new(job::job(store, record, row, caller, now).await.map_err(store_error)?))
     }
 
     async fn profiles(

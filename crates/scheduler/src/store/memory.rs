@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::report::{JobSummary, Launch, Report};
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
 use state::State;
 use std::collections::VecDeque;
@@ -211,6 +211,19 @@ impl Store for MemoryStore {
         self.call("profiling a run", |state| state.profile_run(start, gres_type, profile))
     }
 
+    async fn profile(
+        &self,
+        workload: &WorkloadKey,
+        device_model: &str,
+    ) -> Result<Option<StoredProfile>, StoreError> {
+        self.call("reading a profile", |state| {
+            let is_it = |stored: &StoredProfile| {
+                stored.profile.workload == *workload && stored.profile.device_model == device_model
+            };
+            Ok(state.profiles().into_iter().find(is_it))
+        })
+    }
+
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {
         self.call("reading profiles", |state| Ok(state.profiles()))
     }
@@ -249,6 +262,18 @@ impl Store for MemoryStore {
             "reading a device's power",
             |state| Ok(state.power_watts_mean(node, gres_type, from, until)),
         )
+    }
+
+    async fn throttled_fraction(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Result<Option<f64>, StoreError> {
+        self.call("reading a device's throttling", |state| {
+            Ok(state.throttled_fraction(node, gres_type, from, until))
+        })
     }
 
     async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError> {

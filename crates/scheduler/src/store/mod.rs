@@ -340,6 +340,12 @@ pub trait Store: Send + Sync {
         gres_type: &GresType,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError>;
+    /// What is known of one workload alone on one device model.
+    async fn profile(
+        &self,
+        workload: &WorkloadKey,
+        device_model: &str,
+    ) -> Result<Option<StoredProfile>, StoreError>;
     /// All profiles.
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError>;
     /// Keeps an event.
@@ -354,6 +360,15 @@ pub trait Store: Send + Sync {
     async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError>;
     /// The mean power of a device over the samples between two times, where they tell it.
     async fn power_watts_mean(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Result<Option<f64>, StoreError>;
+    /// The part of the samples of a device between two times in which power or heat held its clock down; `None` where none
+    /// of them tells.
+    async fn throttled_fraction(
         &self,
         node: &NodeName,
         gres_type: &GresType,

@@ -7,7 +7,7 @@ use crate::fixtures::{
 };
 use pillion_core::decision::DecisionState;
 use pillion_core::report::{JobSummary, Launch, Report, ReportBody};
-use pillion_core::{JobStart, NodeName};
+use pillion_core::{JobStart, NodeName, WorkloadKey};
 use pillion_pairing::Role;
 use pillion_scheduler::store::{Event, JobRecord, Store};
 use std::sync::Arc;
@@ -128,7 +128,16 @@ pub(crate) async fn a_run_counts_once(store: Arc<dyn Store>) {
     better.profile.run_count = 4;
     store.profile_run(start(3), &gres(), Some(&better)).await.expect("profiled");
     store.profile_run(start(4), &gres(), Some(&empty)).await.expect("profiled");
-    assert_eq!(store.profiles().await.expect("read"), [empty, better], "replaced, in the order of workloads");
+    assert_eq!(
+        store.profiles().await.expect("read"),
+        [empty, better.clone()],
+        "replaced, in the order of workloads"
+    );
+    let one = async |workload: &str, model: &str| {
+        store.profile(&WorkloadKey::new(workload), model).await.expect("read")
+    };
+    assert_eq!(one("b/1", "h100").await, Some(better));
+    assert_eq!((one("b/1", "a100").await, one("b/2", "h100").await), (None, None));
 }
 
 pub(crate) async fn launches_and_events_read_as_recorded(store: Arc<dyn Store>) {

@@ -8,7 +8,7 @@ use super::super::{
 };
 use super::learning::Learning;
 use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::DeviceDescription;
+use pillion_core::device::{DeviceDescription, Reading, Throttle};
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
@@ -356,7 +356,6 @@ impl State {
         Some(version)
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a count of samples is far below 2^53")]
     pub(super) fn power_watts_mean(
         &self,
         node: &NodeName,
@@ -364,11 +363,34 @@ impl State {
         from: UnixTime,
         until: UnixTime,
     ) -> Option<f64> {
-        let here = self.samples.iter().filter(|(recorded_at, of_node, sample)| {
-            of_node == node && sample.gres_type == *gres_type && *recorded_at >= from && *recorded_at <= until
-        });
-        let watts: Vec<f64> = here.filter_map(|(.., sample)| sample.reading.power_watts).collect();
-        (!watts.is_empty()).then(|| watts.iter().sum::<f64>() / watts.len() as f64)
+        let readings = self.readings(node, gres_type, from, until);
+        mean(readings.filter_map(|reading| reading.power_watts))
+    }
+
+    pub(super) fn throttled_fraction(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Option<f64> {
+        let is_held = |throttles: &BTreeSet<Throttle>| throttles.iter().any(|it| *it != Throttle::Setting);
+        let readings = self.readings(node, gres_type, from, until);
+        mean(readings.filter_map(|reading| Some(f64::from(u8::from(is_held(reading.throttles.as_ref()?))))))
+    }
+
+    /// What a device was like between two times, both included.
+    fn readings<'a>(
+        &'a self,
+        node: &'a NodeName,
+        gres_type: &'a GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> impl Iterator<Item = &'a Reading> {
+        let is_here = move |(at, of_node, sample): &&(UnixTime, NodeName, DeviceSample)| {
+            of_node == node && sample.gres_type == *gres_type && *at >= from && *at <= until
+        };
+        self.samples.iter().filter(is_here).map(|(.., sample)| &sample.reading)
     }
 
     pub(super) fn prune_samples(&mut self, before: UnixTime) -> u64 {
@@ -376,6 +398,12 @@ impl State {
         self.samples.retain(|(recorded_at, ..)| *recorded_at >= before);
         (count - self.samples.len()).try_into().unwrap_or(u64::MAX)
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a test keeps far fewer than 2^53 samples")]
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn missing_decision(id: DecisionId) -> StoreError {

@@ -170,37 +170,13 @@ fn json_row(job: &JobRecord) -> Value {
         "eligible_at": eligible_at,
         "started_at": started_at,
         "ended_at": ended_at,
-        "ending": ending.map(ending_word),
+        "ending": ending.map(Ending::as_str),
         "node": node,
         "gres": text(gres),
         "is_alone": alone,
     })
 }
 
-const ENDINGS: [Ending; 8] = [
-    Ending::Completed,
-    Ending::Failed,
-    Ending::Cancelled,
-    Ending::Timeout,
-    Ending::NodeFail,
-    Ending::Preempted,
-    Ending::OutOfMemory,
-    Ending::Revoked,
-];
-
-const fn ending_word(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Completed => "completed",
-        Ending::Failed => "failed",
-        Ending::Cancelled => "cancelled",
-        Ending::Timeout => "timeout",
-        Ending::NodeFail => "node-fail",
-        Ending::Preempted => "preempted",
-        Ending::OutOfMemory => "out-of-memory",
-        Ending::Revoked => "revoked",
-    }
-}
-
 fn ending_from(word: &str) -> Option<Ending> {
-    ENDINGS.into_iter().find(|ending| ending_word(*ending) == word)
+    Ending::ALL.into_iter().find(|ending| ending.as_str() == word)
 }

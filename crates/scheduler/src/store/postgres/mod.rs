@@ -34,7 +34,7 @@ use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::report::{JobSummary, Launch, Report};
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
 use sqlx::PgPool;
 use tx::Access::{Read, Write};
@@ -208,8 +208,19 @@ impl Store for PgStore {
         .await
     }
 
+    async fn profile(
+        &self,
+        workload: &WorkloadKey,
+        device_model: &str,
+    ) -> Result<Option<StoredProfile>, StoreError> {
+        let found = self
+            .run_tx("reading a profile", Read, |tx| Box::pin(profile::read(tx.connection(), Some(workload))))
+            .await?;
+        Ok(found.into_iter().find(|stored| stored.profile.device_model == device_model))
+    }
+
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {
-        self.run_tx("reading profiles", Read, |tx| Box::pin(profile::all(tx.connection()))).await
+        self.run_tx("reading profiles", Read, |tx| Box::pin(profile::read(tx.connection(), None))).await
     }
 
     async fn record_event(&self, event: &Event) -> Result<(), StoreError> {
@@ -241,6 +252,19 @@ impl Store for PgStore {
     ) -> Result<Option<f64>, StoreError> {
         self.run_tx("reading a device's power", Read, |tx| {
             Box::pin(sample::power_watts_mean(tx.connection(), node, gres_type, from, until))
+        })
+        .await
+    }
+
+    async fn throttled_fraction(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Result<Option<f64>, StoreError> {
+        self.run_tx("reading a device's throttling", Read, |tx| {
+            Box::pin(sample::throttled_fraction(tx.connection(), node, gres_type, from, until))
         })
         .await
     }

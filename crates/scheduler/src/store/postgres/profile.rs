@@ -179,7 +179,11 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
 }
 
 /// All, by workload and device model.
-pub(super) async fn all(conn: &mut PgConnection) -> Result<Vec<StoredProfile>, TxError> {
+/// Of one workload, or all.
+pub(super) async fn read(
+    conn: &mut PgConnection,
+    workload: Option<&WorkloadKey>,
+) -> Result<Vec<StoredProfile>, TxError> {
     let rows = sqlx::query_as!(
         ProfileRow,
         r#"select workload, device_model, run_count, duration_seconds, duration_variation_fraction,
@@ -189,7 +193,9 @@ pub(super) async fn all(conn: &mut PgConnection) -> Result<Vec<StoredProfile>, T
             power_watts_mean, energy_joules, updated_at, family, memory_busy_fraction,
             throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>", tensor_active_fraction,
             nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second, throttled_fraction, sources
-        from workload_profile order by workload collate "C", device_model collate "C""#
+        from workload_profile where $1::text is null or workload = $1
+        order by workload collate "C", device_model collate "C""#,
+        workload.map(WorkloadKey::as_str),
     )
     .fetch_all(conn)
     .await?;

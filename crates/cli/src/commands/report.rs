@@ -1,0 +1,129 @@
+//! `pillion report JOB`: one screen, in the manner of `seff`: what it used of its GPU, what it cost, and what to do next time.
+
+use super::story::{ask, field, promise, render, share, state};
+use crate::args::JobArgs;
+use crate::client::Operator;
+use crate::error::CliError;
+use crate::format;
+use crate::output::Answer;
+use crate::view::JobStory;
+use pillion_core::Fraction;
+
+const JOULES_PER_WATT_HOUR: f64 = 3600.0;
+
+/// Asks the scheduler. The second answer: whether it knows the job.
+///
+/// # Errors
+/// As [`crate::client::answer`].
+pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, bool), CliError> {
+    let story = ask(client, args.job).await?;
+    Ok((render(story.as_ref(), args.job, lines), story.is_some()))
+}
+
+fn lines(story: &JobStory) -> Vec<String> {
+    let job = &story.job;
+    let account = if job.account.is_empty() { String::new() } else { format!(", account {}", job.account) };
+    let mut lines = vec![format!("Job {} of {}{account}", job.job_id, job.user)];
+    let mut say = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            lines.push(field(name, &value));
+        }
+    };
+    say("Workload", job.workload.clone());
+    say("State", Some(state(story).to_owned()));
+    say("GPU", device(story));
+    say("Waited", waited(story));
+    say("Ran", ran(story));
+    say("Share", share(story));
+    say("GPU activity", activity(story));
+    say("GPU memory", memory(story));
+    say("Energy", energy(story));
+    say("Promise", promise(story));
+    say(
+        "Speed",
+        story.speed_fraction.map(|speed| format!("{} of its runs alone", format::fraction(Some(speed)))),
+    );
+    say("Advice", story.advice.clone());
+    if story.run.is_none() {
+        let why = if story.ending.is_some() {
+            "Nothing was measured of this run: the node's agent was away, or the job did not use its GPU"
+        } else {
+            "What it used is measured when it has ended"
+        };
+        lines.push(format!("  {why}"));
+    }
+    lines
+}
+
+fn device(story: &JobStory) -> Option<String> {
+    let node = story.node.as_ref()?;
+    let decision = story.decision.as_ref()?;
+    Some(format!(
+        "{node} {} ({}), mechanism {}",
+        decision.gres_type, decision.device_model, decision.mechanism
+    ))
+}
+
+fn waited(story: &JobStory) -> Option<String> {
+    let until = story.started_at_seconds.unwrap_or(story.now_seconds);
+    Some(format::duration(Some((until - story.job.submitted_at_seconds?).max(0.0))))
+}
+
+fn ran(story: &JobStory) -> Option<String> {
+    let elapsed = format::duration(Some(story.elapsed_seconds()?));
+    Some(match story.shared_fraction() {
+        Some(fraction) if fraction > 0.0 => {
+            format!("{elapsed}, beside another job for {} of it", format::fraction(Some(fraction)))
+        }
+        Some(_) => format!("{elapsed}, with the GPU to itself"),
+        None => elapsed,
+    })
+}
+
+/// While it was alone; of a run that never was, as its workload usually is.
+fn activity(story: &JobStory) -> Option<String> {
+    let own = story.run.as_ref().and_then(|run| run.solo_means.as_ref());
+    let own = own.map(|means| (means.sm_active_fraction, means.memory_bandwidth_fraction));
+    let usual = story.profile.as_ref().map(|it| (it.sm_active_fraction, it.memory_bandwidth_fraction));
+    let ((active, bandwidth), when) = match (own, usual) {
+        (Some(own), _) if own != (None, None) => (own, "while alone"),
+        (_, Some(usual)) => (usual, "in its runs alone"),
+        _ => return None,
+    };
+    let part = |name: &str, value: Option<Fraction>| {
+        value.map(|value| format!("{name} {}", format::fraction(Some(value.value()))))
+    };
+    let parts: Vec<String> =
+        [part("compute units", active), part("memory bandwidth", bandwidth)].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("{} ({when})", parts.join(", ")))
+}
+
+fn memory(story: &JobStory) -> Option<String> {
+    let run = story.run.as_ref()?;
+    let peak = format::bytes(Some(run.memory_bytes_peak));
+    let limit = super::story::own_member(story).and_then(|member| member.memory_limit_bytes);
+    #[expect(clippy::cast_precision_loss, reason = "a part in percent")]
+    let part = |limit: u64| run.memory_bytes_peak as f64 / limit.max(1) as f64;
+    Some(match (limit, story.memory_bytes_declared) {
+        (Some(limit), _) => {
+            format!(
+                "{peak} at most: {} of its limit of {}",
+                format::fraction(Some(part(limit))),
+                format::bytes(Some(limit))
+            )
+        }
+        (None, Some(declared)) => format!(
+            "{peak} at most: {} of the declared {}",
+            format::fraction(Some(part(declared))),
+            format::bytes(Some(declared))
+        ),
+        (None, None) => format!("{peak} at most"),
+    })
+}
+
+fn energy(story: &JobStory) -> Option<String> {
+    let joules = story.run.as_ref()?.energy_joules?;
+    let shared = story.shared_fraction().is_some_and(|fraction| fraction > 0.0);
+    let part = if shared { ", its part of the GPU's" } else { "" };
+    Some(format!("{:.1} Wh{part}", joules / JOULES_PER_WATT_HOUR))
+}

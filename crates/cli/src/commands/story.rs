@@ -1,0 +1,145 @@
+//! What `why` and `report` have in common: they ask for one job, and say the same of one that is not known.
+
+use crate::client::{Operator, answer};
+use crate::error::CliError;
+use crate::format;
+use crate::output::{Answer, Block, Table, json};
+use crate::view::{JobStory, MemberRow};
+use pillion_core::SlurmJobId;
+use pillion_proto::v1::JobRequest;
+use serde::Serialize;
+
+/// Asks the scheduler; `None`: it does not know the job, or the caller may not see it.
+///
+/// # Errors
+/// As [`answer`].
+pub(super) async fn ask(client: &mut Operator, job: SlurmJobId) -> Result<Option<JobStory>, CliError> {
+    let response = answer(client.job(JobRequest { job_id: job.to_string() })).await?;
+    Ok(JobStory::from_wire(response))
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    found: bool,
+    #[serde(flatten)]
+    story: Option<&'a JobStory>,
+}
+
+/// Lines for people, and one row for scripts.
+pub(super) fn render(
+    story: Option<&JobStory>,
+    job: SlurmJobId,
+    lines: impl Fn(&JobStory) -> Vec<String>,
+) -> Answer {
+    let mut parsable = Table::new(&COLUMNS);
+    let lines = match story {
+        Some(story) => {
+            parsable.push(cells(story));
+            lines(story)
+        }
+        None => vec![unknown(job)],
+    };
+    let blocks = lines.into_iter().map(Block::Line).collect();
+    Answer { blocks, parsable, json: json::render(&Body { found: story.is_some(), story }) }
+}
+
+/// Why nothing is told of a job.
+pub(super) fn unknown(job: SlurmJobId) -> String {
+    format!(
+        "Job {job} is not known to Pillion: it was not submitted with --colocate, it is not yours, or it was \
+         forgotten after the site's time of keeping"
+    )
+}
+
+const COLUMNS: [&str; 15] = [
+    "JOBID",
+    "STATE",
+    "NODE",
+    "DEVICE",
+    "START",
+    "END",
+    "SHARED",
+    "CAP",
+    "SHARDS",
+    "SPEED",
+    "SHARED_SPEED",
+    "PROMISE",
+    "MEM_PEAK",
+    "ENERGY_JOULES",
+    "SLOW_BECAUSE",
+];
+
+fn cells(story: &JobStory) -> Vec<String> {
+    let member = own_member(story);
+    let run = story.run.as_ref();
+    let number = |value: Option<f64>| value.map(|value| format!("{value:.4}")).unwrap_or_default();
+    let kinds: Vec<&str> = story.slow_causes.iter().map(|cause| cause.kind.as_str()).collect();
+    vec![
+        story.job.job_id.clone(),
+        state(story).to_owned(),
+        story.node.clone().unwrap_or_default(),
+        story.decision.as_ref().map(|decision| decision.gres_type.clone()).unwrap_or_default(),
+        format::time_or_none(story.started_at_seconds),
+        format::time_or_none(story.ended_at_seconds),
+        number(story.shared_fraction()),
+        number(member.and_then(|member| member.cap_fraction)),
+        member.map(|member| member.shards.to_string()).unwrap_or_default(),
+        number(story.speed_fraction),
+        number(member.and_then(|member| member.measured_speed_fraction)),
+        number(member.and_then(|member| member.slowdown_ratio_max)),
+        run.map(|run| run.memory_bytes_peak.to_string()).unwrap_or_default(),
+        number(run.and_then(|run| run.energy_joules)),
+        kinds.join(","),
+    ]
+}
+
+/// Its own row of the decision; the scheduler sends no other.
+pub(super) fn own_member(story: &JobStory) -> Option<&MemberRow> {
+    story.decision.as_ref()?.members.first()
+}
+
+/// completed, .., running, or how it waits.
+pub(super) fn state(story: &JobStory) -> &str {
+    match (&story.ending, story.started_at_seconds) {
+        (Some(ending), _) => ending,
+        (None, Some(_)) => "running",
+        (None, None) => &story.job.state,
+    }
+}
+
+/// `  Name          value`.
+pub(super) fn field(name: &str, value: &str) -> String {
+    format!("  {name:<16}{value}")
+}
+
+/// What it may use of its device: cap, mode, shards, memory; `None` where nothing was decided.
+pub(super) fn share(story: &JobStory) -> Option<String> {
+    let member = own_member(story)?;
+    let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
+    match (member.cap_fraction, member.ccs_mode) {
+        (Some(cap), _) => parts.push(format!("at most {:.0} % of the compute units", cap * 100.0)),
+        (None, Some(mode)) if mode > 1 => parts.push(format!("one of {mode} parts of the card")),
+        _ => parts.push("no cap".to_owned()),
+    }
+    if let Some(bytes) = member.memory_limit_bytes {
+        parts.push(format!("at most {} of GPU memory a process", format::bytes(Some(bytes))));
+    }
+    Some(parts.join(", "))
+}
+
+/// How it went against the promise; `None` where nobody promised anything yet.
+pub(super) fn promise(story: &JobStory) -> Option<String> {
+    let member = own_member(story)?;
+    let limit = format::ratio(Some(member.slowdown_ratio_max?));
+    let Some(speed) = member.measured_speed_fraction.filter(|speed| *speed > 0.0) else {
+        let shared = story.shared_fraction().unwrap_or(0.0);
+        return Some(match story.ending {
+            None => format!("at most {limit} its time alone"),
+            Some(_) if shared == 0.0 => format!("at most {limit} its time alone; it was never shared"),
+            Some(_) => format!("at most {limit} its time alone; how fast it went while shared is not known"),
+        });
+    };
+    let took = format::ratio(Some(1.0 / speed));
+    let verdict = if 1.0 / speed <= member.slowdown_ratio_max? { "kept" } else { "BROKEN" };
+    Some(format!("{verdict}: while shared it took {took} its time alone, at most {limit} was promised"))
+}

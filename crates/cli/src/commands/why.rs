@@ -1,0 +1,100 @@
+//! `pillion why JOB`: what it waits for and until when; or whether it shared, how fast it ran, and what made it slow.
+//! Nothing of its neighbours is told, not even to operators: they ask `explain`.
+
+use super::story::{ask, field, promise, render, share, state};
+use crate::args::JobArgs;
+use crate::client::Operator;
+use crate::error::CliError;
+use crate::format;
+use crate::output::Answer;
+use crate::view::JobStory;
+
+/// Asks the scheduler. The second answer: whether it knows the job.
+///
+/// # Errors
+/// As [`crate::client::answer`].
+pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, bool), CliError> {
+    let story = ask(client, args.job).await?;
+    Ok((render(story.as_ref(), args.job, lines), story.is_some()))
+}
+
+fn lines(story: &JobStory) -> Vec<String> {
+    let mut lines = vec![heading(story)];
+    let mut say = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            lines.push(field(name, &value));
+        }
+    };
+    if story.started_at_seconds.is_none() && story.ending.is_none() {
+        say("Waits for", Some(story.job.reason.clone()));
+        say("Since", Some(format::time_or_none(story.job.submitted_at_seconds)));
+        say("Until", story.job.starts_alone_at_seconds.map(until));
+        say("Promise", promise(story));
+    } else {
+        say("Shared", shared(story));
+        say("Share", share(story));
+        say("Speed", speed(story));
+        say("Promise", promise(story));
+        for (at, cause) in slow_because(story).into_iter().enumerate() {
+            say(if at == 0 { "Slow because" } else { "and because" }, Some(cause));
+        }
+    }
+    for event in &story.events {
+        lines.push(field(
+            "Happened",
+            &format!("{} {}: {}", format::time(event.at_seconds), event.kind, event.detail),
+        ));
+    }
+    lines
+}
+
+fn heading(story: &JobStory) -> String {
+    let id = &story.job.job_id;
+    let place = match (&story.node, &story.decision) {
+        (Some(node), Some(decision)) => format!(" on {node}, GPU {}", decision.gres_type),
+        (Some(node), None) => format!(" on {node}"),
+        _ => String::new(),
+    };
+    match (story.elapsed_seconds(), &story.ending) {
+        (Some(elapsed), Some(ending)) => {
+            format!("Job {id} ended ({ending}) after {}{place}", format::duration(Some(elapsed)))
+        }
+        (Some(elapsed), None) => format!("Job {id} has run for {}{place}", format::duration(Some(elapsed))),
+        (None, Some(ending)) => format!("Job {id} ended ({ending}) before it started"),
+        (None, None) => format!("Job {id} is {}", state(story)),
+    }
+}
+
+fn until(seconds: f64) -> String {
+    format!("{}, should Pillion stop: from then on Slurm starts it alone", format::time(seconds))
+}
+
+fn shared(story: &JobStory) -> Option<String> {
+    let Some(fraction) = story.shared_fraction() else {
+        let is_over = story.ending.is_some();
+        return is_over.then(|| "not known: nothing was measured of this run".to_owned());
+    };
+    if fraction == 0.0 {
+        return Some("no: it had its GPU to itself".to_owned());
+    }
+    let others = match story.neighbour_count {
+        0 | 1 => "one other job".to_owned(),
+        count => format!("{count} other jobs, one after the other or at once"),
+    };
+    Some(format!("{} of its time, with {others}", format::fraction(Some(fraction))))
+}
+
+fn speed(story: &JobStory) -> Option<String> {
+    let speed = story.speed_fraction?;
+    let runs = story.profile.as_ref().map_or(0, |profile| profile.run_count);
+    let runs = if runs == 1 { "its one run alone".to_owned() } else { format!("its {runs} runs alone") };
+    Some(format!("{} of that of {runs}", format::fraction(Some(speed))))
+}
+
+/// A sentence a cause; one that says so where it was not slow.
+fn slow_because(story: &JobStory) -> Vec<String> {
+    if story.slow_causes.is_empty() {
+        return story.speed_fraction.map(|_| "it was not slow".to_owned()).into_iter().collect();
+    }
+    story.slow_causes.iter().map(|cause| format!("{}: {}", cause.kind, cause.evidence)).collect()
+}

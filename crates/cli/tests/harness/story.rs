@@ -1,0 +1,101 @@
+//! Jobs as their users see them: one that ended slow, one that waits, one that runs.
+
+use super::{NOW, decision, host, queue_job};
+use pillion_proto::v1::{
+    ActivityMeans, Decision, Event, JobResponse, JobSummary, Member, QueueJob, SlowCause,
+};
+
+const PROFILE: &str = r#"{"workload":"alice/4f1c","device_model":"h100","run_count":3,"duration_seconds":600.4,
+    "duration_variation_fraction":0.02,"throughput_per_second":null,"sm_active_fraction":0.55,"sm_occupancy_fraction":0.3,
+    "stall_fraction":null,"fp32_active_fraction":null,"gpu_busy_fraction":0.9,"memory_bandwidth_fraction":0.21,
+    "cache_bandwidth_fraction":null,"pcie_tx_bytes_per_second":null,"pcie_rx_bytes_per_second":null,
+    "memory_bytes_peak":8589934592,"process_count_peak":1,"power_watts_mean":350.2,"energy_joules":210120.0}"#;
+
+pub(super) fn story(job_id: &str) -> JobResponse {
+    match job_id {
+        "42" => slow(),
+        "43" => JobResponse {
+            found: true,
+            job: Some(QueueJob { submitted_at_seconds: NOW - 190.0, ..queue_job("43", "alice") }),
+            now_seconds: NOW,
+            ..JobResponse::default()
+        },
+        "44" => JobResponse {
+            found: true,
+            job: Some(QueueJob { state: "running".to_owned(), ..queue_job("44", "alice") }),
+            node: "n1".to_owned(),
+            started_at_seconds: Some(NOW - 30.0),
+            decision: Some(Decision {
+                members: vec![Member { measured_speed_fraction: None, ..host() }],
+                ..decision()
+            }),
+            now_seconds: NOW,
+            ..JobResponse::default()
+        },
+        _ => JobResponse::default(),
+    }
+}
+
+fn own_decision() -> Decision {
+    Decision { members: vec![host()], ..decision() }
+}
+
+fn slow() -> JobResponse {
+    let run = JobSummary {
+        job_id: "42".to_owned(),
+        gres_type: "g1".to_owned(),
+        started_at_seconds: NOW,
+        ended_at_seconds: NOW + 723.0,
+        shared_seconds: 506.1,
+        memory_bytes_peak: 6 << 30,
+        process_count_peak: 1,
+        energy_joules: Some(123_456.0),
+        progress_shared_seconds: 506.1,
+        progress_solo_seconds: 216.9,
+        solo_means: Some(ActivityMeans {
+            sm_active_fraction: Some(0.57),
+            memory_bandwidth_fraction: Some(0.2),
+            ..ActivityMeans::default()
+        }),
+        solo_sample_count: 216,
+        ..JobSummary::default()
+    };
+    let cause =
+        |kind: &str, evidence: &str| SlowCause { kind: kind.to_owned(), evidence: evidence.to_owned() };
+    let event = Event {
+        at_seconds: NOW + 3.0,
+        kind: "missed".to_owned(),
+        job_id: "42".to_owned(),
+        node: "n1".to_owned(),
+        detail: "its first task ran without a cap".to_owned(),
+    };
+    JobResponse {
+        found: true,
+        job: Some(QueueJob {
+            state: "completed".to_owned(),
+            reason: String::new(),
+            ..queue_job("42", "alice")
+        }),
+        node: "n1".to_owned(),
+        started_at_seconds: Some(NOW),
+        ended_at_seconds: Some(NOW + 723.0),
+        ending: "completed".to_owned(),
+        decision: Some(own_decision()),
+        run: Some(run),
+        neighbour_count: 1,
+        profile_json: PROFILE.to_owned(),
+        throttled_fraction: Some(0.2),
+        speed_fraction: Some(0.83),
+        slow_causes: vec![
+            cause(
+                "neighbour",
+                "beside its neighbour it went at 83 % of its speed alone, for 70 % of its time",
+            ),
+            cause("throttling", "power or heat held the GPU's clock down for 20 % of its time"),
+        ],
+        advice: "Nobody knows how fast it went: let it write its progress to $PILLION_PROGRESS".to_owned(),
+        events: vec![event],
+        now_seconds: NOW + 800.0,
+        ..JobResponse::default()
+    }
+}

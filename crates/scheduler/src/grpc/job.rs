@@ -1,0 +1,155 @@
+//! One job as its user sees it: what is stored of it, with what `story` makes of that. Neighbours are never named here,
+//! whoever asks (DESIGN D8); `explain` names them to operators.
+
+use super::auth::Caller;
+use super::{explain, listing};
+use crate::store::{Decision, DecisionFilter, Event, JobRecord, Member, Store, StoreError};
+use crate::story::{self, AdviceFacts, RunSeen, Usual};
+use pillion_core::decision::MemberState;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::report::{JobSummary, ProgressPart};
+use pillion_core::{Fraction, JobStart, UnixTime};
+use pillion_proto::v1;
+use pillion_slurm::Ending;
+use std::collections::BTreeMap;
+
+/// Collects the answer about `record`, which the caller may see. `queue_row`: its place in the queue, while it waits.
+pub(super) async fn job(
+    store: &dyn Store,
+    record: JobRecord,
+    queue_row: Option<v1::QueueJob>,
+    caller: Caller,
+    now: UnixTime,
+) -> Result<v1::JobResponse, StoreError> {
+    let start = JobStart { job_id: record.id, restart_count: record.restart_count };
+    let decision = decision_of(store, start).await?;
+    let member = decision.as_ref().and_then(|decision| decision.members.first());
+    let summary = store.summary(start).await?;
+    let profile = match &decision {
+        Some(decision) => store.profile(&record.workload, &decision.device_model).await?,
+        None => None,
+    };
+    let profile = profile.map(|stored| stored.profile);
+    let throttled_fraction =
+        throttled_fraction(store, &record, decision.as_ref(), summary.as_ref(), now).await?;
+    let seen = run_seen(&record, member, summary.as_ref(), profile.as_ref(), throttled_fraction);
+    let events = store.events(record.id).await?;
+    let causes = story::slow_causes(&seen);
+    let advice = advice_facts(&record, member, summary.as_ref(), profile.as_ref(), &events)
+        .and_then(|facts| story::advise(&AdviceFacts { causes: &causes, ..facts }));
+    let users = BTreeMap::from([(record.id, record.user.clone())]);
+    let seconds = |time: Option<UnixTime>| time.map(UnixTime::seconds);
+    Ok(v1::JobResponse {
+        found: true,
+        restart_count: record.restart_count,
+        node: record.node.as_ref().map(ToString::to_string).unwrap_or_default(),
+        started_at_seconds: seconds(record.started_at),
+        ended_at_seconds: seconds(record.ended_at),
+        ending: record.ending.map(Ending::as_str).unwrap_or_default().to_owned(),
+        memory_bytes_declared: record.memory_bytes_declared,
+        decision: decision.as_ref().map(|decision| listing::decision(decision, &users, caller)),
+        neighbour_count: summary
+            .as_ref()
+            .map_or(0, |run| u32::try_from(run.neighbours.len()).unwrap_or(u32::MAX)),
+        run: summary.map(|run| JobSummary { neighbours: Vec::new(), ..run }.into()),
+        profile_json: profile.and_then(|profile| serde_json::to_string(&profile).ok()).unwrap_or_default(),
+        throttled_fraction,
+        speed_fraction: story::speed_fraction(&seen),
+        slow_causes: causes.into_iter().map(slow_cause).collect(),
+        advice: advice.unwrap_or_default(),
+        events: events.into_iter().map(|event| explain::event_row(record.id, event)).collect(),
+        now_seconds: now.seconds(),
+        job: Some(queue_row.unwrap_or_else(|| explain::past_job(&record))),
+    })
+}
+
+fn slow_cause(cause: story::SlowCause) -> v1::SlowCause {
+    v1::SlowCause { kind: cause.kind.as_str().to_owned(), evidence: cause.evidence }
+}
+
+/// The newest decision that this start came under, or is to, with its own member alone.
+async fn decision_of(store: &dyn Store, start: JobStart) -> Result<Option<Decision>, StoreError> {
+    let filter =
+        DecisionFilter { job_id: Some(start.job_id), include_single: true, ..DecisionFilter::default() };
+    let is_own = |member: &Member| member.plan.start == start && member.state != MemberState::Undone;
+    let own = |mut decision: Decision| {
+        decision.members.retain(is_own);
+        (!decision.members.is_empty()).then_some(decision)
+    };
+    Ok(store.decisions(&filter).await?.into_iter().find_map(own))
+}
+
+/// From the device's samples while it ran.
+async fn throttled_fraction(
+    store: &dyn Store,
+    record: &JobRecord,
+    decision: Option<&Decision>,
+    summary: Option<&JobSummary>,
+    now: UnixTime,
+) -> Result<Option<f64>, StoreError> {
+    let Some(node) = &record.node else { return Ok(None) };
+    let gres_type = summary.map(|run| &run.gres_type).or(decision.map(|decision| &decision.gres_type));
+    let from = summary.map(|run| run.started_at).or(record.started_at);
+    let (Some(gres_type), Some(from)) = (gres_type, from) else { return Ok(None) };
+    let until = summary.map(|run| run.ended_at).or(record.ended_at).unwrap_or(now);
+    store.throttled_fraction(node, gres_type, from, until).await
+}
+
+fn run_seen(
+    record: &JobRecord,
+    member: Option<&Member>,
+    summary: Option<&JobSummary>,
+    profile: Option<&WorkloadProfile>,
+    throttled_fraction: Option<f64>,
+) -> RunSeen {
+    let rate = |part: ProgressPart| {
+        Some((part.progress? / part.seconds, part.seconds)).filter(|_| part.seconds > 0.0)
+    };
+    let elapsed = summary.map(|run| run.ended_at.seconds_since(run.started_at));
+    let usual = profile.map_or_else(Usual::default, |profile| Usual {
+        seconds: profile.duration_seconds,
+        variation_fraction: profile.duration_variation_fraction,
+        rate: profile.throughput_per_second,
+        throttled_fraction: profile.throttled_fraction.map(f64::from),
+    });
+    RunSeen {
+        completed_seconds: elapsed.filter(|_| record.ending == Some(Ending::Completed)),
+        shared_fraction: summary.zip(elapsed).map_or(0.0, |(run, elapsed)| shared_fraction(run, elapsed)),
+        shared_speed_fraction: member.and_then(|member| member.measured_speed_fraction),
+        rate_alone: summary.and_then(|run| rate(run.solo)),
+        rate_shared: summary.and_then(|run| rate(run.shared)),
+        throttled_fraction,
+        usual,
+    }
+}
+
+fn shared_fraction(run: &JobSummary, elapsed: f64) -> f64 {
+    if elapsed > 0.0 { (run.shared_seconds / elapsed).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// `None` while it has not ended.
+fn advice_facts(
+    record: &JobRecord,
+    member: Option<&Member>,
+    summary: Option<&JobSummary>,
+    profile: Option<&WorkloadProfile>,
+    events: &[Event],
+) -> Option<AdviceFacts<'static>> {
+    let own_active = summary.and_then(|run| run.solo_means.as_ref()?.sm_active_fraction);
+    let active = own_active.or(profile.and_then(|profile| profile.sm_active_fraction));
+    Some(AdviceFacts {
+        ending: record.ending?,
+        is_out_of_device_memory: events.iter().any(|event| event.kind == "out-of-memory"),
+        has_shared: summary.is_some_and(|run| run.shared_seconds > 0.0),
+        memory_bytes_peak: summary.map(|run| run.memory_bytes_peak),
+        memory_bytes_declared: record.memory_bytes_declared,
+        slowdown_ratio_max: member.map_or(f64::INFINITY, |member| member.plan.slowdown_ratio_max),
+        shared_speed_fraction: member.and_then(|member| member.measured_speed_fraction),
+        sm_active_fraction: active.map(Fraction::into),
+        has_profile: profile.is_some_and(|profile| profile.run_count > 1),
+        causes: &[],
+    })
+}
+
+#[cfg(test)]
+mod tests;
