@@ -81,6 +81,8 @@ pub enum Command {
     Report(JobArgs),
     /// Everything that is known about one job: what was decided, why, and what came of it
     Explain(JobArgs),
+    /// What sharing gained: GPU-hours, kilowatt-hours, promises kept
+    Acct(AcctArgs),
     /// What is remembered of workloads alone on a device
     Profile(ProfileArgs),
     /// Which models were learnt, which one is in use, and the backtests that decided it
@@ -140,6 +142,66 @@ pub struct JobArgs {
     /// The job.
     #[arg(help = "The job: 33, or 33_2 for an array task")]
     pub job: SlurmJobId,
+}
+
+/// What runs are put together by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GroupArg {
+    /// The user
+    User,
+    /// The account
+    Account,
+    /// The partition
+    Partition,
+    /// The workload
+    Workload,
+    /// The node
+    Node,
+    /// The day on which they ended
+    Day,
+}
+
+impl GroupArg {
+    /// As the scheduler takes it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Account => "account",
+            Self::Partition => "partition",
+            Self::Workload => "workload",
+            Self::Node => "node",
+            Self::Day => "day",
+        }
+    }
+}
+
+/// `pillion acct`.
+#[derive(Debug, ClapArgs)]
+pub struct AcctArgs {
+    /// Runs that ended from this time on [default: today]
+    #[arg(short = 'S', long, value_name = "TIME")]
+    pub start: Option<String>,
+    /// Until this time [default: now]
+    #[arg(short = 'E', long, value_name = "TIME")]
+    pub end: Option<String>,
+    /// Only this user's
+    #[arg(short, long, default_value = "", hide_default_value = true)]
+    pub user: String,
+    /// Only this account's
+    #[arg(short = 'A', long, default_value = "", hide_default_value = true)]
+    pub account: String,
+    /// Only in this partition
+    #[arg(short, long, default_value = "", hide_default_value = true)]
+    pub partition: String,
+    /// Only of this workload
+    #[arg(short = 'W', long, default_value = "", hide_default_value = true)]
+    pub workload: String,
+    /// Only on these nodes: n1,n[3-5]
+    #[arg(short = 'w', long, value_name = "NODES", default_value = "", hide_default_value = true)]
+    pub nodes: String,
+    /// One row for each
+    #[arg(short, long, value_enum)]
+    pub by: Option<GroupArg>,
 }
 
 /// `pillion profile`.

@@ -57,6 +57,25 @@ async fn why_says_what_a_job_waits_for_and_what_made_it_slow() {
 }
 
 #[tokio::test]
+async fn acct_says_what_was_gained() {
+    let harness = Harness::start();
+    let stretch = "-S 2026-11-01 -E 2026-11-08";
+    snapshot(&harness, "acct", &format!("acct {stretch}"), 0).await;
+    snapshot(&harness, "acct_by_user", &format!("acct {stretch} --by user"), 0).await;
+    let none = harness.run(&format!("acct {stretch} -w n7")).await;
+    assert!(
+        none.out.ends_with("None was seen by Pillion; choose another time with -S and -E\n"),
+        "{}",
+        none.out
+    );
+    let wrong = harness.run("acct -w n[1-").await;
+    assert_eq!(wrong.code, 64);
+    assert!(wrong.err.contains("'n[1-' is not a hostlist; write n1, n[1-3,7] or n1,n2"), "{}", wrong.err);
+    let swapped = harness.run("acct -S 2026-11-08 -E 2026-11-01").await;
+    assert!(swapped.code == 64 && swapped.err.contains("swap them"), "{}", swapped.err);
+}
+
+#[tokio::test]
 async fn a_report_fits_on_one_screen() {
     let harness = Harness::start();
     snapshot(&harness, "report_ended", "report 42", 0).await;

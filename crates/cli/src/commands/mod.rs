@@ -1,5 +1,6 @@
 //! One file a command: it fetches, makes an [`Answer`](crate::output::Answer), and leaves the printing to `output`.
 
+pub mod acct;
 pub mod backtest;
 pub mod doctor;
 pub mod explain;
@@ -51,6 +52,10 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         }
         Command::Explain(job) => {
             return about(explain::fetch(&mut connect(address).await?, job).await?, output);
+        }
+        Command::Acct(acct) => {
+            let request = acct::request(acct, clock.now())?;
+            acct::fetch(&mut connect(address).await?, request).await?
         }
         Command::Profile(profile) => profile::fetch(&mut connect(address).await?, profile).await?,
         Command::Model(model) => model::fetch(&mut connect(address).await?, model).await?,

@@ -4,11 +4,11 @@ mod story;
 
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
-    AgentStatus, Decision, Device, DeviceCondition, DeviceFault, DryRunRequest, DryRunResponse, Event,
-    ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse, Member, Metric, MetricSource,
-    Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse,
-    ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest,
-    StatusResponse,
+    AccountRequest, AccountResponse, AgentStatus, Decision, Device, DeviceCondition, DeviceFault,
+    DryRunRequest, DryRunResponse, Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest,
+    JobResponse, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse,
+    PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest, ProfilesResponse, QueueJob,
+    QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -253,6 +253,10 @@ impl OperatorService for Fixtures {
 
     async fn job(&self, request: Request<JobRequest>) -> Result<Response<JobResponse>, Status> {
         Ok(Response::new(story::story(&request.into_inner().job_id)))
+    }
+
+    async fn account(&self, request: Request<AccountRequest>) -> Result<Response<AccountResponse>, Status> {
+        Ok(Response::new(story::account(&request.into_inner())))
     }
 
     async fn profiles(

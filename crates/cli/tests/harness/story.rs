@@ -2,7 +2,8 @@
 
 use super::{NOW, decision, host, queue_job};
 use pillion_proto::v1::{
-    ActivityMeans, Decision, Event, JobResponse, JobSummary, Member, QueueJob, SlowCause,
+    AccountRequest, AccountResponse, AccountRow, ActivityMeans, Decision, Event, JobResponse, JobSummary,
+    Member, QueueJob, SlowCause,
 };
 
 const PROFILE: &str = r#"{"workload":"alice/4f1c","device_model":"h100","run_count":3,"duration_seconds":600.4,
@@ -34,6 +35,29 @@ pub(super) fn story(job_id: &str) -> JobResponse {
         },
         _ => JobResponse::default(),
     }
+}
+
+/// As the scheduler counts a week.
+pub(super) fn account(request: &AccountRequest) -> AccountResponse {
+    let row = |key: &str, saved: f64, promises_broken| AccountRow {
+        key: key.to_owned(),
+        run_count: 40,
+        shared_run_count: 30,
+        gpu_seconds: 144_000.0,
+        shared_seconds: 90_000.0,
+        unmeasured_seconds: 3_600.0,
+        gpu_seconds_saved: saved,
+        energy_joules: 36e6,
+        energy_joules_saved: 5.4e6,
+        promises_kept: 27,
+        promises_broken,
+    };
+    let rows = match request.group_by.as_str() {
+        "" if request.nodes == ["n7"] => vec![],
+        "" => vec![row("", 18_000.0, 1)],
+        _ => vec![row("alice", 18_000.0, 1), row("bob", -900.0, 0)],
+    };
+    AccountResponse { rows }
 }
 
 fn own_decision() -> Decision {

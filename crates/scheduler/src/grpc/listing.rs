@@ -3,8 +3,9 @@
 use super::auth::Caller;
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Member, ModelVersion, Score};
-use pillion_core::{SlurmJobId, UnixTime};
+use crate::store::{Decision, Member, ModelVersion, RunFilter, Score};
+use crate::story::{Account, GroupBy};
+use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::{Policy, Role};
 use pillion_proto::v1;
 use pillion_slurm::{Job, JobState};
@@ -87,6 +88,76 @@ pub(super) fn model(model: ModelVersion) -> v1::Model {
         incumbent: score(model.score.incumbent),
         incumbent_version: model.score.incumbent_version,
         reason: model.reason,
+    }
+}
+
+/// Which runs a request means, and how they are put together; of others' only where the caller may see all.
+pub(super) fn run_filter(
+    request: v1::AccountRequest,
+    caller: Caller,
+) -> Result<(RunFilter, GroupBy), tonic::Status> {
+    let v1::AccountRequest {
+        since_seconds,
+        until_seconds,
+        user,
+        account,
+        partition,
+        workload,
+        nodes,
+        group_by,
+        utc_offset_seconds,
+    } = request;
+    if !caller.is_operator && caller.uid.is_none() {
+        return Err(tonic::Status::permission_denied(
+            "nobody knows who you are over TCP; ask over the scheduler's Unix socket, or as an operator",
+        ));
+    }
+    let grouping = GroupBy::parse(&group_by, utc_offset_seconds).ok_or_else(|| {
+        tonic::Status::invalid_argument(format!(
+            "'{group_by}' is nothing to group by; allowed are user, account, partition, workload, node and day"
+        ))
+    })?;
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    let filter = RunFilter {
+        since: UnixTime::from_seconds(since_seconds),
+        until: UnixTime::from_seconds(until_seconds),
+        user: some(user),
+        account: some(account),
+        partition: some(partition),
+        workload: some(workload),
+        nodes: nodes.into_iter().map(NodeName::new).collect(),
+        uid: caller.uid.filter(|_| !caller.is_operator),
+    };
+    Ok((filter, grouping))
+}
+
+/// A group of runs.
+pub(super) fn account_row(account: Account) -> v1::AccountRow {
+    let Account {
+        key,
+        run_count,
+        shared_run_count,
+        gpu_seconds,
+        shared_seconds,
+        unmeasured_seconds,
+        gpu_seconds_saved,
+        energy_joules,
+        energy_joules_saved,
+        promises_kept,
+        promises_broken,
+    } = account;
+    v1::AccountRow {
+        key,
+        run_count,
+        shared_run_count,
+        gpu_seconds,
+        shared_seconds,
+        unmeasured_seconds,
+        gpu_seconds_saved,
+        energy_joules,
+        energy_joules_saved,
+        promises_kept,
+        promises_broken,
     }
 }
 

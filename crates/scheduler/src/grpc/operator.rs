@@ -5,6 +5,7 @@ use super::{explain, job, listing, status};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::store::{Decision, DecisionFilter, StoreError};
+use crate::story::account;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_proto::v1::operator_service_server::OperatorService;
 use pillion_proto::v1::{self, StatusResponse};
@@ -108,6 +109,18 @@ impl OperatorService for OperatorServer {
         let row = rows.into_iter().find(|row| row.job_id == text);
         let now = self.context.now();
         Ok(Response::new(job::job(store, record, row, caller, now).await.map_err(store_error)?))
+    }
+
+    async fn account(
+        &self,
+        request: Request<v1::AccountRequest>,
+    ) -> Result<Response<v1::AccountResponse>, Status> {
+        let caller = caller(&request);
+        let tenants_max = self.context.settings.policy.tenants_max;
+        let (filter, group_by) = listing::run_filter(request.into_inner(), caller)?;
+        let runs = self.context.store.accounted_runs(&filter).await.map_err(store_error)?;
+        let rows = account(&runs, group_by, tenants_max).into_iter().map(listing::account_row);
+        Ok(Response::new(v1::AccountResponse { rows: rows.collect() }))
     }
 
     async fn profiles(

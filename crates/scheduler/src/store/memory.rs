@@ -8,8 +8,8 @@ mod learning;
 mod state;
 
 use super::{
-    Decision, DecisionFilter, Event, JobRecord, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
-    NewObservation, Store, StoreError, StoredObservation, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Event, JobRecord, MeasuredRun, MemberStep, ModelVersion,
+    NewDecision, NewModel, NewObservation, RunFilter, Store, StoreError, StoredObservation, StoredProfile,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -200,6 +200,10 @@ impl Store for MemoryStore {
 
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
         self.call("reading unprofiled runs", |state| Ok(state.unprofiled_runs(limit)))
+    }
+
+    async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError> {
+        self.call("reading what runs gained", |state| Ok(state.accounted_runs(filter)))
     }
 
     async fn profile_run(

@@ -223,6 +223,60 @@ pub struct MeasuredRun {
     pub decision: Option<Decision>,
 }
 
+/// One start of a job on one device, as far as it is counted for what sharing gained.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccountedRun {
+    /// The user's name.
+    pub user: String,
+    /// The account.
+    pub account: String,
+    /// The pool partition.
+    pub partition: String,
+    /// What it ran.
+    pub workload: WorkloadKey,
+    /// Where.
+    pub node: NodeName,
+    /// When its first task began.
+    pub started_at: UnixTime,
+    /// When its last process was gone.
+    pub ended_at: UnixTime,
+    /// Seconds beside others.
+    pub shared_seconds: f64,
+    /// The other starts that were there meanwhile.
+    pub neighbour_count: u32,
+    /// Its part of the device's energy.
+    pub energy_joules: Option<f64>,
+    /// Mean energy of its workload's runs alone on this device model.
+    pub solo_energy_joules: Option<f64>,
+    /// Speed beside others over speed alone, as measured.
+    pub speed_fraction: Option<f64>,
+    /// Its promise.
+    pub slowdown_ratio_max: Option<f64>,
+    /// Whether this start ran to the end of its work.
+    pub is_completed: bool,
+}
+
+/// Which runs to count.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunFilter {
+    /// Ended at or after.
+    pub since: UnixTime,
+    /// Ended before.
+    pub until: UnixTime,
+    /// Of this user.
+    pub user: Option<String>,
+    /// Of this account.
+    pub account: Option<String>,
+    /// In this partition.
+    pub partition: Option<String>,
+    /// Of this workload.
+    pub workload: Option<String>,
+    /// On one of these nodes; empty: on any.
+    pub nodes: Vec<NodeName>,
+    /// Of this uid: what a user may see.
+    pub uid: Option<UserId>,
+}
+
 /// A profile, with what is needed to add the next run to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredProfile {
@@ -333,6 +387,8 @@ pub trait Store: Send + Sync {
     /// Runs that were summarised, whose job's end is recorded (or was started again), and that were not profiled yet;
     /// oldest first.
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
+    /// Runs that ended in a stretch of time, in the order of their ends.
+    async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError>;
     /// In one transaction: marks a run as profiled and, where given, stores the workload's new profile (a new revision).
     async fn profile_run(
         &self,

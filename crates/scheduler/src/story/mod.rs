@@ -1,7 +1,10 @@
-//! What is told of one job to its user: how fast it went, what made it slow, and what to do next time. Pure.
+//! What is told of jobs that ran: of one, how fast it went, what made it slow and what to do next time; of many, what
+//! sharing gained. Pure.
 
+mod account;
 mod advice;
 mod slowness;
 
+pub use account::{Account, GroupBy, account};
 pub use advice::{AdviceFacts, advise};
 pub use slowness::{RunSeen, SlowCause, SlowKind, Usual, slow_causes, speed_fraction};

@@ -11,8 +11,9 @@ use crate::learning::{
     the_power_of_a_device_is_that_of_its_samples, what_a_sharing_does_not_tell_stays_unknown,
 };
 use crate::reports::{
-    a_report_is_stored_once, a_run_counts_once, a_run_is_profiled_when_its_end_is_known, a_run_is_told_once,
-    a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded, old_samples_are_pruned,
+    a_report_is_stored_once, a_run_counts_once, a_run_is_accounted_with_what_was_measured_of_it,
+    a_run_is_profiled_when_its_end_is_known, a_run_is_told_once, a_run_knows_the_decision_it_ran_under,
+    launches_and_events_read_as_recorded, old_samples_are_pruned,
 };
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
@@ -64,6 +65,7 @@ suite! {
     a_run_is_profiled_when_its_end_is_known,
     a_run_knows_the_decision_it_ran_under,
     a_run_counts_once,
+    a_run_is_accounted_with_what_was_measured_of_it,
     launches_and_events_read_as_recorded,
     old_samples_are_pruned,
     tenants_tell_of_one_sharing_one_after_the_other,

@@ -3,15 +3,19 @@
 //! Every change is checked before its first write, so that a call that fails has changed nothing.
 
 use super::super::{
-    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, Member,
-    MemberStep, ModelState, NewDecision, NewMember, NewModel, StoreError, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT,
+    MeasuredRun, Member, MemberStep, ModelState, NewDecision, NewMember, NewModel, RunFilter, StoreError,
+    StoredProfile,
 };
 use super::learning::Learning;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Reading, Throttle};
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_core::{
+    DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
 use pillion_pairing::Explanation;
+use pillion_slurm::Ending;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Explained = (Revision, UnixTime, Explanation);
@@ -291,6 +295,52 @@ impl State {
             job: job.clone(),
             decision: self.ran_under(start),
         })
+    }
+
+    pub(super) fn accounted_runs(&self, filter: &RunFilter) -> Vec<AccountedRun> {
+        let is_meant = |run: &AccountedRun, uid: UserId| {
+            let is_in = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+            run.ended_at >= filter.since
+                && run.ended_at < filter.until
+                && is_in(&filter.user, &run.user)
+                && is_in(&filter.account, &run.account)
+                && is_in(&filter.partition, &run.partition)
+                && is_in(&filter.workload, run.workload.as_str())
+                && (filter.nodes.is_empty() || filter.nodes.contains(&run.node))
+                && filter.uid.is_none_or(|wanted| wanted == uid)
+        };
+        let runs = self.runs.values().filter_map(|run| self.accounted(run));
+        let mut runs: Vec<AccountedRun> =
+            runs.filter(|(run, uid)| is_meant(run, *uid)).map(|(run, _)| run).collect();
+        runs.sort_by(|a, b| a.ended_at.seconds().total_cmp(&b.ended_at.seconds()));
+        runs
+    }
+
+    fn accounted(&self, run: &Run) -> Option<(AccountedRun, UserId)> {
+        let (summary, start) = (&run.summary, run.summary.start);
+        let job = self.jobs.get(&start.job_id)?;
+        let is_it = |member: &&Member| member.plan.start == start && member.state != MemberState::Undone;
+        let mut newest_first = self.decisions.values().rev();
+        let member = newest_first.find_map(|committed| committed.decision.members.iter().find(is_it));
+        let device = self.devices.get(&(run.node.clone(), summary.gres_type.clone()));
+        let profile = device.and_then(|it| self.profiles.get(&(job.workload.clone(), it.model.clone())));
+        let accounted = AccountedRun {
+            user: job.user.clone(),
+            account: job.account.clone(),
+            partition: job.partition.clone(),
+            workload: job.workload.clone(),
+            node: run.node.clone(),
+            started_at: summary.started_at,
+            ended_at: summary.ended_at,
+            shared_seconds: summary.shared_seconds,
+            neighbour_count: u32::try_from(summary.neighbours.len()).unwrap_or(u32::MAX),
+            energy_joules: summary.energy_joules,
+            solo_energy_joules: profile.and_then(|stored| stored.profile.energy_joules),
+            speed_fraction: member.and_then(|member| member.measured_speed_fraction),
+            slowdown_ratio_max: member.map(|member| member.plan.slowdown_ratio_max),
+            is_completed: job.restart_count == start.restart_count && job.ending == Some(Ending::Completed),
+        };
+        Some((accounted, job.uid))
     }
 
     /// The newest decision that this start was released under.

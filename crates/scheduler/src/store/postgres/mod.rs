@@ -27,8 +27,9 @@ pub use leader::Leadership;
 pub use tx::TransactionCounts;
 
 use super::{
-    Decision, DecisionFilter, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, ModelVersion,
-    NewDecision, NewModel, NewObservation, Store, StoreError, StoredObservation, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep,
+    ModelVersion, NewDecision, NewModel, NewObservation, RunFilter, Store, StoreError, StoredObservation,
+    StoredProfile,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -193,6 +194,11 @@ impl Store for PgStore {
 
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
         self.run_tx("reading unprofiled runs", Read, |tx| Box::pin(run::unprofiled(tx.connection(), limit)))
+            .await
+    }
+
+    async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError> {
+        self.run_tx("reading what runs gained", Read, |tx| Box::pin(run::accounted(tx.connection(), filter)))
             .await
     }
 
