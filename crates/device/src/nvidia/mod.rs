@@ -1,7 +1,7 @@
 //! NVIDIA devices, through the driver's own library.
 //!
 //! ```text
-//!  Nvidia (Backend) ── asks, until a deadline ──► worker: the thread that owns the library
+//!  Nvidia (Backend) ── asks, until a deadline ──► work: the thread that owns the library
 //!    │                                              └─ session: one opening of it, by open
 //!    └─ MpsControl: daemons                              ├─ base, gpm, processes, events: what NVML is asked  (shell)
 //!                                                        └─ convert, model, watch, trouble: what it means     (pure)
@@ -34,17 +34,18 @@ mod processes;
 mod session;
 mod trouble;
 mod watch;
-mod worker;
+mod work;
 
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
 pub use mps::{MpsControl, NoMps};
 
+use crate::worker::{Answer, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
 use std::path::PathBuf;
 use std::time::Duration;
-use worker::{Answer, Question, Worker};
+use work::Question;
 
 /// How a node's NVIDIA devices are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Default for NvidiaSettings {
 pub struct Nvidia {
     settings: NvidiaSettings,
     mps: Box<dyn MpsControl>,
-    worker: Option<Worker>,
+    worker: Option<Worker<Question>>,
 }
 
 impl Nvidia {
@@ -82,7 +83,7 @@ impl Nvidia {
 
     fn ask<T>(&mut self, question: impl FnOnce(Answer<T>) -> Question) -> Result<T, DeviceError> {
         if !self.worker.as_ref().is_some_and(Worker::is_alive) {
-            self.worker = Some(Worker::start(&self.settings)?);
+            self.worker = Some(work::start(&self.settings)?);
         }
         self.worker.as_ref().expect("started above").ask(question)
     }
