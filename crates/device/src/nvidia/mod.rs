@@ -4,7 +4,7 @@
 //!  Nvidia (Backend) ── asks, until a deadline ──► work: the thread that owns the library
 //!    │                                              └─ session: one opening of it, by open
 //!    └─ MpsControl: daemons                              ├─ base, gpm, processes, events: what NVML is asked  (shell)
-//!                                                        └─ convert, model, watch, trouble: what it means     (pure)
+//!                                                        └─ convert, model, search, watch, trouble: the rest  (pure)
 //! ```
 //!
 //! | values | source | where |
@@ -31,6 +31,7 @@ mod model;
 mod mps;
 mod open;
 mod processes;
+mod search;
 mod session;
 mod trouble;
 mod watch;
@@ -39,6 +40,7 @@ mod work;
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
 pub use mps::{MpsControl, NoMps};
+pub use search::SearchPauses;
 
 use crate::worker::{Answer, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
@@ -57,14 +59,14 @@ pub struct NvidiaSettings {
     /// How long one call may take. A library that is late is asked again only once it has answered.
     pub deadline: Duration,
     /// How long a device that is gone is left alone before it is looked for again.
-    pub search_pause: Duration,
+    pub search_pauses: SearchPauses,
 }
 
 impl Default for NvidiaSettings {
     fn default() -> Self {
         // Eight devices without GPM take 0.3 s for their PCIe rates.
         let deadline = Duration::from_secs(2);
-        Self { library: None, mechanism: Mechanism::Mps, deadline, search_pause: Duration::from_secs(10) }
+        Self { library: None, mechanism: Mechanism::Mps, deadline, search_pauses: SearchPauses::default() }
     }
 }
 

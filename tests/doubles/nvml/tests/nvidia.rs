@@ -8,7 +8,7 @@ mod support;
 use pillion_core::UserId;
 use pillion_core::device::{DeviceProcess, Mechanism, Metric, MetricSource, NoticeKind, Reading, Throttle};
 use pillion_device::mps::{ComputeMode, ComputeModes as _};
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, NvmlComputeModes};
+use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, NvmlComputeModes, SearchPauses};
 use pillion_device::simulated::{Machine, MachineConfig, Totals};
 use pillion_device::{Backend as _, DeviceError, MpsSettings};
 use serde_json::json;
@@ -25,8 +25,8 @@ fn backend(node: &Node) -> Nvidia {
 
 fn with_deadline(node: &Node, deadline: Duration) -> Nvidia {
     let library = Some(node.library());
-    let search_pause = Duration::ZERO;
-    let settings = NvidiaSettings { library, deadline, search_pause, ..NvidiaSettings::default() };
+    let search_pauses = SearchPauses { first: Duration::ZERO, longest: Duration::ZERO };
+    let settings = NvidiaSettings { library, deadline, search_pauses, ..NvidiaSettings::default() };
     Nvidia::new(settings, Box::new(NoMps))
 }
 
@@ -296,8 +296,7 @@ fn a_lost_device_is_gone_alone_and_may_come_back() {
 fn a_device_that_is_gone_is_left_alone_for_a_while() {
     let mut node = Node::start("h100", 2);
     let (library, deadline) = (Some(node.library()), Duration::from_secs(20));
-    let search_pause = Duration::from_hours(1);
-    let settings = NvidiaSettings { library, deadline, search_pause, ..NvidiaSettings::default() };
+    let settings = NvidiaSettings { library, deadline, ..NvidiaSettings::default() };
     let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
     eventually("the library opens", || nvidia.read(0).ok());
     node.set("lost", json!([0]));
