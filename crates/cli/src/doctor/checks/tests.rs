@@ -393,6 +393,15 @@ const BROKEN_SERVICES: [Broken; 16] = [
     ("device-health", FAIL, "its MPS server reports a fault", "until all of them have left", |f| {
         status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MpsFault)]);
     }),
+    (
+        "device-health",
+        FAIL,
+        "its CCS mode cannot be changed before its card is idle",
+        "until all have left",
+        |f| {
+            status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::ModeHeld)]);
+        },
+    ),
     ("device-health", WARN, "it lost a metric", "profiles do without this metric", |f| {
         status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MetricLost)]);
     }),
