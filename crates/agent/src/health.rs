@@ -94,6 +94,8 @@ impl Health {
                 watched.raise(FaultKind::MpsDied, None, at, detail.clone());
             }
             NoticeKind::MpsClear => watched.forget_mps(),
+            // For as long as we run: MIG is not turned off under a library that holds the device.
+            NoticeKind::Divided => watched.raise(FaultKind::Divided, None, at, detail.clone()),
         }
     }
 
@@ -168,6 +170,7 @@ pub fn sentence(notice: &DeviceNotice) -> (String, bool) {
         NoticeKind::MetricBack(metric) => (format!("{metric} is given again"), false),
         NoticeKind::MpsFault => (FaultKind::MpsFault.phrase().to_owned(), true),
         NoticeKind::MpsDied => (FaultKind::MpsDied.phrase().to_owned(), true),
+        NoticeKind::Divided => (FaultKind::Divided.phrase().to_owned(), true),
         NoticeKind::MpsClear => ("its MPS server is well again".to_owned(), false),
     };
     (if detail.is_empty() { what } else { format!("{what}: {detail}") }, is_bad)

@@ -188,6 +188,16 @@ fn a_mode_is_held_until_the_whole_card_is_idle() {
 }
 
 #[test]
+fn a_device_that_is_cut_up_is_closed_and_still_read() {
+    let mut health = health();
+    notice(&mut health, 1, NoticeKind::Divided);
+    look(&mut health, 2, Ok(well(&[])));
+    assert_eq!(faults(&health), [(FaultKind::Divided, 1)]);
+    let condition = &health.conditions()[0];
+    assert!(condition.closed_by().is_some() && !condition.sources.is_empty(), "{condition:?}");
+}
+
+#[test]
 fn the_worst_stands_first() {
     let mut health = health();
     notice(&mut health, 1, NoticeKind::MetricLost(Metric::PowerWatts));

@@ -72,6 +72,10 @@ impl Memory {
         self.notices = untold;
     }
 
+    fn knows(&self, uuid: &DeviceUuid) -> bool {
+        self.known.values().any(|known| known.description.uuid == *uuid)
+    }
+
     fn tell(&mut self, index: u32, kind: NoticeKind, detail: String) {
         if self.notices.len() < NOTICES_MAX {
             self.notices.push(DeviceNotice { index, kind, detail });
@@ -144,9 +148,12 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         for index in 0..count {
             match describe(self.nvml, index, self.memory.mechanism) {
                 // NVML counts anew after a device was lost; who was known by an index keeps it.
-                Ok(found) if self.memory.known.values().any(|known| known.description.uuid == found.uuid) => {
-                }
-                Ok(description) => {
+                Ok(Found { description, .. }) if self.memory.knows(&description.uuid) => {}
+                Ok(Found { description, is_cut_up }) => {
+                    if is_cut_up {
+                        let detail = description.uuid.to_string();
+                        self.memory.tell(description.index, NoticeKind::Divided, detail);
+                    }
                     let search = Search::new(self.memory.search_pauses);
                     let known = Known { description, watch: Watch::default(), sampled_at: None, search };
                     self.memory.known.entry(known.description.index).or_insert(known);
@@ -262,14 +269,20 @@ fn without_handle(error: NvmlError) -> Trouble {
     }
 }
 
-fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<DeviceDescription, Trouble> {
+/// A device that NVML has.
+struct Found {
+    description: DeviceDescription,
+    /// Whether MIG is on. Its instances are no devices of ours: Slurm books them by files and types of their own.
+    is_cut_up: bool,
+}
+
+fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<Found, Trouble> {
     let device = nvml.device_by_index(index).map_err(without_handle)?;
     // What Slurm names devices by, whose files are /dev/nvidiaMINOR. NVML counts along the PCI bus, which may differ.
     let index = device.minor_number().unwrap_or(index);
     let memory = device.memory_info()?;
-    // MPS would take a daemon for each part of a device that MIG has cut up.
     let is_cut_up = device.mig_mode().is_ok_and(|mode| mode.current == 1);
-    Ok(DeviceDescription {
+    let description = DeviceDescription {
         index,
         uuid: DeviceUuid::new(device.uuid()?),
         model: model(&device.name()?, memory.total),
@@ -277,5 +290,6 @@ fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<DeviceDescr
         memory_bytes: memory.total.saturating_sub(memory.reserved),
         gres_type: GresType::new(format!("g{index}")),
         mechanism: if is_cut_up { Mechanism::None } else { mechanism },
-    })
+    };
+    Ok(Found { description, is_cut_up })
 }

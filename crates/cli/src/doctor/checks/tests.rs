@@ -342,7 +342,7 @@ const BROKEN_FILES: [Broken; 15] = [
     }),
 ];
 
-const BROKEN_SERVICES: [Broken; 16] = [
+const BROKEN_SERVICES: [Broken; 18] = [
     ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
         f.status = Err("cannot reach the scheduler".to_owned());
     }),
@@ -400,6 +400,15 @@ const BROKEN_SERVICES: [Broken; 16] = [
         "until all have left",
         |f| {
             status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::ModeHeld)]);
+        },
+    ),
+    (
+        "device-health",
+        FAIL,
+        "MIG is on, and only whole GPUs can be shared",
+        "nvidia-smi -i GPU -mig 0",
+        |f| {
+            status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::Divided)]);
         },
     ),
     ("device-health", WARN, "it lost a metric", "profiles do without this metric", |f| {

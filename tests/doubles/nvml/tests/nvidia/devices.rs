@@ -2,7 +2,7 @@
 
 use crate::support::Node;
 use crate::{WORKLOAD, backend, kinds, mps_settings, read_whole};
-use pillion_core::device::Mechanism;
+use pillion_core::device::{Mechanism, NoticeKind};
 use pillion_device::mps::{ComputeMode, ComputeModes as _};
 use pillion_device::nvidia::{Nvidia, NvidiaSettings, NvmlComputeModes};
 use pillion_device::{Backend as _, DeviceError};
@@ -41,12 +41,17 @@ fn a_device_that_mig_has_cut_up_has_no_utilisation() {
     let mut nvidia = backend(&node);
     let devices = nvidia.devices().unwrap();
     assert_eq!((devices[0].mechanism, devices[1].mechanism), (Mechanism::None, Mechanism::Mps));
+    let notices = nvidia.notices();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert_eq!((notices[0].index, notices[0].kind), (0, NoticeKind::Divided));
+    assert!(notices[0].detail.contains(devices[0].uuid.as_str()), "{notices:?}");
+    nvidia.devices().unwrap();
     read_whole(&mut nvidia, 1);
     let reading = nvidia.read(0).unwrap();
     assert!(reading.energy_joules.is_some() && reading.memory_bytes_used.is_some());
     assert_eq!((reading.gpu_busy_fraction, reading.memory_busy_fraction), (None, None));
     assert_eq!((reading.sm_active_fraction, reading.memory_bandwidth_fraction), (None, None));
-    assert_eq!(kinds(&mut nvidia), [], "what never came is not lost");
+    assert_eq!(kinds(&mut nvidia), [], "told once, and what never came is not lost");
 }
 
 #[test]
