@@ -9,11 +9,11 @@
 
 use crate::disk;
 use crate::health::{self, Health};
-use crate::mechanism::Mechanisms;
+use crate::mechanism::{MechanismError, Mechanisms};
 use crate::node::Node;
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
-use pillion_core::device::DeviceDescription;
+use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{ReportBody, ShareResult};
 use pillion_core::share::Share;
@@ -59,6 +59,33 @@ pub struct Devices {
     conditions: watch::Sender<Vec<DeviceCondition>>,
     reports: mpsc::Sender<ReportBody>,
     answers: mpsc::Sender<ShareResult>,
+}
+
+/// Why a share was not set up.
+struct Refusal {
+    text: String,
+    /// The device whose CCS mode could not be changed, and what the driver said.
+    mode_held: Option<(u32, String)>,
+}
+
+impl Refusal {
+    fn of(device: &DeviceDescription, error: &MechanismError) -> Self {
+        let mode_held = match error {
+            MechanismError::Device(DeviceError::Busy { index, reason })
+                if device.mechanism == Mechanism::Ccs =>
+            {
+                Some((*index, reason.clone()))
+            }
+            _ => None,
+        };
+        Self { text: pillion_core::report(error), mode_held }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Self { text, mode_held: None }
+    }
 }
 
 /// What [`Devices`] is made of.
@@ -222,7 +249,12 @@ impl Devices {
             self.look();
             self.try_prepare(share)
         });
-        let error = prepared.err();
+        let error = prepared.err().map(|refusal| {
+            if let Some((index, reason)) = refusal.mode_held {
+                self.health.mode_refused(self.clock.now(), index, reason);
+            }
+            refusal.text
+        });
         match &error {
             None => info!(%start, decision = %decision_id, "share prepared"),
             Some(reason) => warn!(%start, decision = %decision_id, reason, "share cannot be prepared"),
@@ -230,12 +262,12 @@ impl Devices {
         self.answer(ShareResult { decision_id, start, error, revoked: false });
     }
 
-    fn try_prepare(&mut self, share: Share) -> Result<(), String> {
+    fn try_prepare(&mut self, share: Share) -> Result<(), Refusal> {
         let no_device = || format!("node {} has no device {}", self.node.name(), share.gres_type);
         let device = self.node.device(&share.gres_type).ok_or_else(no_device)?.clone();
         let others = self.node.shares_on(&share.gres_type);
         let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
-        prepared.map_err(|error| pillion_core::report(&error))?;
+        prepared.map_err(|error| Refusal::of(&device, &error))?;
         // A job that was requeued leaves the share of its earlier start behind.
         for earlier in self.node.all_shares() {
             if earlier.start.job_id == share.start.job_id && earlier.start != share.start {
@@ -243,7 +275,8 @@ impl Devices {
                 self.left(&earlier);
             }
         }
-        self.node.insert_share(share).map_err(|error| format!("the share cannot be written down: {error}"))
+        let inserted = self.node.insert_share(share);
+        inserted.map_err(|error| format!("the share cannot be written down: {error}").into())
     }
 
     fn revoke(&mut self, decision_id: DecisionId, start: JobStart) {

@@ -1,11 +1,12 @@
 //! How each device of the node is: what is wrong with it, since when, and which metrics it gives. Pure: it is fed with what
 //! the driver said at each look and with its notices. Knows nothing of jobs, of shares or of the scheduler.
 
+use crate::mechanism::ccs::tiles_per_card;
 use pillion_core::device::{DeviceDescription, DeviceNotice, Metric, MetricSource, NoticeKind};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::{GresType, UnixTime};
 use pillion_device::{DeviceError, DeviceState, DeviceStates};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What may pass by itself counts when so many looks in a row met it.
 const TRANSIENT_LOOKS: u32 = 3;
@@ -17,6 +18,8 @@ pub struct Health(BTreeMap<u32, Watched>);
 #[derive(Debug)]
 struct Watched {
     gres_type: GresType,
+    /// The first device of its card: one card is one to the driver, of however many devices.
+    card: u32,
     was_seen: bool,
     /// By kind, and by metric where one was lost.
     faults: BTreeMap<(FaultKind, Option<Metric>), DeviceFault>,
@@ -30,6 +33,7 @@ impl Health {
     pub fn new(devices: &[DeviceDescription]) -> Self {
         let watched = |device: &DeviceDescription| Watched {
             gres_type: device.gres_type.clone(),
+            card: device.index - device.index % tiles_per_card(&device.model),
             was_seen: false,
             faults: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -48,6 +52,27 @@ impl Health {
                 Ok(None) => watched.failed(at, &DeviceError::NoSuchDevice { index: *index }),
             }
             watched.was_seen = true;
+        }
+        self.free_modes(states.map(Vec::as_slice).unwrap_or_default());
+    }
+
+    /// A device's CCS mode could not be set, because somebody is on its card.
+    pub fn mode_refused(&mut self, at: UnixTime, index: u32, detail: String) {
+        if let Some(watched) = self.0.get_mut(&index) {
+            watched.raise(FaultKind::ModeHeld, None, at, detail);
+        }
+    }
+
+    /// The modes of a card can be set again when nobody is on any of its devices.
+    fn free_modes(&mut self, states: &[(u32, Result<DeviceState, DeviceError>)]) {
+        let is_idle = |index: &u32| {
+            let state = states.iter().find(|(of, _)| of == index);
+            state.is_some_and(|(_, state)| state.as_ref().is_ok_and(|state| state.processes.is_empty()))
+        };
+        let in_use: BTreeSet<u32> =
+            self.0.iter().filter(|(index, _)| !is_idle(index)).map(|(_, watched)| watched.card).collect();
+        for watched in self.0.values_mut().filter(|watched| !in_use.contains(&watched.card)) {
+            watched.clear(FaultKind::ModeHeld, None);
         }
     }
 
@@ -69,6 +94,8 @@ impl Health {
                 watched.raise(FaultKind::MpsDied, None, at, detail.clone());
             }
             NoticeKind::MpsClear => watched.forget_mps(),
+            // For as long as we run: MIG is not turned off under a library that holds the device.
+            NoticeKind::Divided => watched.raise(FaultKind::Divided, None, at, detail.clone()),
         }
     }
 
@@ -143,6 +170,7 @@ pub fn sentence(notice: &DeviceNotice) -> (String, bool) {
         NoticeKind::MetricBack(metric) => (format!("{metric} is given again"), false),
         NoticeKind::MpsFault => (FaultKind::MpsFault.phrase().to_owned(), true),
         NoticeKind::MpsDied => (FaultKind::MpsDied.phrase().to_owned(), true),
+        NoticeKind::Divided => (FaultKind::Divided.phrase().to_owned(), true),
         NoticeKind::MpsClear => ("its MPS server is well again".to_owned(), false),
     };
     (if detail.is_empty() { what } else { format!("{what}: {detail}") }, is_bad)

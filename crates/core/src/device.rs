@@ -185,6 +185,8 @@ pub enum NoticeKind {
     MpsClear,
     /// The MPS control daemon or its server died; its clients are suspect.
     MpsDied,
+    /// The device is cut up by MIG.
+    Divided,
 }
 
 /// What one device did since the sample before, or now. Rates are means over the interval.

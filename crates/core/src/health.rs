@@ -17,6 +17,10 @@ pub enum FaultKind {
     Other,
     /// It stopped giving a metric.
     MetricLost,
+    /// Its CCS mode could not be changed: its card is in use.
+    ModeHeld,
+    /// It is cut up by MIG: what Slurm books and what processes get are its instances, not the device.
+    Divided,
     /// Its MPS daemon or server died; the clients are suspect.
     MpsDied,
     /// Its MPS server takes no new client until all have left.
@@ -34,7 +38,12 @@ impl FaultKind {
     pub const fn closes_device(self) -> bool {
         match self {
             Self::Other | Self::MetricLost => false,
-            Self::MpsDied | Self::MpsFault | Self::Unreadable | Self::Gone => true,
+            Self::ModeHeld
+            | Self::Divided
+            | Self::MpsDied
+            | Self::MpsFault
+            | Self::Unreadable
+            | Self::Gone => true,
         }
     }
 
@@ -43,6 +52,8 @@ impl FaultKind {
         match self {
             Self::Other => "something is wrong",
             Self::MetricLost => "it lost a metric",
+            Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
+            Self::Divided => "MIG is on, and only whole GPUs can be shared",
             Self::MpsDied => "its MPS daemon died",
             Self::MpsFault => "its MPS server reports a fault",
             Self::Unreadable => "it cannot be read",

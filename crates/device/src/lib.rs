@@ -12,6 +12,7 @@ pub mod intel;
 pub mod mps;
 pub mod nvidia;
 pub mod simulated;
+mod worker;
 
 pub use error::DeviceError;
 

@@ -163,6 +163,41 @@ fn an_mps_fault_lasts_until_it_is_cleared_or_nobody_is_left() {
 }
 
 #[test]
+fn a_mode_is_held_until_the_whole_card_is_idle() {
+    let tile =
+        |index| DeviceDescription { model: "max-1550".into(), mechanism: Mechanism::Ccs, ..device(index) };
+    let mut health = Health::new(&[tile(0), tile(1), tile(2)]);
+    let closed = |health: &Health| {
+        let conditions = health.conditions();
+        conditions.iter().map(|condition| condition.closed_by().is_some()).collect::<Vec<_>>()
+    };
+    let look = |health: &mut Health, processes: [Option<&[u32]>; 3]| {
+        let state =
+            |pids: Option<&[u32]>| pids.map_or_else(busy, |pids| Ok(state(MetricSource::Sysman, pids)));
+        let states = (0..).zip(processes.map(state)).collect();
+        health.looked(at(2), Ok(&states));
+    };
+    health.mode_refused(at(1), 1, "processes [7]".into());
+    look(&mut health, [Some(&[7]), Some(&[]), Some(&[])]);
+    assert_eq!(closed(&health), [false, true, false], "its neighbour is open to who comes as it is");
+    assert_eq!(health.conditions()[1].faults[0].kind, FaultKind::ModeHeld);
+    look(&mut health, [None, Some(&[]), Some(&[])]);
+    assert_eq!(closed(&health), [false, true, false], "nobody knows");
+    look(&mut health, [Some(&[]), Some(&[]), Some(&[7])]);
+    assert_eq!(closed(&health), [false, false, false], "another card is another matter");
+}
+
+#[test]
+fn a_device_that_is_cut_up_is_closed_and_still_read() {
+    let mut health = health();
+    notice(&mut health, 1, NoticeKind::Divided);
+    look(&mut health, 2, Ok(well(&[])));
+    assert_eq!(faults(&health), [(FaultKind::Divided, 1)]);
+    let condition = &health.conditions()[0];
+    assert!(condition.closed_by().is_some() && !condition.sources.is_empty(), "{condition:?}");
+}
+
+#[test]
 fn the_worst_stands_first() {
     let mut health = health();
     notice(&mut health, 1, NoticeKind::MetricLost(Metric::PowerWatts));

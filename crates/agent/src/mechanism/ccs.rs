@@ -35,7 +35,7 @@ pub(super) fn prepare(
 }
 
 /// How many devices (tiles) one card of a model has, as sites book them: a tile a device, in the order of the cards.
-fn tiles_per_card(model: &str) -> u32 {
+pub(crate) fn tiles_per_card(model: &str) -> u32 {
     if model == "max-1550" { 2 } else { 1 }
 }
 

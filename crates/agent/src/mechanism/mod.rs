@@ -171,6 +171,12 @@ impl Mechanisms {
     ) -> Result<(), MechanismError> {
         admit(device, others, share, self.multi_user)?;
         match share.mechanism {
+            // Whoever is not to share gets no part of a card that could not be made whole yet.
+            Mechanism::None if device.mechanism == Mechanism::Ccs && self.is_draining(device) => {
+                backend.set_ccs_mode(device.index, ccs::MODE_WHOLE)?;
+                self.draining.remove(&device.gres_type);
+                Ok(())
+            }
             Mechanism::None => Ok(()),
             Mechanism::Ccs => {
                 ccs::prepare(backend, device, share)?;
@@ -184,6 +190,10 @@ impl Mechanisms {
                 Ok(())
             }
         }
+    }
+
+    fn is_draining(&self, device: &DeviceDescription) -> bool {
+        self.draining.contains(&device.gres_type)
     }
 
     fn mps_settings(&self, gres_type: &GresType) -> Result<MpsSettings, MechanismError> {

@@ -11,6 +11,7 @@ use pillion_device::MpsStatus;
 struct Driver {
     told: Vec<String>,
     client_count: usize,
+    is_card_busy: bool,
 }
 
 impl Backend for Driver {
@@ -44,6 +45,9 @@ impl Backend for Driver {
         Ok(None)
     }
     fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+        if self.is_card_busy {
+            return Err(DeviceError::Busy { index, reason: "the other tile".into() });
+        }
         self.told.push(format!("ccs {index} {mode}"));
         Ok(())
     }
@@ -153,4 +157,24 @@ fn ccs_tells_the_driver_its_mode() {
     mechanisms.settle(&mut driver, &devices);
     mechanisms.settle(&mut driver, &devices);
     assert_eq!(driver.told[1..], ["ccs 3 1"], "the next job has the whole card");
+}
+
+#[test]
+fn who_does_not_share_gets_no_part_of_a_card() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Ccs)];
+    let mut driver = Driver::default();
+    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, &[]);
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Ccs)).unwrap();
+    driver.is_card_busy = true;
+    mechanisms.left(&devices[0], [].iter());
+    mechanisms.settle(&mut driver, &devices);
+    let alone = share(2, Mechanism::None);
+    let refused = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap_err();
+    assert!(matches!(refused, MechanismError::Device(DeviceError::Busy { index: 3, .. })), "{refused}");
+    driver.is_card_busy = false;
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap();
+    assert_eq!(driver.told, ["ccs 3 2", "ccs 3 1"]);
+    driver.is_card_busy = true;
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap();
 }

@@ -6,7 +6,7 @@
 
 use super::calls::{Answer, Calls, Failure};
 use super::convert::text;
-use super::open::{Session, Tile};
+use super::open::{Session, Tile, Way};
 use level_zero_sys::*;
 use pillion_core::device::{MetricSource, Reading};
 use pillion_core::{Fraction, UnixTime};
@@ -232,7 +232,7 @@ fn take(calls: &Calls, running: &Running) -> Answer<Option<Means>> {
 /// found by the card's UUID.
 fn core_device(session: &Session, tile: &Tile) -> Answer<(ze_driver_handle_t, ze_device_handle_t)> {
     let (calls, card) = (&session.calls, session.card(tile));
-    if session.is_modern {
+    if session.way == Way::Modern {
         calls.init_core()?;
     }
     let none = Failure { call: "zeDeviceGet", result: ZE_RESULT_ERROR_UNSUPPORTED_FEATURE };

@@ -8,12 +8,13 @@
 
 use super::calls::{Answer, Calls, Failure};
 use super::convert::{self, device_error};
+use super::driver::Duty;
 use super::sysman::Parts;
 use crate::DeviceError;
 use level_zero_sys::*;
 
 /// Where the loader is looked for unless the site says otherwise.
-const LIBRARIES: [&str; 2] = ["libze_loader.so.1", "libze_loader.so"];
+pub(super) const LIBRARIES: [&str; 2] = ["libze_loader.so.1", "libze_loader.so"];
 const VENDOR_INTEL: u32 = 0x8086;
 
 /// One tile: what a site books as a device.
@@ -27,8 +28,6 @@ pub(super) struct Tile {
     pub(super) card: usize,
     /// Its counters.
     pub(super) parts: Parts,
-    /// What it holds.
-    pub(super) memory_bytes: u64,
 }
 
 /// One card.
@@ -44,22 +43,31 @@ pub(super) struct Card {
     pub(super) pci_address: String,
 }
 
+/// By which call system management came: one way for a whole process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// `zesInit`.
+    Modern,
+    /// `zeInit`, with `ZES_ENABLE_SYSMAN=1`.
+    Legacy,
+}
+
 /// Level Zero, opened.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) calls: Calls,
-    /// Whether system management came by `zesInit`.
-    pub(super) is_modern: bool,
+    pub(super) way: Way,
     pub(super) cards: Vec<Card>,
     pub(super) tiles: Vec<Tile>,
 }
 
 impl Session {
     /// Opens `library`, or the system's loader, and finds the tiles. `with_metrics`: the metric streamer will be used.
+    /// Where the way is known already, and only then, several threads may be here at once: the environment stays as it is.
     ///
     /// # Errors
     /// [`DeviceError::NoLibrary`] where there is no loader or no driver; else what the driver said.
-    pub(super) fn open(library: Option<&str>, with_metrics: bool) -> Result<Self, DeviceError> {
+    pub(super) fn open(library: Option<&str>, with_metrics: bool, duty: Duty) -> Result<Self, DeviceError> {
         set("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
         // The agent sees all cards, whatever the shell that started it saw.
         unset("ZE_AFFINITY_MASK");
@@ -67,27 +75,22 @@ impl Session {
             set("ZET_ENABLE_METRICS", "1");
         }
         let calls = load(library)?;
-        let is_modern = init(&calls).map_err(|failure| not_opened(library, failure))?;
-        let handles = cards(&calls, is_modern).map_err(|failure| device_error(0, failure))?;
+        let way = init(&calls, duty.way).map_err(|failure| not_opened(library, failure))?;
+        let handles = cards(&calls, way).map_err(|failure| device_error(0, failure))?;
         let cards = describe(&calls, handles)?;
-        let mut session = Self { calls, is_modern, cards, tiles: Vec::new() };
-        session.tiles = session.find_tiles();
+        let mut session = Self { calls, way, cards, tiles: Vec::new() };
+        session.tiles = session.find_tiles(duty.only);
         Ok(session)
     }
 
-    /// A tile that cannot be described is warned of and left out; the others keep their numbers.
-    fn find_tiles(&self) -> Vec<Tile> {
+    fn find_tiles(&self, only: Option<u32>) -> Vec<Tile> {
         let mut tiles = Vec::new();
         for (of, card) in self.cards.iter().enumerate() {
             for number in 0..card.tile_count {
                 let index = card.first_index + number;
-                let parts = Parts::find(&self.calls, card.handle, number, card.tile_count);
-                match parts.memory_bytes(&self.calls) {
-                    Ok(memory_bytes) => tiles.push(Tile { index, number, card: of, parts, memory_bytes }),
-                    Err(failure) => {
-                        let reason = convert::words(failure);
-                        tracing::warn!(device = index, reason, "device is left out: its memory is not known");
-                    }
+                if only.is_none_or(|only| only == index) {
+                    let parts = Parts::find(&self.calls, card.handle, number, card.tile_count);
+                    tiles.push(Tile { index, number, card: of, parts });
                 }
             }
         }
@@ -126,13 +129,18 @@ fn not_opened(library: Option<&str>, failure: Failure) -> DeviceError {
     }
 }
 
-/// Whether system management came by `zesInit`. A loader that knows it, above a driver that does not, leaves nothing
-/// initialised, so that the legacy way is still open.
-fn init(calls: &Calls) -> Answer<bool> {
+/// Initialises by the way that is known, or finds one. A loader that knows `zesInit`, above a driver that does not, leaves
+/// nothing initialised, so that the legacy way is still open.
+fn init(calls: &Calls, known: Option<Way>) -> Answer<Way> {
+    match known {
+        Some(Way::Modern) => return calls.init_sysman().map(|()| Way::Modern),
+        Some(Way::Legacy) => return calls.init_core().map(|()| Way::Legacy),
+        None => {}
+    }
     if calls.has_sysman_init() {
         unset("ZES_ENABLE_SYSMAN");
         match calls.init_sysman() {
-            Ok(()) => return Ok(true),
+            Ok(()) => return Ok(Way::Modern),
             Err(Failure {
                 result: ZE_RESULT_ERROR_UNINITIALIZED | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE,
                 ..
@@ -141,20 +149,24 @@ fn init(calls: &Calls) -> Answer<bool> {
         }
     }
     set("ZES_ENABLE_SYSMAN", "1");
-    calls.init_core().map(|()| false)
+    calls.init_core().map(|()| Way::Legacy)
 }
 
 /// The handles of all cards, in the driver's order.
-fn cards(calls: &Calls, is_modern: bool) -> Answer<Vec<zes_device_handle_t>> {
+fn cards(calls: &Calls, way: Way) -> Answer<Vec<zes_device_handle_t>> {
     let mut all = Vec::new();
-    if is_modern {
-        for driver in calls.sysman_drivers()? {
-            all.extend(calls.sysman_devices(driver)?);
+    match way {
+        Way::Modern => {
+            for driver in calls.sysman_drivers()? {
+                all.extend(calls.sysman_devices(driver)?);
+            }
         }
-    } else {
-        for driver in calls.core_drivers()? {
-            // A handle of the one kind is one of the other in the legacy way.
-            all.extend(calls.core_devices(driver)?.into_iter().map(|device| zes_device_handle_t(device.0)));
+        Way::Legacy => {
+            for driver in calls.core_drivers()? {
+                // A handle of the one kind is one of the other in the legacy way.
+                let devices = calls.core_devices(driver)?.into_iter();
+                all.extend(devices.map(|device| zes_device_handle_t(device.0)));
+            }
         }
     }
     Ok(all)
@@ -205,7 +217,8 @@ fn describe(calls: &Calls, handles: Vec<zes_device_handle_t>) -> Result<Vec<Card
 fn set(name: &str, value: &str) {
     if std::env::var_os(name).is_none_or(|now| now != value) {
         // SAFETY: Rust's own readers and writers of the environment take a lock. C code that reads it without one is this
-        // driver, called from this thread only, and name resolution, which the agent begins after its first opening.
+        // driver, which no other thread calls before the first opening has succeeded, and nothing is left to write after
+        // it; and name resolution, which the agent begins later still.
         unsafe { std::env::set_var(name, value) };
     }
 }

@@ -43,6 +43,14 @@ impl Parts {
         }
     }
 
+    /// The loss of the device, if that kept any of them from being found.
+    pub(super) fn loss(&self) -> Option<Failure> {
+        let Self { power, memories, engines, clock } = self;
+        let failures =
+            [power.as_ref().err(), memories.as_ref().err(), engines.as_ref().err(), clock.as_ref().err()];
+        failures.into_iter().flatten().copied().find(|failure| convert::is_lost(*failure))
+    }
+
     /// What all memory modules of the tile hold.
     pub(super) fn memory_bytes(&self, calls: &Calls) -> Answer<u64> {
         self.memory(calls).map(|modules| convert::memory_bytes(&modules))

@@ -3,7 +3,7 @@
 
 use super::NvidiaSettings;
 use super::trouble::Trouble;
-use super::worker::{Question, Worker};
+use super::work::{self, Question};
 use crate::DeviceError;
 use crate::mps::{ComputeMode, ComputeModes};
 use nvml_wrapper::Nvml;
@@ -25,7 +25,7 @@ impl NvmlComputeModes {
 
 impl ComputeModes for NvmlComputeModes {
     fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError> {
-        let worker = Worker::start(&self.settings)?;
+        let worker = work::start(&self.settings)?;
         worker.ask(|answer| Question::SetComputeMode(device.clone(), mode, answer))
     }
 }

@@ -1,10 +1,10 @@
 //! NVIDIA devices, through the driver's own library.
 //!
 //! ```text
-//!  Nvidia (Backend) ── asks, until a deadline ──► worker: the thread that owns the library
+//!  Nvidia (Backend) ── asks, until a deadline ──► work: the thread that owns the library
 //!    │                                              └─ session: one opening of it, by open
 //!    └─ MpsControl: daemons                              ├─ base, gpm, processes, events: what NVML is asked  (shell)
-//!                                                        └─ convert, model, watch, trouble: what it means     (pure)
+//!                                                        └─ convert, model, search, watch, trouble: the rest  (pure)
 //! ```
 //!
 //! | values | source | where |
@@ -31,20 +31,23 @@ mod model;
 mod mps;
 mod open;
 mod processes;
+mod search;
 mod session;
 mod trouble;
 mod watch;
-mod worker;
+mod work;
 
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
 pub use mps::{MpsControl, NoMps};
+pub use search::SearchPauses;
 
+use crate::worker::{Answer, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
 use std::path::PathBuf;
 use std::time::Duration;
-use worker::{Answer, Question, Worker};
+use work::Question;
 
 /// How a node's NVIDIA devices are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +59,14 @@ pub struct NvidiaSettings {
     /// How long one call may take. A library that is late is asked again only once it has answered.
     pub deadline: Duration,
     /// How long a device that is gone is left alone before it is looked for again.
-    pub search_pause: Duration,
+    pub search_pauses: SearchPauses,
 }
 
 impl Default for NvidiaSettings {
     fn default() -> Self {
         // Eight devices without GPM take 0.3 s for their PCIe rates.
         let deadline = Duration::from_secs(2);
-        Self { library: None, mechanism: Mechanism::Mps, deadline, search_pause: Duration::from_secs(10) }
+        Self { library: None, mechanism: Mechanism::Mps, deadline, search_pauses: SearchPauses::default() }
     }
 }
 
@@ -71,7 +74,7 @@ impl Default for NvidiaSettings {
 pub struct Nvidia {
     settings: NvidiaSettings,
     mps: Box<dyn MpsControl>,
-    worker: Option<Worker>,
+    worker: Option<Worker<Question>>,
 }
 
 impl Nvidia {
@@ -82,7 +85,7 @@ impl Nvidia {
 
     fn ask<T>(&mut self, question: impl FnOnce(Answer<T>) -> Question) -> Result<T, DeviceError> {
         if !self.worker.as_ref().is_some_and(Worker::is_alive) {
-            self.worker = Some(Worker::start(&self.settings)?);
+            self.worker = Some(work::start(&self.settings)?);
         }
         self.worker.as_ref().expect("started above").ask(question)
     }

@@ -7,6 +7,7 @@ use super::events::Xids;
 use super::gpm::{Gpm, Rates};
 use super::model::model;
 use super::processes::processes;
+use super::search::{Search, SearchPauses};
 use super::trouble::Trouble;
 use super::watch::Watch;
 use crate::{DeviceError, DeviceState, DeviceStates};
@@ -18,7 +19,6 @@ use pillion_core::device::{
 use pillion_core::{DeviceUuid, GresType};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// How many notices are kept for whoever does not fetch them.
@@ -43,15 +43,14 @@ struct Known {
     watch: Watch,
     /// When its last GPM sample was taken.
     sampled_at: Option<Instant>,
-    /// Since when it is gone, as far as anybody looked, and why.
-    gone: Option<(Instant, String)>,
+    search: Search,
 }
 
 /// What is known of the devices across sessions: a device keeps its index for as long as we run.
 #[derive(Debug)]
 pub(super) struct Memory {
     mechanism: Mechanism,
-    search_pause: Duration,
+    search_pauses: SearchPauses,
     known: BTreeMap<u32, Known>,
     notices: Vec<DeviceNotice>,
 }
@@ -59,8 +58,8 @@ pub(super) struct Memory {
 impl Memory {
     /// Nothing yet.
     pub(super) fn new(settings: &NvidiaSettings) -> Self {
-        let NvidiaSettings { mechanism, search_pause, .. } = *settings;
-        Self { mechanism, search_pause, known: BTreeMap::new(), notices: Vec::new() }
+        let NvidiaSettings { mechanism, search_pauses, .. } = *settings;
+        Self { mechanism, search_pauses, known: BTreeMap::new(), notices: Vec::new() }
     }
 
     /// What was told since the last call.
@@ -71,6 +70,10 @@ impl Memory {
     /// Takes back what nobody heard.
     pub(super) fn keep(&mut self, untold: Vec<DeviceNotice>) {
         self.notices = untold;
+    }
+
+    fn knows(&self, uuid: &DeviceUuid) -> bool {
+        self.known.values().any(|known| known.description.uuid == *uuid)
     }
 
     fn tell(&mut self, index: u32, kind: NoticeKind, detail: String) {
@@ -145,10 +148,14 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         for index in 0..count {
             match describe(self.nvml, index, self.memory.mechanism) {
                 // NVML counts anew after a device was lost; who was known by an index keeps it.
-                Ok(found) if self.memory.known.values().any(|known| known.description.uuid == found.uuid) => {
-                }
-                Ok(description) => {
-                    let known = Known { description, watch: Watch::default(), sampled_at: None, gone: None };
+                Ok(Found { description, .. }) if self.memory.knows(&description.uuid) => {}
+                Ok(Found { description, is_cut_up }) => {
+                    if is_cut_up {
+                        let detail = description.uuid.to_string();
+                        self.memory.tell(description.index, NoticeKind::Divided, detail);
+                    }
+                    let search = Search::new(self.memory.search_pauses);
+                    let known = Known { description, watch: Watch::default(), sampled_at: None, search };
                     self.memory.known.entry(known.description.index).or_insert(known);
                 }
                 Err(trouble) => {
@@ -207,8 +214,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         if self.memory.known.is_empty() { self.devices().map(drop) } else { Ok(()) }
     }
 
-    /// Asks one device. One that is gone is looked for again after a pause: to look for it can take NVML seconds, in which
-    /// it tells nothing of the others.
+    /// Asks one device. One that is gone is looked for again after a pause.
     fn ask<T>(
         &mut self,
         index: u32,
@@ -216,12 +222,9 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     ) -> Result<T, DeviceError> {
         self.know_devices()?;
         let known = self.memory.known.get_mut(&index).ok_or(DeviceError::NoSuchDevice { index })?;
-        if let Some((at, reason)) = &known.gone
-            && at.elapsed() < self.memory.search_pause
-        {
-            return Err(DeviceError::Gone { index, reason: reason.clone() });
+        if let Some(reason) = known.search.rests(Instant::now()) {
+            return Err(DeviceError::Gone { index, reason: reason.to_owned() });
         }
-        known.gone = None;
         let gpu = match self.gpus.entry(index) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
@@ -229,7 +232,11 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
                 found.map(|device| entry.insert(Gpu::new(device))).map_err(without_handle)
             }
         };
-        gpu.and_then(|gpu| question(gpu, known)).map_err(|trouble| self.fail(index, trouble))
+        let answer = gpu.and_then(|gpu| question(gpu, known));
+        if answer.is_ok() {
+            known.search.answered();
+        }
+        answer.map_err(|trouble| self.fail(index, trouble))
     }
 
     fn fail(&mut self, index: u32, trouble: Trouble) -> DeviceError {
@@ -239,7 +246,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
             self.gpus.remove(&index);
         }
         if let (Trouble::Gone(reason), Some(known)) = (&trouble, self.memory.known.get_mut(&index)) {
-            known.gone = Some((Instant::now(), reason.clone()));
+            known.search.missed(Instant::now(), reason.clone());
         }
         self.is_closed |= matches!(trouble, Trouble::Closed(_));
         trouble.of(index)
@@ -262,14 +269,20 @@ fn without_handle(error: NvmlError) -> Trouble {
     }
 }
 
-fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<DeviceDescription, Trouble> {
+/// A device that NVML has.
+struct Found {
+    description: DeviceDescription,
+    /// Whether MIG is on. Its instances are no devices of ours: Slurm books them by files and types of their own.
+    is_cut_up: bool,
+}
+
+fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<Found, Trouble> {
     let device = nvml.device_by_index(index).map_err(without_handle)?;
     // What Slurm names devices by, whose files are /dev/nvidiaMINOR. NVML counts along the PCI bus, which may differ.
     let index = device.minor_number().unwrap_or(index);
     let memory = device.memory_info()?;
-    // MPS would take a daemon for each part of a device that MIG has cut up.
     let is_cut_up = device.mig_mode().is_ok_and(|mode| mode.current == 1);
-    Ok(DeviceDescription {
+    let description = DeviceDescription {
         index,
         uuid: DeviceUuid::new(device.uuid()?),
         model: model(&device.name()?, memory.total),
@@ -277,5 +290,6 @@ fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<DeviceDescr
         memory_bytes: memory.total.saturating_sub(memory.reserved),
         gres_type: GresType::new(format!("g{index}")),
         mechanism: if is_cut_up { Mechanism::None } else { mechanism },
-    })
+    };
+    Ok(Found { description, is_cut_up })
 }

@@ -132,7 +132,13 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
         view.devices[1].blocked.clone()
     };
     assert_eq!(blocked(FaultKind::Gone).as_deref(), Some("it is gone: fell off the bus"));
-    for kind in [FaultKind::Unreadable, FaultKind::MpsFault, FaultKind::MpsDied] {
+    for kind in [
+        FaultKind::Unreadable,
+        FaultKind::MpsFault,
+        FaultKind::MpsDied,
+        FaultKind::ModeHeld,
+        FaultKind::Divided,
+    ] {
         assert!(blocked(kind).is_some(), "{kind}");
     }
     for kind in [FaultKind::MetricLost, FaultKind::Other] {

@@ -14,6 +14,8 @@ pub struct Faults {
     pub answers: BTreeMap<String, u32>,
     /// Tiles, numbered over all cards, that are lost.
     pub lost: BTreeSet<u32>,
+    /// Tiles, numbered over all cards, whose counters nobody gets an answer from for as long as they stand here.
+    pub hanging: BTreeSet<u32>,
     /// Why the clock is held down: bits of `zes_freq_throttle_reason_flag_t`.
     pub throttle_reasons: u32,
     /// Metrics of `ComputeBasic` that do not exist.

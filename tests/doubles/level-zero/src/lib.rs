@@ -28,15 +28,26 @@ mod tables;
 pub use faults::{FAULTS_VARIABLE, Faults};
 
 use level_zero_sys::*;
-use state::{Refusal, State, with_state};
+use state::{HANGS, Refusal, State, with_state};
+use std::time::Duration;
 
-/// Runs a function of the specification: not while its fault is on, never out of it by a panic.
-fn call(name: &str, body: impl FnOnce(&mut State) -> Result<(), Refusal>) -> ze_result_t {
+/// How often a call that hangs looks whether it still does.
+const HANG_PAUSE: Duration = Duration::from_millis(5);
+
+/// Runs a function of the specification: not while its fault is on, never out of it by a panic. A call that hangs keeps
+/// nobody else waiting.
+fn call(name: &str, mut body: impl FnMut(&mut State) -> Result<(), Refusal>) -> ze_result_t {
     let run = || {
         if let Some(result) = faults::now().answers.get(name) {
             return *result;
         }
-        with_state(|state| body(state).map_or_else(|refusal| refusal.0, |()| ZE_RESULT_SUCCESS))
+        loop {
+            match with_state(&mut body) {
+                Ok(()) => return ZE_RESULT_SUCCESS,
+                Err(HANGS) => std::thread::sleep(HANG_PAUSE),
+                Err(refusal) => return refusal.0,
+            }
+        }
     };
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(ZE_RESULT_ERROR_UNKNOWN)
 }

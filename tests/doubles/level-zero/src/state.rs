@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) ze_result_t);
 
+/// No answer at all, yet: of no value that the specification knows.
+pub(crate) const HANGS: Refusal = Refusal(ze_result_t::MAX);
+
 /// Tiles of one card.
 pub(crate) const TILES: u32 = 2;
 /// A counter that is read again sooner does not answer; a little below the 100 ms that the documents ask for.
@@ -29,6 +32,17 @@ impl TileId {
     /// Its number over all cards.
     pub(crate) fn index(self) -> u32 {
         self.card * TILES + self.tile
+    }
+}
+
+impl Object {
+    /// The tile whose counter it is.
+    fn counted(self) -> Option<TileId> {
+        match self {
+            Self::Power { card, tile } => tile.map(|tile| TileId { card, tile }),
+            Self::Memory(tile) | Self::Engine(tile, _) | Self::Frequency(tile, _) => Some(tile),
+            _ => None,
+        }
     }
 }
 
@@ -137,6 +151,7 @@ impl State {
 
     /// Refuses a counter that was read a moment ago.
     pub(crate) fn spaced(&mut self, object: Object) -> Result<(), Refusal> {
+        object.counted().map_or(Ok(()), answers)?;
         let now = now();
         match self.read_at.insert(object, now) {
             Some(before) if now - before < SPACING => Err(Refusal(ZE_RESULT_ERROR_NOT_AVAILABLE)),
@@ -161,11 +176,17 @@ impl State {
 
     /// What the counters of a tile show.
     pub(crate) fn counters(&mut self, tile: TileId) -> Result<Counters, Refusal> {
+        answers(tile)?;
         if faults::now().lost.contains(&tile.index()) {
             return Err(Refusal(ZE_RESULT_ERROR_DEVICE_LOST));
         }
         self.devices()?.counters(tile.index()).map_err(|error| refusal(&error))
     }
+}
+
+/// Whether a tile's counters answer now.
+fn answers(tile: TileId) -> Result<(), Refusal> {
+    if faults::now().hanging.contains(&tile.index()) { Err(HANGS) } else { Ok(()) }
 }
 
 /// What the model says, in the words of the specification.

@@ -12,6 +12,7 @@ use nvml_wrapper_sys::bindings::{
 use pillion_core::{Clock as _, SystemClock};
 use pillion_device::Backend as _;
 use std::ffi::{c_uint, c_ulonglong};
+use std::path::Path;
 
 /// Not in any part of a device.
 const NO_INSTANCE: c_uint = c_uint::MAX;
@@ -29,6 +30,43 @@ fn info(pid: u32, memory_bytes: Option<u64>) -> nvmlProcessInfo_t {
     }
 }
 
+/// What an MPS server has on a device beside its clients (MIG user guide, MPS: 60 MiB in its example).
+const SERVER_BYTES: u64 = 60 << 20;
+/// An MPS server's program.
+const SERVER_PROGRAM: &str = "nvidia-cuda-mps-server";
+/// Where a control daemon writes its pid, in its pipe directory.
+const CONTROL_PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+
+/// The MPS server of a device, once it has had a client: a compute process like others, but no MPS client itself (type
+/// `C` beside the clients' `M+C`, MIG user guide, MPS). It is a child of the control daemon, whose pid stands in a file.
+fn mps_server(library: &mut Library, index: u32) -> Outcome<Option<nvmlProcessInfo_t>> {
+    let status = library.link.mps(index).map_err(|error| code(&error))?;
+    let served = status.filter(|status| status.server_uid.is_some());
+    let pid_file = served.map(|status| status.settings.pipe_directory.join(CONTROL_PID_FILE));
+    let text = pid_file.and_then(|file| std::fs::read_to_string(file).ok());
+    let control = text.and_then(|text| text.trim().parse().ok());
+    Ok(control.and_then(server_of).map(|pid| info(pid, Some(SERVER_BYTES))))
+}
+
+/// The child of a control daemon that runs the server's program.
+fn server_of(control: u32) -> Option<u32> {
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|pid| parent(*pid) == Some(control) && program(*pid).is_some_and(|it| it == SERVER_PROGRAM))
+}
+
+/// The fourth field of `/proc/PID/stat`; the second, a name in brackets, may hold anything.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn program(pid: u32) -> Option<String> {
+    let cmdline = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+    let name = Path::new(cmdline.split('\0').next()?).file_name()?;
+    Some(name.to_str()?.to_owned())
+}
+
 /// The processes with a context, MPS clients among them.
 fn compute(library: &mut Library, place: usize) -> Outcome<Vec<nvmlProcessInfo_t>> {
     let index = library.index(place);
@@ -43,7 +81,10 @@ extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     infos: *mut nvmlProcessInfo_t,
 ) -> nvmlReturn_t {
     call_device("nvmlDeviceGetComputeRunningProcesses_v3", device, |library, place| {
-        put_list(infos, count, compute(library, place)?)
+        let mut all = compute(library, place)?;
+        let index = library.index(place);
+        all.extend(mps_server(library, index)?);
+        put_list(infos, count, all)
     })
 }
 

@@ -224,6 +224,14 @@ fn device_fault(check: Check, node: &str, device: &DeviceRow, fault: &FaultRow) 
         FaultKind::MpsDied | FaultKind::MpsFault => {
             "its jobs may have failed; nobody new is put there until all of them have left, and then it is used again"
         }
+        FaultKind::Divided => {
+            "allowed is a GPU without MIG: with the agent stopped, turn it off there ('nvidia-smi -i GPU -mig 0'), or take the \
+             GPU out of the pool in gres.conf"
+        }
+        FaultKind::ModeHeld => {
+            "the xe driver changes the mode of one tile only while nobody has a file of the whole card open; nobody new is \
+             put there until all have left, and then it is used again"
+        }
         FaultKind::MetricLost => {
             "see that no profiler holds the counters and that the exporter runs there; profiles do without this metric meanwhile"
         }

@@ -342,7 +342,7 @@ const BROKEN_FILES: [Broken; 15] = [
     }),
 ];
 
-const BROKEN_SERVICES: [Broken; 16] = [
+const BROKEN_SERVICES: [Broken; 18] = [
     ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
         f.status = Err("cannot reach the scheduler".to_owned());
     }),
@@ -393,6 +393,24 @@ const BROKEN_SERVICES: [Broken; 16] = [
     ("device-health", FAIL, "its MPS server reports a fault", "until all of them have left", |f| {
         status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MpsFault)]);
     }),
+    (
+        "device-health",
+        FAIL,
+        "its CCS mode cannot be changed before its card is idle",
+        "until all have left",
+        |f| {
+            status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::ModeHeld)]);
+        },
+    ),
+    (
+        "device-health",
+        FAIL,
+        "MIG is on, and only whole GPUs can be shared",
+        "nvidia-smi -i GPU -mig 0",
+        |f| {
+            status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::Divided)]);
+        },
+    ),
     ("device-health", WARN, "it lost a metric", "profiles do without this metric", |f| {
         status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MetricLost)]);
     }),

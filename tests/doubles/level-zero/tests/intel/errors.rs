@@ -4,16 +4,20 @@ use crate::both_ways;
 use crate::fields::interval;
 use crate::scene::{Scene, Way, double, play, wait_for};
 use level_zero_sys::*;
+use pillion_core::SystemClock;
 use pillion_core::device::{DeviceNotice, Metric, NoticeKind};
 use pillion_device::intel::{Intel, Settings};
 use pillion_device::{Backend as _, DeviceError};
 use pillion_double_level_zero::Faults;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 both_ways! {
     a_metric_that_stops_is_told_once
     a_query_that_takes_more_rights_is_absent
     a_lost_tile_hides_no_other
+    a_tile_that_hangs_keeps_nobody_waiting
     nothing_that_may_be_read_is_a_refusal
     a_driver_that_never_had_it_is_no_loss
     what_keeps_level_zero_from_opening_is_told
@@ -80,6 +84,41 @@ fn a_lost_tile_hides_no_other(scene: &Scene) {
     interval(&mut intel, 1);
 }
 
+fn a_tile_that_hangs_keeps_nobody_waiting(scene: &Scene) {
+    let settings = Settings { deadline: Duration::from_millis(500), ..scene.settings() };
+    let mut intel = Intel::new(settings, Arc::new(SystemClock));
+    let all_read = |intel: &mut Intel| {
+        let states = intel.read_all();
+        states.is_ok_and(|states| states.len() == 4 && states.iter().all(|(_, state)| state.is_ok()))
+    };
+    // A machine under load may be late at first.
+    wait_for("all tiles", || all_read(&mut intel));
+    scene.faults(&Faults { hanging: [1].into(), ..Faults::default() });
+    let mut reasons = BTreeSet::new();
+    wait_for("a look that does not wait any more", || {
+        for (index, state) in intel.read_all().unwrap() {
+            match state {
+                Err(error) if index == 1 => {
+                    assert!(matches!(error, DeviceError::NoAnswer { .. }) && error.is_transient(), "{error}");
+                    reasons.insert(pillion_core::report(&error));
+                }
+                Err(error) => {
+                    assert!(matches!(error, DeviceError::NoAnswer { .. }), "a busy machine: {error}");
+                }
+                Ok(_) => {}
+            }
+        }
+        reasons.iter().any(|reason| reason.contains("it still works on an earlier question"))
+    });
+    assert!(reasons.iter().any(|reason| reason.contains("it takes too long")), "{reasons:?}");
+    wait_for("the neighbour on its card", || intel.read(0).is_ok());
+    assert!(intel.set_ccs_mode(1, 2).unwrap_err().is_transient());
+    assert_eq!(intel.devices().unwrap().len(), 4);
+    scene.answers(&[]);
+    wait_for("its return", || intel.read(1).is_ok());
+    assert_eq!(intel.notices(), [], "it lost no metric");
+}
+
 fn nothing_that_may_be_read_is_a_refusal(scene: &Scene) {
     let mut intel = scene.opened();
     let all = [
@@ -127,7 +166,7 @@ fn what_keeps_level_zero_from_opening_is_told(scene: &Scene) {
     scene.answers(&[]);
     assert_eq!(intel.devices().unwrap().len(), 4, "it is asked again");
     let settings = Settings { library: Some("/nowhere/libze_loader.so.1".to_owned()), ..scene.settings() };
-    let error = Intel::new(settings, Arc::new(pillion_core::SystemClock)).devices().unwrap_err();
+    let error = Intel::new(settings, Arc::new(SystemClock)).devices().unwrap_err();
     assert!(matches!(&error, DeviceError::NoLibrary { .. }), "{error}");
     assert!(error.to_string().contains("/nowhere/libze_loader.so.1"), "{error}");
 }

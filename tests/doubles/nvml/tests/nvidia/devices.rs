@@ -1,0 +1,91 @@
+//! What devices are, and what cannot be done with them.
+
+use crate::support::Node;
+use crate::{WORKLOAD, backend, kinds, mps_settings, read_whole};
+use pillion_core::device::{Mechanism, NoticeKind};
+use pillion_device::mps::{ComputeMode, ComputeModes as _};
+use pillion_device::nvidia::{Nvidia, NvidiaSettings, NvmlComputeModes};
+use pillion_device::{Backend as _, DeviceError};
+use serde_json::json;
+
+#[test]
+fn devices_are_described_in_our_words() {
+    let node = Node::start("h100", 2);
+    let expected = node.descriptions();
+    assert_eq!(backend(&node).devices().unwrap(), expected);
+    assert_eq!(expected[1].gres_type.as_str(), "g1");
+    let node = Node::start("a100-40", 1);
+    assert_eq!(backend(&node).devices().unwrap(), node.descriptions());
+}
+
+#[test]
+fn devices_are_numbered_as_their_files_are() {
+    let mut node = Node::start("h200", 2);
+    let uuids: Vec<_> = node.descriptions().into_iter().map(|device| device.uuid).collect();
+    node.set("minor_numbers", json!([1, 0]));
+    let mut nvidia = backend(&node);
+    let devices = nvidia.devices().unwrap();
+    let found: Vec<_> = devices.iter().map(|device| (device.index, &device.uuid)).collect();
+    assert_eq!(found, [(0, &uuids[1]), (1, &uuids[0])], "/dev/nvidia0 is the second on the bus");
+    let load = node.load(1, WORKLOAD, &[]);
+    let busy = |nvidia: &mut Nvidia, index| !nvidia.processes(index).unwrap().is_empty();
+    assert!(busy(&mut nvidia, 0) && !busy(&mut nvidia, 1));
+    drop(load);
+}
+
+#[test]
+fn a_device_that_mig_has_cut_up_has_no_utilisation() {
+    let mut node = Node::start("h100", 2);
+    node.set("mig", json!([0]));
+    let _load = node.load(0, WORKLOAD, &[]);
+    let mut nvidia = backend(&node);
+    let devices = nvidia.devices().unwrap();
+    assert_eq!((devices[0].mechanism, devices[1].mechanism), (Mechanism::None, Mechanism::Mps));
+    let notices = nvidia.notices();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert_eq!((notices[0].index, notices[0].kind), (0, NoticeKind::Divided));
+    assert!(notices[0].detail.contains(devices[0].uuid.as_str()), "{notices:?}");
+    nvidia.devices().unwrap();
+    read_whole(&mut nvidia, 1);
+    let reading = nvidia.read(0).unwrap();
+    assert!(reading.energy_joules.is_some() && reading.memory_bytes_used.is_some());
+    assert_eq!((reading.gpu_busy_fraction, reading.memory_busy_fraction), (None, None));
+    assert_eq!((reading.sm_active_fraction, reading.memory_bandwidth_fraction), (None, None));
+    assert_eq!(kinds(&mut nvidia), [], "told once, and what never came is not lost");
+}
+
+#[test]
+fn without_mps_and_ccs_their_calls_are_refused() {
+    let node = Node::start("h100", 1);
+    let mut nvidia = backend(&node);
+    let settings = mps_settings();
+    for refused in [
+        nvidia.start_mps(0, &settings),
+        nvidia.stop_mps(0),
+        nvidia.terminate_mps_client(0, 1),
+        nvidia.set_ccs_mode(0, 1),
+    ] {
+        assert!(matches!(refused, Err(DeviceError::Unsupported { index: 0, .. })), "{refused:?}");
+    }
+    assert_eq!(nvidia.mps(0).unwrap(), None);
+    assert_eq!(nvidia.ccs_mode(0).unwrap(), None);
+}
+
+#[test]
+fn a_device_is_closed_to_all_but_one_process_and_opened_again() {
+    use nvml_wrapper::enum_wrappers::device::ComputeMode as Mode;
+    let mut node = Node::start("h200", 2);
+    let device = node.descriptions()[0].uuid.clone();
+    let library = nvml_wrapper::Nvml::builder().lib_path(node.library().as_os_str()).init().unwrap();
+    let now = || library.device_by_index(0).unwrap().compute_mode().unwrap();
+    let mut modes =
+        NvmlComputeModes::new(NvidiaSettings { library: Some(node.library()), ..NvidiaSettings::default() });
+    modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess).unwrap();
+    assert_eq!(now(), Mode::ExclusiveProcess);
+    modes.set_compute_mode(&device, ComputeMode::Default).unwrap();
+    assert_eq!(now(), Mode::Default);
+    node.set("not_root", json!(true));
+    let refused = modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess).unwrap_err();
+    assert!(matches!(refused, DeviceError::Refused { index: 0, .. }), "{refused:?}");
+    assert_eq!(now(), Mode::Default);
+}

@@ -1,0 +1,156 @@
+//! Every fault of driver or device is told as what it is, and hides nothing of the others.
+
+use crate::support::{Driver, Node, eventually};
+use crate::{backend, kinds, read_whole, with_deadline};
+use pillion_core::device::NoticeKind;
+use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_device::simulated::{Machine, MachineConfig};
+use pillion_device::{Backend as _, DeviceError};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[test]
+fn a_lost_device_is_gone_alone_and_may_come_back() {
+    let mut node = Node::start("h100", 3);
+    let mut nvidia = backend(&node);
+    read_whole(&mut nvidia, 1);
+    assert!(nvidia.read_all().unwrap().iter().all(|(_, state)| state.is_ok()));
+    node.set("lost", json!([1]));
+    for _ in 0..2 {
+        let states = nvidia.read_all().unwrap();
+        let gone: Vec<_> = states.iter().map(|(index, state)| (*index, state.is_err())).collect();
+        assert_eq!(gone, [(0, false), (1, true), (2, false)]);
+        let error = states.into_iter().nth(1).unwrap().1.unwrap_err();
+        assert!(matches!(error, DeviceError::Gone { index: 1, .. }) && error.is_gone(), "{error}");
+    }
+    assert!(nvidia.processes(1).unwrap_err().is_gone());
+    assert_eq!(nvidia.devices().unwrap().len(), 3, "it keeps its place");
+    node.set("lost", json!([]));
+    assert!(nvidia.read(1).unwrap().energy_joules.is_some());
+    read_whole(&mut nvidia, 1);
+    assert_eq!(kinds(&mut nvidia), [], "a device that is gone loses no metric");
+    assert!(matches!(nvidia.read(3), Err(DeviceError::NoSuchDevice { index: 3 })));
+}
+
+#[test]
+fn a_device_that_is_gone_is_left_alone_for_a_while() {
+    let mut node = Node::start("h100", 2);
+    let (library, deadline) = (Some(node.library()), Duration::from_secs(20));
+    let settings = NvidiaSettings { library, deadline, ..NvidiaSettings::default() };
+    let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
+    eventually("the library opens", || nvidia.read(0).ok());
+    node.set("lost", json!([0]));
+    let first = nvidia.read(0).unwrap_err();
+    node.set("lost", json!([]));
+    let second = nvidia.read(0).unwrap_err();
+    assert!(second.is_gone() && first.to_string() == second.to_string(), "{second}");
+    nvidia.read(1).unwrap();
+}
+
+#[test]
+fn a_device_that_is_lost_from_the_start_hides_no_other() {
+    let mut node = Node::start("h100", 2);
+    node.set("lost", json!([0]));
+    let mut nvidia = backend(&node);
+    let indexes = |nvidia: &mut Nvidia| -> Vec<u32> {
+        nvidia.devices().unwrap().into_iter().map(|device| device.index).collect()
+    };
+    assert_eq!(indexes(&mut nvidia), [1]);
+    node.set("lost", json!([]));
+    assert_eq!(indexes(&mut nvidia), [0, 1]);
+    node.set("lost", json!([0, 1]));
+    assert!(backend(&node).devices().unwrap_err().is_gone());
+}
+
+#[test]
+fn a_refusal_is_told_as_such() {
+    let mut node = Node::start("h100", 1);
+    let mut nvidia = backend(&node);
+    nvidia.read(0).unwrap();
+    node.set("no_permission", json!(true));
+    for error in
+        [nvidia.read(0).unwrap_err(), nvidia.processes(0).unwrap_err(), backend(&node).devices().unwrap_err()]
+    {
+        assert!(matches!(error, DeviceError::Refused { index: 0, .. }), "{error}");
+        assert!(error.to_string().contains("permission"), "{error}");
+    }
+    node.set("no_permission", json!(false));
+    nvidia.read(0).unwrap();
+}
+
+#[test]
+fn a_node_without_the_library_says_so() {
+    let settings = |path: PathBuf| NvidiaSettings { library: Some(path), ..NvidiaSettings::default() };
+    let mut nvidia = Nvidia::new(settings("/nowhere/libnvidia-ml.so.1".into()), Box::new(NoMps));
+    assert_eq!(nvidia.notices(), [], "nothing is loaded for this");
+    let error = nvidia.devices().unwrap_err();
+    assert!(
+        matches!(&error, DeviceError::NoLibrary { library, .. } if library.contains("/nowhere/")),
+        "{error}"
+    );
+    assert!(matches!(nvidia.read(0), Err(DeviceError::NoLibrary { .. })));
+    assert!(matches!(nvidia.read_all(), Err(DeviceError::NoLibrary { .. })));
+    let directory = tempfile::tempdir().unwrap();
+    let text = directory.path().join("libnvidia-ml.so.1");
+    std::fs::write(&text, "no library at all").unwrap();
+    let error = Nvidia::new(settings(text), Box::new(NoMps)).devices().unwrap_err();
+    assert!(matches!(error, DeviceError::NoLibrary { .. }), "{error}");
+}
+
+#[test]
+fn a_driver_that_goes_and_comes_back_is_opened_again() {
+    let mut node = Node::start("h100", 1);
+    let mut nvidia = backend(&node);
+    read_whole(&mut nvidia, 0);
+    node.driver = None;
+    for _ in 0..2 {
+        let error = nvidia.read(0).unwrap_err();
+        assert!(matches!(error, DeviceError::Unreachable { .. }) && error.is_transient(), "{error}");
+    }
+    assert!(matches!(nvidia.read_all(), Err(DeviceError::Unreachable { .. })));
+    let machine = Machine::new(&MachineConfig::plain("n1", "h100", 1)).unwrap();
+    node.driver = Some(Driver::start(machine, &node.socket()));
+    read_whole(&mut nvidia, 0);
+    assert_eq!(kinds(&mut nvidia), []);
+}
+
+#[test]
+fn no_call_takes_longer_than_its_deadline() {
+    let mut node = Node::start("v100", 1);
+    let mut nvidia = with_deadline(&node, Duration::from_millis(500));
+    // A machine under load may be late at first.
+    eventually("the library opens", || nvidia.read(0).ok());
+    node.set("hang_milliseconds", json!(700));
+    let error = nvidia.read(0).unwrap_err();
+    assert!(matches!(error, DeviceError::NoAnswer { .. }) && error.is_transient(), "{error}");
+    let error = nvidia.read(0).unwrap_err();
+    assert!(pillion_core::report(&error).contains("earlier question"), "{}", pillion_core::report(&error));
+    node.set("hang_milliseconds", json!(0));
+    eventually("the library is back", || nvidia.read(0).ok());
+}
+
+#[test]
+fn each_xid_is_told_once_for_its_device() {
+    let mut node = Node::start("h100", 2);
+    node.set("xid", json!([{ "index": 0, "code": 13 }]));
+    let mut nvidia = backend(&node);
+    assert!(nvidia.read_all().unwrap().iter().all(|(_, state)| state.is_ok()));
+    assert_eq!(kinds(&mut nvidia), [], "what happened before we came is not news");
+    let told = json!([{ "index": 0, "code": 13 }, { "index": 1, "code": 31 }, { "index": 1, "code": 999 }]);
+    node.set("xid", told);
+    let xid = |code| NoticeKind::Xid { code, pid: None };
+    assert_eq!(kinds(&mut nvidia), [(1, xid(31)), (1, xid(999))]);
+    assert_eq!(kinds(&mut nvidia), []);
+}
+
+#[test]
+fn the_xid_of_a_device_that_falls_off_the_bus_is_not_lost_with_it() {
+    let mut node = Node::start("h100", 1);
+    let mut nvidia = backend(&node);
+    nvidia.read(0).unwrap();
+    node.set("xid", json!([{ "index": 0, "code": 79 }]));
+    node.set("lost", json!([0]));
+    assert!(nvidia.read(0).unwrap_err().is_gone());
+    assert_eq!(kinds(&mut nvidia), [(0, NoticeKind::Xid { code: 79, pid: None })]);
+}
