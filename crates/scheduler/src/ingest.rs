@@ -45,6 +45,7 @@ impl Ingest {
             ReportBody::JobSummary(_) => {
                 self.context.nudges.watch.notify_one();
                 self.context.nudges.profile.notify_one();
+                self.context.nudges.judge.notify_one();
             }
             ReportBody::Launch(launch) => {
                 self.context.nudges.watch.notify_one();
