@@ -31,6 +31,7 @@ async fn live(world: &mut World) {
         calm += 60;
     }
     world.check_released_once();
+    world.check_requeued();
 }
 
 /// What one seed came to.
@@ -39,6 +40,8 @@ struct Lived {
     shared_starts: usize,
     /// The most tenants of one device.
     tenants_peak: usize,
+    /// Starts that died with their partner and were started again.
+    requeued_count: usize,
 }
 
 /// Runs one seed.
@@ -53,8 +56,8 @@ fn run_seed(seed: u64, is_verbose: bool) -> Result<Lived, String> {
     if is_verbose {
         println!("{}\n{}", world.log.join("\n"), world.updates());
     }
-    let World { shared_starts, tenants_peak, .. } = world;
-    outcome.map(|()| Lived { shared_starts, tenants_peak }).map_err(|panic| {
+    let World { shared_starts, tenants_peak, requeued_count, .. } = world;
+    outcome.map(|()| Lived { shared_starts, tenants_peak, requeued_count }).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
     })
@@ -82,12 +85,14 @@ fn cluster_sim() {
         let lived = || outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
         let sharing = lived().filter(|lived| lived.shared_starts >= 2).count();
         let crowded = lived().filter(|lived| lived.tenants_peak > 2).count();
+        let requeued: usize = lived().map(|lived| lived.requeued_count).sum();
         println!(
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one"
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {requeued} starts \
+             that died with their partner and were started again"
         );
-        let enough =
-            lived().count() < outcomes.len() || (sharing as u64 * 2 > seeds && crowded as u64 * 100 > seeds);
-        assert!(enough, "a simulation in which hardly anybody shares shows nothing");
+        let enough = lived().count() < outcomes.len()
+            || (sharing as u64 * 2 > seeds && crowded as u64 * 100 > seeds && requeued as u64 * 50 > seeds);
+        assert!(enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
         outcomes.into_iter().filter_map(|(seed, outcome)| outcome.err().map(|error| (seed, error))).collect()
     });
     for (seed, error) in &failures {

@@ -373,6 +373,7 @@ impl DeviceRuns {
             solo_means: (run.solo_sample_count > 0).then(|| run.activity.values()),
             solo_sample_count: run.solo_sample_count,
             neighbours: run.neighbours.into_iter().collect(),
+            signs: None,
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::health::DeviceCondition;
-use pillion_core::report::{ReportBody, ShareResult};
+use pillion_core::report::{JobSummary, ReportBody, ShareResult};
 use pillion_core::share::Share;
 use pillion_core::{Clock, DecisionId, JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, DeviceStates};
@@ -193,7 +193,10 @@ impl Devices {
             }
         };
         let looked = self.sampler.look(now, states);
-        for report in looked.reports {
+        for mut report in looked.reports {
+            if let ReportBody::JobSummary(summary) = &mut report {
+                self.add_limit(summary);
+            }
             self.tell(report);
         }
         for start in &looked.ended {
@@ -206,11 +209,20 @@ impl Devices {
         }
     }
 
+    /// What the sampler does not know of a start: the limit that its share set for each of its processes.
+    fn add_limit(&self, summary: &mut JobSummary) {
+        let share = self.node.share(summary.start).filter(|share| share.mechanism == Mechanism::Mps);
+        if let Some(signs) = &mut summary.signs {
+            signs.process_bytes_limit = share.and_then(|share| share.memory_limit_bytes);
+        }
+    }
+
     /// What the look and the drivers' notices say of the devices; the scheduler hears of it where it changed.
     fn watch_health(&mut self, now: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
         self.health.looked(now, states);
         for notice in self.backend.notices() {
             self.health.noticed(now, &notice);
+            self.sampler.noticed(now, &notice);
             match health::sentence(&notice) {
                 (sentence, true) => warn!(device = notice.index, "{sentence}"),
                 (sentence, false) => info!(device = notice.index, "{sentence}"),

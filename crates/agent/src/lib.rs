@@ -15,7 +15,6 @@ pub mod cleanup;
 pub mod config;
 pub mod devices;
 pub mod disk;
-pub mod fault;
 pub mod handoff_server;
 pub mod health;
 pub mod journal;
@@ -28,6 +27,8 @@ pub mod progress;
 mod run;
 pub mod sampler;
 pub mod share;
+pub mod signs;
+pub mod stderr_tail;
 pub mod tracker;
 pub mod uplink;
 

@@ -64,11 +64,19 @@ pub struct ProcFs {
 impl ProcFs {
     /// Whether this is an MPS server, by the file that it runs: a name can be taken by anybody.
     pub fn is_mps_server(&self, pid: u32) -> bool {
-        let program = std::fs::read_link(self.root.join(pid.to_string()).join("exe"));
-        program.is_ok_and(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().trim_end_matches(" (deleted)") == MPS_SERVER)
-        })
+        self.program(pid).is_some_and(|name| name == MPS_SERVER)
+    }
+
+    /// The name of the file that the process runs.
+    pub fn program(&self, pid: u32) -> Option<String> {
+        let path = std::fs::read_link(self.root.join(pid.to_string()).join("exe")).ok()?;
+        let name = path.file_name()?.to_string_lossy();
+        Some(name.trim_end_matches(" (deleted)").to_owned())
+    }
+
+    /// Where the kernel shows what the process writes its errors to.
+    pub fn stderr_path(&self, pid: u32) -> PathBuf {
+        self.root.join(format!("{pid}/fd/2"))
     }
 
     /// `/proc` at `root`.

@@ -7,9 +7,12 @@
 use crate::accumulator::{DeviceRuns, Look, Sighting};
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
+use crate::signs::{DeviceSigns, OwnProcess};
+use crate::stderr_tail::StderrTails;
 use crate::tracker::{Registration, TrackedStart, Tracker};
-use pillion_core::device::{DeviceDescription, DeviceProcess, Reading, TenantUse};
-use pillion_core::report::{DeviceSample, DeviceSamples, ReportBody};
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, NoticeKind, Reading, TenantUse};
+use pillion_core::fault::FaultSigns;
+use pillion_core::report::{DeviceSample, DeviceSamples, JobSummary, ReportBody};
 use pillion_core::{Fraction, GresType, JobStart, UnixTime};
 use pillion_device::{DeviceError, DeviceState};
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,8 @@ const QUIET_SECONDS: f64 = 10.0;
 const GAP_PERIODS: f64 = 5.0;
 /// How many looks must find nothing of a start before it is over.
 const EMPTY_LOOKS: u32 = 2;
+/// For how long after its begin the standard error of a start is looked for: tasks must have become the user's program.
+const STDERR_SECONDS: f64 = 10.0;
 
 /// What the backend said, device by device.
 pub type DeviceStates = Vec<(u32, Result<DeviceState, DeviceError>)>;
@@ -61,6 +66,8 @@ pub struct Sampler {
     gap_seconds: f64,
     tracker: Tracker,
     runs: BTreeMap<GresType, DeviceRuns>,
+    signs: BTreeMap<GresType, DeviceSigns>,
+    stderr: StderrTails,
     fading: BTreeMap<JobStart, Fading>,
     told_at: BTreeMap<GresType, UnixTime>,
     busy: BTreeSet<GresType>,
@@ -95,6 +102,8 @@ impl Sampler {
         }
         Self {
             devices,
+            stderr: StderrTails::new(proc.clone()),
+            signs: BTreeMap::new(),
             proc,
             progress_files,
             gap_seconds: GAP_PERIODS * period_seconds,
@@ -138,15 +147,25 @@ impl Sampler {
         self.tracker.register(&self.proc, registration);
     }
 
+    /// A driver told something unasked.
+    pub fn noticed(&mut self, at: UnixTime, notice: &DeviceNotice) {
+        if let (NoticeKind::Xid { code, pid }, Some(gres_type)) = (notice.kind, self.gres_type(notice.index))
+        {
+            self.signs.entry(gres_type).or_default().xid(at, code, pid);
+        }
+    }
+
     /// Takes one look.
     pub fn look(&mut self, at: UnixTime, states: DeviceStates) -> Looked {
         self.tracker.forget_dead(&self.proc);
+        self.open_stderr(at);
         let progress = self.read_progress();
         let mut samples = Vec::new();
         let mut on_devices = BTreeSet::new();
         for (index, state) in states {
             let Some(state) = self.understood(index, state) else { continue };
             let Some(gres_type) = self.gres_type(index) else { continue };
+            self.keep_signs(at, index, &gres_type, &state);
             let sightings = self.sightings(&state.processes);
             on_devices.extend(sightings.iter().filter_map(|seen| seen.start));
             for start in sightings.iter().filter_map(|seen| seen.start) {
@@ -166,6 +185,28 @@ impl Sampler {
         }
         self.looked_at = at;
         looked
+    }
+
+    fn open_stderr(&self, at: UnixTime) {
+        let young = |tracked: &&TrackedStart| at.seconds_since(tracked.started_at) <= STDERR_SECONDS;
+        for tracked in self.tracker.starts().filter(young) {
+            for root in &tracked.roots {
+                self.stderr.open(tracked.start, *root);
+            }
+        }
+    }
+
+    fn keep_signs(&mut self, at: UnixTime, index: u32, gres_type: &GresType, state: &DeviceState) {
+        let device = self.devices.iter().find(|device| device.index == index);
+        let bytes = device.map_or(0, |device| device.memory_bytes);
+        let mut own = Vec::new();
+        for DeviceProcess { pid, memory_bytes, .. } in &state.processes {
+            if let Some(start) = self.tracker.attribute(&self.proc, *pid) {
+                own.push(OwnProcess { start, pid: *pid, memory_bytes: *memory_bytes });
+            }
+        }
+        let signs = self.signs.entry(gres_type.clone()).or_default();
+        signs.look(at, bytes, state.reading.memory_bytes_used, own);
     }
 
     fn read_progress(&self) -> BTreeMap<JobStart, f64> {
@@ -264,7 +305,13 @@ impl Sampler {
         self.fading.remove(&start);
         self.tracker.forget(start);
         self.progress_files.remove(start);
-        let end = |(gres_type, runs): (&GresType, &mut DeviceRuns)| runs.end(start, ended_at, gres_type);
+        let (signs, stderr) = (&self.signs, self.stderr.close(start));
+        let end = |(gres_type, runs): (&GresType, &mut DeviceRuns)| {
+            let summary = runs.end(start, ended_at, gres_type)?;
+            let signs = signs.get(gres_type).map(|signs| signs.of(start, summary.started_at, ended_at));
+            let signs = FaultSigns { stderr, ..signs.unwrap_or_default() };
+            Some(JobSummary { signs: Some(signs), ..summary })
+        };
         let summaries = self.runs.iter_mut().filter_map(end);
         summaries.map(|summary| ReportBody::JobSummary(Box::new(summary))).collect()
     }

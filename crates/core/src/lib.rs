@@ -7,6 +7,7 @@ pub mod clock;
 pub mod decision;
 pub mod device;
 pub mod error;
+pub mod fault;
 pub mod handoff;
 pub mod health;
 pub mod heartbeat;

@@ -3,6 +3,7 @@
 
 use crate::clock::UnixTime;
 use crate::device::{DeviceDescription, Metric, MetricSource, Reading, TenantUse};
+use crate::fault::FaultSigns;
 use crate::health::DeviceCondition;
 use crate::ids::{DecisionId, GresType, JobStart, NodeName};
 use crate::share::Share;
@@ -196,6 +197,9 @@ pub struct JobSummary {
     pub solo_sample_count: u32,
     /// The other starts that were seen on the device meanwhile.
     pub neighbours: Vec<JobStart>,
+    /// What may tell why it failed, if it did; `None` from an older agent.
+    #[serde(default)]
+    pub signs: Option<FaultSigns>,
 }
 
 /// What SPANK was told at the start of a task.

@@ -3,6 +3,7 @@
 use pillion_core::device::{
     DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
 };
+use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
@@ -127,17 +128,35 @@ fn parts() -> impl Strategy<Value = ProgressPart> {
 }
 
 prop_compose! {
+    fn signs()(
+        memory in prop::collection::vec((quantities(), any::<u64>(), any::<Option<u64>>(), any::<Option<u64>>()), 0..3),
+        process_bytes_limit in any::<Option<u64>>(),
+        stderr in option::of(prop::sample::select(vec![StderrWords::Silent, StderrWords::Vague, StderrWords::Sure])),
+        xids in prop::collection::vec((quantities(), any::<u64>(), any::<Option<bool>>()), 0..3),
+    ) -> FaultSigns {
+        let look = |(at, bytes, bytes_used, process_bytes_max)| {
+            MemoryLook { at: UnixTime::from_seconds(at), bytes, bytes_used, process_bytes_max }
+        };
+        let xid = |(at, code, is_own)| XidSeen { at: UnixTime::from_seconds(at), code, is_own };
+        FaultSigns {
+            memory: memory.into_iter().map(look).collect(), process_bytes_limit, stderr,
+            xids: xids.into_iter().map(xid).collect(),
+        }
+    }
+}
+
+prop_compose! {
     fn summaries()(
         (start, gres_type, started, ended) in (starts(), names(), quantities(), quantities()),
         (shared_seconds, memory_bytes_peak, process_count_peak) in (quantities(), any::<u64>(), any::<u32>()),
         (energy_joules, solo, shared) in (option::of(quantities()), parts(), parts()),
         (means, solo_sample_count) in (option::of(readings()), any::<u32>()),
-        neighbours in prop::collection::vec(starts(), 0..4),
+        (neighbours, signs) in (prop::collection::vec(starts(), 0..4), option::of(signs())),
     ) -> JobSummary {
         JobSummary {
             start, gres_type: GresType(gres_type), started_at: UnixTime::from_seconds(started),
             ended_at: UnixTime::from_seconds(ended), shared_seconds, memory_bytes_peak, process_count_peak, energy_joules,
-            solo, shared, solo_means: means.as_ref().map(means_of), solo_sample_count, neighbours,
+            solo, shared, solo_means: means.as_ref().map(means_of), solo_sample_count, neighbours, signs,
         }
     }
 }

@@ -97,13 +97,15 @@ impl Agents {
         }
     }
 
-    /// A node's devices are otherwise than they were told to be before. An older stream says nothing of a newer one's.
-    pub fn set_conditions(&self, stream: &StreamId, conditions: &[DeviceCondition]) {
-        if let Some(entry) =
-            self.lock().entries.get_mut(&stream.node).filter(|entry| entry.stream == stream.number)
-        {
+    /// A node's devices are otherwise than they were told to be before. `false`: an older stream, which says nothing of a
+    /// newer one's.
+    pub fn set_conditions(&self, stream: &StreamId, conditions: &[DeviceCondition]) -> bool {
+        let mut registry = self.lock();
+        let entry = registry.entries.get_mut(&stream.node).filter(|entry| entry.stream == stream.number);
+        entry.is_some_and(|entry| {
             entry.state.conditions = by_device(conditions);
-        }
+            true
+        })
     }
 
     /// A stream ended. A newer stream of the same node stays.

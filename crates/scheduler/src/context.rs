@@ -93,6 +93,10 @@ pub struct Nudges {
     pub release: Arc<Notify>,
     /// A run was summarised.
     pub profile: Arc<Notify>,
+    /// A run was summarised, or a job ended: why?
+    pub judge: Arc<Notify>,
+    /// A requeue was decided.
+    pub requeue: Arc<Notify>,
     /// Something new can be learnt.
     pub train: Arc<Notify>,
     /// The first scan is there.

@@ -45,6 +45,7 @@ impl Ingest {
             ReportBody::JobSummary(_) => {
                 self.context.nudges.watch.notify_one();
                 self.context.nudges.profile.notify_one();
+                self.context.nudges.judge.notify_one();
             }
             ReportBody::Launch(launch) => {
                 self.context.nudges.watch.notify_one();
@@ -59,11 +60,21 @@ impl Ingest {
     }
 
     /// Devices of a node are otherwise than before: what closes or opens one is told to the log, and the engine looks again.
-    pub fn conditions(&self, stream: &StreamId, conditions: &[DeviceCondition]) {
+    /// Each fault that begins or is over becomes an event of the node.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer: the agent tells of all faults again when it connects anew.
+    pub async fn conditions(
+        &self,
+        stream: &StreamId,
+        conditions: &[DeviceCondition],
+    ) -> Result<(), TickError> {
         let node = stream.node();
         let agents = &self.context.agents;
         let before = agents.all().remove(node).map(|agent| agent.conditions).unwrap_or_default();
-        agents.set_conditions(stream, conditions);
+        if !agents.set_conditions(stream, conditions) {
+            return Ok(());
+        }
         for now in conditions {
             let was_closed_by = before.get(&now.gres_type).and_then(DeviceCondition::closed_by);
             match (was_closed_by, now.closed_by()) {
@@ -73,6 +84,19 @@ impl Ingest {
             }
             self.context.nudges.engine.notify_one();
         }
+        self.record_conditions(node, conditions).await
+    }
+
+    /// Keeps how these devices are, as an agent says that connects or has seen a change.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+    ) -> Result<(), TickError> {
+        Ok(self.context.store.record_conditions(node, conditions, self.context.now()).await?)
     }
 
     /// The agent's answer to a prepared share: the release may go on, or the decision is given up.

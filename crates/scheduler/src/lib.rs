@@ -11,6 +11,7 @@ pub mod config;
 pub mod context;
 pub mod drive;
 pub mod engine;
+pub mod failure;
 pub mod grpc;
 pub mod heartbeat;
 pub mod housekeep;

@@ -125,5 +125,6 @@ pub fn record_of(job: &Job, known: Option<&JobRecord>) -> Option<JobRecord> {
         node: job.nodes.first().cloned(),
         gres: job.gres.clone(),
         alone: mark.map_or_else(|| known.is_some_and(|known| known.alone), |mark| mark.alone),
+        exit: job.exit.filter(|_| ending.is_some()),
     })
 }

@@ -55,6 +55,8 @@ impl Watch {
         self.check(&scan).await?;
         context.nudges.release.notify_one();
         context.nudges.engine.notify_one();
+        context.nudges.judge.notify_one();
+        context.nudges.requeue.notify_one();
         Ok(())
     }
 

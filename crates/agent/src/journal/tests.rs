@@ -30,6 +30,7 @@ fn summary() -> ReportBody {
         solo_means: None,
         solo_sample_count: 0,
         neighbours: Vec::new(),
+        signs: None,
     }))
 }
 

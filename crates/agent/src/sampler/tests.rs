@@ -225,3 +225,39 @@ fn a_device_that_fails_hides_nothing_of_the_others() {
     let looked = node.sampler.look(UnixTime::from_epoch(1001), vec![(0, gone()), (1, Ok(state))]);
     assert_eq!(samples(&looked)[0].gres_type, GresType::new("g1"));
 }
+
+#[test]
+fn a_summary_tells_the_signs_of_a_failure() {
+    let mut node = Node::new();
+    let log = node.directory.path().join("slurm-33.out");
+    std::fs::write(&log, "a long line of an earlier start, longer than what follows\n").unwrap();
+    node.begin_task(10);
+    let process = node.directory.path().join("proc/10");
+    std::fs::create_dir(process.join("fd")).unwrap();
+    std::os::unix::fs::symlink(&log, process.join("fd/2")).unwrap();
+    std::os::unix::fs::symlink("/usr/bin/python3.11", process.join("exe")).unwrap();
+    node.look(&[10]);
+    let notice =
+        |index, pid| DeviceNotice { index, kind: NoticeKind::Xid { code: 79, pid }, detail: String::new() };
+    let now = UnixTime::from_seconds(node.at);
+    node.sampler.noticed(now, &notice(0, Some(10)));
+    node.sampler.noticed(now, &notice(1, None));
+    // The file is opened by a thread of its own.
+    let opened = || {
+        let own = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        own.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|path| path == log)
+    };
+    while !opened() {
+        std::thread::yield_now();
+    }
+    // Written over from its beginning: it counts however long the file was when it was opened.
+    std::fs::write(&log, "CUDA out of memory").unwrap();
+    node.end_process(10);
+    node.look(&[]);
+    let looked = node.look(&[]);
+    let signs = summaries(&looked)[0].signs.clone().unwrap();
+    assert_eq!(signs.stderr, Some(pillion_core::fault::StderrWords::Sure));
+    assert_eq!(signs.xids.iter().map(|xid| (xid.code, xid.is_own)).collect::<Vec<_>>(), [(79, Some(true))]);
+    assert_eq!(signs.memory[0].process_bytes_max, Some(7));
+    assert_eq!(signs.memory[0].bytes, 1 << 37);
+}

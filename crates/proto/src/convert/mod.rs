@@ -4,6 +4,7 @@
 //! `TryFrom<wire>` checks; `From<domain>` cannot fail. One `Invalid*` error a message.
 
 mod condition;
+mod fault;
 mod field;
 mod hello;
 mod launch;

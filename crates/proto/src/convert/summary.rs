@@ -1,5 +1,6 @@
 //! `JobSummary` and `ActivityMeans`.
 
+use super::fault;
 use super::field::{self, InvalidField};
 use super::metric;
 use crate::v1 as wire;
@@ -42,6 +43,7 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
         solo_means,
         solo_sample_count,
         neighbours,
+        signs,
     } = wire;
     Ok(JobSummary {
         start: field::start(&job_id, restart_count)?,
@@ -63,6 +65,7 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
         solo_means: solo_means.map(checked_means).transpose()?,
         solo_sample_count,
         neighbours: neighbours.iter().map(|text| text.parse::<JobStart>()).collect::<Result<_, _>>()?,
+        signs: signs.map(fault::checked_signs).transpose()?,
     })
 }
 
@@ -174,6 +177,7 @@ impl From<JobSummary> for wire::JobSummary {
             solo_means,
             solo_sample_count,
             neighbours,
+            signs,
         } = summary;
         Self {
             job_id: start.job_id.to_string(),
@@ -192,6 +196,7 @@ impl From<JobSummary> for wire::JobSummary {
             solo_means: solo_means.map(wire::ActivityMeans::from),
             solo_sample_count,
             neighbours: neighbours.iter().map(ToString::to_string).collect(),
+            signs: signs.map(wire::FaultSigns::from),
         }
     }
 }

@@ -54,6 +54,8 @@ impl AgentService for AgentServer {
         let last = last.map_err(|error| status::from_store(&error))?;
         let (stream, inbox) = context.agents.connect(&hello, now);
         self.ingest.revoke_stale(&hello).await.map_err(|error| status::from_tick(&error))?;
+        let conditions = self.ingest.record_conditions(&hello.node, &hello.conditions).await;
+        conditions.map_err(|error| status::from_tick(&error))?;
         info!(node = %hello.node, version = hello.agent_version, devices = hello.devices.len(), "agent attached");
         let (answers, outgoing) = mpsc::channel(ANSWERS_LENGTH);
         // Tells the agent at once what arrived before its last stream broke.
@@ -149,8 +151,8 @@ impl Session {
                 ack.map(Some).map_err(|error| status::from_tick(&error))
             }
             FromAgent::Conditions(conditions) => {
-                self.ingest.conditions(&self.stream, &conditions);
-                Ok(None)
+                let done = self.ingest.conditions(&self.stream, &conditions).await;
+                done.map(|()| None).map_err(|error| status::from_tick(&error))
             }
             FromAgent::ShareResult(result) => {
                 let done = self.ingest.share_result(&self.hello.node, &result).await;

@@ -29,6 +29,7 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
             solo_means: Some(means),
             solo_sample_count: 10,
             neighbours: Vec::new(),
+            signs: None,
         },
         node: NodeName::new("n1"),
         device_model: "h200".into(),
@@ -51,6 +52,7 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
             node: Some(NodeName::new("n1")),
             gres: "shard:g1:100".into(),
             alone: false,
+            exit: None,
         },
         decision: None,
     }

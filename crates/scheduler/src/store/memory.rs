@@ -4,16 +4,19 @@
 //! caller must survive both, because a commit whose answer is lost looks just like one that never happened. It knows
 //! nothing of SQL, and nothing here outlives the process.
 
+mod faults;
 mod learning;
 mod state;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Event, JobRecord, MeasuredRun, MemberStep, ModelVersion,
-    NewDecision, NewModel, NewObservation, RunFilter, Store, StoreError, StoredObservation, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Event, JobRecord, Judgement, MeasuredRun, MemberStep,
+    ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome, RunFilter, Store,
+    StoreError, StoredObservation, StoredProfile,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
+use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
@@ -225,6 +228,55 @@ impl Store for MemoryStore {
                 stored.profile.workload == *workload && stored.profile.device_model == device_model
             };
             Ok(state.profiles().into_iter().find(is_it))
+        })
+    }
+
+    async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        self.call("reading unjudged runs", |state| Ok(state.unjudged_runs(limit)))
+    }
+
+    async fn judge_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError> {
+        self.call("judging a run", |state| state.judge_run(start, gres_type, judgement))
+    }
+
+    async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError> {
+        self.call("reading requeues", |state| Ok(state.faults.open_requeues()))
+    }
+
+    async fn settle_requeue(
+        &self,
+        start: JobStart,
+        outcome: RequeueOutcome,
+        event: &Event,
+    ) -> Result<bool, StoreError> {
+        self.call("settling a requeue", |state| Ok(state.settle_requeue(start, outcome, event)))
+    }
+
+    async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.call("recording conditions", |state| {
+            state.record_conditions(node, conditions, at);
+            Ok(())
+        })
+    }
+
+    async fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Result<Vec<DeviceFault>, StoreError> {
+        self.call("reading faults of a device", |state| {
+            Ok(state.faults.device_faults(node, gres_type, since))
         })
     }
 

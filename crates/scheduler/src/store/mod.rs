@@ -4,10 +4,12 @@
 //! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
+mod faults;
 mod learning;
 pub mod memory;
 pub mod postgres;
 
+pub use faults::{Judgement, Requeue, RequeueOutcome};
 pub use learning::{
     MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
     StoredObservation,
@@ -16,6 +18,7 @@ pub use learning::{
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
+use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{
@@ -63,13 +66,15 @@ pub struct JobRecord {
     pub gres: String,
     /// Undone once: runs alone, is not released again.
     pub alone: bool,
+    /// What it exited with, once it is over: (status, signal).
+    pub exit: Option<(u32, u32)>,
 }
 
 impl JobRecord {
     /// Whether a plan that was made from `before` may be wrong now. Not so by a renewed begin time: it is moved every few
-    /// minutes for every waiting job, and would make each plan stale.
+    /// minutes for every waiting job, and would make each plan stale. What a job exited with is of the past.
     fn changes_plans(&self, before: &Self) -> bool {
-        Self { eligible_at: before.eligible_at, ..self.clone() } != *before
+        Self { eligible_at: before.eligible_at, exit: before.exit, ..self.clone() } != *before
     }
 }
 
@@ -196,7 +201,7 @@ pub struct Event {
     /// When.
     pub at: UnixTime,
     /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`,
-    /// `model-promoted`, `model-rejected`, ..
+    /// `model-promoted`, `model-rejected`, `out-of-memory`, `device-fault`, `device-well`, `victim`, `requeued`, ..
     pub kind: String,
     /// The job, if any.
     pub job_id: Option<SlurmJobId>,
@@ -402,6 +407,40 @@ pub trait Store: Send + Sync {
         workload: &WorkloadKey,
         device_model: &str,
     ) -> Result<Option<StoredProfile>, StoreError>;
+    /// Runs that were summarised, whose job's end is recorded (or was started again), and that were not judged yet; oldest
+    /// first.
+    async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
+    /// In one transaction: marks a run as judged and keeps what was found. `Ok(false)`: it was judged before, and nothing is
+    /// kept. A job is requeued at most once: where that was decided before, it is not decided again.
+    async fn judge_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError>;
+    /// Requeues that were decided and that nothing became of yet, oldest first.
+    async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError>;
+    /// What became of a requeue, with its event. `Ok(false)`: that was known already, and nothing is kept.
+    async fn settle_requeue(
+        &self,
+        start: JobStart,
+        outcome: RequeueOutcome,
+        event: &Event,
+    ) -> Result<bool, StoreError>;
+    /// How these devices of a node are: a fault that begins and one that is over make an event each.
+    async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Result<(), StoreError>;
+    /// Faults of a device that began at or after `since`, oldest first.
+    async fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Result<Vec<DeviceFault>, StoreError>;
     /// All profiles.
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError>;
     /// Keeps an event.

@@ -140,6 +140,7 @@ impl World {
             solo_means: None,
             solo_sample_count: 0,
             neighbours: Vec::new(),
+            signs: None,
         };
         let report = Report { sequence: u64::from(id), body: ReportBody::JobSummary(Box::new(summary)) };
         self.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();

@@ -1,5 +1,8 @@
 //! What every `Store` promises. A case gets an empty store.
 
+use crate::faults::{
+    a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
+};
 use crate::fixtures::{
     at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member, pair, plain, start,
     step,
@@ -76,6 +79,9 @@ suite! {
     one_of_two_candidates_is_promoted,
     bodies_of_old_models_are_not_kept,
     the_power_of_a_device_is_that_of_its_samples,
+    a_run_is_judged_once,
+    a_job_is_requeued_once,
+    a_fault_of_a_device_is_told_once_and_when_it_is_over,
     odd_texts_survive,
 }
 
@@ -100,6 +106,7 @@ async fn a_job_reads_as_it_was_recorded(store: Arc<dyn Store>) {
         memory_bytes_declared: Some(8 << 30),
         ending: Some(Ending::OutOfMemory),
         alone: true,
+        exit: Some((139, 11)),
         ..ended_job(33)
     };
     let waiting = JobRecord { eligible_at: None, ..job(34) };

@@ -4,6 +4,7 @@ use pillion_core::decision::MemberState;
 use pillion_core::device::{
     DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
 };
+use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
@@ -60,6 +61,7 @@ pub(crate) fn job(id: u32) -> JobRecord {
         node: None,
         gres: "gres/shard:100".to_owned(),
         alone: false,
+        exit: None,
     }
 }
 
@@ -69,6 +71,7 @@ pub(crate) fn ended_job(id: u32) -> JobRecord {
         started_at: Some(at(10)),
         ended_at: Some(at(70)),
         ending: Some(Ending::Completed),
+        exit: Some((0, 0)),
         node: Some(node()),
         ..job(id)
     }
@@ -210,6 +213,12 @@ pub(crate) fn summary(id: u32) -> JobSummary {
         }),
         solo_sample_count: 47,
         neighbours: vec![JobStart { job_id: SlurmJobId::array_task(33, 2), restart_count: 1 }],
+        signs: Some(FaultSigns {
+            memory: vec![MemoryLook { at: at(69), bytes: 80, bytes_used: Some(79), process_bytes_max: None }],
+            process_bytes_limit: Some(40),
+            stderr: Some(StderrWords::Sure),
+            xids: vec![XidSeen { at: at(68), code: 79, is_own: Some(false) }],
+        }),
     }
 }
 

@@ -2,6 +2,7 @@
 //! them can do (faults on request, a server that goes away) follows.
 
 mod conformance;
+mod faults;
 mod fixtures;
 mod learning;
 mod memory;

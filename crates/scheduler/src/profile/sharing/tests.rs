@@ -135,6 +135,7 @@ impl World {
             solo_means: Some(ActivityMeans::default()),
             solo_sample_count: 10,
             neighbours: told.neighbours.iter().map(|id| start(*id)).collect(),
+            signs: None,
         })))
         .await;
         let job = JobRecord {
@@ -155,6 +156,7 @@ impl World {
             node: Some(node()),
             gres: "shard:g1:40".into(),
             alone: false,
+            exit: None,
         };
         self.store.record_jobs(&[job], at(told.until)).await.unwrap();
     }

@@ -3,13 +3,15 @@
 //! Every change is checked before its first write, so that a call that fails has changed nothing.
 
 use super::super::{
-    AccountedRun, Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT,
-    MeasuredRun, Member, MemberStep, ModelState, NewDecision, NewMember, NewModel, RunFilter, StoreError,
-    StoredProfile,
+    AccountedRun, Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement,
+    LIST_LIMIT_DEFAULT, MeasuredRun, Member, MemberStep, ModelState, NewDecision, NewMember, NewModel,
+    RequeueOutcome, RunFilter, StoreError, StoredProfile,
 };
+use super::faults::Faults;
 use super::learning::Learning;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Reading, Throttle};
+use pillion_core::health::DeviceCondition;
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
 use pillion_core::{
     DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey,
@@ -26,6 +28,7 @@ struct Run {
     node: NodeName,
     summary: JobSummary,
     is_profiled: bool,
+    is_judged: bool,
 }
 
 /// A committed decision and the revision of the view that it was made from.
@@ -52,6 +55,7 @@ pub(super) struct State {
     profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
     events: Vec<Event>,
     pub(super) learning: Learning,
+    pub(super) faults: Faults,
 }
 
 impl State {
@@ -252,7 +256,12 @@ impl State {
             ReportBody::JobSummary(summary) => {
                 // An agent that lost its journal may tell of a start again, under another journal: the first one counts.
                 let key = (summary.start, summary.gres_type.clone());
-                let run = || Run { node: node.clone(), summary: (**summary).clone(), is_profiled: false };
+                let run = || Run {
+                    node: node.clone(),
+                    summary: (**summary).clone(),
+                    is_profiled: false,
+                    is_judged: false,
+                };
                 self.runs.entry(key).or_insert_with(run);
             }
             ReportBody::Launch(launch) => self.launches.push(launch.clone()),
@@ -271,7 +280,16 @@ impl State {
     }
 
     pub(super) fn unprofiled_runs(&self, limit: u32) -> Vec<MeasuredRun> {
-        let mut runs: Vec<_> = self.runs.values().filter_map(|run| self.measured(run)).collect();
+        self.measured_runs(limit, |run| !run.is_profiled)
+    }
+
+    pub(super) fn unjudged_runs(&self, limit: u32) -> Vec<MeasuredRun> {
+        self.measured_runs(limit, |run| !run.is_judged)
+    }
+
+    fn measured_runs(&self, limit: u32, is_open: impl Fn(&Run) -> bool) -> Vec<MeasuredRun> {
+        let open = self.runs.values().filter(|run| is_open(run));
+        let mut runs: Vec<_> = open.filter_map(|run| self.measured(run)).collect();
         runs.sort_by(|a, b| a.summary.ended_at.seconds().total_cmp(&b.summary.ended_at.seconds()));
         runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         runs
@@ -283,7 +301,7 @@ impl State {
         let job = self.jobs.get(&start.job_id)?;
         let is_over = job.restart_count > start.restart_count
             || (job.restart_count == start.restart_count && job.ended_at.is_some());
-        if run.is_profiled || !is_over {
+        if !is_over {
             return None;
         }
         let device = self.devices.get(&(run.node.clone(), run.summary.gres_type.clone()))?;
@@ -371,6 +389,41 @@ impl State {
             self.bump();
         }
         Ok(())
+    }
+
+    pub(super) fn judge_run(
+        &mut self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError> {
+        let run = self.runs.get_mut(&(start, gres_type.clone()));
+        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
+        if std::mem::replace(&mut run.is_judged, true) {
+            return Ok(false);
+        }
+        self.events.extend(judgement.events.iter().cloned());
+        if let Some(requeue) = &judgement.requeue {
+            self.faults.intend(requeue);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn settle_requeue(&mut self, start: JobStart, outcome: RequeueOutcome, event: &Event) -> bool {
+        let is_new = self.faults.settle(start, outcome);
+        if is_new {
+            self.events.push(event.clone());
+        }
+        is_new
+    }
+
+    pub(super) fn record_conditions(
+        &mut self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) {
+        self.events.extend(self.faults.record_conditions(node, conditions, at));
     }
 
     pub(super) fn profiles(&self) -> Vec<StoredProfile> {

@@ -29,6 +29,8 @@ pub(super) struct JobRow {
     node: Option<String>,
     gres: String,
     is_alone: bool,
+    exit_status: Option<i64>,
+    exit_signal: Option<i64>,
 }
 
 impl TryFrom<JobRow> for JobRecord {
@@ -54,6 +56,12 @@ impl TryFrom<JobRow> for JobRecord {
             node: row.node.map(NodeName),
             gres: row.gres,
             alone: row.is_alone,
+            exit: match (row.exit_status, row.exit_signal) {
+                (Some(status), Some(signal)) => {
+                    Some((place.number("exit_status", status)?, place.number("exit_signal", signal)?))
+                }
+                _ => None,
+            },
         })
     }
 }
@@ -66,7 +74,8 @@ pub(super) async fn jobs(
     let rows = sqlx::query_as!(
         JobRow,
         "select job_id, restart_count, uid, user_name, account, partition_name, workload, slowdown_ratio_max,
-            memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres, is_alone
+            memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres, is_alone,
+            exit_status, exit_signal
         from job where job_id = any($1)",
         ids
     )
@@ -87,22 +96,24 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
     sqlx::query!(
         "insert into job as old (job_id, restart_count, uid, user_name, account, partition_name, workload,
             slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres,
-            is_alone, seen_at)
+            is_alone, exit_status, exit_signal, seen_at)
         select new.job_id, new.restart_count, new.uid, new.user_name, new.account, new.partition_name, new.workload,
             new.slowdown_ratio_max, new.memory_bytes_declared, to_timestamp(new.submitted_at),
             to_timestamp(new.eligible_at), to_timestamp(new.started_at), to_timestamp(new.ended_at), new.ending, new.node,
-            new.gres, new.is_alone, to_timestamp($2)
+            new.gres, new.is_alone, new.exit_status, new.exit_signal, to_timestamp($2)
         from jsonb_to_recordset($1) as new (job_id text, restart_count integer, uid bigint, user_name text,
             account text, partition_name text, workload text, slowdown_ratio_max double precision,
             memory_bytes_declared bigint, submitted_at double precision, eligible_at double precision,
-            started_at double precision, ended_at double precision, ending text, node text, gres text, is_alone boolean)
+            started_at double precision, ended_at double precision, ending text, node text, gres text, is_alone boolean,
+            exit_status bigint, exit_signal bigint)
         on conflict (job_id) do update set
             restart_count = excluded.restart_count, uid = excluded.uid, user_name = excluded.user_name,
             account = excluded.account, partition_name = excluded.partition_name, workload = excluded.workload,
             slowdown_ratio_max = excluded.slowdown_ratio_max, memory_bytes_declared = excluded.memory_bytes_declared,
             submitted_at = excluded.submitted_at, eligible_at = excluded.eligible_at, started_at = excluded.started_at,
             ended_at = excluded.ended_at, ending = excluded.ending, node = excluded.node, gres = excluded.gres,
-            is_alone = excluded.is_alone, seen_at = excluded.seen_at",
+            is_alone = excluded.is_alone, exit_status = excluded.exit_status, exit_signal = excluded.exit_signal,
+            seen_at = excluded.seen_at",
         rows,
         at.seconds()
     )
@@ -155,6 +166,7 @@ fn json_row(job: &JobRecord) -> Value {
         node,
         gres,
         alone,
+        exit,
     } = job;
     json!({
         "job_id": id,
@@ -174,6 +186,8 @@ fn json_row(job: &JobRecord) -> Value {
         "node": node,
         "gres": text(gres),
         "is_alone": alone,
+        "exit_status": exit.map(|(status, _)| status),
+        "exit_signal": exit.map(|(_, signal)| signal),
     })
 }
 

@@ -9,6 +9,7 @@ mod decision;
 mod device;
 mod event;
 mod explanation;
+mod fault;
 mod ingest;
 mod job;
 mod launch;
@@ -27,13 +28,14 @@ pub use leader::Leadership;
 pub use tx::TransactionCounts;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Event, JobRecord, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep,
-    ModelVersion, NewDecision, NewModel, NewObservation, RunFilter, Store, StoreError, StoredObservation,
-    StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, MeasuredRun,
+    MemberStep, ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome, RunFilter,
+    Store, StoreError, StoredObservation, StoredProfile,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
+use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
@@ -223,6 +225,62 @@ impl Store for PgStore {
             .run_tx("reading a profile", Read, |tx| Box::pin(profile::read(tx.connection(), Some(workload))))
             .await?;
         Ok(found.into_iter().find(|stored| stored.profile.device_model == device_model))
+    }
+
+    async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        self.run_tx("reading unjudged runs", Read, |tx| Box::pin(run::unjudged(tx.connection(), limit))).await
+    }
+
+    async fn judge_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError> {
+        self.run_tx("judging a run", Write, |tx| {
+            Box::pin(fault::judge(tx.connection(), start, gres_type, judgement))
+        })
+        .await
+    }
+
+    async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError> {
+        self.run_tx("reading requeues", Read, |tx| Box::pin(fault::open_requeues(tx.connection()))).await
+    }
+
+    async fn settle_requeue(
+        &self,
+        start: JobStart,
+        outcome: RequeueOutcome,
+        event: &Event,
+    ) -> Result<bool, StoreError> {
+        self.run_tx("settling a requeue", Write, |tx| {
+            Box::pin(fault::settle(tx.connection(), start, outcome, event))
+        })
+        .await
+    }
+
+    async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.run_tx("recording conditions", Write, |tx| {
+            Box::pin(fault::record_conditions(tx.connection(), node, conditions, at))
+        })
+        .await
+    }
+
+    async fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Result<Vec<DeviceFault>, StoreError> {
+        self.run_tx("reading faults of a device", Read, |tx| {
+            Box::pin(fault::device_faults(tx.connection(), node, gres_type, since))
+        })
+        .await
     }
 
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {

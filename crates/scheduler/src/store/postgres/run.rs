@@ -27,6 +27,7 @@ struct RunRow {
     solo_means: Option<Value>,
     solo_sample_count: i64,
     neighbour_starts: Vec<String>,
+    signs: Option<Value>,
     node: String,
     device_model: Option<String>,
     device_memory_bytes: Option<i64>,
@@ -55,6 +56,7 @@ impl TryFrom<RunRow> for JobSummary {
             solo_means: row.solo_means.map(|value| place.json("solo_means", value)).transpose()?,
             solo_sample_count: place.number("solo_sample_count", row.solo_sample_count)?,
             neighbours: row.neighbour_starts.iter().map(neighbour).collect::<Result<_, _>>()?,
+            signs: row.signs.map(|value| place.json("signs", value)).transpose()?,
             gres_type: GresType(row.gres_type),
         })
     }
@@ -70,8 +72,8 @@ pub(super) async fn insert(
     sqlx::query!(
         "insert into job_run (job_id, restart_count, gres_type, node, started_at, ended_at, shared_seconds,
             memory_bytes_peak, process_count_peak, energy_joules, solo_progress, solo_seconds, shared_progress,
-            shared_progress_seconds, solo_means, solo_sample_count, neighbour_starts)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+            shared_progress_seconds, solo_means, solo_sample_count, neighbour_starts, signs)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
         on conflict on constraint job_run_start_key do nothing",
         run.start.job_id.to_string(),
         integer(run.start.restart_count),
@@ -90,6 +92,7 @@ pub(super) async fn insert(
         run.solo_means.as_ref().map(|means| json!(means)),
         i64::from(run.solo_sample_count),
         &neighbours,
+        run.signs.as_ref().map(|signs| json!(signs)),
     )
     .execute(conn)
     .await?;
@@ -102,7 +105,7 @@ pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<
         RunRow,
         r#"select job_id, restart_count, gres_type, started_at, ended_at, shared_seconds, memory_bytes_peak,
             process_count_peak, energy_joules, solo_progress, solo_seconds, shared_progress, shared_progress_seconds,
-            solo_means, solo_sample_count, neighbour_starts, node, null::text as device_model, null::bigint as device_memory_bytes
+            solo_means, solo_sample_count, neighbour_starts, signs, node, null::text as device_model, null::bigint as device_memory_bytes
         from job_run where job_id = $1 and restart_count = $2 order by gres_type limit 1"#,
         start.job_id.to_string(),
         integer(start.restart_count),
@@ -119,7 +122,7 @@ pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Ve
         r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds,
             run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
             run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
-            run.neighbour_starts, run.node, device.device_model as "device_model?",
+            run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
             device.memory_bytes as "device_memory_bytes?"
         from job_run as run
         join device on device.node = run.node and device.gres_type = run.gres_type
@@ -132,6 +135,33 @@ pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Ve
     )
     .fetch_all(&mut *conn)
     .await?;
+    measured(conn, rows).await
+}
+
+/// Oldest first, with the job and the decision of each.
+pub(super) async fn unjudged(conn: &mut PgConnection, limit: u32) -> Result<Vec<MeasuredRun>, TxError> {
+    let rows = sqlx::query_as!(
+        RunRow,
+        r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds,
+            run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
+            run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
+            run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
+            device.memory_bytes as "device_memory_bytes?"
+        from job_run as run
+        join device on device.node = run.node and device.gres_type = run.gres_type
+        join job on job.job_id = run.job_id
+        where not run.is_judged
+            and (job.restart_count > run.restart_count
+                or (job.restart_count = run.restart_count and job.ended_at is not null))
+        order by run.ended_at, run.job_id, run.restart_count, run.gres_type limit $1"#,
+        integer_limit(limit),
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    measured(conn, rows).await
+}
+
+async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<Vec<MeasuredRun>, TxError> {
     let ids: Vec<String> = rows.iter().map(|row| row.job_id.clone()).collect();
     let jobs = job::jobs(conn, &ids).await?;
     let mut runs = Vec::with_capacity(rows.len());
@@ -259,6 +289,36 @@ pub(super) async fn mark_profiled(
     }
     let done = sqlx::query!(
         "update job_run set is_profiled = true where job_id = $1 and restart_count = $2 and gres_type = $3",
+        start.job_id.to_string(),
+        integer(start.restart_count),
+        gres_type.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// `Ok(false)`: it was judged before.
+pub(super) async fn mark_judged(
+    conn: &mut PgConnection,
+    start: JobStart,
+    gres_type: &GresType,
+) -> Result<bool, TxError> {
+    let was_judged = sqlx::query_scalar!(
+        "select is_judged from job_run where job_id = $1 and restart_count = $2 and gres_type = $3",
+        start.job_id.to_string(),
+        integer(start.restart_count),
+        gres_type.as_str(),
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    match was_judged {
+        None => return Err(StoreError::Missing(format!("the run of {start} on {gres_type}")).into()),
+        Some(true) => return Ok(false),
+        Some(false) => {}
+    }
+    let done = sqlx::query!(
+        "update job_run set is_judged = true where job_id = $1 and restart_count = $2 and gres_type = $3",
         start.job_id.to_string(),
         integer(start.restart_count),
         gres_type.as_str(),

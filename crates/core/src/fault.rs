@@ -9,12 +9,15 @@
 //! itself (13, 31, 43) and of the cleaning up after a killed one (45) are not. A sample a second misses a spike between
 //! two: memory that was asked for and refused is never seen used.
 //!
+//! The agent gathers the signs ([`FaultSigns`]), the scheduler hears from Slurm how the start ended; neither knows both.
+//!
 //! Sources: NVIDIA "XID Errors"; NVIDIA/cuda-python#2458 (the CUDA code stands for host and address space too).
 
-use pillion_core::{Fraction, UnixTime};
-use regex::Regex;
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use crate::clock::UnixTime;
+use crate::units::Fraction;
+use crate::word::spelt_as_serialized;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A failure within this time of a sign is taken for its consequence.
 const MEMORY_SECONDS: f64 = 30.0;
@@ -35,28 +38,6 @@ const DEVICE_FULL: f64 = 0.4;
 /// What is left of memory's signs where standard error could be read and says nothing of them.
 const SILENT: f64 = 0.5;
 
-/// What device libraries and frameworks print. Nothing else prints these.
-static SURE_WORDS: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(concat!(
-        r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|HIP out of memory",
-        r"|torch(?:\.cuda)?\.OutOfMemoryError|RESOURCE_EXHAUSTED: (?:Out of memory|OOM)",
-        r"|(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)|ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
-    ))
-});
-/// What others print as well.
-static VAGUE_WORDS: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i:out of memory)|OutOfMemoryError|RESOURCE_EXHAUSTED"));
-/// What speaks of the host's memory.
-static HOST_WORDS: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i:oom[-_ ]kill)|Killed process|Cannot allocate memory|bad_alloc|OUT_OF_HOST_MEMORY|java\.lang\.OutOf",
-    )
-});
-
-fn pattern(text: &str) -> Regex {
-    Regex::new(text).expect("a constant pattern that the tests compile")
-}
-
 /// How a start ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
@@ -69,8 +50,8 @@ pub enum Ending {
 }
 
 /// One look at the memory of one of the start's devices.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MemorySample {
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MemoryLook {
     /// When.
     pub at: UnixTime,
     /// All of the device's, or of the MIG instance's.
@@ -81,36 +62,56 @@ pub struct MemorySample {
     pub process_bytes_max: Option<u64>,
 }
 
-/// An Xid on one of the start's devices.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// An Xid on the start's device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct XidSeen {
     /// When.
     pub at: UnixTime,
     /// Its number.
     pub code: u64,
-    /// The process that it names.
-    pub pid: Option<u32>,
+    /// Whether the process that it names is one of the start's; `None` = it names none.
+    pub is_own: Option<bool>,
+}
+
+/// What the end of a start's standard error says of memory. The words themselves are the user's and stay on the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StderrWords {
+    /// Nothing, or of the host's memory.
+    Silent,
+    /// What others than device libraries print as well.
+    Vague,
+    /// What device libraries and frameworks print, and nothing else.
+    Sure,
+}
+
+spelt_as_serialized!(StderrWords => "class of words");
+
+/// What the agent saw of one start on one device towards its end.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct FaultSigns {
+    /// The last looks at the device, in any order.
+    pub memory: Vec<MemoryLook>,
+    /// The most device memory of each of its processes, where it was held to one.
+    pub process_bytes_limit: Option<u64>,
+    /// What the end of its standard error says; `None` = it could not be read.
+    pub stderr: Option<StderrWords>,
+    /// Xids on the device towards the end, in any order.
+    pub xids: Vec<XidSeen>,
 }
 
 /// What is known of one start after its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StartSeen {
-    /// When and how it ended; `None` if nobody says how.
+    /// When and how it ended; `None` if nobody says how. The time is by the clock that the signs were dated by.
     pub ended: Option<(UnixTime, Ending)>,
-    /// The last looks at its devices, in any order.
-    pub memory: Vec<MemorySample>,
-    /// The most device memory of each of its processes, where it was held to one.
-    pub process_bytes_limit: Option<u64>,
-    /// The end of its standard error, if it could be read.
-    pub stderr_tail: Option<String>,
-    /// Xids on its devices while it ran, in any order.
-    pub xids: Vec<XidSeen>,
-    /// All processes that it had on its devices.
-    pub pids: BTreeSet<u32>,
+    /// What was seen of it.
+    pub signs: FaultSigns,
 }
 
 /// What was lacking or broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
     /// Device memory.
     OutOfMemory,
@@ -119,7 +120,8 @@ pub enum FaultKind {
 }
 
 /// The strongest sign of a verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FaultRule {
     /// Standard error speaks of memory.
     SaidOutOfMemory,
@@ -130,6 +132,9 @@ pub enum FaultRule {
     /// The driver told of a fault of the hardware just before the end.
     HardwareXid,
 }
+
+spelt_as_serialized!(FaultKind => "kind of fault");
+spelt_as_serialized!(FaultRule => "rule");
 
 impl FaultRule {
     /// What the rule is about.
@@ -150,6 +155,14 @@ pub struct FaultVerdict {
     pub evidence: Vec<String>,
     /// How sure all signs together make.
     pub confidence: Fraction,
+}
+
+impl fmt::Display for FaultVerdict {
+    /// One sentence: the rule, how sure it is, and on what evidence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = self.confidence.value() * 100.0;
+        write!(f, "by rule {}, {percent:.0} % sure: {}", self.rule, self.evidence.join("; "))
+    }
 }
 
 /// One sign and how sure it makes by itself, 0..1.
@@ -199,7 +212,7 @@ fn in_words(ending: Ending) -> String {
 
 /// Whether the program gave up by itself. Killed from outside (hang-up, interrupt, kill, terminate; also as a shell tells
 /// of it) it did not, and it is never killed for device memory.
-fn failed_by_itself(ending: Ending) -> bool {
+pub fn failed_by_itself(ending: Ending) -> bool {
     const OUTSIDE: [u8; 4] = [1, 2, 9, 15];
     match ending {
         Ending::Exited(code) => {
@@ -222,9 +235,10 @@ fn memory_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> (Vec<Si
     if !failed_by_itself(ending) {
         return (Vec::new(), 1.0);
     }
-    let said = seen.stderr_tail.as_deref().and_then(said);
-    let is_silent = seen.stderr_tail.is_some() && said.is_none();
-    let own = fullest(seen, ended_at, |sample| Some((sample.process_bytes_max?, seen.process_bytes_limit?)));
+    let said = seen.signs.stderr.and_then(said);
+    let is_silent = seen.signs.stderr == Some(StderrWords::Silent);
+    let own =
+        fullest(seen, ended_at, |sample| Some((sample.process_bytes_max?, seen.signs.process_bytes_limit?)));
     let limit = own.map(|(part, seconds)| Sign {
         rule: FaultRule::LimitReached,
         weight: LIMIT_REACHED,
@@ -244,9 +258,9 @@ fn memory_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> (Vec<Si
 fn fullest(
     seen: &StartSeen,
     ended_at: UnixTime,
-    used_of: impl Fn(&MemorySample) -> Option<(u64, u64)>,
+    used_of: impl Fn(&MemoryLook) -> Option<(u64, u64)>,
 ) -> Option<(f64, f64)> {
-    let looks = seen.memory.iter().filter_map(|sample| {
+    let looks = seen.signs.memory.iter().filter_map(|sample| {
         let seconds = before(sample.at, ended_at, MEMORY_SECONDS)?;
         let (used, all) = used_of(sample).filter(|(_, all)| *all > 0)?;
         Some((ratio(used, all), seconds))
@@ -260,14 +274,13 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-fn said(stderr: &str) -> Option<Sign> {
-    let (found, weight) = match SURE_WORDS.find(stderr) {
-        Some(found) => (found, SAID_SURELY),
-        None if HOST_WORDS.is_match(stderr) => return None,
-        None => (VAGUE_WORDS.find(stderr)?, SAID_VAGUELY),
+fn said(words: StderrWords) -> Option<Sign> {
+    let (weight, what) = match words {
+        StderrWords::Silent => return None,
+        StderrWords::Vague => (SAID_VAGUELY, "standard error says that memory ran out"),
+        StderrWords::Sure => (SAID_SURELY, "standard error says that device memory ran out"),
     };
-    let words = format!("standard error says '{}'", found.as_str());
-    Some(Sign { rule: FaultRule::SaidOutOfMemory, weight, words })
+    Some(Sign { rule: FaultRule::SaidOutOfMemory, weight, words: what.to_owned() })
 }
 
 /// The signs of a fault of the hardware. Also a start that Slurm had to end counts: it may have hung.
@@ -277,18 +290,17 @@ fn device_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> Vec<Sig
     }
     let sign = |xid: &XidSeen| {
         let seconds = before(xid.at, ended_at, FAULT_SECONDS)?;
-        let is_own = xid.pid.map(|pid| seen.pids.contains(&pid));
-        let weight = hardware_weight(xid.code, is_own)?;
-        let whom = match (is_own, xid.pid) {
-            (Some(true), Some(pid)) => format!("named its process {pid}"),
-            (_, Some(pid)) => format!("named process {pid} of another"),
-            (_, None) => "named no process".to_owned(),
+        let weight = hardware_weight(xid.code, xid.is_own)?;
+        let whom = match xid.is_own {
+            Some(true) => "named a process of it",
+            Some(false) => "named a process of another",
+            None => "named no process",
         };
         let words = format!("Xid {} {whom} {seconds:.0} s before the end", xid.code);
         Some(Sign { rule: FaultRule::HardwareXid, weight, words })
     };
     // Several Xids are mostly one fault told several times: they are no independent signs.
-    let signs = seen.xids.iter().filter_map(sign);
+    let signs = seen.signs.xids.iter().filter_map(sign);
     signs.max_by(|a, b| a.weight.total_cmp(&b.weight)).into_iter().collect()
 }
 

@@ -1,0 +1,160 @@
+//! What was seen of each device lately that may tell why a start on it failed: looks at its memory, Xids, and whose processes
+//! were there. Pure. Not written down: an agent that starts again begins anew, and a verdict looks back two minutes at most.
+
+use pillion_core::fault::{FaultSigns, MemoryLook, XidSeen};
+use pillion_core::{JobStart, UnixTime};
+use std::collections::VecDeque;
+
+/// How long before its end looks matter to a start.
+const LOOKS_SECONDS: f64 = 45.0;
+/// How long before its end Xids matter, and what may be late about either.
+const XIDS_SECONDS: f64 = 150.0;
+const LATE_SECONDS: f64 = 5.0;
+/// Most that is kept, however often somebody looks and whatever a driver tells.
+const LOOKS_MAX: usize = 128;
+const XIDS_MAX: usize = 64;
+
+/// One process of a start on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnProcess {
+    /// Whose.
+    pub start: JobStart,
+    /// In the agent's pid namespace.
+    pub pid: u32,
+    /// Its device memory, where the driver says.
+    pub memory_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Looked {
+    at: UnixTime,
+    bytes: u64,
+    bytes_used: Option<u64>,
+    processes: Vec<OwnProcess>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Xid {
+    at: UnixTime,
+    code: u64,
+    pid: Option<u32>,
+}
+
+/// One device, lately.
+#[derive(Debug, Default)]
+pub struct DeviceSigns {
+    looks: VecDeque<Looked>,
+    xids: VecDeque<Xid>,
+}
+
+impl DeviceSigns {
+    /// One look: the device's memory, how much of it is in use, and who uses it.
+    pub fn look(&mut self, at: UnixTime, bytes: u64, bytes_used: Option<u64>, processes: Vec<OwnProcess>) {
+        self.looks.push_back(Looked { at, bytes, bytes_used, processes });
+        let is_old = |look: &Looked| at.seconds_since(look.at) > XIDS_SECONDS;
+        while self.looks.len() > LOOKS_MAX || self.looks.front().is_some_and(is_old) {
+            self.looks.pop_front();
+        }
+    }
+
+    /// An error that the driver numbers.
+    pub fn xid(&mut self, at: UnixTime, code: u64, pid: Option<u32>) {
+        self.xids.push_back(Xid { at, code, pid });
+        if self.xids.len() > XIDS_MAX {
+            self.xids.pop_front();
+        }
+    }
+
+    /// What concerns a start that ran from `started_at` to `ended_at`; what others know of it is left open.
+    pub fn of(&self, start: JobStart, started_at: UnixTime, ended_at: UnixTime) -> FaultSigns {
+        let concerns = |at: UnixTime, seconds_max: f64| {
+            let before = ended_at.seconds() - at.seconds();
+            at.seconds() >= started_at.seconds() && (-LATE_SECONDS..=seconds_max).contains(&before)
+        };
+        let own = |look: &Looked| {
+            let of_start = look.processes.iter().filter(|process| process.start == start);
+            of_start.filter_map(|process| process.memory_bytes).max()
+        };
+        let memory = |look: &Looked| MemoryLook {
+            at: look.at,
+            bytes: look.bytes,
+            bytes_used: look.bytes_used,
+            process_bytes_max: own(look),
+        };
+        let xid = |xid: &Xid| XidSeen {
+            at: xid.at,
+            code: xid.code,
+            is_own: xid.pid.map(|pid| self.had_process(start, pid)),
+        };
+        let looks = self.looks.iter().filter(|look| concerns(look.at, LOOKS_SECONDS));
+        let xids = self.xids.iter().filter(|xid| concerns(xid.at, XIDS_SECONDS));
+        FaultSigns {
+            memory: looks.map(memory).collect(),
+            process_bytes_limit: None,
+            stderr: None,
+            xids: xids.map(xid).collect(),
+        }
+    }
+
+    fn had_process(&self, start: JobStart, pid: u32) -> bool {
+        let processes = self.looks.iter().flat_map(|look| &look.processes);
+        processes.into_iter().any(|process| process.start == start && process.pid == pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_core::SlurmJobId;
+
+    const OWN: JobStart = JobStart { job_id: SlurmJobId::plain(1), restart_count: 0 };
+    const OTHER: JobStart = JobStart { job_id: SlurmJobId::plain(2), restart_count: 0 };
+
+    fn at(seconds: u64) -> UnixTime {
+        UnixTime::from_epoch(1000 + seconds)
+    }
+
+    fn process(start: JobStart, pid: u32, memory_bytes: u64) -> OwnProcess {
+        OwnProcess { start, pid, memory_bytes: Some(memory_bytes) }
+    }
+
+    #[test]
+    fn a_start_is_told_of_its_last_looks_and_of_its_greatest_process() {
+        let mut signs = DeviceSigns::default();
+        for seconds in 0..100 {
+            let processes = vec![process(OWN, 10, seconds), process(OWN, 11, 7), process(OTHER, 20, 900)];
+            signs.look(at(seconds), 1000, Some(950), processes);
+        }
+        let of = signs.of(OWN, at(0), at(99));
+        assert_eq!(of.memory.len(), 46);
+        let last = MemoryLook { at: at(99), bytes: 1000, bytes_used: Some(950), process_bytes_max: Some(99) };
+        assert_eq!(of.memory.last(), Some(&last));
+        assert_eq!(signs.of(OWN, at(90), at(99)).memory.len(), 10, "not what was before it came");
+        assert_eq!(signs.of(OWN, at(0), at(50)).memory.len(), 51, "and little of what came after it");
+    }
+
+    #[test]
+    fn an_xid_names_a_process_of_the_start_of_another_or_none() {
+        let mut signs = DeviceSigns::default();
+        signs.look(at(0), 1000, None, vec![process(OWN, 10, 1), process(OTHER, 20, 1)]);
+        for pid in [Some(10), Some(20), None] {
+            signs.xid(at(1), 79, pid);
+        }
+        let own = |start| signs.of(start, at(0), at(5)).xids.iter().map(|xid| xid.is_own).collect::<Vec<_>>();
+        assert_eq!(own(OWN), [Some(true), Some(false), None]);
+        assert_eq!(own(OTHER), [Some(false), Some(true), None]);
+        assert_eq!(signs.of(OWN, at(2), at(5)).xids, [], "before it came");
+        assert_eq!(signs.of(OWN, at(0), at(200)).xids, [], "long before its end");
+    }
+
+    #[test]
+    fn a_driver_that_tells_much_fills_no_memory() {
+        let mut signs = DeviceSigns::default();
+        for count in 0..1000 {
+            signs.xid(at(0), count, None);
+            signs.look(at(0), 1, None, Vec::new());
+        }
+        let of = signs.of(OWN, at(0), at(1));
+        assert_eq!((of.xids.len(), of.memory.len()), (XIDS_MAX, LOOKS_MAX));
+    }
+}

@@ -1,0 +1,185 @@
+//! Why runs failed: joins what the agent saw with how Slurm says the job ended, each run once. What is found becomes an
+//! event of the job; a tenant that died with another of its device is requeued, once and alone (DESIGN D8).
+//!
+//! ```text
+//!  summary (agent) ──┐
+//!  job's end (Slurm) ┴─► judge ─► event, job_requeue ─► requeue ─► scontrol requeue ─► release puts it back, alone
+//! ```
+
+pub mod requeue;
+mod victim;
+
+use crate::context::{Context, TickError};
+use crate::scan::Scan;
+use crate::store::{Event, Judgement, MeasuredRun, Requeue, Store};
+use pillion_core::fault::{self, Ending, FaultVerdict, StartSeen};
+use pillion_core::health::FaultKind;
+use pillion_core::{JobStart, UnixTime};
+use pillion_slurm::{Ending as JobEnding, JobState};
+use std::sync::Arc;
+use tracing::{info, warn};
+use victim::{Fate, Tenant, Victim, judge};
+
+/// Runs that are judged in one tick.
+const RUNS_PER_TICK: u32 = 100;
+/// A job that ended longer ago than this is not requeued: its user may have acted, and Slurm may forget it any moment.
+const REQUEUE_AGE_SECONDS_MAX: f64 = 240.0;
+
+/// The judge.
+pub struct Judge {
+    context: Arc<Context>,
+}
+
+impl Judge {
+    /// A judge.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context }
+    }
+
+    /// Judges the runs whose end has become known since.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
+        for run in self.context.store.unjudged_runs(RUNS_PER_TICK).await? {
+            let Some(judgement) = self.judgement(&run, &scan).await? else { continue };
+            let start = run.summary.start;
+            if self.context.store.judge_run(start, &run.summary.gres_type, &judgement).await? {
+                for event in &judgement.events {
+                    warn!(%start, node = %run.node, kind = event.kind, "{}", event.detail);
+                }
+                if judgement.requeue.is_some() {
+                    self.context.nudges.requeue.notify_one();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `None`: it is too early to say.
+    async fn judgement(&self, run: &MeasuredRun, scan: &Scan) -> Result<Option<Judgement>, TickError> {
+        let verdict = verdict(run);
+        let victim = match candidate(run, verdict.as_ref()) {
+            Some(ending) => {
+                let fates = fates(self.context.store.as_ref(), run, scan).await?;
+                let mps_died_at = self.mps_died_at(run).await?;
+                judge(&Tenant { run, ending, fates, mps_died_at, scan_at: scan.at })
+            }
+            None => Victim::No,
+        };
+        let now = self.context.now();
+        let event = |kind: String, detail: String| Event {
+            at: now,
+            kind,
+            job_id: Some(run.summary.start.job_id),
+            node: Some(run.node.clone()),
+            detail,
+        };
+        let mut judgement = Judgement::default();
+        judgement
+            .events
+            .extend(verdict.map(|verdict| event(verdict.rule.kind().to_string(), verdict.to_string())));
+        match victim {
+            Victim::Undecided => return Ok(None),
+            Victim::No => {}
+            Victim::Of(reason) => {
+                let is_fresh = run
+                    .job
+                    .ended_at
+                    .is_some_and(|ended_at| now.seconds_since(ended_at) <= REQUEUE_AGE_SECONDS_MAX);
+                let then = if is_fresh {
+                    "it is to be started again once, alone"
+                } else {
+                    "too long ago to start it again"
+                };
+                judgement.events.push(event("victim".to_owned(), format!("{reason}; {then}")));
+                judgement.requeue = is_fresh.then(|| Requeue {
+                    start: run.summary.start,
+                    node: run.node.clone(),
+                    decided_at: now,
+                    reason,
+                });
+            }
+        }
+        if judgement.events.is_empty() {
+            info!(start = %run.summary.start, ending = ?run.job.ending, "nothing shows a fault");
+        }
+        Ok(Some(judgement))
+    }
+
+    async fn mps_died_at(&self, run: &MeasuredRun) -> Result<Vec<UnixTime>, TickError> {
+        let (node, device) = (&run.node, &run.summary.gres_type);
+        let faults = self.context.store.device_faults(node, device, run.summary.started_at).await?;
+        let died = faults.iter().filter(|fault| fault.kind == FaultKind::MpsDied);
+        Ok(died.map(|fault| fault.since).collect())
+    }
+}
+
+/// How this start ended; `None` where nobody says, because the job has been started again meanwhile.
+fn ending_of(run: &MeasuredRun) -> Option<Ending> {
+    if run.job.restart_count != run.summary.start.restart_count {
+        return None;
+    }
+    match run.job.ending? {
+        JobEnding::Completed => Some(Ending::Exited(0)),
+        JobEnding::Failed => match run.job.exit? {
+            (status, 0) => u8::try_from(status).ok().map(Ending::Exited),
+            (_, signal) => u8::try_from(signal).ok().map(Ending::Signalled),
+        },
+        JobEnding::Cancelled
+        | JobEnding::Timeout
+        | JobEnding::NodeFail
+        | JobEnding::Preempted
+        | JobEnding::OutOfMemory
+        | JobEnding::Revoked => Some(Ending::EndedBySlurm),
+    }
+}
+
+/// The agent dated its looks and the end by one clock; Slurm's is another.
+fn verdict(run: &MeasuredRun) -> Option<FaultVerdict> {
+    let ended = ending_of(run).map(|ending| (run.summary.ended_at, ending));
+    fault::verdict(&StartSeen { ended, signs: run.summary.signs.clone()? })
+}
+
+/// Whether the run may have died with another tenant, and how it ended: it failed by itself, and nothing else explains it.
+fn candidate(run: &MeasuredRun, verdict: Option<&FaultVerdict>) -> Option<Ending> {
+    let ending = ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;
+    (run.job.ending == Some(JobEnding::Failed) && verdict.is_none()).then_some(ending)
+}
+
+/// What became of those who were beside it.
+async fn fates(store: &dyn Store, run: &MeasuredRun, scan: &Scan) -> Result<Vec<Fate>, TickError> {
+    let mut fates = Vec::new();
+    for neighbour in &run.summary.neighbours {
+        fates.push(fate(store, *neighbour, run, scan).await?);
+    }
+    Ok(fates)
+}
+
+async fn fate(
+    store: &dyn Store,
+    neighbour: JobStart,
+    run: &MeasuredRun,
+    scan: &Scan,
+) -> Result<Fate, TickError> {
+    let Some(record) = store.job(neighbour.job_id).await? else { return Ok(Fate::Unknown) };
+    if record.restart_count > neighbour.restart_count {
+        // Slurm does not say any more when it ended: both ends by the node's clock then.
+        let own = store.summary(neighbour).await?.filter(|own| own.gres_type == run.summary.gres_type);
+        let before =
+            |own: pillion_core::report::JobSummary| run.summary.ended_at.seconds() - own.ended_at.seconds();
+        return Ok(own.map_or(Fate::Unknown, |own| Fate::StartedAgain { seconds_before: before(own) }));
+    }
+    let is_ending = scan.jobs.get(&neighbour.job_id).is_some_and(|job| job.state == JobState::Completing);
+    Ok(match (record.ended_at, record.ending, run.job.ended_at) {
+        (Some(ended_at), Some(ending), Some(own_end)) => {
+            Fate::Ended { ending, seconds_before: own_end.seconds() - ended_at.seconds() }
+        }
+        _ if is_ending => Fate::Ending,
+        _ => Fate::Running,
+    })
+}
+
+#[cfg(test)]
+mod tests;

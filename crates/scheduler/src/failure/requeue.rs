@@ -1,0 +1,225 @@
+//! Carries out requeues that `Judge` decided: one `scontrol requeue`, and what became of it. Slurm itself refuses it for a
+//! job whose user asked for `--no-requeue`. Nothing is chosen here but when to leave it: a doubt leaves the job as it is.
+//!
+//! The job comes back with its old pin and the mark of its release, which nobody stands behind any more: `release` puts its
+//! own request back at once, and it runs alone (`Mark::undone`). A job whose mark cannot be read would come back with the
+//! pin for good, so it is not requeued.
+
+use crate::context::{Context, TickError};
+use crate::scan::{Scan, mark_of};
+use crate::step::predates;
+use crate::store::{Event, Requeue, RequeueOutcome};
+use pillion_core::{SlurmJobId, UnixTime, report};
+use pillion_slurm::{Ending, Job, JobState, SlurmError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::info;
+
+/// What could not be done within this time is left: by then the user may have acted.
+const AGE_SECONDS_MAX: f64 = 300.0;
+
+/// The requeuer.
+pub struct Requeuer {
+    context: Arc<Context>,
+    /// When Slurm was last asked, and what it refused with: only a later scan tells what became of it.
+    asked: Mutex<BTreeMap<SlurmJobId, (UnixTime, Option<String>)>>,
+}
+
+/// What comes next for a requeue.
+#[derive(Debug, Clone, PartialEq)]
+enum Next {
+    Wait,
+    Ask,
+    Settle(RequeueOutcome, String),
+}
+
+impl Requeuer {
+    /// A requeuer.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, asked: Mutex::default() }
+    }
+
+    /// Takes every requeue as far as it can go now.
+    ///
+    /// # Errors
+    /// The first [`TickError`]; the others were still tried.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let Some(scan) = self.context.fresh_scan().filter(|_| self.context.is_active()) else {
+            return Ok(());
+        };
+        let open = self.context.store.open_requeues().await?;
+        self.lock().retain(|id, _| open.iter().any(|requeue| requeue.start.job_id == *id));
+        let mut first_error = None;
+        for requeue in &open {
+            if let Err(error) = self.drive(requeue, &scan).await {
+                first_error.get_or_insert(error);
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    async fn drive(&self, requeue: &Requeue, scan: &Scan) -> Result<(), TickError> {
+        let asked = self.lock().get(&requeue.start.job_id).cloned();
+        match next(requeue, scan, asked.as_ref()) {
+            Next::Wait => Ok(()),
+            Next::Ask => self.ask(requeue).await,
+            Next::Settle(outcome, detail) => self.settle(requeue, outcome, detail).await,
+        }
+    }
+
+    async fn ask(&self, requeue: &Requeue) -> Result<(), TickError> {
+        let job_id = requeue.start.job_id;
+        self.lock().insert(job_id, (self.context.now(), None));
+        let answer = self.context.slurm.requeue(job_id).await;
+        let refusal = match &answer {
+            Err(error @ SlurmError::Failed { .. }) => Some(report(error)),
+            _ => None,
+        };
+        let is_refused = refusal.is_some();
+        self.lock().insert(job_id, (self.context.now(), refusal));
+        self.context.nudges.watch.notify_one();
+        match answer {
+            Err(error) if !is_refused => Err(TickError::slurm("requeue a job")(error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn settle(
+        &self,
+        requeue: &Requeue,
+        outcome: RequeueOutcome,
+        detail: String,
+    ) -> Result<(), TickError> {
+        let kind = match outcome {
+            RequeueOutcome::Requeued => "requeued",
+            RequeueOutcome::Refused => "requeue-refused",
+        };
+        info!(start = %requeue.start, kind, detail, "requeue settled");
+        let event = Event {
+            at: self.context.now(),
+            kind: kind.to_owned(),
+            job_id: Some(requeue.start.job_id),
+            node: Some(requeue.node.clone()),
+            detail,
+        };
+        self.context.store.settle_requeue(requeue.start, outcome, &event).await?;
+        self.context.nudges.release.notify_one();
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SlurmJobId, (UnixTime, Option<String>)>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn next(requeue: &Requeue, scan: &Scan, asked: Option<&(UnixTime, Option<String>)>) -> Next {
+    let refused =
+        |why: String| Next::Settle(RequeueOutcome::Refused, format!("it is not started again: {why}"));
+    if predates(scan, asked.map(|(at, _)| *at)) || predates(scan, Some(requeue.decided_at)) {
+        return Next::Wait;
+    }
+    let Some(job) = scan.jobs.get(&requeue.start.job_id) else {
+        return refused("Slurm does not know it any more".to_owned());
+    };
+    if job.restart_count != requeue.start.restart_count || !matches!(job.state, JobState::Ended(_)) {
+        let detail = format!("it is started again, alone: {}", requeue.reason);
+        return Next::Settle(RequeueOutcome::Requeued, detail);
+    }
+    if let Some(refusal) = asked.and_then(|(_, refusal)| refusal.clone()) {
+        return refused(refusal);
+    }
+    if let Some(obstacle) = obstacle(requeue, job, scan) {
+        return refused(obstacle);
+    }
+    Next::Ask
+}
+
+/// Why a job that could be requeued should not be.
+fn obstacle(requeue: &Requeue, job: &Job, scan: &Scan) -> Option<String> {
+    let comes_back_alone = mark_of(job).is_some_and(|mark| {
+        mark.lease_epoch.is_some() && mark.lease_restart_count == Some(requeue.start.restart_count)
+    });
+    if job.state != JobState::Ended(Ending::Failed) {
+        Some("it did not end by failing".to_owned())
+    } else if scan.at.seconds_since(requeue.decided_at) > AGE_SECONDS_MAX {
+        Some("it could not be done in time".to_owned())
+    } else if !comes_back_alone {
+        Some("its AdminComment was overwritten, and with it what it had asked for".to_owned())
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, at, job, leased, scan, start};
+    use pillion_core::{JobStart, NodeName};
+    use pillion_slurm::NodeAvailability;
+
+    fn requeue() -> Requeue {
+        let (node, reason) = (NodeName::new("n1"), "it died".to_owned());
+        Requeue { start: start(), node, decided_at: at(NOW - 10), reason }
+    }
+
+    fn failed() -> Job {
+        leased(job(JobState::Ended(Ending::Failed)), NOW - 100)
+    }
+
+    fn next_of(job: Option<Job>, asked: Option<(u64, Option<&str>)>) -> Next {
+        let asked = asked.map(|(epoch, refusal)| (at(epoch), refusal.map(str::to_owned)));
+        next(&requeue(), &scan(job, NodeAvailability::Up), asked.as_ref())
+    }
+
+    fn outcome(next: &Next) -> Option<RequeueOutcome> {
+        if let Next::Settle(outcome, _) = next { Some(*outcome) } else { None }
+    }
+
+    #[test]
+    fn a_job_that_lies_there_failed_is_requeued() {
+        assert_eq!(next_of(Some(failed()), None), Next::Ask);
+        assert_eq!(
+            next_of(Some(failed()), Some((NOW + 1, None))),
+            Next::Wait,
+            "the scan is older than the call"
+        );
+        assert_eq!(next_of(Some(failed()), Some((NOW - 1, None))), Next::Ask, "the call was lost");
+    }
+
+    #[test]
+    fn it_is_done_when_the_job_is_not_over_any_more() {
+        let again = Job { restart_count: 1, ..failed() };
+        for job in [
+            again,
+            Job { state: JobState::Pending, ..failed() },
+            Job { state: JobState::Running, ..failed() },
+        ] {
+            for asked in [None, Some((NOW - 1, Some("Job is pending execution")))] {
+                assert_eq!(outcome(&next_of(Some(job.clone()), asked)), Some(RequeueOutcome::Requeued));
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_and_every_doubt_leave_the_job_as_it_is() {
+        let refused = next_of(Some(failed()), Some((NOW - 1, Some("disabled"))));
+        assert_eq!(outcome(&refused), Some(RequeueOutcome::Refused));
+        let no_mark = Job { mark: Ok(None), ..failed() };
+        let of_another_start = leased(Job { restart_count: 3, ..failed() }, NOW - 100).mark;
+        let cancelled = Job { state: JobState::Ended(Ending::Cancelled), ..failed() };
+        let jobs = [None, Some(no_mark), Some(Job { mark: of_another_start, ..failed() }), Some(cancelled)];
+        for job in jobs {
+            assert_eq!(outcome(&next_of(job, None)), Some(RequeueOutcome::Refused));
+        }
+        let late = Requeue { decided_at: at(NOW - 301), ..requeue() };
+        let next = next(&late, &scan(Some(failed()), NodeAvailability::Up), None);
+        assert_eq!(outcome(&next), Some(RequeueOutcome::Refused));
+    }
+
+    #[test]
+    fn a_later_start_is_not_touched() {
+        let other = Requeue { start: JobStart { restart_count: 2, ..start() }, ..requeue() };
+        let next = next(&other, &scan(Some(failed()), NodeAvailability::Up), None);
+        assert_ne!(next, Next::Ask);
+    }
+}

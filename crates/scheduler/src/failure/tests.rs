@@ -1,0 +1,226 @@
+use super::*;
+use crate::agents::Agents;
+use crate::context::Settings;
+use crate::store::memory::MemoryStore;
+use crate::store::{JobRecord, NewDecision, Store};
+use crate::testing::{at, decision, job, leased, member, node, start};
+use pillion_core::decision::{DecisionState, MemberState};
+use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords};
+use pillion_core::report::{JobSummary, ProgressPart, Report, ReportBody};
+use pillion_core::{DeviceUuid, GresType, ManualClock, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
+use pillion_slurm::fake::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_slurm::{Job, NodeAvailability};
+
+/// When the run of job 7 ended.
+pub(super) const ENDED: u64 = 1_000_000;
+
+fn neighbour() -> JobStart {
+    JobStart { job_id: SlurmJobId::plain(8), restart_count: 0 }
+}
+
+fn summary() -> JobSummary {
+    JobSummary {
+        start: start(),
+        gres_type: GresType::new("g1"),
+        started_at: at(ENDED - 100),
+        ended_at: at(ENDED),
+        shared_seconds: 90.0,
+        memory_bytes_peak: 5,
+        process_count_peak: 1,
+        energy_joules: None,
+        solo: ProgressPart::default(),
+        shared: ProgressPart::default(),
+        solo_means: None,
+        solo_sample_count: 0,
+        neighbours: vec![neighbour()],
+        signs: Some(FaultSigns::default()),
+    }
+}
+
+fn record(start: JobStart, ending: JobEnding, ended_at: u64) -> JobRecord {
+    JobRecord {
+        id: start.job_id,
+        restart_count: start.restart_count,
+        uid: UserId(1000),
+        user: "alice".into(),
+        account: String::new(),
+        partition: "shared".into(),
+        workload: WorkloadKey::new("alice/w"),
+        slowdown_ratio_max: None,
+        memory_bytes_declared: None,
+        submitted_at: at(ENDED - 200),
+        eligible_at: None,
+        started_at: Some(at(ENDED - 100)),
+        ended_at: Some(at(ended_at)),
+        ending: Some(ending),
+        node: Some(NodeName::new("n1")),
+        gres: "shard:g1:40".into(),
+        alone: false,
+        exit: Some(if ending == JobEnding::Failed { (1, 0) } else { (0, 15) }),
+    }
+}
+
+/// A run under MPS beside another that failed, for no reason that shows.
+pub(super) fn failed_run() -> MeasuredRun {
+    MeasuredRun {
+        summary: summary(),
+        node: NodeName::new("n1"),
+        device_model: "h100".into(),
+        device_memory_bytes: 100,
+        job: record(start(), JobEnding::Failed, ENDED),
+        decision: Some(decision(&member(MemberState::Ended))),
+    }
+}
+
+#[test]
+fn slurms_words_for_an_end_are_told_apart() {
+    let of = |ending, exit| {
+        let mut run = failed_run();
+        (run.job.ending, run.job.exit) = (Some(ending), exit);
+        ending_of(&run)
+    };
+    assert_eq!(of(JobEnding::Completed, Some((0, 0))), Some(Ending::Exited(0)));
+    assert_eq!(of(JobEnding::Failed, Some((139, 0))), Some(Ending::Exited(139)));
+    assert_eq!(of(JobEnding::Failed, Some((0, 11))), Some(Ending::Signalled(11)));
+    assert_eq!(of(JobEnding::Failed, None), None, "nobody says with what");
+    assert_eq!(of(JobEnding::OutOfMemory, Some((0, 125))), Some(Ending::EndedBySlurm), "the host's memory");
+    let mut run = failed_run();
+    run.job.restart_count = 1;
+    assert_eq!(ending_of(&run), None, "it was started again meanwhile");
+}
+
+#[test]
+fn a_failure_that_explains_itself_is_nobody_elses_doing() {
+    let mut run = failed_run();
+    assert_eq!(candidate(&run, verdict(&run).as_ref()), Some(Ending::Exited(1)));
+    run.summary.signs = Some(FaultSigns { stderr: Some(StderrWords::Sure), ..FaultSigns::default() });
+    assert_eq!(candidate(&run, verdict(&run).as_ref()), None);
+    let mut killed = failed_run();
+    killed.job.exit = Some((0, 9));
+    assert_eq!(candidate(&killed, None), None, "killed from outside");
+    for ending in [JobEnding::Cancelled, JobEnding::Timeout, JobEnding::Completed, JobEnding::OutOfMemory] {
+        killed.job.ending = Some(ending);
+        assert_eq!(candidate(&killed, None), None, "{ending:?}");
+    }
+}
+
+struct Room {
+    context: Arc<Context>,
+    store: Arc<MemoryStore>,
+    clock: Arc<ManualClock>,
+    slurm: Arc<FakeSlurm>,
+}
+
+impl Room {
+    /// Job 7 has ended on the device that it shared with job 8; `signs` is what its agent saw.
+    async fn new(own: JobEnding, other: (JobEnding, u64), signs: FaultSigns) -> Self {
+        let clock = Arc::new(ManualClock::new(at(ENDED + 10)));
+        let store = Arc::new(MemoryStore::new());
+        let nodes = vec![FakeNode::pool("n1", 1)];
+        let partitions = vec![FakePartition::new("shared", &["n1"])];
+        let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(ENDED + 10)));
+        let context = Arc::new(Context::new(
+            clock.clone(),
+            slurm.clone(),
+            store.clone(),
+            Arc::new(Agents::default()),
+            Settings::default(),
+        ));
+        let device = DeviceDescription {
+            index: 1,
+            uuid: DeviceUuid::new("GPU-1"),
+            model: "h100".into(),
+            memory_bytes: 100,
+            gres_type: GresType::new("g1"),
+            mechanism: Mechanism::Mps,
+        };
+        store.record_devices(&NodeName::new("n1"), &[device], at(ENDED)).await.unwrap();
+        let room = Self { context, store, clock, slurm };
+        room.run_under_a_decision().await;
+        let records = [record(start(), own, ENDED), record(neighbour(), other.0, other.1)];
+        room.store.record_jobs(&records, at(ENDED)).await.unwrap();
+        let told = JobSummary { signs: Some(signs), ..summary() };
+        let report = Report { sequence: 1, body: ReportBody::JobSummary(Box::new(told)) };
+        room.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
+        room.see(leased(job(JobState::Ended(own)), ENDED - 101), 9);
+        room
+    }
+
+    async fn run_under_a_decision(&self) {
+        use MemberState::{Ended, Guarded, Planned, Released, Running};
+        let planned = decision(&member(MemberState::Planned));
+        let new = NewDecision {
+            node: planned.node,
+            gres_type: planned.gres_type,
+            device_model: planned.device_model,
+            mechanism: Mechanism::Mps,
+            ccs_mode: None,
+            joins: None,
+            gain: 0.5,
+            members: vec![planned.members[0].plan.clone()],
+        };
+        let id = self.store.commit_plan(Revision(0), &[new], at(ENDED - 110)).await.unwrap()[0];
+        for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running), (Running, Ended)] {
+            let step = crate::store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };
+            assert!(self.store.step_member(&step).await.unwrap());
+        }
+        self.store.step_decision(id, DecisionState::Released, None, at(ENDED)).await.unwrap();
+        self.store.step_decision(id, DecisionState::Ended, None, at(ENDED)).await.unwrap();
+    }
+
+    fn see(&self, job: Job, later_seconds: u64) {
+        let now = at(ENDED + later_seconds);
+        self.clock.set(now);
+        let scan = Scan::new(now, vec![job], vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0);
+        self.context.board_mut().scan = Some(Arc::new(scan));
+    }
+
+    async fn kinds(&self) -> Vec<String> {
+        let events = self.store.events(start().job_id).await.unwrap();
+        events.into_iter().map(|event| event.kind).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_ran_out_of_memory_gets_one_event_and_no_requeue() {
+    let full = MemoryLook { at: at(ENDED - 1), bytes: 100, bytes_used: Some(99), process_bytes_max: None };
+    let signs = FaultSigns { memory: vec![full], stderr: Some(StderrWords::Sure), ..FaultSigns::default() };
+    let room = Room::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), signs).await;
+    for _ in 0..2 {
+        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
+    }
+    assert_eq!(room.kinds().await, ["out-of-memory"]);
+    let event = room.store.events(start().job_id).await.unwrap().remove(0);
+    assert!(
+        event.detail.contains("said-out-of-memory") && event.detail.contains("99.0 %"),
+        "{}",
+        event.detail
+    );
+    assert!(room.store.open_requeues().await.unwrap().is_empty(), "it would fail again");
+}
+
+#[tokio::test]
+async fn a_victim_gets_an_intent_before_anything_is_done() {
+    let room = Room::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
+    Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
+    assert_eq!(room.kinds().await, ["victim"]);
+    let open = room.store.open_requeues().await.unwrap();
+    assert_eq!(open.iter().map(|requeue| requeue.start).collect::<Vec<_>>(), [start()]);
+    assert!(room.slurm.journal().is_empty(), "the judge asks nothing of Slurm");
+}
+
+#[tokio::test]
+async fn who_was_cancelled_succeeded_or_ended_long_ago_is_not_requeued() {
+    for own in [JobEnding::Cancelled, JobEnding::Timeout, JobEnding::Completed] {
+        let room = Room::new(own, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
+        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
+        assert_eq!(room.kinds().await, [""; 0], "{own:?}");
+        assert!(room.store.unjudged_runs(9).await.unwrap().is_empty());
+    }
+    let room = Room::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
+    room.see(leased(job(JobState::Ended(JobEnding::Failed)), ENDED - 101), 241);
+    Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
+    assert_eq!(room.kinds().await, ["victim"], "operators hear of it");
+    assert!(room.store.open_requeues().await.unwrap().is_empty());
+}

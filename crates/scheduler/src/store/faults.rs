@@ -1,0 +1,106 @@
+//! What is kept of failures: the judgement on a run, requeues, faults of devices. Pure.
+
+use super::Event;
+use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+
+/// What was found out about one run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Judgement {
+    /// For operators and the job's user.
+    pub events: Vec<Event>,
+    /// The job is to be requeued.
+    pub requeue: Option<Requeue>,
+}
+
+/// A job that is to be started again, alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requeue {
+    /// The start that died.
+    pub start: JobStart,
+    /// Where.
+    pub node: NodeName,
+    /// When that was decided.
+    pub decided_at: UnixTime,
+    /// Why, one sentence.
+    pub reason: String,
+}
+
+/// What became of a requeue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueOutcome {
+    /// The job waits or runs again.
+    Requeued,
+    /// Slurm did not do it, or it was not asked to in time.
+    Refused,
+}
+
+/// One fault of one device.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct FaultOf {
+    pub(super) gres_type: GresType,
+    pub(super) fault: DeviceFault,
+}
+
+/// What a report of conditions changes, each with the event that tells of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct FaultChanges {
+    pub(super) begun: Vec<(FaultOf, Event)>,
+    /// Without an event where the same fault was only dated anew, by an agent that started again.
+    pub(super) cleared: Vec<(FaultOf, Option<Event>)>,
+}
+
+/// How long a driver's sentence may be; it is part of what identifies a fault.
+const DETAIL_CHARS_MAX: usize = 400;
+/// Times nearer to each other than this are one: stores keep microseconds.
+const SAME_SECONDS: f64 = 1e-3;
+
+/// Compares the faults that last, by what is stored of a node, with what its agent says of some of its devices.
+pub(super) fn changes(
+    open: &[FaultOf],
+    node: &NodeName,
+    conditions: &[DeviceCondition],
+    at: UnixTime,
+) -> FaultChanges {
+    let told: Vec<FaultOf> = conditions.iter().flat_map(faults_of).collect();
+    let event = |kind: &str, of: &FaultOf, at: UnixTime, detail: String| Event {
+        at,
+        kind: kind.to_owned(),
+        job_id: None,
+        node: Some(node.clone()),
+        detail: format!("{}: {detail}", of.gres_type),
+    };
+    let begun = told.iter().filter(|fault| !open.iter().any(|known| is_same(known, fault)));
+    let is_told_of = |known: &&FaultOf| conditions.iter().any(|one| one.gres_type == known.gres_type);
+    let cleared =
+        open.iter().filter(is_told_of).filter(|known| !told.iter().any(|fault| is_same(known, fault)));
+    FaultChanges {
+        begun: begun
+            .map(|of| (of.clone(), event("device-fault", of, of.fault.since, of.fault.to_string())))
+            .collect(),
+        cleared: cleared
+            .map(|of| {
+                let is_over = !told.iter().any(|fault| is_alike(of, fault));
+                let event = event("device-well", of, at, format!("no longer so: {}", of.fault));
+                (of.clone(), is_over.then_some(event))
+            })
+            .collect(),
+    }
+}
+
+fn faults_of(condition: &DeviceCondition) -> impl Iterator<Item = FaultOf> {
+    condition.faults.iter().map(|fault| {
+        // No control characters, and none that Postgres cannot keep: drivers say what they like.
+        let plain = fault.detail.chars().filter(|char| !char.is_control());
+        let fault = DeviceFault { detail: plain.take(DETAIL_CHARS_MAX).collect(), ..fault.clone() };
+        FaultOf { gres_type: condition.gres_type.clone(), fault }
+    })
+}
+
+fn is_alike(a: &FaultOf, b: &FaultOf) -> bool {
+    a.gres_type == b.gres_type && a.fault.kind == b.fault.kind && a.fault.detail == b.fault.detail
+}
+
+fn is_same(a: &FaultOf, b: &FaultOf) -> bool {
+    is_alike(a, b) && (a.fault.since.seconds() - b.fault.since.seconds()).abs() < SAME_SECONDS
+}

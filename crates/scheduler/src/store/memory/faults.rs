@@ -1,0 +1,81 @@
+//! Requeues and faults of devices, in memory.
+
+use super::super::faults::{FaultOf, changes};
+use super::super::{Event, Requeue, RequeueOutcome};
+use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+struct StoredFault {
+    node: NodeName,
+    of: FaultOf,
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    requeues: BTreeMap<SlurmJobId, (Requeue, Option<RequeueOutcome>)>,
+    device_faults: Vec<StoredFault>,
+}
+
+impl Faults {
+    pub(super) fn intend(&mut self, requeue: &Requeue) {
+        self.requeues.entry(requeue.start.job_id).or_insert_with(|| (requeue.clone(), None));
+    }
+
+    pub(super) fn open_requeues(&self) -> Vec<Requeue> {
+        let open = self.requeues.values().filter(|(_, outcome)| outcome.is_none());
+        let mut open: Vec<Requeue> = open.map(|(requeue, _)| requeue.clone()).collect();
+        open.sort_by(|a, b| a.decided_at.seconds().total_cmp(&b.decided_at.seconds()));
+        open
+    }
+
+    pub(super) fn settle(&mut self, start: JobStart, outcome: RequeueOutcome) -> bool {
+        let open = self.requeues.get_mut(&start.job_id);
+        let open = open.filter(|(requeue, outcome)| requeue.start == start && outcome.is_none());
+        open.is_some_and(|(_, settled)| settled.replace(outcome).is_none())
+    }
+
+    /// Gives the events that this makes.
+    pub(super) fn record_conditions(
+        &mut self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Vec<Event> {
+        let here = |stored: &&StoredFault| stored.node == *node && !stored.is_over;
+        let open: Vec<FaultOf> =
+            self.device_faults.iter().filter(here).map(|stored| stored.of.clone()).collect();
+        let changes = changes(&open, node, conditions, at);
+        let mut events = Vec::new();
+        for (of, event) in changes.begun {
+            let is_known = |stored: &StoredFault| stored.node == *node && stored.of == of;
+            if !self.device_faults.iter().any(is_known) {
+                self.device_faults.push(StoredFault { node: node.clone(), of, is_over: false });
+                events.push(event);
+            }
+        }
+        for (of, event) in changes.cleared {
+            let same = self.device_faults.iter_mut().filter(|stored| stored.node == *node && stored.of == of);
+            same.for_each(|stored| stored.is_over = true);
+            events.extend(event);
+        }
+        events
+    }
+
+    pub(super) fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Vec<DeviceFault> {
+        let is_asked_for = |stored: &&StoredFault| {
+            stored.node == *node && stored.of.gres_type == *gres_type && stored.of.fault.since >= since
+        };
+        let stored = self.device_faults.iter().filter(is_asked_for);
+        let mut faults: Vec<DeviceFault> = stored.map(|stored| stored.of.fault.clone()).collect();
+        faults.sort_by(|a, b| a.since.seconds().total_cmp(&b.since.seconds()));
+        faults
+    }
+}
