@@ -17,6 +17,8 @@ pub enum FaultKind {
     Other,
     /// It stopped giving a metric.
     MetricLost,
+    /// Caps on it are not reserved, though the site wants that.
+    NoPartitions,
     /// Its MPS daemon or server died; the clients are suspect.
     MpsDied,
     /// Its MPS server takes no new client until all have left.
@@ -33,7 +35,7 @@ impl FaultKind {
     /// Whether nobody new may be put on the device meanwhile.
     pub const fn closes_device(self) -> bool {
         match self {
-            Self::Other | Self::MetricLost => false,
+            Self::Other | Self::MetricLost | Self::NoPartitions => false,
             Self::MpsDied | Self::MpsFault | Self::Unreadable | Self::Gone => true,
         }
     }
@@ -43,6 +45,7 @@ impl FaultKind {
         match self {
             Self::Other => "something is wrong",
             Self::MetricLost => "it lost a metric",
+            Self::NoPartitions => "its tenants have no compute units of their own",
             Self::MpsDied => "its MPS daemon died",
             Self::MpsFault => "its MPS server reports a fault",
             Self::Unreadable => "it cannot be read",

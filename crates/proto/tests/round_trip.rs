@@ -166,8 +166,8 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
 }
 
 fn fault_kinds() -> impl Strategy<Value = FaultKind> {
-    use FaultKind::{Gone, MetricLost, MpsDied, MpsFault, Other, Unreadable};
-    prop::sample::select(vec![Gone, MetricLost, MpsDied, MpsFault, Other, Unreadable])
+    use FaultKind::{Gone, MetricLost, MpsDied, MpsFault, NoPartitions, Other, Unreadable};
+    prop::sample::select(vec![Gone, MetricLost, MpsDied, MpsFault, NoPartitions, Other, Unreadable])
 }
 
 prop_compose! {

@@ -38,6 +38,7 @@ impl Bench {
             pipe_directory: directory.join("pipe"),
             log_directory: directory.join("log"),
             multi_user,
+            partitions: false,
             cap_default,
             memory_limit_bytes_default: None,
         }

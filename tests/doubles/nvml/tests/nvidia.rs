@@ -422,6 +422,7 @@ fn the_processes_of_all_lists_are_told_once() {
         pipe_directory: "/run/mps".into(),
         log_directory: "/log".into(),
         multi_user: true,
+        partitions: false,
         cap_default: None,
         memory_limit_bytes_default: None,
     };
@@ -478,6 +479,7 @@ fn without_mps_and_ccs_their_calls_are_refused() {
         pipe_directory: "/run/mps".into(),
         log_directory: "/log".into(),
         multi_user: false,
+        partitions: false,
         cap_default: None,
         memory_limit_bytes_default: None,
     };
