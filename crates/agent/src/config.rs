@@ -138,6 +138,7 @@ pub struct DevicesConfig {
 /// NVIDIA's Multi-Process Service.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the file")]
 pub struct MpsConfig {
     /// Whether devices are shared by MPS where it is there; by time slices otherwise.
     pub enabled: bool,

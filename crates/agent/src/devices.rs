@@ -143,7 +143,7 @@ impl Devices {
                 match self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
                     Ok(prepared) => self.prepared(&device, share.start, prepared),
                     Err(error) => {
-                        warn!(start = %share.start, error = %pillion_core::report(&error), "share from before cannot be set up")
+                        warn!(start = %share.start, error = %pillion_core::report(&error), "share from before cannot be set up");
                     }
                 }
             }

@@ -78,12 +78,12 @@ impl Partitions {
             .to_owned();
         let units = used * CHUNK_UNITS;
         // Writing to a string cannot fail.
-        let _ = write!(text, "{device}  -  {free}  {used}  {}  {units}  -\n", self.units - units);
+        let _ = writeln!(text, "{device}  -  {free}  {used}  {}  {units}  -", self.units - units);
         for Partition { name, chunks } in &self.given {
             let is_used = clients.contains(&format!("{}/{name}", self.device));
             let is_used = if is_used { "Yes" } else { "No" };
             let units = chunks.len() * CHUNK_UNITS as usize;
-            let _ = write!(text, "{device}  {name}  -  {}  -  {units}  {is_used}\n", chunks.len());
+            let _ = writeln!(text, "{device}  {name}  -  {}  -  {units}  {is_used}", chunks.len());
         }
         text
     }
