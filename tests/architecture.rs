@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-pairing", &["pillion-core"]),
@@ -18,6 +18,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("pillion-scheduler", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-cli", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
+    ("pillion-gpu-checks", &["pillion-core", "pillion-device"]),
     ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
     (
         "pillion-tests",

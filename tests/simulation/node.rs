@@ -131,6 +131,7 @@ impl Node {
                 pipe_directory: pipe_directory(&device),
                 log_directory: pipe_directory(&device),
                 multi_user: true,
+                partitions: false,
                 cap_default: None,
                 memory_limit_bytes_default: None,
             };
@@ -155,7 +156,11 @@ impl Node {
             }
         }
         if let Some(share) = &share {
-            let paths = SharePaths { progress: None, mps_pipe_directory: pipe_directory(&device) };
+            let paths = SharePaths {
+                progress: None,
+                mps_pipe_directory: pipe_directory(&device),
+                mps_partition: None,
+            };
             for (name, value) in environment(share, &device, &paths) {
                 variables.retain(|(known, _)| *known != name);
                 variables.push((name, value));

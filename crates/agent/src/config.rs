@@ -1,5 +1,6 @@
 //! The agent's configuration: one struct, read and checked once, then handed out in pieces.
 
+use crate::mechanism::MpsPolicy;
 use pillion_core::handoff::HANDOFF_SOCKET;
 use pillion_core::{GresType, NodeName};
 use pillion_device::mps::control_binary_default;
@@ -137,6 +138,7 @@ pub struct DevicesConfig {
 /// NVIDIA's Multi-Process Service.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the file")]
 pub struct MpsConfig {
     /// Whether devices are shared by MPS where it is there; by time slices otherwise.
     pub enabled: bool,
@@ -146,6 +148,10 @@ pub struct MpsConfig {
     /// Whether a device is closed to all but its MPS server while its daemon is up (`EXCLUSIVE_PROCESS`): a program that
     /// does not find the daemon then fails, where it would take turns with the others. Simulated devices have no such mode.
     pub strict: bool,
+    /// Whether a tenant's cap is to be compute units that it has to itself, as static SM partitions (CUDA 13.1 and later),
+    /// where it else is only the most that it may use. Where the MPS daemon offers none, caps stay caps, and the device's
+    /// condition says so.
+    pub static_partitions: bool,
     /// NVIDIA's control program.
     pub control_binary: PathBuf,
 }
@@ -177,9 +183,22 @@ impl Default for ExporterConfig {
     }
 }
 
+impl MpsConfig {
+    /// As the mechanisms take it.
+    pub fn policy(&self) -> MpsPolicy {
+        MpsPolicy { multi_user: self.multi_user, static_partitions: self.static_partitions }
+    }
+}
+
 impl Default for MpsConfig {
     fn default() -> Self {
-        Self { enabled: true, multi_user: false, strict: false, control_binary: control_binary_default() }
+        Self {
+            enabled: true,
+            multi_user: false,
+            strict: false,
+            static_partitions: false,
+            control_binary: control_binary_default(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 
 use crate::disk;
 use crate::health::{self, Health};
-use crate::mechanism::{MechanismError, Mechanisms};
+use crate::mechanism::{MechanismError, Mechanisms, Prepared};
 use crate::node::Node;
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
@@ -167,8 +167,11 @@ impl Devices {
         for share in &shares {
             if let Some(device) = self.node.device(&share.gres_type).cloned() {
                 let others = shares.iter().filter(|other| on(&device, other));
-                if let Err(error) = self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
-                    warn!(start = %share.start, error = %pillion_core::report(&error), "share from before cannot be set up");
+                match self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
+                    Ok(prepared) => self.prepared(&device, share.start, prepared),
+                    Err(error) => {
+                        warn!(start = %share.start, error = %pillion_core::report(&error), "share from before cannot be set up");
+                    }
                 }
             }
         }
@@ -202,7 +205,8 @@ impl Devices {
         for start in &looked.ended {
             self.ended(*start);
         }
-        self.mechanisms.settle(self.backend.as_mut(), self.node.devices());
+        let shares = self.node.all_shares();
+        self.mechanisms.settle(self.backend.as_mut(), self.node.devices(), &shares);
         let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
         if due || !looked.ended.is_empty() {
             self.save();
@@ -279,7 +283,8 @@ impl Devices {
         let device = self.node.device(&share.gres_type).ok_or_else(no_device)?.clone();
         let others = self.node.shares_on(&share.gres_type);
         let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
-        prepared.map_err(|error| Refusal::of(&device, &error))?;
+        let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;
+        self.prepared(&device, share.start, prepared);
         // A job that was requeued leaves the share of its earlier start behind.
         for earlier in self.node.all_shares() {
             if earlier.start.job_id == share.start.job_id && earlier.start != share.start {
@@ -289,6 +294,16 @@ impl Devices {
         }
         let inserted = self.node.insert_share(share);
         inserted.map_err(|error| format!("the share cannot be written down: {error}").into())
+    }
+
+    /// Keeps what the tenant is to be told, and tells operators where its cap is not what the site wants.
+    fn prepared(&mut self, device: &DeviceDescription, start: JobStart, prepared: Prepared) {
+        let Prepared { partition, without_partition } = prepared;
+        if let Some(reason) = &without_partition {
+            warn!(%start, device = device.index, reason, "no static SM partition; the cap is only a cap");
+        }
+        self.health.partitioned(self.clock.now(), device.index, without_partition);
+        self.node.set_mps_partition(start, partition);
     }
 
     fn revoke(&mut self, decision_id: DecisionId, start: JobStart) {

@@ -241,7 +241,8 @@ impl HandoffServer {
             return HandoffReply { set: share::profiling(progress.as_deref()), ..HandoffReply::unknown() };
         };
         let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type);
-        let paths = SharePaths { progress, mps_pipe_directory };
+        let paths =
+            SharePaths { progress, mps_pipe_directory, mps_partition: self.node.mps_partition(share.start) };
         HandoffReply {
             verdict: Verdict::Decided,
             decision_id: Some(share.decision_id),

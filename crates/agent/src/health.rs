@@ -99,6 +99,15 @@ impl Health {
         }
     }
 
+    /// A tenant was let in; `without_partition`: why it has no compute units of its own where the site wants that.
+    pub fn partitioned(&mut self, at: UnixTime, index: u32, without_partition: Option<String>) {
+        let Some(watched) = self.0.get_mut(&index) else { return };
+        watched.clear(FaultKind::NoPartitions, None);
+        if let Some(reason) = without_partition {
+            watched.raise(FaultKind::NoPartitions, None, at, reason);
+        }
+    }
+
     /// How those devices are that were looked at.
     pub fn conditions(&self) -> Vec<DeviceCondition> {
         self.0.values().filter(|watched| watched.was_seen).map(Watched::condition).collect()

@@ -5,6 +5,7 @@ use crate::share::ShareTable;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,8 @@ pub struct Node {
     name: NodeName,
     devices: Vec<DeviceDescription>,
     shares: Mutex<ShareTable>,
+    /// The SM partitions of those starts that have one. The daemons' records outlive the agent; this is for quick answers.
+    mps_partitions: Mutex<BTreeMap<JobStart, String>>,
     /// Told at every new share.
     shares_changed: Notify,
     markers: PathBuf,
@@ -40,6 +43,7 @@ impl Node {
             name,
             devices,
             shares: Mutex::new(shares),
+            mps_partitions: Mutex::default(),
             shares_changed: Notify::new(),
             markers,
             is_connected: AtomicBool::new(false),
@@ -107,8 +111,26 @@ impl Node {
         Ok(())
     }
 
+    /// The SM partition of a start, where it has one.
+    pub fn mps_partition(&self, start: JobStart) -> Option<String> {
+        self.partitions().get(&start).cloned()
+    }
+
+    /// This start has a partition, or none. Before its share is known: whoever finds that has both.
+    pub fn set_mps_partition(&self, start: JobStart, partition: Option<String>) {
+        match partition {
+            Some(partition) => drop(self.partitions().insert(start, partition)),
+            None => drop(self.partitions().remove(&start)),
+        }
+    }
+
+    fn partitions(&self) -> MutexGuard<'_, BTreeMap<JobStart, String>> {
+        self.mps_partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Forgets a share.
     pub fn remove_share(&self, start: JobStart) -> Option<Share> {
+        self.set_mps_partition(start, None);
         self.change(|table| table.remove(start))
     }
 

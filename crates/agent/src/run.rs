@@ -92,7 +92,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
             .context("making the markers' directory")?,
     );
     let mechanisms =
-        Mechanisms::new(&config.runtime_directory, config.mps.multi_user, &devices, &node.all_shares());
+        Mechanisms::new(&config.runtime_directory, config.mps.policy(), &devices, &node.all_shares());
     let (commands, commands_out) = mpsc::channel(COMMANDS_LENGTH);
     let (reports, reports_out) = mpsc::channel(REPORTS_LENGTH);
     let (answers, answers_out) = mpsc::channel(ANSWERS_LENGTH);

@@ -22,6 +22,8 @@ pub struct SharePaths {
     pub progress: Option<PathBuf>,
     /// The pipe directory of the device's MPS daemon.
     pub mps_pipe_directory: PathBuf,
+    /// The name of its own SM partition there, where it has one.
+    pub mps_partition: Option<String>,
 }
 
 /// The variables that carry out `share` on `device`, in a fixed order.
@@ -29,7 +31,10 @@ pub struct SharePaths {
 /// `none` leaves the choice of the device as Slurm made it.
 pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths) -> Vec<Variable> {
     let mut variables = match share.mechanism {
-        Mechanism::Mps => mechanism::mps::environment(share, device, &paths.mps_pipe_directory),
+        Mechanism::Mps => {
+            let SharePaths { mps_pipe_directory, mps_partition, .. } = paths;
+            mechanism::mps::environment(share, device, mps_pipe_directory, mps_partition.as_deref())
+        }
         Mechanism::Ccs => mechanism::ccs::environment(share, device),
         Mechanism::None => Vec::new(),
     };
@@ -145,6 +150,7 @@ pub(crate) mod tests {
         SharePaths {
             progress: Some(PathBuf::from("/run/pillion/progress/33+0")),
             mps_pipe_directory: PathBuf::from("/run/pillion/mps/g3/pipe"),
+            mps_partition: None,
         }
     }
 
@@ -189,6 +195,16 @@ pub(crate) mod tests {
             written(&share(33, Mechanism::Ccs))[..3],
             ["ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", "ZE_AFFINITY_MASK=1.1", "ZEX_NUMBER_OF_CCS=0:2"]
         );
+    }
+
+    #[test]
+    fn a_partition_stands_in_for_the_percentage() {
+        let tenant = Share { cap_fraction: Some(Fraction::clamped(0.5)), ..share(33, Mechanism::Mps) };
+        let paths = SharePaths { mps_partition: Some("GPU-3/Dx4".to_owned()), ..paths() };
+        let variables = environment(&tenant, &device(Mechanism::Mps), &paths);
+        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(!names.contains(&"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "{names:?}");
+        assert!(variables.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/Dx4".to_owned())));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum FaultKind {
     Other,
     /// It stopped giving a metric.
     MetricLost,
+    /// Caps on it are not reserved, though the site wants that.
+    NoPartitions,
     /// Its CCS mode could not be changed: its card is in use.
     ModeHeld,
     /// It is cut up by MIG: what Slurm books and what processes get are its instances, not the device.
@@ -37,7 +39,7 @@ impl FaultKind {
     /// Whether nobody new may be put on the device meanwhile.
     pub const fn closes_device(self) -> bool {
         match self {
-            Self::Other | Self::MetricLost => false,
+            Self::Other | Self::MetricLost | Self::NoPartitions => false,
             Self::ModeHeld
             | Self::Divided
             | Self::MpsDied
@@ -52,6 +54,7 @@ impl FaultKind {
         match self {
             Self::Other => "something is wrong",
             Self::MetricLost => "it lost a metric",
+            Self::NoPartitions => "its tenants have no compute units of their own",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
             Self::Divided => "MIG is on, and only whole GPUs can be shared",
             Self::MpsDied => "its MPS daemon died",

@@ -19,6 +19,7 @@ pub use error::DeviceError;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
 use pillion_core::{Fraction, UserId};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// How the MPS control daemon of one device is to run.
@@ -30,6 +31,10 @@ pub struct MpsSettings {
     pub log_directory: PathBuf,
     /// Serve several users at once (`-multiuser-server`). Otherwise a second user waits until the first has left.
     pub multi_user: bool,
+    /// Give compute units out as partitions that belong to one tenant alone (`-S`, CUDA 13.1 and later): a client without
+    /// one is refused, and percentages do not count.
+    #[serde(default)]
+    pub partitions: bool,
     /// The most compute units of each client, whatever its environment says; a client can only lower it.
     pub cap_default: Option<Fraction>,
     /// The most device memory of each client process; a client can only lower it.
@@ -155,6 +160,26 @@ pub trait Backend: Send {
     /// # Errors
     /// [`DeviceError::Refused`] if this is no client of that device; else as [`Backend::stop_mps`].
     fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError>;
+
+    /// Gives `tenant` compute units that nobody else may use, on a device whose MPS daemon runs with
+    /// [`MpsSettings::partitions`]: `cap` of them, rounded down to what the daemon gives out at a time. Returns the name that
+    /// its clients must give (`CUDA_MPS_SM_PARTITION`). The same tenant again keeps what it has.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] where there are none, [`DeviceError::Busy`] if too few are free; else as
+    /// [`Backend::stop_mps`].
+    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+        let reason = format!("no static SM partition of {cap:?} for {tenant} can be made here");
+        Err(DeviceError::Unsupported { index, reason })
+    }
+
+    /// Takes the partitions of all tenants but these back; nothing to do is success.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] while one has clients; else as [`Backend::stop_mps`].
+    fn keep_mps_partitions(&mut self, _: u32, _: &BTreeSet<String>) -> Result<(), DeviceError> {
+        Ok(())
+    }
 
     /// The CCS mode in force, 1, 2 or 4; `None` while the device is idle, when the next process chooses it, and where
     /// there is no CCS.

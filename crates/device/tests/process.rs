@@ -79,6 +79,7 @@ impl Driver {
             pipe_directory: self.directory.path().join(format!("mps{index}")),
             log_directory: self.directory.path().join("log"),
             multi_user: false,
+            partitions: false,
             cap_default: None,
             memory_limit_bytes_default: None,
         }

@@ -185,8 +185,20 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
 }
 
 fn fault_kinds() -> impl Strategy<Value = FaultKind> {
-    use FaultKind::{Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, Other, Unreadable};
-    prop::sample::select(vec![Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, Other, Unreadable])
+    use FaultKind::{
+        Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, NoPartitions, Other, Unreadable,
+    };
+    prop::sample::select(vec![
+        Divided,
+        Gone,
+        MetricLost,
+        ModeHeld,
+        MpsDied,
+        MpsFault,
+        NoPartitions,
+        Other,
+        Unreadable,
+    ])
 }
 
 prop_compose! {

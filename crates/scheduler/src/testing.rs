@@ -151,5 +151,6 @@ pub(crate) fn summary(start: JobStart) -> JobSummary {
         solo_means: None,
         solo_sample_count: 0,
         neighbours: Vec::new(),
+        signs: None,
     }
 }

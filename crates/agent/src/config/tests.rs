@@ -66,6 +66,8 @@ fn paths_carry_the_nodes_name() {
 #[test]
 fn what_is_wrong_is_said_with_what_is_allowed() {
     assert!(refused("colour = 1").contains("unknown field `colour`"));
+    let policy = |text: &str| Config::parse(text, "n1").unwrap().mps.policy().static_partitions;
+    assert!(!policy("") && policy("[mps]\nstatic_partitions = true"), "off unless the site asks");
     assert!(refused("[mps]\nmulti_users = true").contains("unknown field `multi_users`"));
     let backend = refused("backend = 'nvml'");
     assert!(

@@ -15,7 +15,7 @@ pub mod mps;
 
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
-use pillion_core::{GresType, JobStart};
+use pillion_core::{Fraction, GresType, JobStart};
 use pillion_device::{Backend, DeviceError, MpsSettings};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -73,6 +73,11 @@ pub enum MechanismError {
     /// A limit that leaves nothing.
     #[error("a memory limit of {0} bytes is below one MiB")]
     NoMemory(u64),
+    /// The device gives out partitions only.
+    #[error(
+        "device {0} is shared by static SM partitions, and the decision gives the tenant no cap to make one of"
+    )]
+    NoCap(GresType),
     /// The directory of the daemon.
     #[error("cannot make {}", path.display())]
     Directory {
@@ -125,11 +130,31 @@ pub fn admit<'a>(
 /// Where the MPS daemon of a device and its clients meet.
 pub type PipeFinder = Box<dyn Fn(&GresType) -> PathBuf + Send + Sync>;
 
+/// What came of setting a share up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Prepared {
+    /// The tenant's own SM partition.
+    pub partition: Option<String>,
+    /// Why its cap is a cap only, where the site wants partitions.
+    pub without_partition: Option<String>,
+}
+
+/// What the site wants of MPS.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MpsPolicy {
+    /// Several users on one device.
+    pub multi_user: bool,
+    /// Each tenant's cap as compute units of its own.
+    pub static_partitions: bool,
+}
+
 /// Carries the mechanisms of a node's devices.
 #[derive(Debug)]
 pub struct Mechanisms {
     runtime_directory: PathBuf,
-    multi_user: bool,
+    policy: MpsPolicy,
+    /// Devices that may have partitions of tenants who have left.
+    untidy: BTreeSet<GresType>,
     /// Devices that are to be as nobody's again: their MPS daemon stops as soon as it has no client, their card is whole
     /// as soon as nobody runs in a part of it.
     draining: BTreeSet<GresType>,
@@ -139,7 +164,7 @@ impl Mechanisms {
     /// Takes over from an earlier agent: daemons that serve nobody any more drain.
     pub fn new(
         runtime_directory: &Path,
-        multi_user: bool,
+        policy: MpsPolicy,
         devices: &[DeviceDescription],
         shares: &[Share],
     ) -> Self {
@@ -149,7 +174,9 @@ impl Mechanisms {
             device.mechanism != Mechanism::None && !shares.iter().any(is_its)
         };
         let draining = devices.iter().filter(is_idle).map(|device| device.gres_type.clone()).collect();
-        Self { runtime_directory: runtime_directory.to_owned(), multi_user, draining }
+        let untidy = devices.iter().filter(|device| device.mechanism == Mechanism::Mps);
+        let untidy = untidy.map(|device| device.gres_type.clone()).collect();
+        Self { runtime_directory: runtime_directory.to_owned(), policy, untidy, draining }
     }
 
     /// Says of any device where its MPS daemon and its clients meet.
@@ -168,26 +195,26 @@ impl Mechanisms {
         device: &DeviceDescription,
         others: impl Iterator<Item = &'a Share>,
         share: &Share,
-    ) -> Result<(), MechanismError> {
-        admit(device, others, share, self.multi_user)?;
+    ) -> Result<Prepared, MechanismError> {
+        let others: Vec<&Share> = others.collect();
+        admit(device, others.iter().copied(), share, self.policy.multi_user)?;
         match share.mechanism {
             // Whoever is not to share gets no part of a card that could not be made whole yet.
             Mechanism::None if device.mechanism == Mechanism::Ccs && self.is_draining(device) => {
                 backend.set_ccs_mode(device.index, ccs::MODE_WHOLE)?;
                 self.draining.remove(&device.gres_type);
-                Ok(())
+                Ok(Prepared::default())
             }
-            Mechanism::None => Ok(()),
+            Mechanism::None => Ok(Prepared::default()),
             Mechanism::Ccs => {
                 ccs::prepare(backend, device, share)?;
                 self.draining.remove(&device.gres_type);
-                Ok(())
+                Ok(Prepared::default())
             }
             Mechanism::Mps => {
-                let settings = self.mps_settings(&device.gres_type)?;
-                backend.start_mps(device.index, &settings)?;
+                let prepared = self.prepare_mps(backend, device, &others, share)?;
                 self.draining.remove(&device.gres_type);
-                Ok(())
+                Ok(prepared)
             }
         }
     }
@@ -196,8 +223,64 @@ impl Mechanisms {
         self.draining.contains(&device.gres_type)
     }
 
+    fn prepare_mps(
+        &self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        others: &[&Share],
+        share: &Share,
+    ) -> Result<Prepared, MechanismError> {
+        let plain = self.mps_settings(&device.gres_type)?;
+        let (cap, without_partition) = match self.partition_cap(backend, device, share)? {
+            Ok(cap) => (cap, None),
+            Err(reason) => (None, Some(reason)),
+        };
+        let Some(cap) = cap else {
+            backend.start_mps(device.index, &plain)?;
+            return Ok(Prepared { partition: None, without_partition });
+        };
+        match backend.start_mps(device.index, &MpsSettings { partitions: true, ..plain.clone() }) {
+            Ok(()) => {
+                let tenant = share.start.to_string();
+                // Those who have left are not in its way; nor is the job's own start before a requeue.
+                let stays = others.iter().filter(|other| other.start.job_id != share.start.job_id);
+                let tenants = stays.map(|other| other.start.to_string()).chain([tenant.clone()]).collect();
+                if let Err(error) = backend.keep_mps_partitions(device.index, &tenants) {
+                    debug!(error = %pillion_core::report(&error), "a partition is not taken back yet");
+                }
+                let partition = Some(backend.add_mps_partition(device.index, &tenant, cap)?);
+                Ok(Prepared { partition, without_partition: None })
+            }
+            Err(error @ DeviceError::Unsupported { .. }) => {
+                backend.start_mps(device.index, &plain)?;
+                Ok(Prepared { partition: None, without_partition: Some(pillion_core::report(&error)) })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How much of the device the tenant is to have to itself. `Ok(Err(..))`: nothing, and why; a daemon that runs stays as
+    /// it was started.
+    fn partition_cap(
+        &self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        share: &Share,
+    ) -> Result<Result<Option<Fraction>, String>, MechanismError> {
+        if !self.policy.static_partitions {
+            return Ok(Ok(None));
+        }
+        let running = backend.mps(device.index)?.filter(|status| status.state.takes_clients());
+        match (running.map(|status| status.settings.partitions), share.cap_fraction) {
+            (Some(true) | None, Some(cap)) => Ok(Ok(Some(cap))),
+            (Some(true), None) => Err(MechanismError::NoCap(device.gres_type.clone())),
+            (Some(false), _) => Ok(Err("its MPS daemon was started without static SM partitions".to_owned())),
+            (None, None) => Ok(Err("the decision gives the tenant no cap".to_owned())),
+        }
+    }
+
     fn mps_settings(&self, gres_type: &GresType) -> Result<MpsSettings, MechanismError> {
-        let settings = mps::settings(&self.runtime_directory, gres_type, self.multi_user);
+        let settings = mps::settings(&self.runtime_directory, gres_type, self.policy.multi_user);
         for path in [&settings.pipe_directory, &settings.log_directory] {
             let failed = |source| MechanismError::Directory { path: path.clone(), source };
             std::fs::create_dir_all(path).map_err(failed)?;
@@ -208,6 +291,7 @@ impl Mechanisms {
     /// A tenant has left; `remaining` are those who have not.
     pub fn left<'a>(&mut self, device: &DeviceDescription, mut remaining: impl Iterator<Item = &'a Share>) {
         let is_shared = device.mechanism != Mechanism::None;
+        self.untidy.insert(device.gres_type.clone());
         if is_shared && !remaining.any(|share| share.mechanism == device.mechanism) {
             self.draining.insert(device.gres_type.clone());
         }
@@ -215,7 +299,10 @@ impl Mechanisms {
 
     /// Stops daemons that have drained, and makes cards whole: a mode that stays would give the next job a part of it. To
     /// be called now and then: clients take their time to go.
-    pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription]) {
+    ///
+    /// `shares`: all that the node holds; partitions of other starts are taken back.
+    pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
+        self.tidy(backend, devices, shares);
         self.draining.retain(|gres_type| {
             let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
                 return false;
@@ -234,6 +321,25 @@ impl Mechanisms {
                 Err(error) => {
                     warn!(%gres_type, error = %pillion_core::report(&error), "the sharing cannot be undone");
                     false
+                }
+            }
+        });
+    }
+}
+
+impl Mechanisms {
+    fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
+        self.untidy.retain(|gres_type| {
+            let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
+                return false;
+            };
+            let on_it = shares.iter().filter(|share| share.gres_type == *gres_type);
+            let tenants = on_it.map(|share| share.start.to_string()).collect();
+            match backend.keep_mps_partitions(device.index, &tenants) {
+                Ok(()) => false,
+                Err(error) => {
+                    debug!(%gres_type, error = %pillion_core::report(&error), "a partition is not taken back yet");
+                    error.is_transient()
                 }
             }
         });

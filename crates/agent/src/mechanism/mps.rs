@@ -28,6 +28,7 @@ pub(super) fn settings(runtime_directory: &Path, gres_type: &GresType, multi_use
         pipe_directory: pipe_directory(runtime_directory, gres_type),
         log_directory: directory(runtime_directory).join(gres_type.as_str()).join("log"),
         multi_user,
+        partitions: false,
         cap_default: None,
         memory_limit_bytes_default: None,
     }
@@ -50,12 +51,21 @@ fn percent(fraction: f64) -> f64 {
 }
 
 /// The variables of a client. The device goes by its uuid: a daemon that serves one device renumbers them.
-pub(crate) fn environment(share: &Share, device: &DeviceDescription, pipe_directory: &Path) -> Vec<Variable> {
+///
+/// `partition`: the name of the tenant's own SM partition; percentages do not count beside it.
+pub(crate) fn environment(
+    share: &Share,
+    device: &DeviceDescription,
+    pipe_directory: &Path,
+    partition: Option<&str>,
+) -> Vec<Variable> {
     let mut variables = vec![
         ("CUDA_VISIBLE_DEVICES".to_owned(), device.uuid.to_string()),
         ("CUDA_MPS_PIPE_DIRECTORY".to_owned(), pipe_directory.display().to_string()),
     ];
-    if let Some(cap) = share.cap_fraction {
+    if let Some(partition) = partition {
+        variables.push(("CUDA_MPS_SM_PARTITION".to_owned(), partition.to_owned()));
+    } else if let Some(cap) = share.cap_fraction {
         variables.push(("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE".to_owned(), percent(cap.value()).to_string()));
     }
     if let Some(bytes) = share.memory_limit_bytes {

@@ -4,7 +4,7 @@ use super::*;
 use crate::share::tests::{device, share};
 use pillion_core::device::{DeviceProcess, Reading};
 use pillion_core::{Fraction, UserId};
-use pillion_device::MpsStatus;
+use pillion_device::{MpsState, MpsStatus};
 
 /// A driver that writes down what it is told.
 #[derive(Default)]
@@ -12,6 +12,12 @@ struct Driver {
     told: Vec<String>,
     client_count: usize,
     is_card_busy: bool,
+    /// What of it concerned partitions.
+    partitions: Vec<String>,
+    /// Whether its MPS daemons know static SM partitions.
+    has_partitions: bool,
+    /// How the daemon that runs was started.
+    running: Option<MpsSettings>,
 }
 
 impl Backend for Driver {
@@ -25,7 +31,11 @@ impl Backend for Driver {
         Ok(Vec::new())
     }
     fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+        if settings.partitions && !self.has_partitions {
+            return Err(DeviceError::Unsupported { index, reason: "it does not know -S".into() });
+        }
         self.told.push(format!("start {index} {}", settings.pipe_directory.display()));
+        self.running = Some(settings.clone());
         Ok(())
     }
     fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
@@ -33,10 +43,25 @@ impl Backend for Driver {
             return Err(DeviceError::Busy { index, reason: "clients".into() });
         }
         self.told.push(format!("stop {index}"));
+        self.running = None;
         Ok(())
     }
     fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        Ok(None)
+        let status = |settings: MpsSettings| MpsStatus {
+            settings,
+            state: MpsState::Up,
+            server_uid: None,
+            client_pids: Vec::new(),
+        };
+        Ok(self.running.clone().map(status))
+    }
+    fn add_mps_partition(&mut self, _: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+        self.partitions.push(format!("add {tenant} {}", cap.value()));
+        Ok(format!("GPU-3/{tenant}"))
+    }
+    fn keep_mps_partitions(&mut self, _: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+        self.partitions.push(format!("keep {tenants:?}"));
+        Ok(())
     }
     fn terminate_mps_client(&mut self, _: u32, _: u32) -> Result<(), DeviceError> {
         Ok(())
@@ -112,22 +137,23 @@ fn a_daemon_comes_with_the_first_tenant_and_goes_when_its_clients_have() {
     let devices = [device(Mechanism::Mps)];
     let tenant = share(1, Mechanism::Mps);
     let mut driver = Driver::default();
-    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, std::slice::from_ref(&tenant));
+    let mut mechanisms =
+        Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, std::slice::from_ref(&tenant));
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &tenant).unwrap();
     let pipe = (mechanisms.mps_pipe_finder())(&devices[0].gres_type);
     assert!(pipe.is_dir());
     assert_eq!(driver.told, [format!("start 3 {}", pipe.display())]);
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
     mechanisms.left(&devices[0], [tenant.clone()].iter());
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told.len(), 1, "a tenant is left");
     driver.client_count = 1;
     mechanisms.left(&devices[0], [].iter());
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told.len(), 1, "a client is left");
     driver.client_count = 0;
-    mechanisms.settle(&mut driver, &devices);
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
+    mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told[1..], ["stop 3"]);
 }
 
@@ -136,11 +162,11 @@ fn a_new_tenant_stops_the_draining() {
     let directory = tempfile::tempdir().unwrap();
     let devices = [device(Mechanism::Mps)];
     let mut driver = Driver { client_count: 1, ..Driver::default() };
-    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, &[]);
-    mechanisms.settle(&mut driver, &devices);
+    let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
+    mechanisms.settle(&mut driver, &devices, &[]);
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Mps)).unwrap();
     driver.client_count = 0;
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told.len(), 1, "started, not stopped");
 }
 
@@ -149,13 +175,13 @@ fn ccs_tells_the_driver_its_mode() {
     let directory = tempfile::tempdir().unwrap();
     let devices = [device(Mechanism::Ccs)];
     let mut driver = Driver::default();
-    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, &[]);
+    let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Ccs)).unwrap();
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told, ["ccs 3 2"]);
     mechanisms.left(&devices[0], [].iter());
-    mechanisms.settle(&mut driver, &devices);
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
+    mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told[1..], ["ccs 3 1"], "the next job has the whole card");
 }
 
@@ -164,11 +190,11 @@ fn who_does_not_share_gets_no_part_of_a_card() {
     let directory = tempfile::tempdir().unwrap();
     let devices = [device(Mechanism::Ccs)];
     let mut driver = Driver::default();
-    let mut mechanisms = Mechanisms::new(directory.path(), false, &devices, &[]);
+    let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, Mechanism::Ccs)).unwrap();
     driver.is_card_busy = true;
     mechanisms.left(&devices[0], [].iter());
-    mechanisms.settle(&mut driver, &devices);
+    mechanisms.settle(&mut driver, &devices, &[]);
     let alone = share(2, Mechanism::None);
     let refused = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap_err();
     assert!(matches!(refused, MechanismError::Device(DeviceError::Busy { index: 3, .. })), "{refused}");
@@ -177,4 +203,56 @@ fn who_does_not_share_gets_no_part_of_a_card() {
     assert_eq!(driver.told, ["ccs 3 2", "ccs 3 1"]);
     driver.is_card_busy = true;
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap();
+}
+
+const SITE_WANTS_PARTITIONS: MpsPolicy = MpsPolicy { multi_user: false, static_partitions: true };
+
+fn capped(job: u32, cap: f64) -> Share {
+    Share { cap_fraction: Some(Fraction::clamped(cap)), ..share(job, Mechanism::Mps) }
+}
+
+#[test]
+fn a_site_that_wants_partitions_has_one_a_tenant_until_it_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let (host, joiner) = (capped(1, 0.6), capped(2, 0.4));
+    let mut driver = Driver { has_partitions: true, ..Driver::default() };
+    let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
+    let prepared = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+    assert_eq!(prepared.partition.as_deref(), Some("GPU-3/1+0"));
+    mechanisms.prepare(&mut driver, &devices[0], [host.clone()].iter(), &joiner).unwrap();
+    let told = |driver: &mut Driver| std::mem::take(&mut driver.partitions);
+    let expected = [r#"keep {"1+0"}"#, "add 1+0 0.6", r#"keep {"1+0", "2+0"}"#, "add 2+0 0.4"];
+    assert_eq!(told(&mut driver), expected);
+    let error =
+        mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(3, Mechanism::Mps)).unwrap_err();
+    assert!(error.to_string().contains("no cap to make one of"), "{error}");
+    mechanisms.left(&devices[0], [joiner.clone()].iter());
+    for _ in 0..2 {
+        mechanisms.settle(&mut driver, &devices, std::slice::from_ref(&joiner));
+    }
+    assert_eq!(told(&mut driver), [r#"keep {"2+0"}"#], "once");
+    // The job's own start before a requeue holds nothing of it.
+    let again = Share { start: JobStart { restart_count: 1, ..joiner.start }, ..joiner.clone() };
+    mechanisms.prepare(&mut driver, &devices[0], [joiner].iter(), &again).unwrap();
+    assert_eq!(told(&mut driver), [r#"keep {"2+1"}"#, "add 2+1 0.4"]);
+}
+
+#[test]
+fn where_there_are_no_partitions_caps_stay_caps_and_it_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let mut driver = Driver::default();
+    let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
+    let mut reason = |driver: &mut Driver, share: &Share| {
+        let prepared = mechanisms.prepare(driver, &devices[0], [].iter(), share).unwrap();
+        assert_eq!(prepared.partition, None);
+        prepared.without_partition.unwrap()
+    };
+    assert_eq!(reason(&mut driver, &capped(1, 0.6)), "device 3 cannot do this: it does not know -S");
+    let second = reason(&mut driver, &capped(2, 0.4));
+    assert_eq!(second, "its MPS daemon was started without static SM partitions");
+    driver.running = None;
+    let uncapped = reason(&mut driver, &share(3, Mechanism::Mps));
+    assert_eq!(uncapped, "the decision gives the tenant no cap");
 }

@@ -2,8 +2,8 @@
 
 use super::{Exporter, ExporterNotice, fill};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
-use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Metric, NoticeKind, Reading};
+use pillion_core::{DeviceUuid, Fraction};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 
@@ -110,6 +110,14 @@ impl Backend for Supplemented {
 
     fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
         self.backend.terminate_mps_client(index, pid)
+    }
+
+    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+        self.backend.add_mps_partition(index, tenant, cap)
+    }
+
+    fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+        self.backend.keep_mps_partitions(index, tenants)
     }
 
     fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {

@@ -44,6 +44,9 @@ impl Control<'_> {
         if settings.multi_user {
             command.arg("-multiuser-server");
         }
+        if settings.partitions {
+            command.arg("-S");
+        }
         command
             .env("CUDA_VISIBLE_DEVICES", device.as_str())
             .env("CUDA_MPS_LOG_DIRECTORY", &settings.log_directory)

@@ -3,12 +3,14 @@
 
 use super::control::Control;
 use super::parse::{self, Unknown};
+use super::partition;
 use super::process::{CONTROL_PROGRAM, Process, servers};
 use super::state::{self, Finding, Sight};
 use crate::{DeviceError, MpsSettings, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{DeviceUuid, Fraction, UserId};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -26,6 +28,9 @@ pub(super) struct Record {
     pub(super) index: u32,
     pub(super) device: DeviceUuid,
     pub(super) settings: MpsSettings,
+    /// The static SM partition of each tenant, by its whole name. They live as long as the daemon.
+    #[serde(default)]
+    pub(super) partitions: BTreeMap<String, String>,
 }
 
 /// A control daemon that was started, by us or by an agent before us.
@@ -64,6 +69,7 @@ impl Daemon {
         let mut child = control.serve(&record.device, settings)?;
         let begun = wait_for_answer(control, settings, &mut child)
             .and_then(|()| set_defaults(control, settings))
+            .and_then(|()| probe_partitions(control, settings))
             .and_then(|()| Process::find(child.id()).ok_or_else(|| ended(control, settings)));
         match begun {
             Ok(process) => Ok(Self::new(record, process, Some(child))),
@@ -168,6 +174,82 @@ impl Daemon {
         parse::terminated(&answer).map_err(|error| control.refused(error.to_string()))
     }
 
+    /// Gives `tenant` as many chunks as `cap` is of all, or what it has already. Returns the partition's name.
+    ///
+    /// # Errors
+    /// As `Backend::add_mps_partition`.
+    pub(super) fn add_partition(
+        &mut self,
+        control: Control<'_>,
+        tenant: &str,
+        cap: Fraction,
+    ) -> Result<String, DeviceError> {
+        if let Some(name) = self.record.partitions.get(tenant) {
+            return Ok(name.clone());
+        }
+        if !self.record.settings.partitions {
+            let reason = "its MPS daemon runs without static SM partitions".to_owned();
+            return Err(DeviceError::Unsupported { index: control.index, reason });
+        }
+        let table = self.partition_table(control)?;
+        let total = table.free + table.used;
+        let wanted = partition::chunks(cap, total);
+        if wanted > table.free {
+            let reason = format!("{wanted} of {total} chunks of it are wanted, and {} are free", table.free);
+            return Err(control.busy(reason));
+        }
+        let command = format!("sm_partition add {} {wanted}", self.record.device);
+        let answer = control.ask(self.pipe_directory(), &command)?;
+        let name = partition::created(&self.record.device, &answer);
+        let name = name.map_err(|error| control.refused(error.to_string()))?;
+        self.record.partitions.insert(tenant.to_owned(), name.clone());
+        if let Err(error) = write(&self.record) {
+            // One that the next agent does not know of would be kept for ever.
+            self.remove_partition(control, tenant)?;
+            return Err(control.refused(format!("cannot write down a partition: {error}")));
+        }
+        Ok(name)
+    }
+
+    /// Removes the partitions of all but `tenants`.
+    ///
+    /// # Errors
+    /// As `Backend::keep_mps_partitions`.
+    pub(super) fn keep_partitions(
+        &mut self,
+        control: Control<'_>,
+        tenants: &BTreeSet<String>,
+    ) -> Result<(), DeviceError> {
+        let has_left = |tenant: &&String| !tenants.contains(*tenant);
+        let left: Vec<String> = self.record.partitions.keys().filter(has_left).cloned().collect();
+        for tenant in left {
+            self.remove_partition(control, &tenant)?;
+            write(&self.record)
+                .map_err(|error| control.refused(format!("cannot write down the partitions: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn remove_partition(&mut self, control: Control<'_>, tenant: &str) -> Result<(), DeviceError> {
+        let device = &self.record.device;
+        let Some(name) = self.record.partitions.get(tenant) else { return Ok(()) };
+        // The UUID ends at the first slash; the rest may hold more of them.
+        let partition = name.split_once('/').map_or(name.as_str(), |(_, partition)| partition).to_owned();
+        let command = format!("sm_partition rm {device} {partition}");
+        let answer = control.ask(self.pipe_directory(), &command);
+        // What is printed of a refusal is not documented: the table tells.
+        if self.partition_table(control)?.holds(&partition) {
+            let said = answer.unwrap_or_else(|error| pillion_core::report(&error));
+            return Err(control.busy(format!("the SM partition of {tenant} stays: {}", said.trim())));
+        }
+        self.record.partitions.remove(tenant);
+        Ok(())
+    }
+
+    fn partition_table(&self, control: Control<'_>) -> Result<partition::Table, DeviceError> {
+        partition::table(&control.ask(self.pipe_directory(), "lspart")?).map_err(|it| garbled(&it))
+    }
+
     /// Who keeps it from being ended: its clients; those of a daemon that died, as long as they run.
     pub(super) fn holders(&self) -> Vec<u32> {
         if self.state == MpsState::Died {
@@ -249,8 +331,10 @@ fn wait_for_answer(
 /// A daemon that ends by itself at its start. With an option that not every driver knows, that is the likely reason.
 fn ended(control: Control<'_>, settings: &MpsSettings) -> DeviceError {
     let words = Control::last_words(settings);
-    if settings.multi_user {
-        let reason = format!("its MPS daemon does not start with -multiuser-server: {words}");
+    let options = [(settings.multi_user, "-multiuser-server"), (settings.partitions, "-S")];
+    let options: Vec<&str> = options.iter().filter(|(is_given, _)| *is_given).map(|(_, it)| *it).collect();
+    if !options.is_empty() {
+        let reason = format!("its MPS daemon does not start with {}: {words}", options.join(" "));
         return DeviceError::Unsupported { index: control.index, reason };
     }
     control.refused(format!("its MPS daemon ended at once: {words}"))
@@ -273,6 +357,22 @@ fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), Devi
         ask(&format!("set_default_device_pinned_mem_limit 0 {}M", bytes >> 20))?;
     }
     Ok(())
+}
+
+/// A daemon that takes the option may yet have no partitions to give: its table tells.
+fn probe_partitions(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+    if !settings.partitions {
+        return Ok(());
+    }
+    let unsupported = |words: String| {
+        let reason = format!("its MPS daemon offers no static SM partitions: {words}");
+        DeviceError::Unsupported { index: control.index, reason }
+    };
+    match control.ask(&settings.pipe_directory, "lspart") {
+        Ok(text) => partition::table(&text).map(drop).map_err(|error| unsupported(error.to_string())),
+        Err(DeviceError::Refused { reason, .. }) => Err(unsupported(reason)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Hundredths, to two places.

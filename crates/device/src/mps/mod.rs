@@ -12,6 +12,7 @@ mod cleanup;
 mod control;
 mod daemon;
 mod parse;
+mod partition;
 mod process;
 mod state;
 
@@ -22,8 +23,8 @@ pub use process::CONTROL_PROGRAM;
 use crate::{DeviceError, MpsSettings, MpsState, MpsStatus};
 use control::Control;
 use daemon::{Daemon, Record, clear, pipe_directories, read_record};
-use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceNotice, NoticeKind};
+use pillion_core::{DeviceUuid, Fraction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -131,7 +132,7 @@ impl MpsDaemons {
             clear(&daemon.record.settings.pipe_directory).map_err(|error| control.busy(error))?;
             self.daemons.remove(&index);
         }
-        self.start(Record { index, device, settings: settings.clone() })
+        self.start(Record { index, device, settings: settings.clone(), partitions: BTreeMap::new() })
     }
 
     fn start(&mut self, record: Record) -> Result<(), DeviceError> {
@@ -220,6 +221,37 @@ impl MpsDaemons {
         match self.daemons.get(&index) {
             Some(daemon) => daemon.terminate(control, pid),
             None => Err(control.refused(format!("process {pid} is no MPS client there"))),
+        }
+    }
+
+    /// As [`Backend::add_mps_partition`](crate::Backend::add_mps_partition).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_mps_partition(
+        &mut self,
+        index: u32,
+        tenant: &str,
+        cap: Fraction,
+    ) -> Result<String, DeviceError> {
+        self.allowed(index)?;
+        let control = Control { binary: &self.control_binary, index };
+        match self.daemons.get_mut(&index) {
+            Some(daemon) => daemon.add_partition(control, tenant, cap),
+            None => Err(control.refused("no MPS daemon runs there".to_owned())),
+        }
+    }
+
+    /// As [`Backend::keep_mps_partitions`](crate::Backend::keep_mps_partitions).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+        self.allowed(index)?;
+        let control = Control { binary: &self.control_binary, index };
+        match self.daemons.get_mut(&index).filter(|daemon| daemon.state != MpsState::Died) {
+            Some(daemon) => daemon.keep_partitions(control, tenants),
+            None => Ok(()),
         }
     }
 

@@ -30,11 +30,11 @@ pub(super) struct Unknown {
     line: String,
 }
 
-fn unknown(command: &'static str, text: &str) -> Unknown {
+pub(super) fn unknown(command: &'static str, text: &str) -> Unknown {
     Unknown { command, line: text.trim().chars().take(200).collect() }
 }
 
-fn lines(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty())
 }
 

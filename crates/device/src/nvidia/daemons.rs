@@ -3,7 +3,9 @@
 use super::mps::MpsControl;
 use crate::mps::{ComputeModes, MpsDaemons};
 use crate::{DeviceError, MpsSettings, MpsStatus};
+use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceNotice, Mechanism};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// One control daemon for each device that is shared by MPS. Those of an earlier agent are taken over once the devices are
@@ -53,6 +55,14 @@ impl MpsControl for NodeDaemons {
 
     fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
         self.known(index)?.terminate_mps_client(index, pid)
+    }
+
+    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+        self.known(index)?.add_mps_partition(index, tenant, cap)
+    }
+
+    fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+        self.known(index)?.keep_mps_partitions(index, tenants)
     }
 
     fn notices(&mut self) -> Vec<DeviceNotice> {

@@ -44,7 +44,9 @@ pub use search::SearchPauses;
 
 use crate::worker::{Answer, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
+use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 use work::Question;
@@ -130,6 +132,14 @@ impl Backend for Nvidia {
 
     fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
         self.mps.terminate_mps_client(index, pid)
+    }
+
+    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+        self.mps.add_mps_partition(index, tenant, cap)
+    }
+
+    fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+        self.mps.keep_mps_partitions(index, tenants)
     }
 
     fn ccs_mode(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {

@@ -1,7 +1,9 @@
 //! Who runs the MPS control daemons of NVIDIA devices: NVML knows nothing of them.
 
 use crate::{DeviceError, MpsSettings, MpsStatus};
+use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceNotice};
+use std::collections::BTreeSet;
 
 /// The MPS part of a `Backend`, for devices by index; each method as the one of that name there.
 pub trait MpsControl: Send {
@@ -32,6 +34,18 @@ pub trait MpsControl: Send {
     /// As `Backend::terminate_mps_client`.
     fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError>;
 
+    /// Gives one tenant compute units of its own.
+    ///
+    /// # Errors
+    /// As `Backend::add_mps_partition`.
+    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError>;
+
+    /// Takes the partitions of all but these tenants back.
+    ///
+    /// # Errors
+    /// As `Backend::keep_mps_partitions`.
+    fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError>;
+
     /// What daemons told unasked since the last call.
     fn notices(&mut self) -> Vec<DeviceNotice>;
 }
@@ -61,6 +75,14 @@ impl MpsControl for NoMps {
 
     fn terminate_mps_client(&mut self, index: u32, _: u32) -> Result<(), DeviceError> {
         refuse(index)
+    }
+
+    fn add_mps_partition(&mut self, index: u32, _: &str, _: Fraction) -> Result<String, DeviceError> {
+        refuse(index)
+    }
+
+    fn keep_mps_partitions(&mut self, _: u32, _: &BTreeSet<String>) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     fn notices(&mut self) -> Vec<DeviceNotice> {

@@ -67,8 +67,9 @@ mod tests {
         let mut now = Instant::now();
         let mut rest = |search: &mut Search| {
             search.missed(now, "lost".to_owned());
-            let seconds =
-                (0..).find(|seconds| search.rests(now + Duration::from_secs(*seconds)).is_none()).unwrap();
+            let seconds = (0..100_000)
+                .find(|seconds| search.rests(now + Duration::from_secs(*seconds)).is_none())
+                .unwrap();
             now += Duration::from_secs(seconds);
             seconds
         };

@@ -21,6 +21,12 @@ pub enum Command {
     SetDefaultMemoryLimit(String, u64),
     /// `terminate_client SERVER CLIENT`
     TerminateClient(u32, u32),
+    /// `sm_partition add DEVICE CHUNKS`
+    AddPartition(String, usize),
+    /// `sm_partition rm DEVICE PARTITION`
+    RemovePartition(String, String),
+    /// `lspart`
+    Partitions,
     /// `quit`
     Quit,
 }
@@ -50,6 +56,14 @@ pub fn read(line: &str) -> Result<Command, String> {
         ["terminate_client", server, client] => {
             Ok(Command::TerminateClient(number(server)?, number(client)?))
         }
+        ["sm_partition", "add", device, chunks] => {
+            let chunks = chunks.parse().map_err(|_| format!("Invalid number of chunks: {chunks}"))?;
+            Ok(Command::AddPartition(device.to_owned(), chunks))
+        }
+        ["sm_partition", "rm", device, partition] => {
+            Ok(Command::RemovePartition(device.to_owned(), partition.to_owned()))
+        }
+        ["lspart"] => Ok(Command::Partitions),
         ["quit"] => Ok(Command::Quit),
         _ => Err(format!("Unknown command: {line}")),
     }
@@ -114,6 +128,9 @@ mod tests {
             "set_default_active_thread_percentage 101",
             "set_default_device_pinned_mem_limit 0 10",
             "quit now",
+            "sm_partition add GPU-1 two",
+            "sm_partition rm GPU-1",
+            "lspart all",
         ] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }

@@ -1,6 +1,7 @@
 //! The control daemon: the device's MPS daemon for as long as it runs, with one server process at most.
 
 use crate::commands::{self, Client, Command};
+use crate::partitions::Partitions;
 use crate::{control, driver_socket, pipe_directory, variable};
 use pillion_core::{DeviceUuid, Fraction, UserId};
 use pillion_device::simulated::{MpsService, Simulated};
@@ -16,6 +17,9 @@ use std::time::Duration;
 /// How often it looks whether clients came or went.
 const TICK: Duration = Duration::from_millis(5);
 
+/// The compute units of every device that it plays: an H100's.
+const COMPUTE_UNITS: u32 = 132;
+
 struct Server {
     process: Child,
     uid: UserId,
@@ -27,6 +31,8 @@ struct Daemon {
     server: Option<Server>,
     percentage: f64,
     memory_limit_bytes: Option<u64>,
+    /// Where it was started for static partitions.
+    partitions: Option<Partitions>,
     /// Whoever said `quit`: it returns when the last client has gone.
     quitting: Vec<UnixStream>,
     log: File,
@@ -38,7 +44,7 @@ struct Daemon {
 ///
 /// # Errors
 /// A sentence: why it cannot, or not any longer.
-pub fn serve(multi_user: bool) -> Result<(), String> {
+pub fn serve(multi_user: bool, partitions: bool) -> Result<(), String> {
     let pipe_directory = pipe_directory();
     let log_directory = variable("CUDA_MPS_LOG_DIRECTORY").unwrap_or("/var/log/nvidia-mps".to_owned());
     for directory in [&pipe_directory, Path::new(&log_directory)] {
@@ -50,6 +56,8 @@ pub fn serve(multi_user: bool) -> Result<(), String> {
         pipe_directory: pipe_directory.clone(),
         log_directory: log_directory.clone().into(),
         multi_user,
+        // The driver knows nothing of them: they are kept here.
+        partitions: false,
         cap_default: None,
         memory_limit_bytes_default: None,
     };
@@ -60,7 +68,10 @@ pub fn serve(multi_user: bool) -> Result<(), String> {
     let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
     let log = File::options().append(true).create(true).open(Path::new(&log_directory).join("control.log"));
+    let partitions = partitions && variable("MPS_DOUBLE_WITHOUT_PARTITIONS").is_none();
+    let partitions = partitions.then(|| Partitions::new(device.as_str(), COMPUTE_UNITS));
     let mut daemon = Daemon {
+        partitions,
         device,
         service,
         server: None,
@@ -124,6 +135,14 @@ impl Daemon {
             self.server = status.server_uid.map(start_server).transpose()?;
             self.note("Starting new server");
         }
+        if let Some(partitions) = &self.partitions {
+            // A client without a partition has CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION at once.
+            let has_none = |pid: &&u32| !partition_of(**pid).is_some_and(|name| partitions.is_known(&name));
+            for pid in status.client_pids.iter().filter(has_none) {
+                // It has left by itself: as good.
+                let _ = self.service.terminate(*pid);
+            }
+        }
         Ok(status)
     }
 
@@ -182,8 +201,17 @@ impl Daemon {
                 // CUDA_SUCCESS, or CUDA_ERROR_INVALID_VALUE.
                 Ok(if self.service.terminate(*pid).is_ok() { "0\n" } else { "1\n" }.to_owned())
             }
+            Command::AddPartition(device, chunks) => Ok(self.partitions()?.add(device, *chunks)),
+            Command::RemovePartition(device, name) => {
+                self.partitions()?.remove(device, name, &partitions_of(status))
+            }
+            Command::Partitions => Ok(self.partitions()?.table(&partitions_of(status))),
             Command::Quit => unreachable!("answered when the last client has gone"),
         }
+    }
+
+    fn partitions(&mut self) -> Result<&mut Partitions, String> {
+        self.partitions.as_mut().ok_or("Static partitioning is not enabled".to_owned())
     }
 
     fn tell_defaults(&mut self) -> Result<(), String> {
@@ -204,6 +232,17 @@ fn start_server(uid: UserId) -> Result<Server, String> {
     command.uid(uid.0).stdin(Stdio::piped()).stdout(Stdio::null());
     let process = command.spawn().map_err(|error| format!("no server: {error}"))?;
     Ok(Server { process, uid })
+}
+
+/// The partition that a client names.
+fn partition_of(pid: u32) -> Option<String> {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let text = String::from_utf8_lossy(&environ).into_owned();
+    text.split('\0').find_map(|it| it.strip_prefix("CUDA_MPS_SM_PARTITION=")).map(str::to_owned)
+}
+
+fn partitions_of(status: &MpsStatus) -> Vec<String> {
+    status.client_pids.iter().filter_map(|pid| partition_of(*pid)).collect()
 }
 
 fn client(pid: u32) -> Client {

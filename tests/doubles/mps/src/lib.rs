@@ -5,11 +5,13 @@
 //! The daemon *is* the MPS daemon of its simulated device, over one connection: when it dies, so do its clients. Servers
 //! are processes of the clients' user.
 //!
-//! `MPS_DOUBLE_WITHOUT_MULTIUSER=1` plays a driver that does not know `-multiuser-server`.
+//! `MPS_DOUBLE_WITHOUT_MULTIUSER=1` plays a driver that does not know `-multiuser-server`, `MPS_DOUBLE_WITHOUT_PARTITIONS=1`
+//! one before CUDA 13.1; with `=silent` it takes `-S` and has no partitions all the same.
 
 pub mod commands;
 pub mod control;
 pub mod daemon;
+pub mod partitions;
 
 use std::path::PathBuf;
 

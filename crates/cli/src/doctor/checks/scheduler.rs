@@ -235,6 +235,10 @@ fn device_fault(check: Check, node: &str, device: &DeviceRow, fault: &FaultRow) 
         FaultKind::MetricLost => {
             "see that no profiler holds the counters and that the exporter runs there; profiles do without this metric meanwhile"
         }
+        FaultKind::NoPartitions => {
+            "static SM partitions need a driver of CUDA 13.1 or later and an MPS daemon that nobody uses while it is started; \
+             until then caps are only caps, or set mps.static_partitions = false there"
+        }
         FaultKind::Other => "install the same release there and here to be told what it is",
     };
     if fault.closes_device { check.fail(found, mend) } else { check.warn(found, mend) }

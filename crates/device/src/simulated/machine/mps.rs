@@ -54,6 +54,10 @@ impl Machine {
     }
 
     fn put_daemon(&mut self, index: u32, daemon: Daemon) -> Result<(), DeviceError> {
+        if daemon.settings.partitions {
+            let reason = "simulated MPS has no static SM partitions".to_owned();
+            return Err(DeviceError::Unsupported { index, reason });
+        }
         let pipe_directory = &daemon.settings.pipe_directory;
         if self.devices.iter().any(|other| {
             other.mps.as_ref().is_some_and(|running| running.settings.pipe_directory == *pipe_directory)

@@ -18,6 +18,7 @@ fn settings(multi_user: bool) -> MpsSettings {
         pipe_directory: PathBuf::from("/run/mps/0/pipe"),
         log_directory: PathBuf::from("/run/mps/0/log"),
         multi_user,
+        partitions: false,
         cap_default: None,
         memory_limit_bytes_default: None,
     }

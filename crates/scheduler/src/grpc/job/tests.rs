@@ -36,6 +36,7 @@ fn record(id: u32, user: &str, uid: u32) -> JobRecord {
         node: Some(NodeName::new("n1")),
         gres: "shard:g1:50".into(),
         alone: false,
+        exit: None,
     }
 }
 

@@ -8,18 +8,20 @@ fn main() -> ExitCode {
     if arguments.is_empty() {
         return ExitCode::from(control::converse(&pipe_directory()));
     }
-    let (mut is_daemon, mut multi_user) = (false, false);
+    let (mut is_daemon, mut multi_user, mut partitions) = (false, false, false);
+    let knows_partitions = variable("MPS_DOUBLE_WITHOUT_PARTITIONS").is_none_or(|it| it == "silent");
     for argument in &arguments {
         match argument.as_str() {
             "-f" => is_daemon = true,
             "-multiuser-server" if variable("MPS_DOUBLE_WITHOUT_MULTIUSER").is_none() => multi_user = true,
+            "-S" if knows_partitions => partitions = true,
             other => return refuse(&format!("Unknown option: {other}")),
         }
     }
     if !is_daemon {
-        return refuse("-multiuser-server is for the daemon");
+        return refuse("its options are for the daemon");
     }
-    match daemon::serve(multi_user) {
+    match daemon::serve(multi_user, partitions) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => refuse(&reason),
     }

@@ -4,6 +4,7 @@
 
 mod faults;
 mod node;
+mod partitions;
 
 use node::{Node, command, is_root, runs, until};
 use pillion_core::{DeviceUuid, Fraction, UserId};

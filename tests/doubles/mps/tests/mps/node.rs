@@ -141,6 +141,7 @@ impl Node {
             pipe_directory: directory.join("pipe"),
             log_directory: directory.join("log"),
             multi_user: false,
+            partitions: false,
             cap_default: None,
             memory_limit_bytes_default: None,
         }

@@ -46,6 +46,7 @@ fn mps_settings() -> MpsSettings {
         pipe_directory: "/run/mps".into(),
         log_directory: "/log".into(),
         multi_user: true,
+        partitions: false,
         cap_default: None,
         memory_limit_bytes_default: None,
     }

@@ -1,0 +1,77 @@
+//! Static SM partitions of the real control, against the double.
+
+use crate::node::{Node, is_root, runs, until};
+use pillion_core::Fraction;
+use pillion_device::mps::MpsDaemons;
+use pillion_device::simulated::Phase;
+use pillion_device::{DeviceError, MpsSettings};
+use std::collections::BTreeSet;
+
+fn settings(node: &Node) -> MpsSettings {
+    MpsSettings { partitions: true, ..node.settings(0) }
+}
+
+fn add(daemons: &mut MpsDaemons, tenant: &str, cap: f64) -> Result<String, DeviceError> {
+    daemons.add_mps_partition(0, tenant, Fraction::clamped(cap))
+}
+
+fn keep(daemons: &mut MpsDaemons, tenants: &[&str]) -> Result<(), DeviceError> {
+    let tenants: BTreeSet<String> = tenants.iter().map(|it| (*it).to_owned()).collect();
+    daemons.keep_mps_partitions(0, &tenants)
+}
+
+#[test]
+fn tenants_have_compute_units_of_their_own_for_as_long_as_they_are_there() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &settings(&node)).unwrap();
+    let first = add(&mut daemons, "33+0", 0.6).unwrap();
+    assert!(first.starts_with(Node::devices()[0].1.as_str()), "{first}");
+    assert_eq!(add(&mut daemons, "33+0", 0.6).unwrap(), first, "once");
+    let too_much = add(&mut daemons, "34+0", 0.5).unwrap_err();
+    assert!(too_much.to_string().ends_with("8 of 16 chunks of it are wanted, and 7 are free"), "{too_much}");
+    let second = add(&mut daemons, "34+0", 0.4).unwrap();
+    assert_ne!(first, second);
+    let mut client = node.client(0, &[("CUDA_MPS_SM_PARTITION", &first)]);
+    let mut stray = node.client(0, &[]);
+    until("one without a partition to be refused", || stray.progress().phase == Phase::Failed);
+    assert_eq!(client.progress().phase, Phase::Running);
+    let held = keep(&mut daemons, &["34+0"]);
+    assert!(matches!(&held, Err(DeviceError::Busy { reason, .. }) if reason.contains("33+0")), "{held:?}");
+    client.leave();
+    stray.leave();
+    until("the first's chunks", || keep(&mut daemons, &["34+0"]).is_ok());
+    assert!(!node.says(0, "lspart").1.contains(first.split_once('/').unwrap().1));
+    // The next agent knows whose is whose.
+    drop(daemons);
+    let mut daemons = node.daemons();
+    assert_eq!(add(&mut daemons, "34+0", 0.4).unwrap(), second);
+    keep(&mut daemons, &[]).unwrap();
+    add(&mut daemons, "35+0", 1.0).expect("all chunks are free again");
+    daemons.stop_mps(0).unwrap();
+}
+
+#[test]
+fn a_driver_without_partitions_says_so_and_leaves_no_daemon() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    for (how, said) in [("1", "Unknown option: -S"), ("silent", "Static partitioning is not enabled")] {
+        node.write_control(&format!("export MPS_DOUBLE_WITHOUT_PARTITIONS={how}"));
+        let mut daemons = node.daemons();
+        let refused = daemons.start_mps(0, &settings(&node)).unwrap_err();
+        assert!(matches!(refused, DeviceError::Unsupported { .. }), "{refused}");
+        assert!(refused.to_string().contains(said), "{refused}");
+        assert_eq!(daemons.mps(0).unwrap(), None);
+        daemons.start_mps(0, &node.settings(0)).expect("without them it runs");
+        let plain = add(&mut daemons, "33+0", 0.5);
+        assert!(matches!(plain, Err(DeviceError::Unsupported { .. })), "{plain:?}");
+        let pid = node.daemon_pid(0);
+        daemons.stop_mps(0).unwrap();
+        assert!(!runs(pid));
+    }
+}

@@ -1,0 +1,156 @@
+//! The MPS daemon of the GPU, started and stopped by the code that the agent uses; and raw words with it.
+
+use crate::kernels::Kernel;
+use crate::programs::{Said, command, run, until};
+use crate::tenant::Tenant;
+use pillion_core::{DeviceUuid, Fraction};
+use pillion_device::mps::MpsDaemons;
+use pillion_device::{MpsSettings, MpsStatus};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Our number for the GPU.
+const INDEX: u32 = 0;
+/// How long one command may take; `terminate_client` and `quit` wait for others.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a daemon may take to be rid of its clients.
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where the checks take place.
+pub struct Bench {
+    control: PathBuf,
+    directory: PathBuf,
+    uuid: String,
+    daemons: MpsDaemons,
+}
+
+impl Bench {
+    /// For the GPU with this UUID. `directory`: where pipes and logs go.
+    pub fn new(control: PathBuf, directory: PathBuf, uuid: &str) -> Self {
+        let devices = [(INDEX, DeviceUuid::new(uuid))];
+        let daemons = MpsDaemons::new(control.clone(), &directory, None, devices);
+        Self { control, directory, uuid: uuid.to_owned(), daemons }
+    }
+
+    fn settings(&self, multi_user: bool, cap_default: Option<Fraction>) -> MpsSettings {
+        let directory = self.directory.join("g0");
+        MpsSettings {
+            pipe_directory: directory.join("pipe"),
+            log_directory: directory.join("log"),
+            multi_user,
+            partitions: false,
+            cap_default,
+            memory_limit_bytes_default: None,
+        }
+    }
+
+    /// Starts the daemon.
+    ///
+    /// # Errors
+    /// A sentence: why it does not come up.
+    pub fn start(&mut self) -> Result<(), String> {
+        self.start_with(false, None)
+    }
+
+    /// Starts it with options. `cap_default`: of its next server.
+    ///
+    /// # Errors
+    /// As [`Bench::start`].
+    pub fn start_with(&mut self, multi_user: bool, cap_default: Option<Fraction>) -> Result<(), String> {
+        let settings = self.settings(multi_user, cap_default);
+        self.daemons.start_mps(INDEX, &settings).map_err(|error| pillion_core::report(&error))
+    }
+
+    /// Stops it when its last client has gone. Whoever calls has ended them.
+    ///
+    /// # Errors
+    /// A sentence: what keeps it.
+    pub fn stop(&mut self) -> Result<(), String> {
+        let mut reason = String::new();
+        let stopped = until(STOP_DEADLINE, || match self.daemons.stop_mps(INDEX) {
+            Ok(()) => true,
+            Err(error) => {
+                reason = pillion_core::report(&error);
+                false
+            }
+        });
+        if stopped { Ok(()) } else { Err(reason) }
+    }
+
+    /// How the agent's code sees it.
+    ///
+    /// # Errors
+    /// A sentence: what it does not understand.
+    pub fn status(&mut self) -> Result<Option<MpsStatus>, String> {
+        self.daemons.mps(INDEX).map_err(|error| pillion_core::report(&error))
+    }
+
+    /// Whether this process is a client of the daemon: one that misses it runs all the same, without MPS.
+    ///
+    /// # Errors
+    /// A sentence: it is not, or the daemon does not tell.
+    pub fn has_client(&mut self, tenant: &Tenant) -> Result<(), String> {
+        let clients = self.status()?.map(|status| status.client_pids).unwrap_or_default();
+        let is_there = clients.contains(&tenant.pid());
+        if is_there { Ok(()) } else { Err("a client runs that the daemon does not know".to_owned()) }
+    }
+
+    /// Lets one client go, by the agent's code.
+    ///
+    /// # Errors
+    /// A sentence: why not.
+    pub fn terminate(&mut self, pid: u32) -> Result<(), String> {
+        self.daemons.terminate_mps_client(INDEX, pid).map_err(|error| pillion_core::report(&error))
+    }
+
+    /// Says one command to the daemon.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be said, or is not answered in time.
+    pub fn say(&self, text: &str) -> Result<Said, String> {
+        let mut program = command(&self.control);
+        program.env("CUDA_MPS_PIPE_DIRECTORY", self.settings(false, None).pipe_directory);
+        run(program, &format!("{text}\n"), COMMAND_DEADLINE)
+    }
+
+    /// Runs the control program with an argument, without a daemon.
+    ///
+    /// # Errors
+    /// As [`Bench::say`].
+    pub fn call(&self, argument: &str) -> Result<Said, String> {
+        let mut program = command(&self.control);
+        program.arg(argument).env("CUDA_MPS_PIPE_DIRECTORY", self.directory.join("nobody"));
+        run(program, "", COMMAND_DEADLINE)
+    }
+
+    /// The process of the daemon or its server, by its name in the list of servers.
+    pub fn server_pid(&self) -> Option<u32> {
+        self.say("get_server_list").ok()?.out.split_whitespace().find_map(|word| word.parse().ok())
+    }
+
+    /// The process of the daemon.
+    pub fn daemon_pid(&self) -> Option<u32> {
+        let file = self.settings(false, None).pipe_directory.join("nvidia-cuda-mps-control.pid");
+        std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    }
+
+    /// A client of the daemon; `variables` beyond those that every client has.
+    ///
+    /// # Errors
+    /// As [`Tenant::start`].
+    pub fn tenant(&self, kernel: Kernel, variables: &[(&'static str, String)]) -> Result<Tenant, String> {
+        let pipe = self.settings(false, None).pipe_directory;
+        let mut environment = environment(&self.uuid, &pipe.display().to_string());
+        environment.extend_from_slice(variables);
+        Tenant::start(kernel, &environment)
+    }
+
+    /// The variables of a program that finds no daemon.
+    pub fn without_mps(&self) -> Vec<(&'static str, String)> {
+        environment(&self.uuid, &self.directory.join("nobody").display().to_string())
+    }
+}
+
+fn environment(uuid: &str, pipe: &str) -> Vec<(&'static str, String)> {
+    vec![("CUDA_VISIBLE_DEVICES", uuid.to_owned()), ("CUDA_MPS_PIPE_DIRECTORY", pipe.to_owned())]
+}

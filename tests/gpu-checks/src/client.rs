@@ -1,0 +1,83 @@
+//! A CUDA program that runs one kernel over and over and says how far it is: one line of JSON ten times a second. It ends
+//! when its standard input does, when its time is over, or when CUDA fails, whichever is first.
+
+use crate::cuda::{CudaError, Work};
+use crate::kernels::Kernel;
+use crate::programs::now;
+use serde::{Deserialize, Serialize};
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The time between two lines.
+const LINE_PERIOD: Duration = Duration::from_millis(100);
+
+/// What it says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// It has the device.
+    Ready {
+        /// The device's name.
+        device: String,
+        /// The multiprocessors that it may use.
+        multiprocessors: u32,
+    },
+    /// How often the kernel ran since it was ready.
+    Progress {
+        /// Since then.
+        seconds: f64,
+        /// So often.
+        iterations: u64,
+    },
+    /// CUDA failed; nothing comes after it.
+    Failed(CudaError),
+}
+
+/// Runs `kernel` for `seconds` at most. Returns whether CUDA did all that it was asked.
+pub fn run(kernel: Kernel, seconds: f64) -> bool {
+    match work(kernel, seconds) {
+        Ok(()) => true,
+        Err(error) => {
+            say(&Line::Failed(error));
+            false
+        }
+    }
+}
+
+fn work(kernel: Kernel, seconds: f64) -> Result<(), CudaError> {
+    let is_over = until_input_ends();
+    let mut work = Work::open(kernel)?;
+    let (device, multiprocessors) = work.describe()?;
+    work.run()?;
+    say(&Line::Ready { device, multiprocessors });
+    let (begun, mut iterations, mut said) = (now(), 0, Duration::ZERO);
+    while !is_over.load(Ordering::Relaxed) && begun.elapsed().as_secs_f64() < seconds {
+        iterations += work.run()?;
+        let elapsed = begun.elapsed();
+        if elapsed >= said + LINE_PERIOD {
+            said = elapsed;
+            say(&Line::Progress { seconds: elapsed.as_secs_f64(), iterations });
+        }
+    }
+    work.close()
+}
+
+fn until_input_ends() -> Arc<AtomicBool> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_over);
+    std::thread::spawn(move || {
+        // Input that cannot be read has ended.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        told.store(true, Ordering::Relaxed);
+    });
+    is_over
+}
+
+fn say(line: &Line) {
+    let mut text = serde_json::to_vec(line).unwrap_or_default();
+    text.push(b'\n');
+    // Nobody listens any more: its input ends too.
+    let _ = std::io::stdout().write_all(&text);
+}

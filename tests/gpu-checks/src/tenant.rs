@@ -1,0 +1,205 @@
+//! One client process, started and watched: its speed, and what becomes of it.
+
+use crate::client::Line;
+use crate::cuda::CudaError;
+use crate::kernels::Kernel;
+use crate::programs::{command, end, now, until};
+use clap::ValueEnum as _;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// How long a client may take to have its device: the first one also waits for an MPS server, and for the compiler.
+const READY_DEADLINE: Duration = Duration::from_secs(20);
+/// What a client that nobody ends runs at most.
+const SECONDS_MAX: &str = "120";
+
+/// What became of a client in a time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fate {
+    /// It went on, at so many iterations a second.
+    Works(f64),
+    /// CUDA failed.
+    Failed(CudaError),
+    /// Its process ended without a word.
+    Ended,
+    /// Its process is there and got nowhere.
+    Hangs,
+}
+
+impl std::fmt::Display for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Works(_) => f.write_str("works on"),
+            Self::Failed(error) => write!(f, "{} returned {} ({})", error.call, error.name, error.code),
+            Self::Ended => f.write_str("ended without a word"),
+            Self::Hangs => f.write_str("hangs"),
+        }
+    }
+}
+
+/// What the lines of a time tell. `is_alive`: whether the process still is.
+pub fn fate(lines: &[Line], is_alive: bool) -> Fate {
+    let mut points = Vec::new();
+    for line in lines {
+        match line {
+            Line::Failed(error) => return Fate::Failed(error.clone()),
+            Line::Progress { seconds, iterations } => points.push((*seconds, *iterations)),
+            Line::Ready { .. } => {}
+        }
+    }
+    if !is_alive {
+        return Fate::Ended;
+    }
+    match (points.first(), points.last()) {
+        (Some((from, before)), Some((to, after))) if after > before && to > from => {
+            #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53")]
+            let iterations = (after - before) as f64;
+            Fate::Works(iterations / (to - from))
+        }
+        _ => Fate::Hangs,
+    }
+}
+
+/// A client process; ended with this value.
+pub struct Tenant {
+    process: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<Line>,
+    /// The multiprocessors that it sees.
+    pub multiprocessors: u32,
+}
+
+impl Tenant {
+    /// Starts a client with these variables, and waits until it has its device.
+    ///
+    /// # Errors
+    /// A sentence: why it has none.
+    pub fn start(kernel: Kernel, environment: &[(&str, String)]) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = command(program);
+        let kernel = kernel.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default();
+        command.args(["client", "--kernel", &kernel, "--seconds", SECONDS_MAX]);
+        for name in std::env::vars_os().map(|(name, _)| name) {
+            if name.to_string_lossy().starts_with("CUDA_") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(environment.iter().map(|(name, value)| (*name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut process = command.spawn().map_err(|error| format!("no client: {error}"))?;
+        let input = process.stdin.take();
+        let output = process.stdout.take().ok_or("a client without output")?;
+        let (told, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let Ok(line) = serde_json::from_str(&line) else { continue };
+                if told.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut tenant = Self { process, input, lines, multiprocessors: 0 };
+        tenant.wait_until_ready()?;
+        Ok(tenant)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        match self.lines.recv_timeout(READY_DEADLINE) {
+            Ok(Line::Ready { multiprocessors, .. }) => {
+                self.multiprocessors = multiprocessors;
+                Ok(())
+            }
+            Ok(Line::Failed(error)) => Err(format!("a client has no device: {}", Fate::Failed(error))),
+            Ok(Line::Progress { .. }) => Err("a client said something unexpected".to_owned()),
+            Err(_) => Err("a client does not get its device in time, or ended".to_owned()),
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What becomes of it in this time. What was said before does not count.
+    pub fn watch(&mut self, time: Duration) -> Fate {
+        // A failure just before the watch is what it would find.
+        let mut lines: Vec<Line> =
+            self.lines.try_iter().filter(|line| matches!(line, Line::Failed(_))).collect();
+        let begun = now();
+        while let Some(left) = time.checked_sub(begun.elapsed()) {
+            match self.lines.recv_timeout(left) {
+                Ok(line) => lines.push(line),
+                // Its time is over, or the process has closed its output: then it ends.
+                Err(_) => break,
+            }
+        }
+        let is_alive = !has_ended(&mut self.process) && begun.elapsed() >= time;
+        fate(&lines, is_alive)
+    }
+
+    /// Its speed over this time, in iterations a second.
+    ///
+    /// # Errors
+    /// A sentence: what became of it instead.
+    pub fn speed(&mut self, time: Duration) -> Result<f64, String> {
+        match self.watch(time) {
+            Fate::Works(speed) => Ok(speed),
+            other => Err(format!("a client {other}")),
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
+            // It has ended by itself: as good.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Waits for its end; false if it does not come.
+    pub fn ends(&mut self, deadline: Duration) -> bool {
+        until(deadline, || has_ended(&mut self.process))
+    }
+
+    /// Lets it end well.
+    pub fn leave(mut self) {
+        drop(self.input.take());
+        self.ends(Duration::from_secs(3));
+    }
+}
+
+fn has_ended(process: &mut Child) -> bool {
+    !matches!(process.try_wait(), Ok(None))
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        end(&mut self.process);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(seconds: f64, iterations: u64) -> Line {
+        Line::Progress { seconds, iterations }
+    }
+
+    #[test]
+    fn lines_tell_what_became_of_a_client() {
+        let error = CudaError { call: "cuCtxSynchronize".into(), code: 805, name: "CUDA_ERROR_MPS".into() };
+        let going = [progress(1.0, 100), progress(1.5, 150), progress(3.0, 300)];
+        assert_eq!(fate(&going, true), Fate::Works(100.0));
+        assert_eq!(fate(&going, false), Fate::Ended);
+        assert_eq!(fate(&[], true), Fate::Hangs);
+        assert_eq!(fate(&[progress(1.0, 5)], true), Fate::Hangs, "one line is no speed");
+        assert_eq!(fate(&[progress(1.0, 5), progress(2.0, 5)], true), Fate::Hangs);
+        let failed = [progress(1.0, 100), Line::Failed(error.clone())];
+        assert_eq!(fate(&failed, false), Fate::Failed(error));
+        assert_eq!(fate(&failed, true).to_string(), "cuCtxSynchronize returned CUDA_ERROR_MPS (805)");
+    }
+}

@@ -1,0 +1,267 @@
+//! Our readings of one GPU under load beside those of nvidia-smi.
+
+use crate::kernels::Kernel;
+use crate::programs::now;
+use crate::report::{Measured, table};
+use crate::smi::Smi;
+use crate::tenant::Tenant;
+use pillion_core::Fraction;
+use pillion_core::device::{DeviceDescription, Mechanism, Reading};
+use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_device::{Backend, DeviceState};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How long a load runs before it is measured: power and its mean come up over a second.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// nvidia-smi's numbers of GPM's metrics (nvml.h, `nvmlGpmMetricId_t`), with what we call them.
+const GPM: [(u32, &str); 4] = [
+    (2, "sm_active_fraction"),
+    (3, "sm_occupancy_fraction"),
+    (10, "memory_bandwidth_fraction"),
+    (12, "fp32_active_fraction"),
+];
+
+/// How far two values may be apart and still agree.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Tolerance {
+    /// Of the other's value.
+    Fraction(f64),
+    /// In the value's unit.
+    Absolute(f64),
+}
+
+/// One value, from both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair {
+    /// Ours is called so.
+    pub name: String,
+    /// What we read.
+    pub ours: Option<f64>,
+    /// What nvidia-smi says, in our unit.
+    pub theirs: Option<f64>,
+    /// How far they may be apart.
+    pub tolerance: Tolerance,
+}
+
+impl Pair {
+    fn verdict(&self) -> &'static str {
+        match (self.ours, self.theirs) {
+            (Some(ours), Some(theirs)) => {
+                let most = match self.tolerance {
+                    Tolerance::Fraction(fraction) => theirs.abs() * fraction,
+                    Tolerance::Absolute(most) => most,
+                };
+                if (ours - theirs).abs() <= most { "agree" } else { "APART" }
+            }
+            (Some(_), None) => "only ours",
+            (None, Some(_)) => "only theirs",
+            (None, None) => "neither",
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let show =
+            |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |value| format!("{value:.4}"));
+        let tolerance = match self.tolerance {
+            Tolerance::Fraction(fraction) => format!("{:.0} hundredths of it", fraction * 100.0),
+            Tolerance::Absolute(most) => format!("{most}"),
+        };
+        vec![self.name.clone(), show(self.ours), show(self.theirs), tolerance, self.verdict().to_owned()]
+    }
+}
+
+/// The values of a load in a table, and how many are apart.
+pub fn compared(pairs: &[Pair]) -> (String, usize) {
+    let text = table(&["value", "ours", "nvidia-smi", "tolerance", ""], pairs.iter().map(Pair::row));
+    (text, pairs.iter().filter(|pair| pair.verdict() == "APART").count())
+}
+
+/// Reads everything under each kind of load, without MPS.
+///
+/// # Errors
+/// A sentence: why our backend or the client does not work.
+pub fn measure(smi: &Smi, environment: &[(&str, String)]) -> Measured {
+    let settings = NvidiaSettings { mechanism: Mechanism::None, ..NvidiaSettings::default() };
+    let mut backend = Nvidia::new(settings, Box::new(NoMps));
+    let device = ours(&mut backend, smi)?;
+    let (mut text, mut apart) = (String::new(), 0);
+    let described = [pair("memory_bytes", bytes(Some(device.memory_bytes)), mib(smi, "memory.total"), 0.02)];
+    let (rows, count) = compared(&described);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "Model, as ours: `{}`.\n\n### Described\n\n{rows}", device.model);
+    apart += count;
+    for kernel in [Kernel::Compute, Kernel::Bandwidth] {
+        let mut tenant = Tenant::start(kernel, environment)?;
+        let pairs = under_load(&mut backend, device.index, smi, &mut tenant);
+        tenant.leave();
+        let (rows, count) = compared(&pairs?);
+        let _ = write!(text, "\n### Under load: {}\n\n{rows}", kernel.entry());
+        apart += count;
+    }
+    Ok((text, apart))
+}
+
+fn ours(backend: &mut dyn Backend, smi: &Smi) -> Result<DeviceDescription, String> {
+    let devices = backend.devices().map_err(|error| pillion_core::report(&error))?;
+    let found = devices.into_iter().find(|device| device.uuid.as_str() == smi.uuid);
+    found.ok_or_else(|| "our backend does not find the GPU that nvidia-smi names".to_owned())
+}
+
+fn state(backend: &mut dyn Backend, index: u32) -> Result<DeviceState, String> {
+    let states = backend.read_all().map_err(|error| pillion_core::report(&error))?;
+    let state =
+        states.into_iter().find(|(of, _)| *of == index).ok_or("the device is not among those read")?;
+    state.1.map_err(|error| pillion_core::report(&error))
+}
+
+fn under_load(
+    backend: &mut dyn Backend,
+    index: u32,
+    smi: &Smi,
+    tenant: &mut Tenant,
+) -> Result<Vec<Pair>, String> {
+    let alone = [tenant.pid()];
+    tenant.speed(WARM_UP)?;
+    let before = state(backend, index)?;
+    let begun = now();
+    let theirs = Theirs::read(smi);
+    let after = state(backend, index)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    tenant.speed(Duration::from_millis(500))?;
+    let held: Option<u64> =
+        after.processes.iter().filter(|it| alone.contains(&it.pid)).map(|it| it.memory_bytes).sum();
+    let reading = &after.reading;
+    let energy =
+        reading.energy_joules.zip(before.reading.energy_joules).map(|(after, before)| after - before);
+    let mut pairs = theirs.beside(reading);
+    // Nothing prints the counter of energy: power over time stands for it.
+    pairs.push(pair("energy_joules of the time", energy, theirs.power_watts.map(|it| it * seconds), 0.15));
+    let its = theirs.processes.iter().find(|(pid, _)| alone.contains(pid));
+    let (is_seen, is_listed) = (after.processes.iter().any(|it| alone.contains(&it.pid)), its.is_some());
+    pairs.push(Pair {
+        name: "processes: the client is there".to_owned(),
+        ours: Some(f64::from(u8::from(is_seen))),
+        theirs: Some(f64::from(u8::from(is_listed))),
+        tolerance: Tolerance::Absolute(0.0),
+    });
+    pairs.push(pair(
+        "processes: memory_bytes",
+        bytes(held),
+        its.and_then(|it| it.1).map(|it| it * MIB),
+        0.02,
+    ));
+    Ok(pairs)
+}
+
+const MIB: f64 = 1_048_576.0;
+
+fn bytes(value: Option<u64>) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a few percent are allowed")]
+    value.map(|value| value as f64)
+}
+
+fn mib(smi: &Smi, field: &str) -> Option<f64> {
+    smi.number(field).map(|value| value * MIB)
+}
+
+fn pair(name: &str, ours: Option<f64>, theirs: Option<f64>, fraction: f64) -> Pair {
+    Pair { name: name.to_owned(), ours, theirs, tolerance: Tolerance::Fraction(fraction) }
+}
+
+/// What nvidia-smi says under one load, in our units.
+struct Theirs {
+    power_watts: Option<f64>,
+    sm_clock_hertz: Option<f64>,
+    gpu_busy: Option<f64>,
+    memory_busy: Option<f64>,
+    memory_bytes_used: Option<f64>,
+    gpm: Vec<Option<f64>>,
+    processes: Vec<(u32, Option<f64>)>,
+}
+
+impl Theirs {
+    fn read(smi: &Smi) -> Self {
+        let hundredths = |field: &str| smi.number(field).map(|value| value / 100.0);
+        let power_watts =
+            ["power.draw", "power.draw.average"].into_iter().find_map(|field| smi.number(field));
+        Self {
+            power_watts,
+            sm_clock_hertz: smi.number("clocks.sm").map(|mega| mega * 1e6),
+            gpu_busy: hundredths("utilization.gpu"),
+            memory_busy: hundredths("utilization.memory"),
+            memory_bytes_used: mib(smi, "memory.used"),
+            gpm: smi.gpm(&GPM.map(|(number, _)| number)),
+            processes: smi.processes(),
+        }
+    }
+
+    /// Beside ours. The fractions that a sampling window of their own makes differ by a few hundredths.
+    fn beside(&self, reading: &Reading) -> Vec<Pair> {
+        let busy = |name: &str, ours: Option<Fraction>, theirs: Option<f64>| Pair {
+            name: name.to_owned(),
+            ours: ours.map(Fraction::value),
+            theirs,
+            tolerance: Tolerance::Absolute(0.1),
+        };
+        let mut pairs = vec![
+            pair("power_watts", reading.power_watts, self.power_watts, 0.1),
+            pair("sm_clock_hertz", reading.sm_clock_hertz, self.sm_clock_hertz, 0.05),
+            pair("memory_bytes_used", bytes(reading.memory_bytes_used), self.memory_bytes_used, 0.02),
+            busy("gpu_busy_fraction", reading.gpu_busy_fraction, self.gpu_busy),
+            busy("memory_busy_fraction", reading.memory_busy_fraction, self.memory_busy),
+        ];
+        for ((_, name), theirs) in GPM.into_iter().zip(&self.gpm) {
+            let ours = match name {
+                "sm_active_fraction" => reading.sm_active_fraction,
+                "sm_occupancy_fraction" => reading.sm_occupancy_fraction,
+                "memory_bandwidth_fraction" => reading.memory_bandwidth_fraction,
+                _ => reading.fp32_active_fraction,
+            };
+            pairs.push(busy(name, ours, theirs.map(|value| value / 100.0)));
+        }
+        pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_agree_within_their_tolerance_only() {
+        let with = |ours, theirs, tolerance| Pair { name: "x".into(), ours, theirs, tolerance }.verdict();
+        assert_eq!(with(Some(109.0), Some(100.0), Tolerance::Fraction(0.1)), "agree");
+        assert_eq!(with(Some(111.0), Some(100.0), Tolerance::Fraction(0.1)), "APART");
+        assert_eq!(with(Some(0.0), Some(0.1), Tolerance::Absolute(0.1)), "agree");
+        assert_eq!(with(Some(0.0), Some(0.2), Tolerance::Absolute(0.1)), "APART");
+        assert_eq!(with(None, Some(0.2), Tolerance::Absolute(0.1)), "only theirs");
+        assert_eq!(with(Some(0.2), None, Tolerance::Absolute(0.1)), "only ours");
+        assert_eq!(with(None, None, Tolerance::Absolute(0.1)), "neither");
+    }
+
+    #[test]
+    fn nvidia_smis_units_become_ours() {
+        let theirs = Theirs {
+            power_watts: Some(700.0),
+            sm_clock_hertz: Some(1.98e9),
+            gpu_busy: Some(1.0),
+            memory_busy: Some(0.4),
+            memory_bytes_used: Some(600.0 * MIB),
+            gpm: vec![Some(99.0), Some(50.0), None, Some(40.0)],
+            processes: Vec::new(),
+        };
+        let reading = Reading {
+            power_watts: Some(690.0),
+            sm_active_fraction: Some(Fraction::clamped(0.98)),
+            fp32_active_fraction: Some(Fraction::clamped(0.9)),
+            memory_bytes_used: Some(610 << 20),
+            ..Reading::default()
+        };
+        let (text, apart) = compared(&theirs.beside(&reading));
+        assert_eq!(apart, 1, "{text}");
+        assert!(text.contains("| sm_active_fraction | 0.9800 | 0.9900 | 0.1 | agree |"), "{text}");
+        assert!(text.contains("| fp32_active_fraction | 0.9000 | 0.4000 | 0.1 | APART |"), "{text}");
+        assert!(text.contains("| memory_bandwidth_fraction | none | none | 0.1 | neither |"), "{text}");
+    }
+}
