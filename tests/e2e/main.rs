@@ -4,6 +4,7 @@
 
 mod changes;
 mod demo;
+mod faults;
 mod harness;
 mod hostile;
 mod jobs;

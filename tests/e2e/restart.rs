@@ -15,9 +15,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-const PAIR: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
+pub(crate) const PAIR: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
 
-fn mps_nodes() -> Vec<PoolNode> {
+pub(crate) fn mps_nodes() -> Vec<PoolNode> {
     ["n1", "n2"].map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).into()
 }
 
@@ -30,7 +30,7 @@ fn long_then_short(name: &str) -> String {
 }
 
 /// Two jobs that share a GPU, where asked for away from one node. They begin together, so that they are planned together.
-fn pair(cluster: &Cluster, scripts: &[String; 2], not_on: &[&str]) -> [SlurmJobId; 2] {
+pub(crate) fn pair(cluster: &Cluster, scripts: &[String; 2], not_on: &[&str]) -> [SlurmJobId; 2] {
     let excluded = not_on.iter().flat_map(|node| ["-x", node]);
     let begin = cluster.begin_together(3).unwrap();
     let more: Vec<&str> = excluded.chain([begin.as_str()]).collect();

@@ -22,6 +22,7 @@ impl World {
         self.check_count += 1;
         if self.check_count.is_multiple_of(JOURNAL_CHECK_INTERVAL) {
             self.check_released_once();
+            self.check_requeued();
         }
         self.check_waiting();
         self.check_neighbours().await;
@@ -39,6 +40,23 @@ impl World {
                 assert!(released.insert(start), "{}", Violation::ReleasedTwice(start));
             }
         }
+    }
+
+    /// Nobody is requeued but who died with his partner, and he once; from then on he runs alone.
+    pub(crate) fn check_requeued(&mut self) {
+        let mut requeued = BTreeSet::new();
+        for call in self.slurm.journal() {
+            let FakeCall::Requeue { ok: true, job, .. } = call else { continue };
+            assert!(self.victims.contains_key(&job), "{job} was requeued, and had not died of its partner");
+            assert!(requeued.insert(job), "{job} was requeued twice");
+        }
+        let running = self.nodes.iter().flat_map(|node| &node.running);
+        for run in running.filter(|run| requeued.contains(&run.start.job_id)) {
+            let died = self.victims[&run.start.job_id];
+            let is_later = run.start.restart_count > died.restart_count;
+            assert!(is_later && !run.is_shared(), "{} is not alone", run.start);
+        }
+        self.requeued_count = self.requeued_count.max(requeued.len());
     }
 
     /// The dead man's switch: nobody waits with a begin time further away than his own or one bound from now.
@@ -87,7 +105,7 @@ impl World {
         }
         self.tenants_peak = tenants.into_values().fold(self.tenants_peak, usize::max);
         for node in &self.nodes {
-            let shared = node.running.iter().filter(|run| run.is_shared).count();
+            let shared = node.running.iter().filter(|run| run.is_shared()).count();
             self.shared_starts = self.shared_starts.max(shared);
         }
     }

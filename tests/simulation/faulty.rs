@@ -26,7 +26,7 @@ impl FaultySlurm {
         Self { slurm, faults: Mutex::default() }
     }
 
-    /// After `skip` more updates, one is lost.
+    /// After `skip` more changes, one is lost.
     pub(crate) fn lose_update(&self, skip: usize, lost: Lost) {
         let mut faults = self.faults.lock().expect("nobody panics with it");
         faults.clear();
@@ -72,7 +72,11 @@ impl Slurm for FaultySlurm {
         self.slurm.release_hold(job).await
     }
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.slurm.requeue(job).await
+        match self.next_fault() {
+            Some(Lost::Before) => Err(timeout()),
+            Some(Lost::After) => self.slurm.requeue(job).await.and(Err(timeout())),
+            None => self.slurm.requeue(job).await,
+        }
     }
 }
 

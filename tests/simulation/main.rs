@@ -14,6 +14,9 @@ use world::World;
 const STEPS: usize = 250;
 /// After that, everything must be over within this time.
 const CALM_SECONDS: u64 = 3600;
+/// For so long of it users still cancel jobs that share a device, one a step.
+const KILLING_SECONDS: u64 = 200;
+const CALM_STEP_SECONDS: u64 = 20;
 /// How many seeds one run tries; `SEEDS` overrides it.
 const SEEDS: u64 = 500;
 
@@ -27,10 +30,14 @@ async fn live(world: &mut World) {
     let mut calm = 0;
     while !world.unfinished().is_empty() {
         assert!(calm < CALM_SECONDS, "never ended: {:?}", world.unfinished());
-        world.run_for(60).await;
-        calm += 60;
+        if calm < KILLING_SECONDS {
+            world.kill_a_tenant();
+        }
+        world.run_for(CALM_STEP_SECONDS).await;
+        calm += CALM_STEP_SECONDS;
     }
     world.check_released_once();
+    world.check_requeued();
 }
 
 /// What one seed came to.
@@ -39,6 +46,8 @@ struct Lived {
     shared_starts: usize,
     /// The most tenants of one device.
     tenants_peak: usize,
+    /// Starts that died with their partner and were started again.
+    requeued_count: usize,
 }
 
 /// Runs one seed.
@@ -53,8 +62,8 @@ fn run_seed(seed: u64, is_verbose: bool) -> Result<Lived, String> {
     if is_verbose {
         println!("{}\n{}", world.log.join("\n"), world.updates());
     }
-    let World { shared_starts, tenants_peak, .. } = world;
-    outcome.map(|()| Lived { shared_starts, tenants_peak }).map_err(|panic| {
+    let World { shared_starts, tenants_peak, requeued_count, .. } = world;
+    outcome.map(|()| Lived { shared_starts, tenants_peak, requeued_count }).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
     })
@@ -82,12 +91,14 @@ fn cluster_sim() {
         let lived = || outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
         let sharing = lived().filter(|lived| lived.shared_starts >= 2).count();
         let crowded = lived().filter(|lived| lived.tenants_peak > 2).count();
+        let requeued: usize = lived().map(|lived| lived.requeued_count).sum();
         println!(
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one"
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {requeued} starts \
+             that died with their partner and were started again"
         );
-        let enough =
-            lived().count() < outcomes.len() || (sharing as u64 * 2 > seeds && crowded as u64 * 100 > seeds);
-        assert!(enough, "a simulation in which hardly anybody shares shows nothing");
+        let enough = lived().count() < outcomes.len()
+            || (sharing as u64 * 2 > seeds && crowded as u64 * 100 > seeds && requeued as u64 * 10 > seeds);
+        assert!(enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
         outcomes.into_iter().filter_map(|(seed, outcome)| outcome.err().map(|error| (seed, error))).collect()
     });
     for (seed, error) in &failures {

@@ -20,8 +20,15 @@ pub(crate) struct Running {
     pub(crate) start: JobStart,
     pub(crate) gres_type: GresType,
     pub(crate) client: ClientId,
+    /// The mechanism that it shares by, if it got one.
+    pub(crate) mechanism: Option<Mechanism>,
+}
+
+impl Running {
     /// Whether it got a sharing mechanism.
-    pub(crate) is_shared: bool,
+    pub(crate) fn is_shared(&self) -> bool {
+        self.mechanism.is_some()
+    }
 }
 
 /// What a job is, for the device.
@@ -175,8 +182,8 @@ impl Node {
             };
             self.report(ReportBody::Launch(launch));
         }
-        let is_shared = share.is_some_and(|share| share.mechanism != Mechanism::None);
-        self.running.push(Running { start, gres_type: gres_type.clone(), client, is_shared });
+        let mechanism = share.map(|share| share.mechanism).filter(|mechanism| *mechanism != Mechanism::None);
+        self.running.push(Running { start, gres_type: gres_type.clone(), client, mechanism });
     }
 
     /// Lets time pass on the devices.
@@ -200,6 +207,15 @@ impl Node {
                 _ => None,
             })
             .collect()
+    }
+
+    /// Those who share a device with this start under MPS: a kill of it may end them too.
+    pub(crate) fn beside_under_mps(&self, start: JobStart) -> Vec<JobStart> {
+        let by_mps = |run: &&Running| run.mechanism == Some(Mechanism::Mps);
+        let own = self.running.iter().filter(by_mps).find(|run| run.start == start);
+        let others = self.running.iter().filter(by_mps).filter(|run| run.start != start);
+        let beside = |run: &&Running| own.is_some_and(|own| own.gres_type == run.gres_type);
+        others.filter(beside).map(|run| run.start).collect()
     }
 
     /// A start is over, however it ended: its process is gone.

@@ -8,6 +8,8 @@ use pillion_core::{ManualClock, NodeName};
 use pillion_scheduler::agents::{Agents, StreamId};
 use pillion_scheduler::context::{Context, Settings, TickError};
 use pillion_scheduler::engine::Engine;
+use pillion_scheduler::failure::Judge;
+use pillion_scheduler::failure::requeue::Requeuer;
 use pillion_scheduler::ingest::Ingest;
 use pillion_scheduler::profile::Profile;
 use pillion_scheduler::release::Release;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// How many different ticks there are.
-pub(crate) const TICKS: u64 = 6;
+pub(crate) const TICKS: u64 = 8;
 
 pub(crate) struct Scheduler {
     pub(crate) context: Arc<Context>,
@@ -30,6 +32,8 @@ pub(crate) struct Scheduler {
     release: Release,
     profile: Profile,
     train: Train,
+    judge: Judge,
+    requeuer: Requeuer,
     ingest: Ingest,
     streams: BTreeMap<NodeName, (StreamId, mpsc::Receiver<ToAgent>)>,
 }
@@ -50,6 +54,8 @@ impl Scheduler {
             release: Release::new(world()),
             profile: Profile::new(world()),
             train: Train::new(world()),
+            judge: Judge::new(world()),
+            requeuer: Requeuer::new(world()),
             ingest: Ingest::new(world()),
             streams: BTreeMap::new(),
             context,
@@ -64,13 +70,15 @@ impl Scheduler {
             2 => self.release.tick().await,
             3 => self.renew.tick().await,
             4 => self.profile.tick().await,
-            _ => self.train.tick().await,
+            5 => self.train.tick().await,
+            6 => self.judge.tick().await,
+            _ => self.requeuer.tick().await,
         }
     }
 
     /// All of them once, in the order of the day.
     pub(crate) async fn tick_all(&self) {
-        for which in [0, 4, 5, 1, 2, 3] {
+        for which in [0, 4, 5, 6, 7, 1, 2, 3] {
             let _ = self.tick(which).await;
         }
     }

@@ -39,6 +39,10 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) works: BTreeMap<SlurmJobId, Work>,
     cancelled: BTreeSet<SlurmJobId>,
+    /// Starts that are to die with a partner, and when.
+    dying: Vec<(UnixTime, JobStart)>,
+    /// Who died so, each job's first time.
+    pub(crate) victims: BTreeMap<SlurmJobId, JobStart>,
     started: BTreeSet<JobStart>,
     is_slurmctld_down: bool,
     rescued_at: UnixTime,
@@ -49,6 +53,8 @@ pub(crate) struct World {
     pub(crate) shared_starts: usize,
     /// The most tenants that one device had, likewise.
     pub(crate) tenants_peak: usize,
+    /// Starts that were requeued after they died with a partner, likewise.
+    pub(crate) requeued_count: usize,
 }
 
 impl World {
@@ -74,6 +80,8 @@ impl World {
             nodes: vec![Node::new("n1", "h200", 3), Node::new("n2", "max-1550", 2)],
             works: BTreeMap::new(),
             cancelled: BTreeSet::new(),
+            dying: Vec::new(),
+            victims: BTreeMap::new(),
             started: BTreeSet::new(),
             is_slurmctld_down: false,
             rescued_at: now,
@@ -81,6 +89,7 @@ impl World {
             log: Vec::new(),
             shared_starts: 0,
             tenants_peak: 0,
+            requeued_count: 0,
         };
         world.start_scheduler();
         world
@@ -142,6 +151,21 @@ impl World {
         for (start, is_good) in done {
             assert!(is_good, "{start} failed on its device: sharing must not make a job fail");
             self.slurm.finish(start.job_id, Ending::Completed);
+        }
+        self.let_victims_die();
+    }
+
+    /// Who shared a device with a tenant that was killed fails a moment later, unless it was done by then.
+    fn let_victims_die(&mut self) {
+        let now = self.now;
+        let (due, later): (Vec<_>, Vec<_>) = self.dying.drain(..).partition(|(at, _)| *at <= now);
+        self.dying = later;
+        for (_, start) in due {
+            let is_it = self.slurm.job(start.job_id).is_some_and(|job| job.start() == start);
+            if is_it && self.slurm.finish(start.job_id, Ending::Failed) {
+                self.victims.entry(start.job_id).or_insert(start);
+                self.note(format!("{start} dies with its partner"));
+            }
         }
     }
 
@@ -282,13 +306,9 @@ impl World {
         }
         let which = self.below(self.works.len());
         let id = *self.works.keys().nth(which).expect("counted");
-        match self.below(3) {
-            0 => {
-                if self.slurm.cancel(id) {
-                    self.cancelled.insert(id);
-                    self.note(format!("cancel {id}"));
-                }
-            }
+        match self.below(4) {
+            0 => self.cancel(id),
+            3 => self.kill_a_tenant(),
             1 => {
                 if self.slurm.user_requeue(id) {
                     self.note(format!("requeue {id}"));
@@ -301,6 +321,38 @@ impl World {
             }
         }
         self.follow_slurm();
+    }
+
+    fn cancel(&mut self, id: SlurmJobId) {
+        self.doom_partners(id);
+        if self.slurm.cancel(id) {
+            self.cancelled.insert(id);
+            self.note(format!("cancel {id}"));
+        }
+    }
+
+    /// Cancels somebody who shares a device under MPS now.
+    pub(crate) fn kill_a_tenant(&mut self) {
+        let runs = self.nodes.iter().flat_map(|node| node.running.iter().map(move |run| (node, run.start)));
+        let shares = |(node, start): &(&Node, JobStart)| !node.beside_under_mps(*start).is_empty();
+        let tenants: Vec<SlurmJobId> = runs.filter(shares).map(|(_, start)| start.job_id).collect();
+        let which = self.below(tenants.len());
+        if let Some(tenant) = tenants.get(which) {
+            self.cancel(*tenant);
+        }
+    }
+
+    /// A tenant is about to be killed: some of those beside it under MPS will die of it.
+    fn doom_partners(&mut self, id: SlurmJobId) {
+        let Some(job) = self.slurm.job(id).filter(|job| job.state == JobState::Running) else { return };
+        let beside: Vec<JobStart> =
+            self.nodes.iter().flat_map(|node| node.beside_under_mps(job.start())).collect();
+        for start in beside {
+            if self.rng.random_bool(0.7) {
+                let at = self.now + Duration::from_secs_f64(self.rng.random_range(0.5..20.0));
+                self.dying.push((at, start));
+            }
+        }
     }
 
     fn fault(&mut self) {
