@@ -14,6 +14,9 @@ use world::World;
 const STEPS: usize = 250;
 /// After that, everything must be over within this time.
 const CALM_SECONDS: u64 = 3600;
+/// For so long of it users still cancel jobs that share a device, one a step.
+const KILLING_SECONDS: u64 = 200;
+const CALM_STEP_SECONDS: u64 = 20;
 /// How many seeds one run tries; `SEEDS` overrides it.
 const SEEDS: u64 = 500;
 
@@ -27,8 +30,11 @@ async fn live(world: &mut World) {
     let mut calm = 0;
     while !world.unfinished().is_empty() {
         assert!(calm < CALM_SECONDS, "never ended: {:?}", world.unfinished());
-        world.run_for(60).await;
-        calm += 60;
+        if calm < KILLING_SECONDS {
+            world.kill_a_tenant();
+        }
+        world.run_for(CALM_STEP_SECONDS).await;
+        calm += CALM_STEP_SECONDS;
     }
     world.check_released_once();
     world.check_requeued();
@@ -91,7 +97,7 @@ fn cluster_sim() {
              that died with their partner and were started again"
         );
         let enough = lived().count() < outcomes.len()
-            || (sharing as u64 * 2 > seeds && crowded as u64 * 100 > seeds && requeued as u64 * 50 > seeds);
+            || (sharing as u64 * 2 > seeds && crowded as u64 * 100 > seeds && requeued as u64 * 10 > seeds);
         assert!(enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
         outcomes.into_iter().filter_map(|(seed, outcome)| outcome.err().map(|error| (seed, error))).collect()
     });

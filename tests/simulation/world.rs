@@ -306,14 +306,9 @@ impl World {
         }
         let which = self.below(self.works.len());
         let id = *self.works.keys().nth(which).expect("counted");
-        match self.below(3) {
-            0 => {
-                self.doom_partners(id);
-                if self.slurm.cancel(id) {
-                    self.cancelled.insert(id);
-                    self.note(format!("cancel {id}"));
-                }
-            }
+        match self.below(4) {
+            0 => self.cancel(id),
+            3 => self.kill_a_tenant(),
             1 => {
                 if self.slurm.user_requeue(id) {
                     self.note(format!("requeue {id}"));
@@ -326,6 +321,25 @@ impl World {
             }
         }
         self.follow_slurm();
+    }
+
+    fn cancel(&mut self, id: SlurmJobId) {
+        self.doom_partners(id);
+        if self.slurm.cancel(id) {
+            self.cancelled.insert(id);
+            self.note(format!("cancel {id}"));
+        }
+    }
+
+    /// Cancels somebody who shares a device under MPS now.
+    pub(crate) fn kill_a_tenant(&mut self) {
+        let runs = self.nodes.iter().flat_map(|node| node.running.iter().map(move |run| (node, run.start)));
+        let shares = |(node, start): &(&Node, JobStart)| !node.beside_under_mps(*start).is_empty();
+        let tenants: Vec<SlurmJobId> = runs.filter(shares).map(|(_, start)| start.job_id).collect();
+        let which = self.below(tenants.len());
+        if let Some(tenant) = tenants.get(which) {
+            self.cancel(*tenant);
+        }
     }
 
     /// A tenant is about to be killed: some of those beside it under MPS will die of it.
