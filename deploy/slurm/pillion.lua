@@ -550,12 +550,13 @@ local function manage(job, part_list, option, beat, now)
   local mark = render_mark(option, digest, job.partition, gpu, user_begin)
   if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
   local begin = math.max(user_begin, now + beat.bound)
+  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, begin, now)
   local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin))
   if failure then
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))
     return false, "something failed inside Pillion"
   end
-  return true, understood(tonumber(option.slowdown) or beat.slowdown, begin, now)
+  return true, sentence
 end
 
 -- Guards -------------------------------------------------------------------------------------------------------------

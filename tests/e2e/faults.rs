@@ -61,7 +61,7 @@ fn who_dies_with_its_partner_is_started_again_alone() {
     std::fs::write(cluster.home("alice").join(PARTNER_GONE), "").unwrap();
 
     let reason = wait_for_event(&cluster, victim, "victim");
-    assert!(reason.contains("a tenant beside it was cancelled"), "{reason}");
+    assert!(reason.contains("soon after a tenant beside it ended"), "{reason}");
     assert!(!reason.contains(&cancelled.to_string()), "users are told nothing of who it was: {reason}");
     wait_for_event(&cluster, victim, "requeued");
     let fields = cluster.wait_for_job(victim, &["COMPLETED"], 2 * SOON).unwrap();

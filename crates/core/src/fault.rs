@@ -245,10 +245,11 @@ fn memory_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> (Vec<Si
         words: format!("{part:.1} % of its memory limit in use {seconds:.0} s before the end"),
     });
     let device = fullest(seen, ended_at, |sample| Some((sample.bytes_used?, sample.bytes)));
-    let device = device.map(|(part, seconds)| Sign {
+    let device = device.map(|(_, seconds)| Sign {
         rule: FaultRule::DeviceFull,
         weight: DEVICE_FULL,
-        words: format!("{part:.1} % of the device's memory in use {seconds:.0} s before the end"),
+        // Less its own, the number would be the neighbour's.
+        words: format!("the device's memory was full {seconds:.0} s before the end"),
     });
     let signs = [said, limit, device].into_iter().flatten().collect();
     (signs, if is_silent { SILENT } else { 1.0 })
@@ -293,8 +294,7 @@ fn device_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> Vec<Sig
         let weight = hardware_weight(xid.code, xid.is_own)?;
         let whom = match xid.is_own {
             Some(true) => "named a process of it",
-            Some(false) => "named a process of another",
-            None => "named no process",
+            Some(false) | None => "named no process of it",
         };
         let words = format!("Xid {} {whom} {seconds:.0} s before the end", xid.code);
         Some(Sign { rule: FaultRule::HardwareXid, weight, words })

@@ -95,6 +95,11 @@ impl From<SlowdownRatio> for f64 {
     }
 }
 
+/// Whether a tenant at this speed, of its speed alone, is slowed no more than it accepts.
+pub fn keeps_promise(speed_fraction: f64, slowdown_ratio_max: f64) -> bool {
+    speed_fraction * slowdown_ratio_max >= 1.0
+}
+
 /// Hundredths of a GPU that Slurm books and bills, 1..=100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]

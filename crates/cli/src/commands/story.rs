@@ -6,6 +6,7 @@ use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use crate::view::{JobStory, MemberRow};
 use pillion_core::SlurmJobId;
+use pillion_core::units::keeps_promise;
 use pillion_proto::v1::JobRequest;
 use serde::Serialize;
 
@@ -140,6 +141,6 @@ pub(super) fn promise(story: &JobStory) -> Option<String> {
         });
     };
     let took = format::ratio(Some(1.0 / speed));
-    let verdict = if 1.0 / speed <= member.slowdown_ratio_max? { "kept" } else { "BROKEN" };
+    let verdict = if keeps_promise(speed, member.slowdown_ratio_max?) { "kept" } else { "BROKEN" };
     Some(format!("{verdict}: while shared it took {took} its time alone, at most {limit} was promised"))
 }

@@ -16,14 +16,13 @@ use pillion_core::fault::{self, Ending, FaultVerdict, StartSeen};
 use pillion_core::health::FaultKind;
 use pillion_core::{JobStart, UnixTime};
 use pillion_slurm::{Ending as JobEnding, JobState};
+use requeue::AGE_SECONDS_MAX;
 use std::sync::Arc;
 use tracing::{info, warn};
 use victim::{Fate, Tenant, Victim, judge};
 
 /// Runs that are judged in one tick.
 const RUNS_PER_TICK: u32 = 100;
-/// A job that ended longer ago than this is not requeued: its user may have acted, and Slurm may forget it any moment.
-const REQUEUE_AGE_SECONDS_MAX: f64 = 240.0;
 
 /// The judge.
 pub struct Judge {
@@ -84,10 +83,8 @@ impl Judge {
             Victim::Undecided => return Ok(None),
             Victim::No => {}
             Victim::Of(reason) => {
-                let is_fresh = run
-                    .job
-                    .ended_at
-                    .is_some_and(|ended_at| now.seconds_since(ended_at) <= REQUEUE_AGE_SECONDS_MAX);
+                let is_fresh =
+                    run.job.ended_at.is_some_and(|ended_at| now.seconds_since(ended_at) <= AGE_SECONDS_MAX);
                 let then = if is_fresh {
                     "it is to be started again once, alone"
                 } else {
@@ -144,6 +141,8 @@ fn verdict(run: &MeasuredRun) -> Option<FaultVerdict> {
 
 /// Whether the run may have died with another tenant, and how it ended: it failed by itself, and nothing else explains it.
 fn candidate(run: &MeasuredRun, verdict: Option<&FaultVerdict>) -> Option<Ending> {
+    // Without the agent's signs (one of an earlier release) nobody knows that there was no reason of its own.
+    run.summary.signs.as_ref()?;
     let ending = ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;
     (run.job.ending == Some(JobEnding::Failed) && verdict.is_none()).then_some(ending)
 }
@@ -167,9 +166,15 @@ async fn fate(
     if record.restart_count > neighbour.restart_count {
         // Slurm does not say any more when it ended: both ends by the node's clock then.
         let own = store.summary(neighbour).await?.filter(|own| own.gres_type == run.summary.gres_type);
-        let before =
-            |own: pillion_core::report::JobSummary| run.summary.ended_at.seconds() - own.ended_at.seconds();
-        return Ok(own.map_or(Fate::Unknown, |own| Fate::StartedAgain { seconds_before: before(own) }));
+        // One that we started again was somebody's victim itself: it must not make a victim of its culprit.
+        let by_us = store.events(neighbour.job_id).await?.iter().any(|event| event.kind == "victim");
+        return Ok(match own {
+            _ if by_us => Fate::Unknown,
+            Some(own) => {
+                Fate::StartedAgain { seconds_before: run.summary.ended_at.seconds() - own.ended_at.seconds() }
+            }
+            None => Fate::Ending,
+        });
     }
     let is_ending = scan.jobs.get(&neighbour.job_id).is_some_and(|job| job.state == JobState::Completing);
     Ok(match (record.ended_at, record.ending, run.job.ended_at) {

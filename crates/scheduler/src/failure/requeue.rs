@@ -6,7 +6,7 @@
 //! pin for good, so it is not requeued.
 
 use crate::context::{Context, TickError};
-use crate::scan::{Scan, mark_of};
+use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::store::{Event, Requeue, RequeueOutcome};
 use pillion_core::{SlurmJobId, UnixTime, report};
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
 
-/// What could not be done within this time is left: by then the user may have acted.
-const AGE_SECONDS_MAX: f64 = 300.0;
+/// A job that ended longer ago than this is not requeued: its user may have acted, and Slurm may forget it any moment.
+pub(super) const AGE_SECONDS_MAX: f64 = 240.0;
 
 /// The requeuer.
 pub struct Requeuer {
@@ -141,13 +141,27 @@ fn obstacle(requeue: &Requeue, job: &Job, scan: &Scan) -> Option<String> {
     });
     if job.state != JobState::Ended(Ending::Failed) {
         Some("it did not end by failing".to_owned())
-    } else if scan.at.seconds_since(requeue.decided_at) > AGE_SECONDS_MAX {
+    } else if job.ended_at.is_none_or(|ended_at| scan.at.seconds_since(ended_at) > AGE_SECONDS_MAX) {
         Some("it could not be done in time".to_owned())
+    } else if has_successor(job, scan) {
+        Some("another job of the same work has followed it, and two would work on the same files".to_owned())
     } else if !comes_back_alone {
         Some("its AdminComment was overwritten, and with it what it had asked for".to_owned())
     } else {
         None
     }
+}
+
+/// Whether the user, or a dependency on this end, has let another run of the same workload come after it.
+fn has_successor(job: &Job, scan: &Scan) -> bool {
+    let Some((ended_at, workload)) = job.ended_at.zip(workload_of(job)) else { return true };
+    scan.jobs.values().any(|other| {
+        let is_later = |time: Option<UnixTime>| time.is_some_and(|time| time >= ended_at);
+        other.id != job.id
+            && other.uid == job.uid
+            && workload_of(other).is_some_and(|its| its == workload)
+            && (other.submitted_at >= ended_at || is_later(other.started_at))
+    })
 }
 
 #[cfg(test)]
@@ -163,7 +177,7 @@ mod tests {
     }
 
     fn failed() -> Job {
-        leased(job(JobState::Ended(Ending::Failed)), NOW - 100)
+        Job { ended_at: Some(at(NOW - 12)), ..leased(job(JobState::Ended(Ending::Failed)), NOW - 100) }
     }
 
     fn next_of(job: Option<Job>, asked: Option<(u64, Option<&str>)>) -> Next {
@@ -211,9 +225,25 @@ mod tests {
         for job in jobs {
             assert_eq!(outcome(&next_of(job, None)), Some(RequeueOutcome::Refused));
         }
-        let late = Requeue { decided_at: at(NOW - 301), ..requeue() };
-        let next = next(&late, &scan(Some(failed()), NodeAvailability::Up), None);
-        assert_eq!(outcome(&next), Some(RequeueOutcome::Refused));
+        let late = Job { ended_at: Some(at(NOW - 241)), ..failed() };
+        assert_eq!(outcome(&next_of(Some(late), None)), Some(RequeueOutcome::Refused));
+    }
+
+    #[test]
+    fn a_job_that_has_a_successor_is_left_alone() {
+        let mut scan = scan(Some(failed()), NodeAvailability::Up);
+        let id = pillion_core::SlurmJobId::plain(99);
+        let with = |scan: &mut Scan, other: Job| {
+            scan.jobs.insert(id, Job { id, ..other });
+            outcome(&next(&requeue(), scan, None))
+        };
+        let before =
+            Job { submitted_at: at(NOW - 100), started_at: Some(at(NOW - 50)), ..job(JobState::Running) };
+        assert_eq!(with(&mut scan, before.clone()), None, "it ran before");
+        let followed = Job { started_at: Some(at(NOW - 11)), ..before.clone() };
+        assert_eq!(with(&mut scan, followed.clone()), Some(RequeueOutcome::Refused));
+        let of_another = Job { uid: pillion_core::UserId(4711), ..followed };
+        assert_eq!(with(&mut scan, of_another), None);
     }
 
     #[test]

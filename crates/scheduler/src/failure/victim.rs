@@ -77,7 +77,10 @@ pub(super) fn judge(tenant: &Tenant<'_>) -> Victim {
     if !shared_by_mps || named_by_xid {
         return Victim::No;
     }
-    let cause = tenant.fates.iter().find_map(cause_of).or_else(|| daemon_died(tenant));
+    // How and when the other one ended would tell the user who it was.
+    let by_neighbour =
+        tenant.fates.iter().any(explains).then(|| "soon after a tenant beside it ended".to_owned());
+    let cause = by_neighbour.or_else(|| daemon_died(tenant));
     if let Some(cause) = cause {
         let how = match tenant.ending {
             Ending::Signalled(signal) => format!("signal {signal} ended it"),
@@ -91,35 +94,22 @@ pub(super) fn judge(tenant: &Tenant<'_>) -> Victim {
     if is_open && since_end < PATIENCE_SECONDS { Victim::Undecided } else { Victim::No }
 }
 
-/// In words, if this neighbour's end explains the failure.
-fn cause_of(fate: &Fate) -> Option<String> {
-    let (seconds, what) = match *fate {
+/// Whether this neighbour's end explains the failure.
+fn explains(fate: &Fate) -> bool {
+    match *fate {
         Fate::Ended { ending: JobEnding::Failed, seconds_before } => {
-            let is_later = (LATER_SECONDS_MIN..=AFTER_FAILURE_SECONDS).contains(&seconds_before);
-            (is_later.then_some(seconds_before)?, "had failed")
+            (LATER_SECONDS_MIN..=AFTER_FAILURE_SECONDS).contains(&seconds_before)
         }
-        Fate::Ended { ending, seconds_before } => {
-            let what = match ending {
-                JobEnding::Cancelled => "was cancelled",
-                JobEnding::Timeout => "ran out of time",
-                JobEnding::Preempted => "was preempted",
-                JobEnding::OutOfMemory => "was killed for its host memory",
-                JobEnding::Completed | JobEnding::Failed | JobEnding::NodeFail | JobEnding::Revoked => {
-                    return None;
-                }
-            };
-            (after_kill(seconds_before)?, what)
+        Fate::Ended {
+            ending: JobEnding::Cancelled | JobEnding::Timeout | JobEnding::Preempted | JobEnding::OutOfMemory,
+            seconds_before,
         }
-        Fate::StartedAgain { seconds_before } => {
-            (after_kill(seconds_before)?, "was taken off to start again")
-        }
-        Fate::Running | Fate::Ending | Fate::Unknown => return None,
-    };
-    Some(format!("{seconds:.0} s after a tenant beside it {what}"))
-}
-
-fn after_kill(seconds_before: f64) -> Option<f64> {
-    (0.0..=AFTER_KILL_SECONDS).contains(&seconds_before).then_some(seconds_before)
+        | Fate::StartedAgain { seconds_before } => (0.0..=AFTER_KILL_SECONDS).contains(&seconds_before),
+        Fate::Ended { ending: JobEnding::Completed | JobEnding::NodeFail | JobEnding::Revoked, .. }
+        | Fate::Running
+        | Fate::Ending
+        | Fate::Unknown => false,
+    }
 }
 
 fn daemon_died(tenant: &Tenant<'_>) -> Option<String> {
@@ -163,8 +153,7 @@ mod tests {
         }
         let again = |seconds_before| is_victim(&judged(&run, &[Fate::StartedAgain { seconds_before }], 10));
         assert_eq!([-1.0, 0.0, 60.0, 61.0].map(again), [false, true, true, false]);
-        let words = "it exited with code 1 3 s after a tenant beside it was cancelled, and all tenants of a device have one \
-                     MPS server";
+        let words = "it exited with code 1 soon after a tenant beside it ended, and all tenants of a device have one MPS server";
         assert_eq!(judged(&run, &[ended(JobEnding::Cancelled, 3.0)], 10), Victim::Of(words.to_owned()));
     }
 

@@ -33,42 +33,11 @@ pub(super) async fn explain(
     };
     Ok(Some(v1::ExplainResponse {
         found: true,
-        job: Some(queue_row.unwrap_or_else(|| past_job(&record))),
+        job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
         decisions: decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect(),
         explanations: explanations.into_iter().map(row).collect(),
-        events: store.events(id).await?.into_iter().map(|event| event_row(id, event)).collect(),
+        events: store.events(id).await?.into_iter().map(|event| listing::event_row(id, event)).collect(),
     }))
-}
-
-pub(super) fn event_row(id: SlurmJobId, event: crate::store::Event) -> v1::Event {
-    v1::Event {
-        at_seconds: event.at.seconds(),
-        kind: event.kind,
-        job_id: id.to_string(),
-        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
-        detail: event.detail,
-    }
-}
-
-/// The row of a job that does not wait any more.
-pub(super) fn past_job(record: &crate::store::JobRecord) -> v1::QueueJob {
-    let state = match record.ending {
-        Some(ending) => ending.as_str().to_owned(),
-        None if record.started_at.is_some() => "running".to_owned(),
-        None => "waiting".to_owned(),
-    };
-    v1::QueueJob {
-        job_id: record.id.to_string(),
-        user: record.user.clone(),
-        account: record.account.clone(),
-        partition: record.partition.clone(),
-        workload: record.workload.to_string(),
-        submitted_at_seconds: record.submitted_at.seconds(),
-        starts_alone_at_seconds: 0.0,
-        state,
-        reason: String::new(),
-        slowdown_ratio_max: record.slowdown_ratio_max.unwrap_or(0.0),
-    }
 }
 
 /// Names of the users of all members.

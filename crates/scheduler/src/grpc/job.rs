@@ -2,7 +2,7 @@
 //! whoever asks (DESIGN D8); `explain` names them to operators.
 
 use super::auth::Caller;
-use super::{explain, listing};
+use super::listing;
 use crate::store::{Decision, DecisionFilter, Event, JobRecord, Member, Store, StoreError};
 use crate::story::{self, AdviceFacts, RunSeen, Usual};
 use pillion_core::decision::MemberState;
@@ -30,8 +30,9 @@ pub(super) async fn job(
         None => None,
     };
     let profile = profile.map(|stored| stored.profile);
-    let throttled_fraction =
-        throttled_fraction(store, &record, decision.as_ref(), summary.as_ref(), now).await?;
+    // While it was alone: over all its time nobody adds it up, and the samples of a long run are too many to read here.
+    let throttled_fraction = summary.as_ref().and_then(|run| run.solo_means.as_ref()?.throttled_fraction);
+    let throttled_fraction = throttled_fraction.map(f64::from);
     let seen = run_seen(&record, member, summary.as_ref(), profile.as_ref(), throttled_fraction);
     let events = store.events(record.id).await?;
     let causes = story::slow_causes(&seen);
@@ -51,15 +52,15 @@ pub(super) async fn job(
         neighbour_count: summary
             .as_ref()
             .map_or(0, |run| u32::try_from(run.neighbours.len()).unwrap_or(u32::MAX)),
-        run: summary.map(|run| JobSummary { neighbours: Vec::new(), ..run }.into()),
+        run: summary.map(|run| JobSummary { neighbours: Vec::new(), signs: None, ..run }.into()),
         profile_json: profile.and_then(|profile| serde_json::to_string(&profile).ok()).unwrap_or_default(),
         throttled_fraction,
         speed_fraction: story::speed_fraction(&seen),
         slow_causes: causes.into_iter().map(slow_cause).collect(),
         advice: advice.unwrap_or_default(),
-        events: events.into_iter().map(|event| explain::event_row(record.id, event)).collect(),
+        events: events.into_iter().map(|event| listing::event_row(record.id, event)).collect(),
         now_seconds: now.seconds(),
-        job: Some(queue_row.unwrap_or_else(|| explain::past_job(&record))),
+        job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })
 }
 
@@ -77,22 +78,6 @@ async fn decision_of(store: &dyn Store, start: JobStart) -> Result<Option<Decisi
         (!decision.members.is_empty()).then_some(decision)
     };
     Ok(store.decisions(&filter).await?.into_iter().find_map(own))
-}
-
-/// From the device's samples while it ran.
-async fn throttled_fraction(
-    store: &dyn Store,
-    record: &JobRecord,
-    decision: Option<&Decision>,
-    summary: Option<&JobSummary>,
-    now: UnixTime,
-) -> Result<Option<f64>, StoreError> {
-    let Some(node) = &record.node else { return Ok(None) };
-    let gres_type = summary.map(|run| &run.gres_type).or(decision.map(|decision| &decision.gres_type));
-    let from = summary.map(|run| run.started_at).or(record.started_at);
-    let (Some(gres_type), Some(from)) = (gres_type, from) else { return Ok(None) };
-    let until = summary.map(|run| run.ended_at).or(record.ended_at).unwrap_or(now);
-    store.throttled_fraction(node, gres_type, from, until).await
 }
 
 fn run_seen(
@@ -139,7 +124,10 @@ fn advice_facts(
     let active = own_active.or(profile.and_then(|profile| profile.sm_active_fraction));
     Some(AdviceFacts {
         ending: record.ending?,
-        is_out_of_device_memory: events.iter().any(|event| event.kind == "out-of-memory"),
+        is_out_of_device_memory: events.iter().any(|event| {
+            event.kind == "out-of-memory"
+                && record.started_at.is_some_and(|started_at| event.at >= started_at)
+        }),
         has_shared: summary.is_some_and(|run| run.shared_seconds > 0.0),
         memory_bytes_peak: summary.map(|run| run.memory_bytes_peak),
         memory_bytes_declared: record.memory_bytes_declared,

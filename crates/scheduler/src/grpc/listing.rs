@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Member, ModelVersion, RunFilter, Score};
+use crate::store::{Decision, Event, JobRecord, Member, ModelVersion, RunFilter, Score};
 use crate::story::{Account, GroupBy};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::{Policy, Role};
@@ -88,6 +88,38 @@ pub(super) fn model(model: ModelVersion) -> v1::Model {
         incumbent: score(model.score.incumbent),
         incumbent_version: model.score.incumbent_version,
         reason: model.reason,
+    }
+}
+
+/// Something that happened to a job.
+pub(super) fn event_row(id: SlurmJobId, event: Event) -> v1::Event {
+    v1::Event {
+        at_seconds: event.at.seconds(),
+        kind: event.kind,
+        job_id: id.to_string(),
+        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
+        detail: event.detail,
+    }
+}
+
+/// The row of a job that does not wait any more.
+pub(super) fn past_job(record: &JobRecord) -> v1::QueueJob {
+    let state = match record.ending {
+        Some(ending) => ending.as_str().to_owned(),
+        None if record.started_at.is_some() => "running".to_owned(),
+        None => "waiting".to_owned(),
+    };
+    v1::QueueJob {
+        job_id: record.id.to_string(),
+        user: record.user.clone(),
+        account: record.account.clone(),
+        partition: record.partition.clone(),
+        workload: record.workload.to_string(),
+        submitted_at_seconds: record.submitted_at.seconds(),
+        starts_alone_at_seconds: 0.0,
+        state,
+        reason: String::new(),
+        slowdown_ratio_max: record.slowdown_ratio_max.unwrap_or(0.0),
     }
 }
 

@@ -5,12 +5,16 @@ use super::{explain, job, listing, status};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::store::{Decision, DecisionFilter, StoreError};
-use crate::story::account;
+use crate::story::Accounts;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_proto::v1::operator_service_server::OperatorService;
 use pillion_proto::v1::{self, StatusResponse};
 use std::sync::Arc;
+use std::time::Duration;
 use tonic::{Request, Response, Status};
+
+/// How much of a long stretch of time is read at once: a year of a large site is more than memory should hold.
+const ACCOUNT_PART: Duration = Duration::from_hours(24 * 7);
 
 /// The service.
 pub struct OperatorServer {
@@ -116,10 +120,13 @@ impl OperatorService for OperatorServer {
         request: Request<v1::AccountRequest>,
     ) -> Result<Response<v1::AccountResponse>, Status> {
         let caller = caller(&request);
-        let tenants_max = self.context.settings.policy.tenants_max;
         let (filter, group_by) = listing::run_filter(request.into_inner(), caller)?;
-        let runs = self.context.store.accounted_runs(&filter).await.map_err(store_error)?;
-        let rows = account(&runs, group_by, tenants_max).into_iter().map(listing::account_row);
+        let mut accounts = Accounts::new(group_by);
+        for part in filter.parts(ACCOUNT_PART) {
+            let runs = self.context.store.accounted_runs(&part).await.map_err(store_error)?;
+            accounts.extend(&runs);
+        }
+        let rows = accounts.rows().map(listing::account_row);
         Ok(Response::new(v1::AccountResponse { rows: rows.collect() }))
     }
 

@@ -320,18 +320,6 @@ impl Store for MemoryStore {
         )
     }
 
-    async fn throttled_fraction(
-        &self,
-        node: &NodeName,
-        gres_type: &GresType,
-        from: UnixTime,
-        until: UnixTime,
-    ) -> Result<Option<f64>, StoreError> {
-        self.call("reading a device's throttling", |state| {
-            Ok(state.throttled_fraction(node, gres_type, from, until))
-        })
-    }
-
     async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError> {
         self.call("recording an observation", |state| state.learning.record_observation(new, at))
     }

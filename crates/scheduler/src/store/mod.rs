@@ -28,6 +28,7 @@ use pillion_core::{
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use pillion_slurm::Ending;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A managed job, as the last scan that saw it reported it. Upserted by `record_jobs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -247,8 +248,6 @@ pub struct AccountedRun {
     pub ended_at: UnixTime,
     /// Seconds beside others.
     pub shared_seconds: f64,
-    /// The other starts that were there meanwhile.
-    pub neighbour_count: u32,
     /// Its part of the device's energy.
     pub energy_joules: Option<f64>,
     /// Mean energy of its workload's runs alone on this device model.
@@ -280,6 +279,21 @@ pub struct RunFilter {
     pub nodes: Vec<NodeName>,
     /// Of this uid: what a user may see.
     pub uid: Option<UserId>,
+}
+
+impl RunFilter {
+    /// The same runs in stretches of at most `length`, in order. Before 2020 nobody ran anything under us.
+    pub fn parts(&self, length: Duration) -> impl Iterator<Item = Self> {
+        let first = UnixTime::from_seconds(1_577_836_800.0);
+        let (mut since, until) = (if self.since < first { first } else { self.since }, self.until);
+        std::iter::from_fn(move || {
+            let next = since + length;
+            let part = (since, if next < until { next } else { until });
+            since = part.1;
+            (part.0 < part.1).then_some(part)
+        })
+        .map(|(since, until)| Self { since, until, ..self.clone() })
+    }
 }
 
 /// A profile, with what is needed to add the next run to it.
@@ -455,15 +469,6 @@ pub trait Store: Send + Sync {
     async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError>;
     /// The mean power of a device over the samples between two times, where they tell it.
     async fn power_watts_mean(
-        &self,
-        node: &NodeName,
-        gres_type: &GresType,
-        from: UnixTime,
-        until: UnixTime,
-    ) -> Result<Option<f64>, StoreError>;
-    /// The part of the samples of a device between two times in which power or heat held its clock down; `None` where none
-    /// of them tells.
-    async fn throttled_fraction(
         &self,
         node: &NodeName,
         gres_type: &GresType,

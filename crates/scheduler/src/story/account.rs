@@ -1,11 +1,16 @@
 //! What sharing gained: device time, energy and kept promises over many runs, by whom or when. Pure.
 //!
-//! While k tenants are on a device for t seconds, each at speed fraction s, they do Σ s·t seconds of work alone in t seconds
-//! of the device. So a tenant saves s·t − t/k, which over all of them sums to what the device did beyond one job at a time.
-//! What nobody measured counts as neither gain nor loss, and its shared time is told apart.
+//! While two tenants are on a device for t seconds, each at speed fraction s, they do Σ s·t seconds of work alone in t seconds
+//! of the device. So a tenant saves s·t − t/2, which over both sums to what the device did beyond one job at a time. Where
+//! more than two share, each is still booked half of the time: nobody tells how many were there at each moment, and so the
+//! gain is told too small rather than too great. What nobody measured counts as neither gain nor loss, and is told apart.
 
 use crate::store::AccountedRun;
+use pillion_core::units::keeps_promise;
 use std::collections::BTreeMap;
+
+/// The part of the shared time that is booked to a tenant.
+const TENANT_PART: f64 = 0.5;
 
 /// What runs are put together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +79,7 @@ pub struct Account {
     pub run_count: u32,
     /// Those that were beside others.
     pub shared_run_count: u32,
-    /// Device time: a shared second counts by the tenants there.
+    /// Device time: a shared second counts half.
     pub gpu_seconds: f64,
     /// Seconds beside others.
     pub shared_seconds: f64,
@@ -92,24 +97,40 @@ pub struct Account {
     pub promises_broken: u32,
 }
 
-/// Sums by group, in the order of keys. `tenants_max`: the most that share a device on this site, at least 1.
-pub fn account(runs: &[AccountedRun], group_by: GroupBy, tenants_max: u32) -> Vec<Account> {
-    let mut groups: BTreeMap<String, Account> = BTreeMap::new();
-    for run in runs {
-        let key = group_by.key(run);
-        let group = groups.entry(key.clone()).or_insert_with(|| Account { key, ..Account::default() });
-        add(group, run, tenants_max);
-    }
-    groups.into_values().collect()
+/// Sums by group.
+#[derive(Debug)]
+pub struct Accounts {
+    group_by: GroupBy,
+    groups: BTreeMap<String, Account>,
 }
 
-fn add(group: &mut Account, run: &AccountedRun, tenants_max: u32) {
+impl Accounts {
+    /// Of nothing yet.
+    pub const fn new(group_by: GroupBy) -> Self {
+        Self { group_by, groups: BTreeMap::new() }
+    }
+
+    /// Counts more runs.
+    pub fn extend(&mut self, runs: &[AccountedRun]) {
+        for run in runs {
+            let key = self.group_by.key(run);
+            let group =
+                self.groups.entry(key.clone()).or_insert_with(|| Account { key, ..Account::default() });
+            add(group, run);
+        }
+    }
+
+    /// In the order of keys.
+    pub fn rows(self) -> impl Iterator<Item = Account> {
+        self.groups.into_values()
+    }
+}
+
+fn add(group: &mut Account, run: &AccountedRun) {
     let elapsed = run.ended_at.seconds_since(run.started_at).max(0.0);
     let shared = run.shared_seconds.clamp(0.0, elapsed);
-    // Neighbours may have followed each other: no more were there at once than the site lets share.
-    let tenants = f64::from((run.neighbour_count + 1).clamp(2, tenants_max.max(2)));
     group.run_count += 1;
-    group.gpu_seconds += elapsed - shared + shared / tenants;
+    group.gpu_seconds += elapsed - shared + shared * TENANT_PART;
     group.shared_seconds += shared;
     group.energy_joules += run.energy_joules.unwrap_or(0.0);
     if shared <= 0.0 {
@@ -123,10 +144,10 @@ fn add(group: &mut Account, run: &AccountedRun, tenants_max: u32) {
         group.unmeasured_seconds += shared;
         return;
     };
-    group.gpu_seconds_saved += speed * shared - shared / tenants;
+    group.gpu_seconds_saved += (speed - TENANT_PART) * shared;
     match run.slowdown_ratio_max {
-        Some(promise) if speed * promise < 1.0 => group.promises_broken += 1,
-        Some(_) => group.promises_kept += 1,
+        Some(promise) if keeps_promise(speed, promise) => group.promises_kept += 1,
+        Some(_) => group.promises_broken += 1,
         None => {}
     }
 }
@@ -138,6 +159,14 @@ mod tests {
     use pillion_core::{NodeName, WorkloadKey};
     use proptest::prelude::*;
 
+    fn account(runs: &[AccountedRun], group_by: GroupBy) -> Vec<Account> {
+        let mut accounts = Accounts::new(group_by);
+        let (first, rest) = runs.split_at(runs.len() / 2);
+        accounts.extend(first);
+        accounts.extend(rest);
+        accounts.rows().collect()
+    }
+
     fn run(user: &str, seconds: u32, shared: f64, speed_fraction: Option<f64>) -> AccountedRun {
         AccountedRun {
             user: user.to_owned(),
@@ -148,7 +177,6 @@ mod tests {
             started_at: at(1000),
             ended_at: at(1000 + u64::from(seconds)),
             shared_seconds: shared,
-            neighbour_count: u32::from(shared > 0.0),
             energy_joules: Some(100.0),
             solo_energy_joules: Some(150.0),
             speed_fraction,
@@ -160,7 +188,7 @@ mod tests {
     #[test]
     fn two_at_nine_tenths_of_their_speed_save_eight_tenths_of_a_device() {
         let runs = [run("alice", 100, 100.0, Some(0.9)), run("bob", 100, 100.0, Some(0.9))];
-        let [all] = account(&runs, GroupBy::Nothing, 2).try_into().unwrap();
+        let [all] = account(&runs, GroupBy::Nothing).try_into().unwrap();
         assert!(
             (all.gpu_seconds - 100.0).abs() < 1e-9 && (all.gpu_seconds_saved - 80.0).abs() < 1e-9,
             "{all:?}"
@@ -173,7 +201,7 @@ mod tests {
     fn a_run_alone_gains_nothing_and_one_that_nobody_measured_is_told_apart() {
         let runs =
             [run("alice", 100, 0.0, None), run("bob", 100, 40.0, None), run("bob", 100, 50.0, Some(0.4))];
-        let by_user = account(&runs, GroupBy::User, 2);
+        let by_user = account(&runs, GroupBy::User);
         assert_eq!(by_user.iter().map(|it| it.key.as_str()).collect::<Vec<_>>(), ["alice", "bob"]);
         let alone = &by_user[0];
         assert_eq!(
@@ -188,7 +216,7 @@ mod tests {
     #[test]
     fn a_day_is_the_callers() {
         let runs = [run("alice", 100, 0.0, None)];
-        let key = |offset| account(&runs, GroupBy::Day { utc_offset_seconds: offset }, 2)[0].key.clone();
+        let key = |offset| account(&runs, GroupBy::Day { utc_offset_seconds: offset })[0].key.clone();
         assert_eq!((key(0), key(-3600)), ("1970-01-01".to_owned(), "1969-12-31".to_owned()));
         assert_eq!(GroupBy::parse("week", 0), None);
     }
@@ -203,11 +231,11 @@ mod tests {
                 .into_iter()
                 .map(|(user, seconds, part, speed)| run(["a", "b", "c"][user], seconds, part * f64::from(seconds), speed))
                 .collect();
-            let sum = |group_by, value: fn(&Account) -> f64| account(&runs, group_by, 2).iter().map(value).sum::<f64>();
+            let sum = |group_by, value: fn(&Account) -> f64| account(&runs, group_by).iter().map(value).sum::<f64>();
             for value in [|it: &Account| it.gpu_seconds, |it: &Account| it.gpu_seconds_saved, |it: &Account| it.shared_seconds] {
                 prop_assert!((sum(GroupBy::User, value) - sum(GroupBy::Nothing, value)).abs() < 1e-6);
             }
-            let count = |group_by| account(&runs, group_by, 2).iter().map(|it| it.run_count).sum::<u32>();
+            let count = |group_by| account(&runs, group_by).iter().map(|it| it.run_count).sum::<u32>();
             prop_assert_eq!(count(GroupBy::Workload), u32::try_from(runs.len()).unwrap());
         }
     }

@@ -1,6 +1,7 @@
 //! One useful piece of advice on a job that ended: pure, the most pressing first.
 
 use super::slowness::{SlowCause, SlowKind};
+use pillion_core::units::keeps_promise;
 use pillion_slurm::Ending;
 
 /// Declared memory beyond so many times the peak keeps partners away for nothing.
@@ -31,7 +32,7 @@ pub struct AdviceFacts<'a> {
     pub shared_speed_fraction: Option<f64>,
     /// Activity of the compute units while alone, in this run or in those before.
     pub sm_active_fraction: Option<f64>,
-    /// Whether anything is known of its workload's runs alone.
+    /// Whether its workload was measured alone before this run.
     pub has_profile: bool,
     /// What made it slow.
     pub causes: &'a [SlowCause],
@@ -43,12 +44,12 @@ pub fn advise(facts: &AdviceFacts) -> Option<String> {
 }
 
 fn after_failure(facts: &AdviceFacts) -> Option<String> {
-    if facts.is_out_of_device_memory {
+    if facts.is_out_of_device_memory && facts.ending == Ending::Failed {
         let peak = facts
             .memory_bytes_peak
             .map_or_else(String::new, |peak| format!(" (it held {})", mebibytes(peak)));
         return Some(format!(
-            "It ran out of GPU memory{peak}: write memory=SIZE with what it needs, such as memory=24G"
+            "It probably ran out of GPU memory{peak}: write memory=SIZE with what it needs, such as memory=24G"
         ));
     }
     match facts.ending {
@@ -63,7 +64,8 @@ fn after_failure(facts: &AdviceFacts) -> Option<String> {
 }
 
 fn after_slowness(facts: &AdviceFacts) -> Option<String> {
-    let is_broken = facts.shared_speed_fraction.is_some_and(|speed| speed * facts.slowdown_ratio_max < 1.0);
+    let is_broken =
+        facts.shared_speed_fraction.is_some_and(|speed| !keeps_promise(speed, facts.slowdown_ratio_max));
     match facts.causes.first()?.kind {
         SlowKind::Neighbour if is_broken => Some(
             "Its neighbour slowed it beyond its promise, and Pillion has learnt from that; for a GPU of its own write \
@@ -100,7 +102,8 @@ fn for_more(facts: &AdviceFacts) -> Option<String> {
             "Nobody knows how fast it went beside its neighbour: let it write its progress to $PILLION_PROGRESS".to_owned(),
         );
     }
-    if !facts.has_profile && !facts.has_shared {
+    let was_measured = facts.ending == Ending::Completed && facts.memory_bytes_peak.is_some();
+    if was_measured && !facts.has_profile && !facts.has_shared {
         return Some("This run was measured alone; from the next one on it may share".to_owned());
     }
     let active = facts.sm_active_fraction?;
@@ -160,8 +163,8 @@ mod tests {
         let alone = AdviceFacts { has_shared: false, shared_speed_fraction: None, ..WELL };
         let cases: [(AdviceFacts, &str); 11] = [
             (
-                AdviceFacts { is_out_of_device_memory: true, ..WELL },
-                "It ran out of GPU memory (it held 4.0 GiB): write memory=",
+                AdviceFacts { is_out_of_device_memory: true, ending: Ending::Failed, ..WELL },
+                "It probably ran out of GPU memory (it held 4.0 GiB): write memory=",
             ),
             (AdviceFacts { ending: Ending::OutOfMemory, ..WELL }, "--mem"),
             (AdviceFacts { ending: Ending::Timeout, ..WELL }, "--time"),
@@ -184,7 +187,7 @@ mod tests {
     fn a_failure_comes_before_everything_else() {
         let own = cause(SlowKind::OwnPhase);
         let facts =
-            AdviceFacts { is_out_of_device_memory: true, ending: Ending::Timeout, causes: &own, ..WELL };
-        assert!(advise(&facts).unwrap_or_default().starts_with("It ran out of GPU memory"));
+            AdviceFacts { is_out_of_device_memory: true, ending: Ending::Failed, causes: &own, ..WELL };
+        assert!(advise(&facts).unwrap_or_default().starts_with("It probably ran out of GPU memory"));
     }
 }

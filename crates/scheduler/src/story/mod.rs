@@ -5,6 +5,6 @@ mod account;
 mod advice;
 mod slowness;
 
-pub use account::{Account, GroupBy, account};
+pub use account::{Account, Accounts, GroupBy};
 pub use advice::{AdviceFacts, advise};
 pub use slowness::{RunSeen, SlowCause, SlowKind, Usual, slow_causes, speed_fraction};

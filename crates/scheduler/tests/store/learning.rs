@@ -2,7 +2,7 @@
 
 use crate::conformance::revision;
 use crate::fixtures::{at, fraction, gres, node, plain, samples_report, start};
-use pillion_core::device::{Mechanism, Throttle};
+use pillion_core::device::Mechanism;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, WorkloadKey};
 use pillion_pairing::{Observation, ObservedTenant};
 use pillion_scheduler::store::{
@@ -203,27 +203,12 @@ pub(crate) async fn the_power_of_a_device_is_that_of_its_samples(store: Arc<dyn 
     assert_eq!(mean(&node(), &gres(), 31, 99).await, None, "no sample");
     assert_eq!(mean(&node(), &GresType::new("g2"), 0, 99).await, None, "samples that do not tell");
     assert_eq!(mean(&NodeName::new("n2"), &gres(), 0, 99).await, None);
-    let throttled = async |from, until| {
-        store.throttled_fraction(&node(), &gres(), at(from), at(until)).await.expect("read")
-    };
-    assert_eq!(
-        throttled(10, 30).await,
-        Some(0.5),
-        "one of two that tell; a clock set lower is not held down"
-    );
-    assert_eq!(throttled(20, 20).await, Some(1.0));
-    assert_eq!(throttled(10, 10).await, None, "it does not tell");
 }
 
 fn with_power(sequence: u64, seconds: u32) -> pillion_core::report::Report {
     let mut report = samples_report(sequence, seconds);
     if let pillion_core::report::ReportBody::Samples(look) = &mut report.body {
         look.samples[0].reading.power_watts = Some(100.0 + f64::from(seconds));
-        look.samples[0].reading.throttles = match seconds {
-            10 => None,
-            20 => Some([Throttle::Heat, Throttle::Setting].into()),
-            _ => Some([Throttle::Setting].into()),
-        };
     }
     report
 }

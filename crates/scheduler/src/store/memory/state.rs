@@ -351,7 +351,6 @@ impl State {
             started_at: summary.started_at,
             ended_at: summary.ended_at,
             shared_seconds: summary.shared_seconds,
-            neighbour_count: u32::try_from(summary.neighbours.len()).unwrap_or(u32::MAX),
             energy_joules: summary.energy_joules,
             solo_energy_joules: profile.and_then(|stored| stored.profile.energy_joules),
             speed_fraction: member.and_then(|member| member.measured_speed_fraction),
@@ -468,18 +467,6 @@ impl State {
     ) -> Option<f64> {
         let readings = self.readings(node, gres_type, from, until);
         mean(readings.filter_map(|reading| reading.power_watts))
-    }
-
-    pub(super) fn throttled_fraction(
-        &self,
-        node: &NodeName,
-        gres_type: &GresType,
-        from: UnixTime,
-        until: UnixTime,
-    ) -> Option<f64> {
-        let is_held = |throttles: &BTreeSet<Throttle>| throttles.iter().any(|it| *it != Throttle::Setting);
-        let readings = self.readings(node, gres_type, from, until);
-        mean(readings.filter_map(|reading| Some(f64::from(u8::from(is_held(reading.throttles.as_ref()?))))))
     }
 
     /// What a device was like between two times, both included.

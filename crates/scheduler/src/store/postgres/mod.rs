@@ -265,6 +265,9 @@ impl Store for PgStore {
         conditions: &[DeviceCondition],
         at: UnixTime,
     ) -> Result<(), StoreError> {
+        if conditions.is_empty() {
+            return Ok(());
+        }
         self.run_tx("recording conditions", Write, |tx| {
             Box::pin(fault::record_conditions(tx.connection(), node, conditions, at))
         })
@@ -316,19 +319,6 @@ impl Store for PgStore {
     ) -> Result<Option<f64>, StoreError> {
         self.run_tx("reading a device's power", Read, |tx| {
             Box::pin(sample::power_watts_mean(tx.connection(), node, gres_type, from, until))
-        })
-        .await
-    }
-
-    async fn throttled_fraction(
-        &self,
-        node: &NodeName,
-        gres_type: &GresType,
-        from: UnixTime,
-        until: UnixTime,
-    ) -> Result<Option<f64>, StoreError> {
-        self.run_tx("reading a device's throttling", Read, |tx| {
-            Box::pin(sample::throttled_fraction(tx.connection(), node, gres_type, from, until))
         })
         .await
     }

@@ -178,8 +178,7 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
     Ok(())
 }
 
-/// All, by workload and device model.
-/// Of one workload, or all.
+/// Of one workload or all, by workload and device model.
 pub(super) async fn read(
     conn: &mut PgConnection,
     workload: Option<&WorkloadKey>,

@@ -185,7 +185,6 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<Vec<Meas
 
 #[derive(Debug)]
 struct AccountedRow {
-    job_id: String,
     user_name: String,
     account: String,
     partition_name: String,
@@ -194,7 +193,6 @@ struct AccountedRow {
     started_at: Timestamp,
     ended_at: Timestamp,
     shared_seconds: f64,
-    neighbour_count: i32,
     energy_joules: Option<f64>,
     solo_energy_joules: Option<f64>,
     speed_fraction: Option<f64>,
@@ -202,12 +200,9 @@ struct AccountedRow {
     is_completed: bool,
 }
 
-impl TryFrom<AccountedRow> for AccountedRun {
-    type Error = StoreError;
-    fn try_from(row: AccountedRow) -> Result<Self, StoreError> {
-        let place = Place { table: "job_run", row: &row.job_id };
-        Ok(Self {
-            neighbour_count: place.number("neighbour_starts", row.neighbour_count)?,
+impl From<AccountedRow> for AccountedRun {
+    fn from(row: AccountedRow) -> Self {
+        Self {
             user: row.user_name,
             account: row.account,
             partition: row.partition_name,
@@ -221,7 +216,7 @@ impl TryFrom<AccountedRow> for AccountedRun {
             speed_fraction: row.speed_fraction,
             slowdown_ratio_max: row.slowdown_ratio_max,
             is_completed: row.is_completed,
-        })
+        }
     }
 }
 
@@ -234,9 +229,8 @@ pub(super) async fn accounted(
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     let rows = sqlx::query_as!(
         AccountedRow,
-        r#"select run.job_id, job.user_name, job.account, job.partition_name, job.workload, run.node, run.started_at,
-            run.ended_at, run.shared_seconds, cardinality(run.neighbour_starts) as "neighbour_count!",
-            run.energy_joules, profile.energy_joules as "solo_energy_joules?",
+        r#"select job.user_name, job.account, job.partition_name, job.workload, run.node, run.started_at,
+            run.ended_at, run.shared_seconds, run.energy_joules, profile.energy_joules as "solo_energy_joules?",
             member.measured_speed_fraction as "speed_fraction?", member.slowdown_ratio_max as "slowdown_ratio_max?",
             (job.restart_count = run.restart_count and job.ending is not distinct from 'completed') as "is_completed!"
         from job_run as run
@@ -265,7 +259,7 @@ pub(super) async fn accounted(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(AccountedRun::try_from).collect::<Result<_, _>>()?)
+    Ok(rows.into_iter().map(AccountedRun::from).collect())
 }
 
 /// `Ok(false)`: it was profiled before.

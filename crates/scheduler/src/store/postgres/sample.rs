@@ -115,28 +115,6 @@ pub(super) async fn power_watts_mean(
     Ok(mean)
 }
 
-/// Over the samples between two times that tell what holds the clock down; a clock that is set lower is nobody's loss.
-pub(super) async fn throttled_fraction(
-    conn: &mut PgConnection,
-    node: &NodeName,
-    gres_type: &GresType,
-    from: UnixTime,
-    until: UnixTime,
-) -> Result<Option<f64>, TxError> {
-    let fraction = sqlx::query_scalar!(
-        r#"select avg(case when throttles <@ array['setting'] then 0 else 1 end)::double precision as "fraction"
-        from device_sample
-        where recorded_at >= $3 and recorded_at <= $4 and node = $1 and gres_type = $2 and throttles is not null"#,
-        node.as_str(),
-        gres_type.as_str(),
-        timestamp(from),
-        timestamp(until),
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(fraction)
-}
-
 /// Deletes at most [`PRUNED_ROWS_MAX`] rows; 0 = none is left.
 pub(super) async fn prune(conn: &mut PgConnection, before: UnixTime) -> Result<u64, TxError> {
     let done = sqlx::query!(
