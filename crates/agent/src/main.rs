@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use pillion_agent::cleanup::{cleanup, ending_job};
 use pillion_agent::config::Config;
+use pillion_config::{AGENT_CONFIG_PATH, CONFIG_PATH};
 use pillion_core::SystemClock;
 use rand::SeedableRng as _;
 use std::path::PathBuf;
@@ -13,9 +14,9 @@ use std::sync::Arc;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// The configuration
-    #[arg(long, global = true, default_value = "/etc/pillion/agent.toml")]
-    config: PathBuf,
+    /// The configuration [default: /etc/pillion/agent.toml where it exists, else /etc/pillion/pillion.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Task>,
 }
@@ -34,7 +35,9 @@ enum Task {
 
 fn main() -> ExitCode {
     let Arguments { config, command } = Arguments::parse();
-    let config = Config::load(&config, &pillion_agent::host_name()).map_err(anyhow::Error::from);
+    let config =
+        pillion_config::read_agent(&config.unwrap_or_else(usual_config), &pillion_agent::host_name())
+            .map_err(anyhow::Error::from);
     match (command.unwrap_or(Task::Run), config) {
         (Task::Poke, config) => {
             never_fails(config.and_then(|config| pillion_agent::poke(&config.handoff_socket)))
@@ -49,6 +52,12 @@ fn main() -> ExitCode {
             run(config).map_or_else(|error| pillion_agent::failed(1, &error), |()| ExitCode::SUCCESS)
         }
     }
+}
+
+/// The file of the agent alone, as earlier releases had it, else the common one.
+fn usual_config() -> PathBuf {
+    let own = PathBuf::from(AGENT_CONFIG_PATH);
+    if own.exists() { own } else { PathBuf::from(CONFIG_PATH) }
 }
 
 /// A hook that fails drains its node.
