@@ -20,10 +20,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
         "pillion-scheduler",
         &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"],
     ),
-    (
-        "pillion-cli",
-        &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"],
-    ),
+    ("pillion-cli", &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
     ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
     (
