@@ -1,6 +1,7 @@
 //! One file a command: it fetches, makes an [`Answer`](crate::output::Answer), and leaves the printing to `output`.
 
 pub mod backtest;
+pub mod config;
 pub mod doctor;
 pub mod explain;
 pub mod model;
@@ -12,6 +13,7 @@ pub mod poke;
 pub mod profile;
 pub mod queue;
 pub mod rescue;
+pub mod slurm_conf;
 pub mod snapshot;
 pub mod status;
 
@@ -56,6 +58,8 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             snapshot::save(&mut connect(address).await?, file).await?
         }
         Command::Doctor(doctor) => return doctor::run(doctor, &args.global, clock, output).await,
+        Command::SlurmConf(slurm_conf) => return slurm_conf::run(slurm_conf, &args.global, output),
+        Command::Config(config) => return config::run(config, &args.global, output),
         Command::Rescue(rescue) => {
             return rescue::run(rescue, args.global.config.as_deref(), clock, output).await;
         }
