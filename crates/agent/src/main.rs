@@ -75,3 +75,27 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut chance = rand::rngs::StdRng::from_os_rng();
     pillion_agent::run(config, Arc::new(SystemClock), stop, &mut chance).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// With `PILLION_BLESS=1` the page is written anew.
+    #[test]
+    fn the_manual_page_is_current() {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Arguments::command().name("pillion-agent"))
+            .section("8")
+            .render(&mut page)
+            .unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/pillion-agent.8");
+        if std::env::var_os("PILLION_BLESS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(
+            std::fs::read(path).unwrap() == page,
+            "docs/man/pillion-agent.8 is old; PILLION_BLESS=1 cargo test -p pillion-agent the_manual writes it anew"
+        );
+    }
+}

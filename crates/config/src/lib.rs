@@ -1,5 +1,5 @@
 //! `/etc/pillion/pillion.toml`, the one configuration file of Pillion's programs: its keys, what each may hold, and who reads
-//! what. Pure: texts in, values or [`Mistake`]s out.
+//! what. But for reading the file it is pure: texts in, values or [`Mistake`]s out.
 //!
 //! ```text
 //! structs (docs, defaults, ranges) ─► schema ─► example  (deploy/pillion.toml.example, `pillion config example`)
@@ -14,6 +14,7 @@
 mod agent;
 mod check;
 mod example;
+mod manual;
 mod mistake;
 mod read;
 mod rules;
@@ -26,6 +27,7 @@ pub use agent::{
     SimulatedConfig,
 };
 pub use example::example;
+pub use manual::manual;
 pub use mistake::{ConfigError, Mistake};
 pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler};
 pub use scheduler::{
