@@ -173,7 +173,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s h -l help -d 
 complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l nodes -d 'The pool\'s nodes, as Slurm names them: n[1-2]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l partition -d 'The pool\'s partition [default: the first of pool.partitions, else shared]' -r
-complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l devices -d 'The device files of a node, in the order of their indexes [default: /dev/nvidia0 .., as many as NodeName= has in Gres=]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l devices -d 'The device files of a node, in the order of their indexes [default: /dev/nvidia0 .., as many as slurm.conf names]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l directory -d 'Where slurm.conf is [default: the directory of SLURM_CONF, else /etc/slurm]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F

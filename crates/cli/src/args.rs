@@ -331,11 +331,15 @@ pub struct SlurmConfArgs {
     /// The pool's partition [default: the first of pool.partitions, else shared]
     #[arg(long, value_name = "NAME")]
     pub partition: Option<String>,
-    /// The device files of a node, in the order of their indexes [default: /dev/nvidia0 .., as many as NodeName= has in Gres=]
+    /// The device files of a node, in the order of their indexes [default: /dev/nvidia0 .., as many as slurm.conf names]
     #[arg(long, value_name = "LIST")]
     pub devices: Option<String>,
-    /// Where slurm.conf is [default: the directory of SLURM_CONF, else /etc/slurm]
-    #[arg(long, value_name = "DIR")]
+    /// Where slurm.conf is.
+    #[arg(
+        help = "Where slurm.conf is [default: the directory of SLURM_CONF, else /etc/slurm]",
+        long,
+        value_name = "DIR"
+    )]
     pub directory: Option<PathBuf>,
 }
 

@@ -14,11 +14,11 @@ fn docs() -> PathBuf {
 /// The files of a folder by name; pages of other programs (section 8) are theirs to check.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    for entry in std::fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
         if !name.ends_with(".8") {
-            found.insert(name, std::fs::read_to_string(path).unwrap());
+            found.insert(name, std::fs::read_to_string(path).expect("it is text"));
         }
     }
     found
@@ -28,12 +28,12 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 fn hold(folder: &str, made: &BTreeMap<String, String>) {
     let folder = docs().join(folder);
     if std::env::var_os("PILLION_BLESS").is_some() {
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).expect("docs can be written");
         for name in files(&folder).keys() {
-            std::fs::remove_file(folder.join(name)).unwrap();
+            std::fs::remove_file(folder.join(name)).expect("docs can be written");
         }
         for (name, text) in made {
-            std::fs::write(folder.join(name), text).unwrap();
+            std::fs::write(folder.join(name), text).expect("docs can be written");
         }
     }
     let committed = files(&folder);

@@ -27,7 +27,13 @@ pub fn run(args: &SlurmConfArgs, global: &Global, output: &Output) -> Result<Exi
     let directory = args.directory.clone().unwrap_or_else(|| usual_directory(&config));
     let pool = pool(args, &config)?;
     let files = read_all(&directory)?;
-    let proposal = propose(&files, &pool);
+    let mut proposal = propose(&files, &pool);
+    for name in outside(&directory, &files, &proposal.files) {
+        let directory = directory.display();
+        proposal
+            .by_hand
+            .push(format!("{name} lies outside {directory}: make its changes by hand, patch does not"));
+    }
     for sentence in &proposal.by_hand {
         eprintln!("by hand: {}", clean(sentence));
     }
@@ -106,17 +112,33 @@ fn answer(directory: &Path, before: &Files, proposal: &Proposal) -> Answer {
     Answer { blocks, parsable: table, json }
 }
 
-/// As `diff -u` writes it, for `patch -p0`: paths are absolute, a file that is not there yet is made.
+/// As `diff -u` writes it, for `patch -p1 -d DIRECTORY`: patch takes no absolute paths. A file that is not there yet is made.
 fn diff(directory: &Path, before: &Files, after: &Files) -> String {
     let mut text = String::new();
     for (name, new) in after.0.iter().filter(|(name, new)| before.text(name) != new.as_str()) {
         let old = before.text(name);
-        let path = directory.join(name).display().to_string();
-        let from = if old.is_empty() { "/dev/null" } else { path.as_str() };
+        let inside = within(directory, name);
+        let from = if old.is_empty() { "/dev/null".to_owned() } else { format!("a/{inside}") };
         let diff = TextDiff::from_lines(old, new.as_str());
-        text += &diff.unified_diff().context_radius(CONTEXT_LINES).header(from, &path).to_string();
+        text += &diff
+            .unified_diff()
+            .context_radius(CONTEXT_LINES)
+            .header(&from, &format!("b/{inside}"))
+            .to_string();
     }
     text
+}
+
+/// A file's name as seen from the directory, if it lies in it.
+fn within(directory: &Path, name: &str) -> String {
+    Path::new(name).strip_prefix(directory).map_or_else(|_| name.to_owned(), |it| it.display().to_string())
+}
+
+/// Changed files that `patch -d` does not reach.
+fn outside(directory: &Path, before: &Files, after: &Files) -> Vec<String> {
+    let changed = after.0.iter().filter(|(name, new)| before.text(name) != new.as_str());
+    let names = changed.map(|(name, _)| within(directory, name));
+    names.filter(|name| name.starts_with('/') || name.split('/').any(|part| part == "..")).collect()
 }
 
 #[cfg(test)]
@@ -138,9 +160,9 @@ mod tests {
         let proposal = propose(&files, &pool(&args("n1"), &Config::default()).unwrap());
         let text = diff(Path::new("/etc/slurm"), &files, &proposal.files);
         for line in [
-            "--- /etc/slurm/slurm.conf\n+++ /etc/slurm/slurm.conf\n",
+            "--- a/slurm.conf\n+++ b/slurm.conf\n",
             "-GresTypes=gpu\n+GresTypes=gpu,shard\n",
-            "--- /dev/null\n+++ /etc/slurm/gres.conf\n",
+            "--- /dev/null\n+++ b/gres.conf\n",
             "+NodeName=n1 CPUs=8 RealMemory=64000 Gres=gpu:g0:1,gpu:g1:1,shard:g0:100,shard:g1:100\n",
             "\\ No newline at end of file",
         ] {
@@ -149,6 +171,16 @@ mod tests {
         assert_eq!(std::fs::read_to_string(folder.path().join("slurm.conf")).unwrap(), conf);
         assert!(!folder.path().join("gres.conf").exists());
         assert_eq!(diff(Path::new("/etc/slurm"), &proposal.files, &proposal.files), "");
+    }
+
+    #[test]
+    fn included_files_are_named_as_patch_reaches_them() {
+        let texts = ["/etc/slurm/in.conf", "/srv/out.conf", "../up.conf"]
+            .map(|name| (name.to_owned(), "A=1\n".to_owned()));
+        let (before, after) = (Files::default(), Files(texts.into()));
+        let directory = Path::new("/etc/slurm");
+        assert!(diff(directory, &before, &after).contains("+++ b/in.conf\n"));
+        assert_eq!(outside(directory, &before, &after), ["../up.conf", "/srv/out.conf"]);
     }
 
     #[test]

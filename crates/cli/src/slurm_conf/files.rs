@@ -1,4 +1,4 @@
-//! The files of a site, and those of them that are taken whole: plugstack.conf and job_submit.lua.
+//! The files of a site, and those of them that are taken whole: plugstack.conf and `job_submit.lua`.
 
 use super::line::{Line, lines};
 use super::{Pool, Proposal};

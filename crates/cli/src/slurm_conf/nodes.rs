@@ -1,4 +1,4 @@
-//! NodeName and PartitionName lines: what the pool's nodes serve, and in which partition they stand.
+//! `NodeName` and `PartitionName` lines: what the pool's nodes serve, and in which partition they stand.
 
 use super::line::Line;
 use super::settings::has_slurmdbd;
@@ -13,7 +13,7 @@ pub(super) fn names(hostlist: &str) -> BTreeSet<String> {
     expand(hostlist).into_iter().flatten().map(|node| node.as_str().to_owned()).collect()
 }
 
-/// How many devices a NodeName line has: those of `gpu`, whatever their types.
+/// How many devices a `NodeName` line has: those of `gpu`, whatever their types.
 fn devices_of(line: &Line) -> usize {
     let gres = line.get("Gres").unwrap_or_default().to_ascii_lowercase();
     let behind_gpu = |entry: &str| {
@@ -84,7 +84,7 @@ fn node_lines(proposal: &mut Proposal, pool: &Pool, count: usize) {
     }
 }
 
-/// Gives a NodeName line its shards; other GRES of the site stay.
+/// Gives a `NodeName` line its shards; other GRES of the site stay.
 fn gres(proposal: &mut Proposal, file: &str, line: &Line, count: usize) {
     let Some(pair) = line.pairs.iter().find(|pair| pair.is("Gres")) else {
         let end = line.pairs.last().map_or(line.place.start, |pair| pair.place.end);

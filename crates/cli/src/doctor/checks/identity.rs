@@ -49,7 +49,7 @@ pub(super) fn config(facts: &Facts) -> Vec<Finding> {
     vec![check.ok(format!("{path} has no mistake"))]
 }
 
-/// Only SlurmUser and root may change the jobs of others. Who writes the heartbeat is who the scheduler runs as.
+/// Only `SlurmUser` and root may change the jobs of others. Who writes the heartbeat is who the scheduler runs as.
 pub(super) fn slurm_user(facts: &Facts) -> Vec<Finding> {
     let check = Check("slurm-user");
     let conf = match &facts.slurm_conf {

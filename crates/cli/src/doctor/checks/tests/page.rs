@@ -1,5 +1,7 @@
 //! docs/doctor.md, made from the table of broken set-ups.
 
+use std::fmt::Write as _;
+
 use super::{all_broken, examine, is_hit, sound};
 
 /// What the page says of each broken set-up: the lines that doctor prints.
@@ -15,7 +17,8 @@ fn page() -> String {
         let hit = findings.iter().find(|it| is_hit(it, check, *status, found, mend)).expect("tested beside");
         let cell = |text: &str| text.replace('|', "\\|");
         let mend = hit.mend.as_deref().unwrap_or_default();
-        text += &format!("| `{check}` | {} | {} | {} |\n", status.as_str(), cell(&hit.found), cell(mend));
+        let (status, found) = (status.as_str(), cell(&hit.found));
+        let _ = writeln!(text, "| `{check}` | {status} | {found} | {} |", cell(mend));
     }
     text
 }
