@@ -5,18 +5,22 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
+    ("pillion-config", &["pillion-core"]),
     ("pillion-pairing", &["pillion-core"]),
     ("pillion-device", &["pillion-core", "level-zero-sys"]),
     ("pillion-slurm", &["pillion-core"]),
     ("pillion-proto", &["pillion-core"]),
     ("pillion-slurm-spank", &["pillion-core"]),
-    ("pillion-agent", &["pillion-core", "pillion-proto", "pillion-device"]),
+    ("pillion-agent", &["pillion-core", "pillion-config", "pillion-proto", "pillion-device"]),
     ("pillion-mps-double", &["pillion-core", "pillion-device"]),
-    ("pillion-scheduler", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
-    ("pillion-cli", &["pillion-core", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
+    (
+        "pillion-scheduler",
+        &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"],
+    ),
+    ("pillion-cli", &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
     ("pillion-gpu-checks", &["pillion-core", "pillion-device"]),
     ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
@@ -44,7 +48,7 @@ const FENCED: [(&str, &[&str]); 3] = [
 ];
 
 /// The pure packages: neither sockets nor threads nor SQL can come in by a dependency.
-const PURE: [&str; 2] = ["pillion-core", "pillion-pairing"];
+const PURE: [&str; 3] = ["pillion-core", "pillion-config", "pillion-pairing"];
 const IMPURE: [&str; 6] = ["tokio", "async-trait", "tonic", "sqlx", "rustix", "libc"];
 
 fn metadata() -> Metadata {

@@ -1,6 +1,6 @@
 //! Which backend the configuration asks for. Nothing is opened here.
 
-use crate::config::{BackendKind, Config};
+use crate::config::{BackendKind, Config, intel_settings, mps_directory};
 use pillion_core::Clock;
 use pillion_core::device::Mechanism;
 use pillion_device::Backend;
@@ -19,7 +19,7 @@ pub(crate) fn backend(config: &Config, clock: &Arc<dyn Clock>) -> Box<dyn Backen
         BackendKind::Simulated => Box::new(Simulated::new(&config.simulated.socket)),
         BackendKind::Nvidia => supplemented(config, ExporterKind::Dcgm, nvidia(config)),
         BackendKind::Intel => {
-            let intel = Intel::new(config.intel.settings(), Arc::clone(clock));
+            let intel = Intel::new(intel_settings(&config.intel), Arc::clone(clock));
             supplemented(config, ExporterKind::XpuManager, intel)
         }
     }
@@ -44,7 +44,7 @@ fn nvidia(config: &Config) -> Nvidia {
     let mechanism = if has_mps { Mechanism::Mps } else { Mechanism::None };
     let settings = NvidiaSettings { mechanism, ..nvml(config) };
     let control: Box<dyn MpsControl> = if has_mps {
-        let (binary, directory) = (mps.control_binary.clone(), config.mps_directory());
+        let (binary, directory) = (mps.control_binary.clone(), mps_directory(config));
         Box::new(NodeDaemons::new(binary, directory, compute_modes(config)))
     } else {
         Box::new(NoMps)

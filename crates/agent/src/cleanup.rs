@@ -3,7 +3,7 @@
 //! would drain the node.
 
 use crate::backend::compute_modes;
-use crate::config::Config;
+use crate::config::{Config, mps_directory};
 use crate::poke::poke;
 use pillion_core::device::Mechanism;
 use pillion_core::share::Share;
@@ -36,7 +36,7 @@ pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()
     }
     let shares = read_shares(&config.state_directory.join("shares.json"))?;
     let binary = config.mps.control_binary.clone();
-    let directory = config.mps_directory();
+    let directory = mps_directory(config);
     let mut modes = compute_modes(config);
     let (done, all_done) = mpsc::channel();
     // Not joined: what is not done in time is left to the agent's next start.

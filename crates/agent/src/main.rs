@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use pillion_agent::cleanup::{cleanup, ending_job};
 use pillion_agent::config::Config;
+use pillion_config::{AGENT_CONFIG_PATH, CONFIG_PATH};
 use pillion_core::SystemClock;
 use rand::SeedableRng as _;
 use std::path::PathBuf;
@@ -13,9 +14,9 @@ use std::sync::Arc;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// The configuration
-    #[arg(long, global = true, default_value = "/etc/pillion/agent.toml")]
-    config: PathBuf,
+    /// The configuration [default: /etc/pillion/agent.toml where it exists, else /etc/pillion/pillion.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Task>,
 }
@@ -34,7 +35,9 @@ enum Task {
 
 fn main() -> ExitCode {
     let Arguments { config, command } = Arguments::parse();
-    let config = Config::load(&config, &pillion_agent::host_name()).map_err(anyhow::Error::from);
+    let config =
+        pillion_config::read_agent(&config.unwrap_or_else(usual_config), &pillion_agent::host_name())
+            .map_err(anyhow::Error::from);
     match (command.unwrap_or(Task::Run), config) {
         (Task::Poke, config) => {
             never_fails(config.and_then(|config| pillion_agent::poke(&config.handoff_socket)))
@@ -51,6 +54,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// The file of the agent alone, as earlier releases had it, else the common one.
+fn usual_config() -> PathBuf {
+    let own = PathBuf::from(AGENT_CONFIG_PATH);
+    if own.exists() { own } else { PathBuf::from(CONFIG_PATH) }
+}
+
 /// A hook that fails drains its node.
 fn never_fails(result: anyhow::Result<()>) -> ExitCode {
     if let Err(error) = result {
@@ -65,4 +74,28 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let stop = pillion_agent::stop_on_signals()?;
     let mut chance = rand::rngs::StdRng::from_os_rng();
     pillion_agent::run(config, Arc::new(SystemClock), stop, &mut chance).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// With `PILLION_BLESS=1` the page is written anew.
+    #[test]
+    fn the_manual_page_is_current() {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Arguments::command().name("pillion-agent"))
+            .section("8")
+            .render(&mut page)
+            .unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/pillion-agent.8");
+        if std::env::var_os("PILLION_BLESS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(
+            std::fs::read(path).unwrap() == page,
+            "docs/man/pillion-agent.8 is old; PILLION_BLESS=1 cargo test -p pillion-agent the_manual writes it anew"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 //! were asked, then the journal writes what they said.
 
 use crate::backend::backend;
-use crate::config::Config;
+use crate::config::{Config, mps_policy};
 use crate::devices::{Command, Devices, DevicesParts};
 use crate::handoff_server::{self, HandoffServer};
 use crate::journal::Journal;
@@ -92,7 +92,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
             .context("making the markers' directory")?,
     );
     let mechanisms =
-        Mechanisms::new(&config.runtime_directory, config.mps.policy(), &devices, &node.all_shares());
+        Mechanisms::new(&config.runtime_directory, mps_policy(config), &devices, &node.all_shares());
     let (commands, commands_out) = mpsc::channel(COMMANDS_LENGTH);
     let (reports, reports_out) = mpsc::channel(REPORTS_LENGTH);
     let (answers, answers_out) = mpsc::channel(ANSWERS_LENGTH);

@@ -95,6 +95,10 @@ pub enum Command {
     Snapshot(SnapshotArgs),
     /// Looks at Slurm, the nodes' set-up and the scheduler, and says what is missing and how to mend it
     Doctor(DoctorArgs),
+    /// Prints what Slurm's files need for a pool, as a diff; writes nothing
+    SlurmConf(SlurmConfArgs),
+    /// Checks, shows and prints the configuration file
+    Config(ConfigArgs),
     /// Gives back released jobs that did not start; needs Slurm only
     Rescue(RescueArgs),
     /// Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails
@@ -382,6 +386,52 @@ pub struct DoctorArgs {
     /// Where the SPANK plugin is looked for besides plugstack.conf's own paths
     #[arg(long, value_name = "DIR")]
     pub plugin_dir: Option<PathBuf>,
+}
+
+/// `pillion slurm-conf`.
+#[derive(Debug, ClapArgs)]
+pub struct SlurmConfArgs {
+    /// The pool's nodes, as Slurm names them: n[1-2]
+    #[arg(long, value_name = "HOSTLIST")]
+    pub nodes: String,
+    /// The pool's partition [default: the first of pool.partitions, else shared]
+    #[arg(long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// The device files of a node, in the order of their indexes [default: /dev/nvidia0 .., as many as slurm.conf names]
+    #[arg(long, value_name = "LIST")]
+    pub devices: Option<String>,
+    /// Where slurm.conf is.
+    #[arg(
+        help = "Where slurm.conf is [default: the directory of SLURM_CONF, else /etc/slurm]",
+        long,
+        value_name = "DIR"
+    )]
+    pub directory: Option<PathBuf>,
+}
+
+/// `pillion config`.
+#[derive(Debug, ClapArgs)]
+pub struct ConfigArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+/// What to do with the configuration file.
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Reads the file as each program does, and says what is wrong: file, line, key and what is allowed
+    Check {
+        /// The file [default: that of --config, else /etc/pillion/pillion.toml]
+        file: Option<PathBuf>,
+    },
+    /// What is in force, and whether the file, the environment or a default says so
+    Show {
+        /// The file [default: that of --config, else /etc/pillion/pillion.toml]
+        file: Option<PathBuf>,
+    },
+    /// Prints a commented file with every setting and its default
+    Example,
 }
 
 /// `pillion rescue`.

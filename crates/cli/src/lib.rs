@@ -18,6 +18,7 @@ pub mod exit;
 pub mod format;
 pub mod output;
 pub mod plot;
+pub mod slurm_conf;
 pub mod view;
 
 pub use args::Args;

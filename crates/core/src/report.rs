@@ -198,7 +198,7 @@ pub struct JobSummary {
     /// The other starts that were seen on the device meanwhile.
     pub neighbours: Vec<JobStart>,
     /// What may tell why it failed, if it did; `None` from an older agent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signs: Option<FaultSigns>,
 }
 

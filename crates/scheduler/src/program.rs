@@ -1,8 +1,8 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run. Its two binaries differ only in what they arm
 //! before they call [`main`].
 
-use crate::config::Config;
 use clap::{Parser, Subcommand};
+use pillion_config::Scheduler;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    let config = match Config::load(&arguments.config) {
+    let config = match pillion_config::read_scheduler(&arguments.config) {
         Ok(config) => config,
         Err(error) => {
             eprintln!("pillion-scheduler: {}", pillion_core::report(&error));
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(config: Scheduler) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let on_signal = stop.clone();
@@ -68,4 +68,28 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         on_signal.cancel();
     });
     crate::run::run(config, stop).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// With `PILLION_BLESS=1` the page is written anew.
+    #[test]
+    fn the_manual_page_is_current() {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Arguments::command().name("pillion-scheduler"))
+            .section("8")
+            .render(&mut page)
+            .unwrap();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/pillion-scheduler.8");
+        if std::env::var_os("PILLION_BLESS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(
+            std::fs::read(path).unwrap() == page,
+            "docs/man/pillion-scheduler.8 is old; PILLION_BLESS=1 cargo test -p pillion-scheduler the_manual writes it anew"
+        );
+    }
 }

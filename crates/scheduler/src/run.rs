@@ -2,7 +2,7 @@
 //! then the servers; and back in the opposite order (STYLE R12).
 
 use crate::agents::Agents;
-use crate::config::Config;
+use crate::config::{operators, settings};
 use crate::context::Context;
 use crate::drive::drive;
 use crate::engine::Engine;
@@ -22,6 +22,7 @@ use crate::store::postgres::PgStore;
 use crate::train::Train;
 use crate::watch::Watch;
 use anyhow::Context as _;
+use pillion_config::Scheduler;
 use pillion_core::SystemClock;
 use pillion_proto::v1::agent_service_server::AgentServiceServer;
 use pillion_proto::v1::operator_service_server::OperatorServiceServer;
@@ -44,7 +45,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 ///
 /// # Errors
 /// What kept it from starting: database, ports. Once it runs, nothing but `stop` ends it.
-pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(config: Scheduler, stop: CancellationToken) -> anyhow::Result<()> {
     let (store, postgres, database) = open_store(&config).await?;
     let store = Arc::new(store);
     let slurm = CommandSlurm::new(CommandSettings {
@@ -57,7 +58,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> anyhow::Result<()> 
         Arc::new(slurm),
         Arc::clone(&store) as Arc<dyn Store>,
         Arc::new(Agents::default()),
-        config.settings(),
+        settings(&config),
     ));
     let engine = Arc::new(Engine::new(Arc::clone(&context)));
     let mut tasks = JoinSet::new();
@@ -131,7 +132,7 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
     tokio::select! { () = stop.cancelled() => {} () = campaign => {} }
 }
 
-async fn open_store(config: &Config) -> anyhow::Result<(PgStore, Option<PrivatePostgres>, String)> {
+async fn open_store(config: &Scheduler) -> anyhow::Result<(PgStore, Option<PrivatePostgres>, String)> {
     if let Some(url) = &config.database.url {
         let store = PgStore::connect(url).await.context("cannot open the database of database.url")?;
         return Ok((store, None, "as configured by database.url".to_owned()));
@@ -147,7 +148,7 @@ async fn open_store(config: &Config) -> anyhow::Result<(PgStore, Option<PrivateP
 
 fn spawn_reconcilers(
     tasks: &mut JoinSet<()>,
-    config: &Config,
+    config: &Scheduler,
     context: &Arc<Context>,
     engine: &Arc<Engine>,
     stop: &CancellationToken,
@@ -190,13 +191,13 @@ fn spawn_reconcilers(
 
 async fn spawn_servers(
     tasks: &mut JoinSet<()>,
-    config: &Config,
+    config: &Scheduler,
     context: &Arc<Context>,
     engine: &Arc<Engine>,
     database: String,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let operators = config.operators();
+    let operators = operators(config);
     let operator = Arc::new(OperatorServer::new(Arc::clone(context), Arc::clone(engine), database));
     let operator_service = || {
         let service = OperatorServiceServer::from_arc(Arc::clone(&operator))

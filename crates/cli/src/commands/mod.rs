@@ -2,6 +2,7 @@
 
 pub mod acct;
 pub mod backtest;
+pub mod config;
 pub mod doctor;
 pub mod explain;
 pub mod model;
@@ -14,6 +15,7 @@ pub mod profile;
 pub mod queue;
 pub mod report;
 pub mod rescue;
+pub mod slurm_conf;
 pub mod snapshot;
 pub mod status;
 mod story;
@@ -66,6 +68,8 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             snapshot::save(&mut connect(address).await?, file).await?
         }
         Command::Doctor(doctor) => return doctor::run(doctor, &args.global, clock, output).await,
+        Command::SlurmConf(slurm_conf) => return slurm_conf::run(slurm_conf, &args.global, output),
+        Command::Config(config) => return config::run(config, &args.global, output),
         Command::Rescue(rescue) => {
             return rescue::run(rescue, args.global.config.as_deref(), clock, output).await;
         }

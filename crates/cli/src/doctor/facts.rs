@@ -17,6 +17,8 @@ pub struct Facts {
     pub now: UnixTime,
     /// What the command line knows of the configuration.
     pub config: Config,
+    /// The configuration file itself.
+    pub config_text: TextFile,
     /// The controller's release.
     pub version: Known<SlurmVersion>,
     /// `scontrol show config`.
@@ -39,6 +41,8 @@ pub struct Facts {
     pub job_container: TextFile,
     /// The scheduler's heartbeat.
     pub heartbeat: TextFile,
+    /// Whose it is: who the scheduler runs as.
+    pub heartbeat_uid: Known<u32>,
     /// The scripts behind `Prolog`, `Epilog` and `EpilogSlurmctld`.
     pub hooks: Vec<Hook>,
     /// `systemctl is-active pillion-rescue.timer`.

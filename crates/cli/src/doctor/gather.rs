@@ -22,7 +22,13 @@ const PROGRAM_DEADLINE: Duration = Duration::from_secs(10);
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Everything, as it is now.
-pub async fn gather(config: Config, scheduler: &Address, plugin_dir: Option<&Path>, now: UnixTime) -> Facts {
+pub async fn gather(
+    config: Config,
+    config_path: &Path,
+    scheduler: &Address,
+    plugin_dir: Option<&Path>,
+    now: UnixTime,
+) -> Facts {
     let slurm = CommandSlurm::new(config.slurm.command_settings());
     let slurm_conf = slurm.config().await.map(SlurmConf::new).map_err(|error| said(&error));
     let conf = slurm_conf.clone().unwrap_or_default();
@@ -42,6 +48,8 @@ pub async fn gather(config: Config, scheduler: &Address, plugin_dir: Option<&Pat
         limits: limits(&config, &conf).await,
         pillion_lua: text_file(named.unwrap_or_else(|| folder.join("pillion.lua"))),
         job_container: text_file(folder.join("job_container.conf")),
+        config_text: text_file(config_path.to_owned()),
+        heartbeat_uid: owner(&config.heartbeat_path),
         heartbeat: text_file(config.heartbeat_path.clone()),
         hooks: hooks(&conf),
         rescue_timer: rescue_timer().await,
@@ -61,6 +69,11 @@ fn said(error: &SlurmError) -> String {
 async fn status(scheduler: &Address) -> Known<StatusRow> {
     let ask = async { answer(connect(scheduler).await?.status(StatusRequest {})).await };
     ask.await.map(StatusRow::from).map_err(|error| clean(&report(&error)))
+}
+
+fn owner(path: &Path) -> Known<u32> {
+    let metadata = std::fs::metadata(path).map_err(|_| "there is no heartbeat".to_owned())?;
+    Ok(std::os::unix::fs::MetadataExt::uid(&metadata))
 }
 
 fn text_file(path: PathBuf) -> TextFile {

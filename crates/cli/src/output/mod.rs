@@ -76,6 +76,8 @@ impl Table {
 pub enum Block {
     /// A line of text, already indented.
     Line(String),
+    /// A line of a text that other programs read: printed as it is.
+    Verbatim(String),
     /// A table, moved to the right by so many blanks.
     Table(Table, usize),
 }
@@ -104,7 +106,7 @@ impl Answer {
         }
         let select = |block: &Block| match block {
             Block::Table(table, indent) => table.select(names).map(|table| Block::Table(table, *indent)),
-            Block::Line(_) => Ok(block.clone()),
+            Block::Line(_) | Block::Verbatim(_) => Ok(block.clone()),
         };
         let blocks = self.blocks.iter().map(select).collect::<Result<_, _>>()?;
         Ok(Self { blocks, parsable: self.parsable.select(names)?, json: self.json.clone() })

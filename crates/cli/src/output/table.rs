@@ -13,6 +13,10 @@ pub fn render(blocks: &[Block], header: bool) -> String {
                 text.push_str(clean(line).trim_end());
                 text.push('\n');
             }
+            Block::Verbatim(line) => {
+                text.push_str(line);
+                text.push('\n');
+            }
             Block::Table(table, indent) => lay_out(table, header, *indent, &mut text),
         }
     }

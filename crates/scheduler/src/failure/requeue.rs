@@ -154,14 +154,12 @@ fn obstacle(requeue: &Requeue, job: &Job, scan: &Scan) -> Option<String> {
 
 /// Whether the user, or a dependency on this end, has let another run of the same workload come after it.
 fn has_successor(job: &Job, scan: &Scan) -> bool {
-    let Some((ended_at, workload)) = job.ended_at.zip(workload_of(job)) else { return true };
-    scan.jobs.values().any(|other| {
-        let is_later = |time: Option<UnixTime>| time.is_some_and(|time| time >= ended_at);
-        other.id != job.id
-            && other.uid == job.uid
-            && workload_of(other).is_some_and(|its| its == workload)
-            && (other.submitted_at >= ended_at || is_later(other.started_at))
-    })
+    let workload = |job: &Job| Some(workload_of(job, mark_of(job)?));
+    let Some(ended_at) = job.ended_at else { return true };
+    let is_later = |time: UnixTime| time >= ended_at;
+    let follows = |other: &Job| is_later(other.submitted_at) || other.started_at.is_some_and(is_later);
+    let others = scan.jobs.values().filter(|other| other.id != job.id && other.uid == job.uid);
+    others.filter(|other| workload(other) == workload(job)).any(follows)
 }
 
 #[cfg(test)]

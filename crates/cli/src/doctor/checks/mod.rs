@@ -1,6 +1,7 @@
 //! The checks: each a pure function of [`Facts`], one file a subject, with a table of broken set-ups in `tests`.
 
 mod hooks;
+mod identity;
 mod limits;
 mod lua;
 mod plugin;
@@ -10,18 +11,20 @@ mod slurm;
 #[cfg(test)]
 mod tests;
 
-pub(super) use plugin::lines_of_ours;
+pub(crate) use plugin::lines_of_ours;
 
 use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 28] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 32] = [
+    identity::config,
     slurm::version,
     slurm::select_type,
     slurm::gres_types_setting,
     slurm::accounting_tres,
     slurm::job_container,
+    identity::constrain_devices,
     pool::partitions,
     pool::overlap,
     pool::gres_types,
@@ -39,6 +42,8 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 28] = [
     hooks::hooks,
     hooks::rescue_timer,
     scheduler::scheduler,
+    identity::slurm_user,
+    identity::leader,
     scheduler::queue_scan,
     scheduler::database,
     scheduler::tcp,

@@ -5,7 +5,7 @@ use super::Facts;
 use crate::doctor::finding::{Check, Finding};
 
 /// One line of plugstack.conf that loads our plugin: its first word and the path.
-pub(in crate::doctor) fn lines_of_ours(plugstack: &str) -> Vec<(String, String)> {
+pub(crate) fn lines_of_ours(plugstack: &str) -> Vec<(String, String)> {
     let words = |line: &str| {
         let mut words = line.split('#').next()?.split_whitespace().map(str::to_owned);
         Some((words.next()?, words.next()?))

@@ -1,7 +1,10 @@
 //! Broken set-ups, one at a time: each must print its line and its mend, and the sound set-up must print neither.
 
+mod identity;
+mod page;
+
 use super::super::facts::{Hook, HookKind, Limit, Plugin, SlurmConf, TextFile};
-use super::super::finding::Status;
+use super::super::finding::{Finding, Status};
 use super::super::{Facts, examine};
 use crate::config::Config;
 use crate::view::{AgentRow, DeviceRow, FaultRow, StatusRow};
@@ -11,6 +14,7 @@ use pillion_slurm::{Node, NodeAvailability, Partition, SlurmVersion};
 use std::collections::BTreeMap;
 
 const NOW: u64 = 1_795_000_000;
+const CONFIG: &str = "mode = \"active\"\n[pool]\npartitions = [\"shared\"]\n";
 const HOOK: &str = include_str!("../../../../../deploy/slurm/hooks/prolog");
 
 fn file(path: &str, text: &str) -> TextFile {
@@ -103,6 +107,9 @@ fn conf(changes: &[(&str, &str)]) -> SlurmConf {
         ("AccountingStorageType", "accounting_storage/slurmdbd"),
         ("AccountingStorageTRES", "cpu,mem,gres/gpu,gres/shard"),
         ("JobContainerType", "(null)"),
+        ("SlurmUser", "slurm(64030)"),
+        ("TaskPlugin", "task/cgroup,task/affinity"),
+        ("ConstrainDevices", "yes"),
     ];
     let is_other = |name: &str| !changes.iter().any(|(other, _)| *other == name);
     let kept = sound.into_iter().filter(|(name, _)| is_other(name));
@@ -117,6 +124,8 @@ fn sound() -> Facts {
     Facts {
         now: UnixTime::from_epoch(NOW),
         config,
+        config_text: file("/etc/pillion/pillion.toml", CONFIG),
+        heartbeat_uid: Ok(64030),
         version: Ok(SlurmVersion { major: 24, minor: 11, patch: 5 }),
         slurm_conf: Ok(conf(&[])),
         partitions: Ok(vec![
@@ -348,6 +357,7 @@ const BROKEN_SERVICES: [Broken; 18] = [
     }),
     ("scheduler", WARN, "its mode is off", "mode = \"shadow\"", |f| {
         status_of(f).mode = "off".to_owned();
+        f.heartbeat.text = Ok("pillion1 epoch=1794999995 bound=600 mode=off\n".to_owned());
     }),
     ("scheduler", FAIL, "it does not act: too old", "upgrade Slurm", |f| {
         status_of(f).slurm_refusal = Some("too old".to_owned());
@@ -416,6 +426,19 @@ const BROKEN_SERVICES: [Broken; 18] = [
     }),
 ];
 
+fn all_broken() -> impl Iterator<Item = &'static Broken> {
+    [&identity::BROKEN[..], &BROKEN_SLURM, &BROKEN_POOL, &BROKEN_FILES, &BROKEN_SERVICES]
+        .into_iter()
+        .flatten()
+}
+
+fn is_hit(finding: &Finding, check: &str, status: Status, found: &str, mend: &str) -> bool {
+    finding.check == check
+        && finding.status == status
+        && finding.found.contains(found)
+        && finding.mend.as_deref().is_some_and(|text| text.contains(mend))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "an epoch")]
 fn fault(kind: FaultKind) -> FaultRow {
     let (detail, since_seconds) = ("fell off the bus".to_owned(), NOW as f64 - 60.0);
@@ -424,18 +447,11 @@ fn fault(kind: FaultKind) -> FaultRow {
 
 #[test]
 fn each_broken_setup_prints_its_line_and_its_mend() {
-    for (check, status, found, mend, breaks) in
-        [&BROKEN_SLURM[..], &BROKEN_POOL, &BROKEN_FILES, &BROKEN_SERVICES].into_iter().flatten()
-    {
+    for (check, status, found, mend, breaks) in all_broken() {
         let mut facts = sound();
         breaks(&mut facts);
         let findings = examine(&facts);
-        let hit = findings.iter().find(|finding| {
-            finding.check == *check
-                && finding.status == *status
-                && finding.found.contains(found)
-                && finding.mend.as_deref().is_some_and(|text| text.contains(mend))
-        });
+        let hit = findings.iter().find(|finding| is_hit(finding, check, *status, found, mend));
         assert!(
             hit.is_some(),
             "{check}: '{found}' / '{mend}' is not in {:#?}",

@@ -10,7 +10,7 @@ use super::super::{
 use super::faults::Faults;
 use super::learning::Learning;
 use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::{DeviceDescription, Reading, Throttle};
+use pillion_core::device::{DeviceDescription, Reading};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
 use pillion_core::{

@@ -1,0 +1,107 @@
+//! The files of a site, and those of them that are taken whole: plugstack.conf and `job_submit.lua`.
+
+use super::line::{Line, lines};
+use super::{Pool, Proposal};
+use crate::doctor::checks::lines_of_ours;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The file in which everything begins.
+pub const SLURM_CONF: &str = "slurm.conf";
+const PLUGSTACK: &str = "plugstack.conf";
+const JOB_SUBMIT: &str = "job_submit.lua";
+const PLUGIN_LINE: &str =
+    "optional /usr/lib/pillion/pillion.so socket=/run/pillion/agent.sock deadline_ms=200\n";
+const JOB_SUBMIT_EXAMPLE: &str = include_str!("../../../../deploy/slurm/job_submit.lua.example");
+
+/// Texts by path, as slurm.conf names them: relative to its directory, or absolute.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Files(pub BTreeMap<String, String>);
+
+impl Files {
+    /// A file's text; empty where it is not there.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+    /// A file with everything that it includes, in the order in which Slurm reads it: file and logical line. A file that is
+    /// included twice is read once, so that no line is changed twice.
+    pub(super) fn read(&self, name: &str) -> Vec<(String, Line)> {
+        let mut found = Vec::new();
+        self.read_into(name, &mut BTreeSet::new(), &mut found);
+        found
+    }
+    fn read_into(&self, name: &str, seen: &mut BTreeSet<String>, found: &mut Vec<(String, Line)>) {
+        if !seen.insert(name.to_owned()) {
+            return;
+        }
+        for line in lines(self.text(name)) {
+            match &line.includes {
+                Some(included) => self.read_into(included, seen, found),
+                None => found.push((name.to_owned(), line)),
+            }
+        }
+    }
+    /// The files that a text includes and that are not here yet.
+    pub fn missing(&self) -> Vec<String> {
+        let all = self.0.values().flat_map(|text| lines(text)).filter_map(|line| line.includes);
+        all.filter(|name| !self.0.contains_key(name)).collect()
+    }
+    /// Puts a text in the place of another.
+    pub(super) fn replace(&mut self, name: &str, place: std::ops::Range<usize>, text: &str) {
+        if let Some(file) = self.0.get_mut(name) {
+            file.replace_range(place, text);
+        }
+    }
+    /// Adds lines at the end of a file.
+    pub(super) fn append(&mut self, name: &str, text: &str) {
+        let file = self.0.entry(name.to_owned()).or_default();
+        if !file.is_empty() && !file.ends_with('\n') {
+            file.push('\n');
+        }
+        // A backslash at the end would take the new line in.
+        if file.trim_end_matches(['\r', '\n']).ends_with('\\') {
+            file.push('\n');
+        }
+        file.push_str(text);
+    }
+}
+
+/// The plugin's line, and the job submit script.
+pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
+    plugstack(proposal);
+    job_submit(proposal, pool);
+}
+
+fn plugstack(proposal: &mut Proposal) {
+    let mut lines = proposal.files.read(SLURM_CONF).into_iter().rev();
+    let named = lines.find_map(|(_, line)| line.get("PlugStackConfig").map(str::to_owned));
+    let name = named.unwrap_or_else(|| PLUGSTACK.to_owned());
+    let text = proposal.files.text(&name);
+    if let Some((word, _)) = lines_of_ours(text).into_iter().find(|(word, _)| word != "optional") {
+        proposal.note(format!("{name} loads pillion.so as '{word}': write 'optional', for a required plugin that fails drains its node"));
+    } else if lines_of_ours(text).is_empty() {
+        proposal.files.append(&name, PLUGIN_LINE);
+    }
+    if text_includes(proposal.files.text(&name)) {
+        proposal.note(format!("{name} includes other files, which are not looked into here: keep one line for pillion.so in all of them"));
+    }
+}
+
+fn text_includes(plugstack: &str) -> bool {
+    plugstack.lines().any(|line| line.trim_start().starts_with("include"))
+}
+
+fn job_submit(proposal: &mut Proposal, pool: &Pool) {
+    let text = proposal.files.text(JOB_SUBMIT);
+    if text.contains("pillion") {
+        return;
+    }
+    if text.trim().is_empty() {
+        let script = JOB_SUBMIT_EXAMPLE.replace("{ \"shared\" }", &format!("{{ \"{}\" }}", pool.partition));
+        proposal.files.append(JOB_SUBMIT, &script);
+    } else {
+        proposal.note(format!(
+            "{JOB_SUBMIT} is the site's own: add the lines of deploy/slurm/job_submit.lua.example to it, with pools = {{ \"{}\" }}",
+            pool.partition
+        ));
+    }
+}

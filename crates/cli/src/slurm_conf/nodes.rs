@@ -1,0 +1,156 @@
+//! `NodeName` and `PartitionName` lines: what the pool's nodes serve, and in which partition they stand.
+
+use super::line::Line;
+use super::settings::has_slurmdbd;
+use super::{Pool, Proposal, SLURM_CONF, gres_of};
+use pillion_slurm::expand;
+use std::collections::BTreeSet;
+
+const WEIGHTS: &str = "TRESBillingWeights=\"GRES/gpu=100,GRES/shard=1\"";
+
+/// The nodes that a hostlist names; none where it is no hostlist (`ALL`, a node set).
+pub(super) fn names(hostlist: &str) -> BTreeSet<String> {
+    expand(hostlist).into_iter().flatten().map(|node| node.as_str().to_owned()).collect()
+}
+
+/// How many devices a `NodeName` line has: those of `gpu`, whatever their types.
+fn devices_of(line: &Line) -> usize {
+    let gres = line.get("Gres").unwrap_or_default().to_ascii_lowercase();
+    let behind_gpu = |entry: &str| {
+        let rest = entry.trim().strip_prefix("gpu")?;
+        (rest.is_empty() || rest.starts_with([':', '('])).then(|| count_of(rest))
+    };
+    gres.split(',').filter_map(behind_gpu).sum()
+}
+
+/// The count behind `gpu`: `:4`, `:a100:4`, `:a100:4(S:0-1)`; one where none stands.
+fn count_of(rest: &str) -> usize {
+    let rest = rest.split('(').next().unwrap_or_default();
+    rest.rsplit(':').next().and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
+/// The line, if there is one, that describes exactly pool nodes; how many devices they have.
+pub(super) fn device_count(proposal: &Proposal, pool: &Pool) -> usize {
+    if !pool.devices.is_empty() {
+        return pool.devices.len();
+    }
+    let lines = proposal.files.read(SLURM_CONF);
+    let of_pool = lines.iter().filter(|(_, line)| is_of_pool(line, "NodeName", pool));
+    of_pool.map(|(_, line)| devices_of(line)).max().unwrap_or(0)
+}
+
+/// Whether a line names pool nodes, and none but those.
+pub(super) fn is_of_pool(line: &Line, key: &str, pool: &Pool) -> bool {
+    line.get(key).map(names).is_some_and(|names| !names.is_empty() && names.is_subset(&pool.names))
+}
+
+/// What the nodes serve, and the partition.
+pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
+    let count = device_count(proposal, pool);
+    node_lines(proposal, pool, count);
+    partition(proposal, pool);
+}
+
+fn node_lines(proposal: &mut Proposal, pool: &Pool, count: usize) {
+    let mut described = BTreeSet::new();
+    // From the end, so that places before a change stay as they are; includes may repeat a file, and change nothing twice.
+    for (file, line) in proposal.files.read(SLURM_CONF).into_iter().rev() {
+        let here = line.get("NodeName").map(names).unwrap_or_default();
+        let ours: Vec<&String> = here.intersection(&pool.names).collect();
+        if ours.is_empty() {
+            continue;
+        }
+        if !here.is_subset(&pool.names) {
+            proposal.note(format!(
+                "NodeName={} has nodes of the pool and others: split the line, then run this again",
+                line.get("NodeName").unwrap_or_default()
+            ));
+        } else if count > 0 {
+            gres(proposal, &file, &line, count);
+        }
+        described.extend(here);
+    }
+    let missing: Vec<&String> = pool.names.difference(&described).collect();
+    if !missing.is_empty() {
+        let missing: Vec<&str> = missing.into_iter().map(String::as_str).collect();
+        proposal.note(format!(
+            "no NodeName line describes {}: add one with CPUs, RealMemory and Gres",
+            missing.join(",")
+        ));
+    } else if count == 0 {
+        proposal.note(
+            "the pool's nodes name no gpu in Gres: say how many there are with --devices, '/dev/nvidia[0-3]'",
+        );
+    }
+}
+
+/// Gives a `NodeName` line its shards; other GRES of the site stay.
+fn gres(proposal: &mut Proposal, file: &str, line: &Line, count: usize) {
+    let Some(pair) = line.pairs.iter().find(|pair| pair.is("Gres")) else {
+        let end = line.pairs.last().map_or(line.place.start, |pair| pair.place.end);
+        return proposal.files.replace(file, end..end, &format!(" Gres={}", gres_of(count)));
+    };
+    let is_other = |word: &&str| {
+        let name = word.split(':').next().unwrap_or_default();
+        !["gpu", "shard", "mps"].iter().any(|ours| ours.eq_ignore_ascii_case(name))
+    };
+    let others: Vec<&str> = pair.words().filter(is_other).collect();
+    let mut wanted = gres_of(count);
+    for other in others {
+        wanted = format!("{wanted},{other}");
+    }
+    if pair.value != wanted {
+        proposal.files.replace(file, pair.place.clone(), &format!("Gres={wanted}"));
+    }
+}
+
+fn partition(proposal: &mut Proposal, pool: &Pool) {
+    let lines = proposal.files.read(SLURM_CONF);
+    let is_ours = |line: &Line| line.get("PartitionName") == Some(pool.partition.as_str());
+    for (_, line) in lines.iter().filter(|(_, line)| line.get("PartitionName").is_some() && !is_ours(line)) {
+        let nodes = line.get("Nodes").unwrap_or_default();
+        let shared = names(nodes).intersection(&pool.names).count();
+        if shared > 0 || nodes.eq_ignore_ascii_case("ALL") {
+            let name = line.get("PartitionName").unwrap_or_default();
+            proposal.note(format!(
+                "PartitionName={name} Nodes={nodes} has nodes of the pool: take {} out of it, for whole-GPU jobs there would \
+                 get GPUs that others hold shards of",
+                pool.nodes
+            ));
+        }
+    }
+    let Some((_, line)) = lines.iter().find(|(_, line)| is_ours(line)) else {
+        let weights = if has_slurmdbd(proposal) { format!(" {WEIGHTS}") } else { String::new() };
+        let memory = memory_per_cpu(&lines, pool).map_or(String::new(), |mib| format!(" DefMemPerCPU={mib}"));
+        if memory.is_empty() {
+            proposal.note(format!("set DefMemPerCPU for PartitionName={}: without it a job that names no memory takes all of a node's", pool.partition));
+        }
+        proposal.note(format!(
+            "give PartitionName={} the MaxTime and DefaultTime of the partitions from which jobs come",
+            pool.partition
+        ));
+        let text = format!("PartitionName={} Nodes={}{memory}{weights}\n", pool.partition, pool.nodes);
+        return proposal.files.append(SLURM_CONF, &text);
+    };
+    if names(line.get("Nodes").unwrap_or_default()) != pool.names {
+        proposal.note(format!(
+            "PartitionName={} has Nodes={}, and the pool is {}",
+            pool.partition,
+            line.get("Nodes").unwrap_or_default(),
+            pool.nodes
+        ));
+    }
+    if has_slurmdbd(proposal) && line.get("TRESBillingWeights").is_none() {
+        proposal.note(format!("add {WEIGHTS} to PartitionName={}", pool.partition));
+    }
+    if line.get("DefMemPerCPU").is_none() && line.get("DefMemPerNode").is_none() {
+        proposal.note(format!("set DefMemPerCPU for PartitionName={}: without it a job that names no memory takes all of a node's", pool.partition));
+    }
+}
+
+/// A CPU's part of its node's memory in MiB, the least of the pool's nodes.
+fn memory_per_cpu(lines: &[(String, Line)], pool: &Pool) -> Option<u64> {
+    let of_pool = lines.iter().filter(|(_, line)| is_of_pool(line, "NodeName", pool));
+    let number = |line: &Line, key: &str| line.get(key)?.parse::<u64>().ok();
+    of_pool.filter_map(|(_, line)| number(line, "RealMemory")?.checked_div(number(line, "CPUs")?)).min()
+}

@@ -1,0 +1,260 @@
+//! What the agent reads: `[agent]`.
+
+#![expect(clippy::doc_markdown, reason = "the sentences are printed for admins as they stand")]
+
+use pillion_core::handoff::HANDOFF_SOCKET;
+use pillion_core::{GresType, NodeName};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The agent's part of the file. In every path `%n` stands for the node's name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Agent {
+    /// The node, as Slurm names it; absent: the host name up to its first dot.
+    #[schemars(extend("x-rule" = "name", "x-example" = "n1"))]
+    pub node_name: Option<String>,
+    /// What outlives the agent: shares, runs in progress, reports that wait for the scheduler.
+    #[schemars(extend("x-rule" = "absolute-path"))]
+    pub state_directory: PathBuf,
+    /// What does not outlive the machine: progress files, and the directories of the MPS daemons.
+    #[schemars(extend("x-rule" = "absolute-path"))]
+    pub runtime_directory: PathBuf,
+    /// Where the SPANK plugin asks; the same path as socket= in plugstack.conf.
+    #[schemars(extend("x-rule" = "socket-path"))]
+    pub handoff_socket: PathBuf,
+    /// The time between two looks at the devices.
+    #[schemars(range(min = 0.1, max = 60.0))]
+    pub sample_period_seconds: f64,
+    /// How much may be kept for a scheduler that is away; then the oldest samples go; summaries of runs stay.
+    #[schemars(range(min = 1_048_576, max = 1_099_511_627_776u64), extend("x-unit" = "bytes"))]
+    pub journal_bytes_max: u64,
+    /// Which devices the node has: "nvidia" (a driver of branch R510 or later), "intel" (data centre GPUs, through Level
+    /// Zero), or "simulated", those of a pillion-simulated-device.
+    #[schemars(with = "String", extend("enum" = ["simulated", "nvidia", "intel"]))]
+    pub backend: BackendKind,
+    /// The scheduler.
+    pub scheduler: SchedulerConfig,
+    /// The simulated devices.
+    pub simulated: SimulatedConfig,
+    /// NVIDIA's devices.
+    pub nvidia: NvidiaConfig,
+    /// Intel's data centre GPUs.
+    pub intel: IntelConfig,
+    /// A metrics endpoint on the node that tells more of the devices than their library.
+    pub exporter: ExporterConfig,
+    /// What Slurm calls the devices.
+    pub devices: DevicesConfig,
+    /// NVIDIA's Multi-Process Service.
+    pub mps: MpsConfig,
+}
+
+/// Which devices the node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendKind {
+    /// Those of a `pillion-simulated-device`.
+    Simulated,
+    /// NVIDIA's, through NVML.
+    Nvidia,
+    /// Intel's data centre GPUs, through Level Zero.
+    Intel,
+}
+
+/// `[agent.scheduler]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SchedulerConfig {
+    /// The scheduler's listen.tcp.
+    #[schemars(extend("x-rule" = "http-address", "x-example" = "http://controller:6820"))]
+    pub endpoint: String,
+    /// The longest pause between two attempts to reach it.
+    #[schemars(range(min = 0.1, max = 3600.0), extend("x-unit" = "seconds"))]
+    pub retry_seconds_max: f64,
+}
+
+/// `[agent.simulated]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SimulatedConfig {
+    /// Where pillion-simulated-device listens.
+    #[schemars(extend("x-rule" = "socket-path"))]
+    pub socket: PathBuf,
+}
+
+/// `[agent.nvidia]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NvidiaConfig {
+    /// The NVML library; absent: the libnvidia-ml.so.1 that the driver installs.
+    #[schemars(extend(
+        "x-rule" = "absolute-path", "x-example" = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    ))]
+    pub library: Option<PathBuf>,
+}
+
+/// `[agent.intel]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IntelConfig {
+    /// The Level Zero loader; absent: libze_loader.so.1 where the system finds it.
+    #[schemars(extend(
+        "x-rule" = "absolute-path", "x-example" = "/usr/lib/x86_64-linux-gnu/libze_loader.so.1"
+    ))]
+    pub library: Option<PathBuf>,
+    /// The metric streamer tells how busy the compute units are, how many wait for memory and how much of the cache is used.
+    /// Its counters are of the whole tile, serve one reader at a time (a user's profiler would be refused) and cost programs
+    /// something: it runs for so long, once a period. 0 is never.
+    #[schemars(range(min = 0.0, max = 3600.0))]
+    pub metric_burst_seconds: f64,
+    /// From the beginning of one burst to that of the next; no less than metric_burst_seconds.
+    #[schemars(range(min = 1.0, max = 86400.0))]
+    pub metric_period_seconds: f64,
+    /// The greatest rate of one tile's last-level cache, which no driver tells: from a benchmark; absent: no
+    /// cache_bandwidth_fraction.
+    #[schemars(extend("x-rule" = "positive", "x-unit" = "bytes per second", "x-example" = 6.5e12))]
+    pub cache_bytes_per_second_max: Option<f64>,
+    /// Where sysfs is mounted: the kernel driver and the CCS mode of each card stand there.
+    #[schemars(extend("x-rule" = "absolute-path"))]
+    pub sysfs_root: PathBuf,
+}
+
+/// `[agent.exporter]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExporterConfig {
+    /// dcgm-exporter for NVIDIA devices before Hopper, XPU Manager for Intel's. What the library tells goes before it. It
+    /// must give the energy counter or the power, from which it is seen that it still collects. Absent: nobody is asked.
+    #[schemars(extend("x-rule" = "http-url", "x-example" = "http://127.0.0.1:9400/metrics"))]
+    pub url: Option<String>,
+    /// How long values hold of which no newer ones come: longer than the exporter's own period.
+    #[schemars(range(min = 1.0, max = 3600.0))]
+    pub keep_seconds: f64,
+}
+
+/// `[agent.devices]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DevicesConfig {
+    /// What Slurm calls the devices (Type= in gres.conf), by index; absent: g0, g1, ..
+    #[schemars(extend("x-rule" = "name", "x-example" = ["g0", "g1", "g2", "g3"]))]
+    pub gres_types: Option<Vec<String>>,
+}
+
+/// `[agent.mps]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the file")]
+pub struct MpsConfig {
+    /// Whether devices are shared by MPS where its control program is there. Otherwise tenants take turns.
+    pub enabled: bool,
+    /// Whether several users may share an NVIDIA device: one MPS server then serves them all, and a fault of one is a fault
+    /// of all. Wanted by policy.users = "same-account" and "any".
+    pub multi_user: bool,
+    /// Whether a device is closed to all but its MPS server while tenants share it (compute mode EXCLUSIVE_PROCESS, else
+    /// DEFAULT). A program that unsets CUDA_MPS_PIPE_DIRECTORY then fails, where it would otherwise run beside the tenants
+    /// without any limit. Change it while no tenant is there. Simulated devices have no such mode.
+    pub strict: bool,
+    /// Whether a tenant's cap is compute units of its own (static SM partitions, CUDA 13.1 and later) rather than the most
+    /// that it may use. Caps are rounded down to what the daemon gives out at a time. Where it offers none, caps stay caps,
+    /// and 'pillion nodes' says why.
+    pub static_partitions: bool,
+    /// NVIDIA's control program.
+    #[schemars(extend("x-rule" = "absolute-path"))]
+    pub control_binary: PathBuf,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            node_name: None,
+            state_directory: PathBuf::from("/var/lib/pillion-agent"),
+            runtime_directory: PathBuf::from("/run/pillion"),
+            handoff_socket: PathBuf::from(HANDOFF_SOCKET),
+            sample_period_seconds: 1.0,
+            journal_bytes_max: 64 << 20,
+            backend: BackendKind::Simulated,
+            scheduler: SchedulerConfig::default(),
+            simulated: SimulatedConfig::default(),
+            nvidia: NvidiaConfig::default(),
+            intel: IntelConfig::default(),
+            exporter: ExporterConfig::default(),
+            devices: DevicesConfig::default(),
+            mps: MpsConfig::default(),
+        }
+    }
+}
+
+impl Default for ExporterConfig {
+    fn default() -> Self {
+        Self { url: None, keep_seconds: 90.0 }
+    }
+}
+
+impl Default for MpsConfig {
+    fn default() -> Self {
+        let control_binary = PathBuf::from("/usr/bin/nvidia-cuda-mps-control");
+        Self { enabled: true, multi_user: false, strict: false, static_partitions: false, control_binary }
+    }
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self { endpoint: "http://127.0.0.1:6820".to_owned(), retry_seconds_max: 30.0 }
+    }
+}
+
+impl Default for SimulatedConfig {
+    fn default() -> Self {
+        Self { socket: PathBuf::from("/run/pillion/simulated-device.sock") }
+    }
+}
+
+impl Default for IntelConfig {
+    fn default() -> Self {
+        Self {
+            library: None,
+            metric_burst_seconds: 0.0,
+            metric_period_seconds: 60.0,
+            cache_bytes_per_second_max: None,
+            sysfs_root: PathBuf::from("/sys"),
+        }
+    }
+}
+
+impl Agent {
+    /// Gives the node its name, and its name to every path.
+    pub(crate) fn named(mut self, host_name: &str) -> Self {
+        let node = self.node_name.get_or_insert_with(|| host_name.to_owned()).clone();
+        let paths = [
+            &mut self.state_directory,
+            &mut self.runtime_directory,
+            &mut self.handoff_socket,
+            &mut self.simulated.socket,
+            &mut self.mps.control_binary,
+            &mut self.intel.sysfs_root,
+        ];
+        for path in paths.into_iter().chain(&mut self.nvidia.library).chain(&mut self.intel.library) {
+            *path = PathBuf::from(path.to_string_lossy().replace("%n", &node));
+        }
+        self
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> NodeName {
+        NodeName::new(self.node_name.as_deref().unwrap_or_default())
+    }
+
+    /// The time between two looks.
+    pub fn sample_period(&self) -> Duration {
+        Duration::from_secs_f64(self.sample_period_seconds)
+    }
+
+    /// What Slurm calls the device with this index, where the configuration says so.
+    pub fn gres_type(&self, index: u32) -> Option<GresType> {
+        let given = self.devices.gres_types.as_ref()?;
+        usize::try_from(index).ok().and_then(|index| given.get(index)).map(GresType::new)
+    }
+}

@@ -1,0 +1,43 @@
+//! `/etc/pillion/pillion.toml`, the one configuration file of Pillion's programs: its keys, what each may hold, and who reads
+//! what. But for reading the file it is pure: texts in, values or [`Mistake`]s out.
+//!
+//! ```text
+//! structs (docs, defaults, ranges) ─► schema ─► example  (deploy/pillion.toml.example, `pillion config example`)
+//!                                          └──► check ──► Mistakes: line, key, what is allowed
+//! text ─► check ─► Scheduler | Agent       └──► show  ──► each key's value and where it comes from
+//! ```
+//!
+//! The structs are the one place where a key is written down. What the scheduler reads stands at the top of the file and in
+//! sections, what the agent reads in `[agent]`; each program answers for its own part only, so that a key that one of them
+//! does not know yet never keeps the other from starting.
+
+mod agent;
+mod check;
+mod example;
+mod manual;
+mod mistake;
+mod read;
+mod rules;
+mod scheduler;
+mod schema;
+mod show;
+
+pub use agent::{
+    Agent, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MpsConfig, NvidiaConfig, SchedulerConfig,
+    SimulatedConfig,
+};
+pub use example::example;
+pub use manual::manual;
+pub use mistake::{ConfigError, Mistake};
+pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler};
+pub use scheduler::{
+    DatabaseConfig, ListenConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
+    TrainingConfig, Users,
+};
+pub use schema::{Key, Section, agent_sections, scheduler_sections};
+pub use show::{Origin, Setting, show};
+
+/// Where the file is, unless `--config` names another place.
+pub const CONFIG_PATH: &str = "/etc/pillion/pillion.toml";
+/// The agent's own file of earlier releases, which goes before the common one where it exists.
+pub const AGENT_CONFIG_PATH: &str = "/etc/pillion/agent.toml";

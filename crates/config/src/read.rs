@@ -1,0 +1,226 @@
+//! A file's text, read as each program reads it.
+
+use crate::check::{Place, check};
+use crate::mistake::{ConfigError, Mistake};
+use crate::rules::{is_name, is_socket_path};
+use crate::schema::schema_of;
+use crate::{Agent, Scheduler};
+use serde::Deserialize;
+use serde::de::IntoDeserializer as _;
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Which program reads a part of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// `pillion-scheduler`: all but `[agent]`.
+    Scheduler,
+    /// `pillion-agent`: `[agent]`.
+    Agent,
+}
+
+impl Part {
+    /// The program.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Scheduler => "pillion-scheduler",
+            Self::Agent => "pillion-agent",
+        }
+    }
+}
+
+/// Reads the scheduler's part.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn read_scheduler(path: &Path) -> Result<Scheduler, ConfigError> {
+    parse_scheduler(&read(path)?).map_err(|mistakes| ConfigError::Wrong { path: path.to_owned(), mistakes })
+}
+
+/// Reads the agent's part. `host_name` stands in for a node name that is not given.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn read_agent(path: &Path, host_name: &str) -> Result<Agent, ConfigError> {
+    parse_agent(&read(path)?, host_name)
+        .map_err(|mistakes| ConfigError::Wrong { path: path.to_owned(), mistakes })
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
+}
+
+/// The scheduler's part of a text.
+///
+/// # Errors
+/// What is wrong in it, at least one mistake.
+pub fn parse_scheduler(text: &str) -> Result<Scheduler, Vec<Mistake>> {
+    let mut file = table(text)?;
+    file.get_mut().remove("agent");
+    let schema = schema_of::<Scheduler>();
+    let place = Place { text, root: &schema, root_section: "" };
+    let mistakes = check(place, "", &schema, file.get_ref());
+    let partitions = "pool.partitions";
+    let is_judged = mistakes.iter().any(|mistake| mistake.key == partitions);
+    let scheduler: Scheduler = taken(text, file.clone(), mistakes)?;
+    if scheduler.pool.partitions.is_empty() && !is_judged {
+        let line = line_of(place, file.get_ref(), partitions);
+        let sentence =
+            "pool.partitions is missing; write the pool's partitions into [pool], partitions = [\"shared\"]";
+        return Err(vec![Mistake { line, key: partitions.to_owned(), sentence: sentence.to_owned() }]);
+    }
+    Ok(scheduler)
+}
+
+/// The agent's part of a text: its table `[agent]`, or all of it where it is a file of earlier releases, of the agent alone.
+///
+/// # Errors
+/// What is wrong in it, at least one mistake.
+pub fn parse_agent(text: &str, host_name: &str) -> Result<Agent, Vec<Mistake>> {
+    let file = table(text)?;
+    let own = file.get_ref().get("agent").map(|value| (value.span(), value.get_ref()));
+    let (section, part) = match own {
+        Some((_, DeValue::Table(own))) => ("agent", own.clone()),
+        Some((span, _)) => {
+            let place = Place { text, root: &serde_json::Value::Null, root_section: "" };
+            let sentence = "agent is a section; write [agent] and its settings below it".to_owned();
+            return Err(vec![Mistake { line: place.line(span.start), key: "agent".to_owned(), sentence }]);
+        }
+        None if is_of_agent_alone(file.get_ref()) => ("", file.get_ref().clone()),
+        None => ("agent", DeTable::new()),
+    };
+    let schema = schema_of::<Agent>();
+    let place = Place { text, root: &schema, root_section: section };
+    let mistakes = check(place, section, &schema, &part);
+    let agent: Agent = taken(text, Spanned::new(file.span(), part.clone()), mistakes)?;
+    let agent = agent.named(host_name);
+    let wrong = together(&agent);
+    if wrong.is_empty() {
+        return Ok(agent);
+    }
+    let mistake = |(key, sentence): (&str, String)| {
+        let key = crate::check::dotted(section, key);
+        let line = line_of(place, file.get_ref(), &key);
+        Mistake { line, sentence: format!("{key} = {sentence}"), key }
+    };
+    Err(wrong.into_iter().map(mistake).collect())
+}
+
+/// What settings must hold together, or with the node's name.
+fn together(agent: &Agent) -> Vec<(&'static str, String)> {
+    let mut wrong = Vec::new();
+    let node = agent.node_name.as_deref().unwrap_or_default();
+    if !is_name(node) {
+        let allowed = "letters, digits, dots, underscores and dashes";
+        wrong.push(("node_name", format!("{node:?}, from the host's name, is not allowed; write {allowed}")));
+    }
+    let intel = &agent.intel;
+    if intel.metric_period_seconds < intel.metric_burst_seconds {
+        let (period, burst) = (intel.metric_period_seconds, intel.metric_burst_seconds);
+        wrong.push((
+            "intel.metric_period_seconds",
+            format!("{period} is less than intel.metric_burst_seconds; write {burst} or more"),
+        ));
+    }
+    for (key, path) in
+        [("handoff_socket", &agent.handoff_socket), ("simulated.socket", &agent.simulated.socket)]
+    {
+        if !path.to_str().is_some_and(is_socket_path) {
+            let path = path.display();
+            wrong
+                .push((key, format!("'{path}' is not allowed; write an absolute path of at most 107 bytes")));
+        }
+    }
+    wrong
+}
+
+/// Which programs find something of theirs in a text.
+///
+/// # Errors
+/// Where it is no TOML.
+pub fn parts(text: &str) -> Result<Vec<Part>, Vec<Mistake>> {
+    let file = table(text)?;
+    let file = file.get_ref();
+    Ok(if file.get("agent").is_none() {
+        vec![if is_of_agent_alone(file) && !file.is_empty() { Part::Agent } else { Part::Scheduler }]
+    } else if file.len() == 1 {
+        vec![Part::Agent]
+    } else {
+        vec![Part::Scheduler, Part::Agent]
+    })
+}
+
+/// Every mistake that a program finds in a text.
+pub fn mistakes(part: Part, text: &str, host_name: &str) -> Vec<Mistake> {
+    let mut found = match part {
+        Part::Scheduler => parse_scheduler(text).err(),
+        Part::Agent => parse_agent(text, host_name).err(),
+    }
+    .unwrap_or_default();
+    found.sort_by_key(|mistake| mistake.line);
+    found
+}
+
+/// Whether this is a file of earlier releases, with the agent's settings at the top: nothing that only the scheduler knows
+/// stands there.
+fn is_of_agent_alone(file: &DeTable<'_>) -> bool {
+    let (ours, others) = (schema_of::<Agent>(), schema_of::<Scheduler>());
+    let is_known = |schema: &serde_json::Value, name: &str| schema["properties"].get(name).is_some();
+    !file.keys().any(|name| {
+        let name = name.get_ref().as_ref();
+        is_known(&others, name) && !is_known(&ours, name)
+    })
+}
+
+fn table(text: &str) -> Result<Spanned<DeTable<'_>>, Vec<Mistake>> {
+    DeTable::parse(text).map_err(|error| vec![of_toml(text, &error)])
+}
+
+fn of_toml(text: &str, error: &toml::de::Error) -> Mistake {
+    let place = Place { text, root: &serde_json::Value::Null, root_section: "" };
+    let line = error.span().map_or(1, |span| place.line(span.start));
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    Mistake { line, key: String::new(), sentence: format!("this is no TOML: {message}") }
+}
+
+/// The values of a table in which nothing is wrong.
+fn taken<'a, T: Deserialize<'a>>(
+    text: &str,
+    table: Spanned<DeTable<'a>>,
+    mistakes: Vec<Mistake>,
+) -> Result<T, Vec<Mistake>> {
+    if !mistakes.is_empty() {
+        return Err(mistakes);
+    }
+    // Past the check this fails for what the schema has no word for only, and says where.
+    let deserializer = toml::de::Deserializer::from(table);
+    T::deserialize(deserializer.into_deserializer()).map_err(|error| vec![of_toml(text, &error)])
+}
+
+/// The line of a key, or of the section where it is missing.
+fn line_of(place: Place<'_>, file: &DeTable<'_>, key: &str) -> usize {
+    lines_of(place, file, key).last().copied().unwrap_or(1)
+}
+
+/// The lines of a key and of the sections that it stands in, the outermost first, as far as they are there.
+fn lines_of(place: Place<'_>, file: &DeTable<'_>, key: &str) -> Vec<usize> {
+    let (mut table, mut lines) = (file, Vec::new());
+    for part in key.split('.') {
+        let Some((name, value)) = table.get_key_value(part) else { break };
+        lines.push(place.line(name.span().start));
+        let DeValue::Table(inner) = value.get_ref() else { break };
+        table = inner;
+    }
+    lines
+}
+
+/// The line in which a text sets a key, if it does.
+pub(crate) fn line_written(part: Part, text: &str, key: &str) -> Option<usize> {
+    let file = table(text).ok()?;
+    let place = Place { text, root: &serde_json::Value::Null, root_section: "" };
+    let is_old = part == Part::Agent && file.get_ref().get("agent").is_none();
+    let key = if is_old { key.strip_prefix("agent.").unwrap_or(key) } else { key };
+    let lines = lines_of(place, file.get_ref(), key);
+    (lines.len() == key.split('.').count()).then(|| lines.last().copied()).flatten()
+}

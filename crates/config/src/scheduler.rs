@@ -1,0 +1,241 @@
+//! What the scheduler reads: the top of the file and its sections but `[agent]`.
+
+#![expect(clippy::doc_markdown, reason = "the sentences are printed for admins as they stand")]
+
+use pillion_core::heartbeat::Mode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The scheduler's part of the file. `pillion doctor` and `pillion rescue` look into it too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scheduler {
+    /// What the scheduler does. "off": it watches Slurm and takes reports of agents; jobs stay as their users wrote them.
+    /// "shadow": the same today, and `pillion plan --live` shows what would be decided; jobs with --colocate are told so.
+    /// "active": jobs with --colocate wait in the pool for a decision, and share.
+    #[schemars(with = "String", extend("enum" = ["off", "shadow", "active"]))]
+    pub mode: Mode,
+    /// The private Postgres lives in this directory, where no database is named below.
+    #[schemars(extend("x-rule" = "absolute-path"))]
+    pub state_directory: PathBuf,
+    /// The file by which pillion.lua knows that the scheduler lives. On the controller's own disk or in memory, never on a
+    /// network file system; the same path as in job_submit.lua (pillion.configure), whose default is this one.
+    #[schemars(extend("x-rule" = "absolute-path"))]
+    pub heartbeat_path: PathBuf,
+    /// The dead man's switch: if all of Pillion dies, Slurm starts each waiting job alone this much later at the latest.
+    #[schemars(range(min = 10, max = 3600))]
+    pub bound_seconds: u64,
+    /// How often the queue is read.
+    #[schemars(range(min = 0.2, max = 10.0))]
+    pub scan_period_seconds: f64,
+    /// Which partitions are the pool.
+    pub pool: PoolConfig,
+    /// How Slurm is reached.
+    pub slurm: SlurmConfig,
+    /// Where what was learnt is kept.
+    pub database: DatabaseConfig,
+    /// Who may reach the scheduler, and where.
+    pub listen: ListenConfig,
+    /// What the site wants.
+    pub policy: PolicyConfig,
+    /// When the model is trained.
+    pub training: TrainingConfig,
+}
+
+/// `[pool]`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoolConfig {
+    /// Partitions whose nodes serve shards only, in order of preference: a job goes to the first that could run it.
+    #[schemars(length(min = 1), extend("x-example" = ["shared"]))]
+    pub partitions: Vec<String>,
+    /// Names by device model under which users may ask for a GPU (--gres=gpu:hopper:1), besides the model itself. The pool's
+    /// own types are g0, g1, .., one a GPU, so what users know as types has to be named here. Models as agents report them:
+    /// `pillion status --json`.
+    #[schemars(extend("x-example" = { "h200": ["h200", "hopper"] }))]
+    pub gpu_types: BTreeMap<String, Vec<String>>,
+}
+
+/// `[slurm]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SlurmConfig {
+    /// The directory of squeue and scontrol; absent: they are looked for in PATH.
+    #[schemars(extend("x-rule" = "absolute-path", "x-example" = "/usr/bin"))]
+    pub binary_directory: Option<PathBuf>,
+    /// Slurm's configuration; absent: where Slurm looks for it.
+    #[schemars(extend("x-rule" = "absolute-path", "x-example" = "/etc/slurm/slurm.conf"))]
+    pub conf: Option<PathBuf>,
+    /// How long one of these programs may take.
+    #[schemars(range(min = 1, max = 60))]
+    pub timeout_seconds: u64,
+}
+
+/// `[database]`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DatabaseConfig {
+    /// A PostgreSQL server (tested: 15 and 17), with a database and a role that owns it, or by socket:
+    /// "postgres:///pillion?host=/run/postgresql"; absent: a private Postgres in state_directory, made from the programs
+    /// installed on this machine. The connection is not encrypted by this release: use a network that nobody listens on, or
+    /// a socket. With a password in it, give this file mode 0640 and group slurm.
+    #[schemars(extend("x-rule" = "postgres-url", "x-example" = "postgres://pillion:PASSWORD@db.example.org/pillion"))]
+    pub url: Option<String>,
+    /// The directory of initdb, pg_ctl and postgres, for the private one; absent: they are looked for.
+    #[schemars(extend("x-rule" = "absolute-path", "x-example" = "/usr/lib/postgresql/17/bin"))]
+    pub binary_directory: Option<PathBuf>,
+}
+
+/// `[listen]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListenConfig {
+    /// For the agents, and for the command line on other machines. Nobody proves who he is over TCP yet: name an address of
+    /// the cluster's own network only, and let only the pool's nodes through to it. The default serves agents of this
+    /// machine alone.
+    #[schemars(with = "String", extend("x-rule" = "socket-address"))]
+    pub tcp: SocketAddr,
+    /// For the command line on this machine. Users see their own jobs here, by the kernel's word on who they are.
+    #[schemars(extend("x-rule" = "socket-path"))]
+    pub socket: PathBuf,
+    /// Uids that see everything, besides root and the user that the scheduler runs as.
+    pub operator_uids: Vec<u32>,
+    /// Whether whoever reaches `tcp` sees everything. For a test cluster.
+    pub tcp_is_operator: bool,
+}
+
+/// Who may share a device with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Users {
+    /// Jobs of one user only.
+    SameUser,
+    /// Jobs of one account.
+    SameAccount,
+    /// Anybody's.
+    Any,
+}
+
+/// What a plan maximises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// GPU-hours saved.
+    Throughput,
+    /// Energy saved.
+    Energy,
+    /// Work per joule.
+    ThroughputPerWatt,
+}
+
+/// `[policy]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// Who may share a device. On NVIDIA devices "same-account" and "any" need mps.multi_user in the agents' part.
+    #[schemars(with = "String", extend("enum" = ["same-user", "same-account", "any"]))]
+    pub users: Users,
+    /// What a plan maximises: "throughput" (GPU-hours saved), "energy" or "throughput-per-watt".
+    #[schemars(with = "String", extend("enum" = ["throughput", "energy", "throughput-per-watt"]))]
+    pub objective: Objective,
+    /// The promise to jobs that name none: they take at most so many times as long as alone.
+    #[schemars(range(min = 1.0, max = 10.0))]
+    pub slowdown_ratio_max: f64,
+    /// Device memory kept free on a shared device, of its whole memory.
+    #[schemars(range(min = 0.0, max = 0.5))]
+    pub memory_margin_fraction: f64,
+    /// The least gain for which jobs share: the sum of their speeds, each as a fraction of its speed alone, less one.
+    #[schemars(range(min = 0.0, max = 3.0))]
+    pub gain_min: f64,
+    /// How many jobs may share a device; with 1 nobody shares.
+    #[schemars(range(min = 1, max = 4))]
+    pub tenants_max: u32,
+    /// Whether a job may be kept from the whole of a device's compute units.
+    pub caps: bool,
+    /// Runs alone that a workload needs before it is paired.
+    #[schemars(range(min = 0, max = 1000))]
+    pub solo_runs_min: u32,
+    /// Of the jobs that share, how many may be expected to run slower than promised, each promise being kept by itself
+    /// already: a bound on the whole plan.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub broken_budget_fraction: f64,
+    /// Whether jobs share where a device is free for each of them. false: only when devices are short.
+    pub pair_when_idle: bool,
+}
+
+/// `[training]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// New observations of jobs that shared a device, or changed profiles of workloads, that make a new model worth
+    /// training. An outcome that was worse than the model thought possible does not wait for others.
+    #[schemars(range(min = 1, max = 1000))]
+    pub observations_min: u32,
+    /// The least time between two trainings.
+    #[schemars(range(min = 1, max = 86400), extend("x-unit" = "seconds"))]
+    pub period_seconds_min: u64,
+    /// How many observations a model is trained on: the newest.
+    #[schemars(range(min = 100, max = 100_000))]
+    pub observations_max: u32,
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Off,
+            state_directory: PathBuf::from("/var/lib/pillion"),
+            heartbeat_path: PathBuf::from("/run/pillion/heartbeat"),
+            bound_seconds: 600,
+            scan_period_seconds: 2.0,
+            pool: PoolConfig::default(),
+            slurm: SlurmConfig::default(),
+            database: DatabaseConfig::default(),
+            listen: ListenConfig::default(),
+            policy: PolicyConfig::default(),
+            training: TrainingConfig::default(),
+        }
+    }
+}
+
+impl Default for SlurmConfig {
+    fn default() -> Self {
+        Self { binary_directory: None, conf: None, timeout_seconds: 10 }
+    }
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self {
+            tcp: SocketAddr::from(([127, 0, 0, 1], 6820)),
+            socket: PathBuf::from("/run/pillion/scheduler.sock"),
+            operator_uids: Vec::new(),
+            tcp_is_operator: false,
+        }
+    }
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            users: Users::SameUser,
+            objective: Objective::Throughput,
+            slowdown_ratio_max: 1.25,
+            memory_margin_fraction: 0.05,
+            gain_min: 0.1,
+            tenants_max: 2,
+            caps: true,
+            solo_runs_min: 1,
+            broken_budget_fraction: 0.02,
+            pair_when_idle: true,
+        }
+    }
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        Self { observations_min: 5, period_seconds_min: 60, observations_max: 20_000 }
+    }
+}

@@ -1,0 +1,64 @@
+//! What is in force: each key's value, and whether the file says so.
+
+use crate::check::dotted;
+use crate::example::toml_text;
+use crate::mistake::Mistake;
+use crate::read::Part;
+use crate::schema::{agent_sections, scheduler_sections};
+use crate::{Agent, Scheduler, read};
+use serde_json::Value;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Nothing is written.
+    Default,
+    /// The file, in this line.
+    File(usize),
+}
+
+/// One key as it is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// With its section.
+    pub key: String,
+    /// As TOML has it; empty where it is absent.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Every key of a program's part.
+///
+/// # Errors
+/// What is wrong in the text.
+pub fn show(part: Part, text: &str, host_name: &str) -> Result<Vec<Setting>, Vec<Mistake>> {
+    let json = |value: Result<Value, serde_json::Error>| value.expect("a configuration is plain data");
+    let (values, sections) = match part {
+        Part::Scheduler => {
+            let values: Scheduler = read::parse_scheduler(text)?;
+            (json(serde_json::to_value(values)), scheduler_sections())
+        }
+        Part::Agent => {
+            let values: Agent = read::parse_agent(text, host_name)?;
+            (json(serde_json::to_value(values)), agent_sections())
+        }
+    };
+    let mut settings = Vec::new();
+    for section in &sections {
+        let within =
+            section.name.strip_prefix("agent").filter(|_| part == Part::Agent).unwrap_or(&section.name);
+        let names = within.split('.').filter(|name| !name.is_empty());
+        let table = names.fold(&values, |table, name| &table[name]);
+        for key in &section.keys {
+            let name = dotted(&section.name, &key.name);
+            let origin = read::line_written(part, text, &name).map_or(Origin::Default, Origin::File);
+            let value = match &table[&key.name] {
+                Value::Null => String::new(),
+                value => toml_text(value),
+            };
+            settings.push(Setting { key: name, value, origin });
+        }
+    }
+    Ok(settings)
+}

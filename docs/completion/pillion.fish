@@ -1,0 +1,279 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_pillion_global_optspecs
+    string join \n scheduler= config= json P/parsable2 n/noheader o/format= h/help V/version
+end
+
+function __fish_pillion_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_pillion_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_pillion_using_subcommand
+    set -l cmd (__fish_pillion_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c pillion -n "__fish_pillion_needs_command" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_needs_command" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_needs_command" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_needs_command" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_needs_command" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_needs_command" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_needs_command" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_needs_command" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "queue" -d 'Jobs that wait for a decision: why, and until when'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "pairs" -d 'Which jobs share which device, now or in the past'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "explain" -d 'Everything that is known about one job: what was decided, why, and what came of it'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "profile" -d 'What is remembered of workloads alone on a device'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "model" -d 'Which models were learnt, which one is in use, and the backtests that decided it'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "plan" -d 'What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "backtest" -d 'Replays random queues against measured pairs and compares policies'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "snapshot" -d 'Saves the input of the engine, to be replayed with \'plan --view\''
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "doctor" -d 'Looks at Slurm, the nodes\' set-up and the scheduler, and says what is missing and how to mend it'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "slurm-conf" -d 'Prints what Slurm\'s files need for a pool, as a diff; writes nothing'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "config" -d 'Checks, shows and prints the configuration file'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "rescue" -d 'Gives back released jobs that did not start; needs Slurm only'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "poke" -d 'Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "nodes" -d 'Every device of the nodes: how it is, since when, and where its metrics come from'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "status" -d 'How the scheduler and its agents are'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -s u -l user -d 'Only this user\'s jobs' -r
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s S -l start -d 'From this time on: 2026-11-21, 2026-11-21T14:05:00, 14:05, today, now-2hours' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s E -l end -d 'Until this time' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s u -l user -d 'Only pairings with a job of this user' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l limit -d 'At most so many decisions, newest first' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l active -d 'Only what runs or is planned now (the default without -S and -E)'
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s a -l all -d 'Jobs that run alone, too'
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -s u -l user -d 'Only this user\'s workloads' -r
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand model" -l limit -d 'At most so many, newest first' -r
+complete -c pillion -n "__fish_pillion_using_subcommand model" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand model" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand model" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand model" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand model" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand model" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand model" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand model" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l view -d 'On a snapshot made by \'pillion snapshot save\'' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l solo -d 'On files: how each workload runs alone (CSV)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l queue -d 'The jobs that wait (CSV); a job is its row, from 0' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l history -d 'What was measured of workloads together (CSV); the model learns from it' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l running -d 'The jobs that run and may be joined (CSV)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l allow -d 'The only combinations of workloads and caps that may be chosen (CSV)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l device -d 'The device model that the jobs are to run on [default: the one that all of PAIRS.csv names]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l mechanism -d 'How the device is shared: mps, ccs or none [default: mps]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l device-memory -d 'The device\'s memory in bytes: 85899345920, 8e10 [default: everything fits]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l max-slowdown -d 'The promise: shared time over solo time, at most, 1 to 10 [default: 1.25]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l broken-budget -d 'How many of the jobs that share may be expected to break their promise, 0 to 1 [default: 0.02]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l objective -d 'What counts [default: throughput]' -r -f -a "throughput\t'GPU-hours saved'
+energy\t'Energy saved'
+throughput-per-watt\t'Work per joule'"
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l caps -d 'Whether caps may be set [default: on]' -r -f -a "on\t'Yes'
+off\t'No'"
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l max-tenants -d 'How many jobs may share a device, 1 to 4 [default: 2]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l live -d 'On the live queue, as the scheduler sees it'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l candidates -d 'Also print every way of sharing that was considered, with the rule that excluded it'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l solo -d 'How each workload runs alone (CSV)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l pairs -d 'What was measured of workloads together (CSV)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l queues -d 'Jobs in each queue' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l seeds -d 'How many times the families are split and the queues drawn' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l observed -d 'How many pairings of new workloads were observed when warm' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l max-slowdown -d 'The promise: shared time over solo time, at most [default: 1.25]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l device -d 'The device model whose pairs are replayed [default: the one that all pairs are of]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l mechanism -d 'How the device is shared where PAIRS.csv does not say: mps, ccs or none' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l plot -d 'Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG)' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -f -a "save" -d 'Writes the live view to a file'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from help" -f -a "save" -d 'Writes the live view to a file'
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l plugin-dir -d 'Where the SPANK plugin is looked for besides plugstack.conf\'s own paths' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s q -l quiet -d 'Only what is not well'
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l nodes -d 'The pool\'s nodes, as Slurm names them: n[1-2]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l partition -d 'The pool\'s partition [default: the first of pool.partitions, else shared]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l devices -d 'The device files of a node, in the order of their indexes [default: /dev/nvidia0 .., as many as slurm.conf names]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l directory -d 'Where slurm.conf is [default: the directory of SLURM_CONF, else /etc/slurm]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "example" -d 'Prints a commented file with every setting and its default'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "example" -d 'Prints a commented file with every setting and its default'
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l older-than -d 'Undo releases older than so many seconds' -r
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l dry-run -d 'Say what would be done, and do nothing'
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand status" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand status" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand status" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand status" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand status" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand status" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand status" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand status" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "queue" -d 'Jobs that wait for a decision: why, and until when'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "pairs" -d 'Which jobs share which device, now or in the past'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "explain" -d 'Everything that is known about one job: what was decided, why, and what came of it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "profile" -d 'What is remembered of workloads alone on a device'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "model" -d 'Which models were learnt, which one is in use, and the backtests that decided it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "plan" -d 'What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "backtest" -d 'Replays random queues against measured pairs and compares policies'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "snapshot" -d 'Saves the input of the engine, to be replayed with \'plan --view\''
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "doctor" -d 'Looks at Slurm, the nodes\' set-up and the scheduler, and says what is missing and how to mend it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "slurm-conf" -d 'Prints what Slurm\'s files need for a pool, as a diff; writes nothing'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "config" -d 'Checks, shows and prints the configuration file'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "rescue" -d 'Gives back released jobs that did not start; needs Slurm only'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "poke" -d 'Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "nodes" -d 'Every device of the nodes: how it is, since when, and where its metrics come from'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "status" -d 'How the scheduler and its agents are'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from snapshot" -f -a "save" -d 'Writes the live view to a file'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "example" -d 'Prints a commented file with every setting and its default'
