@@ -34,7 +34,10 @@ complete -c pillion -n "__fish_pillion_needs_command" -s h -l help -d 'Print hel
 complete -c pillion -n "__fish_pillion_needs_command" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "queue" -d 'Jobs that wait for a decision: why, and until when'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "pairs" -d 'Which jobs share which device, now or in the past'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "why" -d 'What your job waits for; or how fast it ran, and what made it slow'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "report" -d 'What your job used and cost on one screen, and what to do next time'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "explain" -d 'Everything that is known about one job: what was decided, why, and what came of it'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "acct" -d 'What sharing gained: GPU-hours, kilowatt-hours, promises kept'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "profile" -d 'What is remembered of workloads alone on a device'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "model" -d 'Which models were learnt, which one is in use, and the backtests that decided it'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "plan" -d 'What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files'
@@ -71,6 +74,22 @@ complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s P -l parsable2
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand why" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand why" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand why" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand why" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand why" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand why" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand why" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand why" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand report" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand report" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand report" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand report" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand report" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand report" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand report" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand report" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
@@ -79,6 +98,27 @@ complete -c pillion -n "__fish_pillion_using_subcommand explain" -s P -l parsabl
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -s V -l version -d 'Print version'
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s S -l start -d 'Runs that ended from this time on [default: today]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s E -l end -d 'Until this time [default: now]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s u -l user -d 'Only this user\'s' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s A -l account -d 'Only this account\'s' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s p -l partition -d 'Only in this partition' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s W -l workload -d 'Only of this workload' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s w -l nodes -d 'Only on these nodes: n1,n[3-5]' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s b -l by -d 'One row for each' -r -f -a "user\t'The user'
+account\t'The account'
+partition\t'The partition'
+workload\t'The workload'
+node\t'The node'
+day\t'The day on which they ended'"
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -s u -l user -d 'Only this user\'s workloads' -r
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
@@ -257,22 +297,25 @@ complete -c pillion -n "__fish_pillion_using_subcommand status" -s P -l parsable
 complete -c pillion -n "__fish_pillion_using_subcommand status" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand status" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand status" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "queue" -d 'Jobs that wait for a decision: why, and until when'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "pairs" -d 'Which jobs share which device, now or in the past'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "explain" -d 'Everything that is known about one job: what was decided, why, and what came of it'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "profile" -d 'What is remembered of workloads alone on a device'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "model" -d 'Which models were learnt, which one is in use, and the backtests that decided it'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "plan" -d 'What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "backtest" -d 'Replays random queues against measured pairs and compares policies'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "snapshot" -d 'Saves the input of the engine, to be replayed with \'plan --view\''
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "doctor" -d 'Looks at Slurm, the nodes\' set-up and the scheduler, and says what is missing and how to mend it'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "slurm-conf" -d 'Prints what Slurm\'s files need for a pool, as a diff; writes nothing'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "config" -d 'Checks, shows and prints the configuration file'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "rescue" -d 'Gives back released jobs that did not start; needs Slurm only'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "poke" -d 'Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "nodes" -d 'Every device of the nodes: how it is, since when, and where its metrics come from'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "status" -d 'How the scheduler and its agents are'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs explain profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "queue" -d 'Jobs that wait for a decision: why, and until when'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "pairs" -d 'Which jobs share which device, now or in the past'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "why" -d 'What your job waits for; or how fast it ran, and what made it slow'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "report" -d 'What your job used and cost on one screen, and what to do next time'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "explain" -d 'Everything that is known about one job: what was decided, why, and what came of it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "acct" -d 'What sharing gained: GPU-hours, kilowatt-hours, promises kept'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "profile" -d 'What is remembered of workloads alone on a device'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "model" -d 'Which models were learnt, which one is in use, and the backtests that decided it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "plan" -d 'What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "backtest" -d 'Replays random queues against measured pairs and compares policies'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "snapshot" -d 'Saves the input of the engine, to be replayed with \'plan --view\''
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "doctor" -d 'Looks at Slurm, the nodes\' set-up and the scheduler, and says what is missing and how to mend it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "slurm-conf" -d 'Prints what Slurm\'s files need for a pool, as a diff; writes nothing'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "config" -d 'Checks, shows and prints the configuration file'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "rescue" -d 'Gives back released jobs that did not start; needs Slurm only'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "poke" -d 'Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "nodes" -d 'Every device of the nodes: how it is, since when, and where its metrics come from'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "status" -d 'How the scheduler and its agents are'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile model plan backtest snapshot doctor slurm-conf config rescue poke nodes status help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from snapshot" -f -a "save" -d 'Writes the live view to a file'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
