@@ -191,7 +191,7 @@ impl Sampler {
         let young = |tracked: &&TrackedStart| at.seconds_since(tracked.started_at) <= STDERR_SECONDS;
         for tracked in self.tracker.starts().filter(young) {
             for root in &tracked.roots {
-                self.stderr.open(tracked.start, *root);
+                self.stderr.open(tracked.start, tracked.uid, *root);
             }
         }
     }
