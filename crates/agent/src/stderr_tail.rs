@@ -101,8 +101,8 @@ impl Files {
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = open(format!("/proc/self/fd/{}", named.as_raw_fd()), flags, Mode::empty()).ok()?;
-        let size_before_bytes = size_bytes(&fstat(&file).ok()?);
-        let tail = Tail { file, device: what.st_dev, inode: what.st_ino, size_before_bytes };
+        let (device, inode, size_before_bytes) = (what.st_dev, what.st_ino, size_bytes(&what));
+        let tail = Tail { file, device, inode, size_before_bytes };
         self.of.entry(start).or_default().push(tail);
         Some(())
     }
