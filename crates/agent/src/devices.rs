@@ -64,17 +64,18 @@ pub struct Devices {
 /// Why a share was not set up.
 struct Refusal {
     text: String,
-    /// The device whose CCS mode could not be changed, and what the driver said.
+    /// The device whose CCS mode could not be changed because its card is in use, and what the driver said.
     mode_held: Option<(u32, String)>,
 }
 
 impl Refusal {
     fn of(device: &DeviceDescription, error: &MechanismError) -> Self {
         let mode_held = match error {
-            MechanismError::Device(DeviceError::Busy { index, reason })
+            // The share's own device: a driver may say it of another tile of the card.
+            MechanismError::Device(DeviceError::Busy { reason, .. })
                 if device.mechanism == Mechanism::Ccs =>
             {
-                Some((*index, reason.clone()))
+                Some((device.index, reason.clone()))
             }
             _ => None,
         };
@@ -345,4 +346,37 @@ impl Devices {
 
 fn on(device: &DeviceDescription, share: &Share) -> bool {
     share.gres_type == device.gres_type
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_core::{DeviceUuid, GresType};
+
+    fn tile(mechanism: Mechanism) -> DeviceDescription {
+        DeviceDescription {
+            index: 3,
+            uuid: DeviceUuid::new("uuid"),
+            model: "max-1550".into(),
+            memory_bytes: 1 << 36,
+            gres_type: GresType::new("g3"),
+            mechanism,
+        }
+    }
+
+    fn mode_held(mechanism: Mechanism, error: DeviceError) -> Option<(u32, String)> {
+        Refusal::of(&tile(mechanism), &error.into()).mode_held
+    }
+
+    #[test]
+    fn a_mode_is_held_by_who_uses_the_card_and_by_nothing_else() {
+        let reason = || "processes [7]".to_owned();
+        let busy = || DeviceError::Busy { index: 0, reason: reason() };
+        assert_eq!(mode_held(Mechanism::Ccs, busy()), Some((3, reason())), "of the share's own device");
+        assert_eq!(mode_held(Mechanism::Mps, busy()), None);
+        let not_ready = DeviceError::NotReady { index: 3, reason: reason() };
+        assert_eq!(mode_held(Mechanism::Ccs, not_ready), None);
+        let refused = DeviceError::Refused { index: 3, reason: reason() };
+        assert_eq!(mode_held(Mechanism::Ccs, refused), None);
+    }
 }

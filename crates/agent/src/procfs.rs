@@ -79,6 +79,13 @@ impl ProcFs {
         self.root.join(format!("{pid}/fd/2"))
     }
 
+    /// How the process opened what it writes its errors to: the flags of open(2).
+    pub fn stderr_flags(&self, pid: u32) -> Option<u32> {
+        let text = std::fs::read_to_string(self.root.join(format!("{pid}/fdinfo/2"))).ok()?;
+        let octal = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        u32::from_str_radix(octal.trim(), 8).ok()
+    }
+
     /// `/proc` at `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }

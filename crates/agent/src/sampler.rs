@@ -50,6 +50,9 @@ pub struct SamplerState {
     looked_at: UnixTime,
 }
 
+/// A process on a device, and whose it is.
+type Attributed<'a> = (&'a DeviceProcess, Option<JobStart>);
+
 /// How a start looks as if it were over.
 #[derive(Debug, Clone, Copy)]
 struct Fading {
@@ -165,8 +168,9 @@ impl Sampler {
         for (index, state) in states {
             let Some(state) = self.understood(index, state) else { continue };
             let Some(gres_type) = self.gres_type(index) else { continue };
-            self.keep_signs(at, index, &gres_type, &state);
-            let sightings = self.sightings(&state.processes);
+            let attributed = self.attributed(&state.processes);
+            self.keep_signs(at, index, &gres_type, (state.reading.memory_bytes_used, &attributed));
+            let sightings = self.sightings(&attributed);
             on_devices.extend(sightings.iter().filter_map(|seen| seen.start));
             for start in sightings.iter().filter_map(|seen| seen.start) {
                 // A process on a device that Slurm did not name at the handoff: seen, so counted.
@@ -191,22 +195,34 @@ impl Sampler {
         let young = |tracked: &&TrackedStart| at.seconds_since(tracked.started_at) <= STDERR_SECONDS;
         for tracked in self.tracker.starts().filter(young) {
             for root in &tracked.roots {
-                self.stderr.open(tracked.start, *root);
+                self.stderr.open(tracked.start, tracked.uid, *root);
             }
         }
     }
 
-    fn keep_signs(&mut self, at: UnixTime, index: u32, gres_type: &GresType, state: &DeviceState) {
+    /// Whose the processes on a device are: looked up once a look, since each costs files of `/proc`.
+    fn attributed<'a>(&mut self, processes: &'a [DeviceProcess]) -> Vec<Attributed<'a>> {
+        let attribute =
+            |process: &'a DeviceProcess| (process, self.tracker.attribute(&self.proc, process.pid));
+        processes.iter().map(attribute).collect()
+    }
+
+    fn keep_signs(
+        &mut self,
+        at: UnixTime,
+        index: u32,
+        gres_type: &GresType,
+        (bytes_used, processes): (Option<u64>, &[Attributed<'_>]),
+    ) {
         let device = self.devices.iter().find(|device| device.index == index);
         let bytes = device.map_or(0, |device| device.memory_bytes);
-        let mut own = Vec::new();
-        for DeviceProcess { pid, memory_bytes, .. } in &state.processes {
-            if let Some(start) = self.tracker.attribute(&self.proc, *pid) {
-                own.push(OwnProcess { start, pid: *pid, memory_bytes: *memory_bytes });
-            }
-        }
+        let own = |(process, start): &Attributed<'_>| {
+            let DeviceProcess { pid, memory_bytes, .. } = **process;
+            start.map(|start| OwnProcess { start, pid, memory_bytes })
+        };
+        let own = processes.iter().filter_map(own).collect();
         let signs = self.signs.entry(gres_type.clone()).or_default();
-        signs.look(at, bytes, state.reading.memory_bytes_used, own);
+        signs.look(at, bytes, bytes_used, own);
     }
 
     fn read_progress(&self) -> BTreeMap<JobStart, f64> {
@@ -238,10 +254,9 @@ impl Sampler {
     }
 
     /// Who is on a device, one entry a start.
-    fn sightings(&mut self, processes: &[DeviceProcess]) -> Vec<Sighting> {
+    fn sightings(&self, processes: &[Attributed<'_>]) -> Vec<Sighting> {
         let mut of_starts: BTreeMap<Option<JobStart>, Sighting> = BTreeMap::new();
-        for process in processes {
-            let start = self.tracker.attribute(&self.proc, process.pid);
+        for &(process, start) in processes {
             // It is nobody's neighbour: who has a client of it there is alone.
             if start.is_none() && self.proc.is_mps_server(process.pid) {
                 continue;

@@ -2,18 +2,21 @@
 //! words leaves this room, never the user's text.
 //!
 //! The file is opened while the task runs, through `/proc/PID/fd/2`: it is the one that the kernel says the task writes to,
-//! whatever its name is now. Only a regular file is opened, never a pipe, a socket or a terminal. A file system that hangs
-//! must not hang the devices' thread: files are touched by a thread of their own, which is waited for a moment only.
+//! whatever its name is now. Which file that is lies in the user's hands, so it is only looked at first, through a descriptor
+//! that reads nothing, and then that very file is opened: a regular file of the job's own user, which the task may write.
+//! Nothing else is ever opened, be it a pipe, a device or a file of somebody else. A file system that hangs must not hang the
+//! devices' thread: files are touched by a thread of their own, which is waited for a moment only.
 
 use crate::procfs::{ProcFs, ProcessId};
-use pillion_core::JobStart;
 use pillion_core::fault::StderrWords;
+use pillion_core::{JobStart, UserId};
 use regex::Regex;
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, stat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
-use std::sync::LazyLock;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// How much of the end is looked at.
@@ -21,8 +24,8 @@ const TAIL_BYTES_MAX: u64 = 8192;
 /// Descriptors that are kept for all starts, and for one.
 const FILES_MAX: usize = 64;
 const FILES_OF_START_MAX: usize = 4;
-/// Orders that may wait; what comes on top is left out.
-const ORDERS_MAX: usize = 256;
+/// Orders to open that may wait; what comes on top is left out. Each start is closed once, whatever waits.
+const OPENS_MAX: usize = 256;
 /// How long the end of a start waits for its words.
 const READ_PATIENCE: Duration = Duration::from_millis(500);
 /// What a task is before it becomes the user's program: its standard error is not the user's yet.
@@ -78,27 +81,28 @@ struct Files {
 }
 
 impl Files {
-    fn open(&mut self, start: JobStart, process: ProcessId) -> Option<()> {
+    fn open(&mut self, start: JobStart, owner: UserId, process: ProcessId) -> Option<()> {
         let (count, tails) = (self.of.values().map(Vec::len).sum::<usize>(), self.of.get(&start));
         if count >= FILES_MAX || tails.is_some_and(|tails| tails.len() >= FILES_OF_START_MAX) {
             return None;
         }
-        let path = self.proc.stderr_path(process.pid);
-        let is_task = self.proc.program(process.pid).is_some_and(|name| name != BEFORE_TASK);
-        // Looked at before it is opened: to open a pipe would make us its reader.
-        let what = stat(&path).ok().filter(|what| is_task && is_regular(what))?;
+        self.proc.program(process.pid).filter(|name| name != BEFORE_TASK)?;
+        // A descriptor that only names the file: it takes no driver's open, and makes us nobody's reader.
+        let named = open(self.proc.stderr_path(process.pid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let named = named.ok()?;
+        let what = fstat(&named).ok().filter(|what| is_regular(what) && what.st_uid == owner.0)?;
         let is_known = |tail: &Tail| (tail.device, tail.inode) == (what.st_dev, what.st_ino);
         if tails.is_some_and(|tails| tails.iter().any(is_known)) {
             return None;
         }
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = open(&path, flags, Mode::empty()).ok()?;
-        let opened = fstat(&file).ok().filter(is_regular)?;
+        self.proc.stderr_flags(process.pid).filter(|flags| may_write(*flags))?;
         if !self.proc.is_alive(process) {
             return None;
         }
-        let size_before_bytes = size_bytes(&opened);
-        let tail = Tail { file, device: opened.st_dev, inode: opened.st_ino, size_before_bytes };
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = open(format!("/proc/self/fd/{}", named.as_raw_fd()), flags, Mode::empty()).ok()?;
+        let (device, inode, size_before_bytes) = (what.st_dev, what.st_ino, size_bytes(&what));
+        let tail = Tail { file, device, inode, size_before_bytes };
         self.of.entry(start).or_default().push(tail);
         Some(())
     }
@@ -134,52 +138,80 @@ fn is_regular(what: &Stat) -> bool {
     FileType::from_raw_mode(what.st_mode) == FileType::RegularFile
 }
 
+/// Whether a descriptor that was opened with these flags can be written. One that only names its file cannot, and takes no
+/// right to that file.
+fn may_write(flags: u32) -> bool {
+    let flags = OFlags::from_bits_retain(flags);
+    let access = flags & OFlags::RWMODE;
+    !flags.contains(OFlags::PATH) && (access == OFlags::WRONLY || access == OFlags::RDWR)
+}
+
 fn size_bytes(what: &Stat) -> u64 {
     u64::try_from(what.st_size).unwrap_or(0)
 }
 
 enum Order {
-    Open(JobStart, ProcessId),
+    Open(JobStart, UserId, ProcessId),
     Close(JobStart, SyncSender<Option<StderrWords>>),
+}
+
+/// What is asked of the thread: it ends when nobody can ask any more.
+fn serve(mut files: Files, orders: &Receiver<Order>, opens: &AtomicUsize) {
+    while let Ok(order) = orders.recv() {
+        match order {
+            Order::Open(start, owner, process) => {
+                opens.fetch_sub(1, Ordering::Relaxed);
+                files.open(start, owner, process);
+            }
+            // Who asked may have lost patience.
+            Order::Close(start, answer) => drop(answer.try_send(files.close(start))),
+        }
+    }
 }
 
 /// The room's door. Its thread ends when this is dropped.
 #[derive(Debug)]
 pub struct StderrTails {
-    orders: SyncSender<Order>,
-    /// An answer that did not come in time: until it does, nothing is asked.
+    orders: Sender<Order>,
+    /// Orders to open that wait.
+    opens: Arc<AtomicUsize>,
+    /// An answer that did not come in time: until it does, no other is waited for.
     late: Option<Receiver<Option<StderrWords>>>,
 }
 
 impl StderrTails {
     /// Starts the thread. Without one every answer is `None`.
     pub fn new(proc: ProcFs) -> Self {
-        let (orders, inbox) = sync_channel(ORDERS_MAX);
-        let serve = move || {
-            let mut files = Files { proc, of: BTreeMap::new() };
-            while let Ok(order) = inbox.recv() {
-                match order {
-                    Order::Open(start, process) => drop(files.open(start, process)),
-                    // Who asked may have lost patience.
-                    Order::Close(start, answer) => drop(answer.try_send(files.close(start))),
-                }
-            }
-        };
+        let (tails, inbox) = Self::without_thread();
+        let opens = Arc::clone(&tails.opens);
+        let files = Files { proc, of: BTreeMap::new() };
+        let serve = move || serve(files, &inbox, &opens);
         if let Err(error) = std::thread::Builder::new().name("stderr".to_owned()).spawn(serve) {
             tracing::warn!(%error, "the standard error of jobs cannot be looked at");
         }
-        Self { orders, late: None }
+        tails
     }
 
-    /// Opens the standard error of a task of this start, unless it is open already or no regular file. Does not wait.
-    pub fn open(&self, start: JobStart, process: ProcessId) {
-        let _ = self.orders.try_send(Order::Open(start, process));
+    /// The door, and what comes out of it on the inside.
+    fn without_thread() -> (Self, Receiver<Order>) {
+        let (orders, inbox) = channel();
+        (Self { orders, opens: Arc::default(), late: None }, inbox)
+    }
+
+    /// Opens the standard error of a task of this start, unless it is open already or no regular file of `owner`, whose
+    /// job it is. Does not wait.
+    pub fn open(&self, start: JobStart, owner: UserId, process: ProcessId) {
+        // Only this door adds, and nobody else holds it: what was counted can only have become less.
+        if self.opens.load(Ordering::Relaxed) < OPENS_MAX {
+            self.opens.fetch_add(1, Ordering::Relaxed);
+            let _ = self.orders.send(Order::Open(start, owner, process));
+        }
     }
 
     /// What the standard error of a start that is over says; `None` = it could not be read in time.
     pub fn close(&mut self, start: JobStart) -> Option<StderrWords> {
         let (answer, answered) = sync_channel(1);
-        self.orders.try_send(Order::Close(start, answer)).ok()?;
+        self.orders.send(Order::Close(start, answer)).ok()?;
         if self.late.as_ref().is_some_and(|late| late.try_recv() == Err(TryRecvError::Empty)) {
             return None;
         }

@@ -44,6 +44,14 @@ pub enum DeviceError {
         /// Who or what holds it.
         reason: String,
     },
+    /// The device, or this process's own way to it, is not ready for this; later it may be. Nobody's use of it is meant.
+    #[error("device {index} is not ready: {reason}")]
+    NotReady {
+        /// The device.
+        index: u32,
+        /// What the driver said, or what is late.
+        reason: String,
+    },
     /// The vendor's library is not on this node, or is no such library.
     #[error("{library} cannot be loaded: {reason}")]
     NoLibrary {
@@ -91,7 +99,11 @@ impl DeviceError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Endpoint { .. }
+            Self::Busy { .. }
+                | Self::NotReady { .. }
+                | Self::Unreachable { .. }
+                | Self::NoAnswer { .. }
+                | Self::Endpoint { .. }
         )
     }
 

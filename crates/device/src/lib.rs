@@ -193,6 +193,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// [`DeviceError::Refused`] if the mode is not 1, 2 or 4, [`DeviceError::Busy`] while anybody runs in another one,
-    /// [`DeviceError::Unsupported`] where there is no CCS.
+    /// [`DeviceError::NotReady`] while a call of ours that hangs is in the way, [`DeviceError::Unsupported`] where there is no
+    /// CCS.
     fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError>;
 }

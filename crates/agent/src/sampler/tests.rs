@@ -236,16 +236,25 @@ fn a_summary_tells_the_signs_of_a_failure() {
     std::fs::create_dir(process.join("fd")).unwrap();
     std::os::unix::fs::symlink(&log, process.join("fd/2")).unwrap();
     std::os::unix::fs::symlink("/usr/bin/python3.11", process.join("exe")).unwrap();
+    std::fs::create_dir(process.join("fdinfo")).unwrap();
+    std::fs::write(process.join("fdinfo/2"), "flags:\t0102001\n").unwrap();
     node.look(&[10]);
     let notice =
         |index, pid| DeviceNotice { index, kind: NoticeKind::Xid { code: 79, pid }, detail: String::new() };
     let now = UnixTime::from_seconds(node.at);
     node.sampler.noticed(now, &notice(0, Some(10)));
     node.sampler.noticed(now, &notice(1, None));
-    // The file is opened by a thread of its own.
+    // The file is opened by a thread of its own, which only names it before.
+    let is_read = |fd: &std::ffi::OsStr| {
+        let info = std::fs::read_to_string(Path::new("/proc/self/fdinfo").join(fd)).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & rustix::fs::OFlags::PATH.bits() == 0)
+    };
     let opened = || {
         let own = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-        own.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|path| path == log)
+        own.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|path| path == log))
+            .any(|fd| is_read(&fd.file_name()))
     };
     while !opened() {
         std::thread::yield_now();

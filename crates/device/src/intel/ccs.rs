@@ -106,25 +106,30 @@ pub(super) fn held_by_us(proc_root: &Path, card: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Sets the mode of a tile of `index`. `held` says what this process has open of the card; `close` lets go of it.
+/// Sets the mode of a tile of `index`. `held` says what this process has open of the card; `close` lets go of it, and says
+/// whether every thread of this process could.
 ///
 /// # Errors
-/// [`DeviceError::Busy`] while others have the card open; [`DeviceError::Refused`] if we cannot let go of it, are not
-/// root, or the card has no such mode.
+/// [`DeviceError::Busy`] while others have the card open; [`DeviceError::NotReady`] while a thread of ours that hangs does;
+/// [`DeviceError::Refused`] if we cannot let go of it, are not root, or the card has no such mode.
 pub(super) fn set(
     index: u32,
     files: &[ModeFile],
     mode: u8,
     held: impl Fn() -> Vec<PathBuf>,
-    close: impl FnOnce(),
+    close: impl FnOnce() -> bool,
 ) -> Result<(), DeviceError> {
     if let Some(file) = files.iter().find(|file| file.slices % mode != 0) {
         let reason = format!("it has {} compute slices, which mode {mode} does not divide", file.slices);
         return Err(DeviceError::Refused { index, reason });
     }
     if !held().is_empty() {
-        close();
+        let all_let_go = close();
         if let Some(still) = held().first() {
+            if !all_let_go {
+                let reason = format!("a call of ours that hangs keeps {} open", still.display());
+                return Err(DeviceError::NotReady { index, reason });
+            }
             let reason = format!(
                 "the Level Zero library of this process keeps {} open, and xe changes the CCS mode of no card that is; \
                  set it before the agent starts, or use a Level Zero loader with zesInit",
@@ -229,7 +234,7 @@ mod tests {
         }
         let root = tree("xe");
         std::fs::write(card(&root).join("device/tile0/gt0/num_cslices"), "2\n").unwrap();
-        let error = set(0, &mode_files(&card(&root), 0), 4, Vec::new, || ()).unwrap_err();
+        let error = set(0, &mode_files(&card(&root), 0), 4, Vec::new, || true).unwrap_err();
         assert!(error.to_string().contains("2 compute slices, which mode 4 does not divide"), "{error}");
     }
 
@@ -243,11 +248,19 @@ mod tests {
         let held = || held_by_us(proc.path(), &card(&root));
         assert_eq!(held(), [Path::new("/dev/dri/renderD128")]);
         let (files, closed) = (mode_files(&card(&root), 0), Cell::new(0));
-        let error = set(0, &files, 2, held, || closed.set(1)).unwrap_err();
+        let close = |all_let_go| {
+            closed.set(closed.get() + 1);
+            all_let_go
+        };
+        let late = set(0, &files, 2, held, || close(false)).unwrap_err();
+        assert!(matches!(&late, DeviceError::NotReady { .. }) && late.is_transient(), "{late}");
+        assert!(late.to_string().contains("hangs keeps /dev/dri/renderD128 open"), "{late}");
+        let error = set(0, &files, 2, held, || close(true)).unwrap_err();
         assert!(matches!(&error, DeviceError::Refused { .. }), "{error}");
         assert!(error.to_string().contains("keeps /dev/dri/renderD128 open"), "{error}");
-        assert_eq!((closed.get(), mode(&files)), (1, Some(1)));
-        set(0, &files, 2, held, || std::fs::remove_file(fd.join("7")).unwrap()).unwrap();
+        assert_eq!((closed.get(), mode(&files)), (2, Some(1)));
+        let close = || std::fs::remove_file(fd.join("7")).is_ok();
+        set(0, &files, 2, held, close).unwrap();
         assert_eq!(mode(&files), Some(2));
     }
 

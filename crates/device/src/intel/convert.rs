@@ -264,7 +264,7 @@ pub(super) fn device_error(index: u32, failure: Failure) -> DeviceError {
     match failure.result {
         _ if is_lost(failure) => DeviceError::Gone { index, reason },
         ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS => DeviceError::Refused { index, reason },
-        ZE_RESULT_NOT_READY | ZE_RESULT_ERROR_NOT_AVAILABLE => DeviceError::Busy { index, reason },
+        ZE_RESULT_NOT_READY | ZE_RESULT_ERROR_NOT_AVAILABLE => DeviceError::NotReady { index, reason },
         ZE_RESULT_ERROR_UNSUPPORTED_VERSION
         | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
         | ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE => DeviceError::Unsupported { index, reason },

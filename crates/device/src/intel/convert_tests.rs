@@ -163,7 +163,10 @@ fn each_failure_becomes_the_error_that_the_agent_knows() {
     let error = |result| device_error(3, Failure { call: "zesX", result });
     assert!(matches!(error(ZE_RESULT_ERROR_DEVICE_LOST), DeviceError::Gone { index: 3, .. }));
     assert!(matches!(error(ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET), DeviceError::Gone { .. }));
-    assert!(matches!(error(ZE_RESULT_ERROR_NOT_AVAILABLE), DeviceError::Busy { .. }));
+    for result in [ZE_RESULT_NOT_READY, ZE_RESULT_ERROR_NOT_AVAILABLE] {
+        let error = error(result);
+        assert!(matches!(error, DeviceError::NotReady { index: 3, .. }) && error.is_transient(), "{error}");
+    }
     assert!(matches!(error(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE), DeviceError::Unsupported { .. }));
     let forbidden = error(ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS);
     assert!(matches!(forbidden, DeviceError::Refused { .. }));

@@ -294,12 +294,21 @@ impl Driver {
         Ok(to_set.is_some_and(|(card, _)| !ccs::held_by_us(&self.settings.proc_root, &card).is_empty()))
     }
 
-    /// As `Backend::set_ccs_mode`.
-    pub(super) fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+    /// As `Backend::set_ccs_mode`. `others_let_go`: no other thread hangs with Level Zero open.
+    pub(super) fn set_ccs_mode(
+        &mut self,
+        index: u32,
+        mode: u8,
+        others_let_go: bool,
+    ) -> Result<(), DeviceError> {
         let Some((card, files)) = self.files_to_set(index, mode)? else { return Ok(()) };
         let proc_root = self.settings.proc_root.clone();
         let held = || ccs::held_by_us(&proc_root, &card);
-        ccs::set(index, &files, mode, held, || self.close())
+        let close = || {
+            self.close();
+            others_let_go
+        };
+        ccs::set(index, &files, mode, held, close)
     }
 }
 

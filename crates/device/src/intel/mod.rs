@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Level Zero has no deadline for its calls, and lets any thread call it (programmers' guide, "Multithreading and
-//! Concurrency"). So each device has a thread of its own, and one that hangs hides no other: it is asked again once its
-//! driver has answered. Nothing is loaded until the first call. Knows nothing of jobs.
+//! Concurrency"). So each device has a thread of its own, and one whose counters hang hides no other: it is asked again once
+//! its driver has answered. Opening Level Zero is another matter: it asks every card what it is, so a card that hangs in that
+//! keeps whoever opens waiting, and devices that are not open yet are late with it. Nothing is loaded until the first call. Knows nothing of jobs.
 
 #![allow(clippy::wildcard_imports, reason = "the names of Level Zero are unmistakable, and many")]
 
@@ -141,18 +142,21 @@ impl Intel {
         if self.known.contains_key(&index) { Ok(()) } else { Err(DeviceError::NoSuchDevice { index }) }
     }
 
-    /// Lets every thread but that of one device close Level Zero: a library is unloaded when nobody has it open.
-    fn close_others(&mut self, index: u32) {
+    /// Lets every thread but that of one device close Level Zero: a library is unloaded when nobody has it open. Whether
+    /// all did: one that is late keeps it loaded.
+    fn close_others(&mut self, index: u32) -> bool {
         let others = self.threads.iter().filter(|(only, _)| **only != Some(index));
         let close = |driver: &mut Driver| {
             driver.close();
             Ok(())
         };
-        let closing: Vec<_> = others.map(|(_, thread)| thread.begin(|answer| boxed(answer, close))).collect();
-        // One that is late keeps the library loaded; whoever wants it closed looks at what is still open.
-        for pending in closing.into_iter().flatten() {
-            let _ = pending.wait();
-        }
+        let begin = |thread: &Worker<Question>| thread.begin(|answer| boxed(answer, close));
+        let closing: Vec<_> = others.map(|(_, thread)| (thread, begin(thread))).collect();
+        // All are waited for. A thread that failed has closed it.
+        closing.into_iter().fold(true, |all, (thread, pending)| {
+            let is_closed = pending.and_then(Pending::wait).is_ok() || !thread.is_alive();
+            all && is_closed
+        })
     }
 
     fn no_mps<T>(&mut self, index: u32) -> Result<T, DeviceError> {
@@ -255,9 +259,8 @@ impl Backend for Intel {
     }
 
     fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
-        if self.ask(index, move |driver| driver.must_close(index, mode))? {
-            self.close_others(index);
-        }
-        self.ask(index, move |driver| driver.set_ccs_mode(index, mode))
+        let must_close = self.ask(index, move |driver| driver.must_close(index, mode))?;
+        let others_let_go = !must_close || self.close_others(index);
+        self.ask(index, move |driver| driver.set_ccs_mode(index, mode, others_let_go))
     }
 }

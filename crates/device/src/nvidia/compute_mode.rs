@@ -6,26 +6,33 @@ use super::trouble::Trouble;
 use super::work::{self, Question};
 use crate::DeviceError;
 use crate::mps::{ComputeMode, ComputeModes};
+use crate::worker::Worker;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlMode;
 use pillion_core::DeviceUuid;
 
 /// Sets compute modes as NVML does; needs root.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct NvmlComputeModes {
     settings: NvidiaSettings,
+    /// One for all calls: while one is late no other is begun, which it would undo.
+    worker: Option<Worker<Question>>,
 }
 
 impl NvmlComputeModes {
     /// Nothing is loaded until a mode is set.
     pub fn new(settings: NvidiaSettings) -> Self {
-        Self { settings }
+        Self { settings, worker: None }
     }
 }
 
 impl ComputeModes for NvmlComputeModes {
     fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError> {
-        let worker = work::start(&self.settings)?;
+        let worker = match self.worker.take().filter(Worker::is_alive) {
+            Some(worker) => worker,
+            None => work::start(&self.settings)?,
+        };
+        let worker = self.worker.insert(worker);
         worker.ask(|answer| Question::SetComputeMode(device.clone(), mode, answer))
     }
 }
@@ -33,14 +40,15 @@ impl ComputeModes for NvmlComputeModes {
 /// Sets it.
 ///
 /// # Errors
-/// [`DeviceError::Refused`] if not root, or where the device has no such mode; [`DeviceError::Gone`].
-pub(super) fn set(nvml: &Nvml, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError> {
+/// What NVML said, and its index of the device: [`Trouble::Refused`] if not root, [`Trouble::Absent`] where the device has
+/// no such mode, [`Trouble::Gone`].
+pub(super) fn set(nvml: &Nvml, device: &DeviceUuid, mode: ComputeMode) -> Result<(), (u32, Trouble)> {
     let wanted = match mode {
         ComputeMode::Default => NvmlMode::Default,
         ComputeMode::ExclusiveProcess => NvmlMode::ExclusiveProcess,
     };
-    let failed = |error| Trouble::from(error).of(0);
+    let failed = |error| (0, Trouble::from(error));
     let mut device = nvml.device_by_uuid(device.as_str()).map_err(failed)?;
     let index = device.index().map_err(failed)?;
-    device.set_compute_mode(wanted).map_err(|error| Trouble::from(error).of(index))
+    device.set_compute_mode(wanted).map_err(|error| (index, Trouble::from(error)))
 }

@@ -2,6 +2,7 @@
 
 use super::NvidiaSettings;
 use super::base::{self, Asking};
+use super::compute_mode;
 use super::convert;
 use super::events::Xids;
 use super::gpm::{Gpm, Rates};
@@ -10,6 +11,7 @@ use super::processes::processes;
 use super::search::{Search, SearchPauses};
 use super::trouble::Trouble;
 use super::watch::Watch;
+use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState, DeviceStates};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -143,7 +145,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     /// # Errors
     /// If none can be described.
     pub(super) fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
-        let count = self.nvml.device_count().map_err(|error| self.fail(0, error.into()))?;
+        let count = self.nvml.device_count().map_err(|error| self.error(0, error.into()))?;
         let mut failure = None;
         for index in 0..count {
             match describe(self.nvml, index, self.memory.mechanism) {
@@ -159,7 +161,8 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
                     self.memory.known.entry(known.description.index).or_insert(known);
                 }
                 Err(trouble) => {
-                    let error = self.fail(index, trouble);
+                    // By NVML's index, which may be another device's number: none rests for it.
+                    let error = self.error(index, trouble);
                     tracing::warn!(index, error = %pillion_core::report(&error), "device cannot be described");
                     failure.get_or_insert(error);
                 }
@@ -197,6 +200,18 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
             Ok(DeviceState { reading, processes: self.processes(index)? })
         };
         Ok(indexes.into_iter().map(|index| (index, one(index))).collect())
+    }
+
+    /// Sets who may open a device.
+    ///
+    /// # Errors
+    /// As [`compute_mode::set`].
+    pub(super) fn set_compute_mode(
+        &mut self,
+        device: &DeviceUuid,
+        mode: ComputeMode,
+    ) -> Result<(), DeviceError> {
+        compute_mode::set(self.nvml, device, mode).map_err(|trouble| self.error(trouble.0, trouble.1))
     }
 
     /// As `Backend::notices`.
@@ -248,6 +263,11 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         if let (Trouble::Gone(reason), Some(known)) = (&trouble, self.memory.known.get_mut(&index)) {
             known.search.missed(Instant::now(), reason.clone());
         }
+        self.error(index, trouble)
+    }
+
+    /// The error, and whether the library must be opened again; of the device nothing is kept.
+    fn error(&mut self, index: u32, trouble: Trouble) -> DeviceError {
         self.is_closed |= matches!(trouble, Trouble::Closed(_));
         trouble.of(index)
     }

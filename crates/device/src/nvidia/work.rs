@@ -1,8 +1,8 @@
 //! What NVML's thread is asked, and how it answers: from one opening of the library to the next.
 
+use super::NvidiaSettings;
 use super::open::{LIBRARY, open};
 use super::session::{Memory, Session};
-use super::{NvidiaSettings, compute_mode};
 use crate::mps::ComputeMode;
 use crate::worker::{Answer, Worker};
 use crate::{DeviceError, DeviceStates};
@@ -55,7 +55,7 @@ fn serve(nvml: &Nvml, memory: &mut Memory, first: Question, asked: &Receiver<Que
             Question::Processes(index, answer) => drop(answer.give(session.processes(index))),
             Question::ReadAll(answer) => drop(answer.give(session.read_all())),
             Question::SetComputeMode(device, mode, answer) => {
-                drop(answer.give(compute_mode::set(nvml, &device, mode)));
+                drop(answer.give(session.set_compute_mode(&device, mode)));
             }
             Question::Notices(answer) => {
                 if let Err(Ok(untold)) = answer.give(Ok(session.notices())) {

@@ -107,6 +107,7 @@ enum Kind {
     Unsupported,
     Refused,
     Busy,
+    NotReady,
     Garbled,
 }
 
@@ -118,6 +119,7 @@ impl From<DeviceError> for Refusal {
             DeviceError::Unsupported { index, reason } => (Kind::Unsupported, index, reason),
             DeviceError::Refused { index, reason } => (Kind::Refused, index, reason),
             DeviceError::Busy { index, reason } => (Kind::Busy, index, reason),
+            DeviceError::NotReady { index, reason } => (Kind::NotReady, index, reason),
             // A machine has no driver below it that could be out of reach.
             other @ (DeviceError::Unreachable { .. }
             | DeviceError::NoAnswer { .. }
@@ -138,6 +140,7 @@ impl From<Refusal> for DeviceError {
             Kind::Unsupported => Self::Unsupported { index, reason },
             Kind::Refused => Self::Refused { index, reason },
             Kind::Busy => Self::Busy { index, reason },
+            Kind::NotReady => Self::NotReady { index, reason },
             Kind::Garbled => Self::Garbled { reason },
         }
     }
@@ -156,6 +159,7 @@ mod tests {
             DeviceError::Unsupported { index: 3, reason: reason() },
             DeviceError::Refused { index: 3, reason: reason() },
             DeviceError::Busy { index: 3, reason: reason() },
+            DeviceError::NotReady { index: 3, reason: reason() },
         ] {
             let (text, transient, gone) = (error.to_string(), error.is_transient(), error.is_gone());
             let line = serde_json::to_string(&Reply::DeviceError(error.into())).unwrap();

@@ -1,7 +1,8 @@
 //! CCS modes: xe's files in the modern scene, the processes' own choice under i915 in the legacy one.
 
-use crate::scene::{Scene, Way, play};
+use crate::scene::{Scene, Way, play, wait_for};
 use pillion_device::{Backend as _, DeviceError};
+use pillion_double_level_zero::Faults;
 use std::os::unix::fs::symlink;
 
 #[test]
@@ -40,6 +41,26 @@ fn let_go(scene: &Scene) {
     std::fs::remove_file(scene.open_file(9)).unwrap();
     intel.set_ccs_mode(3, 2).unwrap();
     assert_eq!(intel.ccs_mode(3).unwrap(), Some(2));
+}
+
+#[test]
+fn a_thread_that_hangs_only_puts_a_mode_off() {
+    play("ccs::a_thread_that_hangs_only_puts_a_mode_off", Way::Modern, put_off);
+}
+
+fn put_off(scene: &Scene) {
+    let mut intel = scene.opened();
+    wait_for("both cards", || intel.read(1).is_ok() && intel.read(3).is_ok());
+    scene.faults(&Faults { hanging: [1].into(), ..Faults::default() });
+    wait_for("a call that hangs", || intel.read(1).is_err());
+    symlink("/dev/dri/renderD129", scene.open_file(9)).unwrap();
+    let late = intel.set_ccs_mode(3, 2).unwrap_err();
+    assert!(matches!(late, DeviceError::NotReady { index: 3, .. }) && late.is_transient(), "{late}");
+    scene.answers(&[]);
+    let is_final = |error: &DeviceError| matches!(error, DeviceError::Refused { index: 3, .. });
+    wait_for("its return", || intel.set_ccs_mode(3, 2).is_err_and(|error| is_final(&error)));
+    std::fs::remove_file(scene.open_file(9)).unwrap();
+    intel.set_ccs_mode(3, 2).unwrap();
 }
 
 #[test]

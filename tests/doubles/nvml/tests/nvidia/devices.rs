@@ -1,12 +1,13 @@
 //! What devices are, and what cannot be done with them.
 
-use crate::support::Node;
+use crate::support::{Node, eventually};
 use crate::{WORKLOAD, backend, kinds, mps_settings, read_whole};
 use pillion_core::device::{Mechanism, NoticeKind};
 use pillion_device::mps::{ComputeMode, ComputeModes as _};
-use pillion_device::nvidia::{Nvidia, NvidiaSettings, NvmlComputeModes};
+use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, NvmlComputeModes, SearchPauses};
 use pillion_device::{Backend as _, DeviceError};
 use serde_json::json;
+use std::time::Duration;
 
 #[test]
 fn devices_are_described_in_our_words() {
@@ -31,6 +32,41 @@ fn devices_are_numbered_as_their_files_are() {
     let busy = |nvidia: &mut Nvidia, index| !nvidia.processes(index).unwrap().is_empty();
     assert!(busy(&mut nvidia, 0) && !busy(&mut nvidia, 1));
     drop(load);
+}
+
+#[test]
+fn a_device_that_cannot_be_described_lets_no_other_rest() {
+    let mut node = Node::start("h200", 2);
+    node.set("minor_numbers", json!([1, 0]));
+    let pause = Duration::from_mins(10);
+    let search_pauses = SearchPauses { first: pause, longest: pause };
+    let settings =
+        NvidiaSettings { library: Some(node.library()), search_pauses, ..NvidiaSettings::default() };
+    let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
+    assert_eq!(eventually("the devices", || nvidia.devices().ok()).len(), 2);
+    node.set("lost", json!([0]));
+    assert_eq!(nvidia.devices().unwrap().len(), 2, "they keep their places");
+    eventually("the other one, which is 0 by its file", || nvidia.read(0).ok());
+    let gone = nvidia.read(1).unwrap_err();
+    assert!(matches!(gone, DeviceError::Gone { index: 1, .. }), "{gone}");
+}
+
+#[test]
+fn a_mode_that_comes_late_is_waited_for_before_the_next() {
+    let mut node = Node::start("h200", 1);
+    let device = node.descriptions()[0].uuid.clone();
+    let (library, deadline) = (Some(node.library()), Duration::from_millis(500));
+    let mut modes = NvmlComputeModes::new(NvidiaSettings { library, deadline, ..NvidiaSettings::default() });
+    let set = |modes: &mut NvmlComputeModes, mode| modes.set_compute_mode(&device, mode);
+    // A machine under load may be late at first.
+    eventually("the library opens", || set(&mut modes, ComputeMode::Default).ok());
+    node.set("hang_milliseconds", json!(700));
+    let late = set(&mut modes, ComputeMode::ExclusiveProcess).unwrap_err();
+    assert!(pillion_core::report(&late).contains("it takes too long"), "{}", pillion_core::report(&late));
+    let busy = set(&mut modes, ComputeMode::Default).unwrap_err();
+    assert!(pillion_core::report(&busy).contains("earlier question"), "{}", pillion_core::report(&busy));
+    node.set("hang_milliseconds", json!(0));
+    eventually("the library is back", || set(&mut modes, ComputeMode::Default).ok());
 }
 
 #[test]
