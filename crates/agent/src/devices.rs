@@ -169,7 +169,10 @@ impl Devices {
             if let Some(device) = self.node.device(&share.gres_type).cloned() {
                 let others = shares.iter().filter(|other| on(&device, other));
                 match self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
-                    Ok(prepared) => self.prepared(&device, share.start, prepared),
+                    Ok(prepared) => {
+                        let partition = self.prepared(&device, share.start, prepared);
+                        self.node.set_mps_partition(share.start, partition);
+                    }
                     Err(error) => {
                         warn!(start = %share.start, error = %pillion_core::report(&error), "share from before cannot be set up");
                     }
@@ -285,7 +288,7 @@ impl Devices {
         let others = self.node.shares_on(&share.gres_type);
         let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
         let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;
-        self.prepared(&device, share.start, prepared);
+        let partition = self.prepared(&device, share.start, prepared);
         // A job that was requeued leaves the share of its earlier start behind.
         for earlier in self.node.all_shares() {
             if earlier.start.job_id == share.start.job_id && earlier.start != share.start {
@@ -293,18 +296,31 @@ impl Devices {
                 self.left(&earlier);
             }
         }
-        let inserted = self.node.insert_share(share);
+        let inserted = self.node.insert_share(share, partition);
         inserted.map_err(|error| format!("the share cannot be written down: {error}").into())
     }
 
-    /// Keeps what the tenant is to be told, and tells operators where its cap is not what the site wants.
-    fn prepared(&mut self, device: &DeviceDescription, start: JobStart, prepared: Prepared) {
-        let Prepared { partition, without_partition } = prepared;
+    /// Keeps what the others are to be told, and tells operators where a cap is not what the site wants. Returns the
+    /// tenant's own SM partition.
+    fn prepared(
+        &mut self,
+        device: &DeviceDescription,
+        start: JobStart,
+        prepared: Prepared,
+    ) -> Option<String> {
+        let Prepared { partition, without_partition, others } = prepared;
         if let Some(reason) = &without_partition {
             warn!(%start, device = device.index, reason, "no static SM partition; the cap is only a cap");
         }
-        self.health.partitioned(self.clock.now(), device.index, without_partition);
-        self.node.set_mps_partition(start, partition);
+        let is_first = !self.node.shares_on(&device.gres_type).iter().any(|other| other.start != start);
+        // One who joins without a cap says nothing of those who have one.
+        if is_first || partition.is_some() || without_partition.is_some() {
+            self.health.partitioned(self.clock.now(), device.index, without_partition);
+        }
+        for (other, name) in others {
+            self.node.set_mps_partition(other, Some(name));
+        }
+        partition
     }
 
     fn revoke(&mut self, decision_id: DecisionId, start: JobStart) {

@@ -243,11 +243,12 @@ impl HandoffServer {
         let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type);
         let paths =
             SharePaths { progress, mps_pipe_directory, mps_partition: self.node.mps_partition(share.start) };
+        let set = share::environment(share, device, &paths);
         HandoffReply {
             verdict: Verdict::Decided,
             decision_id: Some(share.decision_id),
-            set: share::environment(share, device, &paths),
-            unset: Vec::new(),
+            unset: share::stale(share, &set),
+            set,
             container_bind: share::container_bind(share, &paths),
         }
     }

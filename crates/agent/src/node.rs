@@ -5,7 +5,6 @@ use crate::share::ShareTable;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +18,6 @@ pub struct Node {
     name: NodeName,
     devices: Vec<DeviceDescription>,
     shares: Mutex<ShareTable>,
-    /// The SM partitions of those starts that have one. The daemons' records outlive the agent; this is for quick answers.
-    mps_partitions: Mutex<BTreeMap<JobStart, String>>,
     /// Told at every new share.
     shares_changed: Notify,
     markers: PathBuf,
@@ -43,7 +40,6 @@ impl Node {
             name,
             devices,
             shares: Mutex::new(shares),
-            mps_partitions: Mutex::default(),
             shares_changed: Notify::new(),
             markers,
             is_connected: AtomicBool::new(false),
@@ -99,13 +95,13 @@ impl Node {
         self.table().decision_ids()
     }
 
-    /// Remembers a share and marks its job.
+    /// Remembers a share, with its SM partition where it has one, and marks its job.
     ///
     /// # Errors
     /// If it cannot be written down.
-    pub fn insert_share(&self, share: Share) -> io::Result<()> {
+    pub fn insert_share(&self, share: Share, mps_partition: Option<String>) -> io::Result<()> {
         let start = share.start;
-        self.change(|table| table.insert(share))?;
+        self.change(|table| table.insert(share, mps_partition))?;
         self.make_marker(start);
         self.shares_changed.notify_waiters();
         Ok(())
@@ -113,24 +109,16 @@ impl Node {
 
     /// The SM partition of a start, where it has one.
     pub fn mps_partition(&self, start: JobStart) -> Option<String> {
-        self.partitions().get(&start).cloned()
+        self.table().mps_partition(start).map(str::to_owned)
     }
 
-    /// This start has a partition, or none. Before its share is known: whoever finds that has both.
+    /// A start whose share is known has this partition now, or none.
     pub fn set_mps_partition(&self, start: JobStart, partition: Option<String>) {
-        match partition {
-            Some(partition) => drop(self.partitions().insert(start, partition)),
-            None => drop(self.partitions().remove(&start)),
-        }
-    }
-
-    fn partitions(&self) -> MutexGuard<'_, BTreeMap<JobStart, String>> {
-        self.mps_partitions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.change(|table| table.set_mps_partition(start, partition));
     }
 
     /// Forgets a share.
     pub fn remove_share(&self, start: JobStart) -> Option<Share> {
-        self.set_mps_partition(start, None);
         self.change(|table| table.remove(start))
     }
 

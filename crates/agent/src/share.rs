@@ -6,6 +6,7 @@ use crate::mechanism::{self, Variable};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, GresType, JobStart};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,25 @@ pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths
     variables
 }
 
+/// The variables that nobody but us sets for a job, if not by mistake. Not those by which Slurm itself chooses devices.
+const OWN_VARIABLES: [&str; 7] = [
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "CUDA_MPS_SM_PARTITION",
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "ZEX_NUMBER_OF_CCS",
+    PROGRESS_VARIABLE,
+    DECISION_VARIABLE,
+];
+
+/// What a task that shares a device must not inherit, beside what is `set` for it: a job that was submitted from inside
+/// another one brings that one's limits. A job that has its device alone may run an MPS daemon of its own: nothing.
+pub fn stale(share: &Share, set: &[Variable]) -> Vec<String> {
+    let is_shared = share.mechanism != Mechanism::None;
+    let own = OWN_VARIABLES.into_iter().filter(|own| is_shared && !set.iter().any(|(name, _)| name == own));
+    own.map(str::to_owned).collect()
+}
+
 /// What a container must see at its own path: without the pipe directory a program in it runs beside MPS, without a cap.
 pub fn container_bind(share: &Share, paths: &SharePaths) -> Option<String> {
     (share.mechanism == Mechanism::Mps).then(|| paths.mps_pipe_directory.display().to_string())
@@ -57,43 +77,58 @@ pub fn profiling(progress: Option<&Path>) -> Vec<Variable> {
 #[derive(Debug, Clone)]
 pub struct ShareTable {
     path: PathBuf,
-    shares: BTreeMap<JobStart, Share>,
+    shares: BTreeMap<JobStart, Held>,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Held {
+    #[serde(flatten)]
+    share: Share,
+    /// The tenant's own SM partition: its tasks need the name from the moment an agent answers.
+    #[serde(default)]
+    mps_partition: Option<String>,
 }
 
 impl ShareTable {
     /// The table of an earlier agent, or an empty one.
     pub fn open(path: PathBuf) -> Self {
-        let shares: Vec<Share> = disk::read_or_default(&path);
-        Self { path, shares: shares.into_iter().map(|share| (share.start, share)).collect() }
+        let shares: Vec<Held> = disk::read_or_default(&path);
+        Self { path, shares: shares.into_iter().map(|held| (held.share.start, held)).collect() }
     }
 
     /// The share of a start.
     pub fn get(&self, start: JobStart) -> Option<&Share> {
-        self.shares.get(&start)
+        self.shares.get(&start).map(|held| &held.share)
+    }
+
+    /// The SM partition of a start, where it has one.
+    pub fn mps_partition(&self, start: JobStart) -> Option<&str> {
+        self.shares.get(&start)?.mps_partition.as_deref()
     }
 
     /// All shares.
     pub fn all(&self) -> impl Iterator<Item = &Share> {
-        self.shares.values()
+        self.shares.values().map(|held| &held.share)
     }
 
     /// The shares on one device.
     pub fn on_device<'a>(&'a self, gres_type: &'a GresType) -> impl Iterator<Item = &'a Share> {
-        self.shares.values().filter(move |share| share.gres_type == *gres_type)
+        self.all().filter(move |share| share.gres_type == *gres_type)
     }
 
     /// The decisions that are carried out here.
     pub fn decision_ids(&self) -> Vec<DecisionId> {
-        self.shares.values().map(|share| share.decision_id).collect()
+        self.all().map(|share| share.decision_id).collect()
     }
 
-    /// Remembers a share.
+    /// Remembers a share, with its SM partition where it has one.
     ///
     /// # Errors
     /// If it cannot be written; then it is not remembered.
-    pub fn insert(&mut self, share: Share) -> io::Result<()> {
+    pub fn insert(&mut self, share: Share, mps_partition: Option<String>) -> io::Result<()> {
         let start = share.start;
-        let before = self.shares.insert(start, share);
+        let before = self.shares.insert(start, Held { share, mps_partition });
         self.write().inspect_err(|_| {
             match before {
                 Some(before) => self.shares.insert(start, before),
@@ -104,11 +139,22 @@ impl ShareTable {
 
     /// Forgets a share. A disk that refuses this leaves a stale share, which the scheduler revokes by name.
     pub fn remove(&mut self, start: JobStart) -> Option<Share> {
-        let share = self.shares.remove(&start)?;
+        let Held { share, .. } = self.shares.remove(&start)?;
         if let Err(error) = self.write() {
             tracing::warn!(path = %self.path.display(), %error, "shares cannot be written");
         }
         Some(share)
+    }
+
+    /// This start has another partition now. A disk that refuses this leaves the name from before.
+    pub fn set_mps_partition(&mut self, start: JobStart, mps_partition: Option<String>) {
+        match self.shares.get_mut(&start) {
+            Some(held) if held.mps_partition != mps_partition => held.mps_partition = mps_partition,
+            _ => return,
+        }
+        if let Err(error) = self.write() {
+            tracing::warn!(path = %self.path.display(), %error, "shares cannot be written");
+        }
     }
 
     fn write(&self) -> io::Result<()> {
@@ -212,18 +258,48 @@ pub(crate) mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shares.json");
         let mut table = ShareTable::open(path.clone());
-        table.insert(share(33, Mechanism::Mps)).unwrap();
-        table.insert(share(34, Mechanism::Mps)).unwrap();
+        table.insert(share(33, Mechanism::Mps), None).unwrap();
+        table.insert(share(34, Mechanism::Mps), Some("GPU-3/Dx4".to_owned())).unwrap();
         table.remove(share(33, Mechanism::Mps).start);
         let table = ShareTable::open(path);
         assert_eq!(table.all().collect::<Vec<_>>(), [&share(34, Mechanism::Mps)]);
         assert_eq!(table.on_device(&GresType::new("g0")).count(), 0);
+        assert_eq!(table.mps_partition(share(34, Mechanism::Mps).start), Some("GPU-3/Dx4"));
+    }
+
+    #[test]
+    fn a_table_from_before_partitions_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shares.json");
+        let tenant = Share { cap_fraction: Some(Fraction::clamped(0.5)), ..share(33, Mechanism::Mps) };
+        disk::replace(&path, &[&tenant], false).unwrap();
+        let table = ShareTable::open(path);
+        assert_eq!(table.get(tenant.start), Some(&tenant));
+        assert_eq!(table.mps_partition(tenant.start), None);
+    }
+
+    #[test]
+    fn a_tenant_inherits_nothing_from_the_job_that_submitted_it() {
+        let shared = share(33, Mechanism::Mps);
+        let set = environment(&shared, &device(Mechanism::Mps), &paths());
+        let expected = [
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+            "CUDA_MPS_SM_PARTITION",
+            "ZEX_NUMBER_OF_CCS",
+        ];
+        assert_eq!(stale(&shared, &set), expected);
+        let card = share(33, Mechanism::Ccs);
+        let set = environment(&card, &device(Mechanism::Ccs), &SharePaths { progress: None, ..paths() });
+        let expected = [&expected[..3], &["CUDA_MPS_PIPE_DIRECTORY", "PILLION_PROGRESS"]].concat();
+        assert_eq!(stale(&card, &set), expected);
+        assert!(stale(&share(33, Mechanism::None), &[]).is_empty(), "its own daemon is its own");
     }
 
     #[test]
     fn what_cannot_be_written_is_not_remembered() {
         let mut table = ShareTable::open(PathBuf::from("/proc/nowhere/shares.json"));
-        assert!(table.insert(share(33, Mechanism::Mps)).is_err());
+        assert!(table.insert(share(33, Mechanism::Mps), None).is_err());
         assert_eq!(table.get(share(33, Mechanism::Mps).start), None);
     }
 }

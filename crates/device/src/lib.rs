@@ -162,11 +162,12 @@ pub trait Backend: Send {
     fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError>;
 
     /// Gives `tenant` compute units that nobody else may use, on a device whose MPS daemon runs with
-    /// [`MpsSettings::partitions`]: `cap` of them, rounded down to what the daemon gives out at a time. Returns the name that
-    /// its clients must give (`CUDA_MPS_SM_PARTITION`). The same tenant again keeps what it has.
+    /// [`MpsSettings::partitions`]: `cap` of them, rounded down to what the daemon gives out at a time; where fewer are free,
+    /// all that are. Returns the name that its clients must give (`CUDA_MPS_SM_PARTITION`). The same tenant again keeps what
+    /// it has.
     ///
     /// # Errors
-    /// [`DeviceError::Unsupported`] where there are none, [`DeviceError::Busy`] if too few are free; else as
+    /// [`DeviceError::Unsupported`] where there are none, [`DeviceError::Busy`] if none is free; else as
     /// [`Backend::stop_mps`].
     fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
         let reason = format!("no static SM partition of {cap:?} for {tenant} can be made here");

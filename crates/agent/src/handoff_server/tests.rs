@@ -8,7 +8,7 @@ use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, SlurmJobId, User
 use tokio::time::Instant;
 
 struct Scene {
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
     server: HandoffServer,
     commands: mpsc::Receiver<Command>,
     reports: mpsc::Receiver<ReportBody>,
@@ -32,7 +32,7 @@ fn scene() -> Scene {
         commands: commands_in,
         reports: reports_in,
     };
-    Scene { _directory: directory, server, commands, reports }
+    Scene { directory, server, commands, reports }
 }
 
 fn request(option: Option<&str>) -> HandoffRequest {
@@ -56,8 +56,8 @@ async fn a_decision_on_its_way_is_waited_for() {
     let (reply, ()) = tokio::join!(scene.server.answer(&request, Some(std::process::id())), async {
         tokio::time::sleep(Duration::from_millis(90)).await;
         // Another one first: it is not the one that is waited for.
-        scene.server.node.insert_share(share(34, Mechanism::Mps)).unwrap();
-        scene.server.node.insert_share(share(33, Mechanism::Mps)).unwrap();
+        scene.server.node.insert_share(share(34, Mechanism::Mps), None).unwrap();
+        scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
     });
     assert_eq!((reply.verdict, reply.decision_id), (Verdict::Decided, Some(DecisionId(7))));
     assert!(began.elapsed() < DECISION_WAIT);
@@ -87,7 +87,7 @@ async fn other_versions_and_foreign_steps_are_left_alone() {
     assert_eq!(scene.server.answer(&newer, None).await, HandoffReply::unknown());
     assert_eq!(scene.server.answer(&request(None), None).await, HandoffReply::unknown());
     assert!(scene.reports.try_recv().is_err() && scene.commands.try_recv().is_err());
-    scene.server.node.insert_share(share(33, Mechanism::Mps)).unwrap();
+    scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
     let step = scene.server.answer(&request(None), None).await;
     assert_eq!(step.verdict, Verdict::Decided, "a step of a job that was decided on");
 }
@@ -110,4 +110,23 @@ async fn slurmstepd_may_take_its_time_between_connecting_and_asking() {
     assert_eq!(reply.verdict, Verdict::Unknown);
     let (ours, _silent) = UnixStream::pair().unwrap();
     assert_eq!(scene.server.converse(ours).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_is_answered_after_a_restart_and_older_limits_are_taken_away() {
+    let scene = scene();
+    let partition = Some("GPU-3/Dx4".to_owned());
+    scene.server.node.insert_share(share(33, Mechanism::Mps), partition).unwrap();
+    let root = scene.directory.path();
+    let shares = ShareTable::open(root.join("shares.json"));
+    let devices = vec![device(Mechanism::Mps)];
+    let node = Arc::new(Node::new(NodeName::new("n1"), devices, shares, root.join("jobs")).unwrap());
+    let server = HandoffServer { node, ..scene.server };
+    let reply = server.answer(&request(None), None).await;
+    assert!(reply.set.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/Dx4".to_owned())), "{reply:?}");
+    assert!(reply.unset.iter().any(|name| name == "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "{reply:?}");
+    server.node.set_mps_partition(request(None).start, Some("GPU-3/new".to_owned()));
+    let reply = server.answer(&request(None), None).await;
+    assert!(reply.set.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/new".to_owned())), "{reply:?}");
+    assert!(reply.unset.iter().all(|name| reply.set.iter().all(|(set, _)| set != name)), "{reply:?}");
 }

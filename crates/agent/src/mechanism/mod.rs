@@ -73,11 +73,6 @@ pub enum MechanismError {
     /// A limit that leaves nothing.
     #[error("a memory limit of {0} bytes is below one MiB")]
     NoMemory(u64),
-    /// The device gives out partitions only.
-    #[error(
-        "device {0} is shared by static SM partitions, and the decision gives the tenant no cap to make one of"
-    )]
-    NoCap(GresType),
     /// The directory of the daemon.
     #[error("cannot make {}", path.display())]
     Directory {
@@ -135,8 +130,10 @@ pub type PipeFinder = Box<dyn Fn(&GresType) -> PathBuf + Send + Sync>;
 pub struct Prepared {
     /// The tenant's own SM partition.
     pub partition: Option<String>,
-    /// Why its cap is a cap only, where the site wants partitions.
+    /// Why its cap is a cap only, where the site wants partitions. A tenant without a cap has no reason.
     pub without_partition: Option<String>,
+    /// The SM partitions of the others on the device: a daemon that was started anew gave them new ones.
+    pub others: Vec<(JobStart, String)>,
 }
 
 /// What the site wants of MPS.
@@ -231,51 +228,25 @@ impl Mechanisms {
         share: &Share,
     ) -> Result<Prepared, MechanismError> {
         let plain = self.mps_settings(&device.gres_type)?;
-        let (cap, without_partition) = match self.partition_cap(backend, device, share)? {
-            Ok(cap) => (cap, None),
-            Err(reason) => (None, Some(reason)),
+        let without = |reason: String| Prepared {
+            without_partition: share.cap_fraction.map(|_| reason),
+            ..Prepared::default()
         };
-        let Some(cap) = cap else {
+        if !self.policy.static_partitions {
             backend.start_mps(device.index, &plain)?;
-            return Ok(Prepared { partition: None, without_partition });
-        };
+            return Ok(Prepared::default());
+        }
+        if !wants_partitions(backend, device, others, share)? {
+            backend.start_mps(device.index, &plain)?;
+            return Ok(without("its MPS daemon was started without static SM partitions".to_owned()));
+        }
         match backend.start_mps(device.index, &MpsSettings { partitions: true, ..plain.clone() }) {
-            Ok(()) => {
-                let tenant = share.start.to_string();
-                // Those who have left are not in its way; nor is the job's own start before a requeue.
-                let stays = others.iter().filter(|other| other.start.job_id != share.start.job_id);
-                let tenants = stays.map(|other| other.start.to_string()).chain([tenant.clone()]).collect();
-                if let Err(error) = backend.keep_mps_partitions(device.index, &tenants) {
-                    debug!(error = %pillion_core::report(&error), "a partition is not taken back yet");
-                }
-                let partition = Some(backend.add_mps_partition(device.index, &tenant, cap)?);
-                Ok(Prepared { partition, without_partition: None })
-            }
+            Ok(()) => partition(backend, device, others, share),
             Err(error @ DeviceError::Unsupported { .. }) => {
                 backend.start_mps(device.index, &plain)?;
-                Ok(Prepared { partition: None, without_partition: Some(pillion_core::report(&error)) })
+                Ok(without(pillion_core::report(&error)))
             }
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// How much of the device the tenant is to have to itself. `Ok(Err(..))`: nothing, and why; a daemon that runs stays as
-    /// it was started.
-    fn partition_cap(
-        &self,
-        backend: &mut dyn Backend,
-        device: &DeviceDescription,
-        share: &Share,
-    ) -> Result<Result<Option<Fraction>, String>, MechanismError> {
-        if !self.policy.static_partitions {
-            return Ok(Ok(None));
-        }
-        let running = backend.mps(device.index)?.filter(|status| status.state.takes_clients());
-        match (running.map(|status| status.settings.partitions), share.cap_fraction) {
-            (Some(true) | None, Some(cap)) => Ok(Ok(Some(cap))),
-            (Some(true), None) => Err(MechanismError::NoCap(device.gres_type.clone())),
-            (Some(false), _) => Ok(Err("its MPS daemon was started without static SM partitions".to_owned())),
-            (None, None) => Ok(Err("the decision gives the tenant no cap".to_owned())),
         }
     }
 
@@ -325,6 +296,60 @@ impl Mechanisms {
             }
         });
     }
+}
+
+/// Whether the device's daemon is, or is to be, one that gives out partitions. One that somebody holds a share of stays as
+/// it was started, also when it is started anew; else the tenant's cap decides: without one there is nothing to reserve.
+fn wants_partitions(
+    backend: &mut dyn Backend,
+    device: &DeviceDescription,
+    others: &[&Share],
+    share: &Share,
+) -> Result<bool, MechanismError> {
+    let has_cap = share.cap_fraction.is_some();
+    let status = backend.mps(device.index)?;
+    match status.filter(|status| status.state.takes_clients() || !others.is_empty()) {
+        // Nobody's any more: as a plain one it leaves room for whoever joins. With clients it goes on as it is.
+        Some(status) if status.settings.partitions && others.is_empty() && !has_cap => {
+            Ok(backend.stop_mps(device.index).is_err())
+        }
+        Some(status) => Ok(status.settings.partitions),
+        None => Ok(has_cap || others.iter().any(|other| other.cap_fraction.is_some())),
+    }
+}
+
+/// Gives the tenant a partition, and those who are there the ones that a daemon that was started anew forgot. Tenants with a
+/// cap come first: one without takes all that is free.
+fn partition(
+    backend: &mut dyn Backend,
+    device: &DeviceDescription,
+    others: &[&Share],
+    share: &Share,
+) -> Result<Prepared, MechanismError> {
+    // Those who have left are not in its way; nor is the job's own start before a requeue.
+    let stays = others.iter().filter(|other| other.start.job_id != share.start.job_id);
+    let mut stays: Vec<&Share> = stays.copied().filter(|other| other.mechanism == Mechanism::Mps).collect();
+    stays.sort_by_key(|other| other.cap_fraction.is_none());
+    let tenants =
+        stays.iter().map(|other| other.start.to_string()).chain([share.start.to_string()]).collect();
+    if let Err(error) = backend.keep_mps_partitions(device.index, &tenants) {
+        debug!(error = %pillion_core::report(&error), "a partition is not taken back yet");
+    }
+    let mut add = |share: &Share| {
+        let cap = share.cap_fraction.unwrap_or(Fraction::ONE);
+        backend.add_mps_partition(device.index, &share.start.to_string(), cap)
+    };
+    let mut prepared = Prepared::default();
+    for other in stays {
+        match add(other) {
+            Ok(name) => prepared.others.push((other.start, name)),
+            Err(error) => {
+                warn!(start = %other.start, error = %pillion_core::report(&error), "a tenant has no SM partition");
+            }
+        }
+    }
+    prepared.partition = Some(add(share)?);
+    Ok(prepared)
 }
 
 impl Mechanisms {

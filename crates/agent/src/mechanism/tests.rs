@@ -7,7 +7,6 @@ use pillion_core::{Fraction, UserId};
 use pillion_device::{MpsState, MpsStatus};
 
 /// A driver that writes down what it is told.
-#[derive(Default)]
 struct Driver {
     told: Vec<String>,
     client_count: usize,
@@ -18,6 +17,21 @@ struct Driver {
     has_partitions: bool,
     /// How the daemon that runs was started.
     running: Option<MpsSettings>,
+    state: MpsState,
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Self {
+            told: Vec::new(),
+            client_count: 0,
+            is_card_busy: false,
+            partitions: Vec::new(),
+            has_partitions: false,
+            running: None,
+            state: MpsState::Up,
+        }
+    }
 }
 
 impl Backend for Driver {
@@ -36,6 +50,7 @@ impl Backend for Driver {
         }
         self.told.push(format!("start {index} {}", settings.pipe_directory.display()));
         self.running = Some(settings.clone());
+        self.state = MpsState::Up;
         Ok(())
     }
     fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
@@ -49,7 +64,7 @@ impl Backend for Driver {
     fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
         let status = |settings: MpsSettings| MpsStatus {
             settings,
-            state: MpsState::Up,
+            state: self.state,
             server_uid: None,
             client_pids: Vec::new(),
         };
@@ -222,11 +237,8 @@ fn a_site_that_wants_partitions_has_one_a_tenant_until_it_left() {
     assert_eq!(prepared.partition.as_deref(), Some("GPU-3/1+0"));
     mechanisms.prepare(&mut driver, &devices[0], [host.clone()].iter(), &joiner).unwrap();
     let told = |driver: &mut Driver| std::mem::take(&mut driver.partitions);
-    let expected = [r#"keep {"1+0"}"#, "add 1+0 0.6", r#"keep {"1+0", "2+0"}"#, "add 2+0 0.4"];
+    let expected = [r#"keep {"1+0"}"#, "add 1+0 0.6", r#"keep {"1+0", "2+0"}"#, "add 1+0 0.6", "add 2+0 0.4"];
     assert_eq!(told(&mut driver), expected);
-    let error =
-        mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(3, Mechanism::Mps)).unwrap_err();
-    assert!(error.to_string().contains("no cap to make one of"), "{error}");
     mechanisms.left(&devices[0], [joiner.clone()].iter());
     for _ in 0..2 {
         mechanisms.settle(&mut driver, &devices, std::slice::from_ref(&joiner));
@@ -247,12 +259,85 @@ fn where_there_are_no_partitions_caps_stay_caps_and_it_is_said() {
     let mut reason = |driver: &mut Driver, share: &Share| {
         let prepared = mechanisms.prepare(driver, &devices[0], [].iter(), share).unwrap();
         assert_eq!(prepared.partition, None);
-        prepared.without_partition.unwrap()
+        prepared.without_partition
     };
-    assert_eq!(reason(&mut driver, &capped(1, 0.6)), "device 3 cannot do this: it does not know -S");
+    let first = reason(&mut driver, &capped(1, 0.6));
+    assert_eq!(first.as_deref(), Some("device 3 cannot do this: it does not know -S"));
     let second = reason(&mut driver, &capped(2, 0.4));
-    assert_eq!(second, "its MPS daemon was started without static SM partitions");
+    assert_eq!(second.as_deref(), Some("its MPS daemon was started without static SM partitions"));
     driver.running = None;
-    let uncapped = reason(&mut driver, &share(3, Mechanism::Mps));
-    assert_eq!(uncapped, "the decision gives the tenant no cap");
+    assert_eq!(reason(&mut driver, &share(3, Mechanism::Mps)), None, "nobody wants any");
+}
+
+#[test]
+fn a_host_without_a_cap_keeps_its_joiner_s_cap_a_cap() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let (host, joiner) = (share(1, Mechanism::Mps), capped(2, 0.3));
+    let mut driver = Driver { has_partitions: true, ..Driver::default() };
+    let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
+    let prepared = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+    assert_eq!(prepared, Prepared::default(), "nothing reserved, nothing to tell");
+    // It dies: started anew it is what it was.
+    for state in [MpsState::Up, MpsState::Died] {
+        driver.state = state;
+        let prepared = mechanisms.prepare(&mut driver, &devices[0], [host.clone()].iter(), &joiner).unwrap();
+        assert_eq!((prepared.partition, driver.running.as_ref().unwrap().partitions), (None, false));
+        assert!(prepared.without_partition.is_some());
+    }
+    assert_eq!(driver.partitions, [""; 0]);
+}
+
+#[test]
+fn a_joiner_without_a_cap_takes_what_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let (host, joiner) = (capped(1, 0.3), share(2, Mechanism::Mps));
+    let mut driver = Driver { has_partitions: true, ..Driver::default() };
+    let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+    let prepared = mechanisms.prepare(&mut driver, &devices[0], [host].iter(), &joiner).unwrap();
+    assert_eq!(prepared.partition.as_deref(), Some("GPU-3/2+0"));
+    assert_eq!(
+        driver.partitions.last().map(String::as_str),
+        Some("add 2+0 1"),
+        "the device gives what is free"
+    );
+}
+
+#[test]
+fn a_daemon_that_serves_nobody_is_started_anew_without_partitions() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let mut driver = Driver { has_partitions: true, client_count: 1, ..Driver::default() };
+    let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &capped(1, 0.3)).unwrap();
+    let newcomer = share(2, Mechanism::Mps);
+    let prepared = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &newcomer).unwrap();
+    assert!(prepared.partition.is_some(), "a client of before keeps the daemon as it is");
+    driver.client_count = 0;
+    let again = mechanisms.prepare(&mut driver, &devices[0], [newcomer.clone()].iter(), &newcomer).unwrap();
+    assert!(again.partition.is_some(), "its own partition stays");
+    let next = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(3, Mechanism::Mps)).unwrap();
+    assert_eq!((next, driver.running.unwrap().partitions), (Prepared::default(), false));
+}
+
+#[test]
+fn a_daemon_that_died_gives_those_who_are_there_their_partitions_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let others = [share(1, Mechanism::Mps), capped(2, 0.3)];
+    for state in [Some(MpsState::Died), None] {
+        let settings = mps::settings(directory.path(), &devices[0].gres_type, false);
+        let running = state.map(|_| MpsSettings { partitions: true, ..settings });
+        let state = state.unwrap_or(MpsState::Up);
+        let mut driver = Driver { has_partitions: true, running, state, ..Driver::default() };
+        let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
+        let newcomer = capped(3, 0.2);
+        let prepared = mechanisms.prepare(&mut driver, &devices[0], others.iter(), &newcomer).unwrap();
+        assert_eq!(driver.partitions[1..], ["add 2+0 0.3", "add 1+0 1", "add 3+0 0.2"], "caps first");
+        let names: Vec<String> =
+            prepared.others.iter().map(|(start, name)| format!("{start} {name}")).collect();
+        assert_eq!(names, ["2+0 GPU-3/2+0", "1+0 GPU-3/1+0"]);
+    }
 }

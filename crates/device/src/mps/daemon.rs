@@ -174,7 +174,8 @@ impl Daemon {
         parse::terminated(&answer).map_err(|error| control.refused(error.to_string()))
     }
 
-    /// Gives `tenant` as many chunks as `cap` is of all, or what it has already. Returns the partition's name.
+    /// Gives `tenant` as many chunks as `cap` is of all, as far as they are free, or what it has already. Returns the
+    /// partition's name.
     ///
     /// # Errors
     /// As `Backend::add_mps_partition`.
@@ -191,17 +192,17 @@ impl Daemon {
             let reason = "its MPS daemon runs without static SM partitions".to_owned();
             return Err(DeviceError::Unsupported { index: control.index, reason });
         }
-        let table = self.partition_table(control)?;
-        let total = table.free + table.used;
-        let wanted = partition::chunks(cap, total);
-        if wanted > table.free {
-            let reason = format!("{wanted} of {total} chunks of it are wanted, and {} are free", table.free);
-            return Err(control.busy(reason));
-        }
-        let command = format!("sm_partition add {} {wanted}", self.record.device);
-        let answer = control.ask(self.pipe_directory(), &command)?;
-        let name = partition::created(&self.record.device, &answer);
-        let name = name.map_err(|error| control.refused(error.to_string()))?;
+        let before = self.partition_table(control)?;
+        let count = partition::chunks(cap, &before);
+        let count =
+            count.ok_or_else(|| control.busy(format!("all {} chunks of it are taken", before.used)))?;
+        let answer =
+            control.ask(self.pipe_directory(), &format!("sm_partition add {} {count}", self.record.device));
+        let name = answer.and_then(|answer| {
+            let name = partition::created(&self.record.device, &answer);
+            name.map_err(|error| control.refused(error.to_string()))
+        });
+        let name = name.inspect_err(|_| self.remove_unnamed(control, &before))?;
         self.record.partitions.insert(tenant.to_owned(), name.clone());
         if let Err(error) = write(&self.record) {
             // One that the next agent does not know of would be kept for ever.
@@ -209,6 +210,28 @@ impl Daemon {
             return Err(control.refused(format!("cannot write down a partition: {error}")));
         }
         Ok(name)
+    }
+
+    /// Removes what a failed `sm_partition add` may have made all the same: it would be kept for ever.
+    fn remove_unnamed(&self, control: Control<'_>, before: &partition::Table) {
+        let device = &self.record.device;
+        let removed = self.partition_table(control).and_then(|after| {
+            for partition in after.new_since(before) {
+                control.ask(self.pipe_directory(), &format!("sm_partition rm {device} {partition}"))?;
+            }
+            self.partition_table(control)
+        });
+        match removed {
+            Ok(after) if after.free >= before.free => {}
+            Ok(after) => {
+                let lost = before.free - after.free;
+                tracing::warn!(%device, "a failed sm_partition add keeps {lost} chunks until the MPS daemon stops");
+            }
+            Err(error) => {
+                let error = pillion_core::report(&error);
+                tracing::warn!(%device, error, "what a failed sm_partition add made may stay until the MPS daemon stops");
+            }
+        }
     }
 
     /// Removes the partitions of all but `tenants`.

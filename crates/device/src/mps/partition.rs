@@ -27,6 +27,11 @@ impl Table {
         };
         self.partitions.iter().any(is_it)
     }
+
+    /// The partitions that an earlier look did not show, as shown.
+    pub(super) fn new_since(&self, before: &Self) -> Vec<String> {
+        self.partitions.iter().filter(|partition| !before.partitions.contains(partition)).cloned().collect()
+    }
 }
 
 /// `lspart`: two lines of headings; a row of the device with its chunks and compute units, free and used; and one of each
@@ -66,13 +71,15 @@ pub(super) fn created(device: &DeviceUuid, text: &str) -> Result<String, Unknown
     name.map(str::to_owned).ok_or_else(|| unknown("sm_partition add", text))
 }
 
-/// How many of `total` chunks a cap is: rounded down, so that caps that fit together do so as chunks, and one at least.
-pub(super) fn chunks(cap: Fraction, total: u32) -> u32 {
+/// How many chunks a cap is: rounded down, so that caps that fit together do so as chunks; one at least, and no more than
+/// are free, for the caps of a plan may sum to more than all. `None`: none is free.
+pub(super) fn chunks(cap: Fraction, table: &Table) -> Option<u32> {
+    let total = table.free + table.used;
     // A cap of 0.3 is a little less than three tenths.
     let exact = cap.value() * f64::from(total) + 1e-9;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to total")]
     let whole = exact.floor() as u32;
-    whole.clamp(1, total.max(1))
+    (table.free > 0).then(|| whole.clamp(1, table.free))
 }
 
 #[cfg(test)]
@@ -114,11 +121,29 @@ mod tests {
         assert!(created(&device, "GPU-other/Dx4").is_err());
     }
 
+    fn shown(free: u32, used: u32, partitions: &[&str]) -> Table {
+        Table { free, used, partitions: partitions.iter().map(|it| (*it).to_owned()).collect() }
+    }
+
     #[test]
     fn caps_become_whole_chunks_that_fit_together() {
-        let of = |cap: f64, total| chunks(Fraction::clamped(cap), total);
-        assert_eq!([of(0.5, 16), of(0.25, 16), of(1.0, 16)], [8, 4, 16]);
-        assert_eq!([of(0.5, 9), of(0.3, 10), of(0.7, 10)], [4, 3, 7]);
-        assert_eq!([of(0.01, 16), of(0.0, 16)], [1, 1], "a tenant has something");
+        let of = |cap: f64, total| chunks(Fraction::clamped(cap), &shown(total, 0, &[]));
+        assert_eq!([of(0.5, 16), of(0.25, 16), of(1.0, 16)], [Some(8), Some(4), Some(16)]);
+        assert_eq!([of(0.5, 9), of(0.3, 10), of(0.7, 10)], [Some(4), Some(3), Some(7)]);
+        assert_eq!([of(0.01, 16), of(0.0, 16)], [Some(1), Some(1)], "a tenant has something");
+    }
+
+    #[test]
+    fn a_cap_that_does_not_fit_takes_what_is_free() {
+        let of = |cap: f64, free| chunks(Fraction::clamped(cap), &shown(free, 16 - free, &["A"]));
+        assert_eq!([of(0.5, 7), of(1.0, 7), of(0.25, 7)], [Some(7), Some(7), Some(4)]);
+        assert_eq!([of(0.5, 0), of(0.0, 0)], [None, None]);
+    }
+
+    #[test]
+    fn what_is_new_in_a_table() {
+        let before = shown(10, 6, &["A/1", "B/2"]);
+        assert_eq!(shown(5, 11, &["B/2", "C/3", "A/1"]).new_since(&before), ["C/3"]);
+        assert!(shown(13, 3, &["A/1"]).new_since(&before).is_empty());
     }
 }

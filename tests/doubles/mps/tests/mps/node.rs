@@ -53,7 +53,7 @@ pub(crate) fn runs(pid: u32) -> bool {
 /// The simulated devices are in this process; all else are processes.
 pub(crate) struct Node {
     pub(crate) directory: tempfile::TempDir,
-    programs: PathBuf,
+    pub(crate) programs: PathBuf,
     driver: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 

@@ -31,8 +31,6 @@ fn tenants_have_compute_units_of_their_own_for_as_long_as_they_are_there() {
     let first = add(&mut daemons, "33+0", 0.6).unwrap();
     assert!(first.starts_with(Node::devices()[0].1.as_str()), "{first}");
     assert_eq!(add(&mut daemons, "33+0", 0.6).unwrap(), first, "once");
-    let too_much = add(&mut daemons, "34+0", 0.5).unwrap_err();
-    assert!(too_much.to_string().ends_with("8 of 16 chunks of it are wanted, and 7 are free"), "{too_much}");
     let second = add(&mut daemons, "34+0", 0.4).unwrap();
     assert_ne!(first, second);
     let mut client = node.client(0, &[("CUDA_MPS_SM_PARTITION", &first)]);
@@ -51,6 +49,51 @@ fn tenants_have_compute_units_of_their_own_for_as_long_as_they_are_there() {
     assert_eq!(add(&mut daemons, "34+0", 0.4).unwrap(), second);
     keep(&mut daemons, &[]).unwrap();
     add(&mut daemons, "35+0", 1.0).expect("all chunks are free again");
+    daemons.stop_mps(0).unwrap();
+}
+
+#[test]
+fn caps_that_sum_to_more_than_all_share_what_there_is() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &settings(&node)).unwrap();
+    add(&mut daemons, "33+0", 0.8).unwrap();
+    add(&mut daemons, "34+0", 1.0).expect("what is left");
+    let row = |text: &str| text.lines().nth(3).unwrap().split_whitespace().nth(3).unwrap().to_owned();
+    assert_eq!(row(&node.says(0, "lspart").1), "12", "of 16");
+    let none_left = add(&mut daemons, "35+0", 0.1).unwrap_err();
+    assert!(none_left.to_string().ends_with("all 16 chunks of it are taken"), "{none_left}");
+    keep(&mut daemons, &[]).unwrap();
+    daemons.stop_mps(0).unwrap();
+}
+
+#[test]
+fn a_partition_whose_name_was_not_understood_does_not_stay() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &settings(&node)).unwrap();
+    let first = add(&mut daemons, "33+0", 0.5).unwrap();
+    let before = node.says(0, "lspart").1;
+    let real = node.programs.join("nvidia-cuda-mps-control");
+    // It makes it, and says so in words of its own, or fails.
+    for end in ["echo Done; exit 0", "exit 1"] {
+        node.write_control(&format!(
+            "read -r line; case $line in *add*) echo \"$line\" | {real} >/dev/null; {end};; esac; \
+             echo \"$line\" | {real}; exit $?",
+            real = real.display()
+        ));
+        add(&mut daemons, "34+0", 0.25).unwrap_err();
+        node.write_control("");
+        assert_eq!(node.says(0, "lspart").1, before, "{end}");
+    }
+    assert_eq!(add(&mut daemons, "33+0", 0.5).unwrap(), first);
+    keep(&mut daemons, &[]).unwrap();
     daemons.stop_mps(0).unwrap();
 }
 
