@@ -64,12 +64,12 @@ fn signs_add_up_and_the_strongest_names_the_rule() {
     let evidence = verdict(&said).unwrap().evidence;
     let words = [
         "standard error says that device memory ran out",
-        "98.8 % of the device's memory in use 3 s before the end",
+        "the device's memory was full 3 s before the end",
         "it exited with code 1",
     ];
     assert_eq!(evidence, words);
-    let sentence = "by rule said-out-of-memory, 88 % sure: standard error says that device memory ran out; 98.8 % of the \
-                    device's memory in use 3 s before the end; it exited with code 1";
+    let sentence = "by rule said-out-of-memory, 88 % sure: standard error says that device memory ran out; the device's \
+                    memory was full 3 s before the end; it exited with code 1";
     assert_eq!(verdict(&said).unwrap().to_string(), sentence);
 }
 

@@ -193,7 +193,7 @@ async fn a_start_that_ran_out_of_memory_gets_one_event_and_no_requeue() {
     assert_eq!(room.kinds().await, ["out-of-memory"]);
     let event = room.store.events(start().job_id).await.unwrap().remove(0);
     assert!(
-        event.detail.contains("said-out-of-memory") && event.detail.contains("99.0 %"),
+        event.detail.contains("said-out-of-memory") && event.detail.contains("memory was full"),
         "{}",
         event.detail
     );
@@ -208,6 +208,31 @@ async fn a_victim_gets_an_intent_before_anything_is_done() {
     let open = room.store.open_requeues().await.unwrap();
     assert_eq!(open.iter().map(|requeue| requeue.start).collect::<Vec<_>>(), [start()]);
     assert!(room.slurm.journal().is_empty(), "the judge asks nothing of Slurm");
+}
+
+#[tokio::test]
+async fn a_culprit_is_no_victim_of_the_one_that_was_started_again_for_it() {
+    for (by_us, kinds) in [(false, vec!["victim"]), (true, vec![])] {
+        let room = Room::new(JobEnding::Failed, (JobEnding::Failed, ENDED + 1), FaultSigns::default()).await;
+        let again = JobStart { restart_count: 1, ..neighbour() };
+        let waits = JobRecord { ended_at: None, ending: None, ..record(again, JobEnding::Failed, ENDED) };
+        room.store.record_jobs(&[waits], at(ENDED + 5)).await.unwrap();
+        let its = JobSummary { start: neighbour(), neighbours: vec![start()], ..summary() };
+        let report = Report { sequence: 2, body: ReportBody::JobSummary(Box::new(its)) };
+        room.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
+        if by_us {
+            let event = Event {
+                at: at(ENDED + 3),
+                kind: "victim".to_owned(),
+                job_id: Some(neighbour().job_id),
+                node: None,
+                detail: String::new(),
+            };
+            room.store.record_event(&event).await.unwrap();
+        }
+        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
+        assert_eq!(room.kinds().await, kinds, "started again by us: {by_us}");
+    }
 }
 
 #[tokio::test]
