@@ -4,7 +4,10 @@
 use pillion_agent::accumulator::{DeviceRuns, Look, Sighting};
 use pillion_agent::share::{SharePaths, environment};
 use pillion_core::device::{DeviceDescription, Mechanism};
-use pillion_core::report::{AgentHello, DeviceSamples, Launch, Report, ReportBody, ShareResult, ToAgent};
+use pillion_core::fault::FaultSigns;
+use pillion_core::report::{
+    AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
+};
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
 use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
@@ -233,7 +236,9 @@ impl Node {
         self.shares.remove(&start);
         // A dead agent finds its runs on disk when it comes back; what it did not see is not in them.
         if let Some(summary) = summary {
-            self.report(ReportBody::JobSummary(Box::new(summary)));
+            // It looked for signs of a fault and saw none.
+            let signs = Some(FaultSigns::default());
+            self.report(ReportBody::JobSummary(Box::new(JobSummary { signs, ..summary })));
         }
         let is_free = !self.running.iter().any(|other| other.gres_type == run.gres_type);
         let is_awaited = self.shares.values().any(|share| share.gres_type == run.gres_type);
