@@ -153,8 +153,33 @@ fn pair(cluster: &Cluster, seconds: u32) -> [SlurmJobId; 2] {
     }
     let decisions = decisions(cluster);
     let group = |job| member_of(&decisions, job, 0).map(|(decision, _)| decision["group_id"].clone());
-    assert!(group(jobs[0]).is_some() && group(jobs[0]) == group(jobs[1]), "no pair: {decisions:#?}");
+    let is_pair = group(jobs[0]).is_some() && group(jobs[0]) == group(jobs[1]);
+    assert!(is_pair, "{jobs:?} are no pair; the scheduler's last words:\n{}", last_words(cluster));
     jobs
+}
+
+/// The end of what the scheduler logged.
+fn last_words(cluster: &Cluster) -> String {
+    let log = std::fs::read_to_string(cluster.layout().log("pillion-scheduler.out")).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(60)..].join("\n")
+}
+
+/// The scheduler leads, has looked at Slurm since, and hears every agent: from here on it decides.
+fn wait_until_deciding(cluster: &Cluster) {
+    wait_for("a scheduler that decides", SOON, || {
+        let output = cluster.pillion_as("root", &["status", "--json"])?.output()?;
+        let Ok(status) = serde_json::from_slice::<serde_json::Value>(&output.stdout) else {
+            return Ok(Look::NotYet("no answer".to_owned()));
+        };
+        let agents = status["agents"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let is_heard = !agents.is_empty() && agents.iter().all(|agent| agent["connected"] == true);
+        // Who begins to lead forgets older looks.
+        let has_looked = status["last_scan_at_seconds"].as_f64().is_some_and(|at| at > 0.0);
+        let is_deciding = status["leading"] == true && has_looked && is_heard;
+        Ok(if is_deciding { Look::Ready(()) } else { Look::NotYet(status.to_string()) })
+    })
+    .unwrap();
 }
 
 /// Both ran on to their ends, and the scheduler saw them end.
@@ -195,8 +220,7 @@ fn nothing_is_lost_while_postgres_slurmctld_or_the_scheduler_is_away() {
     let old = postgres.pid();
     postgres.stop(Signal::INT, false);
     wait_until("another server", SOON, || Ok(postgres.pid().is_some() && postgres.pid() != old)).unwrap();
-    let ready = || Ok(cluster.pillion_as("root", &["status"])?.output()?.status.success());
-    wait_until("an answer of the scheduler", SOON, ready).unwrap();
+    wait_until_deciding(&cluster);
 
     // Slurm's controller is away with a pair running.
     let running = pair(&cluster, 900);
@@ -214,6 +238,7 @@ fn nothing_is_lost_while_postgres_slurmctld_or_the_scheduler_is_away() {
     completed(&cluster, &[waiting]);
     check_alone(&cluster, waiting);
     cluster.daemon("pillion-scheduler").unwrap().signal(Signal::CONT);
+    wait_until_deciding(&cluster);
     check_ended(&cluster, &pair(&cluster, 240));
 }
 

@@ -272,6 +272,8 @@ pub struct StatusRow {
     pub pool_partitions: Vec<String>,
     /// The longest that a job is held back.
     pub bound_seconds: u64,
+    /// Whether this scheduler decides; another one does, or it has lost its database.
+    pub leading: bool,
 }
 
 impl From<wire::StatusResponse> for StatusRow {
@@ -291,6 +293,7 @@ impl From<wire::StatusResponse> for StatusRow {
             dropped_line_count,
             pool_partitions,
             bound_seconds,
+            leading,
         } = status;
         Self {
             scheduler_version: version,
@@ -307,6 +310,7 @@ impl From<wire::StatusResponse> for StatusRow {
             dropped_line_count,
             pool_partitions,
             bound_seconds,
+            leading,
         }
     }
 }

@@ -20,6 +20,11 @@ fn show(response: StatusResponse) -> Answer {
     let agents = agents(&status.agents);
     let lines = [
         ("Scheduler", format!("{}, mode {}", status.scheduler_version, status.mode)),
+        (
+            "Leading",
+            if status.leading { "yes" } else { "no: another scheduler does, or the database is lost" }
+                .to_owned(),
+        ),
         ("Slurm", slurm(&status)),
         ("Pool", list(&status.pool_partitions)),
         ("Database", status.database.clone()),

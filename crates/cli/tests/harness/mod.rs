@@ -346,6 +346,7 @@ impl OperatorService for Fixtures {
             dropped_line_count: 0,
             pool_partitions: vec!["shared".to_owned()],
             bound_seconds: 600,
+            leading: true,
         }))
     }
 

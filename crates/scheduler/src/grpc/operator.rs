@@ -210,6 +210,7 @@ impl OperatorService for OperatorServer {
             dropped_line_count: board.dropped_line_count,
             pool_partitions: context.settings.pool.clone(),
             bound_seconds: context.settings.bound.as_secs(),
+            leading: context.is_leading(),
         }))
     }
 
