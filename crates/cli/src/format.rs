@@ -71,6 +71,23 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// Reads the two ends of a stretch of time, what follows `-S` and `-E`; each may be open.
+///
+/// # Errors
+/// A sentence: a time that cannot be read, or a stretch that ends before it begins.
+pub fn stretch(
+    start: Option<&str>,
+    end: Option<&str>,
+    now: UnixTime,
+) -> Result<(Option<UnixTime>, Option<UnixTime>), String> {
+    let parse = |text: Option<&str>| text.map(|text| parse_time(text, now)).transpose();
+    let (since, until) = (parse(start)?, parse(end)?);
+    if since.zip(until).is_some_and(|(since, until)| until < since) {
+        return Err("the time after -E lies before the time after -S; swap them".to_owned());
+    }
+    Ok((since, until))
+}
+
 /// Reads a time as Slurm's tools take it: `2026-11-21`, `2026-11-21T14:05[:00]`, `14:05[:00]` (today), `today`, `now`,
 /// `now-2hours`.
 ///

@@ -112,7 +112,7 @@ pub struct StartSeen {
 /// What was lacking or broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FaultKind {
+pub enum FailureKind {
     /// Device memory.
     OutOfMemory,
     /// The device itself.
@@ -133,15 +133,15 @@ pub enum FaultRule {
     HardwareXid,
 }
 
-spelt_as_serialized!(FaultKind => "kind of fault");
+spelt_as_serialized!(FailureKind => "kind of failure");
 spelt_as_serialized!(FaultRule => "rule");
 
 impl FaultRule {
     /// What the rule is about.
-    pub const fn kind(self) -> FaultKind {
+    pub const fn kind(self) -> FailureKind {
         match self {
-            Self::SaidOutOfMemory | Self::LimitReached | Self::DeviceFull => FaultKind::OutOfMemory,
-            Self::HardwareXid => FaultKind::DeviceFault,
+            Self::SaidOutOfMemory | Self::LimitReached | Self::DeviceFull => FailureKind::OutOfMemory,
+            Self::HardwareXid => FailureKind::DeviceFault,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Jobs, nodes, members and decisions as the tests of several rooms need them.
 
 use crate::scan::Scan;
-use crate::store::{Decision, Member, NewMember};
+use crate::store::{Decision, JobRecord, Member, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::mark::Mark;
@@ -10,7 +10,7 @@ use pillion_core::{
     DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
 use pillion_pairing::{Explanation, Reason, Role};
-use pillion_slurm::{Job, JobState, Node, NodeAvailability, ReasonKind};
+use pillion_slurm::{Ending, Job, JobState, Node, NodeAvailability, ReasonKind};
 use std::collections::BTreeMap;
 
 pub(crate) const NOW: u64 = 1_000_000;
@@ -71,6 +71,30 @@ pub(crate) fn decision(member: &Member) -> Decision {
         gain: 0.5,
         abandoned_reason: None,
         members: vec![member.clone()],
+    }
+}
+
+/// Alice's job on n1 that completed, begun at 1000 and over at 2000.
+pub(crate) fn record(start: JobStart) -> JobRecord {
+    JobRecord {
+        id: start.job_id,
+        restart_count: start.restart_count,
+        uid: UserId(1000),
+        user: "alice".into(),
+        account: String::new(),
+        partition: "shared".into(),
+        workload: WorkloadKey::new("alice/w"),
+        slowdown_ratio_max: None,
+        memory_bytes_declared: None,
+        submitted_at: at(900),
+        eligible_at: None,
+        started_at: Some(at(1000)),
+        ended_at: Some(at(2000)),
+        ending: Some(Ending::Completed),
+        node: Some(NodeName::new("n1")),
+        gres: "shard:g1:40".into(),
+        alone: false,
+        exit: None,
     }
 }
 

@@ -296,6 +296,23 @@ impl Mechanisms {
             }
         });
     }
+
+    fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
+        self.untidy.retain(|gres_type| {
+            let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
+                return false;
+            };
+            let on_it = shares.iter().filter(|share| share.gres_type == *gres_type);
+            let tenants = on_it.map(|share| share.start.to_string()).collect();
+            match backend.keep_mps_partitions(device.index, &tenants) {
+                Ok(()) => false,
+                Err(error) => {
+                    debug!(%gres_type, error = %pillion_core::report(&error), "a partition is not taken back yet");
+                    error.is_transient()
+                }
+            }
+        });
+    }
 }
 
 /// Whether the device's daemon is, or is to be, one that gives out partitions. One that somebody holds a share of stays as
@@ -350,25 +367,6 @@ fn partition(
     }
     prepared.partition = Some(add(share)?);
     Ok(prepared)
-}
-
-impl Mechanisms {
-    fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
-        self.untidy.retain(|gres_type| {
-            let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
-                return false;
-            };
-            let on_it = shares.iter().filter(|share| share.gres_type == *gres_type);
-            let tenants = on_it.map(|share| share.start.to_string()).collect();
-            match backend.keep_mps_partitions(device.index, &tenants) {
-                Ok(()) => false,
-                Err(error) => {
-                    debug!(%gres_type, error = %pillion_core::report(&error), "a partition is not taken back yet");
-                    error.is_transient()
-                }
-            }
-        });
-    }
 }
 
 #[cfg(test)]

@@ -18,12 +18,9 @@ const JOULES_PER_KILOWATT_HOUR: f64 = 3.6e6;
 /// # Errors
 /// [`CliError::Usage`] for a time or a hostlist that cannot be read, or a stretch that ends before it begins.
 pub fn request(args: &AcctArgs, now: UnixTime) -> Result<AccountRequest, CliError> {
-    let parse = |text: &str| format::parse_time(text, now).map_err(CliError::Usage);
-    let since = parse(args.start.as_deref().unwrap_or("today"))?;
-    let until = parse(args.end.as_deref().unwrap_or("now"))?;
-    if until < since {
-        return Err(CliError::Usage("the time after -E lies before the time after -S; swap them".to_owned()));
-    }
+    let (start, end) = (args.start.as_deref().unwrap_or("today"), args.end.as_deref().unwrap_or("now"));
+    let (since, until) = format::stretch(Some(start), Some(end), now).map_err(CliError::Usage)?;
+    let (since, until) = (since.unwrap_or(now), until.unwrap_or(now));
     let nodes =
         pillion_slurm::nodeset::expand(&args.nodes).map_err(|error| CliError::Usage(error.to_string()))?;
     let offset = i64::try_from(until.epoch()).ok().and_then(|epoch| DateTime::from_timestamp(epoch, 0));

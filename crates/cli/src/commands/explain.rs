@@ -250,7 +250,7 @@ fn verdict(member: &MemberRow) -> Vec<String> {
     }
     let promise = member.slowdown_ratio_max.map(|promise| {
         let slowdown = 1.0 / measured;
-        let kept = if slowdown <= promise { "kept" } else { "BROKEN" };
+        let kept = if pillion_core::units::keeps_promise(measured, promise) { "kept" } else { "BROKEN" };
         format!(
             "Promise {kept}: it took {} its time alone, at most {} was promised",
             format::ratio(Some(slowdown)),

@@ -16,15 +16,8 @@ use serde::Serialize;
 /// # Errors
 /// [`CliError::Usage`] for a time that cannot be read, or a stretch that ends before it begins.
 pub fn request(args: &PairsArgs, now: UnixTime) -> Result<PairsRequest, CliError> {
-    let parse = |text: &Option<String>| {
-        text.as_deref().map(|text| format::parse_time(text, now).map_err(CliError::Usage)).transpose()
-    };
-    let (since, until) = (parse(&args.start)?, parse(&args.end)?);
-    if let (Some(since), Some(until)) = (since, until)
-        && until < since
-    {
-        return Err(CliError::Usage("the time after -E lies before the time after -S; swap them".to_owned()));
-    }
+    let (since, until) =
+        format::stretch(args.start.as_deref(), args.end.as_deref(), now).map_err(CliError::Usage)?;
     Ok(PairsRequest {
         active_only: since.is_none() && until.is_none(),
         since_seconds: since.map_or(0.0, UnixTime::seconds),

@@ -31,7 +31,7 @@ pub struct JobStory {
     pub neighbour_count: u32,
     /// How its workload runs alone.
     pub profile: Option<WorkloadProfile>,
-    /// The part of the run in which power or heat held the clock down.
+    /// The part of its time alone in which power or heat held the clock down.
     pub throttled_fraction: Option<f64>,
     /// Speed of the whole run over its workload's speed alone.
     pub speed_fraction: Option<f64>,

@@ -142,7 +142,7 @@ fn the_hardware_is_at_fault_if_the_driver_says_so() {
         assert_eq!(found(&seen), Some((FaultRule::HardwareXid, 95.0)), "{code}");
     }
     let verdict = verdict(&with_xid(failed(), 79, Some(true), 5)).unwrap();
-    assert_eq!(verdict.rule.kind(), FaultKind::DeviceFault);
+    assert_eq!(verdict.rule.kind(), FailureKind::DeviceFault);
     assert_eq!(
         verdict.evidence,
         ["Xid 79 named a process of it 5 s before the end", "it exited with code 1"]

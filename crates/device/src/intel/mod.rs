@@ -14,7 +14,8 @@
 //! Level Zero has no deadline for its calls, and lets any thread call it (programmers' guide, "Multithreading and
 //! Concurrency"). So each device has a thread of its own, and one whose counters hang hides no other: it is asked again once
 //! its driver has answered. Opening Level Zero is another matter: it asks every card what it is, so a card that hangs in that
-//! keeps whoever opens waiting, and devices that are not open yet are late with it. Nothing is loaded until the first call. Knows nothing of jobs.
+//! keeps whoever opens waiting, and devices that are not open yet are late with it. Nothing is loaded until the first call.
+//! Knows nothing of jobs.
 
 #![allow(clippy::wildcard_imports, reason = "the names of Level Zero are unmistakable, and many")]
 

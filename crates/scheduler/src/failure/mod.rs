@@ -23,6 +23,8 @@ use victim::{Fate, Tenant, Victim, judge};
 
 /// Runs that are judged in one tick.
 const RUNS_PER_TICK: u32 = 100;
+/// The kind of the event of a job that is taken for the victim of another.
+const VICTIM: &str = "victim";
 
 /// The judge.
 pub struct Judge {
@@ -90,7 +92,7 @@ impl Judge {
                 } else {
                     "too long ago to start it again"
                 };
-                judgement.events.push(event("victim".to_owned(), format!("{reason}; {then}")));
+                judgement.events.push(event(VICTIM.to_owned(), format!("{reason}; {then}")));
                 judgement.requeue = is_fresh.then(|| Requeue {
                     start: run.summary.start,
                     node: run.node.clone(),
@@ -167,7 +169,7 @@ async fn fate(
         // Slurm does not say any more when it ended: both ends by the node's clock then.
         let own = store.summary(neighbour).await?.filter(|own| own.gres_type == run.summary.gres_type);
         // One that we started again was somebody's victim itself: it must not make a victim of its culprit.
-        let by_us = store.events(neighbour.job_id).await?.iter().any(|event| event.kind == "victim");
+        let by_us = store.events(neighbour.job_id).await?.iter().any(|event| event.kind == VICTIM);
         return Ok(match own {
             _ if by_us => Fate::Unknown,
             Some(own) => {

@@ -7,8 +7,8 @@ use crate::testing::{at, decision, job, leased, member, node, start};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords};
-use pillion_core::report::{JobSummary, ProgressPart, Report, ReportBody};
-use pillion_core::{DeviceUuid, GresType, ManualClock, NodeName, Revision, SlurmJobId, UserId, WorkloadKey};
+use pillion_core::report::{JobSummary, Report, ReportBody};
+use pillion_core::{DeviceUuid, GresType, ManualClock, NodeName, Revision, SlurmJobId};
 use pillion_slurm::fake::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, NodeAvailability};
 
@@ -21,43 +21,23 @@ fn neighbour() -> JobStart {
 
 fn summary() -> JobSummary {
     JobSummary {
-        start: start(),
-        gres_type: GresType::new("g1"),
         started_at: at(ENDED - 100),
         ended_at: at(ENDED),
         shared_seconds: 90.0,
-        memory_bytes_peak: 5,
-        process_count_peak: 1,
-        energy_joules: None,
-        solo: ProgressPart::default(),
-        shared: ProgressPart::default(),
-        solo_means: None,
-        solo_sample_count: 0,
         neighbours: vec![neighbour()],
         signs: Some(FaultSigns::default()),
+        ..crate::testing::summary(start())
     }
 }
 
 fn record(start: JobStart, ending: JobEnding, ended_at: u64) -> JobRecord {
     JobRecord {
-        id: start.job_id,
-        restart_count: start.restart_count,
-        uid: UserId(1000),
-        user: "alice".into(),
-        account: String::new(),
-        partition: "shared".into(),
-        workload: WorkloadKey::new("alice/w"),
-        slowdown_ratio_max: None,
-        memory_bytes_declared: None,
         submitted_at: at(ENDED - 200),
-        eligible_at: None,
         started_at: Some(at(ENDED - 100)),
         ended_at: Some(at(ended_at)),
         ending: Some(ending),
-        node: Some(NodeName::new("n1")),
-        gres: "shard:g1:40".into(),
-        alone: false,
         exit: Some(if ending == JobEnding::Failed { (1, 0) } else { (0, 15) }),
+        ..crate::testing::record(start)
     }
 }
 

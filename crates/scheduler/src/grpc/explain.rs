@@ -6,7 +6,7 @@ use crate::store::{DecisionFilter, Store, StoreError};
 use pillion_core::SlurmJobId;
 use pillion_pairing::Explanation;
 use pillion_proto::v1;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Collects the answer; `Ok(None)` where the job is not known, or is somebody else's and the caller is no operator.
 pub(super) async fn explain(
@@ -45,16 +45,10 @@ pub(super) async fn users_of(
     store: &dyn Store,
     decisions: &[crate::store::Decision],
 ) -> Result<BTreeMap<SlurmJobId, String>, StoreError> {
-    let mut users = BTreeMap::new();
-    for member in decisions.iter().flat_map(|decision| &decision.members) {
-        let id = member.plan.start.job_id;
-        if !users.contains_key(&id)
-            && let Some(record) = store.job(id).await?
-        {
-            users.insert(id, record.user);
-        }
-    }
-    Ok(users)
+    let members = decisions.iter().flat_map(|decision| &decision.members);
+    let ids: BTreeSet<SlurmJobId> = members.map(|member| member.plan.start.job_id).collect();
+    let jobs = store.jobs(&ids.into_iter().collect::<Vec<_>>()).await?;
+    Ok(jobs.into_iter().map(|(id, record)| (id, record.user)).collect())
 }
 
 /// Users are told nothing about partners: no job, no workload; what was predicted for their own job stays.

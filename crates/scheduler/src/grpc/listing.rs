@@ -204,12 +204,7 @@ pub(super) fn queue(
     policy: &Policy,
     caller: Caller,
 ) -> Vec<v1::QueueJob> {
-    let members: BTreeMap<SlurmJobId, (&Decision, &Member)> = decisions
-        .iter()
-        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
-        .filter(|(_, member)| member.state.is_active())
-        .map(|(decision, member)| (member.plan.start.job_id, (decision, member)))
-        .collect();
+    let members = active_members(decisions);
     let mut jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some()).collect();
     jobs.sort_by(|a, b| {
@@ -217,6 +212,27 @@ pub(super) fn queue(
     });
     let row = |job: &&Job| queue_job(job, scan, members.get(&job.id).copied(), reasons, policy, caller);
     jobs.iter().filter_map(row).collect()
+}
+
+/// The row of one job that waits, with the active decisions that name it.
+pub(super) fn queue_row(
+    job: &Job,
+    scan: &Scan,
+    decisions: &[Decision],
+    reasons: &Reasons,
+    policy: &Policy,
+    caller: Caller,
+) -> Option<v1::QueueJob> {
+    queue_job(job, scan, active_members(decisions).get(&job.id).copied(), reasons, policy, caller)
+}
+
+fn active_members(decisions: &[Decision]) -> BTreeMap<SlurmJobId, (&Decision, &Member)> {
+    decisions
+        .iter()
+        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
+        .filter(|(_, member)| member.state.is_active())
+        .map(|(decision, member)| (member.plan.start.job_id, (decision, member)))
+        .collect()
 }
 
 fn queue_job(

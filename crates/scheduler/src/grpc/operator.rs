@@ -9,6 +9,7 @@ use crate::story::Accounts;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_proto::v1::operator_service_server::OperatorService;
 use pillion_proto::v1::{self, StatusResponse};
+use pillion_slurm::JobState;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -33,8 +34,26 @@ impl OperatorServer {
     async fn queue_rows(&self, caller: Caller) -> Result<Vec<v1::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
         let decisions = self.context.store.active_decisions().await?;
-        let reasons = self.context.board().reasons.clone();
-        Ok(listing::queue(&scan, &decisions, &reasons, &self.context.settings.policy, caller))
+        let board = self.context.board();
+        Ok(listing::queue(&scan, &decisions, &board.reasons, &self.context.settings.policy, caller))
+    }
+
+    /// The row of one job, where it waits.
+    async fn queue_row(&self, id: SlurmJobId, caller: Caller) -> Result<Option<v1::QueueJob>, StoreError> {
+        let Some(scan) = self.context.board().scan.clone() else { return Ok(None) };
+        let Some(job) = scan.jobs.get(&id).filter(|job| job.state == JobState::Pending) else {
+            return Ok(None);
+        };
+        let filter = DecisionFilter {
+            active_only: true,
+            job_id: Some(id),
+            include_single: true,
+            ..DecisionFilter::default()
+        };
+        let decisions = self.context.store.decisions(&filter).await?;
+        let board = self.context.board();
+        let policy = &self.context.settings.policy;
+        Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, caller))
     }
 
     async fn decisions(
@@ -92,8 +111,7 @@ impl OperatorService for OperatorServer {
         let caller = caller(&request);
         let text = request.into_inner().job_id;
         let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
-        let rows = self.queue_rows(caller).await.map_err(store_error)?;
-        let row = rows.into_iter().find(|row| row.job_id == text);
+        let row = self.queue_row(id, caller).await.map_err(store_error)?;
         let store = self.context.store.as_ref();
         let found = explain::explain(store, id, row, caller).await.map_err(store_error)?;
         let missing = || v1::ExplainResponse { found: false, ..v1::ExplainResponse::default() };
@@ -109,8 +127,7 @@ impl OperatorService for OperatorServer {
         let Some(record) = record else {
             return Ok(Response::new(v1::JobResponse { found: false, ..v1::JobResponse::default() }));
         };
-        let rows = self.queue_rows(caller).await.map_err(store_error)?;
-        let row = rows.into_iter().find(|row| row.job_id == text);
+        let row = self.queue_row(id, caller).await.map_err(store_error)?;
         let now = self.context.now();
         Ok(Response::new(job::job(store, record, row, caller, now).await.map_err(store_error)?))
     }

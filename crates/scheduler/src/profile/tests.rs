@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::store::{Decision, JobRecord};
-use crate::testing::{at, decision, member, start};
+use crate::testing::{at, decision, member, record, start, summary};
 use pillion_core::decision::MemberState;
 use pillion_core::report::{JobSummary, ProgressPart};
-use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
+use pillion_core::{NodeName, WorkloadKey};
 
 /// A run of `seconds`, of which `shared` were shared.
 fn run(seconds: u64, shared: f64) -> MeasuredRun {
@@ -16,44 +16,21 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
     };
     MeasuredRun {
         summary: JobSummary {
-            start: start(),
-            gres_type: GresType::new("g1"),
             started_at: at(1000),
             ended_at: at(1000 + seconds),
             shared_seconds: shared,
             memory_bytes_peak: 5,
-            process_count_peak: 1,
             energy_joules: Some(600.0),
             solo: ProgressPart::default(),
             shared: ProgressPart::default(),
             solo_means: Some(means),
             solo_sample_count: 10,
-            neighbours: Vec::new(),
-            signs: None,
+            ..summary(start())
         },
         node: NodeName::new("n1"),
         device_model: "h200".into(),
         device_memory_bytes: 100,
-        job: JobRecord {
-            id: start().job_id,
-            restart_count: 0,
-            uid: UserId(1),
-            user: "alice".into(),
-            account: String::new(),
-            partition: "shared".into(),
-            workload: WorkloadKey::new("alice/w"),
-            slowdown_ratio_max: None,
-            memory_bytes_declared: None,
-            submitted_at: at(900),
-            eligible_at: None,
-            started_at: Some(at(1000)),
-            ended_at: Some(at(1000 + seconds)),
-            ending: Some(Ending::Completed),
-            node: Some(NodeName::new("n1")),
-            gres: "shard:g1:100".into(),
-            alone: false,
-            exit: None,
-        },
+        job: JobRecord { ended_at: Some(at(1000 + seconds)), ..record(start()) },
         decision: None,
     }
 }

@@ -21,7 +21,7 @@ use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
 use state::State;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 /// When a call that is to fail does so.
@@ -99,8 +99,10 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
-        self.call("reading a job", |state| Ok(state.job(id).cloned()))
+    async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
+        let found =
+            |state: &State| ids.iter().filter_map(|id| Some((*id, state.job(*id)?.clone()))).collect();
+        self.call("reading jobs", |state| Ok(found(state)))
     }
 
     async fn commit_plan(

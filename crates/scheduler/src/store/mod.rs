@@ -8,12 +8,14 @@ mod faults;
 mod learning;
 pub mod memory;
 pub mod postgres;
+mod runs;
 
 pub use faults::{Judgement, Requeue, RequeueOutcome};
 pub use learning::{
     MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
     StoredObservation,
 };
+pub use runs::{AccountedRun, MeasuredRun, RunFilter};
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
@@ -28,7 +30,7 @@ use pillion_core::{
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use pillion_slurm::Ending;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 /// A managed job, as the last scan that saw it reported it. Upserted by `record_jobs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -212,90 +214,6 @@ pub struct Event {
     pub detail: String,
 }
 
-/// One start of a job, measured: the agent's summary joined with what Slurm said of it. The input of profiles and outcomes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MeasuredRun {
-    /// The agent's summary.
-    pub summary: JobSummary,
-    /// Where.
-    pub node: NodeName,
-    /// The device's model.
-    pub device_model: String,
-    /// The device's memory.
-    pub device_memory_bytes: u64,
-    /// The job as recorded (it may have been started again since: compare restart counts).
-    pub job: JobRecord,
-    /// The decision it ran under, with its member row.
-    pub decision: Option<Decision>,
-}
-
-/// One start of a job on one device, as far as it is counted for what sharing gained.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AccountedRun {
-    /// The user's name.
-    pub user: String,
-    /// The account.
-    pub account: String,
-    /// The pool partition.
-    pub partition: String,
-    /// What it ran.
-    pub workload: WorkloadKey,
-    /// Where.
-    pub node: NodeName,
-    /// When its first task began.
-    pub started_at: UnixTime,
-    /// When its last process was gone.
-    pub ended_at: UnixTime,
-    /// Seconds beside others.
-    pub shared_seconds: f64,
-    /// Its part of the device's energy.
-    pub energy_joules: Option<f64>,
-    /// Mean energy of its workload's runs alone on this device model.
-    pub solo_energy_joules: Option<f64>,
-    /// Speed beside others over speed alone, as measured.
-    pub speed_fraction: Option<f64>,
-    /// Its promise.
-    pub slowdown_ratio_max: Option<f64>,
-    /// Whether this start ran to the end of its work.
-    pub is_completed: bool,
-}
-
-/// Which runs to count.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunFilter {
-    /// Ended at or after.
-    pub since: UnixTime,
-    /// Ended before.
-    pub until: UnixTime,
-    /// Of this user.
-    pub user: Option<String>,
-    /// Of this account.
-    pub account: Option<String>,
-    /// In this partition.
-    pub partition: Option<String>,
-    /// Of this workload.
-    pub workload: Option<String>,
-    /// On one of these nodes; empty: on any.
-    pub nodes: Vec<NodeName>,
-    /// Of this uid: what a user may see.
-    pub uid: Option<UserId>,
-}
-
-impl RunFilter {
-    /// The same runs in stretches of at most `length`, in order. Before 2020 nobody ran anything under us.
-    pub fn parts(&self, length: Duration) -> impl Iterator<Item = Self> {
-        let first = UnixTime::from_seconds(1_577_836_800.0);
-        let (mut since, until) = (if self.since < first { first } else { self.since }, self.until);
-        std::iter::from_fn(move || {
-            let next = since + length;
-            let part = (since, if next < until { next } else { until });
-            since = part.1;
-            (part.0 < part.1).then_some(part)
-        })
-        .map(|(since, until)| Self { since, until, ..self.clone() })
-    }
-}
-
 /// A profile, with what is needed to add the next run to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredProfile {
@@ -338,8 +256,12 @@ pub trait Store: Send + Sync {
     async fn revision(&self) -> Result<Revision, StoreError>;
     /// Upserts jobs; a new revision if anything that a plan depends on changed (state, restart count, gres, promise, ..).
     async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError>;
+    /// Those of these jobs that were ever recorded, as they were last.
+    async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError>;
     /// One job, as last recorded.
-    async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError>;
+    async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
+        Ok(self.jobs(&[id]).await?.remove(&id))
+    }
     /// Commits decisions in order and returns their ids. All or nothing.
     ///
     /// [`StoreError::StaleView`] when the revision is not `parent` any more; [`StoreError::Conflict`] when a member is

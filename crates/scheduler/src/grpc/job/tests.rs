@@ -19,24 +19,11 @@ fn start(id: u32) -> JobStart {
 
 fn record(id: u32, user: &str, uid: u32) -> JobRecord {
     JobRecord {
-        id: SlurmJobId::plain(id),
-        restart_count: 0,
         uid: UserId(uid),
         user: user.into(),
         account: "ml".into(),
-        partition: "shared".into(),
         workload: WorkloadKey::new(format!("{user}/w")),
-        slowdown_ratio_max: None,
-        memory_bytes_declared: None,
-        submitted_at: at(90),
-        eligible_at: None,
-        started_at: Some(at(1000)),
-        ended_at: Some(at(2000)),
-        ending: Some(Ending::Completed),
-        node: Some(NodeName::new("n1")),
-        gres: "shard:g1:50".into(),
-        alone: false,
-        exit: None,
+        ..crate::testing::record(start(id))
     }
 }
 

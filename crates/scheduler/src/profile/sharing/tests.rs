@@ -5,15 +5,14 @@ use crate::context::{Context, Settings};
 use crate::profile::Profile;
 use crate::store::memory::MemoryStore;
 use crate::store::{JobRecord, MemberStep, NewDecision, NewMember, Store, StoredObservation};
-use crate::testing::{at, member};
+use crate::testing::{at, member, record, summary};
 use pillion_core::decision::MemberState::{Guarded, Planned, Released, Running};
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
 };
 use pillion_core::{
-    DecisionId, DeviceUuid, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UserId,
-    WorkloadKey,
+    DecisionId, DeviceUuid, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, WorkloadKey,
 };
 use pillion_pairing::Role;
 use pillion_slurm::Ending;
@@ -122,41 +121,26 @@ impl World {
     async fn tell(&mut self, told: &Told, which: u32) {
         let elapsed = at(told.until).seconds_since(at(told.from));
         self.ingest(ReportBody::JobSummary(Box::new(JobSummary {
-            start: start(told.id),
-            gres_type: GresType::new("g1"),
             started_at: at(told.from),
             ended_at: at(told.until),
             shared_seconds: told.shared,
             memory_bytes_peak: told.memory_bytes,
-            process_count_peak: 1,
-            energy_joules: None,
             solo: ProgressPart { progress: told.progress.0, seconds: elapsed - told.shared },
             shared: ProgressPart { progress: told.progress.1, seconds: told.shared },
             solo_means: Some(ActivityMeans::default()),
             solo_sample_count: 10,
             neighbours: told.neighbours.iter().map(|id| start(*id)).collect(),
-            signs: None,
+            ..summary(start(told.id))
         })))
         .await;
         let job = JobRecord {
-            id: SlurmJobId::plain(told.id),
-            restart_count: 0,
-            uid: UserId(1000),
-            user: "alice".into(),
-            account: String::new(),
-            partition: "shared".into(),
             workload: workload(which),
-            slowdown_ratio_max: None,
-            memory_bytes_declared: None,
             submitted_at: at(90),
-            eligible_at: None,
             started_at: Some(at(told.from)),
             ended_at: Some(at(told.until)),
             ending: Some(told.ending),
             node: Some(node()),
-            gres: "shard:g1:40".into(),
-            alone: false,
-            exit: None,
+            ..record(start(told.id))
         };
         self.store.record_jobs(&[job], at(told.until)).await.unwrap();
     }

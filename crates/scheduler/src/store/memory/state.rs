@@ -2,22 +2,20 @@
 //!
 //! Every change is checked before its first write, so that a call that fails has changed nothing.
 
+mod runs;
+
 use super::super::{
-    AccountedRun, Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement,
-    LIST_LIMIT_DEFAULT, MeasuredRun, Member, MemberStep, ModelState, NewDecision, NewMember, NewModel,
-    RequeueOutcome, RunFilter, StoreError, StoredProfile,
+    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Member,
+    MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, StoreError, StoredProfile,
 };
 use super::faults::Faults;
 use super::learning::Learning;
 use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::{DeviceDescription, Reading};
+use pillion_core::device::DeviceDescription;
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
-use pillion_core::{
-    DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey,
-};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
-use pillion_slurm::Ending;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Explained = (Revision, UnixTime, Explanation);
@@ -279,98 +277,6 @@ impl State {
         }
     }
 
-    pub(super) fn unprofiled_runs(&self, limit: u32) -> Vec<MeasuredRun> {
-        self.measured_runs(limit, |run| !run.is_profiled)
-    }
-
-    pub(super) fn unjudged_runs(&self, limit: u32) -> Vec<MeasuredRun> {
-        self.measured_runs(limit, |run| !run.is_judged)
-    }
-
-    fn measured_runs(&self, limit: u32, is_open: impl Fn(&Run) -> bool) -> Vec<MeasuredRun> {
-        let open = self.runs.values().filter(|run| is_open(run));
-        let mut runs: Vec<_> = open.filter_map(|run| self.measured(run)).collect();
-        runs.sort_by(|a, b| a.summary.ended_at.seconds().total_cmp(&b.summary.ended_at.seconds()));
-        runs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        runs
-    }
-
-    /// The run with all that is known of it, once its end is certain.
-    fn measured(&self, run: &Run) -> Option<MeasuredRun> {
-        let start = run.summary.start;
-        let job = self.jobs.get(&start.job_id)?;
-        let is_over = job.restart_count > start.restart_count
-            || (job.restart_count == start.restart_count && job.ended_at.is_some());
-        if !is_over {
-            return None;
-        }
-        let device = self.devices.get(&(run.node.clone(), run.summary.gres_type.clone()))?;
-        Some(MeasuredRun {
-            summary: run.summary.clone(),
-            node: run.node.clone(),
-            device_model: device.model.clone(),
-            device_memory_bytes: device.memory_bytes,
-            job: job.clone(),
-            decision: self.ran_under(start),
-        })
-    }
-
-    pub(super) fn accounted_runs(&self, filter: &RunFilter) -> Vec<AccountedRun> {
-        let is_meant = |run: &AccountedRun, uid: UserId| {
-            let is_in = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-            run.ended_at >= filter.since
-                && run.ended_at < filter.until
-                && is_in(&filter.user, &run.user)
-                && is_in(&filter.account, &run.account)
-                && is_in(&filter.partition, &run.partition)
-                && is_in(&filter.workload, run.workload.as_str())
-                && (filter.nodes.is_empty() || filter.nodes.contains(&run.node))
-                && filter.uid.is_none_or(|wanted| wanted == uid)
-        };
-        let runs = self.runs.values().filter_map(|run| self.accounted(run));
-        let mut runs: Vec<AccountedRun> =
-            runs.filter(|(run, uid)| is_meant(run, *uid)).map(|(run, _)| run).collect();
-        runs.sort_by(|a, b| a.ended_at.seconds().total_cmp(&b.ended_at.seconds()));
-        runs
-    }
-
-    fn accounted(&self, run: &Run) -> Option<(AccountedRun, UserId)> {
-        let (summary, start) = (&run.summary, run.summary.start);
-        let job = self.jobs.get(&start.job_id)?;
-        let is_it = |member: &&Member| member.plan.start == start && member.state != MemberState::Undone;
-        let mut newest_first = self.decisions.values().rev();
-        let member = newest_first.find_map(|committed| committed.decision.members.iter().find(is_it));
-        let device = self.devices.get(&(run.node.clone(), summary.gres_type.clone()));
-        let profile = device.and_then(|it| self.profiles.get(&(job.workload.clone(), it.model.clone())));
-        let accounted = AccountedRun {
-            user: job.user.clone(),
-            account: job.account.clone(),
-            partition: job.partition.clone(),
-            workload: job.workload.clone(),
-            node: run.node.clone(),
-            started_at: summary.started_at,
-            ended_at: summary.ended_at,
-            shared_seconds: summary.shared_seconds,
-            energy_joules: summary.energy_joules,
-            solo_energy_joules: profile.and_then(|stored| stored.profile.energy_joules),
-            speed_fraction: member.and_then(|member| member.measured_speed_fraction),
-            slowdown_ratio_max: member.map(|member| member.plan.slowdown_ratio_max),
-            is_completed: job.restart_count == start.restart_count && job.ending == Some(Ending::Completed),
-        };
-        Some((accounted, job.uid))
-    }
-
-    /// The newest decision that this start was released under.
-    fn ran_under(&self, start: JobStart) -> Option<Decision> {
-        let has_run = |member: &Member| {
-            let ran =
-                matches!(member.state, MemberState::Released | MemberState::Running | MemberState::Ended);
-            member.plan.start == start && ran
-        };
-        let mut newest_first = self.decisions.values().rev().map(|committed| &committed.decision);
-        newest_first.find(|decision| decision.members.iter().any(has_run)).cloned()
-    }
-
     pub(super) fn profile_run(
         &mut self,
         start: JobStart,
@@ -465,22 +371,13 @@ impl State {
         from: UnixTime,
         until: UnixTime,
     ) -> Option<f64> {
-        let readings = self.readings(node, gres_type, from, until);
-        mean(readings.filter_map(|reading| reading.power_watts))
-    }
-
-    /// What a device was like between two times, both included.
-    fn readings<'a>(
-        &'a self,
-        node: &'a NodeName,
-        gres_type: &'a GresType,
-        from: UnixTime,
-        until: UnixTime,
-    ) -> impl Iterator<Item = &'a Reading> {
-        let is_here = move |(at, of_node, sample): &&(UnixTime, NodeName, DeviceSample)| {
-            of_node == node && sample.gres_type == *gres_type && *at >= from && *at <= until
-        };
-        self.samples.iter().filter(is_here).map(|(.., sample)| &sample.reading)
+        let here = self.samples.iter().filter(|(recorded_at, of_node, sample)| {
+            of_node == node && sample.gres_type == *gres_type && *recorded_at >= from && *recorded_at <= until
+        });
+        let (sum, count) = here
+            .filter_map(|(.., sample)| sample.reading.power_watts)
+            .fold((0.0, 0.0), |(sum, count), watts| (sum + watts, count + 1.0));
+        (count > 0.0).then(|| sum / count)
     }
 
     pub(super) fn prune_samples(&mut self, before: UnixTime) -> u64 {
@@ -488,12 +385,6 @@ impl State {
         self.samples.retain(|(recorded_at, ..)| *recorded_at >= before);
         (count - self.samples.len()).try_into().unwrap_or(u64::MAX)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a test keeps far fewer than 2^53 samples")]
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn missing_decision(id: DecisionId) -> StoreError {

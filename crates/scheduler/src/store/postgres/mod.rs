@@ -40,6 +40,7 @@ use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
 use sqlx::PgPool;
+use std::collections::BTreeMap;
 use tx::Access::{Read, Write};
 
 /// The store in Postgres. While the database is away each call fails within seconds with a transient error; connections
@@ -73,11 +74,9 @@ impl Store for PgStore {
         self.run_tx("recording jobs", Write, |tx| Box::pin(job::record(tx.connection(), jobs, at))).await
     }
 
-    async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
-        let ids = [id.to_string()];
-        let found =
-            self.run_tx("reading a job", Read, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await?;
-        Ok(found.into_values().next())
+    async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        self.run_tx("reading jobs", Read, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await
     }
 
     async fn commit_plan(

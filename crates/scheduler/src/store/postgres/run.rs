@@ -115,49 +115,38 @@ pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<
     Ok(row.map(JobSummary::try_from).transpose()?)
 }
 
+/// The runs whose flag (a column of `job_run`) is still false, once their end is certain. A macro, since sqlx checks literals.
+macro_rules! open_runs {
+    ($flag:literal, $conn:expr, $limit:expr) => {
+        sqlx::query_as!(
+            RunRow,
+            r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds,
+                run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
+                run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
+                run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
+                device.memory_bytes as "device_memory_bytes?"
+            from job_run as run
+            join device on device.node = run.node and device.gres_type = run.gres_type
+            join job on job.job_id = run.job_id
+            where not run."# + $flag + r#"
+                and (job.restart_count > run.restart_count
+                    or (job.restart_count = run.restart_count and job.ended_at is not null))
+            order by run.ended_at, run.job_id, run.restart_count, run.gres_type limit $1"#,
+            integer_limit($limit),
+        )
+        .fetch_all($conn)
+    };
+}
+
 /// Oldest first, with the job and the decision of each.
 pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Vec<MeasuredRun>, TxError> {
-    let rows = sqlx::query_as!(
-        RunRow,
-        r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds,
-            run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
-            run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
-            run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
-            device.memory_bytes as "device_memory_bytes?"
-        from job_run as run
-        join device on device.node = run.node and device.gres_type = run.gres_type
-        join job on job.job_id = run.job_id
-        where not run.is_profiled
-            and (job.restart_count > run.restart_count
-                or (job.restart_count = run.restart_count and job.ended_at is not null))
-        order by run.ended_at, run.job_id, run.restart_count, run.gres_type limit $1"#,
-        integer_limit(limit),
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+    let rows = open_runs!("is_profiled", &mut *conn, limit).await?;
     measured(conn, rows).await
 }
 
 /// Oldest first, with the job and the decision of each.
 pub(super) async fn unjudged(conn: &mut PgConnection, limit: u32) -> Result<Vec<MeasuredRun>, TxError> {
-    let rows = sqlx::query_as!(
-        RunRow,
-        r#"select run.job_id, run.restart_count, run.gres_type, run.started_at, run.ended_at, run.shared_seconds,
-            run.memory_bytes_peak, run.process_count_peak, run.energy_joules, run.solo_progress, run.solo_seconds,
-            run.shared_progress, run.shared_progress_seconds, run.solo_means, run.solo_sample_count,
-            run.neighbour_starts, run.signs, run.node, device.device_model as "device_model?",
-            device.memory_bytes as "device_memory_bytes?"
-        from job_run as run
-        join device on device.node = run.node and device.gres_type = run.gres_type
-        join job on job.job_id = run.job_id
-        where not run.is_judged
-            and (job.restart_count > run.restart_count
-                or (job.restart_count = run.restart_count and job.ended_at is not null))
-        order by run.ended_at, run.job_id, run.restart_count, run.gres_type limit $1"#,
-        integer_limit(limit),
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+    let rows = open_runs!("is_judged", &mut *conn, limit).await?;
     measured(conn, rows).await
 }
 
