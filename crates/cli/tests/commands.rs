@@ -98,6 +98,7 @@ async fn explain_tells_the_whole_story_and_hides_partners() {
 async fn profile_says_what_is_remembered() {
     let harness = Harness::start();
     snapshot(&harness, "profile", "profile", 0).await;
+    snapshot(&harness, "profile_drawn", "profile alice/4f1c", 0).await;
     let broken = harness.run("profile broken").await;
     assert_eq!((broken.code, broken.out.as_str()), (65, ""));
     assert!(broken.err.contains("install the same version on both sides"), "{}", broken.err);

@@ -4,7 +4,7 @@ use crate::args::ProfileArgs;
 use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
-use crate::output::{Answer, Table, json};
+use crate::output::{Answer, Block, Table, json};
 use pillion_core::Fraction;
 use pillion_core::profile::WorkloadProfile;
 use pillion_proto::v1::{ProfilesRequest, ProfilesResponse};
@@ -16,7 +16,7 @@ use serde::Serialize;
 /// As [`answer`]; [`CliError::Data`] for a profile that this version cannot read.
 pub async fn fetch(client: &mut Operator, args: &ProfileArgs) -> Result<Answer, CliError> {
     let request = ProfilesRequest { workload: args.workload.clone(), user: args.user.clone() };
-    show(answer(client.profiles(request)).await?)
+    show(answer(client.profiles(request)).await?, !args.workload.is_empty())
 }
 
 #[derive(Serialize)]
@@ -41,7 +41,8 @@ const COLUMNS: [&str; 14] = [
     ">ENERGY",
 ];
 
-fn show(ProfilesResponse { profile_json }: ProfilesResponse) -> Result<Answer, CliError> {
+/// Whoever names a workload sees it drawn.
+fn show(ProfilesResponse { profile_json }: ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
     let parse = |text: &String| {
         serde_json::from_str::<WorkloadProfile>(text).map_err(|error| {
             CliError::Data(format!(
@@ -55,7 +56,81 @@ fn show(ProfilesResponse { profile_json }: ProfilesResponse) -> Result<Answer, C
     for profile in &profiles {
         table.push(line(profile));
     }
-    Ok(Answer::table(table, json::render(&Body { profiles })))
+    let drawings =
+        profiles.iter().filter(|_| is_drawn).flat_map(drawing).map(Block::Line).collect::<Vec<_>>();
+    let mut answer = Answer::table(table, json::render(&Body { profiles }));
+    answer.blocks.extend(drawings);
+    Ok(answer)
+}
+
+/// Cells of a bar that stands for the whole.
+const BAR_CELLS: usize = 40;
+
+/// A bar of `#`: read by every terminal, and aloud as its number, which stands before it.
+fn bar(fraction: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of cells")]
+    let full = (fraction.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;
+    format!("{}{}", "#".repeat(full), ".".repeat(BAR_CELLS - full))
+}
+
+/// What a workload uses of the device, and what it does under each cap, where that is known; a line each.
+fn drawing(profile: &WorkloadProfile) -> Vec<String> {
+    let used = [
+        ("SM or XVE active", profile.sm_active_fraction),
+        ("occupancy", profile.sm_occupancy_fraction),
+        ("FP32 active", profile.fp32_active_fraction),
+        ("tensor active", profile.tensor_active_fraction),
+        ("stalled on memory", profile.stall_fraction),
+        ("memory bandwidth", profile.memory_bandwidth_fraction),
+        ("cache bandwidth", profile.cache_bandwidth_fraction),
+        ("held down by power or heat", profile.throttled_fraction),
+    ];
+    let line = |name: &str, fraction: f64| {
+        format!("  {name:<27}{:>6}  {}", format::fraction(Some(fraction)), bar(fraction))
+    };
+    let used = used.into_iter().filter_map(|(name, part)| Some(line(name, part?.value())));
+    let title = format!("{} alone on {}, of the whole device", profile.workload, profile.device_model);
+    let mut lines: Vec<String> = [String::new(), format::clean(&title)].into_iter().chain(used).collect();
+    let at_cap = profile.throughput_per_second_at_cap.iter().zip(1..);
+    let whole = profile.throughput_per_second.filter(|whole| *whole > 0.0);
+    let speeds: Vec<String> = at_cap
+        .filter_map(|(rate, tenth)| Some(line(&format!("speed at cap 0.{tenth}"), (*rate)? / whole?)))
+        .collect();
+    if !speeds.is_empty() {
+        lines.extend([String::new(), "Speed under a cap, of its speed without".to_owned()]);
+        lines.extend(speeds);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pillion_core::WorkloadKey;
+
+    #[test]
+    fn what_is_known_is_drawn_and_nothing_else() {
+        let mut profile = WorkloadProfile::empty(WorkloadKey::new("alice/bert"), "h100");
+        profile.sm_active_fraction = Some(Fraction::clamped(0.5));
+        profile.memory_bandwidth_fraction = Some(Fraction::clamped(0.0));
+        let lines = drawing(&profile);
+        assert_eq!(lines.len(), 4, "{lines:#?}");
+        assert_eq!(lines[1], "alice/bert alone on h100, of the whole device");
+        assert_eq!(
+            lines[2],
+            format!("  SM or XVE active             50 %  {}{}", "#".repeat(20), ".".repeat(20))
+        );
+        assert!(lines[3].ends_with(&format!("0 %  {}", ".".repeat(40))), "{}", lines[3]);
+
+        profile.throughput_per_second_at_cap[2] = Some(9.0);
+        assert_eq!(drawing(&profile).len(), 4, "a speed has no measure without the whole one");
+        profile.throughput_per_second = Some(12.0);
+        let lines = drawing(&profile);
+        assert_eq!(
+            lines[6],
+            format!("  speed at cap 0.3             75 %  {}{}", "#".repeat(30), ".".repeat(10))
+        );
+    }
 }
 
 fn line(profile: &WorkloadProfile) -> Vec<String> {
