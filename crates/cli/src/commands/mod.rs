@@ -4,6 +4,8 @@ pub mod acct;
 pub mod backtest;
 pub mod config;
 pub mod doctor;
+pub mod drain;
+pub mod evict;
 pub mod explain;
 pub mod model;
 pub mod nodes;
@@ -79,6 +81,17 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         }
         Command::Nodes => nodes::fetch(&mut connect(address).await?).await?,
         Command::Status => status::fetch(&mut connect(address).await?).await?,
+        Command::Drain(order) => {
+            let request = drain::request(order)?;
+            drain::drain(&mut connect(address).await?, request).await?
+        }
+        Command::Undrain(order) => {
+            let request = drain::undrain_request(order)?;
+            let (answer, was_any) = drain::undrain(&mut connect(address).await?, request).await?;
+            output.print(&answer)?;
+            return Ok(if was_any { exit::OK } else { exit::PROBLEM });
+        }
+        Command::Evict(order) => evict::evict(&mut connect(address).await?, order).await?,
     };
     output.print(&answer)?;
     Ok(exit::OK)

@@ -1,14 +1,16 @@
 //! A scheduler that answers from fixtures, on a Unix socket, and the real `pillion` beside it.
 
+mod act;
 mod story;
 
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
     AccountRequest, AccountResponse, AgentStatus, Decision, Device, DeviceCondition, DeviceFault,
-    DryRunRequest, DryRunResponse, Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest,
-    JobResponse, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse,
-    PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest, ProfilesResponse, QueueJob,
-    QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
+    DrainRequest, DrainResponse, DryRunRequest, DryRunResponse, Event, EvictRequest, EvictResponse,
+    ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse, Member, Metric, MetricSource,
+    Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse,
+    ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest,
+    StatusResponse, UndrainRequest, UndrainResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -346,11 +348,24 @@ impl OperatorService for Fixtures {
             dropped_line_count: 0,
             pool_partitions: vec!["shared".to_owned()],
             bound_seconds: 600,
+            drains: act::drains(),
         }))
     }
 
     async fn poke(&self, _: Request<PokeRequest>) -> Result<Response<PokeResponse>, Status> {
         self.pokes.fetch_add(1, Ordering::SeqCst);
         Ok(Response::new(PokeResponse {}))
+    }
+
+    async fn drain(&self, request: Request<DrainRequest>) -> Result<Response<DrainResponse>, Status> {
+        act::drain(request.into_inner()).map(Response::new)
+    }
+
+    async fn undrain(&self, request: Request<UndrainRequest>) -> Result<Response<UndrainResponse>, Status> {
+        Ok(Response::new(act::undrain(request.into_inner())))
+    }
+
+    async fn evict(&self, request: Request<EvictRequest>) -> Result<Response<EvictResponse>, Status> {
+        act::evict(request.into_inner()).map(Response::new)
     }
 }

@@ -1,7 +1,7 @@
-//! The operators' and users' service: reads the store and the board, changes nothing.
+//! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
 use super::auth::{Caller, caller};
-use super::{explain, job, listing, status};
+use super::{act, explain, job, listing, status};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::store::{Decision, DecisionFilter, StoreError};
@@ -191,6 +191,7 @@ impl OperatorService for OperatorServer {
             devices: agent.devices.into_iter().map(Into::into).collect(),
             conditions: agent.conditions.into_values().map(Into::into).collect(),
         });
+        let drains = context.store.drains().await.map_err(store_error)?;
         let board = context.board();
         Ok(Response::new(StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -210,12 +211,31 @@ impl OperatorService for OperatorServer {
             dropped_line_count: board.dropped_line_count,
             pool_partitions: context.settings.pool.clone(),
             bound_seconds: context.settings.bound.as_secs(),
+            drains: drains.iter().map(act::drained_place).collect(),
         }))
     }
 
     async fn poke(&self, _: Request<v1::PokeRequest>) -> Result<Response<v1::PokeResponse>, Status> {
         self.context.nudges.watch.notify_one();
         Ok(Response::new(v1::PokeResponse {}))
+    }
+
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
+        let caller = caller(&request);
+        act::drain(&self.context, caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn undrain(
+        &self,
+        request: Request<v1::UndrainRequest>,
+    ) -> Result<Response<v1::UndrainResponse>, Status> {
+        let caller = caller(&request);
+        act::undrain(&self.context, caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn evict(&self, request: Request<v1::EvictRequest>) -> Result<Response<v1::EvictResponse>, Status> {
+        let caller = caller(&request);
+        act::evict(&self.context, caller, request.into_inner()).await.map(Response::new)
     }
 }
 

@@ -94,6 +94,7 @@ fn status() -> StatusRow {
         dropped_line_count: 0,
         pool_partitions: vec!["shared".to_owned()],
         bound_seconds: 600,
+        drains: Vec::new(),
     }
 }
 

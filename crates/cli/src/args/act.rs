@@ -1,0 +1,37 @@
+//! What operators order, and what they watch.
+
+use clap::Args as ClapArgs;
+use pillion_core::SlurmJobId;
+
+/// `pillion drain`.
+#[derive(Debug, ClapArgs)]
+pub struct DrainArgs {
+    /// Which.
+    #[arg(help = "Nodes, or GPUs of them: n1, n[1-3], n1:g0, n[1-2]:g[0-3],n5", required = true)]
+    pub places: Vec<String>,
+    /// Why: everybody reads it, in 'nodes', 'queue' and 'explain'
+    #[arg(short, long, value_name = "TEXT")]
+    pub reason: String,
+}
+
+/// `pillion undrain`.
+#[derive(Debug, ClapArgs)]
+pub struct UndrainArgs {
+    /// Which.
+    #[arg(help = "Nodes, or GPUs of them, as they were drained: n1, n[1-3], n1:g0", required = true)]
+    pub places: Vec<String>,
+    /// Why, for the record
+    #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub reason: String,
+}
+
+/// `pillion evict`.
+#[derive(Debug, ClapArgs)]
+pub struct EvictArgs {
+    /// The job.
+    #[arg(help = "The job: 33, or 33_2 for an array task")]
+    pub job: SlurmJobId,
+    /// Why: the job's user reads it, in 'why' and 'report'
+    #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub reason: String,
+}
