@@ -2,7 +2,7 @@
 
 mod act;
 
-pub use act::{DrainArgs, EvictArgs, UndrainArgs};
+pub use act::{DrainArgs, EventsArgs, EvictArgs, UndrainArgs};
 
 use crate::client::Address;
 use crate::output::Format;
@@ -117,6 +117,10 @@ pub enum Command {
     Undrain(UndrainArgs),
     /// Ends a job that shares a GPU and starts it again, alone. For operators
     Evict(EvictArgs),
+    /// The rules that are in force: each value, where it comes from, and what it means
+    Policy,
+    /// What happened to nodes and jobs: faults, victims, evictions, drains
+    Events(EventsArgs),
 }
 
 /// `pillion queue`.

@@ -196,6 +196,26 @@ async fn evict_says_what_happens_next() {
 }
 
 #[tokio::test]
+async fn policy_says_what_is_in_force_and_who_says_so() {
+    let harness = Harness::start();
+    snapshot(&harness, "policy", "policy", 0).await;
+}
+
+#[tokio::test]
+async fn events_say_what_happened() {
+    let harness = Harness::start();
+    snapshot(&harness, "events", "events -S 2026-11-01", 0).await;
+    snapshot(&harness, "events_more", "events -S 2026-11-01 --limit 1", 0).await;
+    let ran = harness.run("events -S 2026-11-01 -j 42,33_2 -N n[1-2] --noheader -o kind,jobid").await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "evicted  42\n"));
+    let ran = harness.run("events -S 2026-11-01 -k drained,victim --noheader -o kind").await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "drained\n"));
+    assert_eq!(harness.run("events -j 42.batch").await.code, 64);
+    let swapped = harness.run("events -S 2026-11-08 -E 2026-11-01").await;
+    assert!(swapped.code == 64 && swapped.err.contains("swap them"), "{}", swapped.err);
+}
+
+#[tokio::test]
 async fn an_absent_scheduler_is_said_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     for line in [
@@ -209,6 +229,8 @@ async fn an_absent_scheduler_is_said_in_one_sentence() {
         "drain n1 -r noise",
         "undrain n1",
         "evict 42",
+        "policy",
+        "events",
         "plan --live",
         "snapshot save x.json",
     ] {

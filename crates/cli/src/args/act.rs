@@ -35,3 +35,26 @@ pub struct EvictArgs {
     #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
 }
+
+/// `pillion events`.
+#[derive(Debug, ClapArgs)]
+pub struct EventsArgs {
+    /// From this time on [default: today]
+    #[arg(short = 'S', long, value_name = "TIME")]
+    pub start: Option<String>,
+    /// Until this time [default: now]
+    #[arg(short = 'E', long, value_name = "TIME")]
+    pub end: Option<String>,
+    /// Only on these nodes: n1,n[3-5]
+    #[arg(short = 'N', long, value_name = "NODES", default_value = "", hide_default_value = true)]
+    pub nodes: String,
+    /// Only of these jobs
+    #[arg(help = "Only of these jobs: 33,33_2", short, long, value_name = "JOB,..", value_delimiter = ',')]
+    pub jobs: Vec<SlurmJobId>,
+    /// Only of these kinds: drained, device-fault, victim
+    #[arg(short, long, value_name = "KIND,..", value_delimiter = ',')]
+    pub kinds: Vec<String>,
+    /// At most so many, the newest
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub limit: u32,
+}

@@ -5,6 +5,7 @@ pub mod backtest;
 pub mod config;
 pub mod doctor;
 pub mod drain;
+pub mod events;
 pub mod evict;
 pub mod explain;
 pub mod model;
@@ -13,6 +14,7 @@ pub mod pairs;
 pub mod plan;
 mod plan_files;
 pub mod poke;
+pub mod policy;
 pub mod profile;
 pub mod queue;
 pub mod report;
@@ -92,6 +94,11 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             return Ok(if was_any { exit::OK } else { exit::PROBLEM });
         }
         Command::Evict(order) => evict::evict(&mut connect(address).await?, order).await?,
+        Command::Policy => policy::fetch(&mut connect(address).await?).await?,
+        Command::Events(events) => {
+            let request = events::request(events, clock.now())?;
+            events::fetch(&mut connect(address).await?, request).await?
+        }
     };
     output.print(&answer)?;
     Ok(exit::OK)

@@ -1,16 +1,18 @@
 //! A scheduler that answers from fixtures, on a Unix socket, and the real `pillion` beside it.
 
 mod act;
+mod live;
 mod story;
 
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
     AccountRequest, AccountResponse, AgentStatus, Decision, Device, DeviceCondition, DeviceFault,
-    DrainRequest, DrainResponse, DryRunRequest, DryRunResponse, Event, EvictRequest, EvictResponse,
-    ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse, Member, Metric, MetricSource,
-    Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse,
-    ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest,
-    StatusResponse, UndrainRequest, UndrainResponse,
+    DrainRequest, DrainResponse, DryRunRequest, DryRunResponse, Event, EventsRequest, EventsResponse,
+    EvictRequest, EvictResponse, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse,
+    Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest,
+    PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest,
+    ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
+    UndrainRequest, UndrainResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -367,5 +369,13 @@ impl OperatorService for Fixtures {
 
     async fn evict(&self, request: Request<EvictRequest>) -> Result<Response<EvictResponse>, Status> {
         act::evict(request.into_inner()).map(Response::new)
+    }
+
+    async fn policy(&self, _: Request<PolicyRequest>) -> Result<Response<PolicyResponse>, Status> {
+        Ok(Response::new(live::policy()))
+    }
+
+    async fn events(&self, request: Request<EventsRequest>) -> Result<Response<EventsResponse>, Status> {
+        Ok(Response::new(live::events(&request.into_inner())))
     }
 }

@@ -5,6 +5,7 @@
 mod act;
 pub mod agent;
 pub mod auth;
+mod events;
 mod explain;
 mod job;
 mod listing;

@@ -1,9 +1,10 @@
 //! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
 use super::auth::{Caller, caller};
-use super::{act, explain, job, listing, status};
+use super::{act, events, explain, job, listing, status};
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::rules;
 use crate::store::{Decision, DecisionFilter, StoreError};
 use crate::story::Accounts;
 use pillion_core::{SlurmJobId, UnixTime};
@@ -236,6 +237,23 @@ impl OperatorService for OperatorServer {
     async fn evict(&self, request: Request<v1::EvictRequest>) -> Result<Response<v1::EvictResponse>, Status> {
         let caller = caller(&request);
         act::evict(&self.context, caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn policy(&self, _: Request<v1::PolicyRequest>) -> Result<Response<v1::PolicyResponse>, Status> {
+        let configured = self.context.settings.rules.iter().cloned();
+        let found = rules::mechanisms(&self.context.agents.all());
+        let all = configured.chain(rules::built_in()).chain([found]);
+        Ok(Response::new(v1::PolicyResponse { rules: all.map(listing::rule).collect() }))
+    }
+
+    async fn events(
+        &self,
+        request: Request<v1::EventsRequest>,
+    ) -> Result<Response<v1::EventsResponse>, Status> {
+        let caller = caller(&request);
+        let filter = events::filter(request.into_inner(), caller)?;
+        let told = self.context.store.list_events(&filter).await.map_err(store_error)?;
+        Ok(Response::new(events::answer(told, &filter)))
     }
 }
 
