@@ -2,7 +2,7 @@
 
 mod act;
 
-pub use act::{DrainArgs, EventsArgs, EvictArgs, UndrainArgs};
+pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
 
 use crate::client::Address;
 use crate::output::Format;
@@ -121,6 +121,8 @@ pub enum Command {
     Policy,
     /// What happened to nodes and jobs: faults, victims, evictions, drains
     Events(EventsArgs),
+    /// The pool, live: who is on which GPU, what it does, and who waits
+    Top(TopArgs),
 }
 
 /// `pillion queue`.

@@ -6,10 +6,12 @@
 mod job;
 mod model;
 mod place;
+mod top;
 
 pub use job::{JobStory, SlowCause};
 pub use model::{ModelRow, ScoreRow};
 pub use place::DrainRow;
+pub use top::{Counts, Overview, TopDeviceRow};
 
 use pillion_core::device::{Metric, MetricSource, Quality};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};

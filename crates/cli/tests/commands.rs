@@ -216,6 +216,18 @@ async fn events_say_what_happened() {
 }
 
 #[tokio::test]
+async fn top_prints_one_frame_and_wants_a_terminal_for_more() {
+    let harness = Harness::start();
+    let ran = harness.run("top --once").await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    insta::assert_snapshot!("top_once", ran.out);
+    let live = harness.run("top").await;
+    assert_eq!((live.code, live.out.as_str()), (64, ""));
+    assert!(live.err.contains("top needs a terminal; for a pipe write --once"), "{}", live.err);
+    assert_eq!(harness.run("top --once --json").await.code, 64);
+}
+
+#[tokio::test]
 async fn an_absent_scheduler_is_said_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     for line in [
@@ -231,6 +243,7 @@ async fn an_absent_scheduler_is_said_in_one_sentence() {
         "evict 42",
         "policy",
         "events",
+        "top --once",
         "plan --live",
         "snapshot save x.json",
     ] {

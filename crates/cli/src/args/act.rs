@@ -58,3 +58,11 @@ pub struct EventsArgs {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: u32,
 }
+
+/// `pillion top`.
+#[derive(Debug, ClapArgs)]
+pub struct TopArgs {
+    /// Print one frame as text, and end
+    #[arg(long)]
+    pub once: bool,
+}

@@ -29,7 +29,7 @@ use crate::args::{Args, Command, SnapshotAction};
 use crate::client::connect;
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
-use crate::output::{Answer, Output};
+use crate::output::{Answer, Format, Output};
 use pillion_core::Clock;
 
 /// Stands for what only operators see.
@@ -98,6 +98,14 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Events(events) => {
             let request = events::request(events, clock.now())?;
             events::fetch(&mut connect(address).await?, request).await?
+        }
+        Command::Top(top) => {
+            if args.global.format() != Format::Table || !args.global.columns.is_empty() {
+                let other = "top is for people; scripts read 'nodes', 'pairs' and 'queue'";
+                return Err(CliError::Usage(other.to_owned()));
+            }
+            crate::top::run(top, address, clock).await?;
+            return Ok(exit::OK);
         }
     };
     output.print(&answer)?;

@@ -12,7 +12,7 @@ use pillion_proto::v1::{
     Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest,
     PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest,
     ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
-    UndrainRequest, UndrainResponse,
+    TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -377,5 +377,9 @@ impl OperatorService for Fixtures {
 
     async fn events(&self, request: Request<EventsRequest>) -> Result<Response<EventsResponse>, Status> {
         Ok(Response::new(live::events(&request.into_inner())))
+    }
+
+    async fn top(&self, request: Request<TopRequest>) -> Result<Response<TopResponse>, Status> {
+        Ok(Response::new(live::top(request.into_inner())))
     }
 }

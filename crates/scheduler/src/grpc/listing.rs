@@ -33,7 +33,8 @@ pub(super) fn decision(
     }
 }
 
-fn member(
+/// A member of a decision, as the caller may see it.
+pub(super) fn member(
     decision: &Decision,
     member: &Member,
     users: &BTreeMap<SlurmJobId, String>,

@@ -11,3 +11,4 @@ mod job;
 mod listing;
 pub mod operator;
 mod status;
+mod top;

@@ -1,7 +1,7 @@
 //! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
 use super::auth::{Caller, caller};
-use super::{act, events, explain, job, listing, status};
+use super::{act, events, explain, job, listing, status, top};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::rules;
@@ -36,6 +36,34 @@ impl OperatorServer {
         let decisions = self.context.store.active_decisions().await?;
         let reasons = self.context.board().reasons.clone();
         Ok(listing::queue(&scan, &decisions, &reasons, &self.context.settings.policy, caller))
+    }
+
+    async fn overview(&self, request: v1::TopRequest, caller: Caller) -> Result<v1::TopResponse, StoreError> {
+        let v1::TopRequest { device_offset, device_limit, job_offset, job_limit } = request;
+        let context = &self.context;
+        let (store, agents) = (context.store.as_ref(), context.agents.all());
+        let scan = context.board().scan.clone();
+        let (decisions, drains) = (store.active_decisions().await?, store.drains().await?);
+        let scan = scan.as_deref();
+        let spots =
+            top::spots(&top::Sources { scan, agents: &agents, decisions: &decisions, drains: &drains });
+        let page = top::page(&spots, device_offset, device_limit);
+        let users = explain::users_of(store, &top::decisions_on(page)).await?;
+        let readings = context.agents.readings(page.iter().map(top::Spot::place));
+        let jobs = self.queue_rows(caller).await?;
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let now = context.now();
+        Ok(v1::TopResponse {
+            now_seconds: now.seconds(),
+            mode: context.settings.mode.as_str().to_owned(),
+            counts: Some(top::counts(&spots)),
+            agent_count: count(agents.values().filter(|agent| agent.is_connected).count()),
+            agents_gone_count: count(agents.values().filter(|agent| !agent.is_connected).count()),
+            waiting_count: count(jobs.len()),
+            unplaced_count: top::unplaced_count(scan, &decisions),
+            devices: top::devices(page, &readings, &users, caller, now),
+            jobs: top::page(&jobs, job_offset, job_limit).to_vec(),
+        })
     }
 
     async fn decisions(
@@ -254,6 +282,12 @@ impl OperatorService for OperatorServer {
         let filter = events::filter(request.into_inner(), caller)?;
         let told = self.context.store.list_events(&filter).await.map_err(store_error)?;
         Ok(Response::new(events::answer(told, &filter)))
+    }
+
+    async fn top(&self, request: Request<v1::TopRequest>) -> Result<Response<v1::TopResponse>, Status> {
+        let caller = caller(&request);
+        let response = self.overview(request.into_inner(), caller).await.map_err(store_error)?;
+        Ok(Response::new(response))
     }
 }
 
