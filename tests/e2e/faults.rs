@@ -12,7 +12,7 @@ use pillion_tests::{Cluster, ClusterSpec};
 const PARTNER_GONE: &str = "partner-gone";
 
 /// Waits for an event of the job, and gives its sentence.
-fn wait_for_event(cluster: &Cluster, job: SlurmJobId, kind: &str) -> String {
+pub(crate) fn wait_for_event(cluster: &Cluster, job: SlurmJobId, kind: &str) -> String {
     wait_for(&format!("event {kind} of job {job}"), SOON, || {
         let explained = explain(cluster, job)?.unwrap_or_default();
         let events = explained["events"].as_array().cloned().unwrap_or_default();

@@ -11,6 +11,7 @@ mod jobs;
 mod learning;
 mod leases;
 mod module;
+mod operators;
 mod options;
 mod outage;
 mod pairs;

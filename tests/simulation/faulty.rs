@@ -71,6 +71,9 @@ impl Slurm for FaultySlurm {
     async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         self.slurm.release_hold(job).await
     }
+    async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
+        self.slurm.allows_requeue(job).await
+    }
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         match self.next_fault() {
             Some(Lost::Before) => Err(timeout()),

@@ -1,5 +1,9 @@
 //! The command line as people type it.
 
+mod act;
+
+pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
+
 use crate::client::Address;
 use crate::output::Format;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -107,6 +111,18 @@ pub enum Command {
     Nodes,
     /// How the scheduler and its agents are
     Status,
+    /// Keeps new jobs away from nodes or GPUs; what runs there goes on. For operators
+    Drain(DrainArgs),
+    /// Lets jobs onto drained nodes or GPUs again. For operators
+    Undrain(UndrainArgs),
+    /// Ends a job that shares a GPU and starts it again, alone. For operators
+    Evict(EvictArgs),
+    /// The rules that are in force: each value, where it comes from, and what it means
+    Policy,
+    /// What happened to nodes and jobs: faults, victims, evictions, drains
+    Events(EventsArgs),
+    /// The pool, live: who is on which GPU, what it does, and who waits
+    Top(TopArgs),
 }
 
 /// `pillion queue`.
@@ -446,56 +462,4 @@ pub struct RescueArgs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn the_command_line_is_well_formed() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn plan_wants_exactly_one_input() {
-        let parse = |line: &str| Args::try_parse_from(line.split(' '));
-        assert!(parse("pillion plan --live").is_ok());
-        assert!(parse("pillion plan --view a.json --max-slowdown 1.2").is_ok());
-        assert!(parse("pillion plan --solo a.csv --queue b.csv --mechanism mps").is_ok());
-        for wrong in [
-            "pillion plan",
-            "pillion plan --live --view a.json",
-            "pillion plan --solo a.csv",
-            "pillion plan --live --history a.csv",
-            "pillion plan --solo a.csv --queue b.csv --candidates --parsable2",
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_bad_value_is_answered_with_what_was_expected() {
-        let error = |option: &str| {
-            let line = format!("pillion plan --solo a.csv --queue b.csv {option}");
-            Args::try_parse_from(line.split(' ')).unwrap_err().to_string().lines().next().unwrap().to_owned()
-        };
-        let cases = [
-            ("--max-slowdown 0.9", "'--max-slowdown <R>': a ratio from 1 to 10 is expected; write 1.25"),
-            ("--max-slowdown nan", "'--max-slowdown <R>': a ratio from 1 to 10 is expected; write 1.25"),
-            ("--broken-budget 2", "'--broken-budget <F>': a fraction from 0 to 1 is expected; write 0.02"),
-            ("--device-memory 80G", "'--device-memory <BYTES>': a number of bytes is expected, 1 or more"),
-            ("--max-tenants 5", "'--max-tenants <N>': 5 is not in 1..=4"),
-            ("--caps maybe", "'--caps <CAPS>'"),
-            ("--objective speed", "'--objective <OBJECTIVE>'"),
-            (
-                "--mechanism mig",
-                "'--mechanism <MECHANISM>': 'mig' is not a mechanism; allowed are mps, ccs and none",
-            ),
-        ];
-        for (option, expected) in cases {
-            let message = error(option);
-            assert!(message.starts_with("error: invalid value '"), "{message}");
-            assert!(message.contains(expected), "{message:?} lacks {expected:?}");
-        }
-        assert_eq!(parse_bytes("8e10"), Ok(80_000_000_000));
-    }
-}
+mod tests;

@@ -19,6 +19,7 @@ pub mod format;
 pub mod output;
 pub mod plot;
 pub mod slurm_conf;
+pub mod top;
 pub mod view;
 
 pub use args::Args;

@@ -53,6 +53,7 @@ async fn why_says_what_a_job_waits_for_and_what_made_it_slow() {
     snapshot(&harness, "why_ended", "why 42", 0).await;
     snapshot(&harness, "why_waiting", "why 43", 0).await;
     snapshot(&harness, "why_running", "why 44", 0).await;
+    snapshot(&harness, "why_evicted", "why 45", 0).await;
     snapshot(&harness, "why_unknown", "why 7", 1).await;
 }
 
@@ -80,6 +81,7 @@ async fn a_report_fits_on_one_screen() {
     let harness = Harness::start();
     snapshot(&harness, "report_ended", "report 42", 0).await;
     snapshot(&harness, "report_running", "report 44", 0).await;
+    snapshot(&harness, "report_evicted", "report 45", 0).await;
     let lines = harness.run("report 42").await.out;
     assert!(lines.lines().count() < 24, "{lines}");
 }
@@ -166,6 +168,67 @@ async fn nodes_says_how_every_device_is_and_who_measures_it() {
 }
 
 #[tokio::test]
+async fn drain_and_undrain_say_what_they_did() {
+    let harness = Harness::start();
+    snapshot(&harness, "drain", "drain n1,n1:g[0-1] --reason noise", 0).await;
+    snapshot(&harness, "undrain", "undrain n1 n1:g1", 0).await;
+    snapshot(&harness, "undrain_open", "undrain n1:g0", 1).await;
+    let stranger = harness.run("drain n9 -r noise").await;
+    assert_eq!((stranger.code, stranger.out.as_str()), (1, ""));
+    let expected = "pillion: the scheduler refused: the pool has no node n9; its nodes are n1\n";
+    assert_eq!(stranger.err, expected);
+    assert_eq!(harness.run("drain n1").await.code, 64, "without a reason");
+    let wrong = harness.run("drain n[1- -r noise").await;
+    assert!(
+        wrong.code == 64 && wrong.err.contains("names no nodes or GPUs; write n1, n[1-3]"),
+        "{}",
+        wrong.err
+    );
+}
+
+#[tokio::test]
+async fn evict_says_what_happens_next() {
+    let harness = Harness::start();
+    snapshot(&harness, "evict", "evict 42 --reason noisy", 0).await;
+    let refused = harness.run("evict 43").await;
+    let expected = "pillion: the scheduler refused: job 43 does not run: it waits\n";
+    assert_eq!((refused.code, refused.out.as_str(), refused.err.as_str()), (1, "", expected));
+    assert_eq!(harness.run("evict 42.batch").await.code, 64);
+}
+
+#[tokio::test]
+async fn policy_says_what_is_in_force_and_who_says_so() {
+    let harness = Harness::start();
+    snapshot(&harness, "policy", "policy", 0).await;
+}
+
+#[tokio::test]
+async fn events_say_what_happened() {
+    let harness = Harness::start();
+    snapshot(&harness, "events", "events -S 2026-11-01", 0).await;
+    snapshot(&harness, "events_more", "events -S 2026-11-01 --limit 1", 0).await;
+    let ran = harness.run("events -S 2026-11-01 -j 42,33_2 -N n[1-2] --noheader -o kind,jobid").await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "evicted  42\n"));
+    let ran = harness.run("events -S 2026-11-01 -k drained,victim --noheader -o kind").await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "drained\n"));
+    assert_eq!(harness.run("events -j 42.batch").await.code, 64);
+    let swapped = harness.run("events -S 2026-11-08 -E 2026-11-01").await;
+    assert!(swapped.code == 64 && swapped.err.contains("swap them"), "{}", swapped.err);
+}
+
+#[tokio::test]
+async fn top_prints_one_frame_and_wants_a_terminal_for_more() {
+    let harness = Harness::start();
+    let ran = harness.run("top --once").await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    insta::assert_snapshot!("top_once", ran.out);
+    let live = harness.run("top").await;
+    assert_eq!((live.code, live.out.as_str()), (64, ""));
+    assert!(live.err.contains("top needs a terminal; for a pipe write --once"), "{}", live.err);
+    assert_eq!(harness.run("top --once --json").await.code, 64);
+}
+
+#[tokio::test]
 async fn an_absent_scheduler_is_said_in_one_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     for line in [
@@ -176,6 +239,12 @@ async fn an_absent_scheduler_is_said_in_one_sentence() {
         "model",
         "nodes",
         "status",
+        "drain n1 -r noise",
+        "undrain n1",
+        "evict 42",
+        "policy",
+        "events",
+        "top --once",
         "plan --live",
         "snapshot save x.json",
     ] {

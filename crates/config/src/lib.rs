@@ -29,7 +29,9 @@ pub use agent::{
 pub use example::example;
 pub use manual::manual;
 pub use mistake::{ConfigError, Mistake};
-pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler};
+pub use read::{
+    Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler, read_scheduler_in_force,
+};
 pub use scheduler::{
     DatabaseConfig, ListenConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
     TrainingConfig, Users,

@@ -4,6 +4,7 @@ use crate::check::{Place, check};
 use crate::mistake::{ConfigError, Mistake};
 use crate::rules::{is_name, is_socket_path};
 use crate::schema::schema_of;
+use crate::show::{Setting, show};
 use crate::{Agent, Scheduler};
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
@@ -36,6 +37,17 @@ impl Part {
 /// [`ConfigError`].
 pub fn read_scheduler(path: &Path) -> Result<Scheduler, ConfigError> {
     parse_scheduler(&read(path)?).map_err(|mistakes| ConfigError::Wrong { path: path.to_owned(), mistakes })
+}
+
+/// Reads the scheduler's part, and where each of its values comes from.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn read_scheduler_in_force(path: &Path) -> Result<(Scheduler, Vec<Setting>), ConfigError> {
+    let text = read(path)?;
+    let wrong = |mistakes| ConfigError::Wrong { path: path.to_owned(), mistakes };
+    let settings = show(Part::Scheduler, &text, "").map_err(wrong)?;
+    Ok((parse_scheduler(&text).map_err(wrong)?, settings))
 }
 
 /// Reads the agent's part. `host_name` stands in for a node name that is not given.

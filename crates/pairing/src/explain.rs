@@ -19,6 +19,9 @@ const CANDIDATES_WAITING_MAX: usize = 4;
 /// Kinds of partners looked at for an explanation, besides those of most weight; fewer where there are very many.
 const SHOWN_MAX: (usize, usize) = (64, 8);
 
+/// How many reasons why devices are closed are told to a job.
+const CLOSED_REASONS_MAX: usize = 3;
+
 /// Where a job could have shared.
 #[derive(Clone, Copy, PartialEq)]
 enum Partner {
@@ -196,6 +199,9 @@ impl<'s, 'a> Scene<'s, 'a> {
     fn of_waiting(&self, job: usize, reason: Reason) -> Explanation {
         let candidates = self.candidates(job, None, None, CANDIDATES_WAITING_MAX);
         let mut text = waiting_text(reason).to_owned();
+        if reason == Reason::Blocked {
+            text = format!("{text}{}", self.closed_text(self.session.class_of[job]));
+        }
         if let Some(why) = candidates.first().and_then(|candidate| candidate.excluded_by) {
             text = format!("{text}; beside others: {}", rule_text(why));
         }
@@ -297,6 +303,21 @@ impl<'s, 'a> Scene<'s, 'a> {
             }
         }
         partners
+    }
+
+    /// Why the devices that match this class are closed: `: drained by alice: fan noise`.
+    fn closed_text(&self, class: usize) -> String {
+        let session = self.session;
+        let mut reasons: Vec<&str> = Vec::new();
+        for device in (0..session.view.devices.len()).filter(|device| session.matches(class, *device)) {
+            if let Some(why) = session.closed_by(device).filter(|why| !reasons.contains(why)) {
+                if reasons.len() == CLOSED_REASONS_MAX {
+                    return format!(": {}; and for other reasons", reasons.join("; "));
+                }
+                reasons.push(why);
+            }
+        }
+        if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) }
     }
 
     fn is_alike(&self, a: Partner, b: Partner) -> bool {

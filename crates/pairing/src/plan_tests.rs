@@ -253,6 +253,23 @@ fn jobs_that_slurm_starts_alone_keep_their_device() {
 }
 
 #[test]
+fn a_job_is_told_why_the_devices_that_match_are_closed() {
+    let mut closed = view((0..6).map(|at| device(&format!("g{at}"), Mps)).collect(), vec![job(1, "light")]);
+    let told = |view: &ClusterView| planned(view).left_waiting[0].text.clone();
+    for device in &mut closed.devices {
+        device.blocked = Some("drained by alice: fan noise".to_owned());
+    }
+    let drained = "waits: the devices that match take nothing now: drained by alice: fan noise";
+    assert_eq!(told(&closed), drained);
+    closed.devices[3].blocked = Some("it is gone".to_owned());
+    assert_eq!(told(&closed), format!("{drained}; it is gone"));
+    for (at, device) in closed.devices.iter_mut().enumerate() {
+        device.blocked = Some(format!("{at}"));
+    }
+    assert!(told(&closed).ends_with(": 0; 1; 2; and for other reasons"));
+}
+
+#[test]
 fn nothing_is_started_where_something_is_blocked_or_does_not_match() {
     let with = |change: &dyn Fn(&mut ClusterView)| {
         let mut view = view(vec![device("g0", Mps)], vec![job(1, "light")]);

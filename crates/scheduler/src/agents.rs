@@ -1,9 +1,9 @@
 //! Which agents are connected, what their nodes have, and the way to each of them. Filled by `grpc::agent` (and by the
 //! simulation), read by `view` and `release`; knows nothing of Slurm or the store.
 
-use pillion_core::device::DeviceDescription;
+use pillion_core::device::{DeviceDescription, Reading};
 use pillion_core::health::DeviceCondition;
-use pillion_core::report::{AgentHello, ToAgent};
+use pillion_core::report::{AgentHello, DeviceSamples, ToAgent};
 use pillion_core::{GresType, NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,11 @@ pub struct Agents(Mutex<Registry>);
 struct Registry {
     entries: BTreeMap<NodeName, Entry>,
     streams: u64,
+    readings: Readings,
 }
+
+/// The newest reading of each device that an agent sent, and when it was taken.
+pub type Readings = BTreeMap<(NodeName, GresType), (UnixTime, Reading)>;
 
 /// One open stream; a newer one of the same node replaces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +136,29 @@ impl Agents {
             .is_some_and(|entry| entry.state.is_connected && !entry.outbox.is_closed())
     }
 
+    /// What devices did when their agent looked last; older looks, kept while we were away, come late.
+    pub fn note_readings(&self, node: &NodeName, samples: &DeviceSamples) {
+        let mut registry = self.lock();
+        for sample in &samples.samples {
+            let place = (node.clone(), sample.gres_type.clone());
+            let is_newer = registry.readings.get(&place).is_none_or(|(at, _)| *at < samples.recorded_at);
+            if is_newer {
+                registry.readings.insert(place, (samples.recorded_at, sample.reading.clone()));
+            }
+        }
+    }
+
+    /// The newest readings of these devices.
+    pub fn readings<'a>(&self, places: impl Iterator<Item = (&'a NodeName, &'a GresType)>) -> Readings {
+        let registry = self.lock();
+        let known = |(node, gres_type): (&NodeName, &GresType)| {
+            let place = (node.clone(), gres_type.clone());
+            let reading = registry.readings.get(&place)?.clone();
+            Some((place, reading))
+        };
+        places.filter_map(known).collect()
+    }
+
     /// All agents, connected or not.
     pub fn all(&self) -> BTreeMap<NodeName, AgentState> {
         self.lock().entries.iter().map(|(node, entry)| (node.clone(), entry.state.clone())).collect()
@@ -141,6 +168,7 @@ impl Agents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pillion_core::report::DeviceSample;
 
     fn hello() -> AgentHello {
         AgentHello {
@@ -173,6 +201,25 @@ mod tests {
         agents.set_conditions(&new, &[condition("g1")]);
         agents.set_conditions(&old, &[condition("g2")]);
         assert_eq!(told(), [GresType::new("g1")]);
+    }
+
+    #[test]
+    fn a_reading_that_comes_late_replaces_none_that_is_newer() {
+        let agents = Agents::default();
+        let (node, device) = (NodeName::new("n1"), GresType::new("g0"));
+        let look = |epoch, watts| {
+            let reading = Reading { power_watts: Some(watts), ..Reading::default() };
+            let sample = DeviceSample { gres_type: device.clone(), reading, tenants: Vec::new() };
+            DeviceSamples { recorded_at: UnixTime::from_epoch(epoch), samples: vec![sample] }
+        };
+        let power = || {
+            let known = agents.readings([(&node, &device)].into_iter());
+            known.into_values().next().and_then(|(_, reading)| reading.power_watts)
+        };
+        assert_eq!(power(), None);
+        agents.note_readings(&node, &look(10, 300.0));
+        agents.note_readings(&node, &look(9, 100.0));
+        assert_eq!(power(), Some(300.0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
 use crate::agents::Agents;
+use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::step::Patience;
 use crate::store::{Store, StoreError};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub samples_kept: Duration,
     /// When the model is trained.
     pub training: Training,
+    /// The configured rules, as they are told to everybody.
+    pub rules: Vec<Rule>,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             gpu_types: BTreeMap::new(),
             samples_kept: Duration::from_hours(14 * 24),
             training: Training::default(),
+            rules: Vec::new(),
         }
     }
 }

@@ -45,6 +45,7 @@ impl Engine {
         let Some(scan) = context.fresh_scan() else { return Ok(None) };
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
+        let drains = context.store.drains().await?;
         let agents = context.agents.all();
         let board = context.board();
         let view = cluster_view(Sources {
@@ -53,6 +54,7 @@ impl Engine {
             decisions: &decisions,
             agents: &agents,
             stopped: &board.stopped,
+            drains: &drains,
             cooling: &board.cooling,
             profiles: &profiles,
             policy: &context.settings.policy,

@@ -22,6 +22,7 @@ pub mod profile;
 pub mod program;
 pub mod release;
 pub mod renew;
+pub mod rules;
 pub mod run;
 pub mod scan;
 pub mod step;

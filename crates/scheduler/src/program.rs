@@ -1,6 +1,7 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run. Its two binaries differ only in what they arm
 //! before they call [`main`].
 
+use crate::rules::{self, Rule};
 use clap::{Parser, Subcommand};
 use pillion_config::Scheduler;
 use std::path::PathBuf;
@@ -39,8 +40,8 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    let config = match pillion_config::read_scheduler(&arguments.config) {
-        Ok(config) => config,
+    let (config, in_force) = match pillion_config::read_scheduler_in_force(&arguments.config) {
+        Ok(read) => read,
         Err(error) => {
             eprintln!("pillion-scheduler: {}", pillion_core::report(&error));
             return ExitCode::from(EXIT_USAGE);
@@ -49,7 +50,7 @@ pub fn main() -> ExitCode {
     if matches!(arguments.command, Some(Action::CheckConfig)) {
         return ExitCode::SUCCESS;
     }
-    match serve(config) {
+    match serve(config, rules::configured(&in_force, &arguments.config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pillion-scheduler: {error:#}");
@@ -59,7 +60,7 @@ pub fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn serve(config: Scheduler) -> anyhow::Result<()> {
+async fn serve(config: Scheduler, rules: Vec<Rule>) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let on_signal = stop.clone();
@@ -67,7 +68,7 @@ async fn serve(config: Scheduler) -> anyhow::Result<()> {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         on_signal.cancel();
     });
-    crate::run::run(config, stop).await
+    crate::run::run(config, rules, stop).await
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, mark_of};
 use crate::step::{Host, Next, Surroundings, next, predates};
-use crate::store::{Decision, Event, Member, MemberStep};
+use crate::store::{Decision, Drain, Event, Member, MemberStep, drain_of};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
@@ -42,9 +42,11 @@ impl Release {
     pub async fn tick(&self) -> Result<(), TickError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(()) };
         let decisions = self.context.store.active_decisions().await?;
+        let drains = self.context.store.drains().await?;
         let mut first_error = None;
         for decision in &decisions {
-            if let Err(error) = self.drive(decision, &decisions, &scan).await {
+            let drain = drain_of(&drains, &decision.node, &decision.gres_type);
+            if let Err(error) = self.drive(decision, &decisions, &scan, drain).await {
                 warn!(decision_id = %decision.id, error = %report(&error), "decision not carried on");
                 first_error.get_or_insert(error);
             }
@@ -55,7 +57,13 @@ impl Release {
         first_error.map_or(Ok(()), Err)
     }
 
-    async fn drive(&self, decision: &Decision, all: &[Decision], scan: &Scan) -> Result<(), TickError> {
+    async fn drive(
+        &self,
+        decision: &Decision,
+        all: &[Decision],
+        scan: &Scan,
+        drain: Option<&Drain>,
+    ) -> Result<(), TickError> {
         for member in decision.members.iter().filter(|member| member.state.is_active()) {
             // One look at the board a statement: a second one in the same statement waits for ever where a writer has
             // come between them.
@@ -64,6 +72,7 @@ impl Release {
             let around = Surroundings {
                 scan,
                 agent_connected: self.context.agents.is_connected(&decision.node),
+                drain,
                 host: host_of(decision, member, all),
                 tried_at,
                 scan_is_stale: self.context.fresh_scan().is_none(),

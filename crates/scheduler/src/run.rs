@@ -3,7 +3,7 @@
 
 use crate::agents::Agents;
 use crate::config::{operators, settings};
-use crate::context::Context;
+use crate::context::{Context, Settings};
 use crate::drive::drive;
 use crate::engine::Engine;
 use crate::failure::Judge;
@@ -17,6 +17,7 @@ use crate::private_postgres::PrivatePostgres;
 use crate::profile::Profile;
 use crate::release::Release;
 use crate::renew::Renew;
+use crate::rules::Rule;
 use crate::store::Store;
 use crate::store::postgres::PgStore;
 use crate::train::Train;
@@ -41,11 +42,11 @@ use tracing::{debug, error, info, warn};
 /// Explanations and whole views are larger than tonic's default of 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Runs the scheduler until `stop` is cancelled.
+/// Runs the scheduler until `stop` is cancelled. `rules`: the configuration as it is told to everybody.
 ///
 /// # Errors
 /// What kept it from starting: database, ports. Once it runs, nothing but `stop` ends it.
-pub async fn run(config: Scheduler, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(config: Scheduler, rules: Vec<Rule>, stop: CancellationToken) -> anyhow::Result<()> {
     let (store, postgres, database) = open_store(&config).await?;
     let store = Arc::new(store);
     let slurm = CommandSlurm::new(CommandSettings {
@@ -58,7 +59,7 @@ pub async fn run(config: Scheduler, stop: CancellationToken) -> anyhow::Result<(
         Arc::new(slurm),
         Arc::clone(&store) as Arc<dyn Store>,
         Arc::new(Agents::default()),
-        settings(&config),
+        Settings { rules, ..settings(&config) },
     ));
     let engine = Arc::new(Engine::new(Arc::clone(&context)));
     let mut tasks = JoinSet::new();

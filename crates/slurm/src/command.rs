@@ -175,6 +175,15 @@ impl Slurm for CommandSlurm {
         self.scontrol(&["release", &job.to_string()]).await.map(drop)
     }
 
+    async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
+        let job = job.to_string();
+        let arguments = ["-a", "-r", "--local", "-h", "-t", "all", "-O", "Requeue:", "-j", &job];
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let text = self.runner.run("squeue", &arguments).await?;
+        squeue::allows_requeue(&text)
+            .ok_or(SlurmError::Unreadable { program: "squeue".to_owned(), expected: "Requeue: 0 or 1" })
+    }
+
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         self.scontrol(&["requeue", &job.to_string()]).await.map(drop)
     }

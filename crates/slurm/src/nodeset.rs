@@ -41,7 +41,8 @@ fn shorten(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
+/// The entries of a hostlist: `n[1-3,7],x` has two.
+pub fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     text.split(move |character| {
         match character {

@@ -23,6 +23,8 @@ pub trait Slurm: Send + Sync {
     async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError>;
     /// `scontrol release`: clears a Priority of 0 that a pin against a feature or exclusion left.
     async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError>;
+    /// Whether Slurm would requeue this job: not where it was submitted with `--no-requeue`.
+    async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError>;
     /// `scontrol requeue`.
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError>;
 }

@@ -4,6 +4,9 @@ pub mod acct;
 pub mod backtest;
 pub mod config;
 pub mod doctor;
+pub mod drain;
+pub mod events;
+pub mod evict;
 pub mod explain;
 pub mod model;
 pub mod nodes;
@@ -11,6 +14,7 @@ pub mod pairs;
 pub mod plan;
 mod plan_files;
 pub mod poke;
+pub mod policy;
 pub mod profile;
 pub mod queue;
 pub mod report;
@@ -25,7 +29,7 @@ use crate::args::{Args, Command, SnapshotAction};
 use crate::client::connect;
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
-use crate::output::{Answer, Output};
+use crate::output::{Answer, Format, Output};
 use pillion_core::Clock;
 
 /// Stands for what only operators see.
@@ -79,6 +83,30 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         }
         Command::Nodes => nodes::fetch(&mut connect(address).await?).await?,
         Command::Status => status::fetch(&mut connect(address).await?).await?,
+        Command::Drain(order) => {
+            let request = drain::request(order)?;
+            drain::drain(&mut connect(address).await?, request).await?
+        }
+        Command::Undrain(order) => {
+            let request = drain::undrain_request(order)?;
+            let (answer, was_any) = drain::undrain(&mut connect(address).await?, request).await?;
+            output.print(&answer)?;
+            return Ok(if was_any { exit::OK } else { exit::PROBLEM });
+        }
+        Command::Evict(order) => evict::evict(&mut connect(address).await?, order).await?,
+        Command::Policy => policy::fetch(&mut connect(address).await?).await?,
+        Command::Events(events) => {
+            let request = events::request(events, clock.now())?;
+            events::fetch(&mut connect(address).await?, request).await?
+        }
+        Command::Top(top) => {
+            if args.global.format() != Format::Table || !args.global.columns.is_empty() {
+                let other = "top is for people; scripts read 'nodes', 'pairs' and 'queue'";
+                return Err(CliError::Usage(other.to_owned()));
+            }
+            crate::top::run(top, address, clock).await?;
+            return Ok(exit::OK);
+        }
     };
     output.print(&answer)?;
     Ok(exit::OK)

@@ -4,7 +4,7 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Table, json};
-use crate::view::{AgentRow, DeviceRow, FaultRow};
+use crate::view::{AgentRow, DeviceRow, DrainRow, FaultRow, StatusRow};
 use pillion_core::device::MetricSource;
 use pillion_proto::v1::{StatusRequest, StatusResponse};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Serialize)]
 struct Body {
     nodes: Vec<AgentRow>,
+    drains: Vec<DrainRow>,
 }
 
 /// Asks the scheduler.
@@ -23,33 +24,49 @@ pub async fn fetch(client: &mut Operator) -> Result<Answer, CliError> {
     Ok(show(answer(client.status(StatusRequest {})).await?))
 }
 
+const COLUMNS: [&str; 9] =
+    ["NODE", "AGENT", "DEVICE", "MODEL", ">MEMORY", "MECHANISM", "METRICS", "SINCE", "STATE"];
+
 fn show(response: StatusResponse) -> Answer {
-    let nodes: Vec<AgentRow> = response.agents.into_iter().map(AgentRow::from).collect();
-    let columns = ["NODE", "AGENT", "DEVICE", "MODEL", ">MEMORY", "MECHANISM", "METRICS", "SINCE", "STATE"];
-    let mut table = Table::new(&columns);
+    let StatusRow { agents: nodes, drains, .. } = StatusRow::from(response);
+    let mut table = Table::new(&COLUMNS);
     for node in &nodes {
-        let agent = if node.connected { "connected" } else { "gone" }.to_owned();
+        let agent = if node.connected { "connected" } else { "gone" };
         for device in &node.devices {
+            let drain = drains.iter().find(|drain| drain.covers(&node.node, &device.gres_type));
             let worst = device.faults.as_ref().and_then(|faults| faults.first());
+            let since = drain.map(|drain| drain.since_seconds).or(worst.map(|fault| fault.since_seconds));
             table.push(vec![
                 node.node.clone(),
-                agent.clone(),
+                agent.to_owned(),
                 device.gres_type.clone(),
                 device.model.clone(),
                 format::bytes(Some(device.memory_bytes)),
                 device.mechanism.clone(),
                 metrics(device),
-                format::time_or_none(worst.map(|fault| fault.since_seconds)),
-                state(node, device),
+                format::time_or_none(since),
+                state(node, device, drain),
             ]);
         }
         if node.devices.is_empty() {
-            let mut cells = vec![node.node.clone(), agent];
-            cells.resize(columns.len(), String::new());
-            table.push(cells);
+            let drain = drains.iter().find(|drain| drain.node == node.node);
+            table.push(without_devices(&node.node, agent, drain));
         }
     }
-    Answer::table(table, json::render(&Body { nodes }))
+    // What was drained stays so where no agent has said anything yet.
+    for drain in drains.iter().filter(|drain| !nodes.iter().any(|node| node.node == drain.node)) {
+        table.push(without_devices(&drain.node, "", Some(drain)));
+    }
+    Answer::table(table, json::render(&Body { nodes, drains }))
+}
+
+fn without_devices(node: &str, agent: &str, drain: Option<&DrainRow>) -> Vec<String> {
+    let device = drain.and_then(|drain| drain.gres_type.clone()).unwrap_or_default();
+    let mut cells = vec![node.to_owned(), agent.to_owned(), device];
+    cells.resize(COLUMNS.len() - 2, String::new());
+    cells.push(format::time_or_none(drain.map(|drain| drain.since_seconds)));
+    cells.push(drain.map(DrainRow::sentence).unwrap_or_default());
+    cells
 }
 
 /// How many metrics each source gives: `nvml:6,nvml-gpm:9`.
@@ -62,11 +79,14 @@ fn metrics(device: &DeviceRow) -> String {
     counts.join(",")
 }
 
-/// The worst that is known of a device; of one whose agent is gone nothing is known now.
-fn state(node: &AgentRow, device: &DeviceRow) -> String {
-    match &device.faults {
-        None => String::new(),
-        Some(_) if !node.connected => String::new(),
-        Some(faults) => faults.first().map_or_else(|| "ok".to_owned(), FaultRow::sentence),
+/// Who drained a device, and the worst that is known of it; of one whose agent is gone nothing is known now.
+fn state(node: &AgentRow, device: &DeviceRow, drain: Option<&DrainRow>) -> String {
+    let known = device.faults.as_ref().filter(|_| node.connected);
+    let worst = known.and_then(|faults| faults.first()).map(FaultRow::sentence);
+    match (drain.map(DrainRow::sentence), worst) {
+        (Some(drain), Some(fault)) => format!("{drain}; {fault}"),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) if known.is_some() => "ok".to_owned(),
+        (None, None) => String::new(),
     }
 }

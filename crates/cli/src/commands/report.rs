@@ -43,6 +43,9 @@ fn lines(story: &JobStory) -> Vec<String> {
         "Speed",
         story.speed_fraction.map(|speed| format!("{} of its runs alone", format::fraction(Some(speed)))),
     );
+    for event in story.events.iter().filter(|event| event.kind == "evicted") {
+        say("Restarted", Some(format!("{} {}", format::time(event.at_seconds), event.detail)));
+    }
     say("Advice", story.advice.clone());
     if story.run.is_none() {
         let why = if story.ending.is_some() {

@@ -1,14 +1,18 @@
 //! A scheduler that answers from fixtures, on a Unix socket, and the real `pillion` beside it.
 
+mod act;
+mod live;
 mod story;
 
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
     AccountRequest, AccountResponse, AgentStatus, Decision, Device, DeviceCondition, DeviceFault,
-    DryRunRequest, DryRunResponse, Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest,
-    JobResponse, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse,
-    PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest, ProfilesResponse, QueueJob,
-    QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
+    DrainRequest, DrainResponse, DryRunRequest, DryRunResponse, Event, EventsRequest, EventsResponse,
+    EvictRequest, EvictResponse, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse,
+    Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest,
+    PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest,
+    ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
+    TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -347,11 +351,36 @@ impl OperatorService for Fixtures {
             pool_partitions: vec!["shared".to_owned()],
             bound_seconds: 600,
             leading: true,
+            drains: act::drains(),
         }))
     }
 
     async fn poke(&self, _: Request<PokeRequest>) -> Result<Response<PokeResponse>, Status> {
         self.pokes.fetch_add(1, Ordering::SeqCst);
         Ok(Response::new(PokeResponse {}))
+    }
+
+    async fn drain(&self, request: Request<DrainRequest>) -> Result<Response<DrainResponse>, Status> {
+        act::drain(request.into_inner()).map(Response::new)
+    }
+
+    async fn undrain(&self, request: Request<UndrainRequest>) -> Result<Response<UndrainResponse>, Status> {
+        Ok(Response::new(act::undrain(request.into_inner())))
+    }
+
+    async fn evict(&self, request: Request<EvictRequest>) -> Result<Response<EvictResponse>, Status> {
+        act::evict(request.into_inner()).map(Response::new)
+    }
+
+    async fn policy(&self, _: Request<PolicyRequest>) -> Result<Response<PolicyResponse>, Status> {
+        Ok(Response::new(live::policy()))
+    }
+
+    async fn events(&self, request: Request<EventsRequest>) -> Result<Response<EventsResponse>, Status> {
+        Ok(Response::new(live::events(&request.into_inner())))
+    }
+
+    async fn top(&self, request: Request<TopRequest>) -> Result<Response<TopResponse>, Status> {
+        Ok(Response::new(live::top(request.into_inner())))
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn story(job_id: &str) -> JobResponse {
             now_seconds: NOW,
             ..JobResponse::default()
         },
+        "45" => evicted(),
         _ => JobResponse::default(),
     }
 }
@@ -58,6 +59,32 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         _ => vec![row("alice", 18_000.0, 1), row("bob", -900.0, 0)],
     };
     AccountResponse { rows }
+}
+
+/// One that an operator ended, and that waits to run alone.
+fn evicted() -> JobResponse {
+    let event = |seconds: f64, kind: &str, detail: &str| Event {
+        at_seconds: NOW - seconds,
+        kind: kind.to_owned(),
+        job_id: "45".to_owned(),
+        node: "n1".to_owned(),
+        detail: detail.to_owned(),
+    };
+    JobResponse {
+        found: true,
+        job: Some(QueueJob {
+            state: "alone".to_owned(),
+            reason: "runs alone as soon as Slurm finds a free GPU".to_owned(),
+            ..queue_job("45", "alice")
+        }),
+        restart_count: 1,
+        events: vec![
+            event(30.0, "evicted", "evicted by root: too noisy; it is to be ended and started again, alone"),
+            event(26.0, "requeued", "it is started again, alone: evicted by root: too noisy"),
+        ],
+        now_seconds: NOW,
+        ..JobResponse::default()
+    }
 }
 
 fn own_decision() -> Decision {

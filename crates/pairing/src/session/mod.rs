@@ -149,6 +149,12 @@ impl<'a> Session<'a> {
         is_open.then(|| (node, &self.view.nodes[node]))
     }
 
+    /// Why a device takes nothing now: its node's reason goes before its own.
+    pub(crate) fn closed_by(&self, device: usize) -> Option<&'a str> {
+        let node = self.node_of[device].and_then(|node| self.view.nodes[node].blocked.as_deref());
+        node.or(self.view.devices[device].blocked.as_deref())
+    }
+
     /// Whether jobs of this class can run on this device, whatever is free there.
     pub(crate) fn matches(&self, class: usize, device: usize) -> bool {
         self.places.matches(class, self.places.of_device[device])

@@ -11,7 +11,7 @@ mod victim;
 
 use crate::context::{Context, TickError};
 use crate::scan::Scan;
-use crate::store::{Event, Judgement, MeasuredRun, Requeue, Store};
+use crate::store::{Event, Judgement, MeasuredRun, Requeue, RequeueCause, Store};
 use pillion_core::fault::{self, Ending, FaultVerdict, StartSeen};
 use pillion_core::health::FaultKind;
 use pillion_core::{JobStart, UnixTime};
@@ -94,6 +94,7 @@ impl Judge {
                 };
                 judgement.events.push(event(VICTIM.to_owned(), format!("{reason}; {then}")));
                 judgement.requeue = is_fresh.then(|| Requeue {
+                    cause: RequeueCause::Victim,
                     start: run.summary.start,
                     node: run.node.clone(),
                     decided_at: now,

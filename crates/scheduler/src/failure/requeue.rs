@@ -1,5 +1,6 @@
-//! Carries out requeues that `Judge` decided: one `scontrol requeue`, and what became of it. Slurm itself refuses it for a
-//! job whose user asked for `--no-requeue`. Nothing is chosen here but when to leave it: a doubt leaves the job as it is.
+//! Carries out requeues that `Judge` decided, and evictions that an operator ordered: one `scontrol requeue`, and what
+//! became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
+//! leave it: a doubt leaves the job as it is.
 //!
 //! The job comes back with its old pin and the mark of its release, which nobody stands behind any more: `release` puts its
 //! own request back at once, and it runs alone (`Mark::undone`). A job whose mark cannot be read would come back with the
@@ -8,8 +9,9 @@
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
-use crate::store::{Event, Requeue, RequeueOutcome};
-use pillion_core::{SlurmJobId, UnixTime, report};
+use crate::store::{Decision, Event, Member, Requeue, RequeueCause, RequeueOutcome};
+use pillion_core::decision::MemberState;
+use pillion_core::{JobStart, SlurmJobId, UnixTime, report};
 use pillion_slurm::{Ending, Job, JobState, SlurmError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,19 +50,24 @@ impl Requeuer {
             return Ok(());
         };
         let open = self.context.store.open_requeues().await?;
+        if open.is_empty() {
+            self.lock().clear();
+            return Ok(());
+        }
+        let decisions = self.context.store.active_decisions().await?;
         self.lock().retain(|id, _| open.iter().any(|requeue| requeue.start.job_id == *id));
         let mut first_error = None;
         for requeue in &open {
-            if let Err(error) = self.drive(requeue, &scan).await {
+            if let Err(error) = self.drive(requeue, &scan, &decisions).await {
                 first_error.get_or_insert(error);
             }
         }
         first_error.map_or(Ok(()), Err)
     }
 
-    async fn drive(&self, requeue: &Requeue, scan: &Scan) -> Result<(), TickError> {
+    async fn drive(&self, requeue: &Requeue, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
         let asked = self.lock().get(&requeue.start.job_id).cloned();
-        match next(requeue, scan, asked.as_ref()) {
+        match next(requeue, scan, decisions, asked.as_ref()) {
             Next::Wait => Ok(()),
             Next::Ask => self.ask(requeue).await,
             Next::Settle(outcome, detail) => self.settle(requeue, outcome, detail).await,
@@ -112,7 +119,12 @@ impl Requeuer {
     }
 }
 
-fn next(requeue: &Requeue, scan: &Scan, asked: Option<&(UnixTime, Option<String>)>) -> Next {
+fn next(
+    requeue: &Requeue,
+    scan: &Scan,
+    decisions: &[Decision],
+    asked: Option<&(UnixTime, Option<String>)>,
+) -> Next {
     let refused =
         |why: String| Next::Settle(RequeueOutcome::Refused, format!("it is not started again: {why}"));
     if predates(scan, asked.map(|(at, _)| *at)) || predates(scan, Some(requeue.decided_at)) {
@@ -121,35 +133,76 @@ fn next(requeue: &Requeue, scan: &Scan, asked: Option<&(UnixTime, Option<String>
     let Some(job) = scan.jobs.get(&requeue.start.job_id) else {
         return refused("Slurm does not know it any more".to_owned());
     };
-    if job.restart_count != requeue.start.restart_count || !matches!(job.state, JobState::Ended(_)) {
+    let is_as_it_was = match requeue.cause {
+        RequeueCause::Victim => matches!(job.state, JobState::Ended(_)),
+        RequeueCause::Evicted => job.state != JobState::Pending,
+    };
+    if job.restart_count != requeue.start.restart_count || !is_as_it_was {
         let detail = format!("it is started again, alone: {}", requeue.reason);
         return Next::Settle(RequeueOutcome::Requeued, detail);
+    }
+    if requeue.cause == RequeueCause::Evicted && matches!(job.state, JobState::Completing) {
+        // Slurm is ending it: by our word, by its user's or by its own.
+        return Next::Wait;
     }
     if let Some(refusal) = asked.and_then(|(_, refusal)| refusal.clone()) {
         return refused(refusal);
     }
-    if let Some(obstacle) = obstacle(requeue, job, scan) {
+    let obstacle = match requeue.cause {
+        RequeueCause::Victim => obstacle_of_victim(job, scan),
+        RequeueCause::Evicted => obstacle_of_evicted(job, decisions),
+    };
+    if let Some(obstacle) = obstacle {
         return refused(obstacle);
     }
     Next::Ask
 }
 
-/// Why a job that could be requeued should not be.
-fn obstacle(requeue: &Requeue, job: &Job, scan: &Scan) -> Option<String> {
-    let comes_back_alone = mark_of(job).is_some_and(|mark| {
-        mark.lease_epoch.is_some() && mark.lease_restart_count == Some(requeue.start.restart_count)
-    });
+/// Why a job that died with another should not be requeued any more.
+fn obstacle_of_victim(job: &Job, scan: &Scan) -> Option<String> {
     if job.state != JobState::Ended(Ending::Failed) {
         Some("it did not end by failing".to_owned())
     } else if job.ended_at.is_none_or(|ended_at| scan.at.seconds_since(ended_at) > AGE_SECONDS_MAX) {
         Some("it could not be done in time".to_owned())
     } else if has_successor(job, scan) {
         Some("another job of the same work has followed it, and two would work on the same files".to_owned())
-    } else if !comes_back_alone {
-        Some("its AdminComment was overwritten, and with it what it had asked for".to_owned())
     } else {
-        None
+        overwritten(job)
     }
+}
+
+/// Why a job that an operator evicted should go on after all. However late it is: the order stands.
+fn obstacle_of_evicted(job: &Job, decisions: &[Decision]) -> Option<String> {
+    if !matches!(job.state, JobState::Running | JobState::Suspended) {
+        Some("it ended by itself before".to_owned())
+    } else if !has_company(job.start(), decisions) {
+        Some("it has its GPU to itself by now".to_owned())
+    } else {
+        overwritten(job)
+    }
+}
+
+fn overwritten(job: &Job) -> Option<String> {
+    let text = "its AdminComment was overwritten, and with it what it had asked for";
+    (!comes_back_alone(job)).then(|| text.to_owned())
+}
+
+/// Whether the mark of this start's release is there: by it `release` knows to put the job's own request back.
+pub(crate) fn comes_back_alone(job: &Job) -> bool {
+    mark_of(job)
+        .is_some_and(|mark| mark.lease_epoch.is_some() && mark.lease_restart_count == Some(job.restart_count))
+}
+
+/// Whether somebody else is on the device of this start, or about to be.
+pub(crate) fn has_company(start: JobStart, decisions: &[Decision]) -> bool {
+    let is_there = |member: &&Member| matches!(member.state, MemberState::Released | MemberState::Running);
+    let on = |decision: &Decision| {
+        let own = decision.members.iter().filter(is_there).any(|member| member.plan.start == start);
+        own.then(|| (decision.node.clone(), decision.gres_type.clone()))
+    };
+    let Some(place) = decisions.iter().find_map(on) else { return false };
+    let here = decisions.iter().filter(|other| (&other.node, &other.gres_type) == (&place.0, &place.1));
+    here.flat_map(|decision| &decision.members).filter(is_there).any(|member| member.plan.start != start)
 }
 
 /// Whether the user, or a dependency on this end, has let another run of the same workload come after it.
@@ -165,13 +218,13 @@ fn has_successor(job: &Job, scan: &Scan) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, at, job, leased, scan, start};
-    use pillion_core::{JobStart, NodeName};
+    use crate::testing::{NOW, at, decision, job, leased, member, scan, start};
+    use pillion_core::NodeName;
     use pillion_slurm::NodeAvailability;
 
     fn requeue() -> Requeue {
         let (node, reason) = (NodeName::new("n1"), "it died".to_owned());
-        Requeue { start: start(), node, decided_at: at(NOW - 10), reason }
+        Requeue { cause: RequeueCause::Victim, start: start(), node, decided_at: at(NOW - 10), reason }
     }
 
     fn failed() -> Job {
@@ -180,7 +233,7 @@ mod tests {
 
     fn next_of(job: Option<Job>, asked: Option<(u64, Option<&str>)>) -> Next {
         let asked = asked.map(|(epoch, refusal)| (at(epoch), refusal.map(str::to_owned)));
-        next(&requeue(), &scan(job, NodeAvailability::Up), asked.as_ref())
+        next(&requeue(), &scan(job, NodeAvailability::Up), &[], asked.as_ref())
     }
 
     fn outcome(next: &Next) -> Option<RequeueOutcome> {
@@ -233,7 +286,7 @@ mod tests {
         let id = pillion_core::SlurmJobId::plain(99);
         let with = |scan: &mut Scan, other: Job| {
             scan.jobs.insert(id, Job { id, ..other });
-            outcome(&next(&requeue(), scan, None))
+            outcome(&next(&requeue(), scan, &[], None))
         };
         let before =
             Job { submitted_at: at(NOW - 100), started_at: Some(at(NOW - 50)), ..job(JobState::Running) };
@@ -247,7 +300,68 @@ mod tests {
     #[test]
     fn a_later_start_is_not_touched() {
         let other = Requeue { start: JobStart { restart_count: 2, ..start() }, ..requeue() };
-        let next = next(&other, &scan(Some(failed()), NodeAvailability::Up), None);
+        let next = next(&other, &scan(Some(failed()), NodeAvailability::Up), &[], None);
         assert_ne!(next, Next::Ask);
+    }
+
+    fn evicted() -> Requeue {
+        let reason = "evicted by root: too noisy".to_owned();
+        Requeue { cause: RequeueCause::Evicted, reason, ..requeue() }
+    }
+
+    /// The job on its device, beside another that stands at `state`.
+    fn beside(state: MemberState) -> Vec<Decision> {
+        let mut other = member(state);
+        other.plan.start.job_id = pillion_core::SlurmJobId::plain(8);
+        let mut shared = decision(&member(MemberState::Running));
+        shared.members.push(other);
+        vec![shared]
+    }
+
+    fn next_of_evicted(job: Job, decisions: &[Decision], asked: Option<(u64, Option<&str>)>) -> Next {
+        let asked = asked.map(|(epoch, refusal)| (at(epoch), refusal.map(str::to_owned)));
+        next(&evicted(), &scan(Some(job), NodeAvailability::Up), decisions, asked.as_ref())
+    }
+
+    #[test]
+    fn an_evicted_job_is_ended_while_it_runs_beside_others() {
+        let running = || leased(job(JobState::Running), NOW - 100);
+        let company = beside(MemberState::Running);
+        assert_eq!(next_of_evicted(running(), &company, None), Next::Ask);
+        assert_eq!(
+            next_of_evicted(running(), &company, Some((NOW - 1, None))),
+            Next::Ask,
+            "the call was lost"
+        );
+        assert_eq!(next_of_evicted(running(), &company, Some((NOW + 1, None))), Next::Wait);
+        let ending = Job { state: JobState::Completing, ..running() };
+        assert_eq!(next_of_evicted(ending, &company, Some((NOW - 1, None))), Next::Wait);
+        let waits = Job { state: JobState::Pending, restart_count: 1, ..running() };
+        let done = Next::Settle(
+            RequeueOutcome::Requeued,
+            "it is started again, alone: evicted by root: too noisy".to_owned(),
+        );
+        assert_eq!(next_of_evicted(waits, &company, Some((NOW - 1, None))), done);
+    }
+
+    #[test]
+    fn an_evicted_job_goes_on_where_there_is_no_ground_any_more() {
+        let running = || leased(job(JobState::Running), NOW - 100);
+        let alone = vec![decision(&member(MemberState::Running))];
+        for gone in [alone, beside(MemberState::Ended), beside(MemberState::Undone), Vec::new()] {
+            assert_eq!(outcome(&next_of_evicted(running(), &gone, None)), Some(RequeueOutcome::Refused));
+        }
+        let company = beside(MemberState::Released);
+        assert_eq!(
+            next_of_evicted(running(), &company, None),
+            Next::Ask,
+            "one that is about to start counts"
+        );
+        let over = Job { state: JobState::Ended(Ending::Completed), ..running() };
+        assert_eq!(outcome(&next_of_evicted(over, &company, None)), Some(RequeueOutcome::Refused));
+        let no_mark = Job { mark: Ok(None), ..running() };
+        assert_eq!(outcome(&next_of_evicted(no_mark, &company, None)), Some(RequeueOutcome::Refused));
+        let refused = next_of_evicted(running(), &company, Some((NOW - 1, Some("disabled"))));
+        assert_eq!(outcome(&refused), Some(RequeueOutcome::Refused));
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of the operator's answers from domain types: pure, and what a caller may not see is left out here.
 
 use super::auth::Caller;
+use crate::rules::{Rule, RuleOrigin};
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Event, JobRecord, Member, ModelVersion, RunFilter, Score};
@@ -32,7 +33,8 @@ pub(super) fn decision(
     }
 }
 
-fn member(
+/// A member of a decision, as the caller may see it.
+pub(super) fn member(
     decision: &Decision,
     member: &Member,
     users: &BTreeMap<SlurmJobId, String>,
@@ -191,6 +193,18 @@ pub(super) fn account_row(account: Account) -> v1::AccountRow {
         promises_kept,
         promises_broken,
     }
+}
+
+/// A rule.
+pub(super) fn rule(rule: Rule) -> v1::PolicyRule {
+    let Rule { key, value, origin, meaning } = rule;
+    let (origin, file, line) = match origin {
+        RuleOrigin::Default => ("default", String::new(), 0),
+        RuleOrigin::File { path, line } => ("file", path, u32::try_from(line).unwrap_or(u32::MAX)),
+        RuleOrigin::BuiltIn => ("built-in", String::new(), 0),
+        RuleOrigin::Agents => ("agents", String::new(), 0),
+    };
+    v1::PolicyRule { key, value, origin: origin.to_owned(), file, line, meaning }
 }
 
 /// What the last plan said of each job that it left waiting.

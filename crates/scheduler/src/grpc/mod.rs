@@ -1,10 +1,14 @@
-//! The gRPC services: thin. `agent` hands each message to `ingest`, `operator` reads the store and the board. `auth` is the one
+//! The gRPC services: thin. `agent` hands each message to `ingest`, `operator` reads the store and the board, `act` writes
+//! down what operators order. `auth` is the one
 //! place where a caller is told apart, `status` the one place where errors become gRPC codes.
 
+mod act;
 pub mod agent;
 pub mod auth;
+mod events;
 mod explain;
 mod job;
 mod listing;
 pub mod operator;
 mod status;
+mod top;

@@ -1,9 +1,10 @@
-//! The operators' and users' service: reads the store and the board, changes nothing.
+//! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
 use super::auth::{Caller, caller};
-use super::{explain, job, listing, status};
+use super::{act, events, explain, job, listing, status, top};
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::rules;
 use crate::store::{Decision, DecisionFilter, StoreError};
 use crate::story::Accounts;
 use pillion_core::{SlurmJobId, UnixTime};
@@ -54,6 +55,34 @@ impl OperatorServer {
         let board = self.context.board();
         let policy = &self.context.settings.policy;
         Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, caller))
+    }
+
+    async fn overview(&self, request: v1::TopRequest, caller: Caller) -> Result<v1::TopResponse, StoreError> {
+        let v1::TopRequest { device_offset, device_limit, job_offset, job_limit } = request;
+        let context = &self.context;
+        let (store, agents) = (context.store.as_ref(), context.agents.all());
+        let scan = context.board().scan.clone();
+        let (decisions, drains) = (store.active_decisions().await?, store.drains().await?);
+        let scan = scan.as_deref();
+        let spots =
+            top::spots(&top::Sources { scan, agents: &agents, decisions: &decisions, drains: &drains });
+        let page = top::page(&spots, device_offset, device_limit);
+        let users = explain::users_of(store, &top::decisions_on(page)).await?;
+        let readings = context.agents.readings(page.iter().map(top::Spot::place));
+        let jobs = self.queue_rows(caller).await?;
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let now = context.now();
+        Ok(v1::TopResponse {
+            now_seconds: now.seconds(),
+            mode: context.settings.mode.as_str().to_owned(),
+            counts: Some(top::counts(&spots)),
+            agent_count: count(agents.values().filter(|agent| agent.is_connected).count()),
+            agents_gone_count: count(agents.values().filter(|agent| !agent.is_connected).count()),
+            waiting_count: count(jobs.len()),
+            unplaced_count: top::unplaced_count(scan, &decisions),
+            devices: top::devices(page, &readings, &users, caller, now),
+            jobs: top::page(&jobs, job_offset, job_limit).to_vec(),
+        })
     }
 
     async fn decisions(
@@ -208,6 +237,7 @@ impl OperatorService for OperatorServer {
             devices: agent.devices.into_iter().map(Into::into).collect(),
             conditions: agent.conditions.into_values().map(Into::into).collect(),
         });
+        let drains = context.store.drains().await.map_err(store_error)?;
         let board = context.board();
         Ok(Response::new(StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -228,12 +258,54 @@ impl OperatorService for OperatorServer {
             pool_partitions: context.settings.pool.clone(),
             bound_seconds: context.settings.bound.as_secs(),
             leading: context.is_leading(),
+            drains: drains.iter().map(act::drained_place).collect(),
         }))
     }
 
     async fn poke(&self, _: Request<v1::PokeRequest>) -> Result<Response<v1::PokeResponse>, Status> {
         self.context.nudges.watch.notify_one();
         Ok(Response::new(v1::PokeResponse {}))
+    }
+
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
+        let caller = caller(&request);
+        act::drain(&self.context, caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn undrain(
+        &self,
+        request: Request<v1::UndrainRequest>,
+    ) -> Result<Response<v1::UndrainResponse>, Status> {
+        let caller = caller(&request);
+        act::undrain(&self.context, caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn evict(&self, request: Request<v1::EvictRequest>) -> Result<Response<v1::EvictResponse>, Status> {
+        let caller = caller(&request);
+        act::evict(&self.context, caller, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn policy(&self, _: Request<v1::PolicyRequest>) -> Result<Response<v1::PolicyResponse>, Status> {
+        let configured = self.context.settings.rules.iter().cloned();
+        let found = rules::mechanisms(&self.context.agents.all());
+        let all = configured.chain(rules::built_in()).chain([found]);
+        Ok(Response::new(v1::PolicyResponse { rules: all.map(listing::rule).collect() }))
+    }
+
+    async fn events(
+        &self,
+        request: Request<v1::EventsRequest>,
+    ) -> Result<Response<v1::EventsResponse>, Status> {
+        let caller = caller(&request);
+        let filter = events::filter(request.into_inner(), caller)?;
+        let told = self.context.store.list_events(&filter).await.map_err(store_error)?;
+        Ok(Response::new(events::answer(told, &filter)))
+    }
+
+    async fn top(&self, request: Request<v1::TopRequest>) -> Result<Response<v1::TopResponse>, Status> {
+        let caller = caller(&request);
+        let response = self.overview(request.into_inner(), caller).await.map_err(store_error)?;
+        Ok(Response::new(response))
     }
 }
 

@@ -2,7 +2,7 @@
 //! carries the answer out; after a crash anywhere, the same function finds the same next step (STYLE section 3, row 5).
 
 use crate::scan::{Scan, mark_of};
-use crate::store::{Decision, Member};
+use crate::store::{Decision, Drain, Member};
 use pillion_core::UnixTime;
 use pillion_core::decision::MemberState;
 use pillion_slurm::{Job, JobState, NodeAvailability};
@@ -36,6 +36,8 @@ pub struct Surroundings<'a> {
     pub scan: &'a Scan,
     /// Whether the agent of the decision's node is connected.
     pub agent_connected: bool,
+    /// Why the decision's device takes no new tenants, by an operator's word.
+    pub drain: Option<&'a Drain>,
     /// For a joiner: whether its host runs, is still expected to, or is gone.
     pub host: Host,
     /// When the last release of it by this process was answered (or begun, if none answered yet), whatever became of it.
@@ -122,8 +124,11 @@ fn no_longer_waits(member: &Member, job: &Job) -> Option<String> {
     }
 }
 
-/// Why nothing may be released on the decision's node now.
-fn node_obstacle(decision: &Decision, around: Surroundings<'_>) -> Option<String> {
+/// Why nothing may be released to the decision's device now.
+fn place_obstacle(decision: &Decision, around: Surroundings<'_>) -> Option<String> {
+    if let Some(drain) = around.drain {
+        return Some(format!("{} is {drain}", drain.place));
+    }
     match around.scan.node(&decision.node).map(|node| &node.availability) {
         None => Some(format!("node {} is not in the pool any more", decision.node)),
         Some(NodeAvailability::Unavailable(state)) => Some(format!("node {} is {state}", decision.node)),
@@ -147,7 +152,7 @@ fn planned(
     let lease = mark_of(job).and_then(|mark| mark.lease_epoch);
     let obstacle = no_longer_waits(member, job)
         .or_else(|| lease.map(|_| "it carries another release".to_owned()))
-        .or_else(|| node_obstacle(decision, around))
+        .or_else(|| place_obstacle(decision, around))
         .or_else(|| (around.host == Host::Gone).then(|| "its host did not stay".to_owned()));
     if let Some(obstacle) = obstacle {
         return Next::Drop(obstacle);
@@ -184,7 +189,7 @@ fn guarded(
     if around.scan_is_stale || !around.releases_allowed {
         return Next::Wait;
     }
-    if let Some(obstacle) = node_obstacle(decision, around) {
+    if let Some(obstacle) = place_obstacle(decision, around) {
         return Next::Drop(obstacle);
     }
     match around.host {
@@ -237,7 +242,7 @@ fn undo_reason(
     if job.priority == 0 {
         return Some("Slurm holds it: the node does not match what it asked for".to_owned());
     }
-    node_obstacle(decision, Surroundings { agent_connected: true, ..around })
+    place_obstacle(decision, Surroundings { agent_connected: true, ..around })
 }
 
 fn running(member: &Member, job: &Job, around: Surroundings<'_>) -> Next {

@@ -1,7 +1,9 @@
 //! One case for each arrow of the life of a member, and for each crash.
 
 use super::*;
+use crate::store::DrainPlace;
 use crate::testing::{NOW, at, decision, job, leased, member, scan};
+use pillion_core::{GresType, NodeName};
 use pillion_slurm::{Ending, ReasonKind};
 
 fn step(member: &Member, job: Option<Job>) -> Next {
@@ -18,6 +20,7 @@ fn step_with(
     let mut around = Surroundings {
         scan: &scan,
         agent_connected: true,
+        drain: None,
         host: Host::NotNeeded,
         tried_at: None,
         scan_is_stale: false,
@@ -180,4 +183,33 @@ fn a_running_member_is_never_touched_and_ends_with_its_start() {
     assert_eq!(step(&running, None), Next::Ended(at(NOW)));
     let requeued = Job { restart_count: 1, ..job(JobState::Running) };
     assert_eq!(step(&running, Some(requeued)), Next::Ended(at(NOW)));
+}
+
+#[test]
+fn nothing_is_released_to_a_drained_device_and_who_runs_there_goes_on() {
+    let place = DrainPlace { node: NodeName::new("n1"), gres_type: Some(GresType::new("g1")) };
+    let drain = Drain { place, by: "alice".to_owned(), reason: "fan noise".to_owned(), since: at(NOW - 1) };
+    let step = |member: &Member, job: Job| {
+        let scan = scan(Some(job), NodeAvailability::Up);
+        let around = Surroundings {
+            scan: &scan,
+            agent_connected: true,
+            drain: Some(&drain),
+            host: Host::NotNeeded,
+            tried_at: None,
+            scan_is_stale: false,
+            releases_allowed: true,
+        };
+        next(&decision(member), member, around, Patience::default())
+    };
+    let why = || "n1:g1 is drained by alice: fan noise".to_owned();
+    let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
+    assert_eq!(step(&planned, job(JobState::Pending)), Next::Drop(why()));
+    let guarded = Member { guarded_at: Some(at(NOW - 1)), ..member(MemberState::Guarded) };
+    assert_eq!(step(&guarded, job(JobState::Pending)), Next::Drop(why()));
+    let released = Member { released_at: Some(at(NOW - 2)), ..member(MemberState::Released) };
+    assert_eq!(step(&released, leased(job(JobState::Pending), NOW - 2)), Next::Undo(why()));
+    let started = Job { started_at: Some(at(NOW - 1)), ..leased(job(JobState::Running), NOW - 2) };
+    assert_eq!(step(&released, started.clone()), Next::Started(at(NOW - 1)), "it was quicker");
+    assert_eq!(step(&member(MemberState::Running), started), Next::Wait);
 }

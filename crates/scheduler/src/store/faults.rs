@@ -13,16 +13,37 @@ pub struct Judgement {
     pub requeue: Option<Requeue>,
 }
 
+/// Why a job is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueCause {
+    /// It died with a tenant beside it.
+    Victim,
+    /// It runs beside others, and an operator wants it to run alone.
+    Evicted,
+}
+
+impl RequeueCause {
+    /// As it is stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Victim => "victim",
+            Self::Evicted => "evicted",
+        }
+    }
+}
+
 /// A job that is to be started again, alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requeue {
-    /// The start that died.
+    /// Why.
+    pub cause: RequeueCause,
+    /// The start that died, or is to be ended.
     pub start: JobStart,
     /// Where.
     pub node: NodeName,
     /// When that was decided.
     pub decided_at: UnixTime,
-    /// Why, one sentence.
+    /// The same in one sentence.
     pub reason: String,
 }
 

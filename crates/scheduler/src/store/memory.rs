@@ -6,12 +6,13 @@
 
 mod faults;
 mod learning;
+mod operators;
 mod state;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Event, JobRecord, Judgement, MeasuredRun, MemberStep,
-    ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome, RunFilter, Store,
-    StoreError, StoredObservation, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, JobRecord, Judgement,
+    MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome,
+    RunFilter, Store, StoreError, StoredObservation, StoredProfile, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -259,6 +260,22 @@ impl Store for MemoryStore {
         self.call("settling a requeue", |state| Ok(state.settle_requeue(start, outcome, event)))
     }
 
+    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
+        self.call("intending an eviction", |state| Ok(state.evict(requeue, event)))
+    }
+
+    async fn drains(&self) -> Result<Vec<Drain>, StoreError> {
+        self.call("reading what is drained", |state| Ok(state.drains.all()))
+    }
+
+    async fn drain(&self, orders: &[Drain]) -> Result<Vec<DrainChange>, StoreError> {
+        self.call("draining", |state| Ok(state.drain(orders)))
+    }
+
+    async fn undrain(&self, order: &Undrain) -> Result<Vec<bool>, StoreError> {
+        self.call("undraining", |state| Ok(state.undrain(order)))
+    }
+
     async fn record_conditions(
         &self,
         node: &NodeName,
@@ -295,6 +312,10 @@ impl Store for MemoryStore {
 
     async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
         self.call("reading events", |state| Ok(state.events(id)))
+    }
+
+    async fn list_events(&self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
+        self.call("listing events", |state| Ok(state.list_events(filter)))
     }
 
     async fn event_count(&self, kind: &str) -> Result<u64, StoreError> {

@@ -4,18 +4,22 @@
 //! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
+mod error;
 mod faults;
 mod learning;
 pub mod memory;
+mod operators;
 pub mod postgres;
 mod runs;
 
-pub use faults::{Judgement, Requeue, RequeueOutcome};
+pub use error::StoreError;
+pub use faults::{Judgement, Requeue, RequeueCause, RequeueOutcome};
 pub use learning::{
     MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
     StoredObservation,
 };
 pub use runs::{AccountedRun, MeasuredRun, RunFilter};
+pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
@@ -204,7 +208,8 @@ pub struct Event {
     /// When.
     pub at: UnixTime,
     /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`,
-    /// `model-promoted`, `model-rejected`, `out-of-memory`, `device-fault`, `device-well`, `victim`, `requeued`, ..
+    /// `model-promoted`, `model-rejected`, `out-of-memory`, `device-fault`, `device-well`, `victim`, `evicted`,
+    /// `requeued`, `drained`, `undrained`, ..
     pub kind: String,
     /// The job, if any.
     pub job_id: Option<SlurmJobId>,
@@ -363,6 +368,17 @@ pub trait Store: Send + Sync {
         outcome: RequeueOutcome,
         event: &Event,
     ) -> Result<bool, StoreError>;
+    /// In one transaction: intends a requeue that an operator asked for, and keeps its event. `Ok(false)`, and nothing is
+    /// kept: a requeue of the job is under way.
+    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError>;
+    /// What is drained, in the order of places.
+    async fn drains(&self) -> Result<Vec<Drain>, StoreError>;
+    /// In one transaction: drains places, with an event for each that was not drained in the same words; says for each
+    /// what changed. A new revision, where one was open.
+    async fn drain(&self, orders: &[Drain]) -> Result<Vec<DrainChange>, StoreError>;
+    /// In one transaction: opens places again, with an event for each that was drained; says for each whether it was. A new
+    /// revision, where one was.
+    async fn undrain(&self, order: &Undrain) -> Result<Vec<bool>, StoreError>;
     /// How these devices of a node are: a fault that begins and one that is over make an event each.
     async fn record_conditions(
         &self,
@@ -383,6 +399,8 @@ pub trait Store: Send + Sync {
     async fn record_event(&self, event: &Event) -> Result<(), StoreError>;
     /// Events of one job, oldest first.
     async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError>;
+    /// Events of a stretch of time, in the order of time; where there are more than the limit, the newest.
+    async fn list_events(&self, filter: &EventFilter) -> Result<Vec<Event>, StoreError>;
     /// How many events of a kind there are.
     async fn event_count(&self, kind: &str) -> Result<u64, StoreError>;
     /// The summary of a start, if it arrived.
@@ -414,64 +432,4 @@ pub trait Store: Send + Sync {
     async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError>;
     /// Deletes device samples older than `before`; returns how many.
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError>;
-}
-
-/// Why the store did not do it.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The plan was made from an older revision.
-    #[error("the plan was made from revision {parent}, the store is at {current}")]
-    StaleView {
-        /// The plan's.
-        parent: Revision,
-        /// The store's.
-        current: Revision,
-    },
-    /// A member is active in another decision.
-    #[error("job {0} already has an active decision")]
-    Conflict(SlurmJobId),
-    /// A step that the life of a member or decision does not have.
-    #[error("decision {id} cannot make this step")]
-    Illegal {
-        /// The decision.
-        id: DecisionId,
-        /// Which.
-        source: pillion_core::decision::IllegalTransition,
-    },
-    /// What should be changed was never stored.
-    #[error("{0} is not in the store")]
-    Missing(String),
-    /// A row that cannot be read back.
-    #[error("table {table}, column {column}, row {row}: cannot be read")]
-    Corrupt {
-        /// The table.
-        table: &'static str,
-        /// The column.
-        column: &'static str,
-        /// Its key.
-        row: String,
-    },
-    /// The database keeps no such value: trying again does not help.
-    #[error("the database refused a value while {action}")]
-    Refused {
-        /// What we were doing.
-        action: &'static str,
-        /// Which, and why.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The database is away, or did not do it this time.
-    #[error("database error while {action}")]
-    Database {
-        /// What we were doing.
-        action: &'static str,
-        /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
-
-impl StoreError {
-    /// Whether the next tick may succeed.
-    pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::StaleView { .. } | Self::Database { .. })
-    }
 }

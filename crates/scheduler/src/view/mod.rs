@@ -2,7 +2,7 @@
 
 use crate::agents::AgentState;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, JobRecord, Member, StoredProfile};
+use crate::store::{Decision, Drain, JobRecord, Member, StoredProfile, drain_of};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::DeviceCondition;
@@ -27,6 +27,8 @@ pub struct Sources<'a> {
     pub agents: &'a BTreeMap<NodeName, AgentState>,
     /// Nodes on which releases stopped, and why.
     pub stopped: &'a BTreeMap<NodeName, String>,
+    /// What operators drained.
+    pub drains: &'a [Drain],
     /// Jobs whose last plan was dropped, or that were restarted, a moment ago: not before the time given.
     pub cooling: &'a BTreeMap<SlurmJobId, UnixTime>,
     /// What is known of workloads.
@@ -78,7 +80,11 @@ fn node_view(node: &Node, sources: Sources<'_>) -> NodeView {
         })
         .filter_map(|(_, member)| sources.scan.jobs.get(&member.plan.start.job_id))
         .collect();
+    let drain =
+        sources.drains.iter().find(|drain| drain.place.node == node.name && drain.place.gres_type.is_none());
     let blocked = match &node.availability {
+        // What an operator says of it tells more than what it is like meanwhile.
+        _ if drain.is_some() => drain.map(ToString::to_string),
         NodeAvailability::Unavailable(state) => Some(format!("the node is {state}")),
         NodeAvailability::Up => match sources.agents.get(&node.name) {
             Some(agent) if agent.is_connected => sources.stopped.get(&node.name).cloned(),
@@ -129,7 +135,9 @@ fn device_view(
     };
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
     let condition = sources.agents.get(&node.name).and_then(|agent| agent.conditions.get(&device.gres_type));
-    let blocked = if let Some(fault) = condition.and_then(DeviceCondition::closed_by) {
+    let blocked = if let Some(drain) = drain_of(sources.drains, &node.name, &device.gres_type) {
+        Some(drain.to_string())
+    } else if let Some(fault) = condition.and_then(DeviceCondition::closed_by) {
         Some(fault.to_string())
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())

@@ -41,6 +41,7 @@ struct World {
     decisions: Vec<Decision>,
     is_agent_connected: bool,
     fault: Option<FaultKind>,
+    drains: Vec<Drain>,
     cooling: BTreeMap<SlurmJobId, UnixTime>,
 }
 
@@ -53,6 +54,7 @@ impl Default for World {
             decisions: Vec::new(),
             is_agent_connected: true,
             fault: None,
+            drains: Vec::new(),
             cooling,
         }
     }
@@ -73,6 +75,7 @@ fn view_of(world: World) -> ClusterView {
         decisions: &world.decisions,
         agents: &[(NodeName::new("n1"), agent)].into(),
         stopped: &BTreeMap::new(),
+        drains: &world.drains,
         cooling: &world.cooling,
         profiles: &[],
         policy: &Policy::default(),
@@ -214,4 +217,23 @@ fn the_gpu_type_asked_for_is_found() {
     assert_eq!(asked_gpu_type("gpu:a100:1"), Some("a100".into()));
     assert_eq!(asked_gpu_type("gpu:a100"), Some("a100".into()));
     assert_eq!(asked_gpu_type("gpu"), None);
+}
+
+fn drain(gres_type: Option<&str>) -> Drain {
+    let place =
+        crate::store::DrainPlace { node: NodeName::new("n1"), gres_type: gres_type.map(GresType::new) };
+    Drain { place, by: "alice".to_owned(), reason: "fan noise".to_owned(), since: at(NOW - 5) }
+}
+
+#[test]
+fn what_is_drained_takes_nobody_new_and_says_by_whom() {
+    let why = Some("drained by alice: fan noise");
+    let device = view_of(World { drains: vec![drain(Some("g1"))], ..World::default() });
+    let blocked: Vec<_> = device.devices.iter().map(|device| device.blocked.as_deref()).collect();
+    assert_eq!((blocked, device.nodes[0].blocked.as_deref()), (vec![None, why], None));
+    let node = view_of(World { drains: vec![drain(None)], ..World::default() });
+    assert_eq!(node.nodes[0].blocked.as_deref(), why);
+    assert!(node.devices.iter().all(|device| device.blocked.as_deref() == why));
+    let faulty = World { drains: vec![drain(Some("g1"))], fault: Some(FaultKind::Gone), ..World::default() };
+    assert_eq!(view_of(faulty).devices[1].blocked.as_deref(), why, "the operator's word goes before");
 }

@@ -13,6 +13,10 @@ use crate::learning::{
     starts_of_array_tasks_are_told_apart, tenants_tell_of_one_sharing_one_after_the_other,
     the_power_of_a_device_is_that_of_its_samples, what_a_sharing_does_not_tell_stays_unknown,
 };
+use crate::operators::{
+    a_drain_is_kept_until_it_is_undone, an_eviction_waits_for_the_requeue_before_it,
+    events_are_listed_by_filter,
+};
 use crate::reports::{
     a_report_is_stored_once, a_run_counts_once, a_run_is_accounted_with_what_was_measured_of_it,
     a_run_is_profiled_when_its_end_is_known, a_run_is_told_once, a_run_knows_the_decision_it_ran_under,
@@ -82,6 +86,9 @@ suite! {
     a_run_is_judged_once,
     a_job_is_requeued_once,
     a_fault_of_a_device_is_told_once_and_when_it_is_over,
+    a_drain_is_kept_until_it_is_undone,
+    an_eviction_waits_for_the_requeue_before_it,
+    events_are_listed_by_filter,
     odd_texts_survive,
 }
 

@@ -3,17 +3,23 @@
 use crate::fixtures::{at, device, ended_job, gres, job, node, plain, start, summary, summary_report};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::{GresType, JobStart, NodeName};
-use pillion_scheduler::store::{Event, JobRecord, Judgement, Requeue, RequeueOutcome, Store};
+use pillion_scheduler::store::{Event, JobRecord, Judgement, Requeue, RequeueCause, RequeueOutcome, Store};
 use std::sync::Arc;
 
-fn event(kind: &str, id: u32) -> Event {
+pub(crate) fn event(kind: &str, id: u32) -> Event {
     let (kind, detail) = (kind.to_owned(), "because".to_owned());
     Event { at: at(5), kind, job_id: Some(plain(id)), node: Some(node()), detail }
 }
 
-fn requeue(id: u32, restart_count: u32) -> Requeue {
+pub(crate) fn requeue(id: u32, restart_count: u32) -> Requeue {
     let start = JobStart { restart_count, ..start(id) };
-    Requeue { start, node: node(), decided_at: at(100 - id), reason: "it died".to_owned() }
+    Requeue {
+        cause: RequeueCause::Victim,
+        start,
+        node: node(),
+        decided_at: at(100 - id),
+        reason: "it died".to_owned(),
+    }
 }
 
 async fn told(store: &dyn Store, sequence: u64, id: u32) {

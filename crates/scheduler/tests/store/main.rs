@@ -6,6 +6,7 @@ mod faults;
 mod fixtures;
 mod learning;
 mod memory;
+mod operators;
 mod postgres;
 mod reports;
 #[path = "../support/postgres.rs"]

@@ -179,6 +179,11 @@ impl Slurm for FakeSlurm {
         world.journal(|at, ok| FakeCall::ReleaseHold { at, ok, job }, answer)
     }
 
+    async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
+        let world = self.world();
+        world.up("squeue").and_then(|()| world.known(job).map(|record| record.request.requeue))
+    }
+
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         let mut world = self.world();
         let answer = world.up("scontrol").and_then(|()| world.requeue(job));

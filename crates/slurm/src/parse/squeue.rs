@@ -97,6 +97,15 @@ fn drop_duplicates(scan: &mut JobsScan) {
     }
 }
 
+/// Reads what `squeue -h -O Requeue:` printed of one job.
+pub fn allows_requeue(text: &str) -> Option<bool> {
+    match text.trim() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
 fn parse_record(record: &str, fence: &str) -> Option<Job> {
     let (name, rest) = record.split_once(fence)?;
     let (middle, comment) = rest.split_once(fence)?;

@@ -159,3 +159,11 @@ proptest::proptest! {
         proptest::prop_assert_eq!(&seen, &plain.jobs[0]);
     }
 }
+
+#[test]
+fn whether_a_job_may_be_requeued_is_one_digit() {
+    // `squeue -h -O Requeue:` of 24.11.5, of a job submitted with --requeue, with --no-requeue, and of none.
+    assert_eq!(allows_requeue("1\n"), Some(true));
+    assert_eq!(allows_requeue("0\n"), Some(false));
+    assert_eq!(allows_requeue(""), None);
+}

@@ -95,6 +95,7 @@ fn status() -> StatusRow {
         pool_partitions: vec!["shared".to_owned()],
         bound_seconds: 600,
         leading: true,
+        drains: Vec::new(),
     }
 }
 

@@ -61,6 +61,9 @@ impl Slurm for SlowSlurm {
     async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         self.slurm.release_hold(job).await
     }
+    async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
+        self.slurm.allows_requeue(job).await
+    }
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         self.slurm.requeue(job).await
     }

@@ -24,6 +24,16 @@ impl Faults {
         self.requeues.entry(requeue.start.job_id).or_insert_with(|| (requeue.clone(), None));
     }
 
+    /// In place of one that is settled; `false`: one is under way.
+    pub(super) fn intend_anew(&mut self, requeue: &Requeue) -> bool {
+        let job_id = requeue.start.job_id;
+        let is_open = self.requeues.get(&job_id).is_some_and(|(_, outcome)| outcome.is_none());
+        if !is_open {
+            self.requeues.insert(job_id, (requeue.clone(), None));
+        }
+        !is_open
+    }
+
     pub(super) fn open_requeues(&self) -> Vec<Requeue> {
         let open = self.requeues.values().filter(|(_, outcome)| outcome.is_none());
         let mut open: Vec<Requeue> = open.map(|(requeue, _)| requeue.clone()).collect();

@@ -10,6 +10,7 @@ use super::super::{
 };
 use super::faults::Faults;
 use super::learning::Learning;
+use super::operators::Drains;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::DeviceCondition;
@@ -51,9 +52,10 @@ pub(super) struct State {
     runs: BTreeMap<(JobStart, GresType), Run>,
     launches: Vec<Launch>,
     profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     pub(super) learning: Learning,
     pub(super) faults: Faults,
+    pub(super) drains: Drains,
 }
 
 impl State {
@@ -61,7 +63,7 @@ impl State {
         Revision(self.revision)
     }
 
-    fn bump(&mut self) {
+    pub(super) fn bump(&mut self) {
         self.revision += 1;
     }
 

@@ -1,8 +1,9 @@
 //! Table `event`: what operators read later.
 
 use super::convert::{Place, Timestamp, text, timestamp, unix_time};
+use super::integer_limit;
 use super::tx::TxError;
-use crate::store::{Event, StoreError};
+use crate::store::{Event, EventFilter, StoreError};
 use pillion_core::{NodeName, SlurmJobId};
 use sqlx::PgConnection;
 
@@ -53,6 +54,34 @@ pub(super) async fn of_job(conn: &mut PgConnection, id: SlurmJobId) -> Result<Ve
     )
     .fetch_all(conn)
     .await?;
+    Ok(rows.into_iter().map(Event::try_from).collect::<Result<_, _>>()?)
+}
+
+pub(super) async fn list(conn: &mut PgConnection, filter: &EventFilter) -> Result<Vec<Event>, TxError> {
+    let nodes: Vec<String> = filter.nodes.iter().map(ToString::to_string).collect();
+    let job_ids: Vec<String> = filter.job_ids.iter().map(ToString::to_string).collect();
+    let mut rows = sqlx::query_as!(
+        EventRow,
+        "select event_id, happened_at, kind, job_id, node, detail from event
+        where happened_at >= coalesce($1, '-infinity'::timestamptz)
+            and happened_at < coalesce($2, 'infinity'::timestamptz)
+            and (cardinality($3::text[]) = 0 or node = any($3))
+            and (cardinality($4::text[]) = 0 or job_id = any($4))
+            and (cardinality($5::text[]) = 0 or kind = any($5))
+            and ($6::bigint is null
+                or exists (select from job where job.job_id = event.job_id and job.uid = $6))
+        order by happened_at desc, event_id desc limit $7",
+        filter.since.map(timestamp),
+        filter.until.map(timestamp),
+        &nodes,
+        &job_ids,
+        &filter.kinds,
+        filter.uid.map(|uid| i64::from(uid.0)),
+        integer_limit(filter.limit),
+    )
+    .fetch_all(conn)
+    .await?;
+    rows.reverse();
     Ok(rows.into_iter().map(Event::try_from).collect::<Result<_, _>>()?)
 }
 

@@ -4,7 +4,7 @@ use super::convert::{Place, Timestamp, integer, text, timestamp, unix_time};
 use super::tx::TxError;
 use super::{event, run};
 use crate::store::faults::{FaultOf, changes};
-use crate::store::{Event, Judgement, Requeue, RequeueOutcome, StoreError};
+use crate::store::{Event, Judgement, Requeue, RequeueCause, RequeueOutcome, StoreError};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use sqlx::PgConnection;
@@ -16,6 +16,7 @@ struct RequeueRow {
     node: String,
     decided_at: Timestamp,
     reason: String,
+    cause: String,
 }
 
 impl TryFrom<RequeueRow> for Requeue {
@@ -26,8 +27,11 @@ impl TryFrom<RequeueRow> for Requeue {
             job_id: place.parse("job_id", &row.job_id)?,
             restart_count: place.number("restart_count", row.restart_count)?,
         };
+        let causes = [RequeueCause::Victim, RequeueCause::Evicted];
+        let cause = causes.into_iter().find(|cause| cause.as_str() == row.cause);
+        let cause = cause.ok_or_else(|| place.corrupt("cause"))?;
         let (node, decided_at) = (NodeName::new(&row.node), unix_time(row.decided_at));
-        Ok(Self { start, node, decided_at, reason: row.reason })
+        Ok(Self { cause, start, node, decided_at, reason: row.reason })
     }
 }
 
@@ -45,13 +49,14 @@ pub(super) async fn judge(
     }
     if let Some(requeue) = &judgement.requeue {
         sqlx::query!(
-            "insert into job_requeue (job_id, restart_count, node, decided_at, reason) values ($1, $2, $3, $4, $5)
+            "insert into job_requeue (job_id, restart_count, node, decided_at, reason, cause) values ($1, $2, $3, $4, $5, $6)
             on conflict on constraint job_requeue_pkey do nothing",
             requeue.start.job_id.to_string(),
             integer(requeue.start.restart_count),
             requeue.node.as_str(),
             timestamp(requeue.decided_at),
             &*text(&requeue.reason),
+            requeue.cause.as_str(),
         )
         .execute(conn)
         .await?;
@@ -62,7 +67,7 @@ pub(super) async fn judge(
 pub(super) async fn open_requeues(conn: &mut PgConnection) -> Result<Vec<Requeue>, TxError> {
     let rows = sqlx::query_as!(
         RequeueRow,
-        "select job_id, restart_count, node, decided_at, reason from job_requeue
+        "select job_id, restart_count, node, decided_at, reason, cause from job_requeue
         where outcome is null order by decided_at, job_id",
     )
     .fetch_all(conn)

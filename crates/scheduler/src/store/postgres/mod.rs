@@ -17,6 +17,7 @@ mod leader;
 mod member;
 mod model;
 mod observation;
+mod operators;
 mod plan_head;
 mod profile;
 mod run;
@@ -28,9 +29,9 @@ pub use leader::Leadership;
 pub use tx::TransactionCounts;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, MeasuredRun,
-    MemberStep, ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome, RunFilter,
-    Store, StoreError, StoredObservation, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, JobRecord, Judgement,
+    LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation,
+    Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation, StoredProfile, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -258,6 +259,25 @@ impl Store for PgStore {
         .await
     }
 
+    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
+        self.run_tx("intending an eviction", Write, |tx| {
+            Box::pin(operators::evict(tx.connection(), requeue, event))
+        })
+        .await
+    }
+
+    async fn drains(&self) -> Result<Vec<Drain>, StoreError> {
+        self.run_tx("reading what is drained", Read, |tx| Box::pin(operators::drains(tx.connection()))).await
+    }
+
+    async fn drain(&self, orders: &[Drain]) -> Result<Vec<DrainChange>, StoreError> {
+        self.run_tx("draining", Write, |tx| Box::pin(operators::drain(tx.connection(), orders))).await
+    }
+
+    async fn undrain(&self, order: &Undrain) -> Result<Vec<bool>, StoreError> {
+        self.run_tx("undraining", Write, |tx| Box::pin(operators::undrain(tx.connection(), order))).await
+    }
+
     async fn record_conditions(
         &self,
         node: &NodeName,
@@ -295,6 +315,10 @@ impl Store for PgStore {
 
     async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
         self.run_tx("reading events", Read, |tx| Box::pin(event::of_job(tx.connection(), id))).await
+    }
+
+    async fn list_events(&self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
+        self.run_tx("listing events", Read, |tx| Box::pin(event::list(tx.connection(), filter))).await
     }
 
     async fn event_count(&self, kind: &str) -> Result<u64, StoreError> {

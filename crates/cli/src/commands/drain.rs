@@ -1,0 +1,179 @@
+//! `pillion drain` and `undrain`: which nodes and GPUs take no new tenants, by an operator's word.
+
+use crate::args::{DrainArgs, UndrainArgs};
+use crate::client::{Operator, answer};
+use crate::error::CliError;
+use crate::output::{Answer, Table, json};
+use crate::view::DrainRow;
+use pillion_proto::v1::{
+    DrainOutcome, DrainRequest, DrainResponse, Place, UndrainOutcome, UndrainRequest, UndrainResponse,
+};
+use pillion_slurm::nodeset;
+use serde::Serialize;
+
+/// The order that the words mean.
+///
+/// # Errors
+/// [`CliError::Usage`] for a place that cannot be read, or a reason without a word.
+pub fn request(args: &DrainArgs) -> Result<DrainRequest, CliError> {
+    if args.reason.trim().is_empty() {
+        return Err(CliError::Usage("a drain needs a reason; write --reason 'fan noise'".to_owned()));
+    }
+    Ok(DrainRequest { places: places(&args.places)?, reason: args.reason.clone() })
+}
+
+/// The same for `undrain`.
+///
+/// # Errors
+/// [`CliError::Usage`] for a place that cannot be read.
+pub fn undrain_request(args: &UndrainArgs) -> Result<UndrainRequest, CliError> {
+    Ok(UndrainRequest { places: places(&args.places)?, reason: args.reason.clone() })
+}
+
+/// Reads `n1,n[2-3]:g[0-1]`.
+fn places(words: &[String]) -> Result<Vec<Place>, CliError> {
+    let mut places = Vec::new();
+    for word in words {
+        let wrong = || {
+            CliError::Usage(format!(
+                "'{word}' names no nodes or GPUs; write n1, n[1-3], n1:g0 or n[1-2]:g[0-3]"
+            ))
+        };
+        let expand = |text: &str| nodeset::expand(text).map_err(|_| wrong());
+        for entry in nodeset::split_outside_brackets(word) {
+            let (nodes, devices) = match entry.split_once(':') {
+                None => (expand(entry)?, None),
+                Some((nodes, devices)) => (expand(nodes)?, Some(expand(devices)?)),
+            };
+            if nodes.is_empty() || devices.as_ref().is_some_and(Vec::is_empty) {
+                return Err(wrong());
+            }
+            for node in &nodes {
+                let place = |gres_type: String| Place { node: node.to_string(), gres_type };
+                match &devices {
+                    None => places.push(place(String::new())),
+                    Some(devices) => places.extend(devices.iter().map(|device| place(device.to_string()))),
+                }
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// Gives the order to drain.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn drain(client: &mut Operator, request: DrainRequest) -> Result<Answer, CliError> {
+    Ok(drained(answer(client.drain(request)).await?))
+}
+
+/// Gives the order to undrain. The second answer: whether anything was drained.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn undrain(client: &mut Operator, request: UndrainRequest) -> Result<(Answer, bool), CliError> {
+    let response = answer(client.undrain(request)).await?;
+    let was_any = response.outcomes.iter().any(|outcome| outcome.was_drained);
+    Ok((undrained(response), was_any))
+}
+
+#[derive(Serialize)]
+struct Drained {
+    places: Vec<DrainedRow>,
+}
+
+#[derive(Serialize)]
+struct DrainedRow {
+    #[serde(flatten)]
+    drain: DrainRow,
+    /// drained, retold or unchanged.
+    change: String,
+    running_count: u32,
+}
+
+fn drained(DrainResponse { outcomes }: DrainResponse) -> Answer {
+    let row = |DrainOutcome { drain, change, running_count }: DrainOutcome| DrainedRow {
+        drain: DrainRow::from(drain.unwrap_or_default()),
+        change,
+        running_count,
+    };
+    let places: Vec<DrainedRow> = outcomes.into_iter().map(row).collect();
+    let mut table = Table::new(&["NODE", "DEVICE", "CHANGE", ">STILL_RUN", "STATE"]);
+    for DrainedRow { drain, change, running_count } in &places {
+        table.push(vec![
+            drain.node.clone(),
+            drain.gres_type.clone().unwrap_or_default(),
+            change.clone(),
+            running_count.to_string(),
+            drain.sentence(),
+        ]);
+    }
+    Answer::table(table, json::render(&Drained { places }))
+}
+
+#[derive(Serialize)]
+struct Undrained {
+    places: Vec<UndrainedRow>,
+}
+
+#[derive(Serialize)]
+struct UndrainedRow {
+    node: String,
+    gres_type: Option<String>,
+    was_drained: bool,
+    /// What of its node is drained still.
+    remaining: Vec<DrainRow>,
+}
+
+impl UndrainedRow {
+    fn state(&self) -> String {
+        let still: Vec<String> =
+            self.remaining.iter().map(|drain| format!("{} is {}", drain.place(), drain.sentence())).collect();
+        let own = if self.was_drained { "undrained" } else { "was not drained" };
+        if still.is_empty() { own.to_owned() } else { format!("{own}; {}", still.join("; ")) }
+    }
+}
+
+fn undrained(UndrainResponse { outcomes }: UndrainResponse) -> Answer {
+    let row = |UndrainOutcome { place, was_drained, remaining }: UndrainOutcome| {
+        let Place { node, gres_type } = place.unwrap_or_default();
+        let gres_type = (!gres_type.is_empty()).then_some(gres_type);
+        let remaining = remaining.into_iter().map(DrainRow::from).collect();
+        UndrainedRow { node, gres_type, was_drained, remaining }
+    };
+    let places: Vec<UndrainedRow> = outcomes.into_iter().map(row).collect();
+    let mut table = Table::new(&["NODE", "DEVICE", "STATE"]);
+    for row in &places {
+        table.push(vec![row.node.clone(), row.gres_type.clone().unwrap_or_default(), row.state()]);
+    }
+    Answer::table(table, json::render(&Undrained { places }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Vec<String>, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let places = places(&words).map_err(|error| error.to_string())?;
+        Ok(places.into_iter().map(|place| format!("{}:{}", place.node, place.gres_type)).collect())
+    }
+
+    #[test]
+    fn places_are_hostlists_with_or_without_devices() {
+        assert_eq!(read(&["n1"]).unwrap(), ["n1:"]);
+        assert_eq!(read(&["n[1-2],x", "n7:g0"]).unwrap(), ["n1:", "n2:", "x:", "n7:g0"]);
+        assert_eq!(read(&["n[1-2]:g[0-1],n3"]).unwrap(), ["n1:g0", "n1:g1", "n2:g0", "n2:g1", "n3:"]);
+    }
+
+    #[test]
+    fn what_names_no_place_is_answered_with_what_does() {
+        for wrong in ["", "n[1-", "n1:", ":g0", "n1:g0:g1", "n1,,n2", "n 1"] {
+            let message = read(&[wrong]).expect_err(wrong);
+            let expected =
+                format!("'{wrong}' names no nodes or GPUs; write n1, n[1-3], n1:g0 or n[1-2]:g[0-3]");
+            assert_eq!(message, expected);
+        }
+    }
+}

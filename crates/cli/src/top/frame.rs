@@ -1,0 +1,224 @@
+//! One frame of `top`: a pure function of the state and the size. Whatever a colour says, a word says too.
+
+use super::state::{FOOT_ROWS, HEAD_ROWS, Pane, Rows, Size, State};
+use crate::format::{self, clean};
+use crate::view::{JobRow, MemberRow, Overview, TopDeviceRow};
+use pillion_proto::v1::AccountRow;
+use ratatui::Frame;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
+
+const JOULES_PER_KILOWATT_HOUR: f64 = 3.6e6;
+/// Cells of the bar that shows how active a device is.
+const BAR_CELLS: usize = 10;
+
+/// Draws it.
+pub fn draw(frame: &mut Frame<'_>, state: &State) {
+    let area = frame.area();
+    let Rows { devices, jobs } = Size { width: area.width, height: area.height }.rows();
+    let heights = [HEAD_ROWS, devices + 1, 1, jobs + 1, FOOT_ROWS].map(Constraint::Length);
+    let [head, upper, _, lower, foot] = Layout::vertical(heights).areas(area);
+    frame.render_widget(Paragraph::new(head_lines(state)), head);
+    if let Some(overview) = &state.overview {
+        draw_devices(frame, upper, state, overview);
+        draw_jobs(frame, lower, state, overview);
+    }
+    let keys = "q quit   up/down, PgUp/PgDn, Home/End scroll   Tab the other list";
+    frame.render_widget(Paragraph::new(keys).style(dim(state)), foot);
+}
+
+/// The same as text, without blanks at the ends of lines and without empty lines at the end.
+pub fn text(state: &State, size: Size) -> String {
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(size.width, size.height));
+    let Ok(_) = terminal.draw(|frame| draw(frame, state));
+    let buffer = terminal.backend().buffer();
+    let line = |y: u16| -> String {
+        let cells = (0..size.width).filter_map(|x| buffer.cell((x, y)));
+        cells.map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned()
+    };
+    let lines: Vec<String> = (0..size.height).map(line).collect();
+    lines.join("\n").trim_end().to_owned() + "\n"
+}
+
+fn dim(state: &State) -> Style {
+    if state.has_colour { Style::new().add_modifier(Modifier::DIM) } else { Style::new() }
+}
+
+fn coloured(state: &State, colour: Color) -> Style {
+    if state.has_colour { Style::new().fg(colour) } else { Style::new() }
+}
+
+fn head_lines(state: &State) -> Vec<Line<'static>> {
+    let first = state.overview.as_ref().map_or_else(|| "pillion top".to_owned(), summary);
+    let trouble = state.trouble.as_ref().map(|(why, seconds)| {
+        Line::styled(clean(&format!("AWAY for {seconds} s: {why}")), coloured(state, Color::Red))
+    });
+    vec![
+        Line::from(first),
+        Line::from(state.gains.as_ref().map(gains).unwrap_or_default()),
+        trouble.unwrap_or_default(),
+    ]
+}
+
+fn summary(overview: &Overview) -> String {
+    let counts = overview.counts;
+    let mut text = format!(
+        "pillion top   mode {}   {} GPUs: {} shared, {} with one job, {} idle, {} closed   {} agents",
+        clean(&overview.mode),
+        counts.devices,
+        counts.shared,
+        counts.single,
+        counts.idle,
+        counts.closed,
+        overview.agent_count,
+    );
+    if overview.agents_gone_count > 0 {
+        text = format!("{text}, {} GONE", overview.agents_gone_count);
+    }
+    if overview.unplaced_count > 0 {
+        text = format!("{text}   {} placed by Slurm", overview.unplaced_count);
+    }
+    text
+}
+
+fn gains(row: &AccountRow) -> String {
+    let measured = row.promises_kept + row.promises_broken;
+    let promises = match measured {
+        0 => "no promise measured yet".to_owned(),
+        _ => format!("{} of {measured} promises kept", row.promises_kept),
+    };
+    format!(
+        "today: {:.1} GPU-hours saved of {:.1} used, {:.2} kWh saved, {promises}",
+        row.gpu_seconds_saved / 3600.0,
+        row.gpu_seconds / 3600.0,
+        row.energy_joules_saved / JOULES_PER_KILOWATT_HOUR,
+    )
+}
+
+fn heading(state: &State, pane: Pane) -> Style {
+    let style = Style::new();
+    if state.has_colour && state.pane == pane { style.add_modifier(Modifier::REVERSED) } else { style }
+}
+
+/// `GPUs 21-40 of 8000`, with a sign at the list that the keys move.
+fn range(state: &State, pane: Pane, name: &str, (first, shown, all): (u32, usize, u32)) -> String {
+    let sign = if state.pane == pane { ">" } else { " " };
+    let last = first.saturating_add(u32::try_from(shown).unwrap_or(u32::MAX));
+    match shown {
+        0 => format!("{sign}{name} (none)"),
+        _ if u32::try_from(shown) == Ok(all) => format!("{sign}{name}"),
+        _ => format!("{sign}{name} {}-{last} of {all}", first.saturating_add(1)),
+    }
+}
+
+fn draw_devices(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &Overview) {
+    let shown = (state.first_device, overview.devices.len(), overview.counts.devices);
+    let title = range(state, Pane::Devices, "GPUs", shown);
+    let header = Row::new([title.as_str(), "STATE", "ACTIVE", "MEMORY", "POWER", "TENANTS"])
+        .style(heading(state, Pane::Devices));
+    let widths = [
+        Constraint::Length(22),
+        Constraint::Length(7),
+        Constraint::Length(17),
+        Constraint::Length(19),
+        Constraint::Length(6),
+        Constraint::Min(10),
+    ];
+    let rows = overview.devices.iter().map(|device| device_row(state, device));
+    frame.render_widget(Table::new(rows, widths).header(header), area);
+}
+
+fn device_row(state: &State, device: &TopDeviceRow) -> Row<'static> {
+    let (word, colour) = device_state(device);
+    let tenants: Vec<String> = device.tenants.iter().map(tenant).collect();
+    let mut who = tenants.join(" + ");
+    if let Some(why) = &device.closed {
+        who = if who.is_empty() { why.clone() } else { format!("{who}; {why}") };
+    }
+    let memory = device.memory_bytes_used.map_or_else(String::new, |used| {
+        format!("{}/{}", format::bytes(Some(used)), format::bytes(Some(device.memory_bytes)))
+    });
+    let word =
+        colour.map_or_else(|| Cell::from(word), |colour| Cell::from(word).style(coloured(state, colour)));
+    Row::new([
+        Cell::from(clean(&format!(" {} {} {}", device.node, device.gres_type, device.device_model))),
+        word,
+        Cell::from(activity(device)),
+        Cell::from(memory),
+        Cell::from(format::power(device.power_watts)),
+        Cell::from(clean(&who)),
+    ])
+}
+
+/// What a device is like in a word, for those who see no colour too.
+fn device_state(device: &TopDeviceRow) -> (&'static str, Option<Color>) {
+    match (&device.closed, device.tenants.len()) {
+        (Some(_), _) => ("CLOSED", Some(Color::Red)),
+        (None, 0) if device.shards_used == 0 => ("idle", None),
+        (None, 0 | 1) => ("single", Some(Color::Cyan)),
+        (None, _) => ("shared", Some(Color::Green)),
+    }
+}
+
+/// `#######... 68 %`; a `~` says that only a coarse source is there: any kernel running at all.
+fn activity(device: &TopDeviceRow) -> String {
+    let (fraction, sign) = match (device.sm_active_fraction, device.gpu_busy_fraction) {
+        (Some(active), _) => (active, ""),
+        (None, Some(busy)) => (busy, "~"),
+        (None, None) => return String::new(),
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and BAR_CELLS")]
+    let full = (fraction.clamp(0.0, 1.0) * 10.0).round() as usize;
+    let full = full.min(BAR_CELLS);
+    format!("{}{} {sign}{}", "#".repeat(full), ".".repeat(BAR_CELLS - full), format::fraction(Some(fraction)))
+}
+
+fn tenant(member: &MemberRow) -> String {
+    let name = match (&member.job_id, &member.user) {
+        (Some(job), Some(user)) => format!("{job} {user}"),
+        (Some(job), None) => job.clone(),
+        (None, _) => return "(not shown)".to_owned(),
+    };
+    let share = match (member.cap_fraction, member.ccs_mode) {
+        (Some(cap), _) => format!(" cap {}", format::fraction(Some(cap))),
+        (None, Some(mode)) => format!(" 1/{mode} card"),
+        (None, None) => String::new(),
+    };
+    let starting = if member.state == "running" { "" } else { " (starting)" };
+    format!("{name}{share}{starting}")
+}
+
+fn draw_jobs(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &Overview) {
+    let shown = (state.first_job, overview.jobs.len(), overview.waiting_count);
+    let title = range(state, Pane::Jobs, "waiting", shown);
+    let header =
+        Row::new([title.as_str(), "USER", "STATE", "WAITS", "REASON"]).style(heading(state, Pane::Jobs));
+    let widths = [
+        Constraint::Length(22),
+        Constraint::Length(10),
+        Constraint::Length(9),
+        Constraint::Length(10),
+        Constraint::Min(10),
+    ];
+    let rows = overview.jobs.iter().map(|job| job_row(job, overview.now_seconds));
+    frame.render_widget(Table::new(rows, widths).header(header), area);
+}
+
+fn job_row(job: &JobRow, now_seconds: f64) -> Row<'static> {
+    let waits = job.submitted_at_seconds.map(|since| (now_seconds - since).max(0.0));
+    let cells = [
+        format!(" {}", job.job_id),
+        job.user.clone(),
+        job.state.clone(),
+        format::duration(waits),
+        job.reason.clone(),
+    ];
+    Row::new(cells.map(|cell| clean(&cell)))
+}
+
+#[cfg(test)]
+mod tests;

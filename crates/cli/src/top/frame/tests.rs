@@ -1,0 +1,126 @@
+//! Golden frames: what stands on the screen for a state and a size.
+
+use super::*;
+use crate::view::Counts;
+
+fn member(job: &str, user: &str, cap_fraction: Option<f64>) -> MemberRow {
+    let wire = pillion_proto::v1::Member {
+        job_id: job.to_owned(),
+        user: user.to_owned(),
+        state: "running".to_owned(),
+        cap_fraction,
+        ..Default::default()
+    };
+    wire.into()
+}
+
+fn device(gres_type: &str, shards_used: u32, tenants: Vec<MemberRow>) -> TopDeviceRow {
+    TopDeviceRow {
+        node: "n1".to_owned(),
+        gres_type: gres_type.to_owned(),
+        device_model: "h200".to_owned(),
+        memory_bytes: 141 << 30,
+        shards_used,
+        closed: None,
+        tenants,
+        sm_active_fraction: None,
+        gpu_busy_fraction: None,
+        memory_bytes_used: None,
+        power_watts: None,
+    }
+}
+
+fn job(id: &str, reason: &str) -> JobRow {
+    JobRow {
+        job_id: id.to_owned(),
+        user: "bob".to_owned(),
+        account: String::new(),
+        partition: "shared".to_owned(),
+        workload: None,
+        submitted_at_seconds: Some(100.0),
+        starts_alone_at_seconds: None,
+        state: "waiting".to_owned(),
+        reason: reason.to_owned(),
+        slowdown_ratio_max: None,
+    }
+}
+
+fn state() -> State {
+    let shared = TopDeviceRow {
+        sm_active_fraction: Some(0.68),
+        memory_bytes_used: Some(100 << 30),
+        power_watts: Some(412.0),
+        ..device("g0", 100, vec![member("42", "alice", Some(0.6)), member("", "", None)])
+    };
+    let single =
+        TopDeviceRow { gpu_busy_fraction: Some(1.0), ..device("g1", 100, vec![member("43", "bob", None)]) };
+    let drained =
+        TopDeviceRow { closed: Some("drained by root: fan noise".to_owned()), ..device("g3", 0, vec![]) };
+    let overview = Overview {
+        now_seconds: 160.0,
+        mode: "active".to_owned(),
+        counts: Counts { devices: 8, shared: 1, single: 1, idle: 6, closed: 1 },
+        agent_count: 2,
+        agents_gone_count: 1,
+        waiting_count: 2,
+        unplaced_count: 0,
+        devices: vec![shared, single, device("g2", 0, vec![]), drained],
+        jobs: vec![job("44", "waits: no device is wholly free"), job("45", "odd\n\u{1b}[2Jline")],
+    };
+    let gains = AccountRow {
+        gpu_seconds_saved: 36_000.0,
+        gpu_seconds: 360_000.0,
+        energy_joules_saved: 7.2e6,
+        promises_kept: 27,
+        promises_broken: 1,
+        ..AccountRow::default()
+    };
+    State { overview: Some(overview), gains: Some(gains), ..State::default() }
+}
+
+const WIDE: Size = Size { width: 110, height: 18 };
+
+#[test]
+fn a_frame_shows_devices_tenants_and_who_waits() {
+    insta::assert_snapshot!(text(&state(), WIDE));
+}
+
+#[test]
+fn a_scheduler_that_is_away_leaves_what_was_known_and_says_so() {
+    let trouble = Some(("cannot reach the scheduler at unix:/run/x.sock".to_owned(), 12));
+    let away = State { trouble: trouble.clone(), ..state() };
+    assert!(text(&away, WIDE).contains("\nAWAY for 12 s: cannot reach the scheduler at unix:/run/x.sock\n"));
+    assert!(text(&away, WIDE).contains("42 alice cap 60 % + (not shown)"));
+    let never = text(&State { trouble, ..State::default() }, WIDE);
+    assert!(never.starts_with("pillion top\n\nAWAY for 12 s"), "{never}");
+}
+
+#[test]
+fn a_page_of_many_says_where_it_stands() {
+    let mut scrolled = State { first_device: 4, pane: Pane::Jobs, ..state() };
+    scrolled.overview.as_mut().unwrap().waiting_count = 900;
+    let shown = text(&scrolled, WIDE);
+    assert!(shown.contains(" GPUs 5-8 of 8") && shown.contains(">waiting 1-2 of 900"), "{shown}");
+}
+
+#[test]
+fn no_size_is_too_small() {
+    for (width, height) in [(1, 1), (5, 2), (20, 7), (300, 3)] {
+        let shown = text(&state(), Size { width, height });
+        assert!(shown.lines().count() <= usize::from(height), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= usize::from(width)), "{shown}");
+    }
+}
+
+#[test]
+fn without_colour_there_is_none_and_with_it_every_sign_is_still_a_word() {
+    let styles = |has_colour: bool| {
+        let mut terminal = Terminal::new(TestBackend::new(WIDE.width, WIDE.height)).unwrap();
+        terminal.draw(|frame| draw(frame, &State { has_colour, ..state() })).unwrap();
+        let cells = terminal.backend().buffer().content.clone();
+        cells.iter().filter(|cell| cell.style() != ratatui::buffer::Cell::default().style()).count()
+    };
+    assert_eq!(styles(false), 0);
+    assert!(styles(true) > 0);
+    assert_eq!(text(&State { has_colour: true, ..state() }, WIDE), text(&state(), WIDE));
+}

@@ -1,0 +1,188 @@
+//! Drains: who is closed to new tenants, and opened again.
+
+use super::{name_of, operators_only, reason};
+use crate::context::Context;
+use crate::grpc::auth::Caller;
+use crate::grpc::status;
+use crate::scan::Scan;
+use crate::store::{Decision, Drain, DrainChange, DrainPlace, Undrain};
+use pillion_core::decision::MemberState;
+use pillion_core::{GresType, NodeName};
+use pillion_proto::v1;
+use std::collections::{BTreeMap, BTreeSet};
+use tonic::Status;
+
+/// Places of one order: more than any cluster has devices.
+const PLACES_MAX: usize = 100_000;
+/// How many names an answer repeats.
+const NAMES_SHOWN: usize = 8;
+
+/// The devices of each node that a place may name.
+type Known = BTreeMap<NodeName, BTreeSet<GresType>>;
+
+/// Drains places.
+pub(in crate::grpc) async fn drain(
+    context: &Context,
+    caller: Caller,
+    request: v1::DrainRequest,
+) -> Result<v1::DrainResponse, Status> {
+    operators_only(caller, "drain")?;
+    let v1::DrainRequest { places, reason: text } = request;
+    let places = places_of(places)?;
+    let Some(reason) = reason(&text)? else {
+        return Err(Status::invalid_argument("a drain needs a reason; write --reason 'fan noise'"));
+    };
+    check(&places, &known(context)?)?;
+    let (by, since) = (name_of(caller).await, context.now());
+    let order =
+        |place: &DrainPlace| Drain { place: place.clone(), by: by.clone(), reason: reason.clone(), since };
+    let orders: Vec<Drain> = places.iter().map(order).collect();
+    let store = context.store.as_ref();
+    let from_store = |error| status::from_store(&error);
+    let changes = store.drain(&orders).await.map_err(from_store)?;
+    nudge(context);
+    let drains = store.drains().await.map_err(from_store)?;
+    let decisions = store.active_decisions().await.map_err(from_store)?;
+    let outcome = |(order, change): (Drain, DrainChange)| {
+        let running_count = running_in(&order.place, &decisions);
+        // As it is now: since when it has been drained, too.
+        let now = drains.iter().find(|drain| drain.place == order.place).unwrap_or(&order);
+        let drain = Some(drained_place(now));
+        v1::DrainOutcome { drain, change: change_word(change).to_owned(), running_count }
+    };
+    Ok(v1::DrainResponse { outcomes: orders.into_iter().zip(changes).map(outcome).collect() })
+}
+
+/// Opens places again. One that is not drained is told so, and keeps no other drained.
+pub(in crate::grpc) async fn undrain(
+    context: &Context,
+    caller: Caller,
+    request: v1::UndrainRequest,
+) -> Result<v1::UndrainResponse, Status> {
+    operators_only(caller, "undrain")?;
+    let v1::UndrainRequest { places, reason: text } = request;
+    let (places, reason) = (places_of(places)?, reason(&text)?);
+    let store = context.store.as_ref();
+    let from_store = |error| status::from_store(&error);
+    let drained = store.drains().await.map_err(from_store)?;
+    // What is drained may have left the pool meanwhile.
+    let others = places.iter().filter(|place| !drained.iter().any(|drain| drain.place == **place));
+    let others: Vec<DrainPlace> = others.cloned().collect();
+    if !others.is_empty() {
+        check(&others, &known(context)?)?;
+    }
+    let by = name_of(caller).await;
+    let order = Undrain { places: places.clone(), by, reason, at: context.now() };
+    let opened = store.undrain(&order).await.map_err(from_store)?;
+    nudge(context);
+    let left = store.drains().await.map_err(from_store)?;
+    let outcome = |(place, was_drained): (DrainPlace, bool)| {
+        let here = left.iter().filter(|drain| drain.place.node == place.node);
+        let remaining = here.map(drained_place).collect();
+        v1::UndrainOutcome { place: Some(wire_place(&place)), was_drained, remaining }
+    };
+    Ok(v1::UndrainResponse { outcomes: places.into_iter().zip(opened).map(outcome).collect() })
+}
+
+/// Plans and releases are looked at anew.
+fn nudge(context: &Context) {
+    context.nudges.engine.notify_one();
+    context.nudges.release.notify_one();
+}
+
+const fn change_word(change: DrainChange) -> &'static str {
+    match change {
+        DrainChange::Begun => "drained",
+        DrainChange::Retold => "retold",
+        DrainChange::Unchanged => "unchanged",
+    }
+}
+
+/// A drain, for everybody: what it says of a node is no secret.
+pub(in crate::grpc) fn drained_place(drain: &Drain) -> v1::DrainedPlace {
+    let Drain { place, by, reason, since } = drain;
+    v1::DrainedPlace {
+        place: Some(wire_place(place)),
+        drained_by: by.clone(),
+        reason: reason.clone(),
+        since_seconds: since.seconds(),
+    }
+}
+
+fn wire_place(place: &DrainPlace) -> v1::Place {
+    let gres_type = place.gres_type.as_ref().map(ToString::to_string).unwrap_or_default();
+    v1::Place { node: place.node.to_string(), gres_type }
+}
+
+/// The places of an order, each once.
+fn places_of(places: Vec<v1::Place>) -> Result<Vec<DrainPlace>, Status> {
+    if places.is_empty() || places.len() > PLACES_MAX {
+        return Err(Status::invalid_argument(format!(
+            "1 to {PLACES_MAX} nodes or GPUs are expected; write n1, n[1-3] or n1:g0"
+        )));
+    }
+    let mut seen = BTreeSet::new();
+    let place = |v1::Place { node, gres_type }: v1::Place| DrainPlace {
+        node: NodeName(node),
+        gres_type: (!gres_type.is_empty()).then_some(GresType(gres_type)),
+    };
+    Ok(places.into_iter().map(place).filter(|place| seen.insert(place.clone())).collect())
+}
+
+/// The pool's nodes as Slurm told them last, with the devices that Slurm or their agents know.
+fn known(context: &Context) -> Result<Known, Status> {
+    let scan = context.board().scan.clone();
+    let scan = scan.ok_or_else(|| Status::unavailable("Slurm's nodes were not read yet"))?;
+    let mut known = devices_of(&scan);
+    for (node, agent) in context.agents.all() {
+        if let Some(devices) = known.get_mut(&node) {
+            devices.extend(agent.devices.into_iter().map(|device| device.gres_type));
+        }
+    }
+    Ok(known)
+}
+
+fn devices_of(scan: &Scan) -> Known {
+    scan.nodes.iter().map(|node| (node.name.clone(), node.shards.keys().cloned().collect())).collect()
+}
+
+fn check(places: &[DrainPlace], known: &Known) -> Result<(), Status> {
+    let strangers: BTreeSet<&NodeName> =
+        places.iter().map(|place| &place.node).filter(|node| !known.contains_key(*node)).collect();
+    if !strangers.is_empty() {
+        return Err(Status::not_found(format!(
+            "the pool has no node {}; its nodes are {}",
+            names(strangers.into_iter()),
+            names(known.keys())
+        )));
+    }
+    for DrainPlace { node, gres_type } in places {
+        if let Some(gres_type) = gres_type
+            && let Some(devices) = known.get(node).filter(|devices| !devices.contains(gres_type))
+        {
+            let sentence = format!("{node} has no GPU {gres_type}; it has {}", names(devices.iter()));
+            return Err(Status::not_found(sentence));
+        }
+    }
+    Ok(())
+}
+
+/// `n1, n2 and 7 more`.
+fn names<T: ToString>(all: impl ExactSizeIterator<Item = T>) -> String {
+    let more = all.len().saturating_sub(NAMES_SHOWN);
+    let shown: Vec<String> = all.take(NAMES_SHOWN).map(|name| name.to_string()).collect();
+    match (shown.is_empty(), more) {
+        (true, _) => "none".to_owned(),
+        (_, 0) => shown.join(", "),
+        (_, more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Jobs that run there by our decisions.
+fn running_in(place: &DrainPlace, decisions: &[Decision]) -> u32 {
+    let here = decisions.iter().filter(|decision| place.covers(&decision.node, &decision.gres_type));
+    let running = here
+        .flat_map(|decision| &decision.members)
+        .filter(|member| matches!(member.state, MemberState::Running));
+    u32::try_from(running.count()).unwrap_or(u32::MAX)
+}

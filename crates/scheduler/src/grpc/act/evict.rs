@@ -1,0 +1,88 @@
+//! Eviction: a job that shares a device is started again, alone. Written down here, carried out by `failure::requeue`.
+
+use super::{name_of, operators_only, reason};
+use crate::context::{Context, TickError};
+use crate::failure::requeue::{comes_back_alone, has_company};
+use crate::grpc::auth::Caller;
+use crate::grpc::status;
+use crate::scan::{Scan, mark_of};
+use crate::store::{Decision, Event, Requeue, RequeueCause};
+use pillion_core::heartbeat::Mode;
+use pillion_core::{NodeName, SlurmJobId};
+use pillion_proto::v1;
+use pillion_slurm::{Job, JobState};
+use tonic::Status;
+
+/// Evicts a job.
+pub(in crate::grpc) async fn evict(
+    context: &Context,
+    caller: Caller,
+    request: v1::EvictRequest,
+) -> Result<v1::EvictResponse, Status> {
+    operators_only(caller, "evict jobs")?;
+    let v1::EvictRequest { job_id, reason: text } = request;
+    let id: SlurmJobId = job_id.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
+    let reason = reason(&text)?;
+    let refused = |sentence: String| Status::failed_precondition(format!("job {id} {sentence}"));
+    if context.settings.mode != Mode::Active {
+        let mode = context.settings.mode.as_str();
+        return Err(Status::failed_precondition(format!(
+            "the scheduler acts in mode active only, and this is mode {mode}; scontrol requeue {id} restarts the job"
+        )));
+    }
+    let scan =
+        context.fresh_scan().ok_or_else(|| Status::unavailable("Slurm's queue was not read lately"))?;
+    let decisions = context.store.active_decisions().await.map_err(|error| status::from_store(&error))?;
+    let (job, node) = eligible(id, &scan, &decisions).map_err(refused)?;
+    let allowed = context.slurm.allows_requeue(id).await.map_err(TickError::slurm("ask for a job"));
+    if !allowed.map_err(|error| status::from_tick(&error))? {
+        return Err(refused("was submitted with --no-requeue: Slurm does not start it again".to_owned()));
+    }
+    let at = context.now();
+    let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let reason = format!("evicted by {}{why}", name_of(caller).await);
+    let requeue = Requeue {
+        cause: RequeueCause::Evicted,
+        start: job.start(),
+        node: node.clone(),
+        decided_at: at,
+        reason: reason.clone(),
+    };
+    let detail = format!("{reason}; it is to be ended and started again, alone");
+    let event = Event { at, kind: "evicted".to_owned(), job_id: Some(id), node: Some(node.clone()), detail };
+    let is_new = context.store.evict(&requeue, &event).await.map_err(|error| status::from_store(&error))?;
+    if !is_new {
+        return Err(refused("is being started again already; see 'pillion why'".to_owned()));
+    }
+    context.nudges.requeue.notify_one();
+    Ok(v1::EvictResponse { job_id: id.to_string(), node: node.to_string(), reason })
+}
+
+/// The job and its node, or why it cannot be evicted: the rest of a sentence that begins with the job.
+fn eligible<'a>(
+    id: SlurmJobId,
+    scan: &'a Scan,
+    decisions: &[Decision],
+) -> Result<(&'a Job, &'a NodeName), String> {
+    let unknown =
+        "is not known to Pillion; only jobs of the pool that were submitted with --colocate can be evicted";
+    let job = scan.jobs.get(&id).filter(|job| !matches!(job.mark, Ok(None))).ok_or(unknown)?;
+    match &job.state {
+        JobState::Running | JobState::Suspended => {}
+        JobState::Pending => return Err("does not run: it waits".to_owned()),
+        JobState::Completing => return Err("does not run any more: Slurm is ending it".to_owned()),
+        JobState::Ended(ending) => return Err(format!("does not run: it is over ({})", ending.as_str())),
+        JobState::Other(word) => return Err(format!("does not run: Slurm calls it {word}")),
+    }
+    if mark_of(job).is_some_and(|mark| mark.alone) || !has_company(job.start(), decisions) {
+        return Err("runs alone already: nobody shares its GPU".to_owned());
+    }
+    if !comes_back_alone(job) {
+        return Err(
+            "cannot be put back: its AdminComment was overwritten, and with it what it had asked for"
+                .to_owned(),
+        );
+    }
+    let node = job.nodes.first().ok_or("has no node")?;
+    Ok((job, node))
+}

@@ -1,0 +1,88 @@
+//! What happened to nodes and jobs, as the caller may see it: operators all of it, users what happened to their own jobs.
+
+use super::auth::Caller;
+use crate::store::EventFilter;
+use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_proto::v1;
+use tonic::Status;
+
+/// The most events of one answer.
+const LIMIT_MAX: u32 = 100_000;
+
+/// Which events a request means, one more than it wants so that it shows whether there are more.
+pub(super) fn filter(request: v1::EventsRequest, caller: Caller) -> Result<EventFilter, Status> {
+    let v1::EventsRequest { since_seconds, until_seconds, nodes, job_ids, kinds, limit } = request;
+    if !caller.is_operator && caller.uid.is_none() {
+        return Err(Status::permission_denied(
+            "nobody knows who you are over TCP; ask over the scheduler's Unix socket, or as an operator",
+        ));
+    }
+    let time = |seconds: f64| (seconds > 0.0).then(|| UnixTime::from_seconds(seconds));
+    let id = |text: &String| -> Result<SlurmJobId, Status> {
+        text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))
+    };
+    Ok(EventFilter {
+        since: time(since_seconds),
+        until: time(until_seconds),
+        nodes: nodes.into_iter().map(NodeName).collect(),
+        job_ids: job_ids.iter().map(id).collect::<Result<_, _>>()?,
+        kinds,
+        uid: caller.uid.filter(|_| !caller.is_operator),
+        limit: limit.clamp(1, LIMIT_MAX) + 1,
+    })
+}
+
+/// The answer to `filter`, which asked for one more.
+pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter) -> v1::EventsResponse {
+    let has_more = events.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
+    if has_more {
+        events.remove(0);
+    }
+    let row = |event: crate::store::Event| v1::Event {
+        at_seconds: event.at.seconds(),
+        kind: event.kind,
+        job_id: event.job_id.map(|id| id.to_string()).unwrap_or_default(),
+        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
+        detail: event.detail,
+    };
+    v1::EventsResponse { events: events.into_iter().map(row).collect(), has_more }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Event;
+    use pillion_core::UserId;
+
+    fn caller(uid: Option<u32>, is_operator: bool) -> Caller {
+        Caller { uid: uid.map(UserId), is_operator }
+    }
+
+    #[test]
+    fn a_user_asks_for_his_own_jobs_whatever_he_names() {
+        let request = || v1::EventsRequest { nodes: vec!["n1".to_owned()], limit: 5, ..Default::default() };
+        assert_eq!(filter(request(), caller(Some(1000), false)).unwrap().uid, Some(UserId(1000)));
+        assert_eq!(filter(request(), caller(Some(0), true)).unwrap().uid, None);
+        assert_eq!(filter(request(), caller(None, true)).unwrap().limit, 6);
+        let refused = filter(request(), caller(None, false)).expect_err("nobody");
+        assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+        let wrong = v1::EventsRequest { job_ids: vec!["42.batch".to_owned()], ..request() };
+        assert!(filter(wrong, caller(None, true)).expect_err("no id").message().contains("write 33"));
+    }
+
+    #[test]
+    fn one_too_many_says_that_there_are_more() {
+        let filter = EventFilter { limit: 3, ..EventFilter::default() };
+        let event = |epoch| Event {
+            at: UnixTime::from_epoch(epoch),
+            kind: "victim".to_owned(),
+            job_id: None,
+            node: None,
+            detail: String::new(),
+        };
+        let told = answer((1..=3).map(event).collect(), &filter);
+        assert_eq!((told.events.len(), told.has_more), (2, true));
+        assert!((told.events[0].at_seconds - 2.0).abs() < 1e-9, "the newest stay");
+        assert!(!answer((1..=2).map(event).collect(), &filter).has_more);
+    }
+}

@@ -1,0 +1,296 @@
+//! The pool at one glance, a page at a time: pure. A caller is sent no more than the rows that he asked for, and what a
+//! device does only where he may see everybody on it: else it would tell him of a neighbour.
+
+use super::auth::Caller;
+use super::listing;
+use crate::agents::{AgentState, Readings};
+use crate::scan::{Scan, mark_of};
+use crate::store::{Decision, Drain, Member, drain_of};
+use pillion_core::decision::MemberState;
+use pillion_core::device::DeviceDescription;
+use pillion_core::health::DeviceCondition;
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
+use pillion_proto::v1;
+use pillion_slurm::JobState;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most rows of one page.
+const ROWS_MAX: u32 = 1_000;
+/// A reading that is older than this says nothing of now.
+const READING_AGE_SECONDS_MAX: f64 = 10.0;
+
+/// What a page is made from.
+pub(super) struct Sources<'a> {
+    pub(super) scan: Option<&'a Scan>,
+    pub(super) agents: &'a BTreeMap<NodeName, AgentState>,
+    pub(super) decisions: &'a [Decision],
+    pub(super) drains: &'a [Drain],
+}
+
+/// One device, and who is on it.
+pub(super) struct Spot<'a> {
+    node: &'a NodeName,
+    device: &'a DeviceDescription,
+    tenants: Vec<(&'a Decision, &'a Member)>,
+    shards_used: u32,
+    closed: Option<String>,
+}
+
+impl Spot<'_> {
+    /// Which device it is.
+    pub(super) fn place(&self) -> (&NodeName, &GresType) {
+        (self.node, &self.device.gres_type)
+    }
+}
+
+/// All devices, in the order of nodes and of a node's own indexes.
+pub(super) fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
+    let mut tenants: BTreeMap<(&NodeName, &GresType), Vec<(&Decision, &Member)>> = BTreeMap::new();
+    for decision in sources.decisions {
+        let there = decision.members.iter().filter(|member| is_there(member));
+        let there = there.map(|member| (decision, member));
+        tenants.entry((&decision.node, &decision.gres_type)).or_default().extend(there);
+    }
+    let mut spots = Vec::new();
+    for (node, agent) in sources.agents {
+        for device in &agent.devices {
+            spots.push(Spot {
+                node,
+                device,
+                tenants: tenants.remove(&(node, &device.gres_type)).unwrap_or_default(),
+                shards_used: shards_used(sources.scan, node, &device.gres_type),
+                closed: closed(sources.drains, node, agent, &device.gres_type),
+            });
+        }
+    }
+    spots
+}
+
+fn is_there(member: &Member) -> bool {
+    matches!(member.state, MemberState::Released | MemberState::Running)
+}
+
+fn shards_used(scan: Option<&Scan>, node: &NodeName, gres_type: &GresType) -> u32 {
+    let shards = scan.and_then(|scan| scan.node(node)).and_then(|node| node.shards.get(gres_type));
+    shards.map_or(0, |&(_, used)| used)
+}
+
+fn closed(drains: &[Drain], node: &NodeName, agent: &AgentState, gres_type: &GresType) -> Option<String> {
+    let condition = agent.conditions.get(gres_type);
+    if let Some(drain) = drain_of(drains, node, gres_type) {
+        Some(drain.to_string())
+    } else if !agent.is_connected {
+        Some("its agent is away".to_owned())
+    } else {
+        condition.and_then(DeviceCondition::closed_by).map(ToString::to_string)
+    }
+}
+
+/// A part of a list: from `offset` on, at most `limit`.
+pub(super) fn page<T>(all: &[T], offset: u32, limit: u32) -> &[T] {
+    let place = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let first = place(offset).min(all.len());
+    let last = first.saturating_add(place(limit.min(ROWS_MAX))).min(all.len());
+    &all[first..last]
+}
+
+/// The decisions on these devices, whose users are to be named.
+pub(super) fn decisions_on(spots: &[Spot<'_>]) -> Vec<Decision> {
+    let mut seen = BTreeSet::new();
+    let all = spots.iter().flat_map(|spot| &spot.tenants).map(|(decision, _)| *decision);
+    all.filter(|decision| seen.insert(decision.id)).cloned().collect()
+}
+
+/// How many devices there are in each state.
+pub(super) fn counts(spots: &[Spot<'_>]) -> v1::TopCounts {
+    let count = |is: &dyn Fn(&Spot<'_>) -> bool| {
+        u32::try_from(spots.iter().filter(|spot| is(spot)).count()).unwrap_or(u32::MAX)
+    };
+    v1::TopCounts {
+        devices: count(&|_| true),
+        shared: count(&|spot| spot.tenants.len() > 1),
+        single: count(&|spot| spot.tenants.len() == 1 || (spot.tenants.is_empty() && spot.shards_used > 0)),
+        idle: count(&|spot| spot.tenants.is_empty() && spot.shards_used == 0),
+        closed: count(&|spot| spot.closed.is_some()),
+    }
+}
+
+/// One row a device.
+pub(super) fn devices(
+    spots: &[Spot<'_>],
+    readings: &Readings,
+    users: &BTreeMap<SlurmJobId, String>,
+    caller: Caller,
+    now: UnixTime,
+) -> Vec<v1::TopDevice> {
+    spots.iter().map(|spot| device(spot, readings, users, caller, now)).collect()
+}
+
+fn device(
+    spot: &Spot<'_>,
+    readings: &Readings,
+    users: &BTreeMap<SlurmJobId, String>,
+    caller: Caller,
+    now: UnixTime,
+) -> v1::TopDevice {
+    let row = |(decision, member): &(&Decision, &Member)| {
+        if caller.may_see(member.plan.uid) {
+            listing::member(decision, member, users, caller)
+        } else {
+            v1::Member { state: member.state.to_string(), ..v1::Member::default() }
+        }
+    };
+    let is_own = spot.tenants.iter().all(|(_, member)| caller.may_see(member.plan.uid));
+    // Of a job that Slurm placed by itself nobody knows here whose it is.
+    let is_visible = caller.is_operator || (!spot.tenants.is_empty() && is_own);
+    let reading = readings.get(&(spot.node.clone(), spot.device.gres_type.clone()));
+    let fresh = reading.filter(|(at, _)| now.seconds_since(*at) <= READING_AGE_SECONDS_MAX);
+    let reading = fresh.map(|(_, reading)| reading).filter(|_| is_visible);
+    let active = reading.and_then(|reading| reading.sm_active_fraction);
+    let busy = reading.and_then(|reading| reading.gpu_busy_fraction);
+    v1::TopDevice {
+        node: spot.node.to_string(),
+        gres_type: spot.device.gres_type.to_string(),
+        device_model: spot.device.model.clone(),
+        mechanism: spot.device.mechanism.to_string(),
+        memory_bytes: spot.device.memory_bytes,
+        shards_used: spot.shards_used,
+        closed: spot.closed.clone().unwrap_or_default(),
+        tenants: spot.tenants.iter().map(row).collect(),
+        sm_active_fraction: active.map(f64::from),
+        gpu_busy_fraction: busy.map(f64::from),
+        memory_bytes_used: reading.and_then(|reading| reading.memory_bytes_used),
+        power_watts: reading.and_then(|reading| reading.power_watts),
+    }
+}
+
+/// Jobs of ours that run where Slurm put them: no decision tells on which device.
+pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision]) -> u32 {
+    let placed: BTreeSet<SlurmJobId> = decisions
+        .iter()
+        .flat_map(|decision| &decision.members)
+        .filter(|member| is_there(member))
+        .map(|member| member.plan.start.job_id)
+        .collect();
+    let jobs = scan.into_iter().flat_map(|scan| scan.jobs.values());
+    let unplaced = jobs
+        .filter(|job| job.state == JobState::Running && mark_of(job).is_some() && !placed.contains(&job.id));
+    u32::try_from(unplaced.count()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::DrainPlace;
+    use crate::testing::{NOW, at, decision, job, member, scan};
+    use pillion_core::device::{Mechanism, Reading};
+    use pillion_core::{DeviceUuid, Fraction, UserId};
+    use pillion_slurm::NodeAvailability;
+
+    const OPERATOR: Caller = Caller { uid: None, is_operator: true };
+    const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };
+
+    fn agents(is_connected: bool) -> BTreeMap<NodeName, AgentState> {
+        let device = |index: u32| DeviceDescription {
+            index,
+            uuid: DeviceUuid::new(format!("GPU-{index}")),
+            model: "h100".into(),
+            memory_bytes: 80,
+            gres_type: GresType(format!("g{index}")),
+            mechanism: Mechanism::Mps,
+        };
+        let agent = AgentState {
+            devices: (0..4).map(device).collect(),
+            version: String::new(),
+            is_connected,
+            last_seen_at: at(NOW),
+            clock_skew_seconds: 0.0,
+            conditions: BTreeMap::new(),
+        };
+        [(NodeName::new("n1"), agent)].into()
+    }
+
+    /// Alice's job on g1, beside Bob's.
+    fn pair() -> Vec<Decision> {
+        let host = member(MemberState::Running);
+        let mut guest = member(MemberState::Released);
+        guest.plan.start.job_id = SlurmJobId::plain(987_654);
+        guest.plan.uid = UserId(1001);
+        let mut shared = decision(&host);
+        shared.members.push(guest);
+        vec![shared]
+    }
+
+    fn readings() -> Readings {
+        let reading = Reading {
+            sm_active_fraction: Some(Fraction::try_new(0.75).unwrap()),
+            memory_bytes_used: Some(60),
+            ..Reading::default()
+        };
+        [((NodeName::new("n1"), GresType::new("g1")), (at(NOW - 3), reading))].into()
+    }
+
+    fn rows(decisions: &[Decision], caller: Caller, now: u64) -> Vec<v1::TopDevice> {
+        let agents = agents(true);
+        let sources = Sources { scan: None, agents: &agents, decisions, drains: &[] };
+        let users =
+            [(SlurmJobId::plain(7), "alice".to_owned()), (SlurmJobId::plain(987_654), "bob".to_owned())];
+        devices(&spots(&sources), &readings(), &users.into(), caller, at(now))
+    }
+
+    #[test]
+    fn an_operator_sees_who_is_where_and_what_the_device_does() {
+        let row = rows(&pair(), OPERATOR, NOW).remove(1);
+        let users: Vec<&str> = row.tenants.iter().map(|tenant| tenant.user.as_str()).collect();
+        assert_eq!((row.gres_type.as_str(), users), ("g1", vec!["alice", "bob"]));
+        assert_eq!((row.sm_active_fraction, row.memory_bytes_used), (Some(0.75), Some(60)));
+        assert_eq!(rows(&pair(), OPERATOR, NOW + 8)[1].sm_active_fraction, None, "that was before");
+    }
+
+    #[test]
+    fn a_user_is_told_nothing_by_which_to_know_a_neighbour() {
+        let told = rows(&pair(), ALICE, NOW);
+        let text = format!("{told:?}");
+        assert!(!text.contains("bob") && !text.contains("987654"), "{text}");
+        assert_eq!((told[1].tenants[0].user.as_str(), told[1].sm_active_fraction), ("alice", None));
+        let mut alone = pair();
+        alone[0].members.pop();
+        assert_eq!(rows(&alone, ALICE, NOW)[1].sm_active_fraction, Some(0.75), "it is her own");
+        assert_eq!(rows(&[], ALICE, NOW)[1].sm_active_fraction, None, "Slurm may have put anybody there");
+    }
+
+    #[test]
+    fn devices_are_counted_by_what_is_on_them() {
+        let mut scan = scan(Some(job(JobState::Running)), NodeAvailability::Up);
+        scan.nodes[0].shards = [("g1", (100, 80)), ("g2", (100, 100)), ("g3", (100, 0))]
+            .map(|(name, shards)| (GresType::new(name), shards))
+            .into();
+        let place = DrainPlace { node: NodeName::new("n1"), gres_type: Some(GresType::new("g3")) };
+        let drains = [Drain { place, by: "root".into(), reason: "fan".into(), since: at(NOW) }];
+        let (agents, decisions) = (agents(true), pair());
+        let sources = Sources { scan: Some(&scan), agents: &agents, decisions: &decisions, drains: &drains };
+        let spots = spots(&sources);
+        let v1::TopCounts { devices, shared, single, idle, closed } = counts(&spots);
+        assert_eq!((devices, shared, single, idle, closed), (4, 1, 1, 2, 1));
+        assert_eq!(spots[3].closed.as_deref(), Some("drained by root: fan"));
+        assert_eq!(unplaced_count(Some(&scan), &decisions), 0);
+        assert_eq!(unplaced_count(Some(&scan), &[]), 1);
+        assert_eq!(decisions_on(&spots).len(), 1);
+    }
+
+    #[test]
+    fn a_device_without_its_agent_is_closed() {
+        let agents = agents(false);
+        let sources = Sources { scan: None, agents: &agents, decisions: &[], drains: &[] };
+        assert_eq!(spots(&sources)[0].closed.as_deref(), Some("its agent is away"));
+    }
+
+    #[test]
+    fn a_page_is_no_more_than_was_asked_for() {
+        let all: Vec<u32> = (0..5000).collect();
+        assert_eq!(page(&all, 10, 3), [10, 11, 12]);
+        assert_eq!(page(&all, 4999, 3), [4999]);
+        assert!(page(&all, 5000, 3).is_empty() && page(&all, u32::MAX, u32::MAX).is_empty());
+        assert_eq!(page(&all, 0, u32::MAX).len(), 1000);
+    }
+}
