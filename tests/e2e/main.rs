@@ -5,6 +5,7 @@
 mod changes;
 mod demo;
 mod faults;
+mod guides;
 mod harness;
 mod hostile;
 mod jobs;

@@ -254,6 +254,15 @@ impl Cluster {
         Ok(self.program_as(user, "pillion")?.env(scheduler, address).args(arguments))
     }
 
+    /// A line for the shell, as a user who has `pillion` types it.
+    ///
+    /// # Errors
+    /// Where there is no such user.
+    pub fn shell_as(&self, user: &str, line: &str) -> Result<Program> {
+        let (scheduler, address) = scheduler_address(self.root());
+        Ok(self.program_as(user, "bash")?.env(scheduler, address).args(["-c", line]))
+    }
+
     /// A file in a node's folder for sockets, which is made if need be.
     fn node_file(&self, node: &str, name: &str) -> Result<PathBuf> {
         let folder = format!("run/{node}");

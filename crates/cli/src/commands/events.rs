@@ -15,17 +15,13 @@ use serde::Serialize;
 /// # Errors
 /// [`CliError::Usage`] for a time or a hostlist that cannot be read, or a stretch that ends before it begins.
 pub fn request(args: &EventsArgs, now: UnixTime) -> Result<EventsRequest, CliError> {
-    let parse = |text: &str| format::parse_time(text, now).map_err(CliError::Usage);
-    let since = parse(args.start.as_deref().unwrap_or("today"))?;
-    // What happens in this very second is told too.
-    let until = args.end.as_deref().map(parse).transpose()?;
-    if until.is_some_and(|until| until < since) {
-        return Err(CliError::Usage("the time after -E lies before the time after -S; swap them".to_owned()));
-    }
+    let start = args.start.as_deref().unwrap_or("today");
+    // Open without an end: what happens in this very second is told too.
+    let (since, until) = format::stretch(Some(start), args.end.as_deref(), now).map_err(CliError::Usage)?;
     let nodes =
         pillion_slurm::nodeset::expand(&args.nodes).map_err(|error| CliError::Usage(error.to_string()))?;
     Ok(EventsRequest {
-        since_seconds: since.seconds(),
+        since_seconds: since.map_or(0.0, UnixTime::seconds),
         until_seconds: until.map_or(0.0, UnixTime::seconds),
         nodes: nodes.iter().map(ToString::to_string).collect(),
         job_ids: args.jobs.iter().map(ToString::to_string).collect(),

@@ -64,13 +64,13 @@ fn show(ProfilesResponse { profile_json }: ProfilesResponse, is_drawn: bool) -> 
 }
 
 /// Cells of a bar that stands for the whole.
-const BAR_CELLS: usize = 40;
+const BAR_CELLS: u8 = 40;
 
 /// A bar of `#`: read by every terminal, and aloud as its number, which stands before it.
 fn bar(fraction: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of cells")]
-    let full = (fraction.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;
-    format!("{}{}", "#".repeat(full), ".".repeat(BAR_CELLS - full))
+    let full = (fraction.clamp(0.0, 1.0) * f64::from(BAR_CELLS)).round() as u8;
+    format!("{}{}", "#".repeat(full.into()), ".".repeat((BAR_CELLS - full).into()))
 }
 
 /// What a workload uses of the device, and what it does under each cap, where that is known; a line each.
@@ -103,6 +103,26 @@ fn drawing(profile: &WorkloadProfile) -> Vec<String> {
     lines
 }
 
+fn line(profile: &WorkloadProfile) -> Vec<String> {
+    let part = |fraction: Option<Fraction>| format::fraction(fraction.map(Fraction::value));
+    vec![
+        profile.workload.to_string(),
+        profile.device_model.clone(),
+        profile.run_count.to_string(),
+        format::duration(profile.duration_seconds),
+        format::fraction(profile.duration_variation_fraction),
+        part(profile.sm_active_fraction),
+        part(profile.sm_occupancy_fraction),
+        part(profile.stall_fraction),
+        part(profile.memory_bandwidth_fraction),
+        part(profile.cache_bandwidth_fraction),
+        format::bytes(profile.memory_bytes_peak),
+        profile.process_count_peak.to_string(),
+        format::power(profile.power_watts_mean),
+        format::energy(profile.energy_joules),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,24 +151,4 @@ mod tests {
             format!("  speed at cap 0.3             75 %  {}{}", "#".repeat(30), ".".repeat(10))
         );
     }
-}
-
-fn line(profile: &WorkloadProfile) -> Vec<String> {
-    let part = |fraction: Option<Fraction>| format::fraction(fraction.map(Fraction::value));
-    vec![
-        profile.workload.to_string(),
-        profile.device_model.clone(),
-        profile.run_count.to_string(),
-        format::duration(profile.duration_seconds),
-        format::fraction(profile.duration_variation_fraction),
-        part(profile.sm_active_fraction),
-        part(profile.sm_occupancy_fraction),
-        part(profile.stall_fraction),
-        part(profile.memory_bandwidth_fraction),
-        part(profile.cache_bandwidth_fraction),
-        format::bytes(profile.memory_bytes_peak),
-        profile.process_count_peak.to_string(),
-        format::power(profile.power_watts_mean),
-        format::energy(profile.energy_joules),
-    ]
 }

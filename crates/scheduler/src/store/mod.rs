@@ -18,8 +18,8 @@ pub use learning::{
     MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
     StoredObservation,
 };
-pub use runs::{AccountedRun, MeasuredRun, RunFilter};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
+pub use runs::{AccountedRun, MeasuredRun, RunFilter};
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
