@@ -25,7 +25,7 @@ mod tx;
 
 pub use connect::{ConnectError, MIGRATOR};
 pub use leader::Leadership;
-pub use tx::TransactionCounts;
+pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
     AccountedRun, Decision, DecisionFilter, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, MeasuredRun,
