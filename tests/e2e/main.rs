@@ -10,6 +10,7 @@ mod hostile;
 mod jobs;
 mod learning;
 mod leases;
+mod metrics;
 mod module;
 mod options;
 mod outage;
