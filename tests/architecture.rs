@@ -5,20 +5,31 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
+    ("pillion-metrics", &[]),
     ("pillion-config", &["pillion-core"]),
     ("pillion-pairing", &["pillion-core"]),
     ("pillion-device", &["pillion-core", "level-zero-sys"]),
     ("pillion-slurm", &["pillion-core"]),
     ("pillion-proto", &["pillion-core"]),
     ("pillion-slurm-spank", &["pillion-core"]),
-    ("pillion-agent", &["pillion-core", "pillion-config", "pillion-proto", "pillion-device"]),
+    (
+        "pillion-agent",
+        &["pillion-core", "pillion-config", "pillion-metrics", "pillion-proto", "pillion-device"],
+    ),
     ("pillion-mps-double", &["pillion-core", "pillion-device"]),
     (
         "pillion-scheduler",
-        &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"],
+        &[
+            "pillion-core",
+            "pillion-config",
+            "pillion-metrics",
+            "pillion-proto",
+            "pillion-pairing",
+            "pillion-slurm",
+        ],
     ),
     ("pillion-cli", &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
@@ -30,6 +41,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "pillion-core",
             "pillion-pairing",
             "pillion-device",
+            "pillion-metrics",
             "pillion-slurm",
             "pillion-proto",
             "pillion-slurm-spank",

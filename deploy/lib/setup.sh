@@ -19,6 +19,8 @@ install_missing() {
     # The real loader of Level Zero, for the tests of the Intel backend.
     [[ -n $(compgen -G '/usr/lib/*/libze_loader.so.1') ]] || wanted+=(libze1)
     [[ -n $(postgres_bin) ]] || wanted+=(postgresql)
+    # The tests of metrics, dashboards and alert rules run one of their own; its promtool comes with it.
+    command -v prometheus promtool >/dev/null || wanted+=(prometheus)
     if ((${#wanted[@]} > 0)); then
         step "install ${wanted[*]}" apt_install "${wanted[@]}" ||
             die "could not install ${wanted[*]}: is the package mirror $(debian_mirror) reachable?"

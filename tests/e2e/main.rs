@@ -11,6 +11,7 @@ mod hostile;
 mod jobs;
 mod learning;
 mod leases;
+mod metrics;
 mod module;
 mod operators;
 mod options;

@@ -20,6 +20,7 @@ use pillion_core::device::Mechanism;
 use rustix::fs::{Mode, chmod};
 use rustix::process::Signal;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -202,7 +203,8 @@ impl Cluster {
     fn start_scheduler_program(&mut self, program: &str, environment: &[(&str, &str)]) -> Result<()> {
         self.give_folder("scheduler", "slurm")?;
         let port = self.port("scheduler")?;
-        let text = scheduler_toml(self, port);
+        let metrics = self.metrics_address("scheduler")?;
+        let text = scheduler_toml(self, port, metrics);
         let socket = self.layout().path("run/scheduler.sock");
         self.start_ours(SCHEDULER, program, &text, Some("slurm"), environment, &socket)?;
         // A scheduler that has just begun does not act yet, and says so in its first heartbeat.
@@ -231,7 +233,8 @@ impl Cluster {
         self.give_folder(&format!("agent/{node}"), "root")?;
         let port = self.port("scheduler")?;
         let socket = self.node_file(node, "agent.sock")?;
-        let text = agent_toml(self, node, port) + &doubles::agent_toml(self, node)?;
+        let metrics = self.metrics_address(node)?;
+        let text = agent_toml(self, node, port, metrics) + &doubles::agent_toml(self, node)?;
         // The doubles look for the driver as a job does.
         let (variable, devices) = user_environment(self.root());
         let devices = devices.display().to_string().replace("%n", node);
@@ -261,6 +264,14 @@ impl Cluster {
     pub fn shell_as(&self, user: &str, line: &str) -> Result<Program> {
         let (scheduler, address) = scheduler_address(self.root());
         Ok(self.program_as(user, "bash")?.env(scheduler, address).args(["-c", line]))
+    }
+
+    /// Where the scheduler (`scheduler`) or a node's agent tells its metrics.
+    ///
+    /// # Errors
+    /// Where no port is free.
+    pub fn metrics_address(&mut self, whose: &str) -> Result<SocketAddr> {
+        Ok(SocketAddr::from(([127, 0, 0, 1], self.port(&format!("metrics-{whose}"))?)))
     }
 
     /// A file in a node's folder for sockets, which is made if need be.
@@ -309,7 +320,7 @@ impl Cluster {
 }
 
 /// The configuration of `pillion-scheduler`.
-fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
+fn scheduler_toml(cluster: &Cluster, port: u16, metrics: SocketAddr) -> String {
     let root = cluster.root().display();
     let spec = cluster.spec();
     format!(
@@ -318,6 +329,7 @@ fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
          [pool]\npartitions = [\"shared\"]\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"127.0.0.1:{port}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
+         [metrics]\nlisten_address = \"{metrics}\"\n\
          [policy]\nusers = \"{users}\"\n{extra}\n",
         extra = spec.scheduler_conf_extra.join("\n"),
         bound = spec.bound_seconds,
@@ -327,13 +339,14 @@ fn scheduler_toml(cluster: &Cluster, port: u16) -> String {
 }
 
 /// The configuration of `pillion-agent`, but for what doubles need; its last section is `[mps]`.
-fn agent_toml(cluster: &Cluster, node: &str, port: u16) -> String {
+fn agent_toml(cluster: &Cluster, node: &str, port: u16, metrics: SocketAddr) -> String {
     let root = cluster.root().display();
     format!(
         "node_name = \"{node}\"\nstate_directory = \"{root}/agent/{node}\"\nruntime_directory = \"{root}/run/{node}\"\n\
          handoff_socket = \"{root}/run/{node}/agent.sock\"\nbackend = \"{backend}\"\n\
          [scheduler]\nendpoint = \"http://127.0.0.1:{port}\"\nretry_seconds_max = 1.0\n\
          [simulated]\nsocket = \"{root}/run/{node}/devices.sock\"\n\
+         [metrics]\nlisten_address = \"{metrics}\"\n\
          [mps]\nmulti_user = {multi_user}\n",
         backend = doubles::backend(cluster, node).as_str(),
         multi_user = cluster.spec().policy != SharingPolicy::SameUser,

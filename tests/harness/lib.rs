@@ -19,6 +19,7 @@ pub mod daemons;
 pub mod demo;
 mod doubles;
 pub mod error;
+pub mod monitoring;
 pub mod process;
 pub mod testbed;
 pub mod wait;

@@ -22,6 +22,7 @@ use pillion_device::{Backend, DeviceError, DeviceStates};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 /// How often runs in progress are written down: what a killed agent loses of them at most.
@@ -182,8 +183,11 @@ impl Devices {
     }
 
     fn look(&mut self) {
+        let begun = Instant::now();
         let states = self.backend.read_all();
         let now = self.clock.now();
+        self.node.figures().looked(now, begun.elapsed());
+        self.count_states(states.as_ref().ok());
         self.watch_health(now, states.as_ref());
         let states = match states {
             Ok(states) => {
@@ -200,6 +204,7 @@ impl Devices {
             }
         };
         let looked = self.sampler.look(now, states);
+        self.node.figures().tenants(&looked.tenants);
         for mut report in looked.reports {
             if let ReportBody::JobSummary(summary) = &mut report {
                 self.add_limit(summary);
@@ -214,6 +219,15 @@ impl Devices {
         let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
         if due || !looked.ended.is_empty() {
             self.save();
+        }
+    }
+
+    /// Keeps for Prometheus what each device said, or that it could not.
+    fn count_states(&self, states: Option<&DeviceStates>) {
+        for device in self.node.devices() {
+            let of_device = states.and_then(|states| states.iter().find(|(index, _)| *index == device.index));
+            let state = of_device.and_then(|(_, state)| state.as_ref().ok());
+            self.node.figures().read(&device.gres_type, state);
         }
     }
 
@@ -237,6 +251,7 @@ impl Devices {
             }
         }
         let conditions = self.health.conditions();
+        self.node.figures().conditions(&conditions);
         self.conditions.send_if_modified(|told| {
             let is_new = *told != conditions;
             *told = conditions;
@@ -261,7 +276,7 @@ impl Devices {
     }
 
     fn prepare(&mut self, share: Share) {
-        let (decision_id, start) = (share.decision_id, share.start);
+        let (decision_id, start, mechanism) = (share.decision_id, share.start, share.mechanism);
         let prepared = self.try_prepare(share.clone()).or_else(|_| {
             // The scheduler hears from Slurm, perhaps before us, that the tenant in the way has left. It takes two looks to
             // believe that somebody is gone.
@@ -275,6 +290,7 @@ impl Devices {
             }
             refusal.text
         });
+        self.node.figures().set_up(mechanism, error.is_none());
         match &error {
             None => info!(%start, decision = %decision_id, "share prepared"),
             Some(reason) => warn!(%start, decision = %decision_id, reason, "share cannot be prepared"),

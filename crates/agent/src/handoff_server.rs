@@ -223,6 +223,7 @@ impl HandoffServer {
             decision_id: share.map(|share| share.decision_id),
             gres_types,
         };
+        self.node.figures().task(share.is_some());
         if self.reports.send(ReportBody::Launch(launch)).await.is_err() {
             warn!("the journal has stopped");
         }

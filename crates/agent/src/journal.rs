@@ -77,7 +77,25 @@ pub struct Journal {
     id: String,
     bytes_max: u64,
     tail: Mutex<Tail>,
+    /// The tail as it was written last, for whoever must not wait for the disk.
+    written: Mutex<Tail>,
     acknowledged: AtomicU64,
+    lost_count: AtomicU64,
+}
+
+/// How full a journal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JournalFigures {
+    /// What is kept.
+    pub kept_bytes: u64,
+    /// What may be.
+    pub bytes_max: u64,
+    /// Reports that have not arrived; `None` until the scheduler has said what it has.
+    pub waiting_count: Option<u64>,
+    /// Reports dropped for lack of room.
+    pub dropped_count: u64,
+    /// Reports that could not be written since it was opened.
+    pub lost_count: u64,
 }
 
 impl Journal {
@@ -106,8 +124,9 @@ impl Journal {
             .create(path)
             .map_err(|error| failed(error.into()))?;
         let (id, tail) = begin(&database, new_id).map_err(failed)?;
-        let acknowledged = AtomicU64::new(0);
-        Ok(Self { path: path.to_owned(), database, id, bytes_max, tail: Mutex::new(tail), acknowledged })
+        let (path, tail, written) = (path.to_owned(), Mutex::new(tail), Mutex::new(tail));
+        let (acknowledged, lost_count) = <(AtomicU64, AtomicU64)>::default();
+        Ok(Self { path, database, id, bytes_max, tail, written, acknowledged, lost_count })
     }
 
     /// The name of this journal.
@@ -125,6 +144,20 @@ impl Journal {
         self.tail().dropped_count
     }
 
+    /// How full it is, without waiting for the disk.
+    pub fn figures(&self) -> JournalFigures {
+        let Tail { next_sequence, dropped_count, kept_bytes } =
+            *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let acknowledged = Some(self.acknowledged.load(Ordering::Relaxed)).filter(|sequence| *sequence > 0);
+        JournalFigures {
+            kept_bytes,
+            bytes_max: self.bytes_max,
+            waiting_count: acknowledged.map(|sequence| (next_sequence - 1).saturating_sub(sequence)),
+            dropped_count,
+            lost_count: self.lost_count.load(Ordering::Relaxed),
+        }
+    }
+
     /// Everything up to `sequence` has arrived; it goes with the next append.
     pub fn acknowledge(&self, sequence: u64) {
         self.acknowledged.fetch_max(sequence, Ordering::Relaxed);
@@ -137,9 +170,13 @@ impl Journal {
     pub fn append(&self, bodies: Vec<ReportBody>) -> Result<u64, JournalError> {
         let mut tail = self.tail();
         let mut changed = *tail;
-        let dropped_before = changed.dropped_count;
-        self.write(bodies, &mut changed).map_err(|error| self.failed(error))?;
+        let (dropped_before, count) = (changed.dropped_count, bodies.len() as u64);
+        self.write(bodies, &mut changed).map_err(|error| {
+            self.lost_count.fetch_add(count, Ordering::Relaxed);
+            self.failed(error)
+        })?;
         *tail = changed;
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = changed;
         let dropped_count = changed.dropped_count - dropped_before;
         if dropped_count > 0 {
             warn!(dropped_count, "the report journal is full; its oldest samples were dropped");

@@ -20,6 +20,7 @@ pub mod health;
 pub mod journal;
 mod journal_writer;
 pub mod mechanism;
+pub mod metrics;
 pub mod node;
 mod poke;
 pub mod procfs;

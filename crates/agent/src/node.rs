@@ -1,6 +1,7 @@
 //! What the rooms of one agent share: the node's devices, its shares and markers, and whether the scheduler listens.
 //! The lock is held for moments only: nobody waits for a driver, a disk or the network under it.
 
+use crate::metrics::Figures;
 use crate::share::ShareTable;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
@@ -22,6 +23,7 @@ pub struct Node {
     shares_changed: Notify,
     markers: PathBuf,
     is_connected: AtomicBool,
+    figures: Figures,
 }
 
 impl Node {
@@ -43,6 +45,7 @@ impl Node {
             shares_changed: Notify::new(),
             markers,
             is_connected: AtomicBool::new(false),
+            figures: Figures::default(),
         };
         for share in node.all_shares() {
             node.make_marker(share.start);
@@ -162,6 +165,11 @@ impl Node {
 
     fn marker(&self, start: JobStart) -> PathBuf {
         self.markers.join(start.job_id.to_string())
+    }
+
+    /// What is counted and seen here, for Prometheus.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
     }
 
     /// Whether the scheduler listens.

@@ -8,6 +8,7 @@ use crate::handoff_server::{self, HandoffServer};
 use crate::journal::Journal;
 use crate::journal_writer::write_reports;
 use crate::mechanism::Mechanisms;
+use crate::metrics;
 use crate::node::Node;
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
@@ -94,6 +95,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
     let mechanisms =
         Mechanisms::new(&config.runtime_directory, mps_policy(config), &devices, &node.all_shares());
     let (commands, commands_out) = mpsc::channel(COMMANDS_LENGTH);
+    let page = metrics::maker(Arc::clone(&node), Arc::clone(&journal), Arc::clone(&clock));
     let (reports, reports_out) = mpsc::channel(REPORTS_LENGTH);
     let (answers, answers_out) = mpsc::channel(ANSWERS_LENGTH);
     let (appended, appended_out) = watch::channel(journal.last_sequence());
@@ -127,7 +129,13 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
     let device_thread = tokio::task::spawn_blocking(move || Devices::new(parts).run(commands_out));
     let journal_thread = tokio::task::spawn_blocking(move || write_reports(&journal, reports_out, &appended));
 
+    let told = async {
+        if let Some(address) = config.metrics.listen_address {
+            pillion_metrics::serve(address, page, stop.clone()).await;
+        }
+    };
     tokio::join!(
+        told,
         handoff.serve(listener, stop.clone()),
         uplink.run(stop.clone(), chance),
         look_regularly(commands, config.sample_period(), stop.clone()),

@@ -38,6 +38,8 @@ pub struct Looked {
     pub reports: Vec<ReportBody>,
     /// Starts that are over.
     pub ended: Vec<JobStart>,
+    /// How many starts were seen on which device.
+    pub tenants: BTreeMap<GresType, u64>,
 }
 
 /// What outlives the agent's process.
@@ -165,6 +167,7 @@ impl Sampler {
         let progress = self.read_progress();
         let mut samples = Vec::new();
         let mut on_devices = BTreeSet::new();
+        let mut on_device = BTreeMap::new();
         for (index, state) in states {
             let Some(state) = self.understood(index, state) else { continue };
             let Some(gres_type) = self.gres_type(index) else { continue };
@@ -172,6 +175,8 @@ impl Sampler {
             self.keep_signs(at, index, &gres_type, (state.reading.memory_bytes_used, &attributed));
             let sightings = self.sightings(&attributed);
             on_devices.extend(sightings.iter().filter_map(|seen| seen.start));
+            let tenant_count = sightings.iter().filter(|seen| seen.start.is_some()).count() as u64;
+            on_device.insert(gres_type.clone(), tenant_count);
             for start in sightings.iter().filter_map(|seen| seen.start) {
                 // A process on a device that Slurm did not name at the handoff: seen, so counted.
                 self.runs.entry(gres_type.clone()).or_default().begin(start, at);
@@ -183,7 +188,7 @@ impl Sampler {
                 samples.push(DeviceSample { gres_type, reading: state.reading, tenants });
             }
         }
-        let mut looked = self.endings(at, &on_devices);
+        let mut looked = Looked { tenants: on_device, ..self.endings(at, &on_devices) };
         if !samples.is_empty() {
             looked.reports.push(ReportBody::Samples(DeviceSamples { recorded_at: at, samples }));
         }

@@ -94,6 +94,7 @@ impl Uplink {
                 ended = self.session(&mut attempt) => ended,
             };
             self.node.set_connected(false);
+            self.node.figures().uplink_failed();
             if attempt == 0 {
                 warn!(error = %error::report(&ended), "not connected to the scheduler; reports are kept");
             } else {

@@ -6,6 +6,7 @@ use pillion_core::handoff::HANDOFF_SOCKET;
 use pillion_core::{GresType, NodeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub struct Agent {
     pub devices: DevicesConfig,
     /// NVIDIA's Multi-Process Service.
     pub mps: MpsConfig,
+    /// What is told to Prometheus.
+    pub metrics: AgentMetricsConfig,
 }
 
 /// Which devices the node has.
@@ -166,6 +169,17 @@ pub struct MpsConfig {
     pub control_binary: PathBuf,
 }
 
+/// `[agent.metrics]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentMetricsConfig {
+    /// Where Prometheus gets the node's metrics, at /metrics; absent: nowhere. Whoever reaches it may read them, the users of
+    /// this node among them: they tell of devices, and of no job or user. Where the address cannot be had, the agent goes on
+    /// without.
+    #[schemars(with = "Option<String>", extend("x-rule" = "socket-address", "x-example" = "127.0.0.1:9821"))]
+    pub listen_address: Option<SocketAddr>,
+}
+
 impl Default for Agent {
     fn default() -> Self {
         Self {
@@ -183,6 +197,7 @@ impl Default for Agent {
             exporter: ExporterConfig::default(),
             devices: DevicesConfig::default(),
             mps: MpsConfig::default(),
+            metrics: AgentMetricsConfig::default(),
         }
     }
 }

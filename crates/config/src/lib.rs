@@ -23,8 +23,8 @@ mod schema;
 mod show;
 
 pub use agent::{
-    Agent, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MpsConfig, NvidiaConfig, SchedulerConfig,
-    SimulatedConfig,
+    Agent, AgentMetricsConfig, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MpsConfig,
+    NvidiaConfig, SchedulerConfig, SimulatedConfig,
 };
 pub use example::example;
 pub use manual::manual;
@@ -33,7 +33,7 @@ pub use read::{
     Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler, read_scheduler_in_force,
 };
 pub use scheduler::{
-    DatabaseConfig, ListenConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
+    DatabaseConfig, ListenConfig, MetricsConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
     TrainingConfig, Users,
 };
 pub use schema::{Key, Section, agent_sections, scheduler_sections};

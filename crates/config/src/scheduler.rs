@@ -43,6 +43,8 @@ pub struct Scheduler {
     pub policy: PolicyConfig,
     /// When the model is trained.
     pub training: TrainingConfig,
+    /// What is told to Prometheus.
+    pub metrics: MetricsConfig,
 }
 
 /// `[pool]`
@@ -182,6 +184,16 @@ pub struct TrainingConfig {
     pub observations_max: u32,
 }
 
+/// `[metrics]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// Where Prometheus gets the scheduler's metrics, at /metrics; absent: nowhere. Whoever reaches it may read them: they
+    /// name nodes and devices, and no job, user or workload. Where the address cannot be had, the scheduler goes on without.
+    #[schemars(with = "Option<String>", extend("x-rule" = "socket-address", "x-example" = "127.0.0.1:9820"))]
+    pub listen_address: Option<SocketAddr>,
+}
+
 impl Default for Scheduler {
     fn default() -> Self {
         Self {
@@ -196,6 +208,7 @@ impl Default for Scheduler {
             listen: ListenConfig::default(),
             policy: PolicyConfig::default(),
             training: TrainingConfig::default(),
+            metrics: MetricsConfig::default(),
         }
     }
 }

@@ -109,14 +109,14 @@ mod tests {
     fn sections_and_keys_stand_in_the_order_of_the_structs() {
         let sections = scheduler_sections();
         let names: Vec<&str> = sections.iter().map(|section| section.name.as_str()).collect();
-        assert_eq!(names, ["", "pool", "slurm", "database", "listen", "policy", "training"]);
+        assert_eq!(names, ["", "pool", "slurm", "database", "listen", "policy", "training", "metrics"]);
         let top: Vec<&str> = sections[0].keys.iter().map(|key| key.name.as_str()).collect();
         assert_eq!(
             top,
             ["mode", "state_directory", "heartbeat_path", "bound_seconds", "scan_period_seconds"]
         );
         assert_eq!(agent_sections()[0].name, "agent");
-        assert_eq!(agent_sections().last().map(|section| section.name.as_str()), Some("agent.mps"));
+        assert_eq!(agent_sections().last().map(|section| section.name.as_str()), Some("agent.metrics"));
     }
 
     #[test]

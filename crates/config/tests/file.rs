@@ -106,6 +106,10 @@ fn the_agents_mistakes_are_told_as_well() {
             "agent.nvidia.library = 'libnvidia-ml.so.1' is not allowed; write an absolute",
         ),
         ("[agent.scheduler]\nendpoint = 'localhost'", "write http://HOST:PORT"),
+        (
+            "[agent.metrics]\nlisten_address = 'localhost:9821'",
+            "agent.metrics.listen_address = 'localhost:9821' is not allowed; write an address and a port",
+        ),
         ("[agent.exporter]\nurl = 'localhost:9400'", "write http://HOST:PORT/PATH"),
         ("[agent]\nnode_name = 'a b'", "agent.node_name = 'a b' is not allowed; write letters"),
         (

@@ -1,14 +1,15 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
 use crate::agents::Agents;
+use crate::metrics::{CountedSlurm, Tally};
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::step::Patience;
-use crate::store::{Store, StoreError};
+use crate::store::{Decision, Store, StoreError};
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_core::heartbeat::Mode;
 use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime};
-use pillion_pairing::Policy;
+use pillion_pairing::{Policy, Reason};
 use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -84,6 +85,33 @@ pub struct Board {
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.
     pub dropped_line_count: u64,
+    /// The decisions that were planned or released at the last look of `release`.
+    pub active: Arc<Vec<Decision>>,
+    /// For how many jobs the last plan had which reason to leave them waiting.
+    pub reason_counts: BTreeMap<Reason, u64>,
+    /// When the heartbeat was written last.
+    pub heartbeat_at: Option<UnixTime>,
+    /// When a report of an agent was stored last.
+    pub reported_at: Option<UnixTime>,
+    /// What `train` saw of models last.
+    pub model: Option<ModelSeen>,
+}
+
+/// Models at one moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ModelSeen {
+    /// The one in use.
+    pub version: Option<u64>,
+    /// It cannot be read by this release.
+    pub is_stand_in: bool,
+    /// When the newest was trained.
+    pub trained_at: Option<UnixTime>,
+    /// On how many observations.
+    pub observation_count: Option<u64>,
+    /// How far it was off in its backtest.
+    pub error_mean: Option<f64>,
+    /// Observations that came since.
+    pub waiting_count: u64,
 }
 
 /// Wakes reconcilers before their period is over; carries no data.
@@ -123,6 +151,8 @@ pub struct Context {
     pub nudges: Nudges,
     /// The model that plans are made with.
     pub models: Models,
+    /// What has happened since we started.
+    pub tally: Arc<Tally>,
     /// Held while begin times are moved: a renewal that overtook a release would hold the released job back, pinned, until
     /// its lease runs out.
     pub begin_times: tokio::sync::Mutex<()>,
@@ -142,7 +172,9 @@ impl Context {
         let (nudges, begin_times, board) = <(Nudges, tokio::sync::Mutex<()>, RwLock<Board>)>::default();
         let leading = AtomicBool::new(true);
         let models = Models::new(Arc::new(LearnedRecipe::default()));
-        Self { clock, slurm, store, agents, settings, nudges, models, begin_times, board, leading }
+        let tally = Arc::new(Tally::default());
+        let slurm = Arc::new(CountedSlurm::new(slurm, Arc::clone(&tally)));
+        Self { clock, slurm, store, agents, settings, nudges, models, tally, begin_times, board, leading }
     }
     /// The same, with models made in another way.
     #[must_use]

@@ -3,8 +3,10 @@
 use crate::context::{Context, TickError};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
-use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, plan};
+use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, plan};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::time::Instant;
 use tracing::{debug, info};
 
 /// The pairing engine's shell.
@@ -26,12 +28,14 @@ impl Engine {
         if !self.context.is_active() {
             return Ok(());
         }
+        let begun = Instant::now();
         let Some((view, profiles)) = self.view().await? else { return Ok(()) };
         if view.waiting.is_empty() {
+            self.context.board_mut().reason_counts.clear();
             return Ok(());
         }
         let plan = self.plan(&view).await?;
-        self.commit(&view, &plan, &profiles).await
+        self.commit(&view, &plan, &profiles, begun).await
     }
 
     /// The engine's input now; `None` while there is no fresh scan.
@@ -77,7 +81,10 @@ impl Engine {
     async fn plan(&self, view: &ClusterView) -> Result<Plan, TickError> {
         // Read after the view's revision: a model that is promoted in between makes the plan stale.
         let model = self.context.models.current(self.context.store.as_ref()).await?;
-        Ok(plan(view, model.as_ref(), &self.context.settings.policy))
+        let begun = Instant::now();
+        let plan = plan(view, model.as_ref(), &self.context.settings.policy);
+        self.context.tally.planned(begun.elapsed());
+        Ok(plan)
     }
 
     async fn commit(
@@ -85,11 +92,13 @@ impl Engine {
         view: &ClusterView,
         plan: &Plan,
         profiles: &[StoredProfile],
+        begun: Instant,
     ) -> Result<(), TickError> {
         let context = &self.context;
         let now = context.now();
         let reason = |left: &Explanation| (left.job_id, left.text.clone());
         context.board_mut().reasons = plan.left_waiting.iter().map(reason).collect();
+        context.board_mut().reason_counts = reason_counts(&plan.left_waiting);
         context.store.record_explanations(plan.parent_revision, &plan.left_waiting, now).await?;
         if plan.pairings.is_empty() {
             return Ok(());
@@ -98,11 +107,13 @@ impl Engine {
             plan.pairings.iter().map(|pairing| new_decision(pairing, view, profiles)).collect();
         match context.store.commit_plan(plan.parent_revision, &decisions, now).await {
             Ok(ids) => {
+                context.tally.committed(&plan.pairings, begun.elapsed());
                 info!(decisions = ids.len(), waiting = plan.left_waiting.len(), "plan committed");
                 context.nudges.release.notify_one();
                 Ok(())
             }
             Err(error @ (StoreError::StaleView { .. } | StoreError::Conflict(_))) => {
+                context.tally.plan_refused();
                 debug!(%error, "plan refused; the next one is made from what is true now");
                 context.nudges.watch.notify_one();
                 Ok(())
@@ -110,6 +121,14 @@ impl Engine {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn reason_counts(left: &[Explanation]) -> BTreeMap<Reason, u64> {
+    let mut counts = BTreeMap::new();
+    for explanation in left {
+        *counts.entry(explanation.reason).or_default() += 1;
+    }
+    counts
 }
 
 fn new_decision(pairing: &Pairing, view: &ClusterView, profiles: &[StoredProfile]) -> NewDecision {

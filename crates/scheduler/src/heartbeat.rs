@@ -34,14 +34,18 @@ impl Beat {
         let Some(scan) = context.fresh_scan() else { return Ok(()) };
         let mode = if context.refusal().is_none() { context.settings.mode } else { Mode::Off };
         let models = models(context);
+        let now = context.now();
         let heartbeat = Heartbeat {
-            epoch: context.now().epoch(),
+            epoch: now.epoch(),
             bound_seconds: context.settings.bound.as_secs(),
             mode,
             slowdown_ratio_max: Some(context.settings.policy.slowdown_ratio_max),
             pools: context.settings.pool.iter().map(|name| ability(name, &scan, &models)).collect(),
         };
-        replace(path, &heartbeat.render()).map_err(|source| TickError::File { path: path.clone(), source })
+        replace(path, &heartbeat.render())
+            .map_err(|source| TickError::File { path: path.clone(), source })?;
+        context.board_mut().heartbeat_at = Some(now);
+        Ok(())
     }
 }
 

@@ -34,6 +34,7 @@ impl Ingest {
     ) -> Result<ToAgent, TickError> {
         let is_new = self.context.store.ingest(node, journal_id, report).await?;
         if is_new {
+            self.context.board_mut().reported_at = Some(self.context.now());
             self.react(node, &report.body).await?;
         }
         Ok(ToAgent::Ack(report.sequence))
@@ -53,6 +54,7 @@ impl Ingest {
                     let detail =
                         format!("start {} had no decision on its node: no cap, no sharing", launch.start);
                     self.event("missed", launch.start.job_id, node, detail).await?;
+                    self.context.tally.event("no-decision");
                 }
             }
         }
@@ -112,6 +114,7 @@ impl Ingest {
         if let Some(error) = &result.error {
             let reason = format!("node {node} could not set up the share: {error}");
             self.event("share-failed", result.start.job_id, node, reason.clone()).await?;
+            context.tally.event("share-failed");
             let is_planned = context
                 .store
                 .decision(result.decision_id)

@@ -16,6 +16,7 @@ pub mod grpc;
 pub mod heartbeat;
 pub mod housekeep;
 pub mod ingest;
+pub mod metrics;
 pub mod misses;
 pub mod private_postgres;
 pub mod profile;

@@ -85,6 +85,7 @@ impl Misses {
             warn!(%start, %node, "a start that its node did not report");
             let (job_id, kind) = (Some(start.job_id), "missed".to_owned());
             store.record_event(&Event { at, kind, job_id, node: Some(node), detail }).await?;
+            self.context.tally.event("silent");
         }
         Ok(())
     }

@@ -43,8 +43,10 @@ impl Release {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(()) };
         let decisions = self.context.store.active_decisions().await?;
         let drains = self.context.store.drains().await?;
+        let decisions = Arc::new(decisions);
+        self.context.board_mut().active = Arc::clone(&decisions);
         let mut first_error = None;
-        for decision in &decisions {
+        for decision in decisions.iter() {
             let drain = drain_of(&drains, &decision.node, &decision.gres_type);
             if let Err(error) = self.drive(decision, &decisions, &scan, drain).await {
                 warn!(decision_id = %decision.id, error = %report(&error), "decision not carried on");
@@ -108,7 +110,9 @@ impl Release {
             }
             Next::Started(at) => {
                 if member.state == MemberState::Guarded || member.state == MemberState::Released {
-                    self.step(decision, member, MemberState::Running, at).await?;
+                    if self.step(decision, member, MemberState::Running, at).await? {
+                        self.context.tally.started();
+                    }
                     info!(job_id = %member.plan.start.job_id, decision_id = %decision.id, "started as planned");
                 }
                 Ok(())
@@ -178,6 +182,7 @@ impl Release {
             Ok(()) => {
                 stop_here("release-after-release");
                 self.step_from(decision, member, MemberState::Guarded, MemberState::Released, at).await?;
+                context.tally.released();
                 info!(job_id = %job.id, decision_id = %decision.id, node = %decision.node, "released");
                 context.nudges.watch.notify_one();
                 Ok(())
@@ -265,6 +270,7 @@ impl Release {
             let detail =
                 format!("it waited with the pin of an earlier release ({}); it runs alone now", job.gres);
             self.event(scan.at, "restarted", job.id, None, detail).await?;
+            self.context.tally.event("restarted");
         }
         Ok(())
     }
@@ -289,6 +295,7 @@ impl Release {
         self.context.board_mut().cooling.insert(job_id, now + self.context.settings.cooling);
         self.revoke(decision, member);
         self.event(now, kind, job_id, Some(decision), reason).await?;
+        self.context.tally.event(kind);
         self.context.nudges.engine.notify_one();
         Ok(())
     }

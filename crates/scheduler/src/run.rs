@@ -12,6 +12,7 @@ use crate::grpc::agent::AgentServer;
 use crate::grpc::operator::OperatorServer;
 use crate::heartbeat::Beat;
 use crate::housekeep::Housekeep;
+use crate::metrics;
 use crate::misses::Misses;
 use crate::private_postgres::PrivatePostgres;
 use crate::profile::Profile;
@@ -69,6 +70,7 @@ pub async fn run(config: Scheduler, rules: Vec<Rule>, stop: CancellationToken) -
     }
     spawn_servers(&mut tasks, &config, &context, &engine, database, &stop).await?;
     spawn_reconcilers(&mut tasks, &config, &context, &engine, &stop);
+    spawn_metrics(&mut tasks, &config, &context, &store, &stop);
     context.set_leading(false);
     tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));
     info!(mode = config.mode.as_str(), pool = ?config.pool.partitions, tcp = %config.listen.tcp, "scheduler runs");
@@ -188,6 +190,19 @@ fn spawn_reconcilers(
     tasks.spawn(drive("misses", 5 * second, None, stop.clone(), async move || misses.tick().await));
     let housekeep = Housekeep::new(world());
     tasks.spawn(drive("housekeep", 600 * second, None, stop.clone(), async move || housekeep.tick().await));
+}
+
+fn spawn_metrics(
+    tasks: &mut JoinSet<()>,
+    config: &Scheduler,
+    context: &Arc<Context>,
+    store: &Arc<PgStore>,
+    stop: &CancellationToken,
+) {
+    let Some(address) = config.metrics.listen_address else { return };
+    let (context, store) = (Arc::clone(context), Arc::clone(store));
+    let page = move || metrics::current(&context, Some(&store));
+    tasks.spawn(pillion_metrics::serve(address, page, stop.clone()));
 }
 
 async fn spawn_servers(

@@ -60,6 +60,22 @@ fn reports_come_back_in_order_until_they_are_acknowledged() {
 }
 
 #[test]
+fn how_full_it_is_is_known_without_the_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(directory.path(), 1 << 20);
+    journal.append(vec![samples(), launch(), summary()]).unwrap();
+    let before = journal.figures();
+    assert!(before.kept_bytes > 0 && before.bytes_max == 1 << 20);
+    assert_eq!(before.waiting_count, None, "the scheduler has not said what it has");
+    journal.acknowledge(2);
+    assert_eq!(journal.figures().waiting_count, Some(1));
+    journal.append(Vec::new()).unwrap();
+    assert!(journal.figures().kept_bytes < before.kept_bytes);
+    let _held = journal.tail();
+    assert_eq!(journal.figures().waiting_count, Some(1), "while somebody writes");
+}
+
+#[test]
 fn a_new_agent_goes_on_in_the_same_journal_and_never_gives_a_sequence_twice() {
     let directory = tempfile::tempdir().unwrap();
     let journal = open(directory.path(), 1 << 20);

@@ -21,6 +21,7 @@ use pillion_device::{Backend as _, MpsState};
 use scheduler::{FakeScheduler, eventually};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -107,6 +108,59 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     assert!(!node.path("progress/33+0").exists());
     assert_eq!(agent.terminate(), Some(0));
     assert!(!node.handoff_socket().exists());
+}
+
+/// The agent's page, empty while it does not listen.
+fn metrics(node: &TestNode) -> String {
+    let Ok(mut stream) = TcpStream::connect(node.metrics()) else { return String::new() };
+    let mut page = String::new();
+    let asked = stream
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .and_then(|()| stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n"))
+        .and_then(|()| stream.read_to_string(&mut page));
+    assert!(asked.is_ok(), "{asked:?}");
+    page
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prometheus_is_told_of_the_devices_and_of_no_job() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::new("h200", scheduler.port());
+    let _agent = node.start_agent();
+    scheduler.hello().await;
+    scheduler.prepare(share(77_077, Mechanism::Mps)).await;
+    assert_eq!(scheduler.result(start(77_077)).await.error, None);
+    let mut task = node.start_task(77_077, 1, Some("yes"));
+    task.reply().await;
+    let expected = [
+        "pillion_uplink_connected{node=\"n1\"} 1.0",
+        "pillion_device_tenants{node=\"n1\",gres_type=\"g0\"} 0.0",
+        "pillion_device_tenants{node=\"n1\",gres_type=\"g1\"} 1.0",
+        "pillion_device_mps_up{node=\"n1\",gres_type=\"g1\"} 1.0",
+        "pillion_device_shards{node=\"n1\",gres_type=\"g1\"} 60.0",
+        "pillion_share_setups_total{node=\"n1\",mechanism=\"mps\",result=\"prepared\"} 1.0",
+        "pillion_task_starts_total{node=\"n1\",answer=\"decided\"} 1.0",
+        "pillion_device_power_watts{node=\"n1\",gres_type=\"g1\"} ",
+    ];
+    eventually("all of it on the page", || {
+        let page = metrics(&node);
+        expected.iter().all(|line| page.contains(line))
+    })
+    .await;
+    assert!(!metrics(&node).contains("77077"));
+    task.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_whose_address_for_metrics_is_taken_goes_on_without() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::new("h200", scheduler.port());
+    let _holder = TcpListener::bind(node.metrics()).unwrap();
+    let _agent = node.start_agent();
+    assert_eq!(scheduler.hello().await.devices.len(), 2);
+    let said = || std::fs::read_to_string(node.path("agent.log")).unwrap();
+    eventually("one sentence", || said().matches("for metrics").count() == 1).await;
+    assert!(said().contains("going on without them"), "{}", said());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

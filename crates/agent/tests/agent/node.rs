@@ -5,6 +5,7 @@ use crate::task::{self, Task};
 use pillion_core::handoff::{HANDOFF_VERSION, HandoffRequest};
 use pillion_core::{JobStart, SlurmJobId, UserId};
 use pillion_device::simulated::{Machine, MachineConfig, Simulated, serve};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -23,6 +24,7 @@ pub(crate) fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
 pub(crate) struct TestNode {
     directory: tempfile::TempDir,
     machine: MachineConfig,
+    metrics: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     driver: Option<JoinHandle<()>>,
 }
@@ -49,14 +51,17 @@ impl TestNode {
     fn with(machine: &MachineConfig, scheduler_port: u16, period_seconds: f64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().display();
+        // Free a moment ago; nobody else of these tests gets it meanwhile.
+        let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let config = format!(
             "node_name = 'n1'\nstate_directory = '{root}/state'\nruntime_directory = '{root}'\n\
              handoff_socket = '{root}/agent.sock'\nsample_period_seconds = {period_seconds}\n\
+             [metrics]\nlisten_address = '{metrics}'\n\
              [scheduler]\nendpoint = 'http://127.0.0.1:{scheduler_port}'\nretry_seconds_max = 0.2\n\
              [simulated]\nsocket = '{root}/devices.sock'\n"
         );
         std::fs::write(directory.path().join("agent.toml"), config).unwrap();
-        let mut node = Self { directory, machine: machine.clone(), stop: None, driver: None };
+        let mut node = Self { directory, machine: machine.clone(), metrics, stop: None, driver: None };
         node.start_driver();
         node
     }
@@ -88,6 +93,11 @@ impl TestNode {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// Where the agent tells its metrics.
+    pub(crate) const fn metrics(&self) -> SocketAddr {
+        self.metrics
     }
 
     pub(crate) fn handoff_socket(&self) -> PathBuf {

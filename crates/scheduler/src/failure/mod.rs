@@ -49,6 +49,7 @@ impl Judge {
             if self.context.store.judge_run(start, &run.summary.gres_type, &judgement).await? {
                 for event in &judgement.events {
                     warn!(%start, node = %run.node, kind = event.kind, "{}", event.detail);
+                    self.context.tally.event(&event.kind);
                 }
                 if judgement.requeue.is_some() {
                     self.context.nudges.requeue.notify_one();

@@ -109,7 +109,9 @@ impl Requeuer {
             node: Some(requeue.node.clone()),
             detail,
         };
-        self.context.store.settle_requeue(requeue.start, outcome, &event).await?;
+        if self.context.store.settle_requeue(requeue.start, outcome, &event).await? {
+            self.context.tally.event(kind);
+        }
         self.context.nudges.release.notify_one();
         Ok(())
     }

@@ -4,6 +4,7 @@
 mod sharing;
 
 use crate::context::{Context, TickError};
+use crate::metrics;
 use crate::store::{MeasuredRun, StoredProfile};
 use pillion_core::UnixTime;
 use pillion_core::device::{Metric, MetricSource};
@@ -50,14 +51,17 @@ impl Profile {
                 stored.profile.workload == run.job.workload && stored.profile.device_model == run.device_model
             });
             let now = self.context.now();
+            let solo_energy_joules = stored.and_then(|stored| stored.profile.energy_joules);
+            let mut speed = None;
             if let Some(decision) = &run.decision {
                 let measured = measured_speed(&run, stored.as_ref().map(|stored| &stored.profile));
-                let speed = measured.map(|measured| measured.speed_fraction);
+                speed = measured.map(|measured| measured.speed_fraction);
                 let (start, energy) = (run.summary.start, run.summary.energy_joules);
                 store.record_outcome(decision.id, start, speed, energy).await?;
                 if let Some(observation) = sharing::observe(store.as_ref(), &run, measured, &profiles).await?
                     && store.record_observation(&observation, now).await?
                 {
+                    self.context.tally.observed();
                     self.context.nudges.train.notify_one();
                 }
             }
@@ -67,6 +71,7 @@ impl Profile {
             }
             let updated = with_run(stored.cloned(), &run, now);
             store.profile_run(run.summary.start, &run.summary.gres_type, updated.as_ref()).await?;
+            self.context.tally.ran(&metrics::account(&run, speed, solo_energy_joules));
             if updated.is_some() {
                 self.context.nudges.engine.notify_one();
             }

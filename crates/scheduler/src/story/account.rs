@@ -10,7 +10,7 @@ use pillion_core::units::keeps_promise;
 use std::collections::BTreeMap;
 
 /// The part of the shared time that is booked to a tenant.
-const TENANT_PART: f64 = 0.5;
+pub(crate) const TENANT_PART: f64 = 0.5;
 
 /// What runs are put together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ pub use due::Training;
 pub use models::{CurrentModel, Models};
 pub use recipe::{LearnedRecipe, Recipe};
 
-use crate::context::{Context, TickError};
+use crate::context::{Context, ModelSeen, TickError};
 use crate::store::{Event, ModelState, ModelVersion, NewModel, StoredObservation};
 use backtest::surprises;
 use due::{Situation, Why, due};
@@ -54,6 +54,7 @@ impl Train {
         let newest = store.models(1).await?.into_iter().next();
         let seen = newest.as_ref().map_or(0, |newest| newest.observation_horizon);
         let fresh = store.observations(seen, context.settings.training.observations_max).await?;
+        context.board_mut().model = Some(seen_of(&current, newest.as_ref(), fresh.len()));
         if fresh.is_empty() && newest.is_none() {
             return Ok(());
         }
@@ -134,6 +135,7 @@ impl Train {
             ModelState::Active => ("model-promoted", "is in use"),
             ModelState::Rejected | ModelState::Retired => ("model-rejected", "is kept and not used"),
         };
+        context.tally.trained(if state == ModelState::Active { "promoted" } else { "rejected" });
         self.event(kind, format!("model {version} of {count} observations {did}: {}", new.reason)).await?;
         context.nudges.engine.notify_one();
         Ok(())
@@ -156,6 +158,19 @@ impl Train {
     async fn event(&self, kind: &str, detail: String) -> Result<(), TickError> {
         let event = Event { at: self.context.now(), kind: kind.to_owned(), job_id: None, node: None, detail };
         Ok(self.context.store.record_event(&event).await?)
+    }
+}
+
+/// For operators: whether it learns.
+fn seen_of(current: &CurrentModel, newest: Option<&ModelVersion>, fresh_count: usize) -> ModelSeen {
+    let score = newest.and_then(|newest| newest.score.candidate);
+    ModelSeen {
+        version: current.version,
+        is_stand_in: current.is_stand_in,
+        trained_at: newest.map(|newest| newest.trained_at),
+        observation_count: newest.map(|newest| newest.observation_count),
+        error_mean: score.map(|score| score.error_mean),
+        waiting_count: fresh_count as u64,
     }
 }
 

@@ -26,7 +26,7 @@ mod tx;
 
 pub use connect::{ConnectError, MIGRATOR};
 pub use leader::Leadership;
-pub use tx::TransactionCounts;
+pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
     AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, JobRecord, Judgement,

@@ -3,12 +3,14 @@
 
 use super::PgStore;
 use crate::store::StoreError;
+use pillion_metrics::Durations;
 use sqlx::{PgConnection, Postgres, Transaction};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 use tracing::debug;
 
 /// How often a transaction is run before the conflict is given to the caller.
@@ -105,19 +107,62 @@ pub struct TransactionCounts {
     pub failed: u64,
 }
 
+/// How the transactions of one kind of access went.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CallFigures {
+    /// How long those took that were committed, repetitions included.
+    pub durations: Durations,
+    /// Those that Postgres did not do.
+    pub errors: u64,
+}
+
+/// How the database answers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StoreFigures {
+    /// Whether the last call was answered.
+    pub is_up: bool,
+    /// Transactions that read.
+    pub reads: CallFigures,
+    /// Transactions that write.
+    pub writes: CallFigures,
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Counters(Mutex<BTreeMap<&'static str, TransactionCounts>>);
+pub(super) struct Counters {
+    by_name: Mutex<BTreeMap<&'static str, TransactionCounts>>,
+    figures: Mutex<StoreFigures>,
+}
 
 impl Counters {
     fn add(&self, action: &'static str, count: impl FnOnce(&mut TransactionCounts)) {
-        count(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(action).or_default());
+        count(self.by_name.lock().unwrap_or_else(PoisonError::into_inner).entry(action).or_default());
+    }
+
+    /// A transaction is over; `failed`: whether Postgres did not do it. One that we ourselves rolled back was answered.
+    fn over(&self, access: Access, duration: Duration, failed: Option<bool>) {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_postgres = failed == Some(true);
+        figures.is_up = !by_postgres;
+        let calls = match access {
+            Access::Read => &mut figures.reads,
+            Access::Write => &mut figures.writes,
+        };
+        match failed {
+            None => calls.durations.add(duration),
+            Some(by_postgres) => calls.errors += u64::from(by_postgres),
+        }
     }
 }
 
 impl PgStore {
     /// Counts of transactions by name, since this store was connected.
     pub fn transaction_counts(&self) -> BTreeMap<&'static str, TransactionCounts> {
-        self.counters.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counters.by_name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How the database answers, since this store was connected. Asks it nothing.
+    pub fn figures(&self) -> StoreFigures {
+        self.counters.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Runs `body` in a transaction called `action`, again where Postgres found a conflict.
@@ -131,12 +176,13 @@ impl PgStore {
         T: Send,
         F: for<'t> Fn(&'t mut Tx<'a>) -> TxFuture<'t, T> + Send + Sync,
     {
-        let mut attempt = 1;
+        let (mut attempt, begun) = (1, Instant::now());
         loop {
             let timed = tokio::time::timeout(ATTEMPT_DURATION_MAX, self.run_once(access, &body)).await;
             match timed.unwrap_or(Err(TxError::Sql(sqlx::Error::PoolTimedOut))) {
                 Ok(value) => {
                     self.counters.add(action, |counts| counts.committed += 1);
+                    self.counters.over(access, begun.elapsed(), None);
                     return Ok(value);
                 }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS_MAX => {
@@ -147,6 +193,8 @@ impl PgStore {
                 }
                 Err(error) => {
                     self.counters.add(action, |counts| counts.failed += 1);
+                    let by_postgres = matches!(error, TxError::Sql(_));
+                    self.counters.over(access, begun.elapsed(), Some(by_postgres));
                     return Err(error.named(action));
                 }
             }

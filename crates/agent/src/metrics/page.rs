@@ -1,0 +1,131 @@
+//! From what was seen to the page. Pure.
+
+use super::families as f;
+use super::figures::{DeviceSeen, Seen};
+use crate::journal::JournalFigures;
+use pillion_core::device::{DeviceDescription, Mechanism, Reading};
+use pillion_core::health::FaultKind;
+use pillion_core::share::Share;
+use pillion_core::units::Fraction;
+use pillion_core::{NodeName, UnixTime};
+use pillion_metrics::Page;
+
+const MECHANISMS: [Mechanism; 3] = [Mechanism::Mps, Mechanism::Ccs, Mechanism::None];
+
+/// What is known now.
+pub struct Snapshot<'a> {
+    /// The time.
+    pub now: UnixTime,
+    /// The node.
+    pub node: &'a NodeName,
+    /// Its devices.
+    pub devices: &'a [DeviceDescription],
+    /// The shares that are set up.
+    pub shares: &'a [Share],
+    /// Whether the scheduler listens.
+    pub is_connected: bool,
+    /// What was seen and counted.
+    pub seen: Seen,
+    /// How full the journal is.
+    pub journal: JournalFigures,
+}
+
+/// The page.
+pub fn page(snapshot: &Snapshot<'_>) -> Page {
+    let mut page = Page::new();
+    agent(&mut page, snapshot);
+    journal(&mut page, snapshot);
+    let unseen = DeviceSeen::default();
+    for description in snapshot.devices {
+        let seen = snapshot.seen.devices.get(&description.gres_type).unwrap_or(&unseen);
+        device(&mut page, snapshot, description, seen);
+    }
+    page
+}
+
+fn agent(page: &mut Page, snapshot: &Snapshot<'_>) {
+    let Snapshot { now, node, is_connected, seen, .. } = snapshot;
+    let node = node.as_str();
+    page.set(&f::INFO, &[node, env!("CARGO_PKG_VERSION")], 1.0);
+    page.count(&f::UPLINK_CONNECTED, &[node], u64::from(*is_connected));
+    page.count(&f::UPLINK_FAILURES, &[node], seen.uplink_failures);
+    page.set_known(&f::LOOK_AGE, &[node], seen.looked_at.map(|at| now.seconds_since(at)));
+    page.durations(&f::LOOK_SECONDS, &[node], &seen.look);
+    for (answer, is_decided) in [("decided", true), ("no-decision", false)] {
+        page.count(&f::TASKS, &[node, answer], seen.tasks.get(&is_decided).copied().unwrap_or(0));
+    }
+    for mechanism in MECHANISMS {
+        for (result, is_prepared) in [("prepared", true), ("failed", false)] {
+            let count = seen.setups.get(&(mechanism, is_prepared)).copied().unwrap_or(0);
+            page.count(&f::SHARES_SET_UP, &[node, mechanism.as_str(), result], count);
+        }
+    }
+}
+
+fn journal(page: &mut Page, snapshot: &Snapshot<'_>) {
+    let JournalFigures { kept_bytes, bytes_max, waiting_count, dropped_count, lost_count } = snapshot.journal;
+    let node = snapshot.node.as_str();
+    page.count(&f::JOURNAL_BYTES, &[node], kept_bytes);
+    page.count(&f::JOURNAL_BYTES_MAX, &[node], bytes_max);
+    if let Some(count) = waiting_count {
+        page.count(&f::JOURNAL_WAITING, &[node], count);
+    }
+    page.count(&f::REPORTS_DROPPED, &[node], dropped_count);
+    page.count(&f::REPORTS_LOST, &[node], lost_count);
+}
+
+fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, seen: &DeviceSeen) {
+    let (node, gres_type) = (snapshot.node.as_str(), device.gres_type.as_str());
+    let place = [node, gres_type];
+    page.set(&f::DEVICE_INFO, &[node, gres_type, &device.model, device.mechanism.as_str()], 1.0);
+    page.count(&f::MEMORY_BYTES, &place, device.memory_bytes);
+    for fault in &seen.faults {
+        page.set(&f::DEVICE_FAULT, &[node, gres_type, &fault.to_string()], 1.0);
+    }
+    page.count(&f::READ_ERRORS, &place, seen.read_errors);
+    let own: Vec<&Share> =
+        snapshot.shares.iter().filter(|share| share.gres_type == device.gres_type).collect();
+    for mechanism in [device.mechanism, Mechanism::None] {
+        let count = own.iter().filter(|share| share.mechanism == mechanism).count() as u64;
+        page.count(&f::SHARES, &[node, gres_type, mechanism.as_str()], count);
+    }
+    page.count(&f::SHARDS, &place, own.iter().map(|share| u64::from(share.shards.count())).sum());
+    if own.iter().any(|share| share.mechanism == Mechanism::Mps) {
+        let is_out = |fault: &FaultKind| matches!(fault, FaultKind::MpsFault | FaultKind::MpsDied);
+        page.count(&f::MPS_UP, &place, u64::from(!seen.faults.iter().any(is_out)));
+    }
+    if let Some(read) = &seen.reading {
+        page.count(&f::TENANTS, &place, seen.tenants);
+        page.count(&f::PROCESSES, &place, seen.processes);
+        reading(page, place, read);
+    }
+}
+
+/// A value that the device does not tell has no line.
+fn reading(page: &mut Page, place: [&str; 2], reading: &Reading) {
+    let fraction = |value: Option<Fraction>| value.map(Fraction::value);
+    for (of, value) in [
+        (&f::POWER, reading.power_watts),
+        (&f::ENERGY, reading.energy_joules),
+        (&f::SM_ACTIVE, fraction(reading.sm_active_fraction)),
+        (&f::SM_OCCUPANCY, fraction(reading.sm_occupancy_fraction)),
+        (&f::STALL, fraction(reading.stall_fraction)),
+        (&f::GPU_BUSY, fraction(reading.gpu_busy_fraction)),
+        (&f::MEMORY_BUSY, fraction(reading.memory_busy_fraction)),
+        (&f::MEMORY_BANDWIDTH, fraction(reading.memory_bandwidth_fraction)),
+        (&f::SM_CLOCK, reading.sm_clock_hertz),
+        (&f::PCIE_TX, reading.pcie_tx_bytes_per_second),
+        (&f::PCIE_RX, reading.pcie_rx_bytes_per_second),
+    ] {
+        page.set_known(of, &place, value);
+    }
+    if let Some(bytes) = reading.memory_bytes_used {
+        page.count(&f::MEMORY_BYTES_USED, &place, bytes);
+    }
+    for throttle in reading.throttles.iter().flatten() {
+        page.set(&f::THROTTLED, &[place[0], place[1], &throttle.to_string()], 1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

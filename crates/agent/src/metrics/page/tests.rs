@@ -1,0 +1,127 @@
+//! The page of a node with a device that tells all, one that tells little, and one that cannot be read.
+
+use super::*;
+use crate::metrics::Figures;
+use pillion_core::device::{DeviceProcess, Throttle};
+use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::{DecisionId, DeviceUuid, GresType, JobStart, Shards, SlurmJobId, UserId};
+use pillion_device::DeviceState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/metrics/page/golden.txt");
+const NOW: u64 = 1_700_000_000;
+
+fn devices() -> Vec<DeviceDescription> {
+    let device = |(index, model, mechanism): (u32, &str, Mechanism)| DeviceDescription {
+        index,
+        uuid: DeviceUuid::new(format!("GPU-{index}")),
+        model: model.to_owned(),
+        memory_bytes: 141 << 30,
+        gres_type: GresType::new(format!("g{index}")),
+        mechanism,
+    };
+    let (mps, ccs) = (Mechanism::Mps, Mechanism::Ccs);
+    [(0, "h200", mps), (1, "max-1550", ccs), (2, "h200", mps)].into_iter().map(device).collect()
+}
+
+fn share(job: u32, gres_type: &str) -> Share {
+    Share {
+        decision_id: DecisionId(1),
+        start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
+        uid: UserId(4711),
+        gres_type: GresType::new(gres_type),
+        mechanism: Mechanism::Mps,
+        cap_fraction: None,
+        ccs_mode: None,
+        memory_limit_bytes: None,
+        shards: Shards::try_new(40).unwrap(),
+    }
+}
+
+fn full_reading() -> Reading {
+    let half = Some(Fraction::clamped(0.5));
+    Reading {
+        energy_joules: Some(12_345.5),
+        power_watts: Some(350.0),
+        sm_active_fraction: Some(Fraction::clamped(0.75)),
+        sm_occupancy_fraction: half,
+        stall_fraction: half,
+        gpu_busy_fraction: Some(Fraction::ONE),
+        memory_busy_fraction: half,
+        memory_bandwidth_fraction: Some(Fraction::clamped(0.25)),
+        pcie_tx_bytes_per_second: Some(1e6),
+        pcie_rx_bytes_per_second: Some(2e6),
+        memory_bytes_used: Some(7 << 30),
+        sm_clock_hertz: Some(1.98e9),
+        throttles: Some(BTreeSet::from([Throttle::PowerLimit])),
+        ..Reading::default()
+    }
+}
+
+fn seen() -> Seen {
+    let figures = Figures::default();
+    let (full, little, dead) = (GresType::new("g0"), GresType::new("g1"), GresType::new("g2"));
+    figures.looked(UnixTime::from_epoch(NOW - 1), Duration::from_millis(20));
+    let process = |pid| DeviceProcess { pid, memory_bytes: None };
+    let state = DeviceState { reading: full_reading(), processes: vec![process(1), process(2)] };
+    figures.read(&full, Some(&state));
+    let reading = Reading { memory_bytes_used: Some(0), ..Reading::default() };
+    figures.read(&little, Some(&DeviceState { reading, processes: Vec::new() }));
+    figures.read(&dead, None);
+    figures.tenants(&BTreeMap::from([(full, 2)]));
+    let fault = |kind| DeviceFault { kind, detail: "of job 4711".into(), since: UnixTime::from_epoch(NOW) };
+    let faults = vec![fault(FaultKind::Gone), fault(FaultKind::MpsDied)];
+    figures.conditions(&[DeviceCondition { gres_type: dead, faults, sources: BTreeMap::new() }]);
+    figures.set_up(Mechanism::Mps, true);
+    figures.set_up(Mechanism::Ccs, false);
+    figures.task(true);
+    figures.uplink_failed();
+    figures.seen()
+}
+
+fn golden_page() -> Page {
+    page(&Snapshot {
+        now: UnixTime::from_epoch(NOW),
+        node: &NodeName::new("n1"),
+        devices: &devices(),
+        shares: &[share(4711, "g0"), share(4712, "g0"), share(4713, "g2")],
+        is_connected: true,
+        seen: seen(),
+        journal: JournalFigures {
+            kept_bytes: 1000,
+            bytes_max: 64 << 20,
+            waiting_count: Some(3),
+            dropped_count: 0,
+            lost_count: 0,
+        },
+    })
+}
+
+/// With `PILLION_BLESS=1` it is written anew.
+#[test]
+fn the_page_is_as_it_was() {
+    let text = golden_page().open_metrics();
+    if std::env::var_os("PILLION_BLESS").is_some() {
+        std::fs::write(GOLDEN, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(GOLDEN).unwrap(), "PILLION_BLESS=1 writes {GOLDEN} anew");
+}
+
+#[test]
+fn every_family_is_on_the_page_of_a_node_that_has_everything() {
+    let text = golden_page().plain_text();
+    for of in super::super::ALL {
+        assert!(text.contains(&format!("# HELP {} ", of.name)), "{} is nowhere", of.name);
+    }
+}
+
+#[test]
+fn what_is_absent_has_no_line_and_jobs_are_not_told_of() {
+    let text = golden_page().plain_text();
+    assert!(text.contains("pillion_device_power_watts{node=\"n1\",gres_type=\"g0\"} 350.0\n"), "{text}");
+    assert!(!text.contains("power_watts{node=\"n1\",gres_type=\"g1\"}"), "it does not tell its power");
+    assert!(text.contains("memory_bytes_used{node=\"n1\",gres_type=\"g1\"} 0.0\n"), "0 bytes are a value");
+    assert!(!text.contains("processes{node=\"n1\",gres_type=\"g2\"}"), "it could not be read");
+    assert!(text.contains("mps_up{node=\"n1\",gres_type=\"g2\"} 0.0\n") && !text.contains("4711"), "{text}");
+}

@@ -1,0 +1,240 @@
+//! From what is known now to the page. Pure.
+
+use super::families as f;
+use super::queue::{Queue, STATES, queue};
+use super::tally::{Counts, DecisionKind};
+use crate::agents::AgentState;
+use crate::context::ModelSeen;
+use crate::scan::Scan;
+use crate::store::Decision;
+use crate::store::postgres::StoreFigures;
+use crate::story::TENANT_PART;
+use pillion_core::device::Mechanism;
+use pillion_core::heartbeat::Mode;
+use pillion_core::{NodeName, UnixTime};
+use pillion_metrics::{Description, Page};
+use pillion_pairing::{Objective, Reason};
+use pillion_slurm::NodeAvailability;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const MECHANISMS: [Mechanism; 3] = [Mechanism::Mps, Mechanism::Ccs, Mechanism::None];
+
+/// What is known now.
+pub struct Snapshot {
+    /// The time.
+    pub now: UnixTime,
+    /// What is done with decisions.
+    pub mode: Mode,
+    /// What plans maximise.
+    pub objective: Objective,
+    /// How many promises may be expected to be broken.
+    pub broken_budget_fraction: f64,
+    /// Whether we lead.
+    pub is_leading: bool,
+    /// Whether anything would be released.
+    pub is_acting: bool,
+    /// The last scan.
+    pub scan: Option<Arc<Scan>>,
+    /// Decisions that are planned or carried out.
+    pub active: Arc<Vec<Decision>>,
+    /// What the last plan said of those that it left waiting.
+    pub reasons: BTreeMap<Reason, u64>,
+    /// Nodes on which releases are stopped.
+    pub stopped: usize,
+    /// Violations since the start.
+    pub violation_count: u64,
+    /// Unreadable lines of the queue since the start.
+    pub dropped_line_count: u64,
+    /// When the heartbeat was written.
+    pub heartbeat_at: Option<UnixTime>,
+    /// When a report was stored.
+    pub reported_at: Option<UnixTime>,
+    /// What is known of models.
+    pub model: Option<ModelSeen>,
+    /// Agents by node.
+    pub agents: BTreeMap<NodeName, AgentState>,
+    /// Counters.
+    pub counts: Counts,
+    /// The database's.
+    pub store: Option<StoreFigures>,
+}
+
+/// The page.
+pub fn page(snapshot: &Snapshot) -> Page {
+    let mut page = Page::new();
+    scheduler(&mut page, snapshot);
+    jobs(&mut page, snapshot);
+    decisions(&mut page, &snapshot.counts);
+    mishaps(&mut page, snapshot);
+    gains(&mut page, snapshot);
+    learning(&mut page, snapshot);
+    nodes(&mut page, snapshot);
+    slurm(&mut page, snapshot);
+    if let Some(store) = &snapshot.store {
+        database(&mut page, store);
+    }
+    page
+}
+
+/// A word as it is written everywhere else.
+fn word(of: &impl Serialize) -> String {
+    serde_json::to_value(of).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn scheduler(page: &mut Page, snapshot: &Snapshot) {
+    let Snapshot { now, mode, objective, is_leading, is_acting, scan, .. } = snapshot;
+    let objective = match objective {
+        Objective::Throughput => "throughput",
+        Objective::Energy => "energy",
+        Objective::ThroughputPerWatt => "throughput-per-watt",
+    };
+    page.set(&f::INFO, &[env!("CARGO_PKG_VERSION"), mode.as_str(), objective], 1.0);
+    page.count(&f::LEADING, &[], u64::from(*is_leading));
+    page.count(&f::ACTING, &[], u64::from(*is_acting));
+    let age = |at: Option<UnixTime>| at.map(|at| now.seconds_since(at));
+    page.set_known(&f::HEARTBEAT_AGE, &[], age(snapshot.heartbeat_at));
+    page.set_known(&f::SCAN_AGE, &[], age(scan.as_ref().map(|scan| scan.at)));
+    page.set_known(&f::REPORT_AGE, &[], age(snapshot.reported_at));
+}
+
+fn jobs(page: &mut Page, snapshot: &Snapshot) {
+    if let Some(scan) = &snapshot.scan {
+        let Queue { states, wait_seconds_max, sharing } = queue(scan, &snapshot.active);
+        for state in STATES {
+            page.count(&f::JOBS, &[state], states.get(state).copied().unwrap_or(0));
+        }
+        page.set(&f::WAIT_MAX, &[], wait_seconds_max);
+        for mechanism in MECHANISMS {
+            let (devices, jobs) = sharing.get(&mechanism).copied().unwrap_or_default();
+            page.count(&f::SHARED_DEVICES, &[mechanism.as_str()], devices);
+            page.count(&f::SHARING_JOBS, &[mechanism.as_str()], jobs);
+        }
+    }
+    for (reason, count) in &snapshot.reasons {
+        page.count(&f::LEFT_WAITING, &[&word(reason)], *count);
+    }
+}
+
+fn decisions(page: &mut Page, counts: &Counts) {
+    for kind in [DecisionKind::Pair, DecisionKind::Join, DecisionKind::Alone] {
+        for mechanism in MECHANISMS {
+            let count = counts.decisions.get(&(kind, mechanism)).copied().unwrap_or(0);
+            page.count(&f::DECISIONS, &[kind.as_str(), mechanism.as_str()], count);
+        }
+    }
+    page.count(&f::PLANS_REFUSED, &[], counts.plans_refused);
+    page.durations(&f::PLAN_SECONDS, &[], &counts.plan);
+    page.durations(&f::DECISION_SECONDS, &[], &counts.decision);
+    page.count(&f::RELEASES, &[], counts.releases);
+    page.count(&f::STARTS, &[], counts.starts);
+}
+
+fn mishaps(page: &mut Page, snapshot: &Snapshot) {
+    let happened = |kind: &str| snapshot.counts.events.get(kind).copied().unwrap_or(0);
+    let mut by_kind = |of: &'static Description, kinds: &[(&str, &str)]| {
+        for (label, kind) in kinds {
+            page.count(of, &[label], happened(kind));
+        }
+    };
+    by_kind(&f::UNDOS, &[("undone", "undone"), ("dropped", "dropped")]);
+    by_kind(&f::SWITCH_MISSES, &[("silent", "silent"), ("no-decision", "no-decision")]);
+    by_kind(&f::REQUEUES, &[("requeued", "requeued"), ("refused", "requeue-refused")]);
+    by_kind(
+        &f::JOB_FAULTS,
+        &[("out-of-memory", "out-of-memory"), ("device-fault", "device-fault"), ("victim", "victim")],
+    );
+    page.count(&f::LEASES_RESET, &[], happened("restarted"));
+    page.count(&f::SHARE_FAILURES, &[], happened("share-failed"));
+    page.count(&f::VIOLATIONS, &[], snapshot.violation_count);
+    page.count(&f::NODES_STOPPED, &[], snapshot.stopped as u64);
+}
+
+fn gains(page: &mut Page, snapshot: &Snapshot) {
+    let counts = &snapshot.counts;
+    let sum = &counts.account;
+    page.count(&f::PROMISES, &["kept"], u64::from(sum.promises_kept));
+    page.count(&f::PROMISES, &["broken"], u64::from(sum.promises_broken));
+    page.set(&f::PROMISE_BUDGET, &[], snapshot.broken_budget_fraction);
+    let unmeasured = u64::from(sum.shared_run_count).saturating_sub(counts.measured_runs);
+    page.count(&f::SHARED_RUNS, &["yes"], counts.measured_runs);
+    page.count(&f::SHARED_RUNS, &["no"], unmeasured);
+    let shared = sum.shared_seconds * TENANT_PART;
+    page.set(&f::GPU_SECONDS, &["shared"], shared);
+    page.set(&f::GPU_SECONDS, &["alone"], (sum.gpu_seconds - shared).max(0.0));
+    page.set(&f::GPU_SECONDS_SAVED, &[], sum.gpu_seconds_saved);
+    page.set(&f::GPU_SECONDS_LOST, &[], counts.gpu_seconds_lost);
+    page.set(&f::ENERGY, &[], sum.energy_joules);
+    page.set(&f::ENERGY_SAVED, &[], sum.energy_joules_saved);
+    page.set(&f::ENERGY_LOST, &[], counts.energy_joules_lost);
+}
+
+fn learning(page: &mut Page, snapshot: &Snapshot) {
+    let counts = &snapshot.counts;
+    page.count(&f::OBSERVATIONS, &[], counts.observations);
+    for outcome in ["promoted", "rejected"] {
+        page.count(&f::MODELS_TRAINED, &[outcome], counts.models.get(outcome).copied().unwrap_or(0));
+    }
+    let Some(model) = &snapshot.model else { return };
+    if let Some(version) = model.version {
+        page.count(&f::MODEL_VERSION, &[], version);
+    }
+    page.count(&f::MODEL_STAND_IN, &[], u64::from(model.is_stand_in));
+    page.count(&f::MODEL_WAITING, &[], model.waiting_count);
+    page.set_known(&f::MODEL_AGE, &[], model.trained_at.map(|at| snapshot.now.seconds_since(at)));
+    if let Some(count) = model.observation_count {
+        page.count(&f::MODEL_OBSERVATIONS, &[], count);
+    }
+    page.set_known(&f::MODEL_ERROR, &[], model.error_mean);
+}
+
+fn nodes(page: &mut Page, snapshot: &Snapshot) {
+    let in_pool = snapshot.scan.iter().flat_map(|scan| &scan.nodes);
+    let names: BTreeSet<&NodeName> =
+        in_pool.clone().map(|node| &node.name).chain(snapshot.agents.keys()).collect();
+    for name in names {
+        let agent = snapshot.agents.get(name);
+        let is_connected = agent.is_some_and(|agent| agent.is_connected);
+        page.count(&f::AGENT_CONNECTED, &[name.as_str()], u64::from(is_connected));
+        let Some(agent) = agent else { continue };
+        page.set(&f::AGENT_SILENCE, &[name.as_str()], snapshot.now.seconds_since(agent.last_seen_at));
+        page.set(&f::AGENT_SKEW, &[name.as_str()], agent.clock_skew_seconds);
+        for condition in agent.conditions.values() {
+            for fault in &condition.faults {
+                let labels = [name.as_str(), condition.gres_type.as_str(), &fault.kind.to_string()];
+                page.set(&f::DEVICE_FAULT, &labels, 1.0);
+            }
+        }
+    }
+    let mut devices: BTreeMap<(&str, Mechanism), u64> = BTreeMap::new();
+    for device in snapshot.agents.values().flat_map(|agent| &agent.devices) {
+        *devices.entry((&device.model, device.mechanism)).or_default() += 1;
+    }
+    for ((model, mechanism), count) in devices {
+        page.count(&f::DEVICES, &[model, mechanism.as_str()], count);
+    }
+    let up = in_pool.clone().filter(|node| node.availability == NodeAvailability::Up).count() as u64;
+    page.count(&f::NODES, &["up"], up);
+    page.count(&f::NODES, &["unavailable"], in_pool.count() as u64 - up);
+}
+
+fn slurm(page: &mut Page, snapshot: &Snapshot) {
+    page.count(&f::QUEUE_LINES_DROPPED, &[], snapshot.dropped_line_count);
+    for (call, calls) in &snapshot.counts.slurm {
+        page.durations(&f::SLURM_SECONDS, &[call], &calls.durations);
+        page.count(&f::SLURM_ERRORS, &[call, "refused"], calls.refused);
+        page.count(&f::SLURM_ERRORS, &[call, "unanswered"], calls.unanswered);
+    }
+}
+
+fn database(page: &mut Page, store: &StoreFigures) {
+    page.count(&f::STORE_UP, &[], u64::from(store.is_up));
+    for (access, calls) in [("read", &store.reads), ("write", &store.writes)] {
+        page.durations(&f::STORE_SECONDS, &[access], &calls.durations);
+        page.count(&f::STORE_ERRORS, &[access], calls.errors);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! How many managed jobs are in which state, from the last scan and the decisions that are carried out. Pure.
+
+use crate::scan::{Scan, held_reason, is_waiting, mark_of};
+use crate::store::Decision;
+use pillion_core::decision::MemberState;
+use pillion_core::device::Mechanism;
+use pillion_core::{DecisionId, SlurmJobId};
+use pillion_slurm::{Job, JobState};
+use std::collections::BTreeMap;
+
+/// All states of [`Queue::states`].
+pub(super) const STATES: [&str; 8] =
+    ["waiting", "held", "planned", "guarded", "released", "alone", "restarted", "running"];
+
+/// The queue in numbers.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Queue {
+    /// Jobs by state.
+    pub(super) states: BTreeMap<&'static str, u64>,
+    /// The longest wait of one that waits for a decision, in seconds.
+    pub(super) wait_seconds_max: f64,
+    /// Devices that two or more jobs run on, and those jobs.
+    pub(super) sharing: BTreeMap<Mechanism, (u64, u64)>,
+}
+
+/// Counts.
+pub(super) fn queue(scan: &Scan, active: &[Decision]) -> Queue {
+    let members = active.iter().flat_map(|decision| &decision.members);
+    let states: BTreeMap<SlurmJobId, MemberState> = members
+        .filter(|member| member.state.is_active())
+        .map(|member| (member.plan.start.job_id, member.state))
+        .collect();
+    let mut queue = Queue { sharing: sharing(active), ..Queue::default() };
+    for job in scan.jobs.values() {
+        let Some(state) = state(job, scan, states.get(&job.id).copied()) else { continue };
+        *queue.states.entry(state).or_default() += 1;
+        if state == "waiting" {
+            queue.wait_seconds_max = queue.wait_seconds_max.max(scan.at.seconds_since(job.submitted_at));
+        }
+    }
+    queue
+}
+
+fn state(job: &Job, scan: &Scan, member: Option<MemberState>) -> Option<&'static str> {
+    let mark = mark_of(job)?;
+    match (&job.state, member) {
+        (JobState::Running | JobState::Suspended | JobState::Completing, _) => Some("running"),
+        (
+            JobState::Pending,
+            Some(member @ (MemberState::Planned | MemberState::Guarded | MemberState::Released)),
+        ) => Some(member.as_str()),
+        (JobState::Pending, _) if mark.alone => Some("alone"),
+        (JobState::Pending, _) if is_waiting(job) => {
+            Some(if held_reason(job, scan).is_some() { "held" } else { "waiting" })
+        }
+        (JobState::Pending, _) => Some("restarted"),
+        (JobState::Ended(_) | JobState::Other(_), _) => None,
+    }
+}
+
+/// Groups of which two or more members run.
+fn sharing(active: &[Decision]) -> BTreeMap<Mechanism, (u64, u64)> {
+    let mut groups: BTreeMap<DecisionId, (Mechanism, u64)> = BTreeMap::new();
+    for decision in active {
+        let running = decision.members.iter().filter(|member| member.state == MemberState::Running).count();
+        groups.entry(decision.group).or_insert((decision.mechanism, 0)).1 += running as u64;
+    }
+    let mut sharing = BTreeMap::new();
+    for (mechanism, running) in groups.into_values().filter(|(_, running)| *running > 1) {
+        let (devices, jobs): &mut (u64, u64) = sharing.entry(mechanism).or_default();
+        *devices += 1;
+        *jobs += running;
+    }
+    sharing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, at, decision, job, leased, member, node, start};
+    use pillion_core::JobStart;
+    use pillion_core::mark::Mark;
+    use pillion_slurm::{Ending, NodeAvailability};
+
+    fn jobs(jobs: Vec<Job>) -> Scan {
+        let numbered = jobs.into_iter().zip(7..).map(|(job, id)| Job { id: SlurmJobId::plain(id), ..job });
+        let nodes = vec![node(NodeAvailability::Up)];
+        Scan::new(at(NOW), numbered.collect(), nodes, &["shared".to_owned()], 0)
+    }
+
+    #[test]
+    fn each_managed_job_is_in_one_state() {
+        let pending = || job(JobState::Pending);
+        let alone = Job { mark: Ok(Some(Mark { alone: true, ..Mark::default() })), ..pending() };
+        let scan = jobs(vec![
+            pending(),
+            Job { submitted_at: at(NOW - 300), ..pending() },
+            Job { priority: 0, ..pending() },
+            alone,
+            leased(pending(), NOW),
+            job(JobState::Running),
+            job(JobState::Ended(Ending::Completed)),
+            Job { mark: Ok(None), ..pending() },
+        ]);
+        let planned = decision(&member(MemberState::Planned));
+        let queue = queue(&scan, &[planned]);
+        let expected =
+            [("alone", 1), ("held", 1), ("planned", 1), ("restarted", 1), ("running", 1), ("waiting", 1)];
+        assert_eq!(queue.states, expected.into());
+        assert!((queue.wait_seconds_max - 300.0).abs() < 1e-9);
+        assert!(queue.states.keys().all(|state| STATES.contains(state)));
+    }
+
+    #[test]
+    fn a_device_is_shared_while_two_of_one_group_run() {
+        let host = decision(&member(MemberState::Running));
+        let mut joiner = host.clone();
+        joiner.id = DecisionId(2);
+        joiner.members[0].plan.start = JobStart { job_id: SlurmJobId::plain(8), ..start() };
+        let shared = |all: &[Decision]| sharing(all);
+        assert_eq!(shared(std::slice::from_ref(&host)), BTreeMap::new());
+        assert_eq!(shared(&[host.clone(), joiner.clone()]), [(Mechanism::Mps, (1, 2))].into());
+        joiner.members[0].state = MemberState::Released;
+        assert_eq!(shared(&[host, joiner]), BTreeMap::new());
+    }
+}

@@ -1,0 +1,67 @@
+//! Slurm, with every call timed and its failures counted.
+
+use super::tally::{SlurmFailure, Tally};
+use async_trait::async_trait;
+use pillion_core::SlurmJobId;
+use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Another Slurm behind counters.
+pub struct CountedSlurm {
+    inner: Arc<dyn Slurm>,
+    tally: Arc<Tally>,
+}
+
+impl CountedSlurm {
+    /// Counts the calls of `inner`.
+    pub fn new(inner: Arc<dyn Slurm>, tally: Arc<Tally>) -> Self {
+        Self { inner, tally }
+    }
+
+    async fn timed<T>(
+        &self,
+        call: &'static str,
+        answer: impl Future<Output = Result<T, SlurmError>> + Send,
+    ) -> Result<T, SlurmError> {
+        let begun = Instant::now();
+        let answer = answer.await;
+        self.tally.slurm_called(call, begun.elapsed(), answer.as_ref().err().map(failure));
+        answer
+    }
+}
+
+fn failure(error: &SlurmError) -> SlurmFailure {
+    match error {
+        SlurmError::Failed { .. } | SlurmError::InvalidArgument { .. } => SlurmFailure::Refused,
+        _ => SlurmFailure::Unanswered,
+    }
+}
+
+#[async_trait]
+impl Slurm for CountedSlurm {
+    async fn version(&self) -> Result<SlurmVersion, SlurmError> {
+        self.timed("version", self.inner.version()).await
+    }
+    async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
+        self.timed("jobs", self.inner.jobs(partitions)).await
+    }
+    async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {
+        self.timed("nodes", self.inner.nodes()).await
+    }
+    async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
+        self.timed("partitions", self.inner.partitions()).await
+    }
+    async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
+        self.timed("update", self.inner.update(jobs, update)).await
+    }
+    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.timed("release-hold", self.inner.release_hold(job)).await
+    }
+    async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
+        self.timed("allows-requeue", self.inner.allows_requeue(job)).await
+    }
+    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+        self.timed("requeue", self.inner.requeue(job)).await
+    }
+}
