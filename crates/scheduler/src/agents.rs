@@ -2,8 +2,9 @@
 //! simulation), read by `view` and `release`; knows nothing of Slurm or the store.
 
 use pillion_core::device::DeviceDescription;
+use pillion_core::device::Reading;
 use pillion_core::health::DeviceCondition;
-use pillion_core::report::{AgentHello, ToAgent};
+use pillion_core::report::{AgentHello, DeviceSamples, ToAgent};
 use pillion_core::{GresType, NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ pub struct AgentState {
     pub clock_skew_seconds: f64,
     /// How its devices are, as it told last; of those that are not here nothing is known yet.
     pub conditions: BTreeMap<GresType, DeviceCondition>,
+    /// What its devices did last, and when; only what was heard since we started.
+    pub readings: BTreeMap<GresType, (UnixTime, Reading)>,
 }
 
 fn by_device(conditions: &[DeviceCondition]) -> BTreeMap<GresType, DeviceCondition> {
@@ -83,6 +86,7 @@ impl Agents {
             last_seen_at: now,
             clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
             conditions: by_device(&hello.conditions),
+            readings: BTreeMap::new(),
         };
         registry.entries.insert(hello.node.clone(), Entry { state, stream: number, outbox });
         (StreamId { node: hello.node.clone(), number }, inbox)
@@ -106,6 +110,19 @@ impl Agents {
             entry.state.conditions = by_device(conditions);
             true
         })
+    }
+
+    /// What devices of a node did. Reports that were kept while we were away come late: the newest counts.
+    pub fn set_readings(&self, node: &NodeName, samples: &DeviceSamples) {
+        let mut registry = self.lock();
+        let Some(entry) = registry.entries.get_mut(node) else { return };
+        for sample in &samples.samples {
+            let known = entry.state.readings.get(&sample.gres_type);
+            if known.is_none_or(|(at, _)| *at <= samples.recorded_at) {
+                let reading = (samples.recorded_at, sample.reading.clone());
+                entry.state.readings.insert(sample.gres_type.clone(), reading);
+            }
+        }
     }
 
     /// A stream ended. A newer stream of the same node stays.
@@ -184,6 +201,22 @@ mod tests {
         assert!(agents.is_connected(&NodeName::new("n1")));
         assert!(agents.send(&NodeName::new("n1"), ToAgent::Poke));
         assert_eq!(inbox.try_recv(), Ok(ToAgent::Poke));
+    }
+
+    #[test]
+    fn of_readings_the_newest_stays_whatever_the_order() {
+        use pillion_core::report::DeviceSample;
+        let agents = Agents::default();
+        let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        for (epoch, watts) in [(20, 200.0), (30, 300.0), (25, 250.0)] {
+            let reading = Reading { power_watts: Some(watts), ..Reading::default() };
+            let sample = DeviceSample { gres_type: GresType::new("g0"), reading, tenants: Vec::new() };
+            let recorded_at = UnixTime::from_epoch(epoch);
+            agents.set_readings(&NodeName::new("n1"), &DeviceSamples { recorded_at, samples: vec![sample] });
+        }
+        let all = agents.all();
+        let (at, reading) = &all[&NodeName::new("n1")].readings[&GresType::new("g0")];
+        assert_eq!((at.epoch(), reading.power_watts), (30, Some(300.0)));
     }
 
     #[test]

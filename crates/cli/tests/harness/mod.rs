@@ -4,8 +4,9 @@ mod story;
 
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
-    AccountRequest, AccountResponse, AgentStatus, Decision, Device, DeviceCondition, DeviceFault,
-    DryRunRequest, DryRunResponse, Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest,
+    AccountRequest, AccountResponse, AgentStatus, ClusterRequest, ClusterResponse, DecidedRequest,
+    DecidedResponse, Decision, Device, DeviceCondition, DeviceFault, DryRunRequest, DryRunResponse, Event,
+    ExplainRequest, ExplainResponse, HeatmapRequest, HeatmapResponse, JobExplanation, JobRequest,
     JobResponse, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse,
     PairsRequest, PairsResponse, PokeRequest, PokeResponse, ProfilesRequest, ProfilesResponse, QueueJob,
     QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
@@ -347,6 +348,18 @@ impl OperatorService for Fixtures {
             pool_partitions: vec!["shared".to_owned()],
             bound_seconds: 600,
         }))
+    }
+
+    async fn cluster(&self, _: Request<ClusterRequest>) -> Result<Response<ClusterResponse>, Status> {
+        Err(Status::unimplemented("only the web page asks it"))
+    }
+
+    async fn heatmap(&self, _: Request<HeatmapRequest>) -> Result<Response<HeatmapResponse>, Status> {
+        Err(Status::unimplemented("only the web page asks it"))
+    }
+
+    async fn decided(&self, _: Request<DecidedRequest>) -> Result<Response<DecidedResponse>, Status> {
+        Err(Status::unimplemented("only the web page asks it"))
     }
 
     async fn poke(&self, _: Request<PokeRequest>) -> Result<Response<PokeResponse>, Status> {

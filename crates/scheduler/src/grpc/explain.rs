@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::listing;
 use crate::store::{DecisionFilter, Store, StoreError};
-use pillion_core::SlurmJobId;
+use pillion_core::{Revision, SlurmJobId, UnixTime};
 use pillion_pairing::Explanation;
 use pillion_proto::v1;
 use std::collections::BTreeMap;
@@ -23,13 +23,8 @@ pub(super) async fn explain(
     decisions.reverse();
     let users = users_of(store, &decisions).await?;
     let explanations = store.explanations(id).await?;
-    let row = |(revision, at, explanation): (pillion_core::Revision, pillion_core::UnixTime, Explanation)| {
-        let visible = if caller.is_operator { explanation } else { without_partners(explanation) };
-        v1::JobExplanation {
-            revision: revision.0,
-            at_seconds: at.seconds(),
-            explanation_json: serde_json::to_string(&visible).unwrap_or_default(),
-        }
+    let row = |(revision, at, explanation): (Revision, UnixTime, Explanation)| {
+        shown(revision, at, explanation, caller)
     };
     Ok(Some(v1::ExplainResponse {
         found: true,
@@ -40,21 +35,34 @@ pub(super) async fn explain(
     }))
 }
 
+/// An explanation as its reader may see it.
+pub(super) fn shown(
+    revision: Revision,
+    at: UnixTime,
+    explanation: Explanation,
+    caller: Caller,
+) -> v1::JobExplanation {
+    let visible = if caller.is_operator { explanation } else { without_partners(explanation) };
+    v1::JobExplanation {
+        revision: revision.0,
+        at_seconds: at.seconds(),
+        explanation_json: serde_json::to_string(&visible).unwrap_or_default(),
+    }
+}
+
 /// Names of the users of all members.
 pub(super) async fn users_of(
     store: &dyn Store,
     decisions: &[crate::store::Decision],
 ) -> Result<BTreeMap<SlurmJobId, String>, StoreError> {
-    let mut users = BTreeMap::new();
-    for member in decisions.iter().flat_map(|decision| &decision.members) {
-        let id = member.plan.start.job_id;
-        if !users.contains_key(&id)
-            && let Some(record) = store.job(id).await?
-        {
-            users.insert(id, record.user);
-        }
-    }
-    Ok(users)
+    let mut ids: Vec<SlurmJobId> = decisions
+        .iter()
+        .flat_map(|decision| &decision.members)
+        .map(|member| member.plan.start.job_id)
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(store.jobs(&ids).await?.into_iter().map(|(id, record)| (id, record.user)).collect())
 }
 
 /// Users are told nothing about partners: no job, no workload; what was predicted for their own job stays.

@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Event, JobRecord, Member, ModelVersion, RunFilter, Score};
+use crate::store::{Decision, Event, JobRecord, Member, ModelVersion, RunFilter, Score, Tenant};
 use crate::story::{Account, GroupBy};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::{Policy, Role};
@@ -63,7 +63,7 @@ fn member(
     }
 }
 
-const fn role_word(role: Role) -> &'static str {
+pub(super) const fn role_word(role: Role) -> &'static str {
     match role {
         Role::Host => "host",
         Role::Joiner => "joiner",
@@ -199,17 +199,13 @@ pub(super) type Reasons = BTreeMap<SlurmJobId, String>;
 /// Jobs that wait for a decision or for Slurm to carry one out.
 pub(super) fn queue(
     scan: &Scan,
-    decisions: &[Decision],
+    tenants: &[Tenant],
     reasons: &Reasons,
     policy: &Policy,
     caller: Caller,
 ) -> Vec<v1::QueueJob> {
-    let members: BTreeMap<SlurmJobId, (&Decision, &Member)> = decisions
-        .iter()
-        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
-        .filter(|(_, member)| member.state.is_active())
-        .map(|(decision, member)| (member.plan.start.job_id, (decision, member)))
-        .collect();
+    let members: BTreeMap<SlurmJobId, &Tenant> =
+        tenants.iter().map(|tenant| (tenant.job_id, tenant)).collect();
     let mut jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some()).collect();
     jobs.sort_by(|a, b| {
@@ -222,16 +218,16 @@ pub(super) fn queue(
 fn queue_job(
     job: &Job,
     scan: &Scan,
-    member: Option<(&Decision, &Member)>,
+    tenant: Option<&Tenant>,
     reasons: &Reasons,
     policy: &Policy,
     caller: Caller,
 ) -> Option<v1::QueueJob> {
     let mark = mark_of(job)?;
-    let (state, reason) = match member {
-        Some((decision, member)) => (
-            member.state.to_string(),
-            format!("decision {} on {} {}", decision.id, decision.node, decision.gres_type),
+    let (state, reason) = match tenant {
+        Some(tenant) => (
+            tenant.state.to_string(),
+            format!("decision {} on {} {}", tenant.decision_id, tenant.node, tenant.gres_type),
         ),
         None if mark.alone => ("alone".to_owned(), "runs alone as soon as Slurm finds a free GPU".to_owned()),
         None if is_waiting(job) => {

@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod auth;
+mod browse;
 mod explain;
 mod job;
 mod listing;

@@ -4,14 +4,15 @@
 //! caller must survive both, because a commit whose answer is lost looks just like one that never happened. It knows
 //! nothing of SQL, and nothing here outlives the process.
 
+mod browse;
 mod faults;
 mod learning;
 mod state;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Event, JobRecord, Judgement, MeasuredRun, MemberStep,
-    ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome, RunFilter, Store,
-    StoreError, StoredObservation, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Event, Heat, HeatFilter, JobRecord, Judgement, MeasuredRun,
+    MemberStep, ModelVersion, NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome,
+    RunFilter, Store, StoreError, StoredObservation, StoredProfile, Tenant,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -21,7 +22,7 @@ use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
 use state::State;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 /// When a call that is to fail does so.
@@ -103,6 +104,13 @@ impl Store for MemoryStore {
         self.call("reading a job", |state| Ok(state.job(id).cloned()))
     }
 
+    async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
+        let known = |state: &State, id: &SlurmJobId| state.job(*id).cloned();
+        self.call("reading jobs", |state| {
+            Ok(ids.iter().filter_map(|id| Some((*id, known(state, id)?))).collect())
+        })
+    }
+
     async fn commit_plan(
         &self,
         parent: Revision,
@@ -143,6 +151,18 @@ impl Store for MemoryStore {
 
     async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError> {
         self.call("listing decisions", |state| Ok(state.decisions(filter)))
+    }
+
+    async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError> {
+        self.call("reading who holds devices", |state| Ok(state.occupancy()))
+    }
+
+    async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError> {
+        self.call("reading tenants", |state| Ok(state.tenants(nodes)))
+    }
+
+    async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
+        self.call("reading outcomes", |state| Ok(state.heat(filter)))
     }
 
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {

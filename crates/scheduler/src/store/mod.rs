@@ -4,11 +4,13 @@
 //! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
+mod browse;
 mod faults;
 mod learning;
 pub mod memory;
 pub mod postgres;
 
+pub use browse::{Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Tenant};
 pub use faults::{Judgement, Requeue, RequeueOutcome};
 pub use learning::{
     MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
@@ -28,6 +30,7 @@ use pillion_core::{
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use pillion_slurm::Ending;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A managed job, as the last scan that saw it reported it. Upserted by `record_jobs`.
@@ -320,6 +323,19 @@ pub struct DecisionFilter {
     pub user: Option<String>,
     /// With this job.
     pub job_id: Option<SlurmJobId>,
+    /// Of this sharing.
+    pub group: Option<DecisionId>,
+    /// With a member whose job is this uid's.
+    pub uid: Option<UserId>,
+    /// On one of these nodes; empty: on any.
+    pub nodes: Vec<NodeName>,
+    /// With a member that runs this workload.
+    pub workload: Option<String>,
+    /// With another member that runs this one, and is the same uid's where one is named: nobody finds out by asking whom he
+    /// sat beside.
+    pub beside: Option<String>,
+    /// Older than this one.
+    pub before: Option<DecisionId>,
     /// Those whose group never had a second member too.
     pub include_single: bool,
     /// At most so many; 0 = [`LIST_LIMIT_DEFAULT`].
@@ -340,6 +356,8 @@ pub trait Store: Send + Sync {
     async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError>;
     /// One job, as last recorded.
     async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError>;
+    /// Several jobs, as last recorded; those that never were are left out.
+    async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError>;
     /// Commits decisions in order and returns their ids. All or nothing.
     ///
     /// [`StoreError::StaleView`] when the revision is not `parent` any more; [`StoreError::Conflict`] when a member is
@@ -370,6 +388,12 @@ pub trait Store: Send + Sync {
     async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError>;
     /// Decisions, newest first.
     async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError>;
+    /// Every device that somebody holds or is about to.
+    async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError>;
+    /// Who holds the devices of these nodes, in the order of their decisions.
+    async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError>;
+    /// What sharing did to each workload beside each other one.
+    async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError>;
     /// Moves one member. `Ok(false)`: it did not stand at `from`. An illegal step is [`StoreError::Illegal`].
     /// Makes a new revision.
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError>;

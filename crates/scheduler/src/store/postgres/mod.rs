@@ -3,6 +3,7 @@
 //! Every call is one transaction (`tx`), and every write that a plan could depend on moves `plan_head` in it. Rows are
 //! private to their files and leave them as domain words. Nothing here decides, reads a clock, or knows who calls.
 
+mod browse;
 mod connect;
 mod convert;
 mod decision;
@@ -28,9 +29,10 @@ pub use leader::Leadership;
 pub use tx::TransactionCounts;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, MeasuredRun,
-    MemberStep, ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome, RunFilter,
-    Store, StoreError, StoredObservation, StoredProfile,
+    AccountedRun, Decision, DecisionFilter, Event, Heat, HeatFilter, JobRecord, Judgement,
+    LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation,
+    Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation, StoredProfile,
+    Tenant,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -40,7 +42,8 @@ use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
 use sqlx::PgPool;
-use tx::Access::{Read, Write};
+use std::collections::BTreeMap;
+use tx::Access::{Browse, Read, Write};
 
 /// The store in Postgres. While the database is away each call fails within seconds with a transient error; connections
 /// come back by themselves.
@@ -80,6 +83,11 @@ impl Store for PgStore {
         Ok(found.into_values().next())
     }
 
+    async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        self.run_tx("reading jobs", Browse, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await
+    }
+
     async fn commit_plan(
         &self,
         parent: Revision,
@@ -111,7 +119,7 @@ impl Store for PgStore {
         &self,
         id: SlurmJobId,
     ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError> {
-        self.run_tx("reading explanations", Read, |tx| Box::pin(explanation::of_job(tx.connection(), id)))
+        self.run_tx("reading explanations", Browse, |tx| Box::pin(explanation::of_job(tx.connection(), id)))
             .await
     }
 
@@ -128,7 +136,21 @@ impl Store for PgStore {
     }
 
     async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError> {
-        self.run_tx("listing decisions", Read, |tx| Box::pin(decision::list(tx.connection(), filter))).await
+        self.run_tx("listing decisions", Browse, |tx| Box::pin(decision::list(tx.connection(), filter))).await
+    }
+
+    async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError> {
+        self.run_tx("reading who holds devices", Browse, |tx| Box::pin(browse::occupancy(tx.connection())))
+            .await
+    }
+
+    async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError> {
+        let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+        self.run_tx("reading tenants", Browse, |tx| Box::pin(browse::tenants(tx.connection(), &nodes))).await
+    }
+
+    async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
+        self.run_tx("reading outcomes", Browse, |tx| Box::pin(browse::heat(tx.connection(), filter))).await
     }
 
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
@@ -200,8 +222,10 @@ impl Store for PgStore {
     }
 
     async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError> {
-        self.run_tx("reading what runs gained", Read, |tx| Box::pin(run::accounted(tx.connection(), filter)))
-            .await
+        self.run_tx("reading what runs gained", Browse, |tx| {
+            Box::pin(run::accounted(tx.connection(), filter))
+        })
+        .await
     }
 
     async fn profile_run(
@@ -295,7 +319,7 @@ impl Store for PgStore {
     }
 
     async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
-        self.run_tx("reading events", Read, |tx| Box::pin(event::of_job(tx.connection(), id))).await
+        self.run_tx("reading events", Browse, |tx| Box::pin(event::of_job(tx.connection(), id))).await
     }
 
     async fn event_count(&self, kind: &str) -> Result<u64, StoreError> {
