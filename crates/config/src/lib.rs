@@ -32,7 +32,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler};
 pub use scheduler::{
     DatabaseConfig, ListenConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
-    TrainingConfig, Users,
+    TrainingConfig, Users, WebConfig,
 };
 pub use schema::{Key, Section, agent_sections, scheduler_sections};
 pub use show::{Origin, Setting, show};

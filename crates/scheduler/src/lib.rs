@@ -32,3 +32,4 @@ mod testing;
 pub mod train;
 pub mod view;
 pub mod watch;
+pub mod web;
