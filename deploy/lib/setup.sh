@@ -19,6 +19,8 @@ install_missing() {
     # The real loader of Level Zero, for the tests of the Intel backend.
     [[ -n $(compgen -G '/usr/lib/*/libze_loader.so.1') ]] || wanted+=(libze1)
     [[ -n $(postgres_bin) ]] || wanted+=(postgresql)
+    # For the tests of the web page, with a font.
+    command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
     if ((${#wanted[@]} > 0)); then
         step "install ${wanted[*]}" apt_install "${wanted[@]}" ||
             die "could not install ${wanted[*]}: is the package mirror $(debian_mirror) reachable?"
