@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-metrics", &[]),
@@ -29,8 +29,10 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "pillion-proto",
             "pillion-pairing",
             "pillion-slurm",
+            "pillion-web",
         ],
     ),
+    ("pillion-web", &["pillion-core", "pillion-proto"]),
     ("pillion-cli", &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
     ("pillion-gpu-checks", &["pillion-core", "pillion-device"]),
@@ -53,7 +55,9 @@ const ARROWS: [(&str, &[&str]); 17] = [
 ];
 
 /// Packages of others that only some of ours may name.
-const FENCED: [(&str, &[&str]); 3] = [
+const FENCED: [(&str, &[&str]); 4] = [
+    // Every other way out of the scheduler is gRPC.
+    ("axum", &["pillion-web", "pillion-scheduler"]),
     ("sqlx", &["pillion-scheduler"]),
     ("mlua", &["pillion-tests"]),
     ("nvml-wrapper", &["pillion-device", "pillion-nvml-double"]),

@@ -21,6 +21,8 @@ install_missing() {
     [[ -n $(postgres_bin) ]] || wanted+=(postgresql)
     # The tests of metrics, dashboards and alert rules run one of their own; its promtool comes with it.
     command -v prometheus promtool >/dev/null || wanted+=(prometheus)
+    # For the tests of the web page, with a font.
+    command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
     if ((${#wanted[@]} > 0)); then
         step "install ${wanted[*]}" apt_install "${wanted[@]}" ||
             die "could not install ${wanted[*]}: is the package mirror $(debian_mirror) reachable?"

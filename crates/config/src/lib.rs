@@ -34,7 +34,7 @@ pub use read::{
 };
 pub use scheduler::{
     DatabaseConfig, ListenConfig, MetricsConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
-    TrainingConfig, Users,
+    TrainingConfig, Users, WebConfig,
 };
 pub use schema::{Key, Section, agent_sections, scheduler_sections};
 pub use show::{Origin, Setting, show};

@@ -82,6 +82,17 @@ pub fn parse_scheduler(text: &str) -> Result<Scheduler, Vec<Mistake>> {
             "pool.partitions is missing; write the pool's partitions into [pool], partitions = [\"shared\"]";
         return Err(vec![Mistake { line, key: partitions.to_owned(), sentence: sentence.to_owned() }]);
     }
+    if let Some(address) = scheduler.web.listen_address.filter(|it| !it.ip().is_loopback())
+        && !scheduler.web.allow_remote
+    {
+        let key = "web.listen_address".to_owned();
+        let line = line_of(place, file.get_ref(), &key);
+        let sentence = format!(
+            "{key} = \"{address}\" can be reached from other machines; write an address such as \"127.0.0.1:6821\", or \
+             web.allow_remote = true"
+        );
+        return Err(vec![Mistake { line, key, sentence }]);
+    }
     Ok(scheduler)
 }
 

@@ -39,6 +39,8 @@ pub struct Scheduler {
     pub database: DatabaseConfig,
     /// Who may reach the scheduler, and where.
     pub listen: ListenConfig,
+    /// The read-only web page.
+    pub web: WebConfig,
     /// What the site wants.
     pub policy: PolicyConfig,
     /// When the model is trained.
@@ -107,6 +109,20 @@ pub struct ListenConfig {
     pub operator_uids: Vec<u32>,
     /// Whether whoever reaches `tcp` sees everything. For a test cluster.
     pub tcp_is_operator: bool,
+}
+
+/// `[web]`
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebConfig {
+    /// Where the page is served, as plain HTTP; absent: nowhere. Whoever opens it on this machine, or through ssh -L as
+    /// himself, sees what the command line shows him: the kernel says whose connection it is. A proxy in between would lend
+    /// its own eyes to everybody.
+    #[schemars(with = "Option<String>", extend("x-rule" = "socket-address", "x-example" = "127.0.0.1:6821"))]
+    pub listen_address: Option<SocketAddr>,
+    /// Whether that address may be reachable from other machines. Who comes from there is nobody: he sees devices and sums,
+    /// and no job, user or workload.
+    pub allow_remote: bool,
 }
 
 /// Who may share a device with whom.
@@ -206,6 +222,7 @@ impl Default for Scheduler {
             slurm: SlurmConfig::default(),
             database: DatabaseConfig::default(),
             listen: ListenConfig::default(),
+            web: WebConfig::default(),
             policy: PolicyConfig::default(),
             training: TrainingConfig::default(),
             metrics: MetricsConfig::default(),

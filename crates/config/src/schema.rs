@@ -109,7 +109,10 @@ mod tests {
     fn sections_and_keys_stand_in_the_order_of_the_structs() {
         let sections = scheduler_sections();
         let names: Vec<&str> = sections.iter().map(|section| section.name.as_str()).collect();
-        assert_eq!(names, ["", "pool", "slurm", "database", "listen", "policy", "training", "metrics"]);
+        assert_eq!(
+            names,
+            ["", "pool", "slurm", "database", "listen", "web", "policy", "training", "metrics"]
+        );
         let top: Vec<&str> = sections[0].keys.iter().map(|key| key.name.as_str()).collect();
         assert_eq!(
             top,

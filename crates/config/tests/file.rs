@@ -81,6 +81,23 @@ fn every_mistake_is_told_with_its_line_and_what_is_allowed() {
 }
 
 #[test]
+fn the_web_page_is_for_this_machine_unless_the_site_says_otherwise() {
+    let text = |allow: &str| {
+        format!("[pool]\npartitions = [\"a\"]\n[web]\nlisten_address = \"10.0.0.1:6821\"\n{allow}")
+    };
+    assert_eq!(
+        lines(&mistakes(Part::Scheduler, &text(""), "n1")),
+        [
+            "line 4: web.listen_address = \"10.0.0.1:6821\" can be reached from other machines; write an address such as \
+          \"127.0.0.1:6821\", or web.allow_remote = true"
+        ]
+    );
+    assert!(parse_scheduler(&text("allow_remote = true\n")).is_ok());
+    assert!(parse_scheduler(&text("").replace("10.0.0.1", "127.0.0.1")).is_ok());
+    assert_eq!(Scheduler::default().web.listen_address, None);
+}
+
+#[test]
 fn the_agents_mistakes_are_told_as_well() {
     let cases = [
         ("[agent]\ncolour = 1", "line 2: there is no setting agent.colour; allowed in [agent] are backend"),

@@ -27,6 +27,8 @@ pub struct AgentState {
     pub clock_skew_seconds: f64,
     /// How its devices are, as it told last; of those that are not here nothing is known yet.
     pub conditions: BTreeMap<GresType, DeviceCondition>,
+    /// What its devices did last, and when; only what was heard since we started.
+    pub readings: BTreeMap<GresType, (UnixTime, Reading)>,
 }
 
 fn by_device(conditions: &[DeviceCondition]) -> BTreeMap<GresType, DeviceCondition> {
@@ -48,7 +50,6 @@ pub struct Agents(Mutex<Registry>);
 struct Registry {
     entries: BTreeMap<NodeName, Entry>,
     streams: u64,
-    readings: Readings,
 }
 
 /// The newest reading of each device that an agent sent, and when it was taken.
@@ -87,6 +88,7 @@ impl Agents {
             last_seen_at: now,
             clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
             conditions: by_device(&hello.conditions),
+            readings: BTreeMap::new(),
         };
         registry.entries.insert(hello.node.clone(), Entry { state, stream: number, outbox });
         (StreamId { node: hello.node.clone(), number }, inbox)
@@ -110,6 +112,19 @@ impl Agents {
             entry.state.conditions = by_device(conditions);
             true
         })
+    }
+
+    /// What devices of a node did. Reports that were kept while we were away come late: the newest counts.
+    pub fn set_readings(&self, node: &NodeName, samples: &DeviceSamples) {
+        let mut registry = self.lock();
+        let Some(entry) = registry.entries.get_mut(node) else { return };
+        for sample in &samples.samples {
+            let known = entry.state.readings.get(&sample.gres_type);
+            if known.is_none_or(|(at, _)| *at <= samples.recorded_at) {
+                let reading = (samples.recorded_at, sample.reading.clone());
+                entry.state.readings.insert(sample.gres_type.clone(), reading);
+            }
+        }
     }
 
     /// A stream ended. A newer stream of the same node stays.
@@ -136,25 +151,12 @@ impl Agents {
             .is_some_and(|entry| entry.state.is_connected && !entry.outbox.is_closed())
     }
 
-    /// What devices did when their agent looked last; older looks, kept while we were away, come late.
-    pub fn note_readings(&self, node: &NodeName, samples: &DeviceSamples) {
-        let mut registry = self.lock();
-        for sample in &samples.samples {
-            let place = (node.clone(), sample.gres_type.clone());
-            let is_newer = registry.readings.get(&place).is_none_or(|(at, _)| *at < samples.recorded_at);
-            if is_newer {
-                registry.readings.insert(place, (samples.recorded_at, sample.reading.clone()));
-            }
-        }
-    }
-
     /// The newest readings of these devices.
     pub fn readings<'a>(&self, places: impl Iterator<Item = (&'a NodeName, &'a GresType)>) -> Readings {
         let registry = self.lock();
         let known = |(node, gres_type): (&NodeName, &GresType)| {
-            let place = (node.clone(), gres_type.clone());
-            let reading = registry.readings.get(&place)?.clone();
-            Some((place, reading))
+            let reading = registry.entries.get(node)?.state.readings.get(gres_type)?.clone();
+            Some(((node.clone(), gres_type.clone()), reading))
         };
         places.filter_map(known).collect()
     }
@@ -204,25 +206,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_comes_late_replaces_none_that_is_newer() {
-        let agents = Agents::default();
-        let (node, device) = (NodeName::new("n1"), GresType::new("g0"));
-        let look = |epoch, watts| {
-            let reading = Reading { power_watts: Some(watts), ..Reading::default() };
-            let sample = DeviceSample { gres_type: device.clone(), reading, tenants: Vec::new() };
-            DeviceSamples { recorded_at: UnixTime::from_epoch(epoch), samples: vec![sample] }
-        };
-        let power = || {
-            let known = agents.readings([(&node, &device)].into_iter());
-            known.into_values().next().and_then(|(_, reading)| reading.power_watts)
-        };
-        assert_eq!(power(), None);
-        agents.note_readings(&node, &look(10, 300.0));
-        agents.note_readings(&node, &look(9, 100.0));
-        assert_eq!(power(), Some(300.0));
-    }
-
-    #[test]
     fn the_end_of_an_old_stream_does_not_end_the_new_one() {
         let agents = Agents::default();
         let (first, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
@@ -231,6 +214,21 @@ mod tests {
         assert!(agents.is_connected(&NodeName::new("n1")));
         assert!(agents.send(&NodeName::new("n1"), ToAgent::Poke));
         assert_eq!(inbox.try_recv(), Ok(ToAgent::Poke));
+    }
+
+    #[test]
+    fn of_readings_the_newest_stays_whatever_the_order() {
+        let agents = Agents::default();
+        let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        for (epoch, watts) in [(20, 200.0), (30, 300.0), (25, 250.0)] {
+            let reading = Reading { power_watts: Some(watts), ..Reading::default() };
+            let sample = DeviceSample { gres_type: GresType::new("g0"), reading, tenants: Vec::new() };
+            let recorded_at = UnixTime::from_epoch(epoch);
+            agents.set_readings(&NodeName::new("n1"), &DeviceSamples { recorded_at, samples: vec![sample] });
+        }
+        let all = agents.all();
+        let (at, reading) = &all[&NodeName::new("n1")].readings[&GresType::new("g0")];
+        assert_eq!((at.epoch(), reading.power_watts), (30, Some(300.0)));
     }
 
     #[test]

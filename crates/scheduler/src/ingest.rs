@@ -42,7 +42,7 @@ impl Ingest {
 
     async fn react(&self, node: &NodeName, body: &ReportBody) -> Result<(), TickError> {
         match body {
-            ReportBody::Samples(samples) => self.context.agents.note_readings(node, samples),
+            ReportBody::Samples(samples) => self.context.agents.set_readings(node, samples),
             ReportBody::JobSummary(_) => {
                 self.context.nudges.watch.notify_one();
                 self.context.nudges.profile.notify_one();

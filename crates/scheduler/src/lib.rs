@@ -34,3 +34,4 @@ mod testing;
 pub mod train;
 pub mod view;
 pub mod watch;
+pub mod web;

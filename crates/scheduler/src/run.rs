@@ -23,6 +23,7 @@ use crate::store::Store;
 use crate::store::postgres::PgStore;
 use crate::train::Train;
 use crate::watch::Watch;
+use crate::web;
 use anyhow::Context as _;
 use pillion_config::Scheduler;
 use pillion_core::SystemClock;
@@ -243,6 +244,20 @@ async fn spawn_servers(
     let over_unix = Server::builder()
         .add_service(operator_service())
         .serve_with_incoming_shutdown(UnixListenerStream::new(unix), stop.clone().cancelled_owned());
+    if let Some(address) = config.web.listen_address {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot serve the web page on {address}"))?;
+        let allow_remote = config.web.allow_remote;
+        let served =
+            web::serve(listener, Arc::clone(&operator), operators.clone(), allow_remote, stop.clone());
+        tasks.spawn(async move {
+            if let Err(error) = served.await {
+                error!(%error, "the web page ended badly");
+            }
+        });
+        info!(%address, allow_remote, "web page");
+    }
     for server in [tokio::spawn(over_tcp), tokio::spawn(over_unix)] {
         tasks.spawn(async move {
             match server.await {

@@ -25,6 +25,7 @@ pub fn request(args: &PairsArgs, now: UnixTime) -> Result<PairsRequest, CliError
         user: args.user.clone(),
         include_single: args.all,
         limit: args.limit,
+        ..PairsRequest::default()
     })
 }
 

@@ -6,11 +6,12 @@ mod story;
 
 use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::{
-    AccountRequest, AccountResponse, AgentStatus, Decision, Device, DeviceCondition, DeviceFault,
-    DrainRequest, DrainResponse, DryRunRequest, DryRunResponse, Event, EventsRequest, EventsResponse,
-    EvictRequest, EvictResponse, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse,
-    Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse, PairsRequest,
-    PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest,
+    AccountRequest, AccountResponse, AgentStatus, ClusterRequest, ClusterResponse, DecidedRequest,
+    DecidedResponse, Decision, Device, DeviceCondition, DeviceFault, DrainRequest, DrainResponse,
+    DryRunRequest, DryRunResponse, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
+    ExplainRequest, ExplainResponse, HeatmapRequest, HeatmapResponse, JobExplanation, JobRequest,
+    JobResponse, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse,
+    PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest,
     ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
     TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
@@ -353,6 +354,18 @@ impl OperatorService for Fixtures {
             leading: true,
             drains: act::drains(),
         }))
+    }
+
+    async fn cluster(&self, _: Request<ClusterRequest>) -> Result<Response<ClusterResponse>, Status> {
+        Err(Status::unimplemented("only the web page asks it"))
+    }
+
+    async fn heatmap(&self, _: Request<HeatmapRequest>) -> Result<Response<HeatmapResponse>, Status> {
+        Err(Status::unimplemented("only the web page asks it"))
+    }
+
+    async fn decided(&self, _: Request<DecidedRequest>) -> Result<Response<DecidedResponse>, Status> {
+        Err(Status::unimplemented("only the web page asks it"))
     }
 
     async fn poke(&self, _: Request<PokeRequest>) -> Result<Response<PokeResponse>, Status> {

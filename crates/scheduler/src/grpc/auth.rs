@@ -39,7 +39,8 @@ impl Operators {
         Ok(request)
     }
 
-    fn caller(&self, uid: Option<u32>) -> Caller {
+    /// The caller of this uid; without one, whoever comes over TCP.
+    pub fn caller(&self, uid: Option<u32>) -> Caller {
         let own = rustix::process::geteuid().as_raw();
         let is_operator = match uid {
             None => self.tcp_is_operator,

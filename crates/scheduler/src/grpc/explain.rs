@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::listing;
 use crate::store::{DecisionFilter, Store, StoreError};
-use pillion_core::SlurmJobId;
+use pillion_core::{Revision, SlurmJobId, UnixTime};
 use pillion_pairing::Explanation;
 use pillion_proto::v1;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +23,8 @@ pub(super) async fn explain(
     decisions.reverse();
     let users = users_of(store, &decisions).await?;
     let explanations = store.explanations(id).await?;
-    let row = |(revision, at, explanation): (pillion_core::Revision, pillion_core::UnixTime, Explanation)| {
-        let visible = if caller.is_operator { explanation } else { without_partners(explanation) };
-        v1::JobExplanation {
-            revision: revision.0,
-            at_seconds: at.seconds(),
-            explanation_json: serde_json::to_string(&visible).unwrap_or_default(),
-        }
+    let row = |(revision, at, explanation): (Revision, UnixTime, Explanation)| {
+        shown(revision, at, explanation, caller)
     };
     Ok(Some(v1::ExplainResponse {
         found: true,
@@ -38,6 +33,21 @@ pub(super) async fn explain(
         explanations: explanations.into_iter().map(row).collect(),
         events: store.events(id).await?.into_iter().map(|event| listing::event_row(id, event)).collect(),
     }))
+}
+
+/// An explanation as its reader may see it.
+pub(super) fn shown(
+    revision: Revision,
+    at: UnixTime,
+    explanation: Explanation,
+    caller: Caller,
+) -> v1::JobExplanation {
+    let visible = if caller.is_operator { explanation } else { without_partners(explanation) };
+    v1::JobExplanation {
+        revision: revision.0,
+        at_seconds: at.seconds(),
+        explanation_json: serde_json::to_string(&visible).unwrap_or_default(),
+    }
 }
 
 /// Names of the users of all members.

@@ -4,9 +4,10 @@ use super::auth::Caller;
 use crate::rules::{Rule, RuleOrigin};
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Event, JobRecord, Member, ModelVersion, RunFilter, Score};
+use crate::store::{Decision, Event, JobRecord, Member, ModelVersion, RunFilter, Score, Tenant};
 use crate::story::{Account, GroupBy};
-use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_core::decision::MemberState;
+use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::{Policy, Role};
 use pillion_proto::v1;
 use pillion_slurm::{Job, JobState};
@@ -65,7 +66,7 @@ pub(super) fn member(
     }
 }
 
-const fn role_word(role: Role) -> &'static str {
+pub(super) const fn role_word(role: Role) -> &'static str {
     match role {
         Role::Host => "host",
         Role::Joiner => "joiner",
@@ -213,18 +214,19 @@ pub(super) type Reasons = BTreeMap<SlurmJobId, String>;
 /// Jobs that wait for a decision or for Slurm to carry one out.
 pub(super) fn queue(
     scan: &Scan,
-    decisions: &[Decision],
+    tenants: &[Tenant],
     reasons: &Reasons,
     policy: &Policy,
     caller: Caller,
 ) -> Vec<v1::QueueJob> {
-    let members = active_members(decisions);
+    let placements: BTreeMap<SlurmJobId, Placement> =
+        tenants.iter().map(|tenant| (tenant.job_id, Placement::from(tenant))).collect();
     let mut jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some()).collect();
     jobs.sort_by(|a, b| {
         b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds()))
     });
-    let row = |job: &&Job| queue_job(job, scan, members.get(&job.id).copied(), reasons, policy, caller);
+    let row = |job: &&Job| queue_job(job, scan, placements.get(&job.id), reasons, policy, caller);
     jobs.iter().filter_map(row).collect()
 }
 
@@ -237,32 +239,51 @@ pub(super) fn queue_row(
     policy: &Policy,
     caller: Caller,
 ) -> Option<v1::QueueJob> {
-    queue_job(job, scan, active_members(decisions).get(&job.id).copied(), reasons, policy, caller)
+    let of_it = |decision: &Decision| {
+        let is_it = |member: &&Member| member.plan.start.job_id == job.id && member.state.is_active();
+        let member = decision.members.iter().find(is_it)?;
+        Some(Placement {
+            decision_id: decision.id,
+            node: decision.node.clone(),
+            gres_type: decision.gres_type.clone(),
+            state: member.state,
+        })
+    };
+    queue_job(job, scan, decisions.iter().find_map(of_it).as_ref(), reasons, policy, caller)
 }
 
-fn active_members(decisions: &[Decision]) -> BTreeMap<SlurmJobId, (&Decision, &Member)> {
-    decisions
-        .iter()
-        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
-        .filter(|(_, member)| member.state.is_active())
-        .map(|(decision, member)| (member.plan.start.job_id, (decision, member)))
-        .collect()
+/// Where a job is to start, or starts, by a decision of ours.
+struct Placement {
+    decision_id: DecisionId,
+    node: NodeName,
+    gres_type: GresType,
+    state: MemberState,
+}
+
+impl From<&Tenant> for Placement {
+    fn from(tenant: &Tenant) -> Self {
+        Self {
+            decision_id: tenant.decision_id,
+            node: tenant.node.clone(),
+            gres_type: tenant.gres_type.clone(),
+            state: tenant.state,
+        }
+    }
 }
 
 fn queue_job(
     job: &Job,
     scan: &Scan,
-    member: Option<(&Decision, &Member)>,
+    placement: Option<&Placement>,
     reasons: &Reasons,
     policy: &Policy,
     caller: Caller,
 ) -> Option<v1::QueueJob> {
     let mark = mark_of(job)?;
-    let (state, reason) = match member {
-        Some((decision, member)) => (
-            member.state.to_string(),
-            format!("decision {} on {} {}", decision.id, decision.node, decision.gres_type),
-        ),
+    let (state, reason) = match placement {
+        Some(Placement { decision_id, node, gres_type, state }) => {
+            (state.to_string(), format!("decision {decision_id} on {node} {gres_type}"))
+        }
         None if mark.alone => ("alone".to_owned(), "runs alone as soon as Slurm finds a free GPU".to_owned()),
         None if is_waiting(job) => {
             let reason = held_reason(job, scan).or_else(|| reasons.get(&job.id).cloned());

@@ -5,6 +5,7 @@
 mod act;
 pub mod agent;
 pub mod auth;
+mod browse;
 mod events;
 mod explain;
 mod job;

@@ -1,13 +1,13 @@
 //! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
 use super::auth::{Caller, caller};
-use super::{act, events, explain, job, listing, status, top};
+use super::{act, browse, events, explain, job, listing, status, top};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::rules;
 use crate::store::{Decision, DecisionFilter, StoreError};
 use crate::story::Accounts;
-use pillion_core::{SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, NodeName, SlurmJobId};
 use pillion_proto::v1::operator_service_server::OperatorService;
 use pillion_proto::v1::{self, StatusResponse};
 use pillion_slurm::JobState;
@@ -34,9 +34,14 @@ impl OperatorServer {
 
     async fn queue_rows(&self, caller: Caller) -> Result<Vec<v1::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
-        let decisions = self.context.store.active_decisions().await?;
+        // Not whole decisions: their reasons are long, and most of those that are active run already.
+        let mut nodes: Vec<NodeName> = scan.nodes.iter().map(|node| node.name.clone()).collect();
+        nodes.extend(self.context.agents.all().into_keys());
+        nodes.sort_unstable();
+        nodes.dedup();
+        let tenants = self.context.store.tenants(&nodes).await?;
         let board = self.context.board();
-        Ok(listing::queue(&scan, &decisions, &board.reasons, &self.context.settings.policy, caller))
+        Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, caller))
     }
 
     /// The row of one job, where it waits.
@@ -112,23 +117,10 @@ impl OperatorService for OperatorServer {
 
     async fn pairs(&self, request: Request<v1::PairsRequest>) -> Result<Response<v1::PairsResponse>, Status> {
         let caller = caller(&request);
-        let v1::PairsRequest { active_only, since_seconds, until_seconds, user, include_single, limit } =
-            request.into_inner();
-        let time = |seconds: f64| (seconds > 0.0).then(|| UnixTime::from_seconds(seconds));
-        let filter = DecisionFilter {
-            active_only,
-            since: time(since_seconds),
-            until: time(until_seconds),
-            user: (!user.is_empty()).then_some(user),
-            job_id: None,
-            include_single,
-            limit,
+        let Some(filter) = browse::decision_filter(request.into_inner(), caller)? else {
+            return Ok(Response::new(v1::PairsResponse::default()));
         };
         let decisions = self.context.store.decisions(&filter).await.map_err(store_error)?;
-        let decisions: Vec<Decision> = decisions
-            .into_iter()
-            .filter(|decision| decision.members.iter().any(|member| caller.may_see(member.plan.uid)))
-            .collect();
         let decisions = self.decisions(&decisions, caller).await.map_err(store_error)?;
         Ok(Response::new(v1::PairsResponse { decisions }))
     }
@@ -260,6 +252,36 @@ impl OperatorService for OperatorServer {
             leading: context.is_leading(),
             drains: drains.iter().map(act::drained_place).collect(),
         }))
+    }
+
+    async fn cluster(
+        &self,
+        request: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ClusterResponse>, Status> {
+        let caller = caller(&request);
+        Ok(Response::new(browse::cluster(&self.context, request.into_inner(), caller).await?))
+    }
+
+    async fn heatmap(
+        &self,
+        request: Request<v1::HeatmapRequest>,
+    ) -> Result<Response<v1::HeatmapResponse>, Status> {
+        let caller = caller(&request);
+        let Some(filter) = browse::heat_filter(request.into_inner(), caller) else {
+            return Ok(Response::new(v1::HeatmapResponse::default()));
+        };
+        let heat = self.context.store.heat(&filter).await.map_err(store_error)?;
+        Ok(Response::new(browse::heatmap(heat)))
+    }
+
+    async fn decided(
+        &self,
+        request: Request<v1::DecidedRequest>,
+    ) -> Result<Response<v1::DecidedResponse>, Status> {
+        let caller = caller(&request);
+        let id = DecisionId(request.into_inner().decision_id);
+        let store = self.context.store.as_ref();
+        Ok(Response::new(browse::decided(store, id, caller).await.map_err(store_error)?))
     }
 
     async fn poke(&self, _: Request<v1::PokeRequest>) -> Result<Response<v1::PokeResponse>, Status> {

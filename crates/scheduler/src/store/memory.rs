@@ -4,15 +4,17 @@
 //! caller must survive both, because a commit whose answer is lost looks just like one that never happened. It knows
 //! nothing of SQL, and nothing here outlives the process.
 
+mod browse;
 mod faults;
 mod learning;
 mod operators;
 mod state;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, JobRecord, Judgement,
-    MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation, Requeue, RequeueOutcome,
-    RunFilter, Store, StoreError, StoredObservation, StoredProfile, Undrain,
+    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, Heat, HeatFilter,
+    JobRecord, Judgement, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation,
+    Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation, StoredProfile,
+    Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -146,6 +148,18 @@ impl Store for MemoryStore {
 
     async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError> {
         self.call("listing decisions", |state| Ok(state.decisions(filter)))
+    }
+
+    async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError> {
+        self.call("reading who holds devices", |state| Ok(state.occupancy()))
+    }
+
+    async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError> {
+        self.call("reading tenants", |state| Ok(state.tenants(nodes)))
+    }
+
+    async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
+        self.call("reading outcomes", |state| Ok(state.heat(filter)))
     }
 
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {

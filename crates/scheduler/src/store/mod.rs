@@ -4,6 +4,7 @@
 //! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
+mod browse;
 mod error;
 mod faults;
 mod learning;
@@ -12,6 +13,7 @@ mod operators;
 pub mod postgres;
 mod runs;
 
+pub use browse::{Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Tenant};
 pub use error::StoreError;
 pub use faults::{Judgement, Requeue, RequeueCause, RequeueOutcome};
 pub use learning::{
@@ -243,6 +245,19 @@ pub struct DecisionFilter {
     pub user: Option<String>,
     /// With this job.
     pub job_id: Option<SlurmJobId>,
+    /// Of this sharing.
+    pub group: Option<DecisionId>,
+    /// With a member whose job is this uid's.
+    pub uid: Option<UserId>,
+    /// On one of these nodes; empty: on any.
+    pub nodes: Vec<NodeName>,
+    /// With a member that runs this workload.
+    pub workload: Option<String>,
+    /// With another member that runs this one, and is the same uid's where one is named: nobody finds out by asking whom he
+    /// sat beside.
+    pub beside: Option<String>,
+    /// Older than this one.
+    pub before: Option<DecisionId>,
     /// Those whose group never had a second member too.
     pub include_single: bool,
     /// At most so many; 0 = [`LIST_LIMIT_DEFAULT`].
@@ -297,6 +312,12 @@ pub trait Store: Send + Sync {
     async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError>;
     /// Decisions, newest first.
     async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError>;
+    /// Every device that somebody holds or is about to.
+    async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError>;
+    /// Who holds the devices of these nodes, in the order of their decisions.
+    async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError>;
+    /// What sharing did to each workload beside each other one.
+    async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError>;
     /// Moves one member. `Ok(false)`: it did not stand at `from`. An illegal step is [`StoreError::Illegal`].
     /// Makes a new revision.
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError>;

@@ -26,6 +26,7 @@ fn agent(is_connected: bool) -> AgentState {
         last_seen_at: at(NOW),
         clock_skew_seconds: 0.0,
         conditions: BTreeMap::new(),
+        readings: BTreeMap::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What every `Store` promises. A case gets an empty store.
 
+use crate::browse::who_holds_devices_and_what_came_of_it_is_told;
 use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
 };
@@ -52,6 +53,7 @@ macro_rules! suite {
 
 suite! {
     a_job_reads_as_it_was_recorded,
+    who_holds_devices_and_what_came_of_it_is_told,
     only_what_plans_depend_on_makes_a_new_revision,
     a_plan_reads_as_it_was_committed,
     a_stale_plan_is_refused_whole,

@@ -77,6 +77,7 @@ fn agents() -> BTreeMap<NodeName, AgentState> {
         mechanism: Mechanism::Mps,
     };
     let agent = AgentState {
+        readings: BTreeMap::new(),
         devices: vec![device],
         version: "0".into(),
         is_connected: true,

@@ -41,7 +41,7 @@ struct Committed {
 #[derive(Debug, Default)]
 pub(super) struct State {
     revision: u64,
-    jobs: BTreeMap<SlurmJobId, JobRecord>,
+    pub(super) jobs: BTreeMap<SlurmJobId, JobRecord>,
     decisions: BTreeMap<DecisionId, Committed>,
     /// The parent revision of each job's last decision.
     decided: BTreeMap<SlurmJobId, Revision>,
@@ -51,7 +51,7 @@ pub(super) struct State {
     samples: Vec<(UnixTime, NodeName, DeviceSample)>,
     runs: BTreeMap<(JobStart, GresType), Run>,
     launches: Vec<Launch>,
-    profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
+    pub(super) profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
     pub(super) events: Vec<Event>,
     pub(super) learning: Learning,
     pub(super) faults: Faults,
@@ -189,12 +189,22 @@ impl State {
             && filter.until.is_none_or(|until| decision.created_at < until)
             && filter.user.as_ref().is_none_or(is_of)
             && filter.job_id.is_none_or(|id| has_job(decision, id))
+            && self.is_asked_for(decision, filter)
             && (filter.include_single || self.group_size(decision.group) > 1)
     }
 
     fn group_size(&self, group: DecisionId) -> usize {
-        let of_group = self.decisions.values().filter(|committed| committed.decision.group == group);
-        of_group.map(|committed| committed.decision.members.len()).sum()
+        self.of_group(group).map(|decision| decision.members.len()).sum()
+    }
+
+    /// The decisions of one sharing.
+    pub(super) fn of_group(&self, group: DecisionId) -> impl Iterator<Item = &Decision> {
+        self.all_decisions().filter(move |decision| decision.group == group)
+    }
+
+    /// Every decision, oldest first.
+    pub(super) fn all_decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.decisions.values().map(|committed| &committed.decision)
     }
 
     pub(super) fn step_member(&mut self, step: &MemberStep) -> Result<bool, StoreError> {

@@ -252,6 +252,6 @@ const fn role_word(role: Role) -> &'static str {
     }
 }
 
-fn role_from(word: &str) -> Option<Role> {
+pub(super) fn role_from(word: &str) -> Option<Role> {
     [Role::Host, Role::Joiner, Role::Alone].into_iter().find(|role| role_word(*role) == word)
 }

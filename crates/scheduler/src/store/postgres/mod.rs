@@ -3,6 +3,7 @@
 //! Every call is one transaction (`tx`), and every write that a plan could depend on moves `plan_head` in it. Rows are
 //! private to their files and leave them as domain words. Nothing here decides, reads a clock, or knows who calls.
 
+mod browse;
 mod connect;
 mod convert;
 mod decision;
@@ -29,9 +30,10 @@ pub use leader::Leadership;
 pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, JobRecord, Judgement,
-    LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation,
-    Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation, StoredProfile, Undrain,
+    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, Heat, HeatFilter,
+    JobRecord, Judgement, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
+    NewObservation, Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation,
+    StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -42,7 +44,7 @@ use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobI
 use pillion_pairing::Explanation;
 use sqlx::PgPool;
 use std::collections::BTreeMap;
-use tx::Access::{Read, Write};
+use tx::Access::{Browse, Read, Write};
 
 /// The store in Postgres. While the database is away each call fails within seconds with a transient error; connections
 /// come back by themselves.
@@ -77,7 +79,7 @@ impl Store for PgStore {
 
     async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        self.run_tx("reading jobs", Read, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await
+        self.run_tx("reading jobs", Browse, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await
     }
 
     async fn commit_plan(
@@ -111,7 +113,7 @@ impl Store for PgStore {
         &self,
         id: SlurmJobId,
     ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError> {
-        self.run_tx("reading explanations", Read, |tx| Box::pin(explanation::of_job(tx.connection(), id)))
+        self.run_tx("reading explanations", Browse, |tx| Box::pin(explanation::of_job(tx.connection(), id)))
             .await
     }
 
@@ -128,7 +130,21 @@ impl Store for PgStore {
     }
 
     async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError> {
-        self.run_tx("listing decisions", Read, |tx| Box::pin(decision::list(tx.connection(), filter))).await
+        self.run_tx("listing decisions", Browse, |tx| Box::pin(decision::list(tx.connection(), filter))).await
+    }
+
+    async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError> {
+        self.run_tx("reading who holds devices", Browse, |tx| Box::pin(browse::occupancy(tx.connection())))
+            .await
+    }
+
+    async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError> {
+        let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+        self.run_tx("reading tenants", Browse, |tx| Box::pin(browse::tenants(tx.connection(), &nodes))).await
+    }
+
+    async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
+        self.run_tx("reading outcomes", Browse, |tx| Box::pin(browse::heat(tx.connection(), filter))).await
     }
 
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
@@ -200,8 +216,10 @@ impl Store for PgStore {
     }
 
     async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError> {
-        self.run_tx("reading what runs gained", Read, |tx| Box::pin(run::accounted(tx.connection(), filter)))
-            .await
+        self.run_tx("reading what runs gained", Browse, |tx| {
+            Box::pin(run::accounted(tx.connection(), filter))
+        })
+        .await
     }
 
     async fn profile_run(
@@ -314,7 +332,7 @@ impl Store for PgStore {
     }
 
     async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
-        self.run_tx("reading events", Read, |tx| Box::pin(event::of_job(tx.connection(), id))).await
+        self.run_tx("reading events", Browse, |tx| Box::pin(event::of_job(tx.connection(), id))).await
     }
 
     async fn list_events(&self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {

@@ -1,0 +1,94 @@
+use super::*;
+use crate::agents::Agents;
+use pillion_core::UserId;
+use pillion_core::decision::MemberState;
+use pillion_core::device::Mechanism;
+use pillion_core::health::{DeviceFault, FaultKind};
+use pillion_core::report::AgentHello;
+use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
+use pillion_pairing::Role;
+
+const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };
+const NOBODY: Caller = Caller { uid: None, is_operator: false };
+const OPERATOR: Caller = Caller { uid: None, is_operator: true };
+
+fn tenant(id: u32, uid: u32, user: &str) -> Tenant {
+    Tenant {
+        decision_id: DecisionId(5),
+        node: NodeName::new("n1"),
+        gres_type: GresType::new("g0"),
+        ccs_mode: None,
+        job_id: SlurmJobId::plain(id),
+        uid: UserId(uid),
+        user: Some(user.to_owned()),
+        workload: WorkloadKey::new(format!("{user}/w")),
+        role: Role::Host,
+        state: MemberState::Running,
+        cap_fraction: None,
+        shards: Shards::ALL,
+        speed_fraction: Some(0.9),
+        started_at: None,
+    }
+}
+
+#[test]
+fn of_others_a_tenant_tells_that_he_is_there_and_no_more() {
+    let own = tenant_row(&tenant(7, 1000, "alice"), ALICE);
+    assert_eq!((own.job_id.as_str(), own.workload.as_str(), own.decision_id), ("7", "alice/w", 5));
+    for caller in [ALICE, NOBODY] {
+        let other = tenant_row(&tenant(987_654, 1001, "bob"), caller);
+        let text = format!("{other:?}");
+        assert!(!text.contains("bob") && !text.contains("987654") && other.decision_id == 0, "{text}");
+        assert!(!other.is_visible && other.role == "host");
+    }
+    assert_eq!(tenant_row(&tenant(8, 1001, "bob"), OPERATOR).user, "bob");
+}
+
+#[test]
+fn who_is_nobody_sees_no_decision_and_no_outcome() {
+    let asked = v1::PairsRequest::default();
+    assert_eq!(decision_filter(asked.clone(), NOBODY).unwrap(), None);
+    assert_eq!(heat_filter(v1::HeatmapRequest::default(), NOBODY), None);
+    let own = decision_filter(asked.clone(), ALICE).unwrap().unwrap();
+    assert_eq!(own.uid, Some(UserId(1000)));
+    assert_eq!(decision_filter(asked, OPERATOR).unwrap().unwrap().uid, None);
+    let wrong = v1::PairsRequest { nodes: "n[1-".to_owned(), ..v1::PairsRequest::default() };
+    assert_eq!(decision_filter(wrong, OPERATOR).unwrap_err().code(), tonic::Code::InvalidArgument);
+}
+
+#[test]
+fn a_device_is_what_is_worst_about_it() {
+    let device = DeviceDescription {
+        index: 0,
+        uuid: DeviceUuid("GPU-0".into()),
+        model: "h200".into(),
+        memory_bytes: 1,
+        gres_type: GresType::new("g0"),
+        mechanism: Mechanism::Mps,
+    };
+    let agents = Agents::default();
+    let hello = AgentHello {
+        protocol_version: 1,
+        node: NodeName::new("n1"),
+        agent_version: "0".into(),
+        journal_id: "j".into(),
+        devices: vec![device.clone()],
+        sent_at: UnixTime::from_epoch(1),
+        decision_ids: Vec::new(),
+        conditions: Vec::new(),
+    };
+    let node = NodeName::new("n1");
+    let (stream, _inbox) = agents.connect(&hello, UnixTime::from_epoch(1));
+    let state = |count: u32| {
+        let counts = [((node.clone(), GresType::new("g0")), count)].into();
+        state_of(&node, &agents.all()[&node], &device, &counts)
+    };
+    assert_eq!([state(0), state(1), state(2)], ["idle", "alone", "shared"]);
+    let fault = DeviceFault { kind: FaultKind::Gone, detail: String::new(), since: UnixTime::from_epoch(1) };
+    let condition =
+        DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::new() };
+    agents.set_conditions(&stream, &[condition]);
+    assert_eq!(state(2), "closed");
+    agents.disconnect(&stream);
+    assert_eq!(state(2), "away");
+}

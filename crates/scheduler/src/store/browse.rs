@@ -1,0 +1,96 @@
+//! What people look at of a whole cluster or of a long time: as few rows as tell it, found by index.
+
+use pillion_core::{
+    DecisionId, Fraction, GresType, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
+use pillion_pairing::Role;
+
+/// How many outcomes one heatmap is made of at most: the newest. It bounds the time that a question takes.
+pub const OUTCOMES_MAX: u32 = 5_000;
+
+/// How many hold a device, or are about to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupancy {
+    /// The node.
+    pub node: NodeName,
+    /// The device.
+    pub gres_type: GresType,
+    /// Members that are planned, released or running.
+    pub tenant_count: u32,
+}
+
+/// An active member of an active decision, without its reasons.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tenant {
+    /// The decision.
+    pub decision_id: DecisionId,
+    /// Where.
+    pub node: NodeName,
+    /// The device.
+    pub gres_type: GresType,
+    /// The card's mode.
+    pub ccs_mode: Option<u8>,
+    /// The job.
+    pub job_id: SlurmJobId,
+    /// Whose.
+    pub uid: UserId,
+    /// The user's name; absent: the job was never recorded.
+    pub user: Option<String>,
+    /// What it runs.
+    pub workload: WorkloadKey,
+    /// How it came to the device.
+    pub role: Role,
+    /// Where it stands.
+    pub state: pillion_core::decision::MemberState,
+    /// Its cap.
+    pub cap_fraction: Option<Fraction>,
+    /// What Slurm booked.
+    pub shards: Shards,
+    /// The prediction.
+    pub speed_fraction: Option<f64>,
+    /// When Slurm started it.
+    pub started_at: Option<UnixTime>,
+}
+
+/// Which outcomes a heatmap is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeatFilter {
+    /// Ended at or after.
+    pub since: UnixTime,
+    /// Ended before.
+    pub until: UnixTime,
+    /// Of this workload only.
+    pub workload: Option<String>,
+    /// Where both tenants are this user's: nobody learns whom he sat beside.
+    pub uid: Option<UserId>,
+    /// At most so many outcomes, the newest.
+    pub limit: u32,
+}
+
+/// One workload beside one other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeatCell {
+    /// Whose speed it is.
+    pub workload: WorkloadKey,
+    /// The neighbour.
+    pub beside: WorkloadKey,
+    /// How many outcomes.
+    pub outcome_count: u32,
+    /// Mean of time beside the other over time alone.
+    pub slowdown_ratio: f64,
+    /// The mean that was foretold, of those that were.
+    pub predicted_slowdown_ratio: Option<f64>,
+    /// Energy of the runs over that of as many runs alone, where both are known.
+    pub energy_ratio: Option<f64>,
+    /// Outcomes that were slower than promised.
+    pub promises_broken: u32,
+}
+
+/// A heatmap.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Heat {
+    /// Most outcomes first.
+    pub cells: Vec<HeatCell>,
+    /// Outcomes that it is made of.
+    pub outcome_count: u32,
+}

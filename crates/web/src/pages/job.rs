@@ -1,0 +1,132 @@
+//! One job: how it ran and what made it slow, and every answer that the engine had for it.
+
+use super::parts::{cap, decision_link, node_link, scrolling, state, workload_link};
+use super::reasons;
+use super::{Ask, taken};
+use crate::format;
+use crate::frame::Sheet;
+use crate::problem::Problem;
+use maud::{Markup, html};
+use pillion_proto::v1::{
+    Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse, QueueJob,
+};
+
+pub(super) async fn sheet(ask: &Ask<'_>, id: &str) -> Result<Sheet, Problem> {
+    let job = taken(ask.service.job(ask.question(JobRequest { job_id: id.to_owned() })).await)?;
+    let explained = taken(ask.service.explain(ask.question(ExplainRequest { job_id: id.to_owned() })).await)?;
+    let JobResponse { found: true, job: Some(row), .. } = &job else {
+        return Err(Problem::missing(&format!("job {id}")));
+    };
+    Ok(Sheet {
+        title: format!("Job {}", row.job_id),
+        body: html! {
+            (lead(&job, row))
+            (facts(&job, row))
+            (slowness(&job))
+            (decisions(&explained, job.now_seconds))
+            (considered(&explained.explanations, job.now_seconds))
+            (events(&job.events, job.now_seconds))
+        },
+    })
+}
+
+fn lead(job: &JobResponse, row: &QueueJob) -> Markup {
+    let elapsed = job.started_at_seconds.map(|start| job.ended_at_seconds.unwrap_or(job.now_seconds) - start);
+    html! {
+        p.lead {
+            (state(if job.ending.is_empty() { &row.state } else { &job.ending })) " "
+            (workload_link(&row.workload)) " of " strong { (row.user) } @if !row.account.is_empty() { ", account " (row.account) } ", partition " (row.partition)
+            @if let Some(elapsed) = elapsed {
+                @if job.ending.is_empty() { "; has run for " } @else { "; ran for " } (format::duration(elapsed))
+            }
+            @if !job.node.is_empty() { " on " (node_link(&job.node)) @if let Some(decision) = &job.decision { ", GPU " (decision.gres_type) } }
+            "."
+        }
+        @if !row.reason.is_empty() { p { "Why it stands there: " (row.reason) } }
+        @if !job.advice.is_empty() { p.advice { strong { "Next time: " } (job.advice) } }
+    }
+}
+
+fn fact(name: &str, value: &Markup) -> Markup {
+    html! { div { dt { (name) } dd { (value) } } }
+}
+
+fn facts(job: &JobResponse, row: &QueueJob) -> Markup {
+    let now = job.now_seconds;
+    let run = job.run.as_ref();
+    let elapsed = run.map(|run| run.ended_at_seconds - run.started_at_seconds).filter(|it| *it > 0.0);
+    let shared = run.zip(elapsed).map(|(run, elapsed)| run.shared_seconds / elapsed);
+    let own = job.decision.as_ref().and_then(|decision| decision.members.first());
+    let text = |value: String| html! { (value) };
+    html! {
+        dl.facts {
+            (fact("Submitted", &format::time(row.submitted_at_seconds, now)))
+            @if job.started_at_seconds.is_none() { (fact("Starts alone", &html! { (format::time(row.starts_alone_at_seconds, now)) " at the latest" })) }
+            @if job.started_at_seconds.is_some() { (fact("Started", &format::time_or_none(job.started_at_seconds, now))) }
+            @if job.ended_at_seconds.is_some() { (fact("Ended", &format::time_or_none(job.ended_at_seconds, now))) }
+            (fact("Promise", &html! { "takes at most " (format::ratio(Some(row.slowdown_ratio_max).filter(|it| *it > 0.0))) " its time alone" }))
+            @if let Some(own) = own { (fact("Held to", &html! { (cap(own.cap_fraction, own.ccs_mode)) ", " (own.shards) " shards" })) }
+            @if let Some(shared) = shared { (fact("Shared", &html! { (format::percent(Some(shared))) " of its time, with " (format::counted(job.neighbour_count.into(), "other job")) })) }
+            @if job.speed_fraction.is_some() { (fact("Speed", &html! { (format::percent(job.speed_fraction)) " of its speed alone" })) }
+            @if let Some(run) = run {
+                (fact("Peak memory", &text(format::bytes(Some(run.memory_bytes_peak)))))
+                @if let Some(joules) = run.energy_joules { (fact("Energy", &text(format!("{:.2} kWh", format::kilowatt_hours(joules))))) }
+            }
+            @if let Some(throttled) = job.throttled_fraction { (fact("Held down by power or heat", &text(format::percent(Some(throttled))))) }
+        }
+    }
+}
+
+fn slowness(job: &JobResponse) -> Markup {
+    html! {
+        @if !job.slow_causes.is_empty() {
+            section aria-labelledby="slow" {
+                h2 #slow { "What made it slow" }
+                ol { @for cause in &job.slow_causes { li { strong { (cause.kind) } ": " (cause.evidence) } } }
+            }
+        }
+    }
+}
+
+fn decisions(explained: &ExplainResponse, now: f64) -> Markup {
+    html! {
+        @if !explained.decisions.is_empty() {
+            section aria-labelledby="decisions" {
+                h2 #decisions { "Decisions" }
+                ul { @for decision in &explained.decisions {
+                    li { (decision_link(decision.decision_id, &format!("Decision {}", decision.decision_id))) " " (state(&decision.state)) ", " (node_link(&decision.node)) " " (decision.gres_type) ", " (format::time(decision.created_at_seconds, now)) }
+                } }
+            }
+        }
+    }
+}
+
+fn considered(explanations: &[JobExplanation], now: f64) -> Markup {
+    html! {
+        @if !explanations.is_empty() {
+            section aria-labelledby="considered" {
+                h2 #considered { "What the engine answered, newest first" }
+                @for one in explanations.iter().rev() {
+                    article.why {
+                        h3 { (format::time(one.at_seconds, now)) @if one.revision > 0 { span.muted { ", revision " (one.revision) } } }
+                        @match reasons::read(&one.explanation_json) {
+                            Some(read) => { (reasons::explained(&read)) }
+                            None => { p.nothing { "Another version of Pillion wrote this; pillion explain --json prints it." } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn events(events: &[Event], now: f64) -> Markup {
+    let table = html! {
+        table {
+            caption.hidden { "What happened to the job" }
+            thead { tr { th scope="col" { "When" } th scope="col" { "What" } th scope="col" { "Detail" } } }
+            tbody { @for event in events { tr { td { (format::time(event.at_seconds, now)) } th scope="row" { (event.kind) } td { (event.detail) } } } }
+        }
+    };
+    html! { @if !events.is_empty() { section aria-labelledby="events" { h2 #events { "What happened" } (scrolling("Events", &table)) } } }
+}

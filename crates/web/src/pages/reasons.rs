@@ -1,0 +1,179 @@
+//! An explanation of the engine, as it comes over the wire, in words and pictures.
+
+use super::parts::{job_link, workload_link};
+use crate::chart;
+use crate::format;
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// `pillion_pairing::Explanation` as JSON. The partner's id is 0 where it is not shown.
+#[derive(Debug, Deserialize)]
+pub(super) struct Explanation {
+    #[serde(default)]
+    pub(super) job_id: String,
+    pub(super) reason: String,
+    pub(super) text: String,
+    #[serde(default)]
+    pub(super) model: String,
+    #[serde(default)]
+    pub(super) candidates: Vec<Candidate>,
+}
+
+/// `pillion_pairing::Candidate` as JSON.
+#[derive(Debug, Deserialize)]
+pub(super) struct Candidate {
+    #[serde(default)]
+    partner: String,
+    #[serde(default)]
+    workload: String,
+    #[serde(default)]
+    is_running: bool,
+    #[serde(default)]
+    cap_fractions: (Option<f64>, Option<f64>),
+    pub(super) own: Option<Estimate>,
+    other: Option<Estimate>,
+    gain: Option<f64>,
+    excluded_by: Option<String>,
+    #[serde(default)]
+    pub(super) chosen: bool,
+}
+
+/// `pillion_pairing::SpeedEstimate` as JSON.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Estimate {
+    pub(super) speed_fraction: f64,
+    #[serde(default)]
+    pub(super) speed_fraction_deviation: f64,
+    pub(super) speed_fraction_low: f64,
+    #[serde(default)]
+    pub(super) speed_fraction_high: Option<f64>,
+    #[serde(default)]
+    pub(super) terms: BTreeMap<String, f64>,
+}
+
+/// Reads one; `None`: another version of Pillion wrote it.
+pub(super) fn read(json: &str) -> Option<Explanation> {
+    serde_json::from_str(json).ok()
+}
+
+/// What each rule says of a partner that it excluded.
+fn rule(word: &str) -> &str {
+    match word {
+        "unknown-workload" => "one of the two was never measured on this device model",
+        "memory-unknown" => "one of the two has no known memory need",
+        "memory-does-not-fit" => "their memory does not fit together",
+        "promise-at-risk" => "a promise would probably be broken",
+        "gain-too-small" => "sharing would gain too little",
+        "better-plan-elsewhere" => "another pairing gains more",
+        "user-policy" => "the site does not let these users share",
+        "not-allowed" => "not among the combinations that may be chosen",
+        "not-shareable" => "the device cannot be shared",
+        "outlives-host" => "it would end after its host while others wait for a whole device",
+        "several-processes" => "several processes on the device, never seen to share",
+        "no-shards-left" => "no shards are left beside it",
+        "node-too-full" => "not enough CPUs or memory on its node",
+        "node-does-not-match" => "features, exclusions or GPU type do not match",
+        "no-device-free" => "no device is free",
+        "behind-others" => "a job before it in the queue comes first",
+        "held" => "it cannot start now",
+        "blocked" => "its node or device takes nothing now",
+        other => other,
+    }
+}
+
+/// One answer of the engine: why, what its estimate is made of, whom else it considered.
+pub(super) fn explained(explanation: &Explanation) -> Markup {
+    let decisive = explanation.candidates.iter().find(|it| it.chosen).or(explanation.candidates.first());
+    let own = decisive.and_then(|candidate| candidate.own.as_ref()).filter(|own| !own.terms.is_empty());
+    html! {
+        p.reason { strong { (explanation.reason) } ": " (explanation.text) @if !explanation.model.is_empty() { span.muted { " (model " (explanation.model) ")" } } }
+        @if let Some(own) = own { (terms(own, decisive.and_then(|it| it.other.as_ref()))) }
+        @if !explanation.candidates.is_empty() { (super::parts::scrolling("Partners considered", &candidates(&explanation.candidates))) }
+    }
+}
+
+/// What an estimate is made of.
+fn terms(own: &Estimate, other: Option<&Estimate>) -> Markup {
+    html! {
+        details {
+            summary {
+                "The estimate: " (format::percent(Some(own.speed_fraction)))
+                @if own.speed_fraction_deviation > 0.0 { " ± " (format::percent(Some(own.speed_fraction_deviation))) }
+                " of its speed alone, at least " (format::percent(Some(own.speed_fraction_low))) ", from " (own.terms.len()) " terms"
+            }
+            table.narrow {
+                caption.hidden { "Terms of the estimate" }
+                thead { tr { th scope="col" { "Term" } th.number scope="col" { "This job" } @if other.is_some() { th.number scope="col" { "Its partner" } } } }
+                tbody { @for (name, value) in &own.terms {
+                    tr {
+                        th scope="row" { (name) } td.number { (format!("{value:.3}")) }
+                        @if let Some(other) = other { td.number { @if let Some(value) = other.terms.get(name) { (format!("{value:.3}")) } } }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+fn candidates(candidates: &[Candidate]) -> Markup {
+    html! {
+        table {
+            caption { "Partners considered, best first" }
+            thead { tr {
+                th scope="col" { "Partner" } th scope="col" { "Caps" } th scope="col" { "This job’s speed" } th.number scope="col" { "Partner’s" }
+                th.number scope="col" { "Gain" } th scope="col" { "Result" }
+            } }
+            tbody { @for candidate in candidates { (candidate_row(candidate)) } }
+        }
+    }
+}
+
+fn candidate_row(candidate: &Candidate) -> Markup {
+    let is_hidden = matches!(candidate.partner.as_str(), "" | "0");
+    let cap = |cap: Option<f64>| cap.map_or_else(|| "none".to_owned(), |cap| format!("{:.0} %", cap * 100.0));
+    html! {
+        tr.chosen[candidate.chosen] {
+            th scope="row" {
+                @if is_hidden { span.muted { "another user’s job" } } @else { (job_link(&candidate.partner)) " " (workload_link(&candidate.workload)) }
+                @if candidate.is_running { span.muted { " runs already" } }
+            }
+            td { (cap(candidate.cap_fractions.0)) " / " (cap(candidate.cap_fractions.1)) }
+            td { @if let Some(own) = &candidate.own { (estimate_range(own)) " " span.nowrap { (format::percent(Some(own.speed_fraction))) span.muted { " ≥ " (format::percent(Some(own.speed_fraction_low))) } } } @else { (format::NONE) } }
+            td.number { @if let Some(other) = &candidate.other { (format::percent(Some(other.speed_fraction))) } @else { (format::NONE) } }
+            td.number { @if let Some(gain) = candidate.gain { (format!("{:+.0} %", gain * 100.0).replace('-', "−")) } @else { (format::NONE) } }
+            td { @match (&candidate.excluded_by, candidate.chosen) {
+                (_, true) => { strong { "chosen" } }
+                (Some(word), false) => { (rule(word)) " " span.muted { "(" (word) ")" } }
+                (None, false) => { "allowed, not chosen" }
+            } }
+        }
+    }
+}
+
+fn estimate_range(own: &Estimate) -> Markup {
+    chart::range(&chart::Range {
+        low: Some(own.speed_fraction_low),
+        expected: Some(own.speed_fraction),
+        high: own.speed_fraction_high,
+        promised: None,
+        measured: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explanation_is_read_and_one_of_tomorrow_is_not() {
+        let json = r#"{"job_id":"42","reason":"paired","text":"starts","model":"m","candidates":[{"partner":"0","workload":"",
+            "is_running":false,"cap_fractions":[0.6,null],"own":{"speed_fraction":0.85,"speed_fraction_low":0.8,
+            "speed_fraction_high":0.9,"terms":{"prior":0.9}},"other":null,"gain":0.6,"excluded_by":null,"chosen":true}]}"#;
+        let text = explained(&read(json).unwrap()).into_string();
+        for part in ["85 %", "prior", "another user’s job", "chosen"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(read(r#"{"format":"of tomorrow"}"#).is_none());
+    }
+}

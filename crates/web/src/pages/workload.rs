@@ -1,0 +1,126 @@
+//! One workload: how it uses each device model alone, and what its neighbours did to it.
+
+use super::parts::{nothing, scrolling, workload_link};
+use super::{Ask, now, taken};
+use crate::address::Page;
+use crate::chart;
+use crate::format;
+use crate::frame::Sheet;
+use crate::problem::Problem;
+use maud::{Markup, html};
+use pillion_core::Fraction;
+use pillion_core::profile::WorkloadProfile;
+use pillion_proto::v1::{HeatmapCell, HeatmapRequest, ProfilesRequest};
+
+const DAYS: f64 = 90.0;
+
+pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
+    let now = now();
+    let request = ProfilesRequest { workload: name.to_owned(), user: String::new() };
+    let profiles = taken(ask.service.profiles(ask.question(request)).await)?.profile_json;
+    let profiles: Vec<WorkloadProfile> =
+        profiles.iter().filter_map(|json| serde_json::from_str(json).ok()).collect();
+    let request = HeatmapRequest {
+        since_seconds: now - DAYS * 86_400.0,
+        until_seconds: now + 1.0,
+        workload: name.to_owned(),
+    };
+    let cells = taken(ask.service.heatmap(ask.question(request)).await)?.cells;
+    if profiles.is_empty() && cells.is_empty() {
+        return Err(Problem::missing(&format!("workload {name}")));
+    }
+    Ok(Sheet {
+        title: name.to_owned(),
+        body: html! {
+            p.source {
+                a href=(Page::Pairs.with(&[("workload", name)])) { "its pairings" } " · "
+                a href=(Page::Gains.with(&[("workload", name)])) { "what it gained" } " · "
+                a href=(Page::Heatmap.with(&[("workload", name)])) { "its row of the heatmap" }
+            }
+            @if profiles.is_empty() { (nothing("It was never measured alone.")) }
+            @for profile in &profiles { (on_model(profile)) }
+            section aria-labelledby="beside" {
+                h2 #beside { "Beside others, the last " (format!("{DAYS:.0}")) " days" }
+                @if cells.is_empty() { (nothing("No sharing of it was measured, or none that you may see.")) } @else { (scrolling("Neighbours", &neighbours(name, &cells))) }
+            }
+        },
+    })
+}
+
+/// What is drawn of a profile: a bar each.
+fn fractions(profile: &WorkloadProfile) -> [(&'static str, Option<Fraction>); 9] {
+    [
+        ("Compute units active", profile.sm_active_fraction),
+        ("Occupancy", profile.sm_occupancy_fraction),
+        ("Waiting on memory", profile.stall_fraction),
+        ("FP32 pipes", profile.fp32_active_fraction),
+        ("Tensor pipes", profile.tensor_active_fraction),
+        ("Memory bandwidth", profile.memory_bandwidth_fraction),
+        ("Cache bandwidth", profile.cache_bandwidth_fraction),
+        ("Any kernel running", profile.gpu_busy_fraction),
+        ("Held down by power or heat", profile.throttled_fraction),
+    ]
+}
+
+fn on_model(profile: &WorkloadProfile) -> Markup {
+    let runs = format::counted(profile.run_count.into(), "run");
+    let points = capped(profile);
+    html! {
+        section aria-label={ "Alone on " (profile.device_model) } {
+            h2 { "Alone on " (profile.device_model) }
+            p.source { "Means over " (runs) @if let Some(family) = &profile.family { ", family " (family) } }
+            dl.facts {
+                div { dt { "Takes" } dd { (format::duration_or_none(profile.duration_seconds)) @if let Some(variation) = profile.duration_variation_fraction { span.muted { " ± " (format::percent(Some(variation))) } } } }
+                div { dt { "Peak memory" } dd { (format::bytes(profile.memory_bytes_peak)) } }
+                div { dt { "Power" } dd { @if let Some(watts) = profile.power_watts_mean { (format!("{watts:.0} W")) } @else { (format::NONE) } } }
+                div { dt { "Energy" } dd { @if let Some(joules) = profile.energy_joules { (format!("{:.2} kWh", format::kilowatt_hours(joules))) } @else { (format::NONE) } } }
+                div { dt { "Processes" } dd { (profile.process_count_peak) } }
+            }
+            div.columns {
+                table.narrow.profile {
+                    caption { "How it uses the device" }
+                    tbody { @for (label, value) in fractions(profile) { @if let Some(value) = value {
+                        tr { th scope="row" { (label) } td.number { (chart::bar(value.value(), "fill-activity")) " " (format::percent(Some(value.value()))) } }
+                    } } }
+                }
+                @if points.len() > 1 {
+                    figure {
+                        figcaption { "Throughput under a cap, of that without" }
+                        (chart::curve(&points))
+                        p.hidden { @for (cap, speed) in &points { "At a cap of " (format::percent(Some(*cap))) ": " (format::percent(Some(*speed))) ". " } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Throughput under each cap that was measured, over that without a cap.
+fn capped(profile: &WorkloadProfile) -> Vec<(f64, f64)> {
+    let Some(whole) = profile.throughput_per_second.filter(|whole| *whole > 0.0) else { return Vec::new() };
+    let tenths = (1_u32..).zip(profile.throughput_per_second_at_cap);
+    let mut points: Vec<(f64, f64)> =
+        tenths.filter_map(|(tenth, value)| Some((f64::from(tenth) / 10.0, value? / whole))).collect();
+    if !points.is_empty() {
+        points.push((1.0, 1.0));
+    }
+    points
+}
+
+fn neighbours(name: &str, cells: &[HeatmapCell]) -> Markup {
+    html! {
+        table {
+            caption.hidden { "What each neighbour did to " (name) }
+            thead { tr { th scope="col" { "Beside" } th.number scope="col" { "Outcomes" } th.number scope="col" { "Slowed" } th.number scope="col" { "Predicted" } th.number scope="col" { "Energy" } th.number scope="col" { "Promises broken" } th scope="col" { span.hidden { "Pairings" } } } }
+            tbody { @for cell in cells { tr {
+                th scope="row" { (workload_link(&cell.beside)) }
+                td.number { (cell.outcome_count) }
+                td.number { (format::ratio(Some(cell.slowdown_ratio))) }
+                td.number { (format::ratio(cell.predicted_slowdown_ratio)) }
+                td.number { (format::ratio(cell.energy_ratio)) }
+                td.number.loss[cell.promises_broken > 0] { (cell.promises_broken) }
+                td { a href=(Page::Pairs.with(&[("workload", name), ("with", &cell.beside)])) { "pairings" span.hidden { " beside " (cell.beside) } } }
+            } } }
+        }
+    }
+}
