@@ -6,7 +6,8 @@ use crate::agents::AgentState;
 use crate::context::Context;
 use crate::scan::is_waiting;
 use crate::store::{
-    Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
+    Decision, DecisionFilter, Drain, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError,
+    Tenant, drain_of,
 };
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::DeviceCondition;
@@ -157,11 +158,13 @@ pub(super) async fn cluster(
         .into_iter()
         .map(|Occupancy { node, gres_type, tenant_count }| ((node, gres_type), tenant_count))
         .collect();
+    let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
+    let now = Held { counts, drains };
     let agents = context.agents.all();
     let is_wanted = |(name, agent): &(&NodeName, &AgentState)| {
         (nodes.is_empty() || wanted.contains(*name))
             && agent.devices.iter().any(|device| {
-                (state.is_empty() || state_of(name, agent, device, &counts) == state)
+                (state.is_empty() || state_of(name, agent, device, &now) == state)
                     && (mechanism.is_empty() || device.mechanism.as_str() == mechanism)
             })
     };
@@ -174,10 +177,10 @@ pub(super) async fn cluster(
     let stopped = context.board().stopped.clone();
     let rows = page.into_iter().map(|(name, agent)| {
         let why = stopped.get(name).cloned().unwrap_or_default();
-        node_row(name, agent, why, &counts, &tenants, caller)
+        node_row(name, agent, why, &now, &tenants, caller)
     });
     let rows: Vec<v1::ClusterNode> = rows.collect();
-    Ok(v1::ClusterResponse { match_count, nodes: rows, ..sums(context, &agents, &counts) })
+    Ok(v1::ClusterResponse { match_count, nodes: rows, ..sums(context, &agents, &now) })
 }
 
 fn to_usize(count: u32) -> usize {
@@ -188,14 +191,20 @@ fn to_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// Who holds what, and what operators closed.
+struct Held {
+    counts: Counts,
+    drains: Vec<Drain>,
+}
+
 /// What is true of the whole pool.
-fn sums(context: &Context, agents: &BTreeMap<NodeName, AgentState>, counts: &Counts) -> v1::ClusterResponse {
+fn sums(context: &Context, agents: &BTreeMap<NodeName, AgentState>, now: &Held) -> v1::ClusterResponse {
     let mut states: BTreeMap<&'static str, u32> = BTreeMap::new();
     let mut device_count = 0;
     for (name, agent) in agents {
         for device in &agent.devices {
             device_count += 1;
-            *states.entry(state_of(name, agent, device, counts)).or_default() += 1;
+            *states.entry(state_of(name, agent, device, now)).or_default() += 1;
         }
     }
     let scan = context.board().scan.clone();
@@ -212,23 +221,19 @@ fn sums(context: &Context, agents: &BTreeMap<NodeName, AgentState>, counts: &Cou
             .map(|(state, count)| v1::StateCount { state: state.to_owned(), count })
             .collect(),
         waiting_count: to_u32(waiting),
-        sharing_count: to_u32(counts.values().filter(|count| **count > 1).count()),
+        sharing_count: to_u32(now.counts.values().filter(|count| **count > 1).count()),
         match_count: 0,
         nodes: Vec::new(),
     }
 }
 
 /// How a device is, in one word.
-fn state_of(
-    node: &NodeName,
-    agent: &AgentState,
-    device: &DeviceDescription,
-    counts: &Counts,
-) -> &'static str {
+fn state_of(node: &NodeName, agent: &AgentState, device: &DeviceDescription, now: &Held) -> &'static str {
     let closed = agent.conditions.get(&device.gres_type).and_then(DeviceCondition::closed_by);
-    match counts.get(&(node.clone(), device.gres_type.clone())) {
+    let drain = drain_of(&now.drains, node, &device.gres_type);
+    match now.counts.get(&(node.clone(), device.gres_type.clone())) {
         _ if !agent.is_connected => "away",
-        _ if closed.is_some() => "closed",
+        _ if closed.is_some() || drain.is_some() => "closed",
         None | Some(0) => "idle",
         Some(1) => "alone",
         Some(_) => "shared",
@@ -239,16 +244,22 @@ fn node_row(
     name: &NodeName,
     agent: &AgentState,
     stopped: String,
-    counts: &Counts,
+    now: &Held,
     tenants: &[Tenant],
     caller: Caller,
 ) -> v1::ClusterNode {
     let device_row = |device: &DeviceDescription| {
         let there = |tenant: &&Tenant| tenant.node == *name && tenant.gres_type == device.gres_type;
-        let reading = agent.readings.get(&device.gres_type);
+        let there: Vec<&Tenant> = tenants.iter().filter(there).collect();
+        // What a device does tells of everybody on it.
+        let is_told = there.iter().all(|tenant| caller.may_see(tenant.uid));
+        let reading = agent.readings.get(&device.gres_type).filter(|_| is_told);
         v1::ClusterDevice {
-            state: state_of(name, agent, device, counts).to_owned(),
-            tenants: tenants.iter().filter(there).map(|tenant| tenant_row(tenant, caller)).collect(),
+            state: state_of(name, agent, device, now).to_owned(),
+            drained: drain_of(&now.drains, name, &device.gres_type)
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            tenants: there.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
             sample: reading.map(|(_, reading)| {
                 let (gres_type, reading) = (device.gres_type.clone(), reading.clone());
                 DeviceSample { gres_type, reading, tenants: Vec::new() }.into()

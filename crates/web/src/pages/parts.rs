@@ -129,6 +129,7 @@ pub(super) fn device_row(row: &ClusterDevice) -> Markup {
             td { (state(&row.state)) }
             td {
                 @if row.tenants.is_empty() { span.muted { (format::NONE) } } @else { ul.tenants { @for one in &row.tenants { (tenant(one)) } } }
+                @if !row.drained.is_empty() { p.fault { (row.drained) } }
                 @for fault in faults { p.fault { strong { (fault.kind) } " " (fault.detail) } }
             }
             td.number { @if let Some(activity) = activity { (chart::bar(activity, "fill-activity")) " " (format::percent(Some(activity))) } @else { (format::NONE) } }

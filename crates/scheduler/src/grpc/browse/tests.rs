@@ -1,10 +1,11 @@
 use super::*;
 use crate::agents::Agents;
+use crate::store::DrainPlace;
 use pillion_core::UserId;
 use pillion_core::decision::MemberState;
-use pillion_core::device::Mechanism;
+use pillion_core::device::{Mechanism, Reading};
 use pillion_core::health::{DeviceFault, FaultKind};
-use pillion_core::report::AgentHello;
+use pillion_core::report::{AgentHello, DeviceSamples};
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
 use pillion_pairing::Role;
 
@@ -56,34 +57,72 @@ fn who_is_nobody_sees_no_decision_and_no_outcome() {
     assert_eq!(decision_filter(wrong, OPERATOR).unwrap_err().code(), tonic::Code::InvalidArgument);
 }
 
-#[test]
-fn a_device_is_what_is_worst_about_it() {
-    let device = DeviceDescription {
+fn device() -> DeviceDescription {
+    DeviceDescription {
         index: 0,
         uuid: DeviceUuid("GPU-0".into()),
         model: "h200".into(),
         memory_bytes: 1,
         gres_type: GresType::new("g0"),
         mechanism: Mechanism::Mps,
-    };
-    let agents = Agents::default();
-    let hello = AgentHello {
+    }
+}
+
+fn hello() -> AgentHello {
+    AgentHello {
         protocol_version: 1,
         node: NodeName::new("n1"),
         agent_version: "0".into(),
         journal_id: "j".into(),
-        devices: vec![device.clone()],
+        devices: vec![device()],
         sent_at: UnixTime::from_epoch(1),
         decision_ids: Vec::new(),
         conditions: Vec::new(),
+    }
+}
+
+fn held(count: u32, drains: Vec<Drain>) -> Held {
+    Held { counts: [((NodeName::new("n1"), GresType::new("g0")), count)].into(), drains }
+}
+
+fn drain() -> Drain {
+    Drain {
+        place: DrainPlace { node: NodeName::new("n1"), gres_type: None },
+        by: "root".to_owned(),
+        reason: "fan noise".to_owned(),
+        since: UnixTime::from_epoch(1),
+    }
+}
+
+#[test]
+fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
+    let (agents, node) = (Agents::default(), NodeName::new("n1"));
+    let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
+    let reading = Reading { power_watts: Some(300.0), ..Reading::default() };
+    let sample = DeviceSample { gres_type: GresType::new("g0"), reading, tenants: Vec::new() };
+    let samples = DeviceSamples { recorded_at: UnixTime::from_epoch(2), samples: vec![sample] };
+    agents.set_readings(&node, &samples);
+    let agent = &agents.all()[&node];
+    let shown = |tenants: &[Tenant], caller| {
+        let row = node_row(&node, agent, String::new(), &held(2, vec![drain()]), tenants, caller);
+        row.devices[0].clone()
     };
+    let (own, other) = (tenant(7, 1000, "alice"), tenant(8, 1001, "bob"));
+    assert!(shown(std::slice::from_ref(&own), ALICE).sample.is_some());
+    let beside = shown(&[own.clone(), other.clone()], ALICE);
+    assert!(beside.sample.is_none() && beside.sampled_at_seconds == 0.0, "{beside:?}");
+    assert!(shown(&[own, other], OPERATOR).sample.is_some());
+    assert_eq!((beside.state.as_str(), beside.drained.as_str()), ("closed", "drained by root: fan noise"));
+}
+
+#[test]
+fn a_device_is_what_is_worst_about_it() {
+    let (device, agents) = (device(), Agents::default());
     let node = NodeName::new("n1");
-    let (stream, _inbox) = agents.connect(&hello, UnixTime::from_epoch(1));
-    let state = |count: u32| {
-        let counts = [((node.clone(), GresType::new("g0")), count)].into();
-        state_of(&node, &agents.all()[&node], &device, &counts)
-    };
+    let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
+    let state = |count: u32| state_of(&node, &agents.all()[&node], &device, &held(count, Vec::new()));
     assert_eq!([state(0), state(1), state(2)], ["idle", "alone", "shared"]);
+    assert_eq!(state_of(&node, &agents.all()[&node], &device, &held(0, vec![drain()])), "closed");
     let fault = DeviceFault { kind: FaultKind::Gone, detail: String::new(), since: UnixTime::from_epoch(1) };
     let condition =
         DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::new() };
