@@ -10,8 +10,8 @@ use pillion_tests::{Cluster, ClusterSpec};
 /// Runs a command as an operator: its exit status, and what it said.
 fn order(cluster: &Cluster, arguments: &[&str]) -> (i32, String) {
     let output = cluster.pillion_as("root", arguments).unwrap().output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr).as_ref();
-    (output.status.code().unwrap(), said.into_owned())
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&said).into_owned())
 }
 
 #[test]
