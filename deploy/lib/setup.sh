@@ -19,14 +19,32 @@ install_missing() {
     # The real loader of Level Zero, for the tests of the Intel backend.
     [[ -n $(compgen -G '/usr/lib/*/libze_loader.so.1') ]] || wanted+=(libze1)
     [[ -n $(postgres_bin) ]] || wanted+=(postgresql)
+    install_wanted "${wanted[@]}"
+}
+
+# install_for_tests: what only the tests need, besides.
+install_for_tests() {
+    local wanted=()
+    install_missing
     # The tests of metrics, dashboards and alert rules run one of their own; its promtool comes with it.
-    command -v prometheus promtool >/dev/null || wanted+=(prometheus)
+    if [[ ! -x /usr/bin/prometheus || ! -x /usr/bin/promtool ]]; then
+        wanted+=(prometheus)
+        # The package enables its service: nobody asked for one on this machine, now or after the next start.
+        [[ -e /lib/systemd/system/prometheus.service || -e /etc/systemd/system/prometheus.service ]] || {
+            mkdir -p /etc/systemd/system
+            ln -s /dev/null /etc/systemd/system/prometheus.service
+        }
+    fi
     # For the tests of the web page, with a font.
     command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
-    if ((${#wanted[@]} > 0)); then
-        step "install ${wanted[*]}" apt_install "${wanted[@]}" ||
-            die "could not install ${wanted[*]}: is the package mirror $(debian_mirror) reachable?"
-    fi
+    install_wanted "${wanted[@]}"
+}
+
+# install_wanted PACKAGE...: or ends with what to look at.
+install_wanted() {
+    if (($# == 0)); then return; fi
+    step "install $*" apt_install "$@" ||
+        die "could not install $*: is the package mirror $(debian_mirror) reachable?"
 }
 
 # postgres_bin: the folder of the newest PostgreSQL server on the machine, or nothing.

@@ -24,16 +24,16 @@ fn prometheus_has_data_for_every_panel_when_a_pair_has_run() {
         wait_until(expression, SOON, || Ok(!prometheus.query(expression)?.is_empty())).unwrap();
     };
     make_known(&cluster, &["alice"], &WORKLOADS, &[&WITH_MPS]);
-    let pair = WORKLOADS.map(|name| submit(&cluster, "alice", name, &load(name, 600), &WITH_MPS));
+    let pair = WORKLOADS.map(|name| submit(&cluster, "alice", name, &load(name, 3_000), &WITH_MPS));
     becomes_so("sum(pillion_shared_devices{mechanism=\"mps\"}) == 1");
     becomes_so("max(pillion_device_tenants{node=\"n1\"}) == 2");
     becomes_so("min(pillion_device_mps_up{node=\"n1\"}) == 1");
     becomes_so("sum(pillion_device_shards{node=\"n1\"}) > 0");
     for job in pair {
-        cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+        cluster.wait_for_job(job, &["COMPLETED"], 2 * SOON).unwrap();
     }
     becomes_so("sum(pillion_shared_runs_total) == 2");
-    becomes_so("sum(pillion_releases_total) == 4 and sum(pillion_planned_starts_total) == 4");
+    becomes_so("sum(pillion_releases_total) >= 4 and sum(pillion_planned_starts_total) >= 4");
     becomes_so("sum by (kind) (pillion_decisions_total{kind=~\"pair|join\"}) > 0");
     becomes_so("sum(pillion_task_starts_total{answer=\"decided\"}) >= 4");
     becomes_so(

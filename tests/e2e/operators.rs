@@ -21,11 +21,11 @@ fn an_evicted_job_runs_alone_the_next_time_and_its_neighbour_goes_on() {
     cluster.start_pillion().unwrap();
     make_known(&cluster, &["alice"], &PAIR, &[&[]]);
     let short_then = script(&format!(
-        "if [ \"${{SLURM_RESTART_COUNT:-0}}\" = 0 ]; then seconds=6000; else seconds=120; fi\n\
+        "if [ \"${{SLURM_RESTART_COUNT:-0}}\" = 0 ]; then seconds=24000; else seconds=120; fi\n\
          exec pillion-load {} --seconds $seconds",
         PAIR[1]
     ));
-    let [stays, evicted] = pair(&cluster, &[load(PAIR[0], 6000), short_then], &[]);
+    let [stays, evicted] = pair(&cluster, &[load(PAIR[0], 24000), short_then], &[]);
     let by_user = cluster.pillion_as("alice", &["evict", &evicted.to_string()]).unwrap().output().unwrap();
     assert_eq!(by_user.status.code(), Some(1), "{}", String::from_utf8_lossy(&by_user.stderr));
 
@@ -48,7 +48,7 @@ fn a_job_that_may_not_be_requeued_is_not_evicted() {
     let mut cluster = Cluster::start(spec).unwrap();
     cluster.start_pillion().unwrap();
     make_known(&cluster, &["alice"], &PAIR, &[&[]]);
-    let once = PAIR.map(|name| load(name, 6000).replacen('\n', "\n#SBATCH --no-requeue\n", 1));
+    let once = PAIR.map(|name| load(name, 24000).replacen('\n', "\n#SBATCH --no-requeue\n", 1));
     let [job, _] = pair(&cluster, &once, &[]);
     let (status, said) = order(&cluster, &["evict", &job.to_string()]);
     assert!(status == 1 && said.contains("was submitted with --no-requeue"), "{said}");

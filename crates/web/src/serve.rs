@@ -77,7 +77,9 @@ async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
 
 async fn page(site: &Site, request: &Parts) -> Response {
     let viewer = request.extensions.get::<Viewer>().cloned().unwrap_or_default();
-    if !site.limits.any_host && !names_this_machine(&request.headers) {
+    // Whom the kernel knows has rights that a foreign page, under a name that was bound to this machine, must not use.
+    let any_host = site.limits.any_host && viewer.name.is_none();
+    if !any_host && !names_this_machine(&request.headers) {
         let sentence = "This page answers to the name of this machine only: localhost, 127.0.0.1 or [::1].";
         let problem = Problem::new(StatusCode::MISDIRECTED_REQUEST, sentence);
         return shown(Err(problem), None, &Filters::default(), &Viewer::default());

@@ -4,7 +4,7 @@ use super::auth::Caller;
 use super::{explain, listing, status};
 use crate::agents::AgentState;
 use crate::context::Context;
-use crate::scan::is_waiting;
+use crate::scan::{Scan, is_waiting};
 use crate::store::{
     Decision, DecisionFilter, Drain, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError,
     Tenant, drain_of,
@@ -14,7 +14,7 @@ use pillion_core::health::DeviceCondition;
 use pillion_core::report::DeviceSample;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, UnixTime};
 use pillion_proto::v1;
-use pillion_slurm::nodeset;
+use pillion_slurm::{Node, nodeset};
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
@@ -128,7 +128,7 @@ pub(super) async fn decided(
     let filter =
         DecisionFilter { group: Some(decision.group), include_single: true, ..DecisionFilter::default() };
     let mut group = store.decisions(&filter).await?;
-    group.retain(|other| other.id != id);
+    group.retain(|other| other.id != id && is_shown(other));
     let users = explain::users_of(store, &group).await?;
     let group = group.iter().map(|other| listing::decision(other, &users, caller)).collect();
     let users = explain::users_of(store, std::slice::from_ref(&decision)).await?;
@@ -159,7 +159,8 @@ pub(super) async fn cluster(
         .map(|Occupancy { node, gres_type, tenant_count }| ((node, gres_type), tenant_count))
         .collect();
     let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
-    let now = Held { counts, drains };
+    let booked = context.board().scan.as_deref().map(booked).unwrap_or_default();
+    let now = Held { counts, booked, drains };
     let agents = context.agents.all();
     let is_wanted = |(name, agent): &(&NodeName, &AgentState)| {
         (nodes.is_empty() || wanted.contains(*name))
@@ -194,7 +195,17 @@ fn to_u32(count: usize) -> u32 {
 /// Who holds what, and what operators closed.
 struct Held {
     counts: Counts,
+    /// Devices of which Slurm has booked something, by decisions of ours or its own.
+    booked: BTreeSet<(NodeName, GresType)>,
     drains: Vec<Drain>,
+}
+
+fn booked(scan: &Scan) -> BTreeSet<(NodeName, GresType)> {
+    let of_node = |node: &Node| {
+        let used = node.shards.iter().filter(|(_, (_, used))| *used > 0);
+        used.map(|(gres_type, _)| (node.name.clone(), gres_type.clone())).collect::<Vec<_>>()
+    };
+    scan.nodes.iter().flat_map(of_node).collect()
 }
 
 /// What is true of the whole pool.
@@ -231,9 +242,12 @@ fn sums(context: &Context, agents: &BTreeMap<NodeName, AgentState>, now: &Held) 
 fn state_of(node: &NodeName, agent: &AgentState, device: &DeviceDescription, now: &Held) -> &'static str {
     let closed = agent.conditions.get(&device.gres_type).and_then(DeviceCondition::closed_by);
     let drain = drain_of(&now.drains, node, &device.gres_type);
-    match now.counts.get(&(node.clone(), device.gres_type.clone())) {
+    let place = (node.clone(), device.gres_type.clone());
+    match now.counts.get(&place) {
         _ if !agent.is_connected => "away",
         _ if closed.is_some() || drain.is_some() => "closed",
+        // A job that Slurm itself put there, without a decision of ours.
+        None | Some(0) if now.booked.contains(&place) => "alone",
         None | Some(0) => "idle",
         Some(1) => "alone",
         Some(_) => "shared",
@@ -251,8 +265,9 @@ fn node_row(
     let device_row = |device: &DeviceDescription| {
         let there = |tenant: &&Tenant| tenant.node == *name && tenant.gres_type == device.gres_type;
         let there: Vec<&Tenant> = tenants.iter().filter(there).collect();
-        // What a device does tells of everybody on it.
-        let is_told = there.iter().all(|tenant| caller.may_see(tenant.uid));
+        // What a device does tells of everybody on it, and of a job that Slurm itself put there nobody of us knows.
+        let is_own = !there.is_empty() && there.iter().all(|tenant| caller.may_see(tenant.uid));
+        let is_told = caller.is_operator || is_own;
         let reading = agent.readings.get(&device.gres_type).filter(|_| is_told);
         v1::ClusterDevice {
             state: state_of(name, agent, device, now).to_owned(),

@@ -42,13 +42,23 @@ pub(super) fn member(
     caller: Caller,
 ) -> v1::Member {
     let plan = &member.plan;
-    let is_visible = caller.may_see(plan.uid);
+    if !caller.may_see(plan.uid) {
+        // That somebody is there, and what is left for one's own job: no more.
+        return v1::Member {
+            role: role_word(plan.role).to_owned(),
+            state: member.state.to_string(),
+            cap_fraction: plan.cap_fraction.map(f64::from),
+            ccs_mode: decision.ccs_mode.map(u32::from),
+            shards: u32::from(plan.shards.count()),
+            ..v1::Member::default()
+        };
+    }
     let seconds = |time: Option<UnixTime>| time.map(UnixTime::seconds);
     v1::Member {
-        job_id: if is_visible { plan.start.job_id.to_string() } else { String::new() },
+        job_id: plan.start.job_id.to_string(),
         restart_count: plan.start.restart_count,
-        user: users.get(&plan.start.job_id).filter(|_| is_visible).cloned().unwrap_or_default(),
-        workload: if is_visible { plan.workload.to_string() } else { String::new() },
+        user: users.get(&plan.start.job_id).cloned().unwrap_or_default(),
+        workload: plan.workload.to_string(),
         role: role_word(plan.role).to_owned(),
         state: member.state.to_string(),
         cap_fraction: plan.cap_fraction.map(f64::from),
@@ -62,7 +72,7 @@ pub(super) fn member(
         started_at_seconds: seconds(member.started_at),
         ended_at_seconds: seconds(member.ended_at),
         solo_duration_seconds: plan.solo_duration_seconds,
-        energy_joules: member.energy_joules.filter(|_| is_visible),
+        energy_joules: member.energy_joules,
     }
 }
 
@@ -336,6 +346,9 @@ mod tests {
         let partner = format!("{:?}", members[1]);
         assert!(!partner.contains("bob") && !partner.contains("\"8\""), "{partner}");
         assert_eq!(members[1].energy_joules, None);
+        let told =
+            (members[1].slowdown_ratio_max, members[1].solo_duration_seconds, members[1].memory_limit_bytes);
+        assert_eq!(told, (None, None, None));
     }
 
     #[test]

@@ -17,11 +17,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// How long a page may take, and how many are made at once.
 const DURATION_MAX: Duration = Duration::from_secs(10);
-const CONCURRENCY_MAX: usize = 16;
+const CONCURRENCY_MAX: usize = 4;
+/// How many look at once into the kernel's table, which may be long.
+const LOOKS_MAX: usize = 4;
+/// How long those who are still served when the scheduler ends may keep it.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Both ends of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -48,18 +53,34 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> std::io::Result<()> {
     let limits = Limits { duration: DURATION_MAX, concurrency: CONCURRENCY_MAX, any_host: allow_remote };
-    let router: Router = pillion_web::router(service, limits)
-        .layer(middleware::from_fn_with_state(Arc::new(operators), identify));
-    axum::serve(listener, router.into_make_service_with_connect_info::<Ends>())
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
+    let router: Router = pillion_web::router(service, limits).layer(middleware::from_fn_with_state(
+        Arc::new(Door { operators, looks: Semaphore::new(LOOKS_MAX) }),
+        identify,
+    ));
+    let served = axum::serve(listener, router.into_make_service_with_connect_info::<Ends>())
+        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    let too_long = async {
+        stop.cancelled().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! { ended = served => ended, () = too_long => Ok(()) }
+}
+
+/// Tells who looks.
+struct Door {
+    operators: Operators,
+    looks: Semaphore,
 }
 
 /// Puts the viewer into the request.
-async fn identify(State(operators): State<Arc<Operators>>, mut request: Request, next: Next) -> Response {
+async fn identify(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
     let ends = request.extensions().get::<ConnectInfo<Ends>>().map(|info| info.0);
-    // The kernel's table may be long, and is read from a file.
-    let viewer = tokio::task::spawn_blocking(move || viewer(&operators, ends)).await.unwrap_or_default();
+    let viewer = {
+        let _look = door.looks.acquire().await;
+        let door = Arc::clone(&door);
+        // The table is read from a file.
+        tokio::task::spawn_blocking(move || viewer(&door.operators, ends)).await.unwrap_or_default()
+    };
     request.extensions_mut().insert(viewer);
     next.run(request).await
 }

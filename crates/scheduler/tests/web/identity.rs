@@ -43,8 +43,14 @@ async fn a_user_sees_his_own_jobs_and_root_sees_all() {
     }
     assert!(get_as(2003, &site, "/pairs").await.contains("chen/"), "his own");
     assert!(get_as(2003, &site, "/workloads/goran/lattice-qcd").await.starts_with("HTTP/1.1 404"));
-    let foreign = "/pairs?workload=chen/bert-base-b8&with=goran/lattice-qcd";
-    assert!(get_as(2003, &site, foreign).await.contains("No pairing matches"), "nobody finds out by asking");
+    for foreign in [
+        "/pairs?workload=chen/bert-base-b8&with=goran/lattice-qcd",
+        "/pairs?workload=goran/lattice-qcd&with=chen/bert-base-b8",
+        "/pairs?workload=goran/lattice-qcd",
+    ] {
+        let answer = get_as(2003, &site, foreign).await;
+        assert!(answer.contains("No pairing matches"), "somebody finds out by asking {foreign}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

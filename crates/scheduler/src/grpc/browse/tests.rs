@@ -82,7 +82,11 @@ fn hello() -> AgentHello {
 }
 
 fn held(count: u32, drains: Vec<Drain>) -> Held {
-    Held { counts: [((NodeName::new("n1"), GresType::new("g0")), count)].into(), drains }
+    Held {
+        counts: [((NodeName::new("n1"), GresType::new("g0")), count)].into(),
+        booked: BTreeSet::new(),
+        drains,
+    }
 }
 
 fn drain() -> Drain {
@@ -112,6 +116,7 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let beside = shown(&[own.clone(), other.clone()], ALICE);
     assert!(beside.sample.is_none() && beside.sampled_at_seconds == 0.0, "{beside:?}");
     assert!(shown(&[own, other], OPERATOR).sample.is_some());
+    assert!(shown(&[], ALICE).sample.is_none(), "somebody may be there whom Slurm put there");
     assert_eq!((beside.state.as_str(), beside.drained.as_str()), ("closed", "drained by root: fan noise"));
 }
 
@@ -122,6 +127,8 @@ fn a_device_is_what_is_worst_about_it() {
     let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
     let state = |count: u32| state_of(&node, &agents.all()[&node], &device, &held(count, Vec::new()));
     assert_eq!([state(0), state(1), state(2)], ["idle", "alone", "shared"]);
+    let by_slurm = Held { booked: [(node.clone(), GresType::new("g0"))].into(), ..held(0, Vec::new()) };
+    assert_eq!(state_of(&node, &agents.all()[&node], &device, &by_slurm), "alone");
     assert_eq!(state_of(&node, &agents.all()[&node], &device, &held(0, vec![drain()])), "closed");
     let fault = DeviceFault { kind: FaultKind::Gone, detail: String::new(), since: UnixTime::from_epoch(1) };
     let condition =

@@ -23,18 +23,19 @@ fn mean(sum: f64, count: u32) -> Option<f64> {
 impl State {
     /// What the filter asks beyond time, state and job.
     pub(super) fn is_asked_for(&self, decision: &Decision, filter: &DecisionFilter) -> bool {
-        let runs = |member: &Member, workload: &String| member.plan.workload.as_str() == workload;
+        // Whoever asks as a user is told of his own members only: a filter must not find out who sat beside them.
+        let is_shown = |member: &Member| filter.uid.is_none_or(|uid| member.plan.uid == uid);
+        let runs = |member: &Member, workload: &String| {
+            member.plan.workload.as_str() == workload && is_shown(member)
+        };
         let is_beside = |beside: &String| {
             let all = || self.of_group(decision.group).flat_map(|tenancy| &tenancy.members);
             let wanted = |one: &&Member| filter.workload.as_ref().is_some_and(|workload| runs(one, workload));
-            all().filter(wanted).any(|one| {
-                all().any(|other| {
-                    let is_shown = filter.uid.is_none_or(|uid| other.plan.uid == uid);
-                    other.plan.start != one.plan.start && runs(other, beside) && is_shown
-                })
-            })
+            all()
+                .filter(wanted)
+                .any(|one| all().any(|other| other.plan.start != one.plan.start && runs(other, beside)))
         };
-        filter.uid.is_none_or(|uid| decision.members.iter().any(|member| member.plan.uid == uid))
+        (filter.uid.is_none() || decision.members.iter().any(is_shown))
             && (filter.nodes.is_empty() || filter.nodes.contains(&decision.node))
             && filter.group.is_none_or(|group| decision.group == group)
             && filter.before.is_none_or(|before| decision.id < before)

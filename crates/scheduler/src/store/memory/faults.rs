@@ -1,7 +1,7 @@
 //! Requeues and faults of devices, in memory.
 
 use super::super::faults::{FaultOf, changes};
-use super::super::{Event, Requeue, RequeueOutcome};
+use super::super::{Event, Requeue, RequeueCause, RequeueOutcome};
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeMap;
@@ -20,8 +20,14 @@ pub(super) struct Faults {
 }
 
 impl Faults {
+    /// Once a job; an eviction that came to nothing does not stand in the way.
     pub(super) fn intend(&mut self, requeue: &Requeue) {
-        self.requeues.entry(requeue.start.job_id).or_insert_with(|| (requeue.clone(), None));
+        let is_in_vain = |(before, outcome): &(Requeue, Option<RequeueOutcome>)| {
+            before.cause == RequeueCause::Evicted && *outcome != Some(RequeueOutcome::Requeued)
+        };
+        if self.requeues.get(&requeue.start.job_id).is_none_or(is_in_vain) {
+            self.requeues.insert(requeue.start.job_id, (requeue.clone(), None));
+        }
     }
 
     /// In place of one that is settled; `false`: one is under way.

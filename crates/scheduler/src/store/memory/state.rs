@@ -180,8 +180,9 @@ impl State {
 
     fn matches(&self, decision: &Decision, filter: &DecisionFilter) -> bool {
         let is_of = |user: &String| {
-            let mut owners =
-                decision.members.iter().filter_map(|member| self.jobs.get(&member.plan.start.job_id));
+            let shown =
+                decision.members.iter().filter(|member| filter.uid.is_none_or(|uid| member.plan.uid == uid));
+            let mut owners = shown.filter_map(|member| self.jobs.get(&member.plan.start.job_id));
             owners.any(|job| job.user == *user)
         };
         (!filter.active_only || decision.state.is_active())

@@ -159,11 +159,13 @@ async fn of_members(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<
         sqlx::query_scalar!(
             "select decision_id from pairing_member
             where workload = $1 and ($2::bigint is null or decision_id < $2) and ($3 or role <> 'alone')
+                and ($5::bigint is null or uid = $5)
             order by decision_id desc limit $4",
             workload,
             before,
             filter.include_single,
             MEMBERSHIPS_MAX,
+            filter.uid.map(|uid| i64::from(uid.0)),
         )
         .fetch_all(conn)
         .await?
@@ -196,7 +198,8 @@ pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Re
             and ($3::timestamptz is null or created_at < $3)
             and ($4::text is null or exists (
                 select from pairing_member as member join job using (job_id)
-                where member.decision_id = decision.decision_id and job.user_name = $4))
+                where member.decision_id = decision.decision_id and job.user_name = $4
+                    and ($9::bigint is null or member.uid = $9)))
             and ($5::bigint[] is null or decision_id = any($5))
             and ($6 or 1 < (
                 select count(*) from pairing_member join pairing_decision as tenant using (decision_id)
@@ -211,7 +214,7 @@ pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Re
                 join pairing_member as other on other.decision_id = any(array(
                     select beside.decision_id from pairing_decision as beside where beside.group_id = decision.group_id))
                 where tenancy.group_id = decision.group_id and one.workload = $11 and other.workload = $10
-                    and ($9::bigint is null or other.uid = $9)
+                    and ($9::bigint is null or (one.uid = $9 and other.uid = $9))
                     and (one.job_id, one.restart_count) <> (other.job_id, other.restart_count)))
         order by decision_id desc limit $12",
         filter.active_only,

@@ -50,7 +50,10 @@ pub(super) async fn judge(
     if let Some(requeue) = &judgement.requeue {
         sqlx::query!(
             "insert into job_requeue (job_id, restart_count, node, decided_at, reason, cause) values ($1, $2, $3, $4, $5, $6)
-            on conflict on constraint job_requeue_pkey do nothing",
+            on conflict on constraint job_requeue_pkey do update
+                set restart_count = excluded.restart_count, node = excluded.node, decided_at = excluded.decided_at,
+                    reason = excluded.reason, cause = excluded.cause, outcome = null
+                where job_requeue.cause = 'evicted' and job_requeue.outcome is distinct from 'requeued'",
             requeue.start.job_id.to_string(),
             integer(requeue.start.restart_count),
             requeue.node.as_str(),

@@ -83,6 +83,11 @@ fn is_refusal(error: &sqlx::Error) -> bool {
     error.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
 }
 
+/// The statement ran longer than it may.
+fn is_cancelled(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("57014"))
+}
+
 /// An open transaction. `'a` is the lifetime of what its body borrows: it lets one closure serve every attempt.
 pub(super) struct Tx<'a> {
     inner: Transaction<'static, Postgres>,
@@ -196,7 +201,12 @@ impl PgStore {
                 }
                 Err(error) => {
                     self.counters.add(action, |counts| counts.failed += 1);
-                    let by_postgres = matches!(error, TxError::Sql(_));
+                    // A value that it does not take, or a question that took too long, is an answer.
+                    let is_slow = |error| access == Access::Browse && is_cancelled(error);
+                    let by_postgres = match &error {
+                        TxError::Sql(error) => !is_refusal(error) && !is_slow(error),
+                        TxError::Store(_) => false,
+                    };
                     self.counters.over(access, begun.elapsed(), Some(by_postgres));
                     return Err(error.named(action));
                 }
