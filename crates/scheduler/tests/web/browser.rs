@@ -52,6 +52,8 @@ async fn browse(program: &Path, arguments: &[String]) -> String {
         .args([
             "--headless=new",
             "--disable-gpu",
+            // In a container it may be too small for a page.
+            "--disable-dev-shm-usage",
             "--hide-scrollbars",
             "--no-first-run",
             "--disable-sync",
