@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Duration, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone as _};
 use pillion_core::UnixTime;
+use pillion_core::units::JOULES_PER_KILOWATT_HOUR;
 
 /// A time as Slurm writes it, in the local zone: `2026-11-21T14:05:00`. 0 means that there is none.
 pub fn time(seconds: f64) -> String {
@@ -56,7 +57,9 @@ pub fn duration(seconds: Option<f64>) -> String {
 pub fn energy(joules: Option<f64>) -> String {
     match joules {
         None => String::new(),
-        Some(joules) if joules >= 3.6e6 => format!("{:.2} kWh", joules / 3.6e6),
+        Some(joules) if joules >= JOULES_PER_KILOWATT_HOUR => {
+            format!("{:.2} kWh", joules / JOULES_PER_KILOWATT_HOUR)
+        }
         Some(joules) => format!("{:.1} kJ", joules / 1000.0),
     }
 }

@@ -95,6 +95,11 @@ impl From<SlowdownRatio> for f64 {
     }
 }
 
+/// Seconds of an hour.
+pub const SECONDS_PER_HOUR: f64 = 3600.0;
+/// Joules of a kilowatt-hour.
+pub const JOULES_PER_KILOWATT_HOUR: f64 = 3.6e6;
+
 /// Whether a tenant at this speed, of its speed alone, is slowed no more than it accepts.
 pub fn keeps_promise(speed_fraction: f64, slowdown_ratio_max: f64) -> bool {
     speed_fraction * slowdown_ratio_max >= 1.0

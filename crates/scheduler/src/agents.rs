@@ -27,8 +27,6 @@ pub struct AgentState {
     pub clock_skew_seconds: f64,
     /// How its devices are, as it told last; of those that are not here nothing is known yet.
     pub conditions: BTreeMap<GresType, DeviceCondition>,
-    /// What its devices did last, and when; only what was heard since we started.
-    pub readings: BTreeMap<GresType, (UnixTime, Reading)>,
 }
 
 fn by_device(conditions: &[DeviceCondition]) -> BTreeMap<GresType, DeviceCondition> {
@@ -38,6 +36,8 @@ fn by_device(conditions: &[DeviceCondition]) -> BTreeMap<GresType, DeviceConditi
 #[derive(Debug)]
 struct Entry {
     state: AgentState,
+    /// What its devices did last, and when. Beside the state: the state is copied at every look of the planner.
+    readings: BTreeMap<GresType, (UnixTime, Reading)>,
     stream: u64,
     outbox: mpsc::Sender<ToAgent>,
 }
@@ -88,9 +88,9 @@ impl Agents {
             last_seen_at: now,
             clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
             conditions: by_device(&hello.conditions),
-            readings: BTreeMap::new(),
         };
-        registry.entries.insert(hello.node.clone(), Entry { state, stream: number, outbox });
+        let entry = Entry { state, readings: BTreeMap::new(), stream: number, outbox };
+        registry.entries.insert(hello.node.clone(), entry);
         (StreamId { node: hello.node.clone(), number }, inbox)
     }
 
@@ -119,10 +119,10 @@ impl Agents {
         let mut registry = self.lock();
         let Some(entry) = registry.entries.get_mut(node) else { return };
         for sample in &samples.samples {
-            let known = entry.state.readings.get(&sample.gres_type);
+            let known = entry.readings.get(&sample.gres_type);
             if known.is_none_or(|(at, _)| *at <= samples.recorded_at) {
                 let reading = (samples.recorded_at, sample.reading.clone());
-                entry.state.readings.insert(sample.gres_type.clone(), reading);
+                entry.readings.insert(sample.gres_type.clone(), reading);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Agents {
     pub fn readings<'a>(&self, places: impl Iterator<Item = (&'a NodeName, &'a GresType)>) -> Readings {
         let registry = self.lock();
         let known = |(node, gres_type): (&NodeName, &GresType)| {
-            let reading = registry.entries.get(node)?.state.readings.get(gres_type)?.clone();
+            let reading = registry.entries.get(node)?.readings.get(gres_type)?.clone();
             Some(((node.clone(), gres_type.clone()), reading))
         };
         places.filter_map(known).collect()
@@ -226,8 +226,8 @@ mod tests {
             let recorded_at = UnixTime::from_epoch(epoch);
             agents.set_readings(&NodeName::new("n1"), &DeviceSamples { recorded_at, samples: vec![sample] });
         }
-        let all = agents.all();
-        let (at, reading) = &all[&NodeName::new("n1")].readings[&GresType::new("g0")];
+        let place = (NodeName::new("n1"), GresType::new("g0"));
+        let (at, reading) = &agents.readings([(&place.0, &place.1)].into_iter())[&place];
         assert_eq!((at.epoch(), reading.power_watts), (30, Some(300.0)));
     }
 

@@ -1,7 +1,7 @@
 //! Jobs, nodes, members and decisions as the tests of several rooms need them.
 
 use crate::scan::Scan;
-use crate::store::{Decision, JobRecord, Member, NewMember};
+use crate::store::{Decision, JobRecord, Member, NewDecision, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::mark::Mark;
@@ -54,6 +54,20 @@ pub(crate) fn member(state: MemberState) -> Member {
         ended_at: None,
         measured_speed_fraction: None,
         energy_joules: None,
+    }
+}
+
+/// A pairing on n1's first device.
+pub(crate) fn new_decision(members: Vec<NewMember>) -> NewDecision {
+    NewDecision {
+        node: NodeName::new("n1"),
+        gres_type: GresType::new("g0"),
+        device_model: "h100".into(),
+        mechanism: Mechanism::Mps,
+        ccs_mode: None,
+        joins: None,
+        gain: 0.5,
+        members,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone as _};
 use maud::{Markup, html};
+use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
 
 /// What stands where nothing is known.
 pub(crate) const NONE: &str = "–";
@@ -79,12 +80,12 @@ pub(crate) fn signed(value: f64) -> String {
 
 /// Device time in hours.
 pub(crate) fn hours(seconds: f64) -> f64 {
-    seconds / 3600.0
+    seconds / SECONDS_PER_HOUR
 }
 
 /// Energy in kilowatt-hours.
 pub(crate) fn kilowatt_hours(joules: f64) -> f64 {
-    joules / 3.6e6
+    joules / JOULES_PER_KILOWATT_HOUR
 }
 
 /// Bytes: `41.2 GiB`.

@@ -7,11 +7,9 @@ use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use chrono::{DateTime, Local, Offset as _};
 use pillion_core::UnixTime;
+use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
 use pillion_proto::v1::{AccountRequest, AccountResponse, AccountRow};
 use serde::Serialize;
-
-const SECONDS_PER_HOUR: f64 = 3600.0;
-const JOULES_PER_KILOWATT_HOUR: f64 = 3.6e6;
 
 /// The question that the options mean; from midnight until now if they name no time, as `sacct` does.
 ///

@@ -3,6 +3,7 @@
 use super::state::{FOOT_ROWS, HEAD_ROWS, Pane, Rows, Size, State};
 use crate::format::{self, clean};
 use crate::view::{JobRow, MemberRow, Overview, TopDeviceRow};
+use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
 use pillion_proto::v1::AccountRow;
 use ratatui::Frame;
 use ratatui::Terminal;
@@ -12,7 +13,6 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
-const JOULES_PER_KILOWATT_HOUR: f64 = 3.6e6;
 /// Cells of the bar that shows how active a device is.
 const BAR_CELLS: usize = 10;
 
@@ -93,8 +93,8 @@ fn gains(row: &AccountRow) -> String {
     };
     format!(
         "today: {:.1} GPU-hours saved of {:.1} used, {:.2} kWh saved, {promises}",
-        row.gpu_seconds_saved / 3600.0,
-        row.gpu_seconds / 3600.0,
+        row.gpu_seconds_saved / SECONDS_PER_HOUR,
+        row.gpu_seconds / SECONDS_PER_HOUR,
         row.energy_joules_saved / JOULES_PER_KILOWATT_HOUR,
     )
 }

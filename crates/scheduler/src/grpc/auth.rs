@@ -60,6 +60,20 @@ impl Caller {
     pub fn may_see(&self, owner: UserId) -> bool {
         self.is_operator || self.uid == Some(owner)
     }
+
+    /// Whose jobs alone the caller may ask for; `None`: everybody's.
+    ///
+    /// # Errors
+    /// Where nobody knows who asks.
+    pub fn only_uid(&self) -> Result<Option<UserId>, Status> {
+        match (self.is_operator, self.uid) {
+            (true, _) => Ok(None),
+            (false, Some(uid)) => Ok(Some(uid)),
+            (false, None) => Err(Status::permission_denied(
+                "nobody knows who you are over TCP; ask over the scheduler's Unix socket, or as an operator",
+            )),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::auth::Caller;
 use super::{explain, listing, status};
-use crate::agents::AgentState;
+use crate::agents::{AgentState, Readings};
 use crate::context::Context;
 use crate::scan::{Scan, is_waiting};
 use crate::store::{
@@ -128,10 +128,11 @@ pub(super) async fn decided(
     let filter =
         DecisionFilter { group: Some(decision.group), include_single: true, ..DecisionFilter::default() };
     let mut group = store.decisions(&filter).await?;
-    group.retain(|other| other.id != id && is_shown(other));
+    group.retain(is_shown);
+    // Its own members are among them.
     let users = explain::users_of(store, &group).await?;
-    let group = group.iter().map(|other| listing::decision(other, &users, caller)).collect();
-    let users = explain::users_of(store, std::slice::from_ref(&decision)).await?;
+    let others = group.iter().filter(|other| other.id != id);
+    let group = others.map(|other| listing::decision(other, &users, caller)).collect();
     let visible = decision.members.iter().filter(|member| caller.may_see(member.plan.uid));
     let explanations = visible.map(|member| {
         explain::shown(Revision(0), decision.created_at, member.plan.explanation.clone(), caller)
@@ -175,10 +176,14 @@ pub(super) async fn cluster(
     let page: Vec<(&NodeName, &AgentState)> = matching.into_iter().skip(skipped).take(taken).collect();
     let names: Vec<NodeName> = page.iter().map(|(name, _)| (*name).clone()).collect();
     let tenants = store.tenants(&names).await.map_err(|error| status::from_store(&error))?;
+    let devices = page
+        .iter()
+        .flat_map(|(name, agent)| agent.devices.iter().map(move |device| (*name, &device.gres_type)));
+    let there = There { readings: context.agents.readings(devices), tenants };
     let stopped = context.board().stopped.clone();
     let rows = page.into_iter().map(|(name, agent)| {
         let why = stopped.get(name).cloned().unwrap_or_default();
-        node_row(name, agent, why, &now, &tenants, caller)
+        node_row(name, agent, why, &now, &there, caller)
     });
     let rows: Vec<v1::ClusterNode> = rows.collect();
     Ok(v1::ClusterResponse { match_count, nodes: rows, ..sums(context, &agents, &now) })
@@ -206,6 +211,12 @@ fn booked(scan: &Scan) -> BTreeSet<(NodeName, GresType)> {
         used.map(|(gres_type, _)| (node.name.clone(), gres_type.clone())).collect::<Vec<_>>()
     };
     scan.nodes.iter().flat_map(of_node).collect()
+}
+
+/// What is on the nodes of one page.
+struct There {
+    readings: Readings,
+    tenants: Vec<Tenant>,
 }
 
 /// What is true of the whole pool.
@@ -259,22 +270,23 @@ fn node_row(
     agent: &AgentState,
     stopped: String,
     now: &Held,
-    tenants: &[Tenant],
+    there: &There,
     caller: Caller,
 ) -> v1::ClusterNode {
     let device_row = |device: &DeviceDescription| {
-        let there = |tenant: &&Tenant| tenant.node == *name && tenant.gres_type == device.gres_type;
-        let there: Vec<&Tenant> = tenants.iter().filter(there).collect();
+        let place = (name.clone(), device.gres_type.clone());
+        let is_there = |tenant: &&Tenant| tenant.node == place.0 && tenant.gres_type == place.1;
+        let tenants: Vec<&Tenant> = there.tenants.iter().filter(is_there).collect();
         // What a device does tells of everybody on it, and of a job that Slurm itself put there nobody of us knows.
-        let is_own = !there.is_empty() && there.iter().all(|tenant| caller.may_see(tenant.uid));
+        let is_own = !tenants.is_empty() && tenants.iter().all(|tenant| caller.may_see(tenant.uid));
         let is_told = caller.is_operator || is_own;
-        let reading = agent.readings.get(&device.gres_type).filter(|_| is_told);
+        let reading = there.readings.get(&place).filter(|_| is_told);
         v1::ClusterDevice {
             state: state_of(name, agent, device, now).to_owned(),
             drained: drain_of(&now.drains, name, &device.gres_type)
                 .map(ToString::to_string)
                 .unwrap_or_default(),
-            tenants: there.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
+            tenants: tenants.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
             sample: reading.map(|(_, reading)| {
                 let (gres_type, reading) = (device.gres_type.clone(), reading.clone());
                 DeviceSample { gres_type, reading, tenants: Vec::new() }.into()

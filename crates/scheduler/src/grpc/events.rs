@@ -1,6 +1,7 @@
 //! What happened to nodes and jobs, as the caller may see it: operators all of it, users what happened to their own jobs.
 
 use super::auth::Caller;
+use super::listing;
 use crate::store::EventFilter;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_proto::v1;
@@ -12,11 +13,7 @@ const LIMIT_MAX: u32 = 100_000;
 /// Which events a request means, one more than it wants so that it shows whether there are more.
 pub(super) fn filter(request: v1::EventsRequest, caller: Caller) -> Result<EventFilter, Status> {
     let v1::EventsRequest { since_seconds, until_seconds, nodes, job_ids, kinds, limit } = request;
-    if !caller.is_operator && caller.uid.is_none() {
-        return Err(Status::permission_denied(
-            "nobody knows who you are over TCP; ask over the scheduler's Unix socket, or as an operator",
-        ));
-    }
+    let uid = caller.only_uid()?;
     let time = |seconds: f64| (seconds > 0.0).then(|| UnixTime::from_seconds(seconds));
     let id = |text: &String| -> Result<SlurmJobId, Status> {
         text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))
@@ -27,7 +24,7 @@ pub(super) fn filter(request: v1::EventsRequest, caller: Caller) -> Result<Event
         nodes: nodes.into_iter().map(NodeName).collect(),
         job_ids: job_ids.iter().map(id).collect::<Result<_, _>>()?,
         kinds,
-        uid: caller.uid.filter(|_| !caller.is_operator),
+        uid,
         limit: limit.clamp(1, LIMIT_MAX) + 1,
     })
 }
@@ -38,14 +35,7 @@ pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter)
     if has_more {
         events.remove(0);
     }
-    let row = |event: crate::store::Event| v1::Event {
-        at_seconds: event.at.seconds(),
-        kind: event.kind,
-        job_id: event.job_id.map(|id| id.to_string()).unwrap_or_default(),
-        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
-        detail: event.detail,
-    };
-    v1::EventsResponse { events: events.into_iter().map(row).collect(), has_more }
+    v1::EventsResponse { events: events.into_iter().map(listing::event_row).collect(), has_more }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(super) async fn explain(
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
         decisions: decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect(),
         explanations: explanations.into_iter().map(row).collect(),
-        events: store.events(id).await?.into_iter().map(|event| listing::event_row(id, event)).collect(),
+        events: store.events(id).await?.into_iter().map(listing::event_row).collect(),
     }))
 }
 

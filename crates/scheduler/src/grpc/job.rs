@@ -59,7 +59,7 @@ pub(super) async fn job(
         speed_fraction: story::speed_fraction(&seen),
         slow_causes: causes.into_iter().map(slow_cause).collect(),
         advice: advice.unwrap_or_default(),
-        events: events.into_iter().map(|event| listing::event_row(record.id, event)).collect(),
+        events: events.into_iter().map(listing::event_row).collect(),
         now_seconds: now.seconds(),
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })

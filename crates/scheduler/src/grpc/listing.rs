@@ -104,12 +104,12 @@ pub(super) fn model(model: ModelVersion) -> v1::Model {
     }
 }
 
-/// Something that happened to a job.
-pub(super) fn event_row(id: SlurmJobId, event: Event) -> v1::Event {
+/// Something that happened to a job or a node.
+pub(super) fn event_row(event: Event) -> v1::Event {
     v1::Event {
         at_seconds: event.at.seconds(),
         kind: event.kind,
-        job_id: id.to_string(),
+        job_id: event.job_id.map(|id| id.to_string()).unwrap_or_default(),
         node: event.node.map(|node| node.to_string()).unwrap_or_default(),
         detail: event.detail,
     }
@@ -152,11 +152,7 @@ pub(super) fn run_filter(
         group_by,
         utc_offset_seconds,
     } = request;
-    if !caller.is_operator && caller.uid.is_none() {
-        return Err(tonic::Status::permission_denied(
-            "nobody knows who you are over TCP; ask over the scheduler's Unix socket, or as an operator",
-        ));
-    }
+    let uid = caller.only_uid()?;
     let grouping = GroupBy::parse(&group_by, utc_offset_seconds).ok_or_else(|| {
         tonic::Status::invalid_argument(format!(
             "'{group_by}' is nothing to group by; allowed are user, account, partition, workload, node and day"
@@ -171,7 +167,7 @@ pub(super) fn run_filter(
         partition: some(partition),
         workload: some(workload),
         nodes: nodes.into_iter().map(NodeName::new).collect(),
-        uid: caller.uid.filter(|_| !caller.is_operator),
+        uid,
     };
     Ok((filter, grouping))
 }

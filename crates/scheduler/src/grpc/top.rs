@@ -200,7 +200,6 @@ mod tests {
             mechanism: Mechanism::Mps,
         };
         let agent = AgentState {
-            readings: BTreeMap::new(),
             devices: (0..4).map(device).collect(),
             version: String::new(),
             is_connected,

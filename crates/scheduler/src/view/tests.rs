@@ -26,7 +26,6 @@ fn agent(is_connected: bool) -> AgentState {
         last_seen_at: at(NOW),
         clock_skew_seconds: 0.0,
         conditions: BTreeMap::new(),
-        readings: BTreeMap::new(),
     }
 }
 

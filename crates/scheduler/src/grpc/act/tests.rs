@@ -7,14 +7,13 @@ use crate::engine::Engine;
 use crate::failure::requeue::Requeuer;
 use crate::release::Release;
 use crate::store::memory::MemoryStore;
-use crate::store::{MemberStep, NewDecision, NewMember, RequeueCause, Store as _};
-use crate::testing::{NOW, at, member};
+use crate::store::{MemberStep, NewMember, RequeueCause, Store as _};
+use crate::testing::{NOW, at, member, new_decision};
 use crate::watch::Watch;
 use pillion_core::decision::MemberState::{Guarded, Planned, Released, Running};
-use pillion_core::device::Mechanism;
 use pillion_core::heartbeat::Mode;
 use pillion_core::mark::Mark;
-use pillion_core::{GresType, JobStart, ManualClock, NodeName, SlurmJobId, UserId};
+use pillion_core::{JobStart, ManualClock, NodeName, SlurmJobId, UserId};
 use pillion_pairing::Role;
 use pillion_proto::v1;
 use pillion_slurm::JobState;
@@ -88,16 +87,7 @@ impl World {
             role: *role,
             ..member(Planned).plan
         });
-        let plan = NewDecision {
-            node: NodeName::new("n1"),
-            gres_type: GresType::new("g0"),
-            device_model: "h100".into(),
-            mechanism: Mechanism::Mps,
-            ccs_mode: None,
-            joins: None,
-            gain: 0.5,
-            members: members.collect(),
-        };
+        let plan = new_decision(members.collect());
         let revision = self.store.revision().await.unwrap();
         let decision_id = self.store.commit_plan(revision, &[plan], at(NOW)).await.unwrap()[0];
         for (id, _) in jobs {

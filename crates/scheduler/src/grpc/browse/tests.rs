@@ -107,8 +107,10 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let samples = DeviceSamples { recorded_at: UnixTime::from_epoch(2), samples: vec![sample] };
     agents.set_readings(&node, &samples);
     let agent = &agents.all()[&node];
+    let readings = || agents.readings([(&node, &device().gres_type)].into_iter());
     let shown = |tenants: &[Tenant], caller| {
-        let row = node_row(&node, agent, String::new(), &held(2, vec![drain()]), tenants, caller);
+        let there = There { readings: readings(), tenants: tenants.to_vec() };
+        let row = node_row(&node, agent, String::new(), &held(2, vec![drain()]), &there, caller);
         row.devices[0].clone()
     };
     let (own, other) = (tenant(7, 1000, "alice"), tenant(8, 1001, "bob"));

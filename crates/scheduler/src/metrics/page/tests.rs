@@ -77,7 +77,6 @@ fn agents() -> BTreeMap<NodeName, AgentState> {
         mechanism: Mechanism::Mps,
     };
     let agent = AgentState {
-        readings: BTreeMap::new(),
         devices: vec![device],
         version: "0".into(),
         is_connected: true,

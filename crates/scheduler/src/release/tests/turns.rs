@@ -4,16 +4,15 @@ use crate::agents::Agents;
 use crate::context::{Context, Settings};
 use crate::release::Release;
 use crate::renew::Renew;
+use crate::store::NewMember;
 use crate::store::memory::MemoryStore;
-use crate::store::{NewDecision, NewMember};
-use crate::testing::{NOW, at, member};
+use crate::testing::{NOW, at, member, new_decision};
 use crate::watch::Watch;
 use async_trait::async_trait;
 use pillion_core::decision::MemberState;
-use pillion_core::device::Mechanism;
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, ToAgent};
-use pillion_core::{DecisionId, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
 use std::collections::VecDeque;
@@ -142,16 +141,7 @@ fn hello() -> AgentHello {
 
 async fn plan(context: &Context, job: SlurmJobId) -> DecisionId {
     let start = JobStart { job_id: job, restart_count: 0 };
-    let plan = NewDecision {
-        node: NodeName::new("n1"),
-        gres_type: GresType::new("g0"),
-        device_model: "h100".into(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
-        joins: None,
-        gain: 0.5,
-        members: vec![NewMember { start, ..member(MemberState::Planned).plan }],
-    };
+    let plan = new_decision(vec![NewMember { start, ..member(MemberState::Planned).plan }]);
     let store = &context.store;
     let revision = store.revision().await.unwrap();
     let ids = store.commit_plan(revision, &[plan], at(NOW)).await.unwrap();

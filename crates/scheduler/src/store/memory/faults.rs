@@ -20,24 +20,20 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Once a job; an eviction that came to nothing does not stand in the way.
-    pub(super) fn intend(&mut self, requeue: &Requeue) {
-        let is_in_vain = |(before, outcome): &(Requeue, Option<RequeueOutcome>)| {
-            before.cause == RequeueCause::Evicted && *outcome != Some(RequeueOutcome::Requeued)
+    /// In the place of the job's last one: a victim's where that was an eviction and came to nothing, for it is started
+    /// again once; an eviction where that is settled. `false`: nothing is intended anew.
+    pub(super) fn intend(&mut self, requeue: &Requeue) -> bool {
+        let gives_way = |(old, outcome): &(Requeue, Option<RequeueOutcome>)| match requeue.cause {
+            RequeueCause::Evicted => outcome.is_some(),
+            RequeueCause::Victim => {
+                old.cause == RequeueCause::Evicted && *outcome != Some(RequeueOutcome::Requeued)
+            }
         };
-        if self.requeues.get(&requeue.start.job_id).is_none_or(is_in_vain) {
+        let is_new = self.requeues.get(&requeue.start.job_id).is_none_or(gives_way);
+        if is_new {
             self.requeues.insert(requeue.start.job_id, (requeue.clone(), None));
         }
-    }
-
-    /// In place of one that is settled; `false`: one is under way.
-    pub(super) fn intend_anew(&mut self, requeue: &Requeue) -> bool {
-        let job_id = requeue.start.job_id;
-        let is_open = self.requeues.get(&job_id).is_some_and(|(_, outcome)| outcome.is_none());
-        if !is_open {
-            self.requeues.insert(job_id, (requeue.clone(), None));
-        }
-        !is_open
+        is_new
     }
 
     pub(super) fn open_requeues(&self) -> Vec<Requeue> {

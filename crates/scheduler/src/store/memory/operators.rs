@@ -46,7 +46,7 @@ impl Drains {
 
 impl State {
     pub(super) fn evict(&mut self, requeue: &Requeue, event: &Event) -> bool {
-        let is_new = self.faults.intend_anew(requeue);
+        let is_new = self.faults.intend(requeue);
         if is_new {
             self.events.push(event.clone());
         }

@@ -48,23 +48,42 @@ pub(super) async fn judge(
         event::record(conn, one).await?;
     }
     if let Some(requeue) = &judgement.requeue {
-        sqlx::query!(
-            "insert into job_requeue (job_id, restart_count, node, decided_at, reason, cause) values ($1, $2, $3, $4, $5, $6)
-            on conflict on constraint job_requeue_pkey do update
-                set restart_count = excluded.restart_count, node = excluded.node, decided_at = excluded.decided_at,
-                    reason = excluded.reason, cause = excluded.cause, outcome = null
-                where job_requeue.cause = 'evicted' and job_requeue.outcome is distinct from 'requeued'",
-            requeue.start.job_id.to_string(),
-            integer(requeue.start.restart_count),
-            requeue.node.as_str(),
-            timestamp(requeue.decided_at),
-            &*text(&requeue.reason),
-            requeue.cause.as_str(),
-        )
-        .execute(conn)
-        .await?;
+        intend(conn, requeue).await?;
     }
     Ok(true)
+}
+
+/// In the place of the job's last one: a victim's where that was an eviction and came to nothing, for it is started again
+/// once; an eviction where that is settled. `false`: nothing is intended anew.
+async fn intend(conn: &mut PgConnection, requeue: &Requeue) -> Result<bool, TxError> {
+    let done = sqlx::query!(
+        "insert into job_requeue as old (job_id, restart_count, node, decided_at, reason, cause)
+        values ($1, $2, $3, $4, $5, $6)
+        on conflict on constraint job_requeue_pkey do update
+        set restart_count = excluded.restart_count, node = excluded.node, decided_at = excluded.decided_at,
+            reason = excluded.reason, cause = excluded.cause, outcome = null
+        where case excluded.cause
+            when 'evicted' then old.outcome is not null
+            else old.cause = 'evicted' and old.outcome is distinct from 'requeued' end",
+        requeue.start.job_id.to_string(),
+        integer(requeue.start.restart_count),
+        requeue.node.as_str(),
+        timestamp(requeue.decided_at),
+        &*text(&requeue.reason),
+        requeue.cause.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// `false`: one is under way.
+pub(super) async fn evict(conn: &mut PgConnection, requeue: &Requeue, told: &Event) -> Result<bool, TxError> {
+    let is_new = intend(conn, requeue).await?;
+    if is_new {
+        event::record(conn, told).await?;
+    }
+    Ok(is_new)
 }
 
 pub(super) async fn open_requeues(conn: &mut PgConnection) -> Result<Vec<Requeue>, TxError> {

@@ -279,7 +279,7 @@ impl Store for PgStore {
 
     async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
         self.run_tx("intending an eviction", Write, |tx| {
-            Box::pin(operators::evict(tx.connection(), requeue, event))
+            Box::pin(fault::evict(tx.connection(), requeue, event))
         })
         .await
     }

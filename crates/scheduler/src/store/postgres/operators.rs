@@ -1,10 +1,10 @@
 //! Table `drain`, and evictions in `job_requeue`.
 
-use super::convert::{Timestamp, integer, text, timestamp, unix_time};
+use super::convert::{Timestamp, text, timestamp, unix_time};
 use super::tx::TxError;
 use super::{event, plan_head};
 use crate::store::operators::{change, drained_event, undrained_event};
-use crate::store::{Drain, DrainChange, DrainPlace, Event, Requeue, Undrain};
+use crate::store::{Drain, DrainChange, DrainPlace, Undrain};
 use pillion_core::{GresType, NodeName};
 use sqlx::PgConnection;
 
@@ -87,29 +87,4 @@ pub(super) async fn undrain(conn: &mut PgConnection, order: &Undrain) -> Result<
         plan_head::bump(conn).await?;
     }
     Ok(opened)
-}
-
-/// Intends a requeue anew where the job's last one is settled.
-pub(super) async fn evict(conn: &mut PgConnection, requeue: &Requeue, told: &Event) -> Result<bool, TxError> {
-    let done = sqlx::query!(
-        "insert into job_requeue as old (job_id, restart_count, node, decided_at, reason, cause)
-        values ($1, $2, $3, $4, $5, $6)
-        on conflict on constraint job_requeue_pkey do update
-        set restart_count = excluded.restart_count, node = excluded.node, decided_at = excluded.decided_at,
-            reason = excluded.reason, cause = excluded.cause, outcome = null
-        where old.outcome is not null",
-        requeue.start.job_id.to_string(),
-        integer(requeue.start.restart_count),
-        requeue.node.as_str(),
-        timestamp(requeue.decided_at),
-        &*text(&requeue.reason),
-        requeue.cause.as_str(),
-    )
-    .execute(&mut *conn)
-    .await?;
-    if done.rows_affected() == 0 {
-        return Ok(false);
-    }
-    event::record(conn, told).await?;
-    Ok(true)
 }
