@@ -114,8 +114,12 @@ local function parse_memory(text)
   return nil
 end
 
--- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number}, or nil and a
--- sentence that says what is allowed.
+local function parse_cap(text)
+  return (text == "1" or string.match(text, "^0%.[1-9]$")) and text or nil
+end
+
+-- Reads a value of --colocate: {share = bool, slowdown = text, profile = text, memory_bytes = number, cap = text}, or
+-- nil and a sentence that says what is allowed.
 function M.parse_option(text)
   if text == "" or text == "(null)" or text == "yes" then return { share = true } end
   if text == "no" then return { share = false } end
@@ -135,10 +139,13 @@ function M.parse_option(text)
       key, parsed = "profile", #value <= 64 and string.match(value, "^[%w._-]+$")
     elseif name == "memory" then
       key, parsed = "memory_bytes", parse_memory(value)
+    elseif name == "cap" then
+      key, parsed = "cap", parse_cap(value)
     end
     if not parsed then
       return nil, "--colocate: '" .. setting .. "' is not allowed; allowed are yes, no, max-slowdown=R (1 to 10), "
-        .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes) and memory=SIZE (such as 8G, at most 16T)"
+        .. "profile=NAME (1 to 64 letters, digits, dots, underscores or dashes), memory=SIZE (such as 8G, at most 16T) "
+        .. "and cap=PART (0.1, 0.2, .. 0.9 or 1)"
     end
     if option[key] then return nil, "--colocate: " .. name .. "= is given twice; give it once" end
     option[key] = parsed
@@ -454,6 +461,7 @@ local function render_mark(option, digest, partition, gpu, begin)
   if option.memory_bytes then
     fields[#fields + 1] = string.format("m=%.0f", math.ceil(option.memory_bytes / 2 ^ 20))
   end
+  if option.cap then fields[#fields + 1] = "c=" .. option.cap end
   fields[#fields + 1] = "part=" .. (partition or "")
   fields[#fields + 1] = "field=" .. gpu.field
   fields[#fields + 1] = "gres=" .. gpu.gres
@@ -508,8 +516,9 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
   return plan
 end
 
--- What was understood of a job that is managed now. `slowdown`: its promise; nil where nobody gave one.
-local function understood(slowdown, begin, now)
+-- What was understood of a job that is managed now. `slowdown`: its promise; nil where nobody gave one. `cap`: where it
+-- is to run alone under one.
+local function understood(slowdown, cap, begin, now)
   local limit = "no slower than its pairing promises"
   if slowdown and slowdown >= 2 then
     limit = string.format("at most %.1f times as long", slowdown)
@@ -518,8 +527,14 @@ local function understood(slowdown, begin, now)
   elseif slowdown then
     limit = "no slower"
   end
+  local what = "may share a GPU; " .. limit
+  if cap == "1" then
+    what = "runs alone, to be measured"
+  elseif cap then
+    what = string.format("runs alone with %.0f %% of a GPU, to be measured", tonumber(cap) * 100)
+  end
   local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
-  return "may share a GPU; " .. limit .. "; should Pillion stop, Slurm starts it alone from "
+  return what .. "; should Pillion stop, Slurm starts it alone from "
     .. os.date(today and "%H:%M" or "%Y-%m-%dT%H:%M", begin) .. " on"
 end
 
@@ -550,7 +565,7 @@ local function manage(job, part_list, option, beat, now)
   local mark = render_mark(option, digest, job.partition, gpu, user_begin)
   if not mark then return false, "its partition or GRES names are too long or unusual to be remembered" end
   local begin = math.max(user_begin, now + beat.bound)
-  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, begin, now)
+  local sentence = understood(tonumber(option.slowdown) or beat.slowdown, option.cap, begin, now)
   local failure = assign(job, plan_assignments(job, pool, gpu, size, limit, mark, begin))
   if failure then
     slurm.log_error("%s", "pillion.lua: assignment failed, job left as it was: " .. tostring(failure))

@@ -77,8 +77,12 @@ impl Generator {
 
 /// Values around the edges of the grammar: pieces that are right, nearly right and wrong, put together at random.
 fn values() -> Vec<Vec<u8>> {
-    const NAMES: [&str; 8] = ["max-slowdown", "profile", "memory", "Memory", "max_slowdown", "yes", "no", ""];
-    const VALUES: [&str; 40] = [
+    const NAMES: [&str; 9] =
+        ["max-slowdown", "profile", "memory", "cap", "Memory", "max_slowdown", "yes", "no", ""];
+    const VALUES: [&str; 43] = [
+        "0.1",
+        "0.9",
+        "0.0",
         "1",
         "1.0",
         "1.15",

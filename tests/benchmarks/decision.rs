@@ -80,6 +80,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         starts_alone_at: at() + Duration::from_mins(10),
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25)?,
         memory_bytes_declared: None,
+        solo_cap: None,
         gpu_type: None,
         cpus: 4,
         memory_mib: 4096,

@@ -1,8 +1,10 @@
 //! The command line as people type it.
 
 mod act;
+mod characterize;
 
 pub use act::{DrainArgs, EventsArgs, EvictArgs, TopArgs, UndrainArgs};
+pub use characterize::CharacterizeArgs;
 
 use crate::client::Address;
 use crate::output::Format;
@@ -89,6 +91,8 @@ pub enum Command {
     Acct(AcctArgs),
     /// What is remembered of workloads alone on a device
     Profile(ProfileArgs),
+    /// Runs a batch script alone under several caps, as ordinary jobs, and says how fast it is under each
+    Characterize(CharacterizeArgs),
     /// Which models were learnt, which one is in use, and the backtests that decided it
     Model(ModelArgs),
     /// What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files

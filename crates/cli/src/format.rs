@@ -159,6 +159,17 @@ fn parse_offset(text: &str) -> Option<Duration> {
     Duration::try_seconds(count.checked_mul(unit_seconds)?.checked_mul(sign)?)
 }
 
+/// Cells of a bar that stands for the whole.
+const BAR_CELLS: u8 = 40;
+
+/// `  name  42 %  ####......`: a part with a bar of `#`, which every terminal shows, and which is read aloud as its number.
+pub fn bar_line(name: &str, part: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of cells")]
+    let full = (part.clamp(0.0, 1.0) * f64::from(BAR_CELLS)).round() as u8;
+    let bar = format!("{}{}", "#".repeat(full.into()), ".".repeat((BAR_CELLS - full).into()));
+    format!("  {name:<27}{:>6}  {bar}", fraction(Some(part)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@
 //! It never sees Postgres. `rescue` sees neither the scheduler nor Postgres: it is what is left when they are gone.
 
 pub mod args;
+pub mod characterize;
 pub mod client;
 pub mod commands;
 pub mod config;

@@ -26,4 +26,4 @@ pub use error::report;
 pub use ids::{
     DecisionId, DeviceUuid, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey,
 };
-pub use units::{Fraction, Shards, SlowdownRatio};
+pub use units::{CapStep, Fraction, Shards, SlowdownRatio};

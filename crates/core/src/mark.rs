@@ -9,6 +9,7 @@
 //! ```
 
 use crate::clock::UnixTime;
+use crate::units::CapStep;
 use std::fmt;
 
 /// The word that every mark begins with; a later format gets another number.
@@ -25,6 +26,8 @@ pub struct Mark {
     pub slowdown_ratio_max: Option<f64>,
     /// `m`: declared device memory in MiB.
     pub memory_mib: Option<u64>,
+    /// `c`: the cap under which it is to run alone, where the user had it measured.
+    pub cap: Option<CapStep>,
     /// `part`: the partition that the user asked for (empty: the default partition).
     pub original_partition: String,
     /// `field`: which field named the GPU: `node`, `job`, `task` or `socket`.
@@ -90,6 +93,7 @@ impl Mark {
                 self.slowdown_ratio_max = Some(value.parse().ok().filter(|ratio: &f64| ratio.is_finite())?);
             }
             "m" => self.memory_mib = Some(value.parse().ok()?),
+            "c" => self.cap = Some(value.parse().ok()?),
             "part" => value.clone_into(&mut self.original_partition),
             "field" => value.clone_into(&mut self.original_field),
             "gres" => value.clone_into(&mut self.original_gres),
@@ -135,6 +139,9 @@ impl fmt::Display for Mark {
         if let Some(mib) = self.memory_mib {
             write!(f, ";m={mib}")?;
         }
+        if let Some(cap) = self.cap {
+            write!(f, ";c={cap}")?;
+        }
         write!(f, ";part={};field={}", self.original_partition, self.original_field)?;
         write!(f, ";gres={};other={}", self.original_gres, self.other_gres)?;
         write!(f, ";begin={}", self.original_begin_epoch)?;
@@ -160,6 +167,7 @@ mod tests {
             workload_digest: "4f1c09aa12bc77de".to_owned(),
             slowdown_ratio_max: Some(1.15),
             memory_mib: Some(8192),
+            cap: CapStep::from_tenths(3),
             original_partition: "gpu".to_owned(),
             original_field: "node".to_owned(),
             original_gres: "gpu:a100:1".to_owned(),
@@ -193,8 +201,14 @@ mod tests {
     fn what_is_not_ours_is_none_and_what_is_broken_is_an_error() {
         assert_eq!(Mark::parse(""), Ok(None));
         assert_eq!(Mark::parse("JS1:H4sIAA"), Ok(None));
-        for text in ["pillion1;w", "pillion1;zz=1", "pillion1;w=a;w=b", "pillion1;lease=x", "pillion1;w=a b"]
-        {
+        for text in [
+            "pillion1;w",
+            "pillion1;zz=1",
+            "pillion1;w=a;w=b",
+            "pillion1;lease=x",
+            "pillion1;w=a b",
+            "pillion1;c=0.25",
+        ] {
             assert!(Mark::parse(text).is_err(), "{text}");
         }
         assert!(Mark::parse(&format!("pillion1;w={}", "a".repeat(600))).is_err());

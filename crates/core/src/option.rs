@@ -4,10 +4,12 @@
 //! ```text
 //! option  = "" | "(null)" | "yes" | "no" | setting { "," setting }
 //! setting = "max-slowdown=" 1.00..10.00 | "profile=" [A-Za-z0-9._-]{1,64} | "memory=" digits [K|M|G|T][iB|B]
+//!         | "cap=" ("0.1" | "0.2" | .. | "0.9" | "1")
 //! ```
 
-use crate::units::SlowdownRatio;
+use crate::units::{CapStep, SlowdownRatio};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The longest option text that is looked at.
 pub const OPTION_LENGTH_MAX: usize = 256;
@@ -32,6 +34,24 @@ pub struct ColocateRequest {
     pub profile_name: Option<String>,
     /// The most device memory that the job needs.
     pub memory_bytes: Option<u64>,
+    /// Not to share: to run alone under this cap, so that its speed there becomes known.
+    pub cap: Option<CapStep>,
+}
+
+impl fmt::Display for ColocateRequest {
+    /// As a user writes it; `yes` where nothing is set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { slowdown_ratio_max, profile_name, memory_bytes, cap } = self;
+        let settings = [
+            slowdown_ratio_max.map(|ratio| format!("max-slowdown={}", ratio.value())),
+            profile_name.as_ref().map(|name| format!("profile={name}")),
+            memory_bytes.map(|bytes| format!("memory={}K", bytes >> 10)),
+            cap.map(|cap| format!("cap={cap}")),
+        ];
+        let settings: Vec<String> = settings.into_iter().flatten().collect();
+        f.write_str(if settings.is_empty() { "yes" } else { "" })?;
+        f.write_str(&settings.join(","))
+    }
 }
 
 /// A value of `--colocate` that is refused, with what is allowed.
@@ -45,7 +65,7 @@ pub enum InvalidOption {
     BadByte(u8),
     /// Not one of the known settings.
     #[error(
-        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME and memory=SIZE"
+        "--colocate: unknown setting '{0}'; allowed are yes, no, max-slowdown=R, profile=NAME, memory=SIZE and cap=PART"
     )]
     UnknownSetting(String),
     /// The same setting twice.
@@ -64,6 +84,11 @@ pub enum InvalidOption {
         "--colocate: memory={0} is not allowed; write a whole number with K, M, G or T, such as 8G (at most 16T)"
     )]
     BadMemory(String),
+    /// Not a cap that speeds are kept for.
+    #[error(
+        "--colocate: cap={0} is not allowed; write 0.1, 0.2, .. 0.9 or 1: the part of the GPU that it may use alone"
+    )]
+    BadCap(String),
 }
 
 /// Reads the value of `--colocate`. `None`, the empty text and Slurm's `(null)` mean that no value was given.
@@ -96,6 +121,10 @@ fn apply(request: &mut ColocateRequest, setting: &str) -> Result<(), InvalidOpti
         "max-slowdown" => set(&mut request.slowdown_ratio_max, "max-slowdown", parse_slowdown(value)?),
         "profile" => set(&mut request.profile_name, "profile", parse_profile_name(value)?),
         "memory" => set(&mut request.memory_bytes, "memory", parse_memory(value)?),
+        "cap" => {
+            let cap = value.parse().map_err(|_| InvalidOption::BadCap(value.to_owned()))?;
+            set(&mut request.cap, "cap", cap)
+        }
         _ => Err(unknown()),
     }
 }
@@ -162,11 +191,12 @@ mod tests {
 
     #[test]
     fn all_settings_together() {
-        let parsed = parse(Some("max-slowdown=1.15,profile=bert-base.v2,memory=8G")).unwrap();
+        let parsed = parse(Some("max-slowdown=1.15,profile=bert-base.v2,memory=8G,cap=0.3")).unwrap();
         let expected = ColocateRequest {
             slowdown_ratio_max: SlowdownRatio::try_promise(1.15).ok(),
             profile_name: Some("bert-base.v2".to_owned()),
             memory_bytes: Some(8 << 30),
+            cap: CapStep::from_tenths(3),
         };
         assert_eq!(parsed, ColocateOption::Yes(expected));
     }
@@ -184,6 +214,11 @@ mod tests {
             ("memory=0G", "write a whole number with K, M, G or T"),
             ("memory=17T", "at most 16T"),
             ("memory=8G,memory=9G", "given twice"),
+            ("cap=0", "write 0.1, 0.2, .. 0.9 or 1"),
+            ("cap=0.25", "write 0.1, 0.2, .. 0.9 or 1"),
+            ("cap=1.1", "write 0.1, 0.2, .. 0.9 or 1"),
+            ("cap=30", "write 0.1, 0.2, .. 0.9 or 1"),
+            ("cap=0.3,cap=0.4", "cap= is given twice"),
             ("profile=a b", "found byte 0x20"),
             ("profile=a\nb", "found byte 0x0a"),
             ("yes,memory=8G", "unknown setting 'yes'"),
@@ -208,6 +243,22 @@ mod tests {
     }
 
     proptest::proptest! {
+        #[test]
+        fn what_is_written_reads_back(
+            promise in proptest::option::of(100_u32..=1000),
+            profile in proptest::option::of("[A-Za-z0-9._-]{1,64}"),
+            memory_kib in proptest::option::of(1_u64..=16 << 30),
+            tenths in 0_u8..=10,
+        ) {
+            let request = ColocateRequest {
+                slowdown_ratio_max: promise.and_then(|promise| SlowdownRatio::try_promise(f64::from(promise) / 100.0).ok()),
+                profile_name: profile,
+                memory_bytes: memory_kib.map(|kib| kib << 10),
+                cap: CapStep::from_tenths(tenths),
+            };
+            proptest::prop_assert_eq!(parse(Some(&request.to_string())), Ok(ColocateOption::Yes(request)));
+        }
+
         #[test]
         fn never_panics_and_never_prints_a_control_character(text in "\\PC{0,40}|[a-z=,.0-9-]{0,40}") {
             if let Err(error) = parse(Some(&text)) {

@@ -2,7 +2,7 @@
 
 use crate::device::{Metric, MetricSource};
 use crate::ids::WorkloadKey;
-use crate::units::Fraction;
+use crate::units::{CapStep, Fraction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ pub struct WorkloadProfile {
     pub duration_variation_fraction: Option<f64>,
     /// Mean progress a second, where the job wrote a progress counter.
     pub throughput_per_second: Option<f64>,
-    /// The same alone under a cap of 0.1, 0.2, .. 0.9, where it was measured.
+    /// The same alone under a cap of 0.1, 0.2, .. 0.9, where it was measured; runs a second where
+    /// `throughput_per_second` is absent.
     #[serde(default)]
     pub throughput_per_second_at_cap: [Option<f64>; 9],
     /// Compute units active.
@@ -74,6 +75,19 @@ pub struct WorkloadProfile {
 }
 
 impl WorkloadProfile {
+    /// Progress alone a second: by the job's own counter, else runs a second.
+    pub fn rate_per_second(&self) -> Option<f64> {
+        let of_duration = || self.duration_seconds.filter(|seconds| *seconds > 0.0).map(f64::recip);
+        self.throughput_per_second.or_else(of_duration).filter(|rate| *rate > 0.0)
+    }
+
+    /// Speed alone under each cap that was measured, over the speed alone without one; the narrowest first.
+    pub fn speed_fractions_at_cap(&self) -> impl Iterator<Item = (CapStep, f64)> {
+        let whole = self.rate_per_second();
+        CapStep::caps()
+            .zip(self.throughput_per_second_at_cap)
+            .filter_map(move |(cap, rate)| Some((cap, rate? / whole?)))
+    }
     /// A profile that knows nothing but its names.
     pub fn empty(workload: WorkloadKey, device_model: impl Into<String>) -> Self {
         Self {

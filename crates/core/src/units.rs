@@ -95,6 +95,65 @@ impl From<SlowdownRatio> for f64 {
     }
 }
 
+/// One of the caps under which the speed of a workload alone is kept: a tenth, two tenths, .. all of the compute units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct CapStep(u8);
+
+impl CapStep {
+    /// No cap.
+    pub const WHOLE: Self = Self(10);
+
+    /// `tenths`: 1 to 10.
+    pub fn from_tenths(tenths: u8) -> Option<Self> {
+        (1..=10).contains(&tenths).then_some(Self(tenths))
+    }
+    /// The steps below [`Self::WHOLE`], the narrowest first.
+    pub fn caps() -> impl Iterator<Item = Self> {
+        (1..10).map(Self)
+    }
+    /// The cap; `None` for the whole.
+    pub fn cap_fraction(self) -> Option<Fraction> {
+        (self < Self::WHOLE).then(|| Fraction(f64::from(self.0) / 10.0))
+    }
+    /// Its place among [`Self::caps`]; `None` for the whole.
+    pub fn index(self) -> Option<usize> {
+        (self < Self::WHOLE).then(|| usize::from(self.0) - 1)
+    }
+}
+
+impl TryFrom<f64> for CapStep {
+    type Error = OutOfRange;
+    fn try_from(value: f64) -> Result<Self, OutOfRange> {
+        let step = (1..=10).map(Self).find(|step| (f64::from(step.0) - value * 10.0).abs() < 1e-6);
+        step.ok_or(OutOfRange { value, unit: "whole number of tenths", low: 0.1, high: 1.0 })
+    }
+}
+
+impl From<CapStep> for f64 {
+    fn from(step: CapStep) -> Self {
+        Self::from(step.0) / 10.0
+    }
+}
+
+/// A text that is none of `0.1`, `0.2`, .. `0.9` and `1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a cap is 0.1, 0.2, .. 0.9 or 1")]
+pub struct InvalidCapStep;
+
+impl std::str::FromStr for CapStep {
+    type Err = InvalidCapStep;
+    fn from_str(text: &str) -> Result<Self, InvalidCapStep> {
+        (1..=10).map(Self).find(|step| step.to_string() == text).ok_or(InvalidCapStep)
+    }
+}
+
+impl fmt::Display for CapStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::WHOLE { f.write_str("1") } else { write!(f, "0.{}", self.0) }
+    }
+}
+
 /// Seconds of an hour.
 pub const SECONDS_PER_HOUR: f64 = 3600.0;
 /// Joules of a kilowatt-hour.
@@ -141,5 +200,27 @@ impl From<Shards> for u8 {
 impl fmt::Display for Shards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caps_are_tenths_and_read_back_as_they_are_written() {
+        let steps: Vec<CapStep> = CapStep::caps().chain([CapStep::WHOLE]).collect();
+        assert_eq!(steps.len(), 10);
+        for step in steps {
+            assert_eq!(step.to_string().parse(), Ok(step));
+            assert_eq!(CapStep::try_from(f64::from(step)), Ok(step));
+        }
+        for text in ["0", "0.0", "0.25", "1.0", "10", ".5", "0.5 ", ""] {
+            assert!(text.parse::<CapStep>().is_err(), "{text}");
+        }
+        for value in [0.0, 0.25, 1.1, -0.1, f64::NAN] {
+            assert!(CapStep::try_from(value).is_err(), "{value}");
+        }
+        assert_eq!((CapStep::WHOLE.cap_fraction(), CapStep::WHOLE.index()), (None, None));
     }
 }

@@ -4,6 +4,7 @@ use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::policy::{Policy, UserPolicy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
+use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{SlowdownRatio, UnixTime, UserId};
 use std::time::Duration;
@@ -75,6 +76,9 @@ pub(crate) fn may_share(
     device: &DeviceView,
     policy: &Policy,
 ) -> Result<u64, Reason> {
+    if job.solo_cap.is_some() {
+        return Err(Reason::MeasuredAlone);
+    }
     if policy.tenants_max < 2 {
         return Err(Reason::NotShareable);
     }
@@ -92,11 +96,13 @@ pub(crate) fn keeps_promise(estimate: &SpeedEstimate, promise: SlowdownRatio) ->
     estimate.speed_fraction_low * promise.value() >= 1.0
 }
 
-/// Whether a job can run on this device whatever is free there.
+/// Whether a job can run on this device whatever is free there. A cap is set by MPS alone; a run without one that is to be
+/// compared with it belongs on the same devices.
 pub(crate) fn matches_device(job: &WaitingJob, node: &NodeView, device: &DeviceView) -> bool {
     node.partitions.contains(&job.partition)
         && job.features.iter().all(|feature| node.features.contains(feature))
         && !job.excluded_nodes.contains(&node.name)
+        && (job.solo_cap.is_none() || device.mechanism == Mechanism::Mps)
         && job.gpu_type.as_ref().is_none_or(|wanted| device.gpu_types.contains(wanted))
 }
 

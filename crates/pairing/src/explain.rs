@@ -9,7 +9,7 @@ use crate::session::{CCS_MODE_SHARED, Session, Verdict};
 use crate::shards;
 use crate::view::WaitingJob;
 use pillion_core::device::Mechanism;
-use pillion_core::{Fraction, Shards};
+use pillion_core::{CapStep, Fraction, Shards};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -106,7 +106,8 @@ impl<'s, 'a> Scene<'s, 'a> {
         let newcomers: Vec<Member> = (0..start.jobs.len())
             .map(|index| self.member(start, index, tenants_before + index, &shares))
             .collect();
-        let is_shared = start.is_join || newcomers.iter().any(|member| member.role != Role::Alone);
+        let needs_mechanism = |member: &Member| member.role != Role::Alone || member.cap_fraction.is_some();
+        let is_shared = start.is_join || newcomers.iter().any(needs_mechanism);
         let chosen_mode = start.verdict.as_ref().and_then(|verdict| verdict.ccs_mode);
         Pairing {
             node: device.node.clone(),
@@ -167,7 +168,10 @@ impl<'s, 'a> Scene<'s, 'a> {
             start: waiting.start,
             workload: waiting.workload.clone(),
             role,
-            cap_fraction: start.verdict.as_ref().and_then(|verdict| verdict.caps[seat]),
+            cap_fraction: match &start.verdict {
+                Some(verdict) => verdict.caps[seat],
+                None => waiting.solo_cap.and_then(CapStep::cap_fraction),
+            },
             shards: shares[index],
             memory_bytes,
             memory_limit_bytes: memory_bytes
@@ -192,7 +196,14 @@ impl<'s, 'a> Scene<'s, 'a> {
             (None, Role::Alone) => session.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
             (None, _) => Reason::AloneJoinable,
         };
-        let text = member_text(reason, start.verdict.as_deref(), candidates.first());
+        let text = match session.view.waiting[job].solo_cap.and_then(CapStep::cap_fraction) {
+            Some(cap) => format!(
+                "starts alone with {:.0} % of the device: {}",
+                cap.value() * 100.0,
+                rule_text(Reason::MeasuredAlone)
+            ),
+            None => member_text(reason, start.verdict.as_deref(), candidates.first()),
+        };
         self.explanation(job, reason, text, candidates)
     }
 
@@ -417,7 +428,7 @@ fn held_text(job: &WaitingJob, reason: Reason) -> Option<String> {
 fn waiting_text(reason: Reason) -> &'static str {
     match reason {
         Reason::NodeDoesNotMatch => {
-            "waits: no device of the pool matches its partition, features, exclusions and GPU type"
+            "waits: no device of the pool matches its partition, features, exclusions, GPU type and cap"
         }
         Reason::Blocked => "waits: the devices that match take nothing now",
         Reason::NodeTooFull => {
@@ -431,6 +442,7 @@ fn waiting_text(reason: Reason) -> &'static str {
 fn rule_text(reason: Reason) -> &'static str {
     match reason {
         Reason::UnknownWorkload => "the workload has not been measured on this device model yet",
+        Reason::MeasuredAlone => "its user has it measured so",
         Reason::MemoryUnknown => "its device memory is not known; memory= would tell",
         Reason::MemoryDoesNotFit => "the device memory does not suffice for both",
         Reason::PromiseAtRisk => "somebody would probably be slowed more than promised",

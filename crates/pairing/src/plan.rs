@@ -27,7 +27,7 @@ pub struct Pairing {
     pub gres_type: GresType,
     /// Its model.
     pub device_model: String,
-    /// How it is shared; `None` with one member of 100 shards.
+    /// How it is shared; `None` with one member of 100 shards and no cap.
     pub mechanism: Mechanism,
     /// The card's mode (`ccs`).
     pub ccs_mode: Option<u8>,
@@ -127,6 +127,8 @@ pub enum Reason {
     AloneJoinable,
     /// Starts alone: its workload is not known yet on this device model, and is measured.
     UnknownWorkload,
+    /// Starts alone, perhaps under a cap, because its user has it measured so.
+    MeasuredAlone,
     /// Its memory need is not known, so it cannot share.
     MemoryUnknown,
     /// Does not fit beside the partner.

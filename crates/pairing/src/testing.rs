@@ -40,6 +40,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         starts_alone_at: UnixTime::from_epoch(NOW + 600),
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
         memory_bytes_declared: None,
+        solo_cap: None,
         gpu_type: None,
         cpus: 4,
         memory_mib: 1024,

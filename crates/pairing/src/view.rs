@@ -4,7 +4,7 @@
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
+    CapStep, DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
     UnixTime, UserId, WorkloadKey,
 };
 use serde::{Deserialize, Serialize};
@@ -145,6 +145,9 @@ pub struct WaitingJob {
     pub slowdown_ratio_max: SlowdownRatio,
     /// `memory=` as declared.
     pub memory_bytes_declared: Option<u64>,
+    /// Its user has it measured alone, under this cap; absent = it may share.
+    #[serde(default)]
+    pub solo_cap: Option<CapStep>,
     /// `gpu:h100:1`: the type it asked for.
     pub gpu_type: Option<String>,
     /// CPUs.

@@ -1,7 +1,7 @@
 //! Which agents are connected, what their nodes have, and the way to each of them. Filled by `grpc::agent` (and by the
 //! simulation), read by `view` and `release`; knows nothing of Slurm or the store.
 
-use pillion_core::device::{DeviceDescription, Reading};
+use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, DeviceSamples, ToAgent};
 use pillion_core::{GresType, NodeName, UnixTime};
@@ -40,6 +40,12 @@ struct Entry {
     readings: BTreeMap<GresType, (UnixTime, Reading)>,
     stream: u64,
     outbox: mpsc::Sender<ToAgent>,
+}
+
+impl Entry {
+    fn is_connected(&self) -> bool {
+        self.state.is_connected && !self.outbox.is_closed()
+    }
 }
 
 /// All agents by node.
@@ -145,10 +151,14 @@ impl Agents {
 
     /// Whether the agent of a node is there to prepare shares and answer starts.
     pub fn is_connected(&self, node: &NodeName) -> bool {
-        self.lock()
-            .entries
-            .get(node)
-            .is_some_and(|entry| entry.state.is_connected && !entry.outbox.is_closed())
+        self.lock().entries.get(node).is_some_and(Entry::is_connected)
+    }
+
+    /// Whether that agent can set a cap on a device of its node, too.
+    pub fn sets_caps(&self, node: &NodeName) -> bool {
+        let has_mps =
+            |entry: &Entry| entry.state.devices.iter().any(|device| device.mechanism == Mechanism::Mps);
+        self.lock().entries.get(node).is_some_and(|entry| entry.is_connected() && has_mps(entry))
     }
 
     /// The newest readings of these devices.

@@ -1,6 +1,6 @@
 //! The dead man's switch, held down: moves the begin time of waiting jobs ahead of them, one bound from now, in few calls.
 //! When this stops, Slurm starts each job alone, at the latest one bound later (DESIGN D2). So too for a job that only
-//! nodes without an agent could run: nobody can release it.
+//! nodes without an agent could run, or that is to have a cap where nobody can set one: nobody can release it.
 
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, is_waiting, mark_of};
@@ -32,6 +32,7 @@ impl Renew {
     /// [`TickError`] where Slurm or the store did not answer.
     pub async fn tick(&self) -> Result<(), TickError> {
         let context = &self.context;
+        let agents = &context.agents;
         let Some(scan) = context.fresh_scan().filter(|_| context.is_active()) else { return Ok(()) };
         // From here on nothing is released or put back, so what is due is not moved by anybody else.
         let _alone = context.begin_times.lock().await;
@@ -40,9 +41,13 @@ impl Renew {
         busy.extend(context.board().tried.iter().filter_map(touched));
         let mut due = due(&scan, &busy, context.settings.bound);
         due.at_bound.retain(|id| {
-            scan.jobs
-                .get(id)
-                .is_some_and(|job| !is_abandoned(job, &scan, |node| context.agents.is_connected(node)))
+            scan.jobs.get(id).is_some_and(|job| {
+                let needs_cap = wants_cap(job);
+                let takes = |node: &NodeName| {
+                    if needs_cap { agents.sets_caps(node) } else { agents.is_connected(node) }
+                };
+                !is_abandoned(job, &scan, takes)
+            })
         });
         let begin = context.now() + context.settings.bound;
         for jobs in due.at_bound.chunks(JOBS_PER_CALL) {
@@ -104,8 +109,14 @@ fn due(scan: &Scan, busy: &BTreeSet<SlurmJobId>, bound: Duration) -> Due {
     due
 }
 
-/// Whether some node could run the job, and the agents of all that could are away: a release would never come.
-fn is_abandoned(job: &Job, scan: &Scan, is_connected: impl Fn(&NodeName) -> bool) -> bool {
+/// Whether a job is to run where caps can be set.
+fn wants_cap(job: &Job) -> bool {
+    mark_of(job).is_some_and(|mark| mark.cap.is_some())
+}
+
+/// Whether some node could run the job, and the agents of all that could are away, or can set no cap where it is to have
+/// one: a release would never come.
+fn is_abandoned(job: &Job, scan: &Scan, takes: impl Fn(&NodeName) -> bool) -> bool {
     let suits = |node: &&Node| {
         node.availability == NodeAvailability::Up
             && node.partitions.contains(&job.partition)
@@ -117,7 +128,7 @@ fn is_abandoned(job: &Job, scan: &Scan, is_connected: impl Fn(&NodeName) -> bool
                 .all(|name| node.features.iter().any(|has| has == name))
     };
     let mut suitable = scan.nodes.iter().filter(suits).peekable();
-    suitable.peek().is_some() && suitable.all(|node| !is_connected(&node.name))
+    suitable.peek().is_some() && suitable.all(|node| !takes(&node.name))
 }
 
 /// Due when less than two thirds of the bound are left: two renewals may fail before Slurm takes over.
@@ -168,6 +179,15 @@ mod tests {
         assert_eq!(away(excluded, node(NodeAvailability::Up)), (false, false), "no node could run it anyway");
         let down = node(NodeAvailability::Unavailable("DOWN".into()));
         assert_eq!(away(waiting(), down), (false, false), "nor would Slurm start it there");
+    }
+
+    #[test]
+    fn who_is_measured_under_a_cap_needs_somebody_who_sets_it() {
+        let with = |tenths| {
+            let mark = Mark { cap: pillion_core::CapStep::from_tenths(tenths), ..Mark::default() };
+            wants_cap(&Job { mark: Ok(Some(mark)), ..job(JobState::Pending) })
+        };
+        assert_eq!((with(3), with(10), with(0)), (true, true, false));
     }
 
     #[test]

@@ -411,6 +411,7 @@ const fn rule(reason: Reason) -> &'static str {
         Reason::NotAllowed => "is not among the combinations that may be chosen",
         Reason::NotShareable => "the device cannot be shared",
         Reason::OutlivesHost => "it would end after its host while others wait for a whole device",
+        Reason::MeasuredAlone => "its user has it measured alone",
         Reason::SeveralProcesses => "several processes on the device, never seen to share",
         Reason::NoShardsLeft => "no shards are left beside it",
         Reason::NodeTooFull => "not enough CPUs or memory on its node",

@@ -22,7 +22,7 @@ pub mod rescue;
 pub mod slurm_conf;
 pub mod snapshot;
 pub mod status;
-mod story;
+pub(crate) mod story;
 pub mod why;
 
 use crate::args::{Args, Command, SnapshotAction};
@@ -64,6 +64,9 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
             acct::fetch(&mut connect(address).await?, request).await?
         }
         Command::Profile(profile) => profile::fetch(&mut connect(address).await?, profile).await?,
+        Command::Characterize(order) => {
+            return crate::characterize::run(order, address, clock, output).await;
+        }
         Command::Model(model) => model::fetch(&mut connect(address).await?, model).await?,
         Command::Plan(plan) => plan::make(plan, address).await?,
         Command::Backtest(backtest) => backtest::make(backtest)?,

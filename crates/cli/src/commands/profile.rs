@@ -63,16 +63,6 @@ fn show(ProfilesResponse { profile_json }: ProfilesResponse, is_drawn: bool) -> 
     Ok(answer)
 }
 
-/// Cells of a bar that stands for the whole.
-const BAR_CELLS: u8 = 40;
-
-/// A bar of `#`: read by every terminal, and aloud as its number, which stands before it.
-fn bar(fraction: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of cells")]
-    let full = (fraction.clamp(0.0, 1.0) * f64::from(BAR_CELLS)).round() as u8;
-    format!("{}{}", "#".repeat(full.into()), ".".repeat((BAR_CELLS - full).into()))
-}
-
 /// What a workload uses of the device, and what it does under each cap, where that is known; a line each.
 fn drawing(profile: &WorkloadProfile) -> Vec<String> {
     let used = [
@@ -85,17 +75,12 @@ fn drawing(profile: &WorkloadProfile) -> Vec<String> {
         ("cache bandwidth", profile.cache_bandwidth_fraction),
         ("held down by power or heat", profile.throttled_fraction),
     ];
-    let line = |name: &str, fraction: f64| {
-        format!("  {name:<27}{:>6}  {}", format::fraction(Some(fraction)), bar(fraction))
-    };
-    let used = used.into_iter().filter_map(|(name, part)| Some(line(name, part?.value())));
+    let used = used.into_iter().filter_map(|(name, part)| Some(format::bar_line(name, part?.value())));
     let title = format!("{} alone on {}, of the whole device", profile.workload, profile.device_model);
     let mut lines: Vec<String> = [String::new(), format::clean(&title)].into_iter().chain(used).collect();
-    let at_cap = profile.throughput_per_second_at_cap.iter().zip(1..);
-    let whole = profile.throughput_per_second.filter(|whole| *whole > 0.0);
-    let speeds: Vec<String> = at_cap
-        .filter_map(|(rate, tenth)| Some(line(&format!("speed at cap 0.{tenth}"), (*rate)? / whole?)))
-        .collect();
+    let at_cap = profile.speed_fractions_at_cap();
+    let speeds: Vec<String> =
+        at_cap.map(|(cap, speed)| format::bar_line(&format!("speed at cap {cap}"), speed)).collect();
     if !speeds.is_empty() {
         lines.extend([String::new(), "Speed under a cap, of its speed without".to_owned()]);
         lines.extend(speeds);

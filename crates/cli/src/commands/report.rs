@@ -1,6 +1,6 @@
 //! `pillion report JOB`: one screen, in the manner of `seff`: what it used of its GPU, what it cost, and what to do next time.
 
-use super::story::{ask, field, promise, render, share, state};
+use super::story::{ask, field, own_member, promise, render, share, state};
 use crate::args::JobArgs;
 use crate::client::Operator;
 use crate::error::CliError;
@@ -47,6 +47,7 @@ fn lines(story: &JobStory) -> Vec<String> {
         say("Restarted", Some(format!("{} {}", format::time(event.at_seconds), event.detail)));
     }
     say("Advice", story.advice.clone());
+    say("Taught", taught(story));
     if story.run.is_none() {
         let why = if story.ending.is_some() {
             "Nothing was measured of this run: the node's agent was away, or the job did not use its GPU"
@@ -56,6 +57,17 @@ fn lines(story: &JobStory) -> Vec<String> {
         lines.push(format!("  {why}"));
     }
     lines
+}
+
+/// What this run told of its workload.
+fn taught(story: &JobStory) -> Option<String> {
+    let cap = own_member(story).and_then(|member| member.cap_fraction).unwrap_or(1.0);
+    Some(match story.lesson_kind.as_deref()? {
+        "alone" => "how the workload runs alone".to_owned(),
+        "capped" => format!("how fast the workload is alone with {} of a GPU", format::fraction(Some(cap))),
+        "nothing" => format!("nothing: {}", story.lesson_detail.as_deref().unwrap_or("it is not known why")),
+        _ => return None,
+    })
 }
 
 fn device(story: &JobStory) -> Option<String> {
@@ -104,7 +116,7 @@ fn activity(story: &JobStory) -> Option<String> {
 fn memory(story: &JobStory) -> Option<String> {
     let run = story.run.as_ref()?;
     let peak = format::bytes(Some(run.memory_bytes_peak));
-    let limit = super::story::own_member(story).and_then(|member| member.memory_limit_bytes);
+    let limit = own_member(story).and_then(|member| member.memory_limit_bytes);
     #[expect(clippy::cast_precision_loss, reason = "a part in percent")]
     let part = |limit: u64| run.memory_bytes_peak as f64 / limit.max(1) as f64;
     Some(match (limit, story.memory_bytes_declared) {

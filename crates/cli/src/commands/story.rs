@@ -14,7 +14,7 @@ use serde::Serialize;
 ///
 /// # Errors
 /// As [`answer`].
-pub(super) async fn ask(client: &mut Operator, job: SlurmJobId) -> Result<Option<JobStory>, CliError> {
+pub(crate) async fn ask(client: &mut Operator, job: SlurmJobId) -> Result<Option<JobStory>, CliError> {
     let response = answer(client.job(JobRequest { job_id: job.to_string() })).await?;
     Ok(JobStory::from_wire(response))
 }

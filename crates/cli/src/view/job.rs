@@ -43,6 +43,10 @@ pub struct JobStory {
     pub events: Vec<EventRow>,
     /// The scheduler's clock.
     pub now_seconds: f64,
+    /// What this start taught of its workload: alone, capped, shared or nothing; absent: nobody looked at it yet.
+    pub lesson_kind: Option<String>,
+    /// Why nothing.
+    pub lesson_detail: Option<String>,
 }
 
 /// Whom it was, and what shows it.
@@ -76,6 +80,8 @@ impl JobStory {
             advice,
             events,
             now_seconds,
+            lesson_kind,
+            lesson_detail,
         } = response;
         let cause = |wire::SlowCause { kind, evidence }| SlowCause { kind, evidence };
         Some(Self {
@@ -97,6 +103,8 @@ impl JobStory {
             advice: some_text(advice),
             events: events.into_iter().map(EventRow::from).collect(),
             now_seconds,
+            lesson_kind: some_text(lesson_kind),
+            lesson_detail: some_text(lesson_detail),
         })
     }
 

@@ -83,6 +83,7 @@ pub(crate) async fn run_at(scheduler: &str, folder: &Path, line: &str) -> Ran {
         .args(line.split_whitespace())
         .current_dir(folder)
         .env("TZ", "UTC")
+        .env("XDG_STATE_HOME", folder)
         .env("PILLION_SCHEDULER", scheduler)
         .stdin(std::process::Stdio::null())
         .kill_on_drop(true)

@@ -34,6 +34,7 @@ pub(super) fn story(job_id: &str) -> JobResponse {
             ..JobResponse::default()
         },
         "45" => evicted(),
+        "46" => whole(),
         _ => JobResponse::default(),
     }
 }
@@ -84,6 +85,16 @@ fn evicted() -> JobResponse {
         ],
         now_seconds: NOW,
         ..JobResponse::default()
+    }
+}
+
+/// The run without a cap of a campaign whose runs under caps have taught their part.
+fn whole() -> JobResponse {
+    let known = "\"throughput_per_second_at_cap\":[null,0.0008,null,null,null,0.00163,null,null,null],\"sm_active_fraction\"";
+    JobResponse {
+        profile_json: PROFILE.replace("\"sm_active_fraction\"", known),
+        lesson_kind: "alone".to_owned(),
+        ..slow()
     }
 }
 

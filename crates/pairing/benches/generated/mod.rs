@@ -140,6 +140,7 @@ fn job(rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
         starts_alone_at: at() + Duration::from_mins(10),
         slowdown_ratio_max: promise(),
         memory_bytes_declared: None,
+        solo_cap: None,
         gpu_type: None,
         cpus: [4, 6, 8, 12][of % 4],
         memory_mib: 16 << 10,

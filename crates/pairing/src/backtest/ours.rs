@@ -105,6 +105,7 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
         starts_alone_at: UnixTime::from_epoch(0),
         slowdown_ratio_max: backtest.options().slowdown_ratio_max,
         memory_bytes_declared: peak.is_none().then_some(0),
+        solo_cap: None,
         gpu_type: None,
         cpus: 0,
         memory_mib: 0,

@@ -126,7 +126,7 @@ fn numbers(profile: &WorkloadProfile) -> Vec<Option<f64>> {
         profile.duration_seconds,
         profile.throughput_per_second,
     ];
-    let full = profile.throughput_per_second.filter(|full| *full > 0.0);
+    let full = profile.rate_per_second();
     numbers.extend(profile.throughput_per_second_at_cap.map(|at_cap| Some(at_cap? / full?)));
     numbers
 }

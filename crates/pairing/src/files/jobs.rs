@@ -67,6 +67,7 @@ pub(super) fn read_queue(
             slowdown_ratio_max: job.slowdown_ratio_max,
             // Nothing declared where a peak is known; where none is, nothing is needed.
             memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
+            solo_cap: None,
             workload: job.workload,
             gpu_type: None,
             cpus: 0,

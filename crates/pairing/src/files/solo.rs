@@ -50,13 +50,19 @@ fn profile(row: &Row<'_>) -> Result<WorkloadProfile, InvalidFile> {
     for (at, throughput) in throughput_per_second_at_cap.iter_mut().enumerate() {
         *throughput = row.amount(&format!("throughput_per_second_at_cap_0.{}", at + 1))?;
     }
+    let throughput_per_second = row.measured("throughput_per_second")?;
+    if throughput_per_second.is_none() && throughput_per_second_at_cap.iter().any(Option::is_some) {
+        return Err(
+            row.invalid("throughput_per_second", "the throughput without a cap, beside those under caps")
+        );
+    }
     Ok(WorkloadProfile {
         family: row.name("family")?.map(str::to_owned),
         throughput_per_second_at_cap,
         memory_busy_fraction: row.fraction("memory_busy_fraction")?,
         run_count: 1,
         duration_seconds: row.measured("duration_seconds")?,
-        throughput_per_second: row.measured("throughput_per_second")?,
+        throughput_per_second,
         sm_active_fraction: row.fraction("sm_active_fraction")?,
         sm_occupancy_fraction: row.fraction("sm_occupancy_fraction")?,
         stall_fraction: row.fraction("stall_fraction")?,

@@ -386,7 +386,7 @@ impl<'a> Session<'a> {
 /// Everything about a job that a plan looks at, but its place in the queue.
 fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let promise = job.slowdown_ratio_max.value().to_bits();
-    let who = (&job.workload, job.uid, &job.account, promise, job.memory_bytes_declared);
+    let who = (&job.workload, job.uid, &job.account, promise, job.memory_bytes_declared, job.solo_cap);
     let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
     // Durations in steps of a twentieth: closer they are guesses.
     let duration = job.duration_seconds_expected.map(worth::duration_step);

@@ -35,6 +35,7 @@ pub(super) async fn job(
     let throttled_fraction = summary.as_ref().and_then(|run| run.solo_means.as_ref()?.throttled_fraction);
     let throttled_fraction = throttled_fraction.map(f64::from);
     let seen = run_seen(&record, member, summary.as_ref(), profile.as_ref(), throttled_fraction);
+    let lesson = store.lesson(start).await?;
     let events = store.events(record.id).await?;
     let causes = story::slow_causes(&seen);
     let advice = advice_facts(&record, member, summary.as_ref(), profile.as_ref(), &events)
@@ -61,6 +62,8 @@ pub(super) async fn job(
         advice: advice.unwrap_or_default(),
         events: events.into_iter().map(listing::event_row).collect(),
         now_seconds: now.seconds(),
+        lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.as_str().to_owned()).unwrap_or_default(),
+        lesson_detail: lesson.map(|lesson| lesson.detail).unwrap_or_default(),
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })
 }

@@ -1,16 +1,16 @@
 //! Row 9 of the way of a job: makes profiles of solo runs, outcomes and observations of shared ones, each run once
 //! (DESIGN D10, D11).
 
+mod capped;
 mod sharing;
 
 use crate::context::{Context, TickError};
 use crate::metrics;
-use crate::store::{MeasuredRun, StoredProfile};
-use pillion_core::UnixTime;
+use crate::store::{Lesson, LessonKind, MeasuredRun, StoredProfile};
 use pillion_core::device::{Metric, MetricSource};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::ActivityMeans;
-use pillion_core::units::Fraction;
+use pillion_core::{CapStep, Fraction, UnixTime};
 use pillion_slurm::Ending;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -65,18 +65,35 @@ impl Profile {
                     self.context.nudges.train.notify_one();
                 }
             }
-            if let Some(reason) = obstacle(&run) {
+            let (lesson, updated) = match self.cap_not_in_force(&run).await? {
+                Some(why) => (Lesson::nothing(why), None),
+                None => learn(stored.cloned(), &run, now),
+            };
+            if lesson.kind == LessonKind::Nothing {
                 let samples = run.summary.solo_sample_count;
-                info!(start = %run.summary.start, workload = %run.job.workload, samples, reason, "a run makes no profile");
+                info!(start = %run.summary.start, workload = %run.job.workload, samples, reason = lesson.detail, "a run makes no profile");
             }
-            let updated = with_run(stored.cloned(), &run, now);
-            store.profile_run(run.summary.start, &run.summary.gres_type, updated.as_ref()).await?;
+            store.profile_run(run.summary.start, &run.summary.gres_type, &lesson, updated.as_ref()).await?;
             self.context.tally.ran(&metrics::account(&run, speed, solo_energy_joules));
             if updated.is_some() {
                 self.context.nudges.engine.notify_one();
             }
         }
         Ok(())
+    }
+
+    /// Why a run that was planned with a cap may not have had it; `None` where it had, or none was planned.
+    async fn cap_not_in_force(&self, run: &MeasuredRun) -> Result<Option<&'static str>, TickError> {
+        let Some(decision) = run.decision.as_ref().filter(|_| cap_of(run).is_some() && is_solo(run)) else {
+            return Ok(None);
+        };
+        let store = self.context.store.as_ref();
+        if !sharing::has_launched(store, run.summary.start, decision).await? {
+            return Ok(Some("it began before its cap was set"));
+        }
+        let events = store.events(run.summary.start.job_id).await?;
+        let has_failed = events.iter().any(|event| event.kind == "share-failed");
+        Ok(has_failed.then_some("its cap could not be set"))
     }
 }
 
@@ -133,15 +150,10 @@ fn is_solo(run: &MeasuredRun) -> bool {
 
 /// Why a run tells nothing of how its workload runs alone; `None` where it does.
 fn obstacle(run: &MeasuredRun) -> Option<&'static str> {
-    // A capped run, or one that could use only a part of a card, is not how the workload runs alone.
-    let was_limited = run.decision.as_ref().is_some_and(|decision| {
-        let own = decision.members.iter().find(|member| member.plan.start == run.summary.start);
-        own.is_some_and(|member| member.plan.cap_fraction.is_some())
-            || decision.ccs_mode.is_some_and(|mode| mode > 1)
-    });
-    if !is_solo(run) {
-        Some("it shared its device")
-    } else if was_limited {
+    // One that could use only a part of a card is not how the workload runs alone.
+    let was_parted =
+        run.decision.as_ref().is_some_and(|decision| decision.ccs_mode.is_some_and(|mode| mode > 1));
+    if was_parted {
         Some("it was limited to a part of its device")
     } else if run.job.ending != Some(Ending::Completed) {
         Some("it did not complete")
@@ -152,22 +164,57 @@ fn obstacle(run: &MeasuredRun) -> Option<&'static str> {
     }
 }
 
-/// The profile with a solo run added; `None` where the run teaches nothing.
-fn with_run(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> Option<StoredProfile> {
-    if obstacle(run).is_some() {
-        return None;
+/// The cap that a run was planned with.
+fn cap_of(run: &MeasuredRun) -> Option<Fraction> {
+    let members = run.decision.iter().flat_map(|decision| &decision.members);
+    let own = members.into_iter().find(|member| member.plan.start == run.summary.start);
+    own.and_then(|member| member.plan.cap_fraction)
+}
+
+/// What a run teaches of its workload alone, and the profile with it, where it changes that.
+fn learn(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> (Lesson, Option<StoredProfile>) {
+    if !is_solo(run) {
+        return (LessonKind::Shared.into(), None);
     }
-    let means = run.summary.solo_means.as_ref()?;
+    let learnt = match (obstacle(run), &run.summary.solo_means, cap_of(run)) {
+        (Some(why), ..) => Err(why),
+        (None, None, _) => Err("it was never measured alone"),
+        (None, Some(means), None) => Ok((LessonKind::Alone, with_run(stored, run, means, now))),
+        (None, Some(_), Some(cap)) => CapStep::try_from(cap.value())
+            .map_err(|_| "its cap was none that speeds are kept for")
+            .and_then(|cap| capped::with_capped_run(stored, run, cap, now))
+            .map(|profile| (LessonKind::Capped, profile)),
+    };
+    match learnt {
+        Ok((kind, profile)) => (kind.into(), Some(profile)),
+        Err(why) => (Lesson::nothing(why), None),
+    }
+}
+
+/// The profile with a solo run added.
+fn with_run(
+    stored: Option<StoredProfile>,
+    run: &MeasuredRun,
+    means: &ActivityMeans,
+    now: UnixTime,
+) -> StoredProfile {
     let mut stored = stored.unwrap_or_else(|| StoredProfile {
         profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
         duration_deviation_squares: 0.0,
+        run_counts_at_cap: [0; 9],
         updated_at: now,
     });
     stored.updated_at = now;
     stored.profile.run_count += 1;
     add_duration(&mut stored, run);
+    let had_counter = stored.profile.throughput_per_second.is_some();
     add_means(&mut stored.profile, means, run);
-    Some(stored)
+    if !had_counter && stored.profile.throughput_per_second.is_some() {
+        // What was known of caps is in runs a second: it cannot be compared any more.
+        stored.profile.throughput_per_second_at_cap = [None; 9];
+        stored.run_counts_at_cap = [0; 9];
+    }
+    stored
 }
 
 /// Welford's running mean and variance.

@@ -102,7 +102,11 @@ fn tenant(member: &Member) -> SharingTenant {
 }
 
 /// Whether every task of a start began under the decision: without it, it had neither the mechanism nor its cap.
-async fn has_launched(store: &dyn Store, start: JobStart, decision: &Decision) -> Result<bool, StoreError> {
+pub(super) async fn has_launched(
+    store: &dyn Store,
+    start: JobStart,
+    decision: &Decision,
+) -> Result<bool, StoreError> {
     let launches = store.launches(start).await?;
     Ok(launches.iter().all(|launch| launch.decision_id == Some(decision.id)))
 }

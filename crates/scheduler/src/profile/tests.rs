@@ -42,7 +42,7 @@ fn limited(cap_fraction: Option<f64>, ccs_mode: Option<u8>) -> Decision {
 }
 
 fn learnt(runs: &[MeasuredRun]) -> Option<StoredProfile> {
-    runs.iter().fold(None, |stored, run| with_run(stored.clone(), run, at(5000)).or(stored))
+    runs.iter().fold(None, |stored, run| learn(stored.clone(), run, at(5000)).1.or(stored))
 }
 
 fn near(left: Option<f64>, right: f64) {
@@ -128,6 +128,73 @@ fn every_mean_of_a_run_finds_its_place_in_the_profile() {
         ..WorkloadProfile::empty(WorkloadKey::new("alice/w"), "h200")
     };
     assert_eq!(learnt(&[run]).unwrap().profile, expected);
+}
+
+/// A run under this cap; its job wrote this much progress.
+fn capped(cap: f64, seconds: u64, progress: Option<f64>) -> MeasuredRun {
+    let mut run = MeasuredRun { decision: Some(limited(Some(cap), None)), ..run(seconds, 0.0) };
+    run.summary.solo = ProgressPart { progress, seconds: 50.0 };
+    run
+}
+
+fn with_progress(progress: f64) -> MeasuredRun {
+    let mut run = run(100, 0.0);
+    run.summary.solo = ProgressPart { progress: Some(progress), seconds: 50.0 };
+    run
+}
+
+#[test]
+fn a_run_alone_under_a_cap_tells_the_speed_there() {
+    let speeds = |runs: &[MeasuredRun]| {
+        let profile = learnt(runs).unwrap().profile;
+        profile.speed_fractions_at_cap().map(|(cap, speed)| (cap.to_string(), speed)).collect::<Vec<_>>()
+    };
+    // By the counter: 4 a second whole, 1 and 2 under a cap of a third or so.
+    let counted = [with_progress(200.0), capped(0.3, 400, Some(50.0)), capped(0.3, 400, Some(100.0))];
+    assert_eq!(speeds(&counted), [("0.3".to_owned(), 0.375)]);
+    // Without one, by how long it took.
+    let timed = [run(100, 0.0), capped(0.5, 125, None), capped(0.9, 100, None)];
+    assert_eq!(speeds(&timed), [("0.5".to_owned(), 0.8), ("0.9".to_owned(), 1.0)]);
+    let profile = learnt(&timed).unwrap().profile;
+    assert_eq!((profile.run_count, profile.duration_seconds), (1, Some(100.0)), "how it runs alone stays");
+}
+
+#[test]
+fn what_a_capped_run_does_not_teach_is_said() {
+    let known = learnt(&[with_progress(200.0)]);
+    let why = |stored: Option<StoredProfile>, run: &MeasuredRun| {
+        let (lesson, profile) = learn(stored, run, at(5000));
+        assert_eq!((lesson.kind, profile), (LessonKind::Nothing, None));
+        lesson.detail
+    };
+    assert_eq!(
+        why(None, &capped(0.3, 100, None)),
+        "how its workload runs alone without a cap is not known yet"
+    );
+    assert!(why(known.clone(), &capped(0.3, 100, None)).starts_with("it wrote no progress"));
+    assert_eq!(
+        why(known.clone(), &capped(0.25, 100, Some(1.0))),
+        "its cap was none that speeds are kept for"
+    );
+    let mut failed = capped(0.3, 100, Some(50.0));
+    failed.job.ending = Some(Ending::Failed);
+    assert_eq!(why(known, &failed), "it did not complete");
+}
+
+#[test]
+fn speeds_in_another_unit_are_forgotten() {
+    let timed = [run(100, 0.0), capped(0.5, 125, None), with_progress(200.0)];
+    let profile = learnt(&timed).unwrap().profile;
+    assert_eq!((profile.throughput_per_second, profile.speed_fractions_at_cap().count()), (Some(4.0), 0));
+}
+
+#[test]
+fn every_run_has_its_lesson() {
+    let solo = || run(100, 0.0);
+    let kind = |run: &MeasuredRun| learn(learnt(&[solo()]), run, at(5000)).0.kind;
+    assert_eq!(kind(&run(100, 0.0)), LessonKind::Alone);
+    assert_eq!(kind(&capped(0.5, 125, None)), LessonKind::Capped);
+    assert_eq!(kind(&run(100, 50.0)), LessonKind::Shared);
 }
 
 #[test]

@@ -12,9 +12,9 @@ mod state;
 
 use super::{
     AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, Heat, HeatFilter,
-    JobRecord, Judgement, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation,
-    Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation, StoredProfile,
-    Tenant, Undrain,
+    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
+    NewObservation, Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation,
+    StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -230,9 +230,14 @@ impl Store for MemoryStore {
         &self,
         start: JobStart,
         gres_type: &GresType,
+        lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError> {
-        self.call("profiling a run", |state| state.profile_run(start, gres_type, profile))
+        self.call("profiling a run", |state| state.profile_run(start, gres_type, lesson, profile))
+    }
+
+    async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
+        self.call("reading a lesson", |state| Ok(state.lesson(start)))
     }
 
     async fn profile(

@@ -8,6 +8,7 @@ mod browse;
 mod error;
 mod faults;
 mod learning;
+mod lesson;
 pub mod memory;
 mod operators;
 pub mod postgres;
@@ -20,6 +21,7 @@ pub use learning::{
     MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
     StoredObservation,
 };
+pub use lesson::{Lesson, LessonKind, UnknownLesson};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
 pub use runs::{AccountedRun, MeasuredRun, RunFilter};
 
@@ -228,6 +230,8 @@ pub struct StoredProfile {
     pub profile: WorkloadProfile,
     /// Sum of squared deviations of the solo duration (Welford).
     pub duration_deviation_squares: f64,
+    /// How many runs each speed under a cap is the mean of.
+    pub run_counts_at_cap: [u32; 9],
     /// When it last changed.
     pub updated_at: UnixTime,
 }
@@ -356,11 +360,13 @@ pub trait Store: Send + Sync {
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
     /// Runs that ended in a stretch of time, in the order of their ends.
     async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError>;
-    /// In one transaction: marks a run as profiled and, where given, stores the workload's new profile (a new revision).
+    /// In one transaction: marks a run as profiled, with what it taught, and, where given, stores the workload's new profile
+    /// (a new revision).
     async fn profile_run(
         &self,
         start: JobStart,
         gres_type: &GresType,
+        lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError>;
     /// What is known of one workload alone on one device model.
@@ -369,6 +375,8 @@ pub trait Store: Send + Sync {
         workload: &WorkloadKey,
         device_model: &str,
     ) -> Result<Option<StoredProfile>, StoreError>;
+    /// What a start taught; `None`: nobody looked at it yet, or did before this was kept.
+    async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError>;
     /// Runs that were summarised, whose job's end is recorded (or was started again), and that were not judged yet; oldest
     /// first.
     async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;

@@ -5,7 +5,7 @@ use crate::agents::Agents;
 use crate::context::Settings;
 use crate::engine::Engine;
 use crate::store::memory::MemoryStore;
-use crate::store::{NewObservation, SharingTenant, Store, StoredProfile};
+use crate::store::{LessonKind, NewObservation, SharingTenant, Store, StoredProfile};
 use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
 use pillion_core::report::{JobSummary, ProgressPart, Report, ReportBody};
@@ -144,9 +144,16 @@ impl World {
         };
         let report = Report { sequence: u64::from(id), body: ReportBody::JobSummary(Box::new(summary)) };
         self.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
-        let stored =
-            StoredProfile { profile: profile(name), duration_deviation_squares: 0.0, updated_at: at(NOW) };
-        self.store.profile_run(start, &GresType::new("g1"), Some(&stored)).await.unwrap();
+        let stored = StoredProfile {
+            profile: profile(name),
+            duration_deviation_squares: 0.0,
+            run_counts_at_cap: [0; 9],
+            updated_at: at(NOW),
+        };
+        self.store
+            .profile_run(start, &GresType::new("g1"), &LessonKind::Alone.into(), Some(&stored))
+            .await
+            .unwrap();
     }
 
     /// Two workloads shared a device, both at this speed.
@@ -236,6 +243,7 @@ fn view() -> ClusterView {
         starts_alone_at: at(NOW + 600),
         slowdown_ratio_max: SlowdownRatio::try_promise(2.0).unwrap(),
         memory_bytes_declared: None,
+        solo_cap: None,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,

@@ -237,6 +237,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         starts_alone_at: job.eligible_at.unwrap_or(sources.scan.at),
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
         memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+        solo_cap: mark.cap,
         gpu_type: asked_gpu_type(&mark.original_gres),
         cpus: job.cpus,
         memory_mib: job.memory_mib,

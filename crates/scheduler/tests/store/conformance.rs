@@ -5,8 +5,8 @@ use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
 };
 use crate::fixtures::{
-    at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member, pair, plain, start,
-    step,
+    LESSON, at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member, pair,
+    plain, start, step,
 };
 use crate::learning::{
     bodies_of_old_models_are_not_kept, observations_come_in_the_order_of_changes,
@@ -355,7 +355,7 @@ async fn what_was_never_stored_is_missing(store: Arc<dyn Store>) {
         store.member_prepared(unknown, start(1), at(2)).await,
         store.member_prepared(id, start(3), at(2)).await,
         store.record_outcome(unknown, start(1), None, None).await,
-        store.profile_run(start(1), &gres(), None).await,
+        store.profile_run(start(1), &gres(), &LESSON, None).await,
     ];
     for (index, result) in results.into_iter().enumerate() {
         let error = result.expect_err("never stored");

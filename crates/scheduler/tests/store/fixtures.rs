@@ -14,7 +14,9 @@ use pillion_core::{
     UserId, WorkloadKey,
 };
 use pillion_pairing::{Candidate, Explanation, Reason, Role, SpeedEstimate};
-use pillion_scheduler::store::{JobRecord, MemberStep, NewDecision, NewMember, Store, StoredProfile};
+use pillion_scheduler::store::{
+    JobRecord, Lesson, LessonKind, MemberStep, NewDecision, NewMember, Store, StoredProfile,
+};
 use pillion_slurm::Ending;
 
 pub(crate) fn at(seconds: u32) -> UnixTime {
@@ -36,6 +38,9 @@ pub(crate) fn start(id: u32) -> JobStart {
 pub(crate) fn node() -> NodeName {
     NodeName::new("n1")
 }
+
+/// What a run teaches where a case does not look at it.
+pub(crate) const LESSON: Lesson = Lesson { kind: LessonKind::Nothing, detail: String::new() };
 
 pub(crate) fn gres() -> GresType {
     GresType::new("g1")
@@ -294,5 +299,6 @@ pub(crate) fn profile(workload: &str) -> StoredProfile {
         throughput_per_second_at_cap: [None, Some(0.5), None, None, Some(1.5), None, None, None, Some(2.0)],
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };
-    StoredProfile { profile, duration_deviation_squares: 4.75, updated_at: at(100) }
+    let run_counts_at_cap = [0, 1, 0, 0, 2, 0, 0, 0, 3];
+    StoredProfile { profile, duration_deviation_squares: 4.75, run_counts_at_cap, updated_at: at(100) }
 }

@@ -2,14 +2,14 @@
 
 use crate::conformance::{revision, the};
 use crate::fixtures::{
-    at, commit, decision, device, ended_job, gres, job, launch, member, node, pair, plain, profile, run,
-    samples_report, start, summary, summary_report,
+    LESSON, at, commit, decision, device, ended_job, gres, job, launch, member, node, pair, plain, profile,
+    run, samples_report, start, summary, summary_report,
 };
 use pillion_core::decision::DecisionState;
 use pillion_core::report::{JobSummary, Launch, Report, ReportBody};
 use pillion_core::{JobStart, NodeName, UserId, WorkloadKey};
 use pillion_pairing::Role;
-use pillion_scheduler::store::{Event, JobRecord, RunFilter, Store};
+use pillion_scheduler::store::{Event, JobRecord, Lesson, LessonKind, RunFilter, Store};
 use pillion_slurm::Ending;
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ pub(crate) async fn a_run_is_accounted_with_what_was_measured_of_it(store: Arc<d
         store.ingest(&node(), "j", &summary_report(sequence, summary(job))).await.expect("stored");
     }
     let known = profile(ended_job(1).workload.as_str());
-    store.profile_run(start(1), &gres(), Some(&known)).await.expect("profiled");
+    store.profile_run(start(1), &gres(), &LESSON, Some(&known)).await.expect("profiled");
 
     let all = RunFilter {
         since: at(0),
@@ -179,11 +179,16 @@ pub(crate) async fn a_run_counts_once(store: Arc<dyn Store>) {
         profile: pillion_core::profile::WorkloadProfile::empty(pillion_core::WorkloadKey::new("a/1"), "v100"),
         ..profile("a/1")
     };
-    store.profile_run(start(1), &gres(), Some(&profile("b/1"))).await.expect("profiled");
+    assert_eq!(store.lesson(start(1)).await.expect("read"), None);
+    let alone = Lesson::from(LessonKind::Alone);
+    store.profile_run(start(1), &gres(), &alone, Some(&profile("b/1"))).await.expect("profiled");
     assert_eq!(revision(&*store).await, before + 1);
-    store.profile_run(start(1), &gres(), Some(&empty)).await.expect("known already");
+    store.profile_run(start(1), &gres(), &LESSON, Some(&empty)).await.expect("known already");
     assert_eq!(store.profiles().await.expect("read"), [profile("b/1")], "the second time counts for nothing");
-    store.profile_run(start(2), &gres(), None).await.expect("of no use");
+    assert_eq!(store.lesson(start(1)).await.expect("read"), Some(alone));
+    let nothing = Lesson::nothing("it did not complete");
+    store.profile_run(start(2), &gres(), &nothing, None).await.expect("of no use");
+    assert_eq!(store.lesson(start(2)).await.expect("read"), Some(nothing));
     assert_eq!(revision(&*store).await, before + 1);
     assert!(store.unprofiled_runs(10).await.expect("read").is_empty());
 
@@ -193,8 +198,8 @@ pub(crate) async fn a_run_counts_once(store: Arc<dyn Store>) {
     }
     let mut better = profile("b/1");
     better.profile.run_count = 4;
-    store.profile_run(start(3), &gres(), Some(&better)).await.expect("profiled");
-    store.profile_run(start(4), &gres(), Some(&empty)).await.expect("profiled");
+    store.profile_run(start(3), &gres(), &LESSON, Some(&better)).await.expect("profiled");
+    store.profile_run(start(4), &gres(), &LESSON, Some(&empty)).await.expect("profiled");
     assert_eq!(
         store.profiles().await.expect("read"),
         [empty, better.clone()],

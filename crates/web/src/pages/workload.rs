@@ -95,12 +95,10 @@ fn on_model(profile: &WorkloadProfile) -> Markup {
     }
 }
 
-/// Throughput under each cap that was measured, over that without a cap.
+/// Speed under each cap that was measured, over that without a cap.
 fn capped(profile: &WorkloadProfile) -> Vec<(f64, f64)> {
-    let Some(whole) = profile.throughput_per_second.filter(|whole| *whole > 0.0) else { return Vec::new() };
-    let tenths = (1_u32..).zip(profile.throughput_per_second_at_cap);
     let mut points: Vec<(f64, f64)> =
-        tenths.filter_map(|(tenth, value)| Some((f64::from(tenth) / 10.0, value? / whole))).collect();
+        profile.speed_fractions_at_cap().map(|(cap, speed)| (cap.into(), speed)).collect();
     if !points.is_empty() {
         points.push((1.0, 1.0));
     }

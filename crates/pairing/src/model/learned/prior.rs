@@ -57,7 +57,7 @@ pub(super) struct Expected {
 fn curve(profile: &WorkloadProfile) -> Option<[f64; CAP_STEPS + 2]> {
     let known = &profile.throughput_per_second_at_cap;
     let most = known.iter().flatten().copied().reduce(f64::max)?;
-    let full = profile.throughput_per_second.filter(|full| *full > 0.0).unwrap_or(most);
+    let full = profile.rate_per_second().unwrap_or(most);
     let mut points = vec![(0, 0.0)];
     let mut best = 0.0_f64;
     for (at, throughput) in known.iter().enumerate() {

@@ -5,8 +5,9 @@
 mod runs;
 
 use super::super::{
-    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Member,
-    MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, StoreError, StoredProfile,
+    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson,
+    Member, MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, StoreError,
+    StoredProfile,
 };
 use super::faults::Faults;
 use super::learning::Learning;
@@ -27,6 +28,7 @@ struct Run {
     node: NodeName,
     summary: JobSummary,
     is_profiled: bool,
+    lesson: Option<Lesson>,
     is_judged: bool,
 }
 
@@ -271,6 +273,7 @@ impl State {
                     node: node.clone(),
                     summary: (**summary).clone(),
                     is_profiled: false,
+                    lesson: None,
                     is_judged: false,
                 };
                 self.runs.entry(key).or_insert_with(run);
@@ -294,6 +297,7 @@ impl State {
         &mut self,
         start: JobStart,
         gres_type: &GresType,
+        lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError> {
         let run = self.runs.get_mut(&(start, gres_type.clone()));
@@ -301,12 +305,18 @@ impl State {
         if std::mem::replace(&mut run.is_profiled, true) {
             return Ok(());
         }
+        run.lesson = Some(lesson.clone());
         if let Some(stored) = profile {
             let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
             self.profiles.insert(key, stored.clone());
             self.bump();
         }
         Ok(())
+    }
+
+    pub(super) fn lesson(&self, start: JobStart) -> Option<Lesson> {
+        let mut runs = self.runs.iter().filter(|((of, _), _)| *of == start);
+        runs.next().and_then(|(_, run)| run.lesson.clone())
     }
 
     pub(super) fn judge_run(

@@ -31,9 +31,9 @@ pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
     AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, Heat, HeatFilter,
-    JobRecord, Judgement, LIST_LIMIT_DEFAULT, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
-    NewObservation, Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation,
-    StoredProfile, Tenant, Undrain,
+    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision,
+    NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError,
+    StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
@@ -226,12 +226,17 @@ impl Store for PgStore {
         &self,
         start: JobStart,
         gres_type: &GresType,
+        lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError> {
         self.run_tx("profiling a run", Write, |tx| {
-            Box::pin(profile::profile_run(tx.connection(), start, gres_type, profile))
+            Box::pin(profile::profile_run(tx.connection(), start, gres_type, lesson, profile))
         })
         .await
+    }
+
+    async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
+        self.run_tx("reading a lesson", Read, |tx| Box::pin(run::lesson(tx.connection(), start))).await
     }
 
     async fn profile(

@@ -3,7 +3,7 @@
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
 use super::tx::TxError;
 use super::{plan_head, run};
-use crate::store::{StoreError, StoredProfile};
+use crate::store::{Lesson, StoreError, StoredProfile};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, WorkloadKey};
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ struct ProfileRow {
     duration_seconds: Option<f64>,
     duration_variation_fraction: Option<f64>,
     duration_deviation_squares: f64,
+    run_counts_at_cap: Vec<i64>,
     throughput_per_second: Option<f64>,
     sm_active_fraction: Option<f64>,
     sm_occupancy_fraction: Option<f64>,
@@ -47,6 +48,7 @@ impl TryFrom<ProfileRow> for StoredProfile {
     fn try_from(row: ProfileRow) -> Result<Self, StoreError> {
         let key = format!("{} on {}", row.workload, row.device_model);
         let place = Place { table: "workload_profile", row: &key };
+        let run_counts_at_cap = counts_at_cap(&place, &row.run_counts_at_cap)?;
         let profile = WorkloadProfile {
             run_count: place.number("run_count", row.run_count)?,
             duration_seconds: row.duration_seconds,
@@ -81,6 +83,7 @@ impl TryFrom<ProfileRow> for StoredProfile {
         Ok(Self {
             profile,
             duration_deviation_squares: row.duration_deviation_squares,
+            run_counts_at_cap,
             updated_at: unix_time(row.updated_at),
         })
     }
@@ -94,14 +97,24 @@ fn at_caps(place: &Place<'_>, values: &[Option<f64>]) -> Result<[Option<f64>; 9]
     values.try_into().map_err(|_| place.corrupt("throughput_per_second_at_cap"))
 }
 
+fn counts_at_cap(place: &Place<'_>, values: &[i64]) -> Result<[u32; 9], StoreError> {
+    if values.is_empty() {
+        return Ok([0; 9]);
+    }
+    let counts = values.iter().map(|count| place.number("run_counts_at_cap", *count));
+    let counts = counts.collect::<Result<Vec<u32>, _>>()?;
+    counts.try_into().map_err(|_| place.corrupt("run_counts_at_cap"))
+}
+
 /// A run counts once: where it was profiled before, nothing is stored.
 pub(super) async fn profile_run(
     conn: &mut PgConnection,
     start: JobStart,
     gres_type: &GresType,
+    lesson: &Lesson,
     profile: Option<&StoredProfile>,
 ) -> Result<(), TxError> {
-    if !run::mark_profiled(conn, start, gres_type).await? {
+    if !run::mark_profiled(conn, start, gres_type, lesson).await? {
         return Ok(());
     }
     if let Some(profile) = profile {
@@ -120,9 +133,9 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
             cache_bandwidth_fraction, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak,
             process_count_peak, power_watts_mean, energy_joules, updated_at, family, memory_busy_fraction,
             throughput_per_second_at_cap, tensor_active_fraction, nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second,
-            throttled_fraction, sources)
+            throttled_fraction, sources, run_counts_at_cap)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24, $25, $26, $27, $28, $29)
+            $24, $25, $26, $27, $28, $29, $30)
         on conflict (workload, device_model) do update set
             run_count = excluded.run_count, duration_seconds = excluded.duration_seconds,
             duration_variation_fraction = excluded.duration_variation_fraction,
@@ -142,7 +155,8 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
             tensor_active_fraction = excluded.tensor_active_fraction,
             nvlink_tx_bytes_per_second = excluded.nvlink_tx_bytes_per_second,
             nvlink_rx_bytes_per_second = excluded.nvlink_rx_bytes_per_second,
-            throttled_fraction = excluded.throttled_fraction, sources = excluded.sources",
+            throttled_fraction = excluded.throttled_fraction, sources = excluded.sources,
+            run_counts_at_cap = excluded.run_counts_at_cap",
         profile.workload.as_str(),
         profile.device_model,
         i64::from(profile.run_count),
@@ -172,6 +186,7 @@ async fn upsert(conn: &mut PgConnection, stored: &StoredProfile) -> Result<(), T
         profile.nvlink_rx_bytes_per_second,
         profile.throttled_fraction.map(f64::from),
         json!(profile.sources),
+        &stored.run_counts_at_cap.map(i64::from) as &[i64],
     )
     .execute(conn)
     .await?;
@@ -191,7 +206,7 @@ pub(super) async fn read(
             pcie_tx_bytes_per_second, pcie_rx_bytes_per_second, memory_bytes_peak, process_count_peak,
             power_watts_mean, energy_joules, updated_at, family, memory_busy_fraction,
             throughput_per_second_at_cap as "throughput_per_second_at_cap: Vec<Option<f64>>", tensor_active_fraction,
-            nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second, throttled_fraction, sources
+            nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second, throttled_fraction, sources, run_counts_at_cap
         from workload_profile where $1::text is null or workload = $1
         order by workload collate "C", device_model collate "C""#,
         workload.map(WorkloadKey::as_str),

@@ -3,7 +3,7 @@
 use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
 use super::tx::TxError;
 use super::{decision, integer_limit, job};
-use crate::store::{AccountedRun, MeasuredRun, RunFilter, StoreError};
+use crate::store::{AccountedRun, Lesson, MeasuredRun, RunFilter, StoreError};
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{GresType, JobStart, NodeName, WorkloadKey};
 use serde_json::{Value, json};
@@ -256,6 +256,7 @@ pub(super) async fn mark_profiled(
     conn: &mut PgConnection,
     start: JobStart,
     gres_type: &GresType,
+    lesson: &Lesson,
 ) -> Result<bool, TxError> {
     let was_profiled = sqlx::query_scalar!(
         "select is_profiled from job_run where job_id = $1 and restart_count = $2 and gres_type = $3",
@@ -271,14 +272,34 @@ pub(super) async fn mark_profiled(
         Some(false) => {}
     }
     let done = sqlx::query!(
-        "update job_run set is_profiled = true where job_id = $1 and restart_count = $2 and gres_type = $3",
+        "update job_run set is_profiled = true, lesson_kind = $4, lesson_detail = $5
+        where job_id = $1 and restart_count = $2 and gres_type = $3",
         start.job_id.to_string(),
         integer(start.restart_count),
         gres_type.as_str(),
+        lesson.kind.as_str(),
+        lesson.detail,
     )
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// What a start taught; with several devices, on the first.
+pub(super) async fn lesson(conn: &mut PgConnection, start: JobStart) -> Result<Option<Lesson>, TxError> {
+    let row = sqlx::query!(
+        "select lesson_kind, lesson_detail from job_run where job_id = $1 and restart_count = $2
+        order by gres_type limit 1",
+        start.job_id.to_string(),
+        integer(start.restart_count),
+    )
+    .fetch_optional(conn)
+    .await?;
+    let place = Place { table: "job_run", row: &start.to_string() };
+    let Some((kind, detail)) = row.and_then(|row| Some((row.lesson_kind?, row.lesson_detail))) else {
+        return Ok(None);
+    };
+    Ok(Some(Lesson { kind: place.parse("lesson_kind", &kind)?, detail }))
 }
 
 /// `Ok(false)`: it was judged before.

@@ -1,0 +1,239 @@
+//! `pillion characterize SCRIPT`: runs a workload alone under several caps as ordinary Slurm jobs, and says what they
+//! taught. The jobs do not depend on this process: it may be ended at any moment, and the same command follows them again.
+//!
+//! ```text
+//! script ─► campaign (what next?) ─► submit (sbatch)
+//!               ▲     └─► record (file)
+//!               └── look ◄── scheduler            campaign + profile ─► show
+//! ```
+
+pub mod campaign;
+pub mod record;
+pub mod script;
+pub mod show;
+mod submit;
+
+use crate::args::CharacterizeArgs;
+use crate::client::{Address, Operator, answer, connect};
+use crate::commands::story;
+use crate::error::CliError;
+use crate::exit::{self, ExitStatus};
+use crate::output::Output;
+use campaign::{Campaign, Look, Next, Outcome, Subject, Wanted};
+use indicatif::{ProgressBar, ProgressStyle};
+use pillion_core::option::ColocateRequest;
+use pillion_core::{CapStep, Clock};
+use pillion_proto::v1::StatusRequest;
+use record::Record;
+use show::Known;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How often the jobs are looked at.
+const LOOK_PERIOD: Duration = Duration::from_secs(2);
+/// A script that is longer is none.
+const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`]: before anything was submitted, or with what was submitted on record.
+pub async fn run(
+    args: &CharacterizeArgs,
+    address: &Address,
+    clock: &dyn Clock,
+    output: &Output,
+) -> Result<ExitStatus, CliError> {
+    let (subject, settings) = subject(args)?;
+    let wanted = wanted(args)?;
+    let (record, campaign) = open(args, subject)?;
+    let mut following =
+        Following { address, clock, settings, wanted, record, campaign, known: Known::default() };
+    if following.campaign.next(&following.wanted) != Next::Done {
+        sets_caps(&mut connect(address).await?).await?;
+    }
+    let is_left = tokio::select! {
+        outcome = following.follow(args.no_wait) => {
+            outcome?;
+            false
+        }
+        _ = tokio::signal::ctrl_c() => true,
+    };
+    output.print(&show::answer(&following.campaign, &following.known))?;
+    let is_open = following.campaign.next(&following.wanted) != Next::Done;
+    if is_left || is_open {
+        eprintln!("pillion: the jobs go on; the same command follows them again");
+    }
+    let is_complete = following.campaign.is_complete(&following.wanted);
+    let is_as_asked = is_complete || (args.no_wait && is_open);
+    Ok(if is_as_asked && !is_left { exit::OK } else { exit::PROBLEM })
+}
+
+/// What is to be submitted, and the settings of the script's own `--colocate`.
+fn subject(args: &CharacterizeArgs) -> Result<(Subject, ColocateRequest), CliError> {
+    let file = |source| CliError::File { action: "read", path: args.script.clone(), source };
+    let path = std::fs::canonicalize(&args.script).map_err(file)?;
+    let data = |why: String| CliError::Data(format!("{}: {why}", args.script.display()));
+    let length = std::fs::metadata(&path).map_err(file)?.len();
+    if length > SCRIPT_BYTES_MAX {
+        return Err(data(format!("it is {length} bytes long; a batch script has 4 MiB at most")));
+    }
+    let text = std::fs::read_to_string(&path).map_err(file)?;
+    let settings = script::settings(&text).map_err(|error| data(error.to_string()))?;
+    let script = path.to_str().ok_or_else(|| data("its path is no text".to_owned()))?.to_owned();
+    if args.sbatch.iter().any(|option| option.starts_with("--colocate")) {
+        let other = "write settings of --colocate in the script: --sbatch cannot carry them";
+        return Err(CliError::Usage(other.to_owned()));
+    }
+    let (arguments, options) = (args.arguments.clone(), args.sbatch.clone());
+    Ok((Subject { script, text, arguments, options }, settings))
+}
+
+fn wanted(args: &CharacterizeArgs) -> Result<Wanted, CliError> {
+    if args.caps.contains(&CapStep::WHOLE) {
+        let other = "leave 1 out of --caps: the runs without a cap always come first";
+        return Err(CliError::Usage(other.to_owned()));
+    }
+    let caps: BTreeSet<CapStep> = args.caps.iter().copied().collect();
+    Ok(Wanted { caps: caps.into_iter().collect(), runs_each: usize::from(args.runs) })
+}
+
+/// The campaign of this very script, as far as it came; what failed is tried anew.
+fn open(args: &CharacterizeArgs, subject: Subject) -> Result<(Record, Campaign), CliError> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let folder = record::folder(variable("XDG_STATE_HOME").as_deref(), variable("HOME").as_deref());
+    let folder = folder.ok_or_else(|| {
+        CliError::Usage(
+            "neither XDG_STATE_HOME nor HOME names a folder to remember the campaign in".to_owned(),
+        )
+    })?;
+    let (record, known) = Record::open(&folder, &subject.script)?;
+    let mut campaign = match known {
+        Some(known) if args.again && known.subject == subject => Campaign::new(subject),
+        Some(known) if known.subject == subject => known,
+        Some(_) => {
+            eprintln!("pillion: the script, its arguments or options have changed: the campaign begins anew");
+            Campaign::new(subject)
+        }
+        None => Campaign::new(subject),
+    };
+    campaign.retry();
+    Ok((record, campaign))
+}
+
+/// Whether there is a device that could have a cap.
+async fn sets_caps(client: &mut Operator) -> Result<(), CliError> {
+    let status = answer(client.status(StatusRequest {})).await?;
+    let mps = |agent: &pillion_proto::v1::AgentStatus| {
+        agent.connected && agent.devices.iter().any(|device| device.mechanism == "mps")
+    };
+    if status.agents.iter().any(mps) {
+        return Ok(());
+    }
+    Err(CliError::Refused("no GPU of the pool is shared by MPS now, and only MPS sets caps".to_owned()))
+}
+
+/// A campaign that is being followed.
+struct Following<'a> {
+    address: &'a Address,
+    clock: &'a dyn Clock,
+    settings: ColocateRequest,
+    wanted: Wanted,
+    record: Record,
+    campaign: Campaign,
+    known: Known,
+}
+
+impl Following<'_> {
+    /// Submits and looks until nothing is left to do, or once.
+    async fn follow(&mut self, is_once: bool) -> Result<(), CliError> {
+        // A bar on a terminal, nothing in a pipe: indicatif looks by itself.
+        let bar = ProgressBar::new(self.wanted.run_count() as u64).with_style(style());
+        bar.enable_steady_tick(Duration::from_secs(1));
+        loop {
+            match self.look().await {
+                Ok(()) => {}
+                // The jobs do not need us: somebody restarts the scheduler, and we look again.
+                Err(CliError::Unreachable { .. } | CliError::TryLater(_)) if !is_once => {
+                    bar.set_message("the scheduler does not answer; the jobs go on");
+                }
+                Err(error) => return Err(error),
+            }
+            match self.campaign.next(&self.wanted) {
+                Next::Submit(caps) => {
+                    for cap in caps {
+                        self.submit(cap).await?;
+                    }
+                    self.look().await?;
+                }
+                Next::Wait => {}
+                Next::Done => break,
+            }
+            bar.set_position(self.campaign.over_count() as u64);
+            bar.set_message(self.message());
+            if is_once {
+                break;
+            }
+            tokio::time::sleep(LOOK_PERIOD).await;
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    async fn submit(&mut self, cap: CapStep) -> Result<(), CliError> {
+        // Before: a record that cannot be written must not come to light when the job is there.
+        self.record.save(&self.campaign)?;
+        let job_id = submit::submit(&self.campaign.subject, &script::value(&self.settings, cap)).await?;
+        let submitted_at = self.clock.now();
+        self.campaign.runs.push(campaign::Run { cap, job_id, submitted_at, outcome: None });
+        self.record.save(&self.campaign)
+    }
+
+    /// Asks what became of each open run, and of one that is over for what is known of the workload.
+    async fn look(&mut self) -> Result<(), CliError> {
+        let mut client = connect(self.address).await?;
+        let now = self.clock.now();
+        let mut looks = vec![None; self.campaign.runs.len()];
+        let mut has_changed = false;
+        for (at, slot) in looks.iter_mut().enumerate() {
+            let run = &self.campaign.runs[at];
+            if run.outcome.is_some() {
+                continue;
+            }
+            let told = story::ask(&mut client, run.job_id).await?;
+            let model = self.known.profile.as_ref().map(|profile| profile.device_model.as_str());
+            let look = campaign::look(run, told.as_ref(), model, now);
+            if let Look::Over(outcome) = &look {
+                self.campaign.runs[at].outcome = Some(outcome.clone());
+                has_changed = true;
+            }
+            *slot = Some(look);
+        }
+        if has_changed {
+            self.record.save(&self.campaign)?;
+        }
+        let whole = |run: &&campaign::Run| run.cap == CapStep::WHOLE && run.outcome == Some(Outcome::Taught);
+        if let Some(run) = self.campaign.runs.iter().find(whole) {
+            // The newest that is known: the runs under caps have joined it.
+            let told = story::ask(&mut client, run.job_id).await?;
+            self.known.profile = told.and_then(|story| story.profile);
+        }
+        self.known.looks = looks;
+        Ok(())
+    }
+
+    /// What is waited for.
+    fn message(&self) -> String {
+        let runs = self.campaign.runs.iter().zip(&self.known.looks);
+        let open = runs.filter_map(|(run, look)| match look {
+            Some(Look::Open { state, .. }) => Some(format!("{} {state} (cap {})", run.job_id, run.cap)),
+            _ => None,
+        });
+        open.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn style() -> ProgressStyle {
+    let template = "{bar:24} {pos}/{len} runs, {elapsed}: {wide_msg}";
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

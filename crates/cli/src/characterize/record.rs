@@ -1,0 +1,136 @@
+//! Where a campaign is remembered, so that it can be followed again: one JSON file a script in the user's own folder
+//! (`$XDG_STATE_HOME`, else `~/.local/state`), after the XDG base directory specification. One at a time follows it.
+
+use super::campaign::Campaign;
+use crate::error::CliError;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// A file's name is not longer than this on any file system that matters.
+const NAME_BYTES_MAX: usize = 200;
+
+/// The record of one script, held by this process alone.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// The folder of campaigns, by the environment; `None` where it names no home.
+pub fn folder(state_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
+    let absolute = |text: &&str| Path::new(text).is_absolute();
+    let state = state_home.filter(absolute).map(PathBuf::from);
+    let state = state.or_else(|| home.filter(absolute).map(|home| Path::new(home).join(".local/state")));
+    state.map(|state| state.join("pillion/characterize"))
+}
+
+/// `/home/alice/train.sh` as one name, as editors do it: `%home%alice%train.sh`.
+fn name_of(script: &str) -> String {
+    let name = script.replace('/', "%");
+    let cut = name.len().saturating_sub(NAME_BYTES_MAX);
+    let from = (cut..=name.len()).find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    name[from..].to_owned()
+}
+
+impl Record {
+    /// Opens the record of a script, and what it remembers.
+    ///
+    /// # Errors
+    /// [`CliError::TryLater`] where another process follows the same script; [`CliError::File`]; [`CliError::Data`] for a
+    /// file that is none of ours.
+    pub fn open(folder: &Path, script: &str) -> Result<(Self, Option<Campaign>), CliError> {
+        let file = |action: &'static str, path: &Path| {
+            let path = path.to_owned();
+            move |source: io::Error| CliError::File { action, path, source }
+        };
+        fs::create_dir_all(folder).map_err(file("write", folder))?;
+        let path = folder.join(format!("{}.json", name_of(script)));
+        let lock_path = path.with_extension("lock");
+        let lock = File::create(&lock_path).map_err(file("write", &lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let why = format!("another 'pillion characterize' follows {script}");
+                return Err(CliError::TryLater(why));
+            }
+            Err(TryLockError::Error(source)) => return Err(file("write", &lock_path)(source)),
+        }
+        let known = match fs::read(&path) {
+            Ok(bytes) => {
+                let campaign = serde_json::from_slice::<Campaign>(&bytes).map_err(|error| {
+                    CliError::Data(format!(
+                        "{} cannot be read ({error}); remove it to begin the campaign anew",
+                        path.display()
+                    ))
+                })?;
+                Some(campaign)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(file("read", &path)(source)),
+        };
+        Ok((Self { path, _lock: lock }, known))
+    }
+
+    /// Remembers it: whole, or as it was before.
+    ///
+    /// # Errors
+    /// [`CliError::File`].
+    pub fn save(&self, campaign: &Campaign) -> Result<(), CliError> {
+        let wrong = |source| CliError::File { action: "write", path: self.path.clone(), source };
+        let text = crate::output::json::render(campaign);
+        let draft = self.path.with_extension("new");
+        let written = File::create(&draft).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.and_then(|()| fs::rename(&draft, &self.path)).map_err(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::campaign::{Run, Subject};
+    use super::*;
+    use pillion_core::{CapStep, SlurmJobId, UnixTime};
+
+    fn campaign() -> Campaign {
+        let text = "#!/bin/sh\n".to_owned();
+        let (arguments, options) = (vec!["a b".to_owned()], Vec::new());
+        let run = Run {
+            cap: CapStep::WHOLE,
+            job_id: SlurmJobId::plain(7),
+            submitted_at: UnixTime::from_epoch(9),
+            outcome: None,
+        };
+        let subject = Subject { script: "/home/alice/x.sh".to_owned(), text, arguments, options };
+        Campaign { subject, runs: vec![run] }
+    }
+
+    #[test]
+    fn what_was_remembered_is_there_again_and_one_at_a_time_follows_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("deep/er");
+        let (record, known) = Record::open(&place, "/home/alice/x.sh").unwrap();
+        assert_eq!(known, None);
+        record.save(&campaign()).unwrap();
+        let error = Record::open(&place, "/home/alice/x.sh").unwrap_err();
+        assert!(error.to_string().contains("another 'pillion characterize' follows"), "{error}");
+        drop(record);
+        let (_record, known) = Record::open(&place, "/home/alice/x.sh").unwrap();
+        assert_eq!(known, Some(campaign()));
+        fs::write(place.join("%home%alice%y.sh.json"), "{}").unwrap();
+        let error = Record::open(&place, "/home/alice/y.sh").unwrap_err();
+        assert!(error.to_string().contains("remove it to begin"), "{error}");
+    }
+
+    #[test]
+    fn it_lies_in_the_users_own_folder() {
+        let at = |state, home| folder(state, home).map(|path| path.display().to_string());
+        assert_eq!(at(Some("/s"), Some("/h")).as_deref(), Some("/s/pillion/characterize"));
+        assert_eq!(at(Some("s"), Some("/h")).as_deref(), Some("/h/.local/state/pillion/characterize"));
+        assert_eq!(at(None, None), None);
+        let long = name_of(&format!("/{}/x.sh", "ä".repeat(300)));
+        assert!(long.len() <= NAME_BYTES_MAX && long.ends_with("%x.sh"));
+    }
+}

@@ -1,0 +1,106 @@
+//! What a batch script says of co-location itself, read as sbatch reads it: `#SBATCH` lines up to the first command.
+
+use pillion_core::CapStep;
+use pillion_core::option::{self, ColocateOption, ColocateRequest};
+
+/// Why a script cannot be characterized.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidScript {
+    /// sbatch would refuse it.
+    #[error("it does not begin with '#!', so sbatch would refuse it")]
+    NoInterpreter,
+    /// A value of its own that is not allowed.
+    #[error("line {line}: {why}")]
+    Option {
+        /// From 1.
+        line: usize,
+        /// One sentence.
+        why: String,
+    },
+}
+
+/// The settings of the script's own `--colocate`; the last one counts.
+///
+/// # Errors
+/// [`InvalidScript`] says where and why.
+pub fn settings(text: &str) -> Result<ColocateRequest, InvalidScript> {
+    if !text.starts_with("#!") {
+        return Err(InvalidScript::NoInterpreter);
+    }
+    let mut request = ColocateRequest::default();
+    for (index, line) in text.lines().enumerate() {
+        let Some(directive) = line.strip_prefix("#SBATCH") else {
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            break;
+        };
+        let invalid = |why: String| InvalidScript::Option { line: index + 1, why };
+        let words = directive.split_whitespace().take_while(|word| !word.starts_with('#'));
+        for word in words {
+            let value = match word.strip_prefix("--colocate") {
+                Some("") => None,
+                Some(rest) => match rest.strip_prefix('=') {
+                    Some(value) => Some(value.trim_matches(['"', '\''])),
+                    None => continue,
+                },
+                None => continue,
+            };
+            match option::parse(value).map_err(|error| invalid(error.to_string()))? {
+                ColocateOption::Yes(ColocateRequest { cap: Some(_), .. }) => {
+                    return Err(invalid("take cap= out: the campaign sets it".to_owned()));
+                }
+                ColocateOption::Yes(settings) => request = settings,
+                ColocateOption::No => {
+                    return Err(invalid("take --colocate=no out: it keeps Pillion away".to_owned()));
+                }
+            }
+        }
+    }
+    Ok(request)
+}
+
+/// The value of `--colocate` for a run under this cap.
+pub fn value(settings: &ColocateRequest, cap: CapStep) -> String {
+    ColocateRequest { cap: Some(cap), ..settings.clone() }.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_a_script_stay_and_the_cap_joins_them() {
+        let with = |lines: &str| settings(&format!("#!/bin/bash\n{lines}\ntrain\n#SBATCH --colocate=no\n"));
+        let run = |lines: &str| value(&with(lines).unwrap(), CapStep::from_tenths(3).unwrap());
+        assert_eq!(run(""), "cap=0.3");
+        assert_eq!(run("#SBATCH --colocate"), "cap=0.3");
+        assert_eq!(run("# a comment\n\n#SBATCH -J x --colocate=profile=bert # why"), "profile=bert,cap=0.3");
+        assert_eq!(
+            run("#SBATCH --colocate=memory=8G,max-slowdown=1.2"),
+            "max-slowdown=1.2,memory=8388608K,cap=0.3"
+        );
+        assert_eq!(
+            run("#SBATCH --colocate=profile=a\n#SBATCH --colocate=\"profile=b\""),
+            "profile=b,cap=0.3"
+        );
+        assert_eq!(run("#SBATCH --colocated=no"), "cap=0.3", "not our option");
+    }
+
+    #[test]
+    fn what_cannot_be_characterized_says_where_and_why() {
+        let why = |text: &str| settings(text).unwrap_err().to_string();
+        assert_eq!(why("train\n"), "it does not begin with '#!', so sbatch would refuse it");
+        assert_eq!(
+            why("#!/bin/sh\n#SBATCH --colocate=cap=0.3\n"),
+            "line 2: take cap= out: the campaign sets it"
+        );
+        assert!(
+            why("#!/bin/sh\n#SBATCH -J a\n#SBATCH --colocate=no\n")
+                .starts_with("line 3: take --colocate=no out")
+        );
+        assert!(
+            why("#!/bin/sh\n#SBATCH --colocate=maybe\n").starts_with("line 2: --colocate: unknown setting")
+        );
+    }
+}

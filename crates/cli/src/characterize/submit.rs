@@ -1,0 +1,74 @@
+//! Submits one run with the user's own `sbatch`, as he would.
+
+use super::campaign::Subject;
+use crate::error::CliError;
+use pillion_core::SlurmJobId;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// slurmctld may be busy for a while; sbatch itself tries again and again.
+const SBATCH_DEADLINE: Duration = Duration::from_mins(2);
+/// What pillion.lua says of a job that it takes: the rest of the sentence is for people.
+const TAKEN: &str = "pillion: runs alone";
+
+/// Submits. The job exists when this returns it.
+///
+/// # Errors
+/// [`CliError::Refused`] with what sbatch said, or where the job was not taken in; then it was cancelled again.
+pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJobId, CliError> {
+    let refused = |what: &str, said: &str| {
+        let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+        CliError::Refused(format!("{what}: {said}"))
+    };
+    let mut sbatch = Command::new("sbatch");
+    sbatch
+        .arg("--parsable")
+        .args(&subject.options)
+        .arg(format!("--colocate={colocate}"))
+        .arg(&subject.script)
+        .args(&subject.arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = tokio::time::timeout(SBATCH_DEADLINE, sbatch.output())
+        .await
+        .map_err(|_| {
+            CliError::TryLater(format!("sbatch did not end within {} s", SBATCH_DEADLINE.as_secs()))
+        })?
+        .map_err(|error| {
+            CliError::Refused(format!("sbatch could not be run ({error}); is Slurm installed here?"))
+        })?;
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        return Err(refused("sbatch submitted nothing", &said));
+    }
+    let job_id = job_id(&told).ok_or_else(|| refused("sbatch named no job", &told))?;
+    if said.contains(TAKEN) {
+        return Ok(job_id);
+    }
+    let cancelled = Command::new("scancel").arg(job_id.to_string()).stdin(Stdio::null()).status().await;
+    let fate = if cancelled.is_ok_and(|status| status.success()) {
+        "it was cancelled again"
+    } else {
+        "it could not be cancelled again"
+    };
+    Err(refused(&format!("Pillion did not take job {job_id}, so {fate}"), &said))
+}
+
+/// `17` or `17;cluster`.
+fn job_id(told: &str) -> Option<SlurmJobId> {
+    told.lines().next()?.split(';').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sbatch_names_the_job_with_or_without_its_cluster() {
+        assert_eq!(job_id("17\n"), Some(SlurmJobId::plain(17)));
+        assert_eq!(job_id("17;north\n"), Some(SlurmJobId::plain(17)));
+        assert_eq!(job_id(""), None);
+        assert_eq!(job_id("Submitted batch job 17"), None);
+    }
+}
