@@ -80,6 +80,14 @@ local function say(message)
   slurm.log_user("%s", "pillion: " .. message)
 end
 
+-- One line to slurmctld.log for each submission that is refused or left alone, and each change that is refused: what else
+-- could count them may not be written from here. docs/metrics.md tells how to count; the wording stays. `why` is a word, or
+-- a sentence of ours that was said to the user too.
+local function note(what, uid, why)
+  local clean = string.gsub(string.sub(why, 1, 200), "[^ -~]", "?")
+  slurm.log_info("%s", string.format("pillion: %s uid=%.0f why=%s", what, uid, clean))
+end
+
 -- slurmctld runs as SlurmUser, so its own uid is the second one to trust.
 local function own_uid()
   local file = io.open("/proc/self/status", "r")
@@ -603,6 +611,7 @@ end
 function M.submit(job, part_list, uid)
   local trusted = is_trusted(uid)
   if not trusted and names_shards(job) then
+    note("submission refused", uid, "shards")
     say(SHARD_REFUSAL)
     return slurm.ERROR
   end
@@ -611,6 +620,7 @@ function M.submit(job, part_list, uid)
   if value then
     local option, invalid = M.parse_option(value)
     if not option then
+      note("submission refused", uid, "option")
       say(invalid)
       return slurm.ERROR
     end
@@ -624,11 +634,13 @@ function M.submit(job, part_list, uid)
         slurm.log_error("%s", "pillion.lua: " .. tostring(managed))
         reason = "something failed inside Pillion"
       end
+      note("submission left alone", uid, reason)
       say("this job is left as you wrote it and shares no GPU: " .. reason)
     end
   end
   local pool = pool_among(named_partitions(job.partition, part_list), beat)
   if pool and not trusted then
+    note("submission refused", uid, "pool")
     say(pool_refusal(pool))
     return slurm.ERROR
   end
@@ -694,6 +706,7 @@ end
 function M.modify(job, rec, part_list, uid)
   if is_trusted(uid) then return slurm.SUCCESS end -- our own scheduler, among others
   if names_shards(job) then
+    note("change refused", uid, "shards")
     say(SHARD_REFUSAL)
     return slurm.ERROR
   end
@@ -702,12 +715,14 @@ function M.modify(job, rec, part_list, uid)
   local moves = text_of(job.partition) ~= nil and job.partition ~= rec.partition
   local pool = moves and pool_among(split(job.partition, ","), beat)
   if pool then
+    note("change refused", uid, "pool")
     say(pool_refusal(pool))
     return slurm.ERROR
   end
   if not mark or not ends_management(job, moves) then return slurm.SUCCESS end
   if mark.lease then
     -- It is pinned to a node, and lua cannot unpin it.
+    note("change refused", uid, "released")
     say("this job is about to start on a shared GPU and cannot be changed now; try again in a minute, or cancel it")
     return slurm.ERROR
   end
@@ -715,6 +730,7 @@ function M.modify(job, rec, part_list, uid)
   local failure = not (target and text_of(mark.gres)) and "where it came from is not known"
     or release_to_user(job, mark, target, os.time())
   if failure then
+    note("change refused", uid, "failed")
     slurm.log_error("%s", "pillion.lua: a job could not leave the pool: " .. tostring(failure))
     say("this job waits for a shared GPU and cannot be changed so; cancel it and submit it again without --colocate")
     return slurm.ERROR

@@ -13,10 +13,18 @@ const HEAD: &str = "# Metrics\n\nWhat `pillion-scheduler` and `pillion-agent` te
 * The format is OpenMetrics where that is asked for, else Prometheus' text format.\n\n\
 This file is made from the programs' own words (`PILLION_BLESS=1 cargo test -p pillion-tests --test monitoring`).\n";
 
+const TAIL: &str = "## What is no metric
+
+Submissions that `pillion.lua` refuses or leaves alone: it runs under slurmctld's locks, where it may run no program and write nothing but a
+line of the log, and the scheduler never hears of a job that was not managed. Each has one line in `slurmctld.log`, whose wording stays:
+`grep -c 'pillion: submission refused'` (`why=shards`, `option` or `pool`), `'pillion: submission left alone'` (`why=` the sentence that the
+user was told) and `'pillion: change refused'` (`why=shards`, `pool`, `released` or `failed`); `uid=` says whose it was.
+";
+
 fn document() -> String {
     let scheduler = table(pillion_scheduler::metrics::ALL);
     let agent = table(pillion_agent::metrics::ALL);
-    format!("{HEAD}\n## The scheduler\n\n{scheduler}\n## The agent of a node\n\n{agent}")
+    format!("{HEAD}\n## The scheduler\n\n{scheduler}\n## The agent of a node\n\n{agent}\n{TAIL}")
 }
 
 /// With `PILLION_BLESS=1` it is written anew.

@@ -27,10 +27,13 @@ local function assert_passes(name, changes, rec, uid)
 end
 
 local function assert_refused(name, changes, rec, part, parts)
+  S.noted = {}
   local answer, _, writes = modify(changes, rec, nil, nil, parts)
   S.equal(answer, slurm.ERROR, name)
   S.equal(writes, 0, name .. ": writes")
   S.contains(S.said[1], part, name)
+  S.equal(#S.noted, 1, name .. ": lines in the log")
+  S.contains(S.noted[1], "pillion: change refused uid=2001 why=", name)
 end
 
 S.test("what does not matter to us passes", function()

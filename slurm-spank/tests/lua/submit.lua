@@ -326,6 +326,29 @@ S.test("the pool is for co-located jobs", function()
   refused("while the scheduler is down", { tres_per_node = "gres/gpu:1", partition = "shared" })
 end)
 
+-- The wording is what docs/metrics.md has operators look for: it stays.
+S.test("what is refused or left alone stands in slurmctld's log, one line each", function()
+  local function noted(fields, option, line, uid)
+    S.noted = {}
+    submit((S.batch(fields, option)), nil, uid)
+    S.equal(table.concat(S.noted, "|"), line)
+  end
+  noted({ tres_per_node = "gres/shard:10" }, false, "pillion: submission refused uid=2001 why=shards")
+  noted(GPU, "a\nb", "pillion: submission refused uid=2001 why=option")
+  noted({ tres_per_node = "gres/gpu:1", partition = "shared" }, false, "pillion: submission refused uid=2001 why=pool")
+  noted({ tres_per_node = "gres/gpu:2" }, "yes", "pillion: submission left alone uid=2001 why=it asks for more than one GPU")
+  noted({ tres_per_node = "gres/gpu:2" }, "yes", "pillion: submission left alone uid=4294967294 why=it asks for more than one GPU", 4294967294)
+  noted(GPU, "yes", "")
+  noted(GPU, "no", "")
+  noted({ tres_per_node = "gres/shard:10" }, false, "", 0)
+  for _, odd in ipairs({ "gres/gpu:1,gres/a\nb:1", "gres/\27[31m:1", "gres/" .. string.rep("x", 60000) }) do
+    S.noted = {}
+    submit((S.batch({ tres_per_node = odd }, "yes")))
+    S.equal(#S.noted, 1)
+    assert(#S.noted[1] < 300 and not string.find(S.noted[1], "[%c\128-\255]"), "a line of the log is bounded and clean")
+  end
+end)
+
 S.test("if any assignment fails, all are taken back", function()
   local fields = { tres_per_job = "gres/gpu:1", tres_per_node = "gres/lscratch:5", tres_per_task = "cpu=2", cpus_per_task = 2,
     min_cpus = 2, mem_per_tres = "gres/gpu:4096", time_limit = slurm.NO_VAL, partition = "gpu", begin_time = 5 }

@@ -14,7 +14,9 @@ slurm = {
 function slurm.log_user(format, ...) S.said[#S.said + 1] = string.format(format, ...) end
 function slurm.log_error(format, ...) S.logged[#S.logged + 1] = string.format(format, ...) end
 
-S.said, S.logged = {}, {}
+function slurm.log_info(format, ...) S.noted[#S.noted + 1] = string.format(format, ...) end
+
+S.said, S.logged, S.noted = {}, {}, {}
 S.heartbeat_path = directory .. "/heartbeat"
 S.pillion = dofile(module_path)
 S.pillion.configure({ heartbeat = S.heartbeat_path, pools = { "shared" }, trusted_uids = { 64030 } })
@@ -136,7 +138,7 @@ end
 
 local count = 0
 function S.test(name, body)
-  S.said, S.logged = {}, {}
+  S.said, S.logged, S.noted = {}, {}, {}
   S.beat()
   local ok, failure = xpcall(body, debug.traceback)
   if not ok then
