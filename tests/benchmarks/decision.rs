@@ -231,6 +231,7 @@ fn hello(node: NodeName, at: UnixTime) -> AgentHello {
         sent_at: at,
         decision_ids: Vec::new(),
         conditions: Vec::new(),
+        setup: None,
         node,
     }
 }

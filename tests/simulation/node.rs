@@ -89,6 +89,7 @@ impl Node {
             sent_at: now,
             decision_ids: self.shares.values().map(|share| share.decision_id).collect(),
             conditions: Vec::new(),
+            setup: None,
         }
     }
 

@@ -27,6 +27,7 @@ pub mod procfs;
 pub mod progress;
 mod run;
 pub mod sampler;
+pub mod setup;
 pub mod share;
 pub mod signs;
 pub mod stderr_tail;

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
 use crate::sampler::SamplerTools;
+use crate::setup::Places;
 use crate::share::ShareTable;
 use crate::uplink::Uplink;
 use anyhow::Context as _;
@@ -121,6 +122,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
         commands: commands.clone(),
         answers: answers_out,
         conditions: conditions_out,
+        setup: Places::of(config),
     };
     let tools = SamplerTools { devices, proc, progress_files, period_seconds: config.sample_period_seconds };
     let state_path = state.join("runs.json");

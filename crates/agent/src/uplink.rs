@@ -9,6 +9,7 @@
 use crate::devices::Command;
 use crate::journal::{Journal, JournalError};
 use crate::node::Node;
+use crate::setup::Places;
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ShareResult, ToAgent};
 use pillion_core::{Clock, Fraction, error};
@@ -75,6 +76,8 @@ pub struct Uplink {
     pub answers: mpsc::Receiver<ShareResult>,
     /// How the devices are.
     pub conditions: watch::Receiver<Vec<DeviceCondition>>,
+    /// Where to look how the node is set up beside them.
+    pub setup: Places,
 }
 
 /// The pause before attempt `attempt` (from 0): doubling from [`RETRY_MIN`] to `retry_max`, times a half to one and a half by
@@ -155,6 +158,7 @@ impl Uplink {
             sent_at: self.clock.now(),
             decision_ids: self.node.decision_ids(),
             conditions: self.conditions.borrow_and_update().clone(),
+            setup: Some(self.setup.look()),
         }
     }
 

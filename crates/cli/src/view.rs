@@ -15,6 +15,7 @@ pub use top::{Counts, Overview, TopDeviceRow};
 
 use pillion_core::device::{Metric, MetricSource, Quality};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::setup::NodeSetup;
 use pillion_proto::v1 as wire;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -340,6 +341,8 @@ pub struct AgentRow {
     pub version: String,
     /// The node's devices.
     pub devices: Vec<DeviceRow>,
+    /// How the node is set up beside them; absent: its agent has never connected, or is of an earlier release.
+    pub setup: Option<NodeSetup>,
 }
 
 impl From<wire::AgentStatus> for AgentRow {
@@ -352,6 +355,7 @@ impl From<wire::AgentStatus> for AgentRow {
             version,
             devices,
             conditions,
+            setup,
         } = agent;
         Self {
             node,
@@ -360,6 +364,7 @@ impl From<wire::AgentStatus> for AgentRow {
             clock_skew_seconds,
             version,
             devices: devices.into_iter().map(|device| DeviceRow::new(device, &conditions)).collect(),
+            setup: setup.map(NodeSetup::from),
         }
     }
 }

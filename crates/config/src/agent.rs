@@ -26,6 +26,10 @@ pub struct Agent {
     /// Where the SPANK plugin asks; the same path as socket= in plugstack.conf.
     #[schemars(extend("x-rule" = "socket-path"))]
     pub handoff_socket: PathBuf,
+    /// Slurm's configuration on this node: 'pillion doctor' is told what the plugstack.conf beside it loads. Absent:
+    /// /etc/slurm/slurm.conf, else that of a configless slurmd, /run/slurm/conf/slurm.conf.
+    #[schemars(extend("x-rule" = "absolute-path", "x-example" = "/opt/slurm/etc/slurm.conf"))]
+    pub slurm_conf: Option<PathBuf>,
     /// The time between two looks at the devices.
     #[schemars(range(min = 0.1, max = 60.0))]
     pub sample_period_seconds: f64,
@@ -187,6 +191,7 @@ impl Default for Agent {
             state_directory: PathBuf::from("/var/lib/pillion-agent"),
             runtime_directory: PathBuf::from("/run/pillion"),
             handoff_socket: PathBuf::from(HANDOFF_SOCKET),
+            slurm_conf: None,
             sample_period_seconds: 1.0,
             journal_bytes_max: 64 << 20,
             backend: BackendKind::Simulated,
@@ -251,7 +256,8 @@ impl Agent {
             &mut self.mps.control_binary,
             &mut self.intel.sysfs_root,
         ];
-        for path in paths.into_iter().chain(&mut self.nvidia.library).chain(&mut self.intel.library) {
+        let optional = [&mut self.nvidia.library, &mut self.intel.library, &mut self.slurm_conf];
+        for path in paths.into_iter().chain(optional.into_iter().flatten()) {
             *path = PathBuf::from(path.to_string_lossy().replace("%n", &node));
         }
         self

@@ -1,5 +1,6 @@
 //! `/etc/pillion/pillion.toml`, the one configuration file of Pillion's programs: its keys, what each may hold, and who reads
-//! what. But for reading the file it is pure: texts in, values or [`Mistake`]s out.
+//! what. But for reading the file it is pure: texts in, values or [`Mistake`]s out. Beside it, what is read of Slurm's own files
+//! ([`slurm_files`]).
 //!
 //! ```text
 //! structs (docs, defaults, ranges) ─► schema ─► example  (deploy/pillion.toml.example, `pillion config example`)
@@ -21,6 +22,7 @@ mod rules;
 mod scheduler;
 mod schema;
 mod show;
+pub mod slurm_files;
 
 pub use agent::{
     Agent, AgentMetricsConfig, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MpsConfig,

@@ -17,6 +17,7 @@ pub mod mark;
 pub mod option;
 pub mod profile;
 pub mod report;
+pub mod setup;
 pub mod share;
 pub mod units;
 pub mod word;

@@ -6,6 +6,7 @@ use crate::device::{DeviceDescription, Metric, MetricSource, Reading, TenantUse}
 use crate::fault::FaultSigns;
 use crate::health::DeviceCondition;
 use crate::ids::{DecisionId, GresType, JobStart, NodeName};
+use crate::setup::NodeSetup;
 use crate::share::Share;
 use crate::units::Fraction;
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,8 @@ pub struct AgentHello {
     pub decision_ids: Vec<DecisionId>,
     /// How its devices are; those that it has not looked at yet are left out.
     pub conditions: Vec<DeviceCondition>,
+    /// How its node is set up beside them; `None`: an agent of an earlier release.
+    pub setup: Option<NodeSetup>,
 }
 
 /// The answer to a prepared or revoked share.

@@ -9,6 +9,7 @@ use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
     Report, ReportBody, ShareResult, ToAgent,
 };
+use pillion_core::setup::{LoadedPlugin, NodeSetup, SetupFault, SetupFaultKind};
 use pillion_core::share::Share;
 use pillion_core::{
     DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId,
@@ -214,11 +215,27 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn setups()(
+        faults in prop::collection::vec((any::<bool>(), "[a-z ]{0,8}"), 0..3),
+        plugins in prop::collection::vec((names(), option::of("[0-9.]{1,5}"), option::of(names())), 0..3),
+    ) -> NodeSetup {
+        let kind = |is_open| if is_open { SetupFaultKind::DirectoryOpen } else { SetupFaultKind::NoMps };
+        let fault = |(is_open, detail)| SetupFault { kind: kind(is_open), detail };
+        let plugin = |(path, built_for, error)| LoadedPlugin { path, built_for, error };
+        NodeSetup {
+            faults: faults.into_iter().map(fault).collect(),
+            plugins: plugins.into_iter().map(plugin).collect(),
+        }
+    }
+}
+
+prop_compose! {
     fn hellos()(
         (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), ".{0,8}", names()),
         devices in prop::collection::vec((any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms()), 0..4),
         (sent, decisions) in (quantities(), prop::collection::vec(any::<u64>(), 0..3)),
         conditions in prop::collection::vec(conditions(), 0..3),
+        setup in option::of(setups()),
     ) -> AgentHello {
         let devices = devices
             .into_iter()
@@ -228,7 +245,7 @@ prop_compose! {
             .collect();
         AgentHello {
             protocol_version, node: NodeName(node), agent_version, journal_id, devices, sent_at: UnixTime::from_seconds(sent),
-            decision_ids: decisions.into_iter().map(DecisionId).collect(), conditions,
+            decision_ids: decisions.into_iter().map(DecisionId).collect(), conditions, setup,
         }
     }
 }

@@ -4,6 +4,7 @@
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, DeviceSamples, ToAgent};
+use pillion_core::setup::NodeSetup;
 use pillion_core::{GresType, NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,8 @@ struct Entry {
     state: AgentState,
     /// What its devices did last, and when. Beside the state: the state is copied at every look of the planner.
     readings: BTreeMap<GresType, (UnixTime, Reading)>,
+    /// How its node is set up, as it told when it connected. Beside the state, likewise.
+    setup: Option<NodeSetup>,
     stream: u64,
     outbox: mpsc::Sender<ToAgent>,
 }
@@ -95,7 +98,8 @@ impl Agents {
             clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
             conditions: by_device(&hello.conditions),
         };
-        let entry = Entry { state, readings: BTreeMap::new(), stream: number, outbox };
+        let entry =
+            Entry { state, readings: BTreeMap::new(), setup: hello.setup.clone(), stream: number, outbox };
         registry.entries.insert(hello.node.clone(), entry);
         (StreamId { node: hello.node.clone(), number }, inbox)
     }
@@ -140,6 +144,11 @@ impl Agents {
         {
             entry.state.is_connected = false;
         }
+    }
+
+    /// How a node is set up beside its devices; `None`: its agent has never connected, or does not tell.
+    pub fn setup(&self, node: &NodeName) -> Option<NodeSetup> {
+        self.lock().entries.get(node)?.setup.clone()
     }
 
     /// Puts a message into an agent's box. `false`: it is away or its box is full; the next tick tries again.
@@ -192,7 +201,20 @@ mod tests {
             sent_at: UnixTime::from_epoch(12),
             decision_ids: Vec::new(),
             conditions: Vec::new(),
+            setup: None,
         }
+    }
+
+    #[test]
+    fn a_set_up_is_as_the_newest_hello_tells() {
+        let agents = Agents::default();
+        let node = NodeName::new("n1");
+        assert_eq!(agents.setup(&node), None);
+        let told = AgentHello { setup: Some(NodeSetup::default()), ..hello() };
+        let _old = agents.connect(&told, UnixTime::from_epoch(10));
+        assert_eq!(agents.setup(&node), Some(NodeSetup::default()));
+        let _new = agents.connect(&hello(), UnixTime::from_epoch(11));
+        assert_eq!(agents.setup(&node), None, "an agent of an earlier release tells nothing");
     }
 
     #[test]

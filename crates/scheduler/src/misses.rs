@@ -122,6 +122,7 @@ mod tests {
             sent_at: at(NOW),
             decision_ids: Vec::new(),
             conditions: Vec::new(),
+            setup: None,
         };
         let (_, inbox) = agents.connect(&hello, at(NOW));
         let clock = Arc::new(ManualClock::new(at(NOW)));

@@ -23,6 +23,8 @@ pub struct Facts {
     pub version: Known<SlurmVersion>,
     /// `scontrol show config`.
     pub slurm_conf: Known<SlurmConf>,
+    /// MUNGE on this machine; absent: Slurm proves who calls by other means.
+    pub munge: Option<Munge>,
     /// Every partition.
     pub partitions: Known<Vec<Partition>>,
     /// Every node.
@@ -102,6 +104,10 @@ impl SlurmConf {
     pub fn has_word(&self, name: &str, word: &str) -> bool {
         self.get(name).split(',').any(|each| each.trim().eq_ignore_ascii_case(word))
     }
+    /// A length of time as `300 sec`.
+    pub fn seconds(&self, name: &str) -> Option<f64> {
+        self.get(name).split_whitespace().next()?.parse().ok()
+    }
     /// The folder of slurm.conf, where Slurm looks for its other files.
     pub fn folder(&self) -> PathBuf {
         let file = Path::new(self.get("SLURM_CONF"));
@@ -127,6 +133,28 @@ pub struct Limit {
     pub field: String,
     /// As `sacctmgr` prints it: `cpu=10,gres/gpu=2`.
     pub value: String,
+}
+
+/// MUNGE, as Slurm here asks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Munge {
+    /// The socket of `AuthInfo`, else MUNGE's own.
+    pub socket: PathBuf,
+    /// Whether it is there.
+    pub has_socket: bool,
+    /// What `munge -n | unmunge` did.
+    pub credential: Credential,
+}
+
+/// What became of a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// It was made and read back.
+    Read,
+    /// It could not be, and what the program said.
+    Refused(String),
+    /// Nobody tried, and why.
+    NotTried(String),
 }
 
 /// A SPANK plugin file.
@@ -185,12 +213,14 @@ mod tests {
             ("Epilog[0]", "/a"),
             ("Epilog[1]", "/b"),
             ("Prolog", "(null)"),
+            ("MinJobAge", "300 sec"),
         ];
         let conf = SlurmConf::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(conf.folder(), Path::new("/srv/c1"));
         assert!(conf.has_word("grestypes", "SHARD") && !conf.has_word("GresTypes", "mps"));
         assert_eq!(conf.all("Epilog"), ["/a", "/b"]);
         assert_eq!(conf.get("Prolog"), "");
+        assert_eq!((conf.seconds("MinJobAge"), conf.seconds("Prolog")), (Some(300.0), None));
         assert_eq!(SlurmConf::default().folder(), Path::new("/etc/slurm"));
     }
 }

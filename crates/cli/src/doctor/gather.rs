@@ -1,25 +1,23 @@
 //! Gathers the facts: asks Slurm, the scheduler and systemd, and reads files. Every failure becomes a sentence beside the
 //! fact; nothing here judges.
 
-use super::checks::lines_of_ours;
-use super::facts::{Facts, Hook, HookKind, Known, Limit, Plugin, SlurmConf, TextFile};
+use super::facts::{Credential, Facts, Hook, HookKind, Known, Limit, Munge, Plugin, SlurmConf, TextFile};
 use super::lua::module_path;
 use crate::client::{Address, answer, connect};
 use crate::config::Config;
 use crate::format::clean;
 use crate::view::StatusRow;
-use object::{Object as _, ObjectSymbol as _};
+use pillion_config::slurm_files::{lines_of_ours, matching, plugin_version, plugstack, read_text};
 use pillion_core::{UnixTime, report};
 use pillion_proto::v1::StatusRequest;
 use pillion_slurm::{CommandSlurm, Slurm as _, SlurmError};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
 
 /// How long a program of the system may take.
 const PROGRAM_DEADLINE: Duration = Duration::from_secs(10);
-/// A file longer than this is not what it should be.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Everything, as it is now.
 pub async fn gather(
@@ -38,11 +36,12 @@ pub async fn gather(
     };
     let job_submit_lua = text_file(folder.join("job_submit.lua"));
     let named = job_submit_lua.text.as_deref().ok().and_then(module_path).map(PathBuf::from);
-    let plugstack = plugstack(&conf, &folder);
+    let plugstack = plugstack_file(&conf, &folder);
     let plugins = plugins(&conf, &plugstack, plugin_dir);
     Facts {
         now,
         version: slurm.version().await.map_err(|error| said(&error)),
+        munge: munge(&conf).await,
         partitions: slurm.partitions().await.map_err(|error| said(&error)),
         nodes: slurm.nodes().await.map_err(|error| said(&error)),
         limits: limits(&config, &conf).await,
@@ -81,58 +80,10 @@ fn text_file(path: PathBuf) -> TextFile {
     TextFile { path, text }
 }
 
-/// A regular file's text. Whatever is no UTF-8 in it is no setting of ours either.
-fn read_text(path: &Path) -> Known<String> {
-    let sentence = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "it may not be read; run doctor as root".to_owned(),
-        _ => error.to_string(),
-    };
-    let metadata = std::fs::metadata(path).map_err(sentence)?;
-    if !metadata.is_file() {
-        return Err("it is not a file".to_owned());
-    }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(format!("it is {} MiB long", metadata.len() >> 20));
-    }
-    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(sentence)
-}
-
-/// plugstack.conf with the files that it includes, one level deep as Slurm's own example has it.
-fn plugstack(conf: &SlurmConf, folder: &Path) -> TextFile {
+fn plugstack_file(conf: &SlurmConf, folder: &Path) -> TextFile {
     let named = conf.get("PlugStackConfig");
     let path = if named.is_empty() { folder.join("plugstack.conf") } else { PathBuf::from(named) };
-    let mut file = text_file(path);
-    if let Ok(text) = &mut file.text {
-        let patterns: Vec<PathBuf> = text
-            .lines()
-            .filter_map(|line| {
-                line.trim().strip_prefix("include")?.split_whitespace().next().map(str::to_owned)
-            })
-            .map(|pattern| folder.join(pattern))
-            .collect();
-        for included in patterns.iter().flat_map(|pattern| matching(pattern)) {
-            text.push('\n');
-            text.push_str(&read_text(&included).unwrap_or_default());
-        }
-    }
-    file
-}
-
-/// The files that a pattern with `*` in its last part names.
-fn matching(pattern: &Path) -> Vec<PathBuf> {
-    let name = pattern.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let Some((start, end)) = name.split_once('*') else { return vec![pattern.to_owned()] };
-    let Some(Ok(entries)) = pattern.parent().map(std::fs::read_dir) else { return Vec::new() };
-    let fits = |path: &PathBuf| {
-        path.file_name().is_some_and(|found| {
-            let found = found.to_string_lossy();
-            found.len() >= start.len() + end.len() && found.starts_with(start) && found.ends_with(end)
-        })
-    };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(fits).collect();
-    files.sort();
-    files
+    TextFile { text: plugstack(&path, folder), path }
 }
 
 fn plugins(conf: &SlurmConf, plugstack: &TextFile, plugin_dir: Option<&Path>) -> Vec<Plugin> {
@@ -145,24 +96,6 @@ fn plugins(conf: &SlurmConf, plugstack: &TextFile, plugin_dir: Option<&Path>) ->
         Plugin { built_for: plugin_version(&path), path, is_loaded: true }
     };
     lines_of_ours(text).into_iter().map(plugin).collect()
-}
-
-/// The number behind the exported symbol `plugin_version`, which Slurm compares: `major << 16 | minor << 8 | micro`.
-fn plugin_version(path: &Path) -> Known<(u32, u32)> {
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        _ => error.to_string(),
-    })?;
-    let file = object::File::parse(&*bytes).map_err(|_| "it is no shared library".to_owned())?;
-    let number =
-        file.dynamic_symbols().find(|symbol| symbol.name() == Ok("plugin_version")).and_then(|symbol| {
-            use object::ObjectSection as _;
-            let section = file.section_by_index(symbol.section_index()?).ok()?;
-            let data = section.data_range(symbol.address(), 4).ok()??;
-            Some(u32::from_le_bytes(data.try_into().ok()?))
-        });
-    let number = number.ok_or("it exports no plugin_version")?;
-    Ok((number >> 16 & 0xff, number >> 8 & 0xff))
 }
 
 fn hooks(conf: &SlurmConf) -> Vec<Hook> {
@@ -243,18 +176,86 @@ fn parse_limits(qos: &str, assoc: &str) -> Vec<Limit> {
     limits
 }
 
+/// MUNGE's own socket, where `AuthInfo` names none (munged(8)).
+const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
+
+async fn munge(conf: &SlurmConf) -> Option<Munge> {
+    if !["", "auth/munge"].contains(&conf.get("AuthType")) {
+        return None;
+    }
+    let socket = munge_socket(conf);
+    let has_socket = socket.exists();
+    let credential = if has_socket {
+        credential(&socket).await
+    } else {
+        Credential::NotTried("there is no socket".to_owned())
+    };
+    Some(Munge { socket, has_socket, credential })
+}
+
+fn munge_socket(conf: &SlurmConf) -> PathBuf {
+    let named = conf.get("AuthInfo").split(',').find_map(|setting| setting.trim().strip_prefix("socket="));
+    PathBuf::from(named.unwrap_or(MUNGE_SOCKET))
+}
+
+/// `munge -n | unmunge`.
+async fn credential(socket: &Path) -> Credential {
+    let option = format!("--socket={}", socket.display());
+    let refused = |said: Said| {
+        let line = said.complaint.lines().next().unwrap_or_default().to_owned();
+        Credential::Refused(clean(&line))
+    };
+    let made = match run_with_input(Path::new("munge"), &["-n", &option], "").await {
+        Err(why) => return Credential::NotTried(why),
+        Ok(said) if !said.succeeded => return refused(said),
+        Ok(said) => said.text,
+    };
+    match run_with_input(Path::new("unmunge"), &["-n", &option], &made).await {
+        Err(why) => Credential::NotTried(why),
+        Ok(said) if !said.succeeded => refused(said),
+        Ok(_) => Credential::Read,
+    }
+}
+
+/// What a program did.
+struct Said {
+    succeeded: bool,
+    text: String,
+    complaint: String,
+}
+
 /// Runs a program of the system that only reads: whether it succeeded, and what it printed.
 async fn run_program(program: &Path, arguments: &[&str]) -> Known<(bool, String)> {
+    let said = run_with_input(program, arguments, "").await?;
+    Ok((said.succeeded, said.text))
+}
+
+async fn run_with_input(program: &Path, arguments: &[&str], input: &str) -> Known<Said> {
+    use std::process::Stdio;
     let name = program.display();
-    let child = tokio::process::Command::new(program)
+    let mut command = tokio::process::Command::new(program);
+    command
         .args(arguments)
-        .stdin(std::process::Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    match tokio::time::timeout(PROGRAM_DEADLINE, child).await {
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let run = async {
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that reads nothing may be gone by now.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+        child.wait_with_output().await
+    };
+    match tokio::time::timeout(PROGRAM_DEADLINE, run).await {
         Err(_) => Err(format!("{name} did not answer within {} s", PROGRAM_DEADLINE.as_secs())),
         Ok(Err(error)) => Err(format!("cannot run {name}: {error}")),
-        Ok(Ok(output)) => Ok((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())),
+        Ok(Ok(output)) => Ok(Said {
+            succeeded: output.status.success(),
+            text: String::from_utf8_lossy(&output.stdout).into_owned(),
+            complaint: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }),
     }
 }
 
@@ -282,29 +283,18 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_files() {
-        let folder = tempfile::tempdir().expect("a folder");
-        for name in ["10-a.conf", "20-b.conf", "c.txt"] {
-            std::fs::write(folder.path().join(name), "").expect("written");
-        }
-        let names = |pattern: &str| {
-            let found = matching(&folder.path().join(pattern));
-            found
-                .iter()
-                .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(names("*.conf"), ["10-a.conf", "20-b.conf"]);
-        assert_eq!(names("c.txt"), ["c.txt"]);
-        assert_eq!(matching(Path::new("/nowhere/at/all/*")), Vec::<PathBuf>::new());
+    fn munge_is_asked_where_slurm_asks_it() {
+        let of = |value: &str| munge_socket(&SlurmConf::new([("AuthInfo".to_owned(), value.to_owned())]));
+        assert_eq!(of("(null)"), Path::new("/run/munge/munge.socket.2"));
+        assert_eq!(of("ttl=60,socket=/srv/c1/munge/sock"), Path::new("/srv/c1/munge/sock"));
     }
 
-    #[test]
-    fn what_is_no_plugin_says_so() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("pillion.so");
-        assert_eq!(plugin_version(&path), Err("there is no such file".to_owned()));
-        std::fs::write(&path, "text").expect("written");
-        assert_eq!(plugin_version(&path), Err("it is no shared library".to_owned()));
+    #[tokio::test]
+    async fn what_a_program_is_given_and_says_is_passed_on() {
+        let said = run_with_input(Path::new("sh"), &["-c", "cat; echo why >&2; exit 3"], "text")
+            .await
+            .expect("runs");
+        assert_eq!((said.succeeded, said.text.as_str(), said.complaint.as_str()), (false, "text", "why\n"));
+        assert!(run_with_input(Path::new("/nowhere/munge"), &[], "").await.is_err());
     }
 }

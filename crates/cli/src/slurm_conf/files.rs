@@ -2,7 +2,7 @@
 
 use super::line::{Line, lines};
 use super::{Pool, Proposal};
-use crate::doctor::checks::lines_of_ours;
+use pillion_config::slurm_files::lines_of_ours;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The file in which everything begins.

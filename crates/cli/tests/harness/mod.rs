@@ -10,10 +10,10 @@ use pillion_proto::v1::{
     DecidedResponse, Decision, Device, DeviceCondition, DeviceFault, DrainRequest, DrainResponse,
     DryRunRequest, DryRunResponse, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
     ExplainRequest, ExplainResponse, HeatmapRequest, HeatmapResponse, JobExplanation, JobRequest,
-    JobResponse, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest, ModelsResponse,
-    PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest,
-    ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SourcedMetrics, StatusRequest, StatusResponse,
-    TopRequest, TopResponse, UndrainRequest, UndrainResponse,
+    JobResponse, LoadedPlugin, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest,
+    ModelsResponse, NodeSetup, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest,
+    PolicyResponse, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SetupFault,
+    SourcedMetrics, StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -205,6 +205,16 @@ fn well_condition() -> DeviceCondition {
     DeviceCondition { gres_type: "g0".to_owned(), faults: vec![], sources }
 }
 
+fn setup() -> NodeSetup {
+    let fault = SetupFault { kind: "no-mps".to_owned(), detail: "there is no program".to_owned() };
+    let plugin = LoadedPlugin {
+        path: "/usr/lib/slurm/pillion.so".to_owned(),
+        built_for: "24.11".to_owned(),
+        error: String::new(),
+    };
+    NodeSetup { faults: vec![fault], plugins: vec![plugin] }
+}
+
 fn lost_condition() -> DeviceCondition {
     let fault = |kind: &str, detail: &str| DeviceFault {
         kind: kind.to_owned(),
@@ -335,6 +345,7 @@ impl OperatorService for Fixtures {
             version: "0.1.0".to_owned(),
             devices: vec![device(0), device(1)],
             conditions: vec![well_condition(), lost_condition()],
+            setup: Some(setup()),
         };
         let gone = AgentStatus { node: "n2".to_owned(), connected: false, ..AgentStatus::default() };
         Ok(Response::new(StatusResponse {

@@ -23,24 +23,46 @@ pub(super) enum Kernel {
 
 /// The kernel driver of the card at `pci_address`; `None` if there is no such card, or it has another driver.
 pub(super) fn kernel(sysfs_root: &Path, pci_address: &str) -> Option<Kernel> {
-    let is_card = |name: &str| name.strip_prefix("card").is_some_and(|rest| rest.parse::<u32>().is_ok());
-    for entry in std::fs::read_dir(sysfs_root.join("class/drm")).ok()?.flatten() {
-        if !entry.file_name().to_str().is_some_and(is_card) {
-            continue;
-        }
-        let device = entry.path().join("device");
-        let Ok(place) = device.canonicalize() else { continue };
-        if place.file_name().is_none_or(|name| name != pci_address) {
-            continue;
-        }
-        let driver = std::fs::read_link(device.join("driver")).ok()?;
-        return match driver.file_name()?.to_str()? {
-            "i915" => Some(Kernel::I915),
-            "xe" => Some(Kernel::Xe(entry.path())),
-            _ => None,
-        };
+    let is_there = |card: &PathBuf| {
+        let place = card.join("device").canonicalize();
+        place.is_ok_and(|place| place.file_name().is_some_and(|name| name == pci_address))
+    };
+    let card = cards(sysfs_root).into_iter().find(is_there)?;
+    match driver(&card)?.as_str() {
+        "i915" => Some(Kernel::I915),
+        "xe" => Some(Kernel::Xe(card)),
+        _ => None,
     }
-    None
+}
+
+/// The directories of the cards.
+fn cards(sysfs_root: &Path) -> Vec<PathBuf> {
+    let is_card = |name: &str| name.strip_prefix("card").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let entries = std::fs::read_dir(sysfs_root.join("class/drm")).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_card))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// The kernel driver of a card.
+fn driver(card: &Path) -> Option<String> {
+    let driver = std::fs::read_link(card.join("device/driver")).ok()?;
+    Some(driver.file_name()?.to_str()?.to_owned())
+}
+
+/// The files of all cards' CCS modes: those of xe, for under i915 each process chooses.
+pub fn mode_paths(sysfs_root: &Path) -> Vec<PathBuf> {
+    let of_card = |card: &PathBuf| {
+        let tiles = std::fs::read_dir(card.join("device")).into_iter().flatten().flatten();
+        let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("tile")?.parse().ok();
+        let files = tiles.filter_map(|tile| number(tile.file_name())).flat_map(|tile| mode_files(card, tile));
+        files.map(|file| file.path).collect::<Vec<_>>()
+    };
+    let of_xe = cards(sysfs_root).into_iter().filter(|card| driver(card).as_deref() == Some("xe"));
+    let mut paths: Vec<PathBuf> = of_xe.flat_map(|card| of_card(&card)).collect();
+    paths.sort();
+    paths
 }
 
 /// The file of one compute engine's mode.
@@ -205,6 +227,16 @@ mod tests {
         assert_eq!(kernel(tree("i915").path(), PCI), Some(Kernel::I915));
         assert_eq!(kernel(tree("vfio-pci").path(), PCI), None);
         assert_eq!(kernel(Path::new("/nowhere"), PCI), None);
+    }
+
+    #[test]
+    fn every_card_of_xe_has_files_of_its_mode() {
+        let root = tree("xe");
+        let device = card(&root).join("device");
+        let paths = ["tile0/gt0/ccs_mode", "tile1/gt1/ccs_mode"].map(|name| device.join(name));
+        assert_eq!(mode_paths(root.path()), paths);
+        assert_eq!(mode_paths(tree("i915").path()), Vec::<PathBuf>::new());
+        assert_eq!(mode_paths(Path::new("/nowhere")), Vec::<PathBuf>::new());
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod process;
 mod sysman;
 mod watch;
 
+pub use ccs::mode_paths;
 pub use metrics::Bursts;
 
 use crate::worker::{Answer, Pending, Worker};

@@ -6,6 +6,7 @@ use crate::v1 as wire;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::AgentHello;
+use pillion_core::setup::NodeSetup;
 use pillion_core::{DecisionId, DeviceUuid, GresType, NodeName};
 
 /// A device that cannot be.
@@ -76,6 +77,7 @@ impl TryFrom<wire::Hello> for AgentHello {
             sent_at_seconds,
             decision_ids,
             conditions,
+            setup,
         } = wire;
         Ok(Self {
             protocol_version,
@@ -86,6 +88,7 @@ impl TryFrom<wire::Hello> for AgentHello {
             sent_at: field::time("sent_at_seconds", sent_at_seconds)?,
             decision_ids: decision_ids.into_iter().map(DecisionId).collect(),
             conditions: conditions.into_iter().map(DeviceCondition::try_from).collect::<Result<_, _>>()?,
+            setup: setup.map(NodeSetup::from),
         })
     }
 }
@@ -101,6 +104,7 @@ impl From<AgentHello> for wire::Hello {
             sent_at,
             decision_ids,
             conditions,
+            setup,
         } = hello;
         Self {
             protocol_version,
@@ -111,6 +115,7 @@ impl From<AgentHello> for wire::Hello {
             sent_at_seconds: sent_at.seconds(),
             decision_ids: decision_ids.into_iter().map(|id| id.0).collect(),
             conditions: conditions.into_iter().map(wire::DeviceCondition::from).collect(),
+            setup: setup.map(wire::NodeSetup::from),
         }
     }
 }

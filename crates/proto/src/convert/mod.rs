@@ -11,6 +11,7 @@ mod launch;
 mod message;
 mod metric;
 mod sample;
+mod setup;
 mod share;
 mod summary;
 

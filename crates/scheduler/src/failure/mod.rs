@@ -12,11 +12,10 @@ mod victim;
 use crate::context::{Context, TickError};
 use crate::scan::Scan;
 use crate::store::{Event, Judgement, MeasuredRun, Requeue, RequeueCause, Store};
-use pillion_core::fault::{self, Ending, FaultVerdict, StartSeen};
+use pillion_core::fault::{self, Ending, FaultVerdict, REQUEUE_AGE_SECONDS_MAX, StartSeen};
 use pillion_core::health::FaultKind;
 use pillion_core::{JobStart, UnixTime};
 use pillion_slurm::{Ending as JobEnding, JobState};
-use requeue::AGE_SECONDS_MAX;
 use std::sync::Arc;
 use tracing::{info, warn};
 use victim::{Fate, Tenant, Victim, judge};
@@ -86,8 +85,10 @@ impl Judge {
             Victim::Undecided => return Ok(None),
             Victim::No => {}
             Victim::Of(reason) => {
-                let is_fresh =
-                    run.job.ended_at.is_some_and(|ended_at| now.seconds_since(ended_at) <= AGE_SECONDS_MAX);
+                let is_fresh = run
+                    .job
+                    .ended_at
+                    .is_some_and(|ended_at| now.seconds_since(ended_at) <= REQUEUE_AGE_SECONDS_MAX);
                 let then = if is_fresh {
                     "it is to be started again once, alone"
                 } else {

@@ -11,14 +11,12 @@ use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::store::{Decision, Event, Member, Requeue, RequeueCause, RequeueOutcome};
 use pillion_core::decision::MemberState;
+use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
 use pillion_core::{JobStart, SlurmJobId, UnixTime, report};
 use pillion_slurm::{Ending, Job, JobState, SlurmError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
-
-/// A job that ended longer ago than this is not requeued: its user may have acted, and Slurm may forget it any moment.
-pub(super) const AGE_SECONDS_MAX: f64 = 240.0;
 
 /// The requeuer.
 pub struct Requeuer {
@@ -164,7 +162,7 @@ fn next(
 fn obstacle_of_victim(job: &Job, scan: &Scan) -> Option<String> {
     if job.state != JobState::Ended(Ending::Failed) {
         Some("it did not end by failing".to_owned())
-    } else if job.ended_at.is_none_or(|ended_at| scan.at.seconds_since(ended_at) > AGE_SECONDS_MAX) {
+    } else if job.ended_at.is_none_or(|ended_at| scan.at.seconds_since(ended_at) > REQUEUE_AGE_SECONDS_MAX) {
         Some("it could not be done in time".to_owned())
     } else if has_successor(job, scan) {
         Some("another job of the same work has followed it, and two would work on the same files".to_owned())

@@ -233,6 +233,7 @@ impl OperatorService for OperatorServer {
             version: agent.version,
             devices: agent.devices.into_iter().map(Into::into).collect(),
             conditions: agent.conditions.into_values().map(Into::into).collect(),
+            setup: context.agents.setup(&node).map(Into::into),
         });
         let drains = context.store.drains().await.map_err(store_error)?;
         let board = context.board();

@@ -141,6 +141,7 @@ fn report(agents: &Agents, number: u32, now: UnixTime) {
         sent_at: now,
         decision_ids: Vec::new(),
         conditions: if number == 3 { vec![broken] } else { Vec::new() },
+        setup: None,
     };
     let (stream, _inbox) = agents.connect(&hello, now);
     let sample = |index: u32| {

@@ -4,6 +4,8 @@ mod hooks;
 mod identity;
 mod limits;
 mod lua;
+mod munge;
+mod node;
 mod plugin;
 mod pool;
 mod scheduler;
@@ -11,19 +13,21 @@ mod slurm;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use plugin::lines_of_ours;
-
 use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 32] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 37] = [
     identity::config,
+    munge::munge,
     slurm::version,
     slurm::select_type,
     slurm::gres_types_setting,
     slurm::accounting_tres,
     slurm::job_container,
+    slurm::job_requeue,
+    slurm::min_job_age,
+    slurm::prolog_flags,
     identity::constrain_devices,
     pool::partitions,
     pool::overlap,
@@ -48,6 +52,7 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 32] = [
     scheduler::database,
     scheduler::tcp,
     scheduler::agents,
+    node::setup,
     scheduler::devices,
     scheduler::device_health,
 ];

@@ -3,16 +3,7 @@
 
 use super::Facts;
 use crate::doctor::finding::{Check, Finding};
-
-/// One line of plugstack.conf that loads our plugin: its first word and the path.
-pub(crate) fn lines_of_ours(plugstack: &str) -> Vec<(String, String)> {
-    let words = |line: &str| {
-        let mut words = line.split('#').next()?.split_whitespace().map(str::to_owned);
-        Some((words.next()?, words.next()?))
-    };
-    let is_ours = |path: &str| path.rsplit('/').next().is_some_and(|name| name.contains("pillion"));
-    plugstack.lines().filter_map(words).filter(|(_, path)| is_ours(path)).collect()
-}
+use pillion_config::slurm_files::lines_of_ours;
 
 /// plugstack.conf loads it, as `optional`.
 pub(super) fn plugstack(facts: &Facts) -> Vec<Finding> {

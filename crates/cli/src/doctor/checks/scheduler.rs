@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// A clock further off than this spoils the order of what happened.
 const CLOCK_SKEW_SECONDS_MAX: f64 = 5.0;
 /// The queue is read every few seconds.
-const SCAN_AGE_SECONDS_MAX: f64 = 30.0;
+pub(super) const SCAN_AGE_SECONDS_MAX: f64 = 30.0;
 
 /// Runs a check on what the scheduler says; where it says nothing, one check complains and the others pass.
 fn with_status(facts: &Facts, check: Check, look: impl FnOnce(&StatusRow) -> Vec<Finding>) -> Vec<Finding> {

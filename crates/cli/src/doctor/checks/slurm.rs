@@ -3,8 +3,12 @@
 use super::Facts;
 use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
+use pillion_config::parse_scheduler;
+use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
 
 const RESTART: &str = "then restart slurmctld";
+/// How late a scan may be before `queue-scan` complains.
+const SCAN_AGE_SECONDS_MAX: f64 = super::scheduler::SCAN_AGE_SECONDS_MAX;
 
 /// Earlier releases double-book GRES.
 pub(super) fn version(facts: &Facts) -> Vec<Finding> {
@@ -141,5 +145,73 @@ pub(super) fn job_container(facts: &Facts) -> Vec<Finding> {
             Some(false) => check.ok("job_container/tmpfs is on; no device here is shared by mps"),
             None => check.warn(format!("{found}; whether a device here is shared by mps is not known"), mend),
         }
+    })
+}
+
+/// Victims and evicted jobs come back by `scontrol requeue`, which Slurm refuses for a job that may not be requeued
+/// (slurm.conf(5), `JobRequeue`).
+pub(super) fn job_requeue(facts: &Facts) -> Vec<Finding> {
+    let check = Check("job-requeue");
+    with_conf(facts, check, |conf| {
+        if conf.get("JobRequeue") != "0" {
+            return check.ok("jobs may be started again unless their users forbid it");
+        }
+        check.warn(
+            "JobRequeue=0: a job that a neighbour's crash took down, or that is evicted, is not started again unless its user \
+             wrote --requeue",
+            "set JobRequeue=1 in slurm.conf, then 'scontrol reconfigure'; users who want none write --no-requeue",
+        )
+    })
+}
+
+/// Ends are read from the queue: a job that Slurm forgets between two scans has no outcome, and is no victim to start again
+/// (slurm.conf(5), `MinJobAge`; 0 is never).
+pub(super) fn min_job_age(facts: &Facts) -> Vec<Finding> {
+    let check = Check("min-job-age");
+    let written = facts.config_text.text.as_deref().ok().and_then(|text| parse_scheduler(text).ok());
+    let period = written.unwrap_or_default().scan_period_seconds;
+    with_conf(facts, check, |conf| {
+        let Some(age) = conf.seconds("MinJobAge") else {
+            return check.skip("Slurm does not say its MinJobAge");
+        };
+        let mend = "set MinJobAge=300 in slurm.conf, then 'scontrol reconfigure'";
+        if age <= 0.0 || age >= REQUEUE_AGE_SECONDS_MAX {
+            return check.ok(format!("Slurm remembers ended jobs (MinJobAge={age:.0})"));
+        }
+        if age < SCAN_AGE_SECONDS_MAX + period {
+            return check.fail(
+                format!(
+                    "MinJobAge={age:.0}: Slurm forgets ended jobs before the scheduler, which reads the queue every {period} s and \
+                     may be {SCAN_AGE_SECONDS_MAX:.0} s late, has seen how they ended"
+                ),
+                mend,
+            );
+        }
+        check.warn(
+            format!(
+                "MinJobAge={age:.0}: a victim of a neighbour's crash can be started again for {REQUEUE_AGE_SECONDS_MAX:.0} s \
+                 after its end, and Slurm has forgotten it by then"
+            ),
+            mend,
+        )
+    })
+}
+
+/// Several tenants start and end on one node: with `Serial` their prologs and epilogs wait for each other, "with a
+/// significant penalty to job throughput on each node" (slurm.conf(5), `PrologFlags`). The other flags are as good as none:
+/// our hooks only poke.
+pub(super) fn prolog_flags(facts: &Facts) -> Vec<Finding> {
+    let check = Check("prolog-flags");
+    with_conf(facts, check, |conf| {
+        if !conf.has_word("PrologFlags", "Serial") {
+            return check.ok("prologs and epilogs of one node do not wait for each other");
+        }
+        check.warn(
+            format!(
+                "PrologFlags={} has Serial: on a shared node a start waits for the prologs and epilogs of its neighbours",
+                conf.get("PrologFlags")
+            ),
+            "take Serial out of PrologFlags in slurm.conf, then restart slurmctld and every slurmd",
+        )
     })
 }

@@ -1,14 +1,17 @@
 //! Broken set-ups, one at a time: each must print its line and its mend, and the sound set-up must print neither.
 
 mod identity;
+mod life;
+mod node;
 mod page;
 
-use super::super::facts::{Hook, HookKind, Limit, Plugin, SlurmConf, TextFile};
+use super::super::facts::{Credential, Hook, HookKind, Limit, Munge, Plugin, SlurmConf, TextFile};
 use super::super::finding::{Finding, Status};
 use super::super::{Facts, examine};
 use crate::config::Config;
 use crate::view::{AgentRow, DeviceRow, FaultRow, StatusRow};
 use pillion_core::health::FaultKind;
+use pillion_core::setup::{LoadedPlugin, NodeSetup};
 use pillion_core::{GresType, NodeName, UnixTime};
 use pillion_slurm::{Node, NodeAvailability, Partition, SlurmVersion};
 use std::collections::BTreeMap;
@@ -74,6 +77,14 @@ fn agent(name: &str) -> AgentRow {
         clock_skew_seconds: 0.1,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         devices: [(0, "g0"), (1, "g1")].map(device).into(),
+        setup: Some(NodeSetup {
+            faults: Vec::new(),
+            plugins: vec![LoadedPlugin {
+                path: "/usr/lib/slurm/pillion.so".to_owned(),
+                built_for: Some("24.11".to_owned()),
+                error: None,
+            }],
+        }),
     }
 }
 
@@ -112,6 +123,9 @@ fn conf(changes: &[(&str, &str)]) -> SlurmConf {
         ("SlurmUser", "slurm(64030)"),
         ("TaskPlugin", "task/cgroup,task/affinity"),
         ("ConstrainDevices", "yes"),
+        ("JobRequeue", "1"),
+        ("MinJobAge", "300 sec"),
+        ("PrologFlags", "Alloc,Contain"),
     ];
     let is_other = |name: &str| !changes.iter().any(|(other, _)| *other == name);
     let kept = sound.into_iter().filter(|(name, _)| is_other(name));
@@ -130,6 +144,11 @@ fn sound() -> Facts {
         heartbeat_uid: Ok(64030),
         version: Ok(SlurmVersion { major: 24, minor: 11, patch: 5 }),
         slurm_conf: Ok(conf(&[])),
+        munge: Some(Munge {
+            socket: "/run/munge/munge.socket.2".into(),
+            has_socket: true,
+            credential: Credential::Read,
+        }),
         partitions: Ok(vec![
             partition("shared"),
             Partition { nodes: vec![NodeName::new("w1")], ..partition("gpu") },
@@ -429,9 +448,17 @@ const BROKEN_SERVICES: [Broken; 18] = [
 ];
 
 fn all_broken() -> impl Iterator<Item = &'static Broken> {
-    [&identity::BROKEN[..], &BROKEN_SLURM, &BROKEN_POOL, &BROKEN_FILES, &BROKEN_SERVICES]
-        .into_iter()
-        .flatten()
+    [
+        &identity::BROKEN[..],
+        &life::BROKEN,
+        &node::BROKEN,
+        &BROKEN_SLURM,
+        &BROKEN_POOL,
+        &BROKEN_FILES,
+        &BROKEN_SERVICES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn is_hit(finding: &Finding, check: &str, status: Status, found: &str, mend: &str) -> bool {

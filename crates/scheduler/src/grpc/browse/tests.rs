@@ -78,6 +78,7 @@ fn hello() -> AgentHello {
         sent_at: UnixTime::from_epoch(1),
         decision_ids: Vec::new(),
         conditions: Vec::new(),
+        setup: None,
     }
 }
 

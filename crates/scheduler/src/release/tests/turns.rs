@@ -136,6 +136,7 @@ fn hello() -> AgentHello {
         sent_at: at(NOW),
         decision_ids: Vec::new(),
         conditions: Vec::new(),
+        setup: None,
     }
 }
 

@@ -1,0 +1,90 @@
+//! Each node beside its devices, as its agent saw it when it connected.
+
+use super::{Facts, listed};
+use crate::doctor::finding::{Check, Finding};
+use pillion_core::setup::{LoadedPlugin, SetupFault, SetupFaultKind};
+
+const AGAIN: &str = "then restart pillion-agent, which looks again";
+
+/// The plugin, the directories and what the mechanisms stand on.
+pub(super) fn setup(facts: &Facts) -> Vec<Finding> {
+    let check = Check("node-setup");
+    let Ok(status) = &facts.status else { return vec![check.skip("the scheduler does not answer")] };
+    let connected = status.agents.iter().filter(|agent| agent.connected);
+    let (mut wrong, mut silent, mut told) = (Vec::new(), Vec::new(), 0);
+    for agent in connected {
+        let Some(setup) = &agent.setup else {
+            silent.push(&agent.node);
+            continue;
+        };
+        told += 1;
+        wrong.extend(setup.faults.iter().map(|fault| of_fault(check, &agent.node, fault)));
+        wrong.extend(setup.plugins.iter().filter_map(|plugin| of_plugin(check, facts, &agent.node, plugin)));
+    }
+    if !silent.is_empty() && wrong.is_empty() {
+        let names = listed(silent);
+        return vec![
+            check.skip(format!("the agents of {names} are of an earlier release, which does not tell")),
+        ];
+    }
+    check.ok_unless(
+        wrong,
+        format!("{told} nodes have the plugin, the directories and the programs that they need"),
+    )
+}
+
+fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
+    let found = format!("node {node}: {}", fault.detail);
+    let (is_fatal, mend) = match fault.kind {
+        SetupFaultKind::NoPlugin => (
+            true,
+            "add 'optional pillion.so' to plugstack.conf there: without it jobs start uncapped and unshared",
+        ),
+        SetupFaultKind::PluginRequired => {
+            (true, "write 'optional' there: a required plugin that fails drains the node")
+        }
+        SetupFaultKind::DirectoryOpen => {
+            (true, "chmod o-w it there: anybody could put a socket or an MPS daemon of his own in its place")
+        }
+        SetupFaultKind::DirectoryClosed => {
+            (true, "chmod 755 it there: a program that does not reach its MPS daemon runs without any limit")
+        }
+        SetupFaultKind::NoMps => (
+            true,
+            "install NVIDIA's control program there or name it in mps.control_binary, or set mps.enabled = false",
+        ),
+        SetupFaultKind::NoPersistence => (
+            false,
+            "systemctl enable --now nvidia-persistenced there: without it the driver lets an idle GPU go, and forgets its \
+             settings and its energy counter",
+        ),
+        SetupFaultKind::ModeFixed => (
+            true,
+            "see that pillion-agent runs as root there and that /sys is not mounted read-only for it (systemctl cat)",
+        ),
+        SetupFaultKind::Other => (false, "install the same release there and here to be told what it is"),
+    };
+    let mend = format!("{mend}; {AGAIN}");
+    if is_fatal { check.fail(found, mend) } else { check.warn(found, mend) }
+}
+
+fn of_plugin(check: Check, facts: &Facts, node: &str, plugin: &LoadedPlugin) -> Option<Finding> {
+    let path = &plugin.path;
+    if let Some(why) = &plugin.error {
+        return Some(check.fail(
+            format!("node {node}: {path}: {why}; jobs start there uncapped and unshared"),
+            format!("install the pillion.so that was built for the Slurm of that node, {AGAIN}"),
+        ));
+    }
+    let (built_for, slurm) = (plugin.built_for.as_ref()?, facts.version.as_ref().ok()?);
+    let release = format!("{}.{:02}", slurm.major, slurm.minor);
+    (*built_for != release).then(|| {
+        check.warn(
+            format!("node {node}: {path} was built for Slurm {built_for}, and slurmctld is {slurm}"),
+            format!(
+                "install the pillion.so for {release} there, unless slurmd there is of {built_for} still: a plugin of another \
+                 release is not loaded; {AGAIN}"
+            ),
+        )
+    })
+}

@@ -1,0 +1,81 @@
+//! Nodes that are not set up as they should be, as their agents tell it.
+
+use super::{Broken, FAIL, Facts, NodeSetup, Status, WARN, status_of};
+use pillion_core::setup::{SetupFault, SetupFaultKind};
+
+fn setup_of(facts: &mut Facts) -> &mut NodeSetup {
+    status_of(facts).agents[0].setup.as_mut().expect("told")
+}
+
+fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
+    setup_of(facts).faults.push(SetupFault { kind, detail: detail.to_owned() });
+}
+
+pub(super) const BROKEN: [Broken; 9] = [
+    ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf does not load", "optional pillion.so", |f| {
+        break_by(f, SetupFaultKind::NoPlugin, "/etc/slurm/plugstack.conf does not load pillion.so");
+    }),
+    ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf loads", "write 'optional'", |f| {
+        break_by(
+            f,
+            SetupFaultKind::PluginRequired,
+            "/etc/slurm/plugstack.conf loads pillion.so as 'required'",
+        );
+    }),
+    ("node-setup", FAIL, "everybody may write into /run/pillion (mode 777)", "chmod o-w", |f| {
+        break_by(f, SetupFaultKind::DirectoryOpen, "everybody may write into /run/pillion (mode 777)");
+    }),
+    ("node-setup", FAIL, "users may not enter /run/pillion (mode 700)", "chmod 755", |f| {
+        break_by(f, SetupFaultKind::DirectoryClosed, "users may not enter /run/pillion (mode 700)");
+    }),
+    ("node-setup", FAIL, "there is no /usr/bin/nvidia-cuda-mps-control", "mps.control_binary", |f| {
+        let detail = "there is no /usr/bin/nvidia-cuda-mps-control: devices are shared by time slices";
+        break_by(f, SetupFaultKind::NoMps, detail);
+    }),
+    (
+        "node-setup",
+        WARN,
+        "nvidia-persistenced does not run",
+        "systemctl enable --now nvidia-persistenced",
+        |f| {
+            let detail = "there is no /run/nvidia-persistenced/socket: nvidia-persistenced does not run";
+            break_by(f, SetupFaultKind::NoPersistence, detail);
+        },
+    ),
+    ("node-setup", FAIL, "gt0/ccs_mode may not be written: Read-only file system", "read-only", |f| {
+        let detail =
+            "/sys/class/drm/card0/device/tile0/gt0/ccs_mode may not be written: Read-only file system";
+        break_by(f, SetupFaultKind::ModeFixed, detail);
+    }),
+    (
+        "node-setup",
+        WARN,
+        "pillion.so was built for Slurm 23.11, and slurmctld is 24.11.5",
+        "for 24.11 there",
+        |f| {
+            setup_of(f).plugins[0].built_for = Some("23.11".to_owned());
+        },
+    ),
+    (
+        "node-setup",
+        FAIL,
+        "pillion.so: there is no such file; jobs start there",
+        "install the pillion.so",
+        |f| {
+            setup_of(f).plugins[0].built_for = None;
+            setup_of(f).plugins[0].error = Some("there is no such file".to_owned());
+        },
+    ),
+];
+
+#[test]
+fn what_an_earlier_agent_does_not_tell_is_passed_over() {
+    let mut facts = super::sound();
+    for agent in &mut status_of(&mut facts).agents {
+        agent.setup = None;
+    }
+    let findings = super::examine(&facts);
+    let finding = findings.iter().find(|finding| finding.check == "node-setup").expect("it speaks");
+    assert_eq!(finding.status, Status::Skip);
+    assert!(finding.found.contains("the agents of n1,n2"), "{finding:?}");
+}
