@@ -1,8 +1,9 @@
 //! How quantities are written for people: times as Slurm writes them, units that can be read. Absent is the empty text.
 
-use chrono::{DateTime, Duration, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeZone as _};
+use chrono::{DateTime, Duration, Local, NaiveDate, NaiveTime, TimeZone as _};
 use pillion_core::UnixTime;
 use pillion_core::units::JOULES_PER_KILOWATT_HOUR;
+use pillion_core::when::{Date, NotATime, When};
 
 /// A time as Slurm writes it, in the local zone: `2026-11-21T14:05:00`. 0 means that there is none.
 pub fn time(seconds: f64) -> String {
@@ -91,72 +92,27 @@ pub fn stretch(
     Ok((since, until))
 }
 
-/// Reads a time as Slurm's tools take it: `2026-11-21`, `2026-11-21T14:05[:00]`, `14:05[:00]` (today), `today`, `now`,
-/// `now-2hours`.
+/// Reads a time as Slurm's tools take it (`pillion_core::when`), in the local zone.
 ///
 /// # Errors
 /// A sentence that says what is allowed.
 pub fn parse_time(text: &str, now: UnixTime) -> Result<UnixTime, String> {
-    let epoch = i64::try_from(now.epoch()).unwrap_or(i64::MAX);
-    let local_now = DateTime::from_timestamp(epoch, 0).unwrap_or_default().with_timezone(&Local);
-    if let Some(offset) = text.strip_prefix("now") {
-        let delta = parse_offset(offset).ok_or_else(|| not_a_time(text))?;
-        let then = local_now.checked_add_signed(delta).ok_or_else(|| not_a_time(text))?;
-        return Ok(from_local(then));
-    }
-    let midnight = NaiveTime::default();
-    let naive = match text {
-        "today" | "midnight" => Some(local_now.date_naive().and_time(midnight)),
-        _ => parse_date_time(text)
-            .or_else(|| parse_clock(text).map(|clock| local_now.date_naive().and_time(clock))),
-    };
-    let naive = naive.ok_or_else(|| not_a_time(text))?;
-    // An hour that the change to summer time skips is no time; of one that comes twice, the first.
-    Local.from_local_datetime(&naive).earliest().map(from_local).ok_or_else(|| not_a_time(text))
+    let refused = || NotATime(text.to_owned()).to_string();
+    let when: When = text.parse().map_err(|_| refused())?;
+    when.start(now, |date, seconds| local(now, date, seconds)).ok_or_else(refused)
 }
 
-fn not_a_time(text: &str) -> String {
-    format!("'{text}' is not a time; write 2026-11-21, 2026-11-21T14:05:00, 14:05, today, now or now-2hours")
-}
-
-fn from_local(time: DateTime<Local>) -> UnixTime {
-    UnixTime::from_epoch(u64::try_from(time.timestamp()).unwrap_or(0))
-}
-
-fn parse_date_time(text: &str) -> Option<NaiveDateTime> {
-    match text.split_once('T') {
-        None => Some(NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_time(NaiveTime::default())),
-        Some((date, clock)) => {
-            Some(NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?.and_time(parse_clock(clock)?))
+/// So many seconds after the midnight of a day, here. Of an hour that comes twice, the first.
+fn local(now: UnixTime, date: Option<Date>, seconds: u32) -> Option<UnixTime> {
+    let day = match date {
+        Some(Date { year, month, day }) => NaiveDate::from_ymd_opt(year, month, day)?,
+        None => {
+            DateTime::from_timestamp(i64::try_from(now.epoch()).ok()?, 0)?.with_timezone(&Local).date_naive()
         }
-    }
-}
-
-fn parse_clock(text: &str) -> Option<NaiveTime> {
-    ["%H:%M:%S", "%H:%M"].iter().find_map(|format| NaiveTime::parse_from_str(text, format).ok())
-}
-
-/// `""`, `-2hours`, `+10` (seconds).
-fn parse_offset(text: &str) -> Option<Duration> {
-    if text.is_empty() {
-        return Some(Duration::zero());
-    }
-    let (sign, rest) = match text.split_at_checked(1)? {
-        ("-", rest) => (-1, rest),
-        ("+", rest) => (1, rest),
-        _ => return None,
     };
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let count: i64 = rest[..digits].parse().ok()?;
-    let unit_seconds = match &rest[digits..] {
-        "" | "second" | "seconds" => 1,
-        "minute" | "minutes" => 60,
-        "hour" | "hours" => 3600,
-        "day" | "days" => 86_400,
-        "week" | "weeks" => 7 * 86_400,
-        _ => return None,
-    };
-    Duration::try_seconds(count.checked_mul(unit_seconds)?.checked_mul(sign)?)
+    let wall = day.and_time(NaiveTime::default()) + Duration::seconds(i64::from(seconds));
+    let then = Local.from_local_datetime(&wall).earliest()?.timestamp();
+    Some(UnixTime::from_epoch(u64::try_from(then).unwrap_or(0)))
 }
 
 /// Cells of a bar that stands for the whole.

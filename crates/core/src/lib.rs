@@ -20,6 +20,7 @@ pub mod report;
 pub mod setup;
 pub mod share;
 pub mod units;
+pub mod when;
 pub mod word;
 
 pub use clock::{Clock, ManualClock, SystemClock, UnixTime};

@@ -1,8 +1,10 @@
 //! How quantities are written. Absent is a dash.
 
-use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone as _};
+use chrono::{DateTime, Duration, Local, NaiveDate, NaiveTime, TimeZone as _};
 use maud::{Markup, html};
+use pillion_core::UnixTime;
 use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
+use pillion_core::when::{Date, NotATime, When};
 
 /// What stands where nothing is known.
 pub(crate) const NONE: &str = "–";
@@ -123,42 +125,39 @@ pub(crate) fn counted(value: u64, one: &str) -> String {
     format!("{} {one}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
-/// Reads a time of a filter: `2026-11-21`, `2026-11-21T14:05`, `now-7days`, seconds since 1970. A day as the end of a
-/// stretch means its end.
-pub(crate) fn parse_time(text: &str, now: f64, is_end: bool) -> Option<f64> {
-    if let Some(rest) = text.strip_prefix("now") {
-        let rest = rest.strip_prefix('-').unwrap_or("0days");
-        let digits = rest.find(|it: char| !it.is_ascii_digit())?;
-        let length: f64 = rest.get(..digits)?.parse().ok()?;
-        let unit = match rest.get(digits..)?.trim_end_matches('s') {
-            "minute" => 60.0,
-            "hour" => 3600.0,
-            "day" => 86_400.0,
-            "week" => 7.0 * 86_400.0,
-            _ => return None,
-        };
-        return Some((now - length * unit).max(1.0));
-    }
+/// Reads a time of a filter: every form that `-S` and `-E` of the command line take, and seconds since 1970. A day as the end
+/// of a stretch means its end.
+///
+/// # Errors
+/// What is no time.
+pub(crate) fn parse_time(text: &str, now: f64, is_end: bool) -> Result<f64, NotATime> {
+    let refused = || NotATime(text.to_owned());
     if let Ok(seconds) = text.parse::<f64>() {
-        return (seconds.is_finite() && seconds > 0.0).then_some(seconds);
+        return if seconds.is_finite() && seconds > 0.0 { Ok(seconds) } else { Err(refused()) };
     }
-    let naive = if let Ok(day) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
-        let day = if is_end { day.succ_opt()? } else { day };
-        day.and_hms_opt(0, 0, 0)?
-    } else {
-        ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
-            .iter()
-            .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())?
+    let when: When = text.parse()?;
+    let now = UnixTime::from_seconds(now);
+    let wall = |date, seconds| wall_time(now, date, seconds);
+    let then = if is_end { when.end(now, wall) } else { when.start(now, wall) };
+    // What lies before 1970 is as good as its beginning, and 0 would mean no time at all.
+    then.map(|then| then.seconds().max(1.0)).ok_or_else(refused)
+}
+
+/// So many seconds after the midnight of a day, here. Of an hour that comes twice, the first.
+fn wall_time(now: UnixTime, date: Option<Date>, seconds: u32) -> Option<UnixTime> {
+    let day = match date {
+        Some(Date { year, month, day }) => NaiveDate::from_ymd_opt(year, month, day)?,
+        None => local(now.seconds())?.date_naive(),
     };
-    #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
-    Local.from_local_datetime(&naive).earliest().map(|time| time.timestamp() as f64)
+    let wall = day.and_time(NaiveTime::default()) + Duration::seconds(i64::from(seconds));
+    let then = Local.from_local_datetime(&wall).earliest()?.timestamp();
+    Some(UnixTime::from_epoch(u64::try_from(then).unwrap_or(0)))
 }
 
 /// The beginning of the day, and the zone's offset from UTC in seconds.
 pub(crate) fn today(now: f64) -> (f64, i32) {
     let Some(time) = local(now) else { return (now, 0) };
-    let day = time.format("%Y-%m-%d").to_string();
-    (parse_time(&day, now, false).unwrap_or(now), time.offset().local_minus_utc())
+    (parse_time("today", now, false).unwrap_or(now), time.offset().local_minus_utc())
 }
 
 #[cfg(test)]
@@ -177,11 +176,18 @@ mod tests {
     #[test]
     fn times_of_filters_are_read_or_refused() {
         let now = 1_795_000_000.0;
-        assert_eq!(parse_time("now-2days", now, false), Some(now - 172_800.0));
-        let day = parse_time("2026-11-18", now, false).unwrap();
-        assert!(parse_time("2026-11-18", now, true).unwrap() - day > 82_000.0);
-        for wrong in ["yesterday", "now-", "now-3fortnights", "-5", "2026-13-01", "inf"] {
-            assert_eq!(parse_time(wrong, now, false), None, "{wrong}");
+        let of = |text: &str, is_end| parse_time(text, now, is_end).ok();
+        assert_eq!(of("now-2days", false), Some(now - 172_800.0));
+        assert_eq!(of("now-3000weeks", false), Some(1.0));
+        assert_eq!(of("1794000000.5", false), Some(1_794_000_000.5));
+        let day = of("2026-11-18", false).unwrap();
+        assert!(of("2026-11-18", true).unwrap() - day > 82_000.0);
+        assert_eq!(of("2026-11-18T00:10:05", true), Some(day + 605.0));
+        assert_eq!((of("midnight", true), of("now", true)), (of("today", false), Some(now)));
+        assert!(of("today", true).unwrap() > now);
+        assert_eq!(of("0:10", false), of("midnight", false).map(|time| time + 600.0));
+        for wrong in ["yesterday", "now-", "now-3fortnights", "-5", "2026-13-01", "inf", "nan", "25:00"] {
+            assert_eq!(of(wrong, false), None, "{wrong}");
         }
     }
 }

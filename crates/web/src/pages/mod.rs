@@ -40,9 +40,8 @@ impl Ask<'_> {
     fn stretch(&self, now: f64, days: f64) -> Result<(f64, f64), Problem> {
         let read = |name: &str, usual: f64, is_end: bool| match self.filters.get(name) {
             "" => Ok(usual),
-            text => format::parse_time(text, now, is_end).ok_or_else(|| {
-                Problem::filter(format!("{name}={text} is not a time; write 2026-11-21 or now-7days."))
-            }),
+            text => format::parse_time(text, now, is_end)
+                .map_err(|error| Problem::filter(format!("{name}: {error}."))),
         };
         let until = read("until", now + 1.0, true)?;
         let since = read("since", until.min(now) - days * 86_400.0, false)?;
