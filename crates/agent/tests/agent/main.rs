@@ -73,6 +73,7 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     let hello = scheduler.hello().await;
     assert_eq!(hello.devices.len(), 2);
     assert_eq!(hello.decision_ids, []);
+    assert!(hello.setup.is_some(), "it looked how its node is set up");
     scheduler.prepare(share(33, Mechanism::Mps)).await;
     assert_eq!(scheduler.result(start(33)).await.error, None);
     assert!(node.path("jobs/33").exists(), "the plugin's mark");
