@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("pillion-web", &["pillion-core", "pillion-proto"]),
     ("pillion-cli", &["pillion-core", "pillion-config", "pillion-proto", "pillion-pairing", "pillion-slurm"]),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
-    ("pillion-gpu-checks", &["pillion-core", "pillion-device"]),
+    ("pillion-gpu-checks", &["pillion-core", "pillion-device", "pillion-agent", "pillion-pairing"]),
     ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
     (
         "pillion-tests",

@@ -1,9 +1,12 @@
 //! The MPS daemon of the GPU, started and stopped by the code that the agent uses; and raw words with it.
 
-use crate::kernels::Kernel;
+use crate::kernels::Workload;
 use crate::programs::{Said, command, run, until};
-use crate::tenant::Tenant;
-use pillion_core::{DeviceUuid, Fraction};
+use crate::tenant::{Client, Tenant};
+use pillion_agent::share::{SharePaths, environment};
+use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::share::Share;
+use pillion_core::{DecisionId, DeviceUuid, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::mps::MpsDaemons;
 use pillion_device::{MpsSettings, MpsStatus};
 use std::path::PathBuf;
@@ -20,7 +23,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(10);
 pub struct Bench {
     control: PathBuf,
     directory: PathBuf,
-    uuid: String,
+    device: DeviceDescription,
     daemons: MpsDaemons,
 }
 
@@ -29,7 +32,15 @@ impl Bench {
     pub fn new(control: PathBuf, directory: PathBuf, uuid: &str) -> Self {
         let devices = [(INDEX, DeviceUuid::new(uuid))];
         let daemons = MpsDaemons::new(control.clone(), &directory, None, devices);
-        Self { control, directory, uuid: uuid.to_owned(), daemons }
+        let device = DeviceDescription {
+            index: INDEX,
+            uuid: DeviceUuid::new(uuid),
+            model: String::new(),
+            memory_bytes: 0,
+            gres_type: GresType::new("g0"),
+            mechanism: Mechanism::Mps,
+        };
+        Self { control, directory, device, daemons }
     }
 
     fn settings(&self, multi_user: bool, cap_default: Option<Fraction>) -> MpsSettings {
@@ -75,6 +86,14 @@ impl Bench {
             }
         });
         if stopped { Ok(()) } else { Err(reason) }
+    }
+
+    /// Asks it to stop, once: as long as it has clients it only drains.
+    ///
+    /// # Errors
+    /// A sentence: what keeps it.
+    pub fn stop_once(&mut self) -> Result<(), String> {
+        self.daemons.stop_mps(INDEX).map_err(|error| pillion_core::report(&error))
     }
 
     /// How the agent's code sees it.
@@ -134,23 +153,82 @@ impl Bench {
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
     }
 
-    /// A client of the daemon; `variables` beyond those that every client has.
+    /// A client of the daemon, with the environment that the agent makes for a tenant with this share.
+    pub fn client(&self, workload: Workload, limits: Limits) -> Client {
+        let share = Share {
+            decision_id: DecisionId(1),
+            start: JobStart { job_id: SlurmJobId::plain(1), restart_count: 0 },
+            uid: UserId(0),
+            gres_type: self.device.gres_type.clone(),
+            mechanism: Mechanism::Mps,
+            cap_fraction: limits.cap_fraction,
+            ccs_mode: None,
+            memory_limit_bytes: limits.memory_bytes,
+            shards: Shards::ALL,
+        };
+        let pipe = self.settings(false, None).pipe_directory;
+        let paths = SharePaths { progress: None, mps_pipe_directory: pipe, mps_partition: None };
+        Client::new(workload, environment(&share, &self.device, &paths))
+    }
+
+    /// Starts such a client.
     ///
     /// # Errors
     /// As [`Tenant::start`].
-    pub fn tenant(&self, kernel: Kernel, variables: &[(&'static str, String)]) -> Result<Tenant, String> {
-        let pipe = self.settings(false, None).pipe_directory;
-        let mut environment = environment(&self.uuid, &pipe.display().to_string());
-        environment.extend_from_slice(variables);
-        Tenant::start(kernel, &environment)
+    pub fn tenant(&self, workload: Workload, limits: Limits) -> Result<Tenant, String> {
+        Tenant::start(&self.client(workload, limits))
     }
 
     /// The variables of a program that finds no daemon.
-    pub fn without_mps(&self) -> Vec<(&'static str, String)> {
-        environment(&self.uuid, &self.directory.join("nobody").display().to_string())
+    pub fn without_mps(&self) -> Vec<(String, String)> {
+        let nobody = self.directory.join("nobody").display().to_string();
+        vec![
+            ("CUDA_VISIBLE_DEVICES".to_owned(), self.device.uuid.to_string()),
+            ("CUDA_MPS_PIPE_DIRECTORY".to_owned(), nobody),
+        ]
+    }
+
+    /// Whether anything of the daemon is left: a process of it, or its directory.
+    pub fn is_gone(&self) -> bool {
+        !self.directory.join("g0/pipe").exists()
     }
 }
 
-fn environment(uuid: &str, pipe: &str) -> Vec<(&'static str, String)> {
-    vec![("CUDA_VISIBLE_DEVICES", uuid.to_owned()), ("CUDA_MPS_PIPE_DIRECTORY", pipe.to_owned())]
+/// What a tenant may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Limits {
+    /// Of the compute units.
+    pub cap_fraction: Option<Fraction>,
+    /// Of the memory.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// A cap in hundredths; 100 is none, as it is for the agent.
+    pub fn cap(hundredths: u32) -> Self {
+        let cap_fraction = (hundredths < 100).then(|| Fraction::clamped(f64::from(hundredths) / 100.0));
+        Self { cap_fraction, memory_bytes: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_have_the_environment_that_the_agent_makes() {
+        let bench = Bench::new("/usr/bin/true".into(), "/tmp/x".into(), "GPU-1");
+        let limits = Limits { memory_bytes: Some(2 << 30), ..Limits::cap(30) };
+        let variables = bench.client(Workload::Compute, limits).variables;
+        let text: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected = [
+            "CUDA_VISIBLE_DEVICES=GPU-1",
+            "CUDA_MPS_PIPE_DIRECTORY=/tmp/x/g0/pipe",
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30",
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2048M",
+            "PILLION_DECISION=1",
+        ];
+        assert_eq!(text, expected);
+        assert_eq!(Limits::cap(100), Limits::default(), "no cap, and no variable");
+    }
 }

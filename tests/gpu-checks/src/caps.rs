@@ -1,84 +1,126 @@
-//! Speeds under `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`: of one client alone, and of two that are capped at a half each. Only
-//! ratios are told, of runs that alternate, so that clocks and heat weigh on all alike.
+//! Each workload alone under `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`: its speed, the multiprocessors that it sees, and without a
+//! cap what our backend reads of it. Runs alternate, so that clocks and heat weigh on all caps alike.
 
-use crate::bench::Bench;
-use crate::kernels::Kernel;
-use crate::report::{Measured, table};
-use crate::stats::{cell, median};
+use crate::bench::{Bench, Limits};
+use crate::kernels::Workload;
+use crate::ours::Ours;
+use crate::report::{Findings, Measured, table};
+use crate::results::{Results, Solo};
+use crate::stats::cell;
+use crate::tenant::Tenant;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-const ROUNDS: usize = 3;
-const RUN: Duration = Duration::from_millis(1500);
-const CAPS: [u32; 3] = [100, 50, 25];
+const ROUNDS: usize = 2;
+const WARM_UP: Duration = Duration::from_millis(300);
+const RUN: Duration = Duration::from_secs(1);
+/// In hundredths; 100 is none.
+pub const CAPS: [u32; 4] = [100, 70, 50, 30];
 /// Of the share of the device: hardware takes whole multiprocessors and groups of them.
 const COMPUTE_TOLERANCE: f64 = 0.08;
 
-fn variable(cap: u32) -> (&'static str, String) {
-    ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", cap.to_string())
-}
-
-/// The runs of one kernel under one cap.
+/// The runs of one workload: its speeds, and the multiprocessors that it saw under each cap.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Runs {
-    multiprocessors: u32,
-    speeds: Vec<f64>,
+    solo: Solo,
+    multiprocessors: BTreeMap<u32, u32>,
 }
 
-/// One client under each cap.
+/// Measures all workloads, and leaves what was measured in `results`.
 ///
 /// # Errors
 /// A sentence: why there is no daemon or no client.
-pub fn alone(bench: &mut Bench) -> Measured {
+pub fn alone(
+    bench: &mut Bench,
+    ours: &mut Ours,
+    results: &mut Results,
+    has_time: &dyn Fn() -> bool,
+) -> Measured {
     bench.start()?;
-    let measured = [Kernel::Compute, Kernel::Bandwidth].map(|kernel| (kernel, all_caps(bench, kernel)));
+    let measured = all(bench, ours, has_time);
     bench.stop()?;
     let (mut rows, mut apart) = (Vec::new(), 0);
-    for (kernel, runs) in measured {
-        let runs = runs?;
-        apart += rows_of(kernel, &runs, &mut rows);
+    let (measured, missing) = measured?;
+    for (workload, runs) in measured {
+        apart += rows_of(workload, &runs, &mut rows);
+        results.solo.insert(workload, runs.solo);
     }
-    let text = table(&["kernel", "cap", "multiprocessors seen", "speed, of that at 100", ""], rows);
-    Ok((
-        format!("{ROUNDS} runs of {} s each, alternating; median (range).\n\n{text}", RUN.as_secs_f64()),
-        apart,
-    ))
+    let text = table(&["workload", "cap", "multiprocessors seen", "speed, of that without a cap", ""], rows);
+    let text =
+        format!("{ROUNDS} runs of {} s each, alternating; median (range).\n\n{text}", RUN.as_secs_f64());
+    let skipped = missing.iter().map(|workload| format!("{}: no time was left", workload.name())).collect();
+    Ok(Findings { text, apart, skipped })
 }
 
-fn all_caps(bench: &Bench, kernel: Kernel) -> Result<[Runs; CAPS.len()], String> {
-    let mut runs: [Runs; CAPS.len()] = Default::default();
+type AllRuns = (Vec<(Workload, Runs)>, Vec<Workload>);
+
+fn all(bench: &mut Bench, ours: &mut Ours, has_time: &dyn Fn() -> bool) -> Result<AllRuns, String> {
+    let (mut measured, mut missing) = (Vec::new(), Vec::new());
+    for workload in Workload::ALL {
+        if has_time() {
+            measured.push((workload, all_caps(bench, ours, workload)?));
+        } else {
+            missing.push(workload);
+        }
+    }
+    Ok((measured, missing))
+}
+
+fn all_caps(bench: &mut Bench, ours: &mut Ours, workload: Workload) -> Result<Runs, String> {
+    let mut runs = Runs::default();
     for _ in 0..ROUNDS {
-        for (cap, runs) in CAPS.into_iter().zip(&mut runs) {
-            let mut tenant = bench.tenant(kernel, &[variable(cap)])?;
-            runs.speeds.push(tenant.speed(RUN)?);
-            runs.multiprocessors = tenant.multiprocessors;
+        for cap in CAPS {
+            let mut tenant = bench.tenant(workload, Limits::cap(cap))?;
+            bench.has_client(&tenant)?;
+            tenant.speed(WARM_UP)?;
+            if cap == 100 {
+                // What comes after is the mean of the time between.
+                ours.state()?;
+            }
+            runs.solo.speeds.entry(cap).or_default().push(tenant.speed(RUN)?);
+            if cap == 100 {
+                read(ours, &tenant, &mut runs.solo)?;
+            }
+            runs.multiprocessors.insert(cap, tenant.facts.multiprocessors);
             tenant.leave();
         }
     }
     Ok(runs)
 }
 
-/// Adds the rows of one kernel. Returns how many compute ratios are not the share of multiprocessors: bandwidth may well be
-/// had with half of them.
-fn rows_of(kernel: Kernel, runs: &[Runs; CAPS.len()], rows: &mut Vec<Vec<String>>) -> usize {
-    let whole = median(&runs[0].speeds).unwrap_or(f64::NAN);
+fn read(ours: &mut Ours, tenant: &Tenant, solo: &mut Solo) -> Result<(), String> {
+    let state = ours.state()?;
+    let mine = state.processes.iter().find(|process| process.pid == tenant.pid());
+    solo.memory_bytes_peak = solo.memory_bytes_peak.max(mine.and_then(|process| process.memory_bytes));
+    solo.reading = state.reading;
+    Ok(())
+}
+
+/// Adds the rows of one workload. Returns how many ratios of compute, which fills the GPU, are not the share of
+/// multiprocessors: the others may well have their speed with half of them.
+fn rows_of(workload: Workload, runs: &Runs, rows: &mut Vec<Vec<String>>) -> usize {
+    let whole = runs.solo.speed(100).unwrap_or(f64::NAN);
+    let seen = |cap: u32| runs.multiprocessors.get(&cap).copied().unwrap_or_default();
     let mut apart = 0;
-    for (cap, run) in CAPS.into_iter().zip(runs) {
-        let ratios: Vec<f64> = run.speeds.iter().map(|speed| speed / whole).collect();
-        let expected = f64::from(run.multiprocessors) / f64::from(runs[0].multiprocessors.max(1));
-        let ratio = median(&ratios).unwrap_or(f64::NAN);
+    for (cap, speeds) in runs.solo.speeds.iter().rev() {
+        let ratios: Vec<f64> = speeds.iter().map(|speed| speed / whole).collect();
+        let expected = f64::from(seen(*cap)) / f64::from(seen(100).max(1));
         // A client that misses the daemon runs without MPS, uncapped: it sees them all.
-        let is_capped = expected <= f64::from(cap) / 100.0 + COMPUTE_TOLERANCE;
-        let is_as_expected = is_capped && (ratio - expected).abs() <= COMPUTE_TOLERANCE;
-        let said = match kernel {
-            Kernel::Bandwidth => "for reading",
-            Kernel::Compute if is_as_expected => "as the multiprocessors",
-            Kernel::Compute => "APART",
+        let is_capped = seen(*cap) > 0 && expected <= f64::from(*cap) / 100.0 + COMPUTE_TOLERANCE;
+        let ratio = crate::stats::median(&ratios).unwrap_or(f64::NAN);
+        let said = match workload {
+            _ if !is_capped => "APART: not the multiprocessors of the cap",
+            Workload::Compute if (ratio - expected).abs() > COMPUTE_TOLERANCE => {
+                "APART: not as the multiprocessors"
+            }
+            Workload::Compute => "as the multiprocessors",
+            _ => "for reading",
         };
-        apart += usize::from(said == "APART");
+        apart += usize::from(said.starts_with("APART"));
         rows.push(vec![
-            kernel.entry().to_owned(),
+            workload.name().to_owned(),
             cap.to_string(),
-            run.multiprocessors.to_string(),
+            seen(*cap).to_string(),
             cell(&ratios),
             said.to_owned(),
         ]);
@@ -86,88 +128,35 @@ fn rows_of(kernel: Kernel, runs: &[Runs; CAPS.len()], rows: &mut Vec<Vec<String>
     apart
 }
 
-/// Two clients at 50 each, beside one at 50 alone.
-///
-/// # Errors
-/// As [`alone`].
-pub fn together(bench: &mut Bench) -> Measured {
-    bench.start()?;
-    let kinds = [
-        (Kernel::Compute, Kernel::Compute),
-        (Kernel::Bandwidth, Kernel::Bandwidth),
-        (Kernel::Compute, Kernel::Bandwidth),
-    ];
-    let measured = kinds.map(|kinds| (kinds, pair(bench, kinds)));
-    bench.stop()?;
-    let mut rows = Vec::new();
-    for ((first, second), ratios) in measured {
-        let [of_first, of_second] = ratios?;
-        rows.push(vec![
-            format!("{} beside {}", first.entry(), second.entry()),
-            cell(&of_first),
-            cell(&of_second),
-        ]);
-    }
-    let heading = ["kernels, each capped at 50", "first: speed, of that alone at 50", "second: the same"];
-    let text = table(&heading, rows);
-    Ok((
-        format!("{ROUNDS} rounds of alone, alone, together; median (range). 1 = no interference.\n\n{text}"),
-        0,
-    ))
-}
-
-fn pair(bench: &Bench, (first, second): (Kernel, Kernel)) -> Result<[Vec<f64>; 2], String> {
-    let half = [variable(50)];
-    let mut ratios: [Vec<f64>; 2] = Default::default();
-    for _ in 0..ROUNDS {
-        let mut alone = [0.0; 2];
-        for (kernel, speed) in [first, second].into_iter().zip(&mut alone) {
-            let mut tenant = bench.tenant(kernel, &half)?;
-            *speed = tenant.speed(RUN)?;
-            tenant.leave();
-        }
-        let mut one = bench.tenant(first, &half)?;
-        let mut other = bench.tenant(second, &half)?;
-        // Both watch the same time: the second's lines wait until they are read.
-        let (mut of_one, mut of_other) = (Err(String::new()), Err(String::new()));
-        std::thread::scope(|scope| {
-            let watched = scope.spawn(|| one.speed(RUN));
-            of_other = other.speed(RUN);
-            of_one = watched.join().unwrap_or_else(|_| Err("the watch of a client failed".to_owned()));
-        });
-        ratios[0].push(of_one? / alone[0]);
-        ratios[1].push(of_other? / alone[1]);
-        one.leave();
-        other.leave();
-    }
-    Ok(ratios)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn runs(multiprocessors: u32, speeds: [f64; 3]) -> Runs {
-        Runs { multiprocessors, speeds: speeds.to_vec() }
+    fn runs(of: [(u32, u32, f64); 3]) -> Runs {
+        let mut runs = Runs::default();
+        for (cap, multiprocessors, speed) in of {
+            runs.multiprocessors.insert(cap, multiprocessors);
+            runs.solo.speeds.insert(cap, vec![speed, speed * 1.02, speed * 0.98]);
+        }
+        runs
     }
 
     #[test]
-    fn compute_is_held_against_the_multiprocessors_and_bandwidth_is_not() {
-        let three =
-            [runs(132, [100.0, 101.0, 99.0]), runs(66, [50.0, 51.0, 49.0]), runs(32, [90.0, 91.0, 89.0])];
+    fn compute_is_held_against_the_multiprocessors_and_the_rest_is_not() {
+        let three = runs([(100, 132, 100.0), (50, 66, 50.0), (30, 38, 90.0)]);
         let mut rows = Vec::new();
-        assert_eq!(rows_of(Kernel::Compute, &three, &mut rows), 1);
+        assert_eq!(rows_of(Workload::Compute, &three, &mut rows), 1);
         assert_eq!(rows[1], ["compute", "50", "66", "0.500 (0.490 to 0.510)", "as the multiprocessors"]);
-        assert_eq!(rows[2][4], "APART");
-        assert_eq!(rows_of(Kernel::Bandwidth, &three, &mut rows), 0);
+        assert_eq!(rows[2][4], "APART: not as the multiprocessors");
+        assert_eq!(rows_of(Workload::BandwidthSmall, &three, &mut rows), 0);
         assert_eq!(rows.len(), 6);
-        let uncapped = [[1.0; 3]; 3].map(|speeds| runs(132, speeds));
-        assert_eq!(rows_of(Kernel::Compute, &uncapped, &mut rows), 2, "as fast as it sees, and yet no cap");
     }
 
     #[test]
-    fn a_device_that_tells_no_multiprocessors_is_apart() {
-        let none = [runs(0, [1.0, 1.0, 1.0]), runs(0, [0.5, 0.5, 0.5]), runs(0, [0.25, 0.25, 0.25])];
-        assert_eq!(rows_of(Kernel::Compute, &none, &mut Vec::new()), 3);
+    fn a_cap_that_is_not_seen_is_apart_whatever_the_speed() {
+        let uncapped = runs([(100, 132, 1.0), (50, 132, 1.0), (30, 132, 1.0)]);
+        assert_eq!(rows_of(Workload::Launch, &uncapped, &mut Vec::new()), 2, "it missed the daemon");
+        let dark = runs([(100, 0, 1.0), (50, 0, 0.5), (30, 0, 0.3)]);
+        assert_eq!(rows_of(Workload::Bandwidth, &dark, &mut Vec::new()), 3, "it tells no multiprocessors");
     }
 }

@@ -1,8 +1,8 @@
 //! A CUDA program that runs one kernel over and over and says how far it is: one line of JSON ten times a second. It ends
 //! when its standard input does, when its time is over, or when CUDA fails, whichever is first.
 
-use crate::cuda::{CudaError, Work};
-use crate::kernels::Kernel;
+use crate::cuda::{CudaError, Facts, Work};
+use crate::kernels::Workload;
 use crate::programs::now;
 use serde::{Deserialize, Serialize};
 use std::io::{Read as _, Write as _};
@@ -17,13 +17,8 @@ const LINE_PERIOD: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// It has the device.
-    Ready {
-        /// The device's name.
-        device: String,
-        /// The multiprocessors that it may use.
-        multiprocessors: u32,
-    },
+    /// It has the device, which looks so to it.
+    Ready(Facts),
     /// How often the kernel ran since it was ready.
     Progress {
         /// Since then.
@@ -35,9 +30,10 @@ pub enum Line {
     Failed(CudaError),
 }
 
-/// Runs `kernel` for `seconds` at most. Returns whether CUDA did all that it was asked.
-pub fn run(kernel: Kernel, seconds: f64) -> bool {
-    match work(kernel, seconds) {
+/// Runs `workload` for `seconds` at most, and holds `held_bytes` of device memory beyond what that needs. Returns whether
+/// CUDA did all that it was asked.
+pub fn run(workload: Workload, held_bytes: usize, seconds: f64) -> bool {
+    match work(workload, held_bytes, seconds) {
         Ok(()) => true,
         Err(error) => {
             say(&Line::Failed(error));
@@ -46,12 +42,12 @@ pub fn run(kernel: Kernel, seconds: f64) -> bool {
     }
 }
 
-fn work(kernel: Kernel, seconds: f64) -> Result<(), CudaError> {
+fn work(workload: Workload, held_bytes: usize, seconds: f64) -> Result<(), CudaError> {
     let is_over = until_input_ends();
-    let mut work = Work::open(kernel)?;
-    let (device, multiprocessors) = work.describe()?;
+    let mut work = Work::open(workload, held_bytes)?;
+    let facts = work.describe()?;
     work.run()?;
-    say(&Line::Ready { device, multiprocessors });
+    say(&Line::Ready(facts));
     let (begun, mut iterations, mut said) = (now(), 0, Duration::ZERO);
     while !is_over.load(Ordering::Relaxed) && begun.elapsed().as_secs_f64() < seconds {
         iterations += work.run()?;

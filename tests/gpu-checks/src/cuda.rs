@@ -1,7 +1,7 @@
 //! CUDA's driver library, as far as the client needs it: loaded at run time, one device, one kernel.
 #![expect(unsafe_code, reason = "CUDA's driver library is C")]
 
-use crate::kernels::{BLOCKS, Kernel, PTX, THREADS};
+use crate::kernels::{THREADS, Workload, operations_per_clock, ptx};
 use libloading::Library;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -9,6 +9,11 @@ use std::ptr::null_mut;
 
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT` (cuda.h).
 const MULTIPROCESSOR_COUNT: c_int = 16;
+/// `CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE` (kHz), `.._GLOBAL_MEMORY_BUS_WIDTH` (bits).
+const MEMORY_CLOCK_RATE: c_int = 36;
+const MEMORY_BUS_WIDTH: c_int = 37;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`, `.._MINOR`.
+const COMPUTE_CAPABILITY: (c_int, c_int) = (75, 76);
 const LIBRARY: &str = "libcuda.so.1";
 /// Launches between two waits: enough that the GPU never idles, few enough that a wait is milliseconds.
 const LAUNCHES: u64 = 4;
@@ -56,14 +61,27 @@ struct Calls {
     ) -> Call,
 }
 
-/// A kernel on the first visible device, ready to run.
+/// The device as it shows itself to a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Its name.
+    pub device: String,
+    /// The multiprocessors that the client may use.
+    pub multiprocessors: u32,
+    /// FP32 operations of all these in one clock, where that is known.
+    pub operations_per_clock: Option<f64>,
+    /// Bytes a second that device memory moves at most, where the driver tells.
+    pub memory_bytes_per_second_max: Option<f64>,
+}
+
+/// A workload on the first visible device, ready to run.
 pub struct Work {
     calls: Calls,
     device: c_int,
     function: *mut c_void,
+    workload: Workload,
     data: u64,
     out: u64,
-    count: u32,
     /// The functions lie in it.
     _library: Library,
 }
@@ -99,6 +117,14 @@ impl Calls {
         })
     }
 
+    fn attribute(&self, device: c_int, attribute: c_int) -> Result<u32, CudaError> {
+        let mut value = 0;
+        // SAFETY: the pointer is to our own variable.
+        let told = unsafe { (self.device_attribute)(&raw mut value, attribute, device) };
+        self.check("cuDeviceGetAttribute", told)?;
+        Ok(u32::try_from(value).unwrap_or_default())
+    }
+
     fn check(&self, call: &str, code: Call) -> Result<(), CudaError> {
         if code == 0 {
             return Ok(());
@@ -117,11 +143,11 @@ impl Calls {
 }
 
 impl Work {
-    /// Loads the library, opens the first visible device and makes `kernel` ready.
+    /// Loads the library, opens the first visible device and makes `workload` ready; allocates `held_bytes` more.
     ///
     /// # Errors
     /// The call that failed.
-    pub fn open(kernel: Kernel) -> Result<Self, CudaError> {
+    pub fn open(workload: Workload, held_bytes: usize) -> Result<Self, CudaError> {
         // SAFETY: its constructors are NVIDIA's; every CUDA program runs them.
         let library = unsafe { Library::new(LIBRARY) }.map_err(|error| missing(LIBRARY, &error))?;
         let calls = Calls::load(&library)?;
@@ -135,37 +161,48 @@ impl Work {
         calls.check("cuDevicePrimaryCtxRetain", retained)?;
         // SAFETY: the context was retained above.
         calls.check("cuCtxSetCurrent", unsafe { (calls.context_set)(context) })?;
-        let function = load(&calls, kernel)?;
-        let data = allocate(&calls, kernel.data_bytes())?;
-        let out = allocate(&calls, 4 * BLOCKS as usize * THREADS as usize)?;
-        Ok(Self { calls, device, function, data, out, count: kernel.count(), _library: library })
+        let function = load(&calls, device, workload)?;
+        let data = allocate(&calls, workload.data_bytes())?;
+        let out = allocate(&calls, workload.out_bytes())?;
+        if held_bytes > 0 {
+            allocate(&calls, held_bytes)?;
+        }
+        Ok(Self { calls, device, function, workload, data, out, _library: library })
     }
 
-    /// The device's name, and the multiprocessors that it shows this process.
+    /// What the device shows this process.
     ///
     /// # Errors
     /// The call that failed.
-    pub fn describe(&self) -> Result<(String, u32), CudaError> {
-        let (mut name, mut count) = ([0; 128], 0);
+    pub fn describe(&self) -> Result<Facts, CudaError> {
+        let mut name = [0; 128];
         // SAFETY: the length is the buffer's, less the zero byte at its end.
         let named = unsafe { (self.calls.device_name)(name.as_mut_ptr(), 127, self.device) };
         self.calls.check("cuDeviceGetName", named)?;
-        // SAFETY: the pointer is to our own variable.
-        let counted =
-            unsafe { (self.calls.device_attribute)(&raw mut count, MULTIPROCESSOR_COUNT, self.device) };
-        self.calls.check("cuDeviceGetAttribute", counted)?;
         // SAFETY: the last byte was never written, so there is an end.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-        Ok((name, u32::try_from(count).unwrap_or_default()))
+        let device = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let multiprocessors = self.calls.attribute(self.device, MULTIPROCESSOR_COUNT)?;
+        // Drivers may stop telling these.
+        let of_memory = |attribute| self.calls.attribute(self.device, attribute).unwrap_or_default();
+        let per_clock = operations_per_clock(compute_capability(&self.calls, self.device)?);
+        Ok(Facts {
+            device,
+            multiprocessors,
+            operations_per_clock: per_clock.map(|operations| operations * f64::from(multiprocessors)),
+            memory_bytes_per_second_max: memory_bytes_per_second_max(
+                of_memory(MEMORY_CLOCK_RATE),
+                of_memory(MEMORY_BUS_WIDTH),
+            ),
+        })
     }
 
-    /// Runs the kernel a few times and waits for the last. Returns how many times.
+    /// Launches the kernel a few times and waits for the last. Returns how many times.
     ///
     /// # Errors
     /// The call that failed.
     pub fn run(&mut self) -> Result<u64, CudaError> {
         for _ in 0..LAUNCHES {
-            let (mut data, mut out, mut count) = (self.data, self.out, self.count);
+            let (mut data, mut out, mut count) = (self.data, self.out, self.workload.count());
             let mut parameters: [*mut c_void; 3] =
                 [(&raw mut data).cast(), (&raw mut out).cast(), (&raw mut count).cast()];
             // SAFETY: the function takes these three parameters by these types; they are copied before the call returns.
@@ -174,7 +211,7 @@ impl Work {
                 let stream = null_mut();
                 (self.calls.launch)(
                     self.function,
-                    BLOCKS,
+                    self.workload.blocks(),
                     1,
                     1,
                     THREADS,
@@ -204,16 +241,38 @@ impl Work {
     }
 }
 
-fn load(calls: &Calls, kernel: Kernel) -> Result<*mut c_void, CudaError> {
-    let (mut module, mut function) = (null_mut(), null_mut());
-    let (text, name) = (c_string(PTX), c_string(kernel.entry()));
-    // SAFETY: PTX ends with a zero byte, as cuModuleLoadData wants text.
-    let loaded = unsafe { (calls.module_load)(&raw mut module, text.as_ptr().cast()) };
-    calls.check("cuModuleLoadData", loaded)?;
-    // SAFETY: the module was loaded above and is never unloaded.
-    let found = unsafe { (calls.module_function)(&raw mut function, module, name.as_ptr()) };
-    calls.check("cuModuleGetFunction", found)?;
-    Ok(function)
+/// What double data rate memory of this clock (kHz) and width (bits) moves at most; none of what is not told.
+fn memory_bytes_per_second_max(clock_kilohertz: u32, width_bits: u32) -> Option<f64> {
+    let rate = 2.0 * 1000.0 * f64::from(clock_kilohertz) * f64::from(width_bits) / 8.0;
+    (rate > 0.0).then_some(rate)
+}
+
+fn compute_capability(calls: &Calls, device: c_int) -> Result<(u32, u32), CudaError> {
+    let (major, minor) = COMPUTE_CAPABILITY;
+    Ok((calls.attribute(device, major)?, calls.attribute(device, minor)?))
+}
+
+fn load(calls: &Calls, device: c_int, workload: Workload) -> Result<*mut c_void, CudaError> {
+    let mut refused = CudaError {
+        call: "cuModuleLoadData".to_owned(),
+        code: -1,
+        name: "the GPU is older than compute capability 7.0".to_owned(),
+    };
+    for text in ptx(compute_capability(calls, device)?) {
+        let (mut module, mut function) = (null_mut(), null_mut());
+        let (text, name) = (c_string(&text), c_string(workload.entry()));
+        // SAFETY: PTX ends with a zero byte, as cuModuleLoadData wants text.
+        let loaded = unsafe { (calls.module_load)(&raw mut module, text.as_ptr().cast()) };
+        if let Err(error) = calls.check("cuModuleLoadData", loaded) {
+            refused = error;
+            continue;
+        }
+        // SAFETY: the module was loaded above and is never unloaded.
+        let found = unsafe { (calls.module_function)(&raw mut function, module, name.as_ptr()) };
+        calls.check("cuModuleGetFunction", found)?;
+        return Ok(function);
+    }
+    Err(refused)
 }
 
 fn allocate(calls: &Calls, bytes: usize) -> Result<u64, CudaError> {
@@ -226,5 +285,25 @@ fn allocate(calls: &Calls, bytes: usize) -> Result<u64, CudaError> {
 }
 
 fn c_string(text: &str) -> CString {
-    CString::new(text).expect("a constant without zero bytes")
+    CString::new(text).expect("ours, without zero bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_of_memory_follows_from_clock_and_width() {
+        let peak = memory_bytes_per_second_max(2_619_000, 5120).unwrap();
+        assert!((peak - 3.352e12).abs() < 1e9, "an H100's 3.35 TB/s; {peak}");
+        assert_eq!(memory_bytes_per_second_max(0, 5120), None);
+    }
+
+    #[test]
+    fn without_the_library_the_call_that_failed_is_named() {
+        // Where there is a driver this opens a device, or says what keeps it.
+        if let Err(error) = Work::open(Workload::Launch, 0).map(drop) {
+            assert!(!error.call.is_empty() && !error.name.is_empty(), "{error:?}");
+        }
+    }
 }

@@ -1,60 +1,143 @@
-//! The kernels, as PTX for compute capability 7.0 and later: every driver compiles them for the GPU that is there.
+//! The workloads: kernels as PTX, which every driver compiles for the GPU that is there, and how much of them is run at a
+//! time. They stand for a model's matrix products, its memory traffic and its small kernels, in two sizes; neither `PyTorch`
+//! nor a toolkit is needed. Pure.
 
 use clap::ValueEnum;
 
-/// What a kernel is bound by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kernel {
-    /// Fused multiply-adds in registers.
+/// What a workload is bound by, and how large it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Workload {
+    /// Fused multiply-adds in registers, on the whole GPU.
     Compute,
-    /// Reads of device memory, far more than any cache holds.
+    /// The same on a part of it.
+    ComputeSmall,
+    /// Reads of device memory, far more than any cache holds, by the whole GPU.
     Bandwidth,
+    /// The same by a part of it.
+    BandwidthSmall,
+    /// Launches of a kernel that does nothing, and waits for it: the processor is what it is bound by.
+    Launch,
 }
 
-/// Blocks of one launch: many times what a GPU holds at once, so that the last ones do not blur a ratio of speeds.
-pub const BLOCKS: u32 = 8192;
 /// Threads of one block.
 pub const THREADS: u32 = 256;
-/// What the bandwidth kernel reads in one launch.
-pub const DATA_BYTES: usize = 512 << 20;
-/// Rounds of the compute kernel's loop: about a millisecond on a GPU of 2022.
-const ROUNDS: u32 = 500;
+/// Blocks of a large launch: many times what a GPU holds at once, so that the last ones do not blur a ratio of speeds.
+const BLOCKS_LARGE: u32 = 8192;
+/// Blocks of a small one: one a multiprocessor on about half of a GPU of 2022.
+const BLOCKS_SMALL: u32 = 64;
+const BYTES_LARGE: usize = 512 << 20;
+/// Still more than the cache of a GPU of 2022 (50 MB).
+const BYTES_SMALL: usize = 128 << 20;
+/// Rounds of the compute kernel's loop: about half a millisecond on a GPU of 2022, large as small.
+const ROUNDS_LARGE: u32 = 500;
+const ROUNDS_SMALL: u32 = 20_000;
+/// Operations of one round: sixteen fused multiply-adds, of two operations each.
+const OPERATIONS_PER_ROUND: u32 = 32;
+/// What each thread writes at its end.
+const BYTES_WRITTEN_PER_THREAD: usize = 4;
+const BYTES_PER_READ: usize = 16;
 
-impl Kernel {
-    /// Its entry in [`PTX`].
-    pub const fn entry(self) -> &'static str {
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Compute, Self::ComputeSmall, Self::Bandwidth, Self::BandwidthSmall, Self::Launch];
+
+    /// Its name, in reports and on the command line.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
+            Self::ComputeSmall => "compute-small",
             Self::Bandwidth => "bandwidth",
+            Self::BandwidthSmall => "bandwidth-small",
+            Self::Launch => "launch",
         }
     }
 
-    /// Its last parameter: rounds, or elements of 16 bytes.
+    /// Its kernel's entry in [`ptx`]: what workloads of different sizes have in common.
+    pub const fn entry(self) -> &'static str {
+        match self {
+            Self::Compute | Self::ComputeSmall => "compute",
+            Self::Bandwidth | Self::BandwidthSmall => "bandwidth",
+            Self::Launch => "launch",
+        }
+    }
+
+    /// Blocks of one launch.
+    pub const fn blocks(self) -> u32 {
+        match self {
+            Self::Compute | Self::Bandwidth => BLOCKS_LARGE,
+            Self::ComputeSmall | Self::BandwidthSmall => BLOCKS_SMALL,
+            Self::Launch => 1,
+        }
+    }
+
+    /// The kernel's last parameter: rounds, or elements of 16 bytes.
+    #[expect(clippy::cast_possible_truncation, reason = "32 Mi elements at most")]
     pub const fn count(self) -> u32 {
         match self {
-            Self::Compute => ROUNDS,
-            Self::Bandwidth => DATA_ELEMENTS,
+            Self::Compute => ROUNDS_LARGE,
+            Self::ComputeSmall => ROUNDS_SMALL,
+            Self::Bandwidth | Self::BandwidthSmall => (self.data_bytes() / BYTES_PER_READ) as u32,
+            Self::Launch => 0,
         }
     }
 
     /// Bytes that it reads.
     pub const fn data_bytes(self) -> usize {
         match self {
-            // It reads none; there is no allocation of nothing.
-            Self::Compute => 16,
-            Self::Bandwidth => DATA_BYTES,
+            Self::Bandwidth => BYTES_LARGE,
+            Self::BandwidthSmall => BYTES_SMALL,
+            // They read none; there is no allocation of nothing.
+            Self::Compute | Self::ComputeSmall | Self::Launch => BYTES_PER_READ,
         }
+    }
+
+    /// Bytes of the values that its threads write.
+    pub const fn out_bytes(self) -> usize {
+        self.blocks() as usize * THREADS as usize * BYTES_WRITTEN_PER_THREAD
+    }
+
+    /// FP32 operations of one launch, by the kernel's text; `None` where there is next to no arithmetic in it.
+    pub fn operations(self) -> Option<f64> {
+        let threads = f64::from(self.blocks()) * f64::from(THREADS);
+        (self.entry() == "compute")
+            .then(|| threads * f64::from(self.count()) * f64::from(OPERATIONS_PER_ROUND))
+    }
+
+    /// Bytes that one launch moves from and to device memory; `None` where there is next to nothing to move, or a cache may
+    /// have a good part of it.
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53")]
+    pub fn bytes(self) -> Option<f64> {
+        matches!(self, Self::Bandwidth).then(|| (self.data_bytes() + self.out_bytes()) as f64)
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "32 Mi elements")]
-const DATA_ELEMENTS: u32 = (DATA_BYTES / 16) as u32;
+/// The headings of PTX that a driver is offered: the language's version, and the least compute capability that it is for,
+/// newest first. A driver may know the newest not yet, and the oldest not any more.
+const HEADINGS: [(&str, (u32, u32)); 4] =
+    [("8.6", (10, 0)), ("7.8", (9, 0)), ("7.0", (8, 0)), ("6.0", (7, 0))];
 
-/// Each entry takes (data, out, count) and writes one value a thread, so that nothing of it is optimised away.
-pub const PTX: &str = "\
-.version 6.0
-.target sm_70
-.address_size 64
+/// All kernels, for a GPU of this compute capability (major, minor), in the order in which the driver is to be tried.
+pub fn ptx(compute_capability: (u32, u32)) -> impl Iterator<Item = String> {
+    let fits = move |(_, least): &(&str, (u32, u32))| *least <= compute_capability;
+    HEADINGS.into_iter().filter(fits).map(|(version, (major, minor))| {
+        format!(".version {version}\n.target sm_{major}{minor}\n.address_size 64\n{PTX_BODY}")
+    })
+}
+
+/// FP32 operations that a multiprocessor does in one clock, two for each fused multiply-add (CUDA C++ Programming Guide,
+/// "Arithmetic Instructions"); `None` for what is newer than that table.
+pub fn operations_per_clock((major, minor): (u32, u32)) -> Option<f64> {
+    match (major, minor) {
+        (7, _) | (8, 0) => Some(128.0),
+        (8 | 10 | 12, _) | (9, 0) => Some(256.0),
+        _ => None,
+    }
+}
+
+/// What follows the heading. Each entry takes (data, out, count); those that compute or read write one value a thread, so
+/// that nothing of it is optimised away.
+const PTX_BODY: &str = "
 
 .visible .entry compute(.param .u64 data, .param .u64 out, .param .u32 count)
 {
@@ -142,17 +225,27 @@ DONE:
     st.global.f32 [%d6], %f1;
     ret;
 }
+
+.visible .entry launch(.param .u64 data, .param .u64 out, .param .u32 count)
+{
+    ret;
+}
 ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn body(text: &str, entry: &str) -> String {
+        let start = text.find(&format!(".entry {entry}(")).expect("it is there");
+        text[start..].split_once("\n}").expect("it ends").0.to_owned()
+    }
+
     #[test]
     fn every_register_is_declared_and_every_entry_is_there() {
-        for kernel in [Kernel::Compute, Kernel::Bandwidth] {
-            let start = PTX.find(&format!(".entry {}(", kernel.entry())).expect("it is there");
-            let body = PTX[start..].split_once("\n}").expect("it ends").0;
+        let text = ptx((9, 0)).next().unwrap();
+        for workload in [Workload::Compute, Workload::Bandwidth] {
+            let body = body(&text, workload.entry());
             for class in ["p", "r", "d", "f"] {
                 let register = format!("%{class}");
                 let declared = body.split(&format!("{register}<")).nth(1).expect("declared");
@@ -161,9 +254,47 @@ mod tests {
                     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
                     digits.parse::<u32>().ok()
                 });
-                assert!(used.max().expect("used") < count, "{}: %{class}", kernel.entry());
+                assert!(used.max().expect("used") < count, "{}: %{class}", workload.name());
             }
         }
-        assert!(PTX.is_ascii() && !PTX.contains('\0'), "it goes to C as it is");
+        body(&text, Workload::Launch.entry());
+        assert!(text.is_ascii() && !text.contains('\0'), "it goes to C as it is");
+    }
+
+    #[test]
+    fn the_newest_text_that_fits_the_gpu_is_tried_first() {
+        let targets = |capability| {
+            let target = |text: String| text.lines().nth(1).unwrap().to_owned();
+            ptx(capability).map(target).collect::<Vec<_>>()
+        };
+        assert_eq!(targets((9, 0)), [".target sm_90", ".target sm_80", ".target sm_70"]);
+        assert_eq!(targets((12, 0))[0], ".target sm_100");
+        assert_eq!(targets((8, 9)), [".target sm_80", ".target sm_70"]);
+        assert_eq!(targets((7, 0)), [".target sm_70"]);
+        assert_eq!(targets((6, 1)), [""; 0], "Pascal has no MPS of this kind");
+    }
+
+    #[test]
+    fn arithmetic_and_bytes_are_those_of_the_text() {
+        let text = ptx((9, 0)).next().unwrap();
+        let round = body(&text, "compute");
+        let round = round.split("ROUND:").nth(1).unwrap().split("bra ROUND").next().unwrap();
+        let operations = 2 * u32::try_from(round.matches("fma.rn.f32").count()).unwrap();
+        assert_eq!(operations, OPERATIONS_PER_ROUND);
+        assert!(body(&text, "bandwidth").contains("ld.global.v4.f32"), "16 bytes a read");
+        assert_eq!(Workload::Compute.operations(), Some(8192.0 * 256.0 * 500.0 * 32.0));
+        assert_eq!(Workload::Bandwidth.bytes(), Some(f64::from((512 << 20) + 8192 * 256 * 4)));
+        assert_eq!(Workload::BandwidthSmall.count(), 8 << 20);
+        assert_eq!((Workload::Launch.operations(), Workload::Launch.bytes()), (None, None));
+        assert_eq!(Workload::BandwidthSmall.bytes(), None, "caches of 50 MB and more are about");
+        assert_eq!((operations_per_clock((8, 0)), operations_per_clock((9, 0))), (Some(128.0), Some(256.0)));
+        assert_eq!(operations_per_clock((11, 0)), None);
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for workload in Workload::ALL {
+            assert_eq!(workload.to_possible_value().unwrap().get_name(), workload.name());
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! What the end of one MPS client, at work, does to its neighbour: by each signal, alone and after `terminate_client`. And
 //! what clients see when their server or daemon dies.
 
-use crate::bench::Bench;
-use crate::kernels::Kernel;
+use crate::bench::{Bench, Limits};
+use crate::kernels::Workload;
 use crate::programs::now;
 use crate::report::{Measured, table};
 use crate::stats::cell;
@@ -62,7 +62,7 @@ pub fn neighbours(bench: &mut Bench, count: usize, has_time: &dyn Fn() -> bool) 
         "\n`terminate_client` took {} s, median (range). Its client afterwards: {seen}.\n",
         cell(&seconds)
     );
-    Ok((text, 0))
+    Ok((text, 0).into())
 }
 
 fn row(way: &str, trials: &[Trial]) -> Vec<String> {
@@ -95,8 +95,8 @@ fn trial(bench: &mut Bench, signal: Signal, terminates: bool) -> Result<Trial, S
 }
 
 fn watched_end(bench: &mut Bench, signal: Signal, terminates: bool) -> Result<Trial, String> {
-    let mut neighbour = bench.tenant(Kernel::Compute, &[])?;
-    let mut victim = bench.tenant(Kernel::Compute, &[])?;
+    let mut neighbour = bench.tenant(Workload::Compute, Limits::default())?;
+    let mut victim = bench.tenant(Workload::Compute, Limits::default())?;
     bench.has_client(&neighbour)?;
     bench.has_client(&victim)?;
     let termination = if terminates {
@@ -112,7 +112,7 @@ fn watched_end(bench: &mut Bench, signal: Signal, terminates: bool) -> Result<Tr
     let has_ended = victim.ends(Duration::from_secs(5));
     let fate = neighbour.watch(WATCH);
     let state = state(bench);
-    let newcomer = bench.tenant(Kernel::Compute, &[]).map(Tenant::leave);
+    let newcomer = bench.tenant(Workload::Compute, Limits::default()).map(Tenant::leave);
     drop(victim);
     drop(neighbour);
     Ok(Trial {
@@ -157,17 +157,17 @@ pub fn deaths(bench: &mut Bench) -> Measured {
         let (fate, state, newcomer) = seen?;
         rows.push(vec![who.to_owned(), fate.to_string(), state, newcomer]);
     }
-    Ok((table(&["killed", "a client of it", "state afterwards", "a new client"], rows), 0))
+    Ok((table(&["killed", "a client of it", "state afterwards", "a new client"], rows), 0).into())
 }
 
 fn death(bench: &mut Bench, find: fn(&Bench) -> Option<u32>) -> Result<(Fate, String, String), String> {
-    let mut tenant = bench.tenant(Kernel::Compute, &[])?;
+    let mut tenant = bench.tenant(Workload::Compute, Limits::default())?;
     bench.has_client(&tenant)?;
     let pid = find(bench).and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     kill_process(pid.ok_or("it is not found")?, Signal::KILL).map_err(|error| error.to_string())?;
     let fate = tenant.watch(WATCH);
     let state = state(bench);
-    let newcomer = bench.tenant(Kernel::Compute, &[]).map(Tenant::leave);
+    let newcomer = bench.tenant(Workload::Compute, Limits::default()).map(Tenant::leave);
     Ok((fate, state, newcomer.err().unwrap_or_else(|| "is let in, or runs without MPS".to_owned())))
 }
 

@@ -2,41 +2,122 @@
 
 use std::fmt::Write as _;
 
-/// Markdown and how many values in it are not as they should be; or a sentence: why there is none.
-pub type Measured = Result<(String, usize), String>;
+/// What a section found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Findings {
+    /// Markdown.
+    pub text: String,
+    /// How many values in it are not as they should be.
+    pub apart: usize,
+    /// What of it could not be looked at, and why; a sentence each.
+    pub skipped: Vec<String>,
+}
+
+impl From<(String, usize)> for Findings {
+    fn from((text, apart): (String, usize)) -> Self {
+        Self { text, apart, skipped: Vec::new() }
+    }
+}
+
+/// What a section found; or a sentence: what failed.
+pub type Measured = Result<Findings, String>;
 
 /// What came of a section.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// It was done; its text, and how many of its values are not as they should be.
-    Done {
-        /// Markdown.
-        text: String,
-        /// Values apart.
-        apart: usize,
-    },
-    /// It could not be done; one sentence.
-    Impossible(String),
+    /// It was done.
+    Done(Findings),
+    /// It was not begun, for what it needs is not here; one sentence.
+    Skipped(String),
+    /// It should have worked, and did not; one sentence.
+    Failed(String),
 }
 
 /// A part of the report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     /// Its heading.
-    pub title: &'static str,
+    pub title: String,
     /// What came of it.
     pub outcome: Outcome,
 }
 
 impl Section {
-    /// What a section gave, or why it gave nothing.
-    pub fn of(title: &'static str, result: Measured) -> Self {
-        let outcome = match result {
-            Ok((text, apart)) => Outcome::Done { text, apart },
-            Err(reason) => Outcome::Impossible(reason),
+    /// Does a section, if it is `possible`.
+    pub fn of(title: &str, possible: Result<(), String>, section: impl FnOnce() -> Measured) -> Self {
+        let outcome = match possible.map(|()| section()) {
+            Ok(Ok(findings)) => Outcome::Done(findings),
+            Ok(Err(reason)) => Outcome::Failed(reason),
+            Err(reason) => Outcome::Skipped(reason),
         };
-        Self { title, outcome }
+        Self { title: title.to_owned(), outcome }
     }
+
+    /// Its part of the report.
+    pub fn render(&self) -> String {
+        let mut text = format!("\n## {}\n\n", self.title);
+        match &self.outcome {
+            Outcome::Done(findings) => {
+                text += findings.text.trim_end();
+                text.push('\n');
+                for reason in &findings.skipped {
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, "\nSkipped: {reason}.\n");
+                }
+            }
+            Outcome::Skipped(reason) => {
+                let _ = writeln!(text, "Skipped: {reason}.");
+            }
+            Outcome::Failed(reason) => {
+                let _ = writeln!(text, "FAILED: {reason}.");
+            }
+        }
+        text
+    }
+}
+
+/// What all sections come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// All that was measured is as it should be.
+    Well,
+    /// So many values are not as they should be, and so many sections failed.
+    Apart(usize, usize),
+    /// No section was done.
+    Nothing,
+}
+
+/// Judges a run. A section that failed is no success, nor is a run in which nothing was measured.
+pub fn verdict(sections: &[Section]) -> Verdict {
+    let (mut done, mut apart, mut failed) = (0, 0, 0);
+    for section in sections {
+        match &section.outcome {
+            Outcome::Done(findings) => {
+                done += 1;
+                apart += findings.apart;
+            }
+            Outcome::Skipped(_) => {}
+            Outcome::Failed(_) => failed += 1,
+        }
+    }
+    match (done, apart, failed) {
+        (0, ..) => Verdict::Nothing,
+        (_, 0, 0) => Verdict::Well,
+        _ => Verdict::Apart(apart, failed),
+    }
+}
+
+/// All that was not looked at, with its reason.
+pub fn skipped(sections: &[Section]) -> Vec<String> {
+    let of = |section: &Section| {
+        let reasons = match &section.outcome {
+            Outcome::Done(findings) => findings.skipped.clone(),
+            Outcome::Skipped(reason) => vec![reason.clone()],
+            Outcome::Failed(_) => Vec::new(),
+        };
+        reasons.into_iter().map(|reason| format!("{}: {reason}", section.title)).collect::<Vec<_>>()
+    };
+    sections.iter().flat_map(of).collect()
 }
 
 /// The whole report. `facts`: what it was made on.
@@ -44,23 +125,8 @@ pub fn render(facts: &[(&str, String)], sections: &[Section]) -> String {
     let mut text = "# Measured on a GPU\n\n".to_owned();
     text +=
         &table(&["what", "value"], facts.iter().map(|(what, value)| vec![(*what).to_owned(), value.clone()]));
-    for Section { title, outcome } in sections {
-        // Writing to a string cannot fail.
-        let _ = match outcome {
-            Outcome::Done { text: body, .. } => write!(text, "\n## {title}\n\n{}\n", body.trim_end()),
-            Outcome::Impossible(reason) => write!(text, "\n## {title}\n\nNot measured: {reason}.\n"),
-        };
-    }
+    text.extend(sections.iter().map(Section::render));
     text
-}
-
-/// How many values are not as they should be.
-pub fn apart(sections: &[Section]) -> usize {
-    let of = |section: &Section| match section.outcome {
-        Outcome::Done { apart, .. } => apart,
-        Outcome::Impossible(_) => 0,
-    };
-    sections.iter().map(of).sum()
 }
 
 /// A Markdown table.
@@ -130,18 +196,41 @@ pub fn file_name(date: &str, model: &str) -> String {
 mod tests {
     use super::*;
 
+    fn done(text: &str, apart: usize) -> Section {
+        Section::of("Speeds", Ok(()), || Ok((text.to_owned(), apart).into()))
+    }
+
+    fn failed() -> Section {
+        Section::of("Readings", Ok(()), || Err("CUDA does not work".into()))
+    }
+
+    fn skipped_one() -> Section {
+        Section::of("Kills", Err("there is no control program".into()), || unreachable!("not begun"))
+    }
+
     #[test]
     fn a_report_says_what_was_done_and_why_not() {
-        let sections = [
-            Section::of("Speeds", Ok(("ratios\n\n".into(), 2))),
-            Section::of("Kills", Err("there is no control program".into())),
-        ];
+        let mut sections = [done("ratios\n\n", 2), skipped_one(), failed()];
+        if let Outcome::Done(findings) = &mut sections[0].outcome {
+            findings.skipped.push("there is no GPM".to_owned());
+        }
         let text = render(&[("driver", "580.95".into())], &sections);
         let expected = "# Measured on a GPU\n\n| what | value |\n| --- | --- |\n| driver | 580.95 |\n\
-                        \n## Speeds\n\nratios\n\
-                        \n## Kills\n\nNot measured: there is no control program.\n";
+                        \n## Speeds\n\nratios\n\nSkipped: there is no GPM.\n\
+                        \n## Kills\n\nSkipped: there is no control program.\n\
+                        \n## Readings\n\nFAILED: CUDA does not work.\n";
         assert_eq!(text, expected);
-        assert_eq!(apart(&sections), 2);
+        let expected = ["Speeds: there is no GPM", "Kills: there is no control program"];
+        assert_eq!(skipped(&sections), expected);
+    }
+
+    #[test]
+    fn nothing_measured_is_no_success() {
+        assert_eq!(verdict(&[failed(), skipped_one()]), Verdict::Nothing);
+        assert_eq!(verdict(&[]), Verdict::Nothing);
+        assert_eq!(verdict(&[done("", 0), skipped_one()]), Verdict::Well);
+        assert_eq!(verdict(&[done("", 0), failed()]), Verdict::Apart(0, 1));
+        assert_eq!(verdict(&[done("", 2), done("", 1), skipped_one()]), Verdict::Apart(3, 0));
     }
 
     #[test]

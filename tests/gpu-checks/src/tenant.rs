@@ -1,12 +1,13 @@
 //! One client process, started and watched: its speed, and what becomes of it.
 
 use crate::client::Line;
-use crate::cuda::CudaError;
-use crate::kernels::Kernel;
+use crate::cuda::{CudaError, Facts};
+use crate::kernels::Workload;
 use crate::programs::{command, end, now, until};
-use clap::ValueEnum as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -33,6 +34,7 @@ impl std::fmt::Display for Fate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Works(_) => f.write_str("works on"),
+            Self::Failed(error) if error.code < 0 => write!(f, "{}: {}", error.call, error.name),
             Self::Failed(error) => write!(f, "{} returned {} ({})", error.call, error.name, error.code),
             Self::Ended => f.write_str("ended without a word"),
             Self::Hangs => f.write_str("hangs"),
@@ -47,7 +49,7 @@ pub fn fate(lines: &[Line], is_alive: bool) -> Fate {
         match line {
             Line::Failed(error) => return Fate::Failed(error.clone()),
             Line::Progress { seconds, iterations } => points.push((*seconds, *iterations)),
-            Line::Ready { .. } => {}
+            Line::Ready(_) => {}
         }
     }
     if !is_alive {
@@ -63,31 +65,57 @@ pub fn fate(lines: &[Line], is_alive: bool) -> Fate {
     }
 }
 
+/// Which client is started.
+#[derive(Debug, Clone)]
+pub struct Client {
+    /// What it runs.
+    pub workload: Workload,
+    /// Its variables; of ours it has no other that CUDA knows.
+    pub variables: Vec<(String, String)>,
+    /// Device memory that it holds beyond what its workload needs.
+    pub held_bytes: u64,
+    /// The user and the program, if not ours: others may not be allowed to run that.
+    pub other_user: Option<(u32, PathBuf)>,
+}
+
+impl Client {
+    /// Of our own user, with no more memory than it needs.
+    pub fn new(workload: Workload, variables: Vec<(String, String)>) -> Self {
+        Self { workload, variables, held_bytes: 0, other_user: None }
+    }
+}
+
 /// A client process; ended with this value.
 pub struct Tenant {
     process: Child,
     input: Option<ChildStdin>,
     lines: Receiver<Line>,
-    /// The multiprocessors that it sees.
-    pub multiprocessors: u32,
+    /// The device as it sees it.
+    pub facts: Facts,
 }
 
 impl Tenant {
-    /// Starts a client with these variables, and waits until it has its device.
+    /// Starts a client, and waits until it has its device.
     ///
     /// # Errors
     /// A sentence: why it has none.
-    pub fn start(kernel: Kernel, environment: &[(&str, String)]) -> Result<Self, String> {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = command(program);
-        let kernel = kernel.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default();
-        command.args(["client", "--kernel", &kernel, "--seconds", SECONDS_MAX]);
+    pub fn start(client: &Client) -> Result<Self, String> {
+        let mut command = match &client.other_user {
+            None => command(std::env::current_exe().map_err(|error| error.to_string())?),
+            Some((uid, program)) => {
+                let mut command = command(program);
+                command.uid(*uid).gid(*uid).current_dir("/");
+                command
+            }
+        };
+        command.args(["client", "--workload", client.workload.name(), "--seconds", SECONDS_MAX]);
+        command.args(["--held-bytes", &client.held_bytes.to_string()]);
         for name in std::env::vars_os().map(|(name, _)| name) {
             if name.to_string_lossy().starts_with("CUDA_") {
                 command.env_remove(name);
             }
         }
-        command.envs(environment.iter().map(|(name, value)| (*name, value)));
+        command.envs(client.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = command.spawn().map_err(|error| format!("no client: {error}"))?;
         let input = process.stdin.take();
@@ -101,20 +129,12 @@ impl Tenant {
                 }
             }
         });
-        let mut tenant = Self { process, input, lines, multiprocessors: 0 };
-        tenant.wait_until_ready()?;
-        Ok(tenant)
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), String> {
-        match self.lines.recv_timeout(READY_DEADLINE) {
-            Ok(Line::Ready { multiprocessors, .. }) => {
-                self.multiprocessors = multiprocessors;
-                Ok(())
+        match ready(&lines) {
+            Ok(facts) => Ok(Self { process, input, lines, facts }),
+            Err(reason) => {
+                end(&mut process);
+                Err(reason)
             }
-            Ok(Line::Failed(error)) => Err(format!("a client has no device: {}", Fate::Failed(error))),
-            Ok(Line::Progress { .. }) => Err("a client said something unexpected".to_owned()),
-            Err(_) => Err("a client does not get its device in time, or ended".to_owned()),
         }
     }
 
@@ -171,6 +191,15 @@ impl Tenant {
     }
 }
 
+fn ready(lines: &Receiver<Line>) -> Result<Facts, String> {
+    match lines.recv_timeout(READY_DEADLINE) {
+        Ok(Line::Ready(facts)) => Ok(facts),
+        Ok(Line::Failed(error)) => Err(format!("a client has no device: {}", Fate::Failed(error))),
+        Ok(Line::Progress { .. }) => Err("a client said something unexpected".to_owned()),
+        Err(_) => Err("a client does not get its device in time, or ended".to_owned()),
+    }
+}
+
 fn has_ended(process: &mut Child) -> bool {
     !matches!(process.try_wait(), Ok(None))
 }
@@ -201,5 +230,7 @@ mod tests {
         let failed = [progress(1.0, 100), Line::Failed(error.clone())];
         assert_eq!(fate(&failed, false), Fate::Failed(error));
         assert_eq!(fate(&failed, true).to_string(), "cuCtxSynchronize returned CUDA_ERROR_MPS (805)");
+        let missing = CudaError { call: "libcuda.so.1".into(), code: -1, name: "no such file".into() };
+        assert_eq!(Fate::Failed(missing).to_string(), "libcuda.so.1: no such file");
     }
 }

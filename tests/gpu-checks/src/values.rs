@@ -1,19 +1,22 @@
-//! Our readings of one GPU under load beside those of nvidia-smi.
+//! Our readings of one GPU under load beside those of nvidia-smi, and beside the load's own arithmetic.
 
-use crate::kernels::Kernel;
-use crate::programs::now;
-use crate::report::{Measured, table};
+use crate::arithmetic;
+use crate::kernels::Workload;
+use crate::ours::Ours;
+use crate::report::{Findings, Measured, table};
 use crate::smi::Smi;
-use crate::tenant::Tenant;
+use crate::surroundings::Surroundings;
+use crate::tenant::{Client, Tenant};
 use pillion_core::Fraction;
-use pillion_core::device::{DeviceDescription, Mechanism, Reading};
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
-use pillion_device::{Backend, DeviceState};
+use pillion_core::device::Reading;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// How long a load runs before it is measured: power and its mean come up over a second.
 const WARM_UP: Duration = Duration::from_secs(2);
+/// How long the loop's own rate is taken, beside a reading of the same time.
+const RATE_TIME: Duration = Duration::from_secs(1);
 /// nvidia-smi's numbers of GPM's metrics (nvml.h, `nvmlGpmMetricId_t`), with what we call them.
 const GPM: [(u32, &str); 4] = [
     (2, "sm_active_fraction"),
@@ -29,6 +32,8 @@ pub enum Tolerance {
     Fraction(f64),
     /// In the value's unit.
     Absolute(f64),
+    /// Something is there (1), or not (0): on both sides, or it was not seen at all.
+    Presence,
 }
 
 /// One value, from both sides.
@@ -38,7 +43,7 @@ pub struct Pair {
     pub name: String,
     /// What we read.
     pub ours: Option<f64>,
-    /// What nvidia-smi says, in our unit.
+    /// What nvidia-smi says, or the loop's own count, in our unit.
     pub theirs: Option<f64>,
     /// How far they may be apart.
     pub tolerance: Tolerance,
@@ -51,6 +56,9 @@ impl Pair {
                 let most = match self.tolerance {
                     Tolerance::Fraction(fraction) => theirs.abs() * fraction,
                     Tolerance::Absolute(most) => most,
+                    // That nobody lists what runs is no agreement.
+                    Tolerance::Presence if ours + theirs <= 0.0 => return "not seen",
+                    Tolerance::Presence => 0.0,
                 };
                 if (ours - theirs).abs() <= most { "agree" } else { "APART" }
             }
@@ -60,12 +68,17 @@ impl Pair {
         }
     }
 
+    fn is_gpm_of_nobody(&self) -> bool {
+        GPM.iter().any(|(_, name)| *name == self.name) && self.verdict() == "neither"
+    }
+
     fn row(&self) -> Vec<String> {
         let show =
             |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |value| format!("{value:.4}"));
         let tolerance = match self.tolerance {
             Tolerance::Fraction(fraction) => format!("{:.0} hundredths of it", fraction * 100.0),
             Tolerance::Absolute(most) => format!("{most}"),
+            Tolerance::Presence => "on both sides".to_owned(),
         };
         vec![self.name.clone(), show(self.ours), show(self.theirs), tolerance, self.verdict().to_owned()]
     }
@@ -73,84 +86,76 @@ impl Pair {
 
 /// The values of a load in a table, and how many are apart.
 pub fn compared(pairs: &[Pair]) -> (String, usize) {
-    let text = table(&["value", "ours", "nvidia-smi", "tolerance", ""], pairs.iter().map(Pair::row));
+    let text = table(&["value", "ours", "other", "tolerance", ""], pairs.iter().map(Pair::row));
     (text, pairs.iter().filter(|pair| pair.verdict() == "APART").count())
 }
 
 /// Reads everything under each kind of load, without MPS.
 ///
 /// # Errors
-/// A sentence: why our backend or the client does not work.
-pub fn measure(smi: &Smi, environment: &[(&str, String)]) -> Measured {
-    let settings = NvidiaSettings { mechanism: Mechanism::None, ..NvidiaSettings::default() };
-    let mut backend = Nvidia::new(settings, Box::new(NoMps));
-    let device = ours(&mut backend, smi)?;
-    let (mut text, mut apart) = (String::new(), 0);
-    let described = [pair("memory_bytes", bytes(Some(device.memory_bytes)), mib(smi, "memory.total"), 0.02)];
+/// A sentence: why the driver or the client does not work.
+pub fn measure(ours: &mut Ours, smi: &Smi, environment: &[(String, String)]) -> Measured {
+    let mut found = Findings::default();
+    let (mut no_gpm, mut not_seen) = (BTreeSet::new(), BTreeSet::new());
+    let described =
+        [pair("memory_bytes", bytes(Some(ours.device.memory_bytes)), mib(smi, "memory.total"), 0.02)];
     let (rows, count) = compared(&described);
     // Writing to a string cannot fail.
-    let _ = write!(text, "Model, as ours: `{}`.\n\n### Described\n\n{rows}", device.model);
-    apart += count;
-    for kernel in [Kernel::Compute, Kernel::Bandwidth] {
-        let mut tenant = Tenant::start(kernel, environment)?;
-        let pairs = under_load(&mut backend, device.index, smi, &mut tenant);
+    let _ = write!(found.text, "Model, as ours: `{}`.\n\n### Described\n\n{rows}", ours.device.model);
+    found.apart += count;
+    for workload in Workload::ALL {
+        let mut tenant = Tenant::start(&Client::new(workload, environment.to_vec()))?;
+        let pairs = under_load(ours, smi, workload, &mut tenant);
         tenant.leave();
-        let (rows, count) = compared(&pairs?);
-        let _ = write!(text, "\n### Under load: {}\n\n{rows}", kernel.entry());
-        apart += count;
+        let pairs = pairs?;
+        let (rows, count) = compared(&pairs);
+        let _ = write!(found.text, "\n### Under load: {}\n\n{rows}", workload.name());
+        found.apart += count;
+        not_seen
+            .extend(pairs.iter().filter(|pair| pair.verdict() == "not seen").map(|pair| pair.name.clone()));
+        no_gpm.extend(pairs.into_iter().filter(Pair::is_gpm_of_nobody).map(|pair| pair.name));
     }
-    Ok((text, apart))
-}
-
-fn ours(backend: &mut dyn Backend, smi: &Smi) -> Result<DeviceDescription, String> {
-    let devices = backend.devices().map_err(|error| pillion_core::report(&error))?;
-    let found = devices.into_iter().find(|device| device.uuid.as_str() == smi.uuid);
-    found.ok_or_else(|| "our backend does not find the GPU that nvidia-smi names".to_owned())
-}
-
-fn state(backend: &mut dyn Backend, index: u32) -> Result<DeviceState, String> {
-    let states = backend.read_all().map_err(|error| pillion_core::report(&error))?;
-    let state =
-        states.into_iter().find(|(of, _)| *of == index).ok_or("the device is not among those read")?;
-    state.1.map_err(|error| pillion_core::report(&error))
+    if !no_gpm.is_empty() {
+        let why = Surroundings::read()
+            .why_no_gpm(smi.text("compute_cap").as_deref(), smi.text("mig.mode.current").as_deref());
+        let names: Vec<String> = no_gpm.into_iter().collect();
+        found.skipped.push(format!("{}: {why}", names.join(", ")));
+    }
+    if !not_seen.is_empty() {
+        found.skipped.push(Surroundings::read().why_not_seen());
+    }
+    Ok(found)
 }
 
 fn under_load(
-    backend: &mut dyn Backend,
-    index: u32,
+    ours: &mut Ours,
     smi: &Smi,
+    workload: Workload,
     tenant: &mut Tenant,
 ) -> Result<Vec<Pair>, String> {
-    let alone = [tenant.pid()];
+    let pid = tenant.pid();
     tenant.speed(WARM_UP)?;
-    let before = state(backend, index)?;
-    let begun = now();
+    ours.state()?;
     let theirs = Theirs::read(smi);
-    let after = state(backend, index)?;
-    let seconds = begun.elapsed().as_secs_f64();
-    tenant.speed(Duration::from_millis(500))?;
-    let held: Option<u64> =
-        after.processes.iter().filter(|it| alone.contains(&it.pid)).map(|it| it.memory_bytes).sum();
-    let reading = &after.reading;
-    let energy =
-        reading.energy_joules.zip(before.reading.energy_joules).map(|(after, before)| after - before);
-    let mut pairs = theirs.beside(reading);
-    // Nothing prints the counter of energy: power over time stands for it.
-    pairs.push(pair("energy_joules of the time", energy, theirs.power_watts.map(|it| it * seconds), 0.15));
-    let its = theirs.processes.iter().find(|(pid, _)| alone.contains(pid));
-    let (is_seen, is_listed) = (after.processes.iter().any(|it| alone.contains(&it.pid)), its.is_some());
+    let after = ours.state()?;
+    let mut pairs = theirs.beside(&after.reading);
+    let speed = tenant.speed(RATE_TIME)?;
+    pairs.extend(arithmetic::beside(workload, speed, &tenant.facts, &ours.state()?.reading));
+    let mine = after.processes.iter().find(|process| process.pid == pid);
+    let its = theirs.processes.iter().find(|(of, _)| *of == pid);
     pairs.push(Pair {
         name: "processes: the client is there".to_owned(),
-        ours: Some(f64::from(u8::from(is_seen))),
-        theirs: Some(f64::from(u8::from(is_listed))),
-        tolerance: Tolerance::Absolute(0.0),
+        ours: Some(f64::from(u8::from(mine.is_some()))),
+        theirs: Some(f64::from(u8::from(its.is_some()))),
+        tolerance: Tolerance::Presence,
     });
-    pairs.push(pair(
-        "processes: memory_bytes",
-        bytes(held),
-        its.and_then(|it| it.1).map(|it| it * MIB),
-        0.02,
-    ));
+    let (mine, its) = (mine.and_then(|it| it.memory_bytes), its.and_then(|it| it.1));
+    pairs.push(Pair {
+        name: "processes: memory_bytes".to_owned(),
+        ours: bytes(mine),
+        theirs: its.map(|it| it * MIB),
+        tolerance: Tolerance::Absolute(64.0 * MIB),
+    });
     Ok(pairs)
 }
 
@@ -238,6 +243,10 @@ mod tests {
         assert_eq!(with(None, Some(0.2), Tolerance::Absolute(0.1)), "only theirs");
         assert_eq!(with(Some(0.2), None, Tolerance::Absolute(0.1)), "only ours");
         assert_eq!(with(None, None, Tolerance::Absolute(0.1)), "neither");
+        assert_eq!(with(Some(1.0), Some(1.0), Tolerance::Presence), "agree");
+        assert_eq!(with(Some(1.0), Some(0.0), Tolerance::Presence), "APART");
+        assert_eq!(with(Some(0.0), Some(1.0), Tolerance::Presence), "APART");
+        assert_eq!(with(Some(0.0), Some(0.0), Tolerance::Presence), "not seen");
     }
 
     #[test]

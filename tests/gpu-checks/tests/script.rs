@@ -82,3 +82,23 @@ fn a_program_that_was_built_before_is_taken_where_none_can_be_built() {
     assert!(said.errors.contains("cannot be built, and there is none in target/"), "{said:?}");
     assert_eq!(offline.script(&["build"], &[]).code, Some(1), "only building is no success either");
 }
+
+#[test]
+fn where_cuda_does_not_work_nothing_was_measured_and_that_is_told() {
+    let smi = "case \"$*\" in -L) echo 'GPU 0: X (UUID: GPU-1)';; *uuid*) echo GPU-1;; *name*) echo 'NVIDIA H100';;\n\
+               *) exit 1;; esac";
+    let bench = Bench::new(&[("nvidia-smi", smi), ("nvidia-cuda-mps-control", "echo no >&2; exit 1")]);
+    // A driver that is there has no such GPU.
+    let said = bench.script(&["1"], &[("PILLION_GPU_CHECKS", env!("CARGO_BIN_EXE_pillion-gpu-checks"))]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.errors.contains("nothing was measured"), "{said:?}");
+    assert!(said.out.contains("skipped: Readings: CUDA does not work"), "{said:?}");
+    let report = std::fs::read_dir(bench.0.path()).unwrap().flatten().map(|entry| entry.path());
+    let report = report.filter(|path| path.extension().is_some_and(|it| it == "md")).collect::<Vec<_>>();
+    assert_eq!(report.len(), 1, "it is written all the same");
+    let text = std::fs::read_to_string(&report[0]).unwrap();
+    assert!(text.contains("| GPU | NVIDIA H100 |"), "{text}");
+    assert!(text.contains("## CUDA\n\nFAILED: a client has no device: "), "{text}");
+    assert!(text.contains("## Energy\n\nSkipped: "), "{text}");
+    assert!(!text.contains("/nvidia-smi"), "no path stands in it: {text}");
+}

@@ -1,0 +1,143 @@
+//! What was measured of the workloads alone and together, as `pillion backtest --solo SOLO.csv --pairs PAIRS.csv` reads it
+//! (docs/planning-on-files.md). Pure.
+
+use crate::kernels::Workload;
+use crate::stats::median;
+use pillion_core::Fraction;
+use pillion_core::device::Reading;
+use std::collections::BTreeMap;
+
+/// One workload alone on the GPU.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Solo {
+    /// Under no cap: what our backend read meanwhile.
+    pub reading: Reading,
+    /// Its memory, as our backend reads it.
+    pub memory_bytes_peak: Option<u64>,
+    /// Launches a second of each run, by its cap in hundredths; 100 = none.
+    pub speeds: BTreeMap<u32, Vec<f64>>,
+}
+
+impl Solo {
+    /// Launches a second under this cap.
+    pub fn speed(&self, cap: u32) -> Option<f64> {
+        median(self.speeds.get(&cap)?)
+    }
+}
+
+/// Two workloads at the same time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Together {
+    /// Which.
+    pub workloads: [Workload; 2],
+    /// Their caps in hundredths; 100 = none.
+    pub caps: [u32; 2],
+    /// Of the speed alone, without a cap.
+    pub speed_fractions: [f64; 2],
+    /// The GPU's power meanwhile.
+    pub power_watts: Option<f64>,
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Results {
+    /// The GPU's model, as our backend names it.
+    pub device_model: String,
+    /// Alone.
+    pub solo: BTreeMap<Workload, Solo>,
+    /// Together.
+    pub pairs: Vec<Together>,
+}
+
+/// What a fraction is called in SOLO.csv, and where it is in a reading.
+type FractionColumn = (&'static str, fn(&Reading) -> Option<Fraction>);
+
+const FRACTIONS: [FractionColumn; 6] = [
+    ("sm_active_fraction", |reading| reading.sm_active_fraction),
+    ("sm_occupancy_fraction", |reading| reading.sm_occupancy_fraction),
+    ("fp32_active_fraction", |reading| reading.fp32_active_fraction),
+    ("gpu_busy_fraction", |reading| reading.gpu_busy_fraction),
+    ("memory_busy_fraction", |reading| reading.memory_busy_fraction),
+    ("memory_bandwidth_fraction", |reading| reading.memory_bandwidth_fraction),
+];
+
+impl Results {
+    /// SOLO.csv; empty where no workload was measured. What is not known is an empty cell.
+    pub fn solo_csv(&self) -> String {
+        if self.solo.is_empty() {
+            return String::new();
+        }
+        let caps = (1..10).map(|tenth| format!("throughput_per_second_at_cap_0.{tenth}"));
+        let heading = ["workload", "family"].into_iter().chain(FRACTIONS.map(|(name, _)| name));
+        let more =
+            ["pcie_tx_bytes_per_second", "pcie_rx_bytes_per_second", "memory_bytes_peak", "power_watts_mean"];
+        let heading = heading.chain(more).chain(["throughput_per_second"]).map(str::to_owned).chain(caps);
+        let mut lines = vec![heading.collect::<Vec<_>>().join(",")];
+        for (workload, solo) in &self.solo {
+            let reading = &solo.reading;
+            let fractions = FRACTIONS.map(|(_, of)| cell(of(reading).map(Fraction::value)));
+            let mut cells = vec![workload.name().to_owned(), workload.entry().to_owned()];
+            cells.extend(fractions);
+            cells.push(cell(reading.pcie_tx_bytes_per_second));
+            cells.push(cell(reading.pcie_rx_bytes_per_second));
+            cells.push(solo.memory_bytes_peak.map(|bytes| bytes.to_string()).unwrap_or_default());
+            cells.push(cell(reading.power_watts));
+            cells.push(cell(solo.speed(100)));
+            cells.extend((1..10).map(|tenth| cell(solo.speed(10 * tenth))));
+            lines.push(cells.join(","));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    /// PAIRS.csv; empty where no pair was measured.
+    pub fn pairs_csv(&self) -> String {
+        if self.pairs.is_empty() {
+            return String::new();
+        }
+        let heading = "workload_a,workload_b,cap_fraction_a,cap_fraction_b,speed_fraction_a,speed_fraction_b,\
+                       power_watts,fits,device,mechanism,observations";
+        let mut lines = vec![heading.to_owned()];
+        for pair in &self.pairs {
+            let [a, b] = pair.workloads.map(Workload::name);
+            let caps = pair.caps.map(|cap| cell((cap < 100).then(|| f64::from(cap) / 100.0)));
+            let speeds = pair.speed_fractions.map(|speed| cell(Some(speed)));
+            let power = cell(pair.power_watts);
+            let (device, caps, speeds) = (&self.device_model, caps.join(","), speeds.join(","));
+            lines.push(format!("{a},{b},{caps},{speeds},{power},1,{device},mps,1"));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+/// Four digits after the point: finer than the noise. Absent is empty.
+fn cell(value: Option<f64>) -> String {
+    value.map(|value| format!("{value:.4}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_an_empty_cell() {
+        let mut results = Results { device_model: "h100".to_owned(), ..Results::default() };
+        assert_eq!((results.solo_csv(), results.pairs_csv()), (String::new(), String::new()));
+        let speeds = BTreeMap::from([(100, vec![10.0, 12.0, 11.0]), (50, vec![6.0])]);
+        let reading = Reading { power_watts: Some(310.5), ..Reading::default() };
+        results.solo.insert(Workload::Launch, Solo { reading, memory_bytes_peak: None, speeds });
+        let text = results.solo_csv();
+        let row = text.lines().nth(1).unwrap();
+        assert_eq!(row, "launch,launch,,,,,,,,,,310.5000,11.0000,,,,,6.0000,,,,");
+        assert_eq!(row.split(',').count(), text.lines().next().unwrap().split(',').count());
+        results.pairs.push(Together {
+            workloads: [Workload::Compute, Workload::Launch],
+            caps: [30, 100],
+            speed_fractions: [0.29, 0.0],
+            power_watts: None,
+        });
+        let text = results.pairs_csv();
+        let row = text.lines().nth(1).unwrap();
+        assert_eq!(row, "compute,launch,0.3000,,0.2900,0.0000,,1,h100,mps,1");
+        assert_eq!(row.split(',').count(), text.lines().next().unwrap().split(',').count());
+    }
+}
