@@ -72,7 +72,7 @@ fn all_caps(bench: &mut Bench, ours: &mut Ours, workload: Workload) -> Result<Ru
         for cap in CAPS {
             let mut tenant = bench.tenant(workload, Limits::cap(cap))?;
             bench.has_client(&tenant)?;
-            tenant.speed(WARM_UP)?;
+            tenant.run_on(WARM_UP)?;
             if cap == 100 {
                 // What comes after is the mean of the time between.
                 ours.state()?;

@@ -68,7 +68,7 @@ pub fn energies(points: &[Point]) -> Result<Energies, String> {
 /// A sentence: why the driver or the client does not work.
 pub fn measure(ours: &mut Ours, environment: &[(String, String)]) -> Measured {
     let mut tenant = Tenant::start(&Client::new(Workload::Compute, environment.to_vec()))?;
-    tenant.speed(WARM_UP)?;
+    tenant.run_on(WARM_UP)?;
     let (begun, mut points) = (now(), Vec::new());
     while begun.elapsed() < TIME {
         let reading = ours.reading()?;
@@ -80,7 +80,7 @@ pub fn measure(ours: &mut Ours, environment: &[(String, String)]) -> Measured {
         });
         std::thread::sleep(PERIOD);
     }
-    tenant.speed(Duration::from_millis(500))?;
+    tenant.run_on(Duration::from_millis(500))?;
     tenant.leave();
     Ok(judged(energies(&points), points.len()))
 }

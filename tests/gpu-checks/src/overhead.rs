@@ -61,7 +61,7 @@ pub fn measure(ours: &mut Ours, environment: &[(String, String)]) -> Measured {
     ours.look()?;
     for workload in [Workload::Compute, Workload::Launch] {
         let mut tenant = Tenant::start(&Client::new(workload, environment.to_vec()))?;
-        tenant.speed(WARM_UP)?;
+        tenant.run_on(WARM_UP)?;
         let (mut without, mut with) = (vec![tenant.speed(TIME)?], Vec::new());
         for _ in 0..ROUNDS {
             with.push(speed_with(ours, &mut tenant)?);

@@ -65,7 +65,7 @@ fn alone(bench: &Bench) -> Result<BTreeMap<Workload, f64>, String> {
     let mut speeds = BTreeMap::new();
     for workload in Workload::ALL {
         let mut tenant = bench.tenant(workload, Limits::default())?;
-        tenant.speed(WARM_UP)?;
+        tenant.run_on(WARM_UP)?;
         speeds.insert(workload, tenant.speed(RUN)?);
         tenant.leave();
     }

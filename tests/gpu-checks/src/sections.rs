@@ -128,7 +128,7 @@ fn sections(run: &mut Run<'_>, parts: &mut Parts, kills: usize) -> Result<(), Fa
 /// Whether a program runs at all, and what the GPU shows it.
 fn cuda(environment: &[(String, String)]) -> Measured {
     let mut tenant = Tenant::start(&Client::new(Workload::Launch, environment.to_vec()))?;
-    tenant.speed(Duration::from_millis(300))?;
+    tenant.run_on(Duration::from_millis(300))?;
     let facts = tenant.facts.clone();
     tenant.leave();
     let show =
@@ -265,15 +265,15 @@ impl<'a> Run<'a> {
 
     fn write(&self, parts: &Parts) -> Result<(), String> {
         let files = [
-            (".md", render(&self.facts, &self.sections)),
-            ("-mps-forms.txt", parts.transcript.text().to_owned()),
+            (".md", without_names(&render(&self.facts, &self.sections), &self.names)),
+            ("-mps-forms.txt", without_names(parts.transcript.text(), &self.names)),
+            // Names of workloads alone: a host may be called like one.
             ("-SOLO.csv", parts.results.solo_csv()),
             ("-PAIRS.csv", parts.results.pairs_csv()),
         ];
         for (end, text) in files.into_iter().filter(|(_, text)| !text.is_empty()) {
             let path = self.arguments.out.join(format!("{}{end}", self.file_name));
-            std::fs::write(&path, without_names(&text, &self.names))
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok(())
     }

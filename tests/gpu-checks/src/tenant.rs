@@ -171,6 +171,17 @@ impl Tenant {
         }
     }
 
+    /// Lets it run for a while, too short perhaps for a speed.
+    ///
+    /// # Errors
+    /// A sentence: it failed, or ended.
+    pub fn run_on(&mut self, time: Duration) -> Result<(), String> {
+        match self.watch(time) {
+            Fate::Works(_) | Fate::Hangs => Ok(()),
+            other => Err(format!("a client {other}")),
+        }
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {

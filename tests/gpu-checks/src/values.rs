@@ -134,7 +134,7 @@ fn under_load(
     tenant: &mut Tenant,
 ) -> Result<Vec<Pair>, String> {
     let pid = tenant.pid();
-    tenant.speed(WARM_UP)?;
+    tenant.run_on(WARM_UP)?;
     ours.state()?;
     let theirs = Theirs::read(smi);
     let after = ours.state()?;
