@@ -12,14 +12,16 @@
 
 pub mod ccs;
 pub mod mps;
+mod undo;
 
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
 use pillion_core::{Fraction, GresType, JobStart};
 use pillion_device::{Backend, DeviceError, MpsSettings};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
+use undo::Undo;
 
 /// One variable and its value.
 pub type Variable = (String, String);
@@ -151,10 +153,10 @@ pub struct Mechanisms {
     runtime_directory: PathBuf,
     policy: MpsPolicy,
     /// Devices that may have partitions of tenants who have left.
-    untidy: BTreeSet<GresType>,
+    untidy: BTreeMap<GresType, Undo>,
     /// Devices that are to be as nobody's again: their MPS daemon stops as soon as it has no client, their card is whole
-    /// as soon as nobody runs in a part of it.
-    draining: BTreeSet<GresType>,
+    /// as soon as nobody runs in a part of it. One that fails stays here: nobody else would ever undo its sharing.
+    draining: BTreeMap<GresType, Undo>,
 }
 
 impl Mechanisms {
@@ -170,9 +172,10 @@ impl Mechanisms {
                 |share: &Share| share.mechanism == device.mechanism && share.gres_type == device.gres_type;
             device.mechanism != Mechanism::None && !shares.iter().any(is_its)
         };
-        let draining = devices.iter().filter(is_idle).map(|device| device.gres_type.clone()).collect();
+        let to_undo = |device: &DeviceDescription| (device.gres_type.clone(), Undo::default());
+        let draining = devices.iter().filter(is_idle).map(to_undo).collect();
         let untidy = devices.iter().filter(|device| device.mechanism == Mechanism::Mps);
-        let untidy = untidy.map(|device| device.gres_type.clone()).collect();
+        let untidy = untidy.map(to_undo).collect();
         Self { runtime_directory: runtime_directory.to_owned(), policy, untidy, draining }
     }
 
@@ -217,7 +220,7 @@ impl Mechanisms {
     }
 
     fn is_draining(&self, device: &DeviceDescription) -> bool {
-        self.draining.contains(&device.gres_type)
+        self.draining.contains_key(&device.gres_type)
     }
 
     fn prepare_mps(
@@ -262,9 +265,9 @@ impl Mechanisms {
     /// A tenant has left; `remaining` are those who have not.
     pub fn left<'a>(&mut self, device: &DeviceDescription, mut remaining: impl Iterator<Item = &'a Share>) {
         let is_shared = device.mechanism != Mechanism::None;
-        self.untidy.insert(device.gres_type.clone());
+        self.untidy.insert(device.gres_type.clone(), Undo::default());
         if is_shared && !remaining.any(|share| share.mechanism == device.mechanism) {
-            self.draining.insert(device.gres_type.clone());
+            self.draining.insert(device.gres_type.clone(), Undo::default());
         }
     }
 
@@ -274,43 +277,47 @@ impl Mechanisms {
     /// `shares`: all that the node holds; partitions of other starts are taken back.
     pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         self.tidy(backend, devices, shares);
-        self.draining.retain(|gres_type| {
+        self.draining.retain(|gres_type, undo| {
             let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
                 return false;
             };
+            if !undo.is_due() {
+                return true;
+            }
             let undone = match device.mechanism {
                 Mechanism::Mps => backend.stop_mps(device.index),
                 Mechanism::Ccs => backend.set_ccs_mode(device.index, ccs::MODE_WHOLE),
                 Mechanism::None => Ok(()),
             };
-            match undone {
-                Ok(()) => false,
-                Err(error) if error.is_transient() => {
-                    debug!(%gres_type, error = %pillion_core::report(&error), "the device is still shared");
-                    true
-                }
-                Err(error) => {
-                    warn!(%gres_type, error = %pillion_core::report(&error), "the sharing cannot be undone");
-                    false
-                }
+            let Err(error) = undone else { return false };
+            let text = pillion_core::report(&error);
+            if undo.failed(&error) {
+                warn!(%gres_type, error = %text, "the sharing cannot be undone; it is tried again");
+            } else {
+                debug!(%gres_type, error = %text, "the device is still shared");
             }
+            true
         });
     }
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
-        self.untidy.retain(|gres_type| {
+        self.untidy.retain(|gres_type, undo| {
             let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
                 return false;
             };
+            if !undo.is_due() {
+                return true;
+            }
             let on_it = shares.iter().filter(|share| share.gres_type == *gres_type);
             let tenants = on_it.map(|share| share.start.to_string()).collect();
-            match backend.keep_mps_partitions(device.index, &tenants) {
-                Ok(()) => false,
-                Err(error) => {
-                    debug!(%gres_type, error = %pillion_core::report(&error), "a partition is not taken back yet");
-                    error.is_transient()
-                }
+            let Err(error) = backend.keep_mps_partitions(device.index, &tenants) else { return false };
+            let text = pillion_core::report(&error);
+            if undo.failed(&error) {
+                warn!(%gres_type, error = %text, "a partition cannot be taken back; it is tried again");
+            } else {
+                debug!(%gres_type, error = %text, "a partition is not taken back yet");
             }
+            true
         });
     }
 }

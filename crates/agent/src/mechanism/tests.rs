@@ -11,6 +11,8 @@ struct Driver {
     told: Vec<String>,
     client_count: usize,
     is_card_busy: bool,
+    /// Whether the device has fallen off the bus.
+    is_gone: bool,
     /// What of it concerned partitions.
     partitions: Vec<String>,
     /// Whether its MPS daemons know static SM partitions.
@@ -26,11 +28,21 @@ impl Default for Driver {
             told: Vec::new(),
             client_count: 0,
             is_card_busy: false,
+            is_gone: false,
             partitions: Vec::new(),
             has_partitions: false,
             running: None,
             state: MpsState::Up,
         }
+    }
+}
+
+impl Driver {
+    fn answers(&self, index: u32) -> Result<(), DeviceError> {
+        if self.is_gone {
+            return Err(DeviceError::Gone { index, reason: "it has fallen off the bus".into() });
+        }
+        Ok(())
     }
 }
 
@@ -54,6 +66,7 @@ impl Backend for Driver {
         Ok(())
     }
     fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+        self.answers(index)?;
         if self.client_count > 0 {
             return Err(DeviceError::Busy { index, reason: "clients".into() });
         }
@@ -85,6 +98,7 @@ impl Backend for Driver {
         Ok(None)
     }
     fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+        self.answers(index)?;
         if self.is_card_busy {
             return Err(DeviceError::Busy { index, reason: "the other tile".into() });
         }
@@ -218,6 +232,28 @@ fn who_does_not_share_gets_no_part_of_a_card() {
     assert_eq!(driver.told, ["ccs 3 2", "ccs 3 1"]);
     driver.is_card_busy = true;
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap();
+}
+
+#[test]
+fn a_device_that_was_away_when_its_last_tenant_left_is_whole_when_it_is_back() {
+    for (mechanism, undone) in [(Mechanism::Ccs, "ccs 3 1"), (Mechanism::Mps, "stop 3")] {
+        let directory = tempfile::tempdir().unwrap();
+        let devices = [device(mechanism)];
+        let mut driver = Driver::default();
+        let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
+        mechanisms.prepare(&mut driver, &devices[0], [].iter(), &share(1, mechanism)).unwrap();
+        driver.is_gone = true;
+        mechanisms.left(&devices[0], [].iter());
+        for _ in 0..100 {
+            mechanisms.settle(&mut driver, &devices, &[]);
+        }
+        assert_eq!(driver.told.len(), 1, "it is away");
+        driver.is_gone = false;
+        for _ in 0..100 {
+            mechanisms.settle(&mut driver, &devices, &[]);
+        }
+        assert_eq!(driver.told[1..], [undone], "once");
+    }
 }
 
 const SITE_WANTS_PARTITIONS: MpsPolicy = MpsPolicy { multi_user: false, static_partitions: true };
