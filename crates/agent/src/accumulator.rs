@@ -8,6 +8,9 @@
 //! activity while alone (compute units active, from their own run) where that is known of all of them, else in equal
 //! parts; if nobody was seen, in equal parts to the starts that hold the device. A process of nobody we know bears its
 //! part like the others, and nobody is billed for it. So the parts sum to the meter whenever somebody holds the device.
+//! Meters count on while nobody reads them: what one shows after looks without it goes to all who were seen since its last
+//! number. Numbers of different sources are never differenced: they may lag, and stand otherwise. Each source has a meter of
+//! its own, which leaves out what was billed by the others meanwhile.
 //!
 //! **Progress** is counted from the first number seen, from change to change, with the seconds between; a change over
 //! both alone and shared time counts for neither, and a counter that falls starts anew.
@@ -17,6 +20,9 @@ use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
 use pillion_core::{Fraction, GresType, JobStart, UnixTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// After so many looks without its number, about an hour, a source's meter is forgotten: too many have come and gone.
+const LOOKS_WITHOUT_METER_MAX: u32 = 3600;
 
 /// What one start had on the device at a look; without a start, what belongs to nobody we know.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -240,8 +246,27 @@ impl Run {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Before {
     at: UnixTime,
-    energy_joules: Option<f64>,
     present: BTreeSet<Option<JobStart>>,
+}
+
+/// One source's energy counter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Meter {
+    source: Option<MetricSource>,
+    /// Its last number that was billed up to.
+    energy_joules: f64,
+    /// What other meters had billed since.
+    billed_by_others_joules: f64,
+    /// Who was seen since.
+    present: BTreeSet<Option<JobStart>>,
+    /// How many looks there were since.
+    look_count: u32,
+}
+
+impl Meter {
+    fn new(source: Option<MetricSource>, energy_joules: f64, present: BTreeSet<Option<JobStart>>) -> Self {
+        Self { source, energy_joules, billed_by_others_joules: 0.0, present, look_count: 0 }
+    }
 }
 
 /// All starts on one device.
@@ -250,6 +275,9 @@ pub struct DeviceRuns {
     #[serde(with = "as_pairs")]
     runs: BTreeMap<JobStart, Run>,
     before: Option<Before>,
+    /// One a source that has shown energy. An older agent wrote its number down elsewhere: they begin again.
+    #[serde(default)]
+    meters: Vec<Meter>,
 }
 
 /// JSON has no maps with keys other than text.
@@ -283,11 +311,8 @@ impl DeviceRuns {
                 run.process_count_peak = run.process_count_peak.max(seen.process_count);
             }
         }
-        let before = self.before.take();
-        if let Some(before) = &before {
-            self.add_energy(before, &present, look.reading);
-        }
-        match before.map(|before| (look.at.seconds_since(before.at), before)) {
+        self.add_energy(&present, look.reading);
+        match self.before.take().map(|before| (look.at.seconds_since(before.at), before)) {
             Some((seconds, before)) if seconds <= seconds_max => {
                 self.add_interval(&before, &present, look, seconds);
             }
@@ -297,7 +322,7 @@ impl DeviceRuns {
                 }
             }
         }
-        self.before = Some(Before { at: look.at, energy_joules: look.reading.energy_joules, present });
+        self.before = Some(Before { at: look.at, present });
     }
 
     fn add_interval(
@@ -324,13 +349,39 @@ impl DeviceRuns {
         }
     }
 
-    fn add_energy(&mut self, before: &Before, present: &BTreeSet<Option<JobStart>>, reading: &Reading) {
-        let Some((now, then)) = reading.energy_joules.zip(before.energy_joules) else { return };
-        // A meter that fell was reset with its driver: this interval is unknown.
-        if now < then {
+    fn add_energy(&mut self, present: &BTreeSet<Option<JobStart>>, reading: &Reading) {
+        for meter in &mut self.meters {
+            meter.present.extend(present);
+            meter.look_count += 1;
+        }
+        self.meters.retain(|meter| meter.look_count <= LOOKS_WITHOUT_METER_MAX);
+        let Some(now) = reading.energy_joules else { return };
+        let source = reading.sources.get(&Metric::EnergyJoules).copied();
+        let Some(place) = self.meters.iter().position(|meter| meter.source == source) else {
+            self.meters.push(Meter::new(source, now, present.clone()));
+            return;
+        };
+        let meter = &self.meters[place];
+        let joules = now - meter.energy_joules - meter.billed_by_others_joules;
+        // A meter that fell was reset with its driver: this interval is unknown. One that lags has not come yet to where
+        // another one was billed up to.
+        let has_fallen = now < meter.energy_joules;
+        if joules < 0.0 && !has_fallen {
             return;
         }
-        let mut bearers: BTreeSet<Option<JobStart>> = before.present.union(present).copied().collect();
+        let after = Meter::new(source, now, present.clone());
+        let before = std::mem::replace(&mut self.meters[place], after);
+        if !has_fallen {
+            self.bill(joules, before.present);
+            for other in self.meters.iter_mut().filter(|meter| meter.source != source) {
+                other.billed_by_others_joules += joules;
+            }
+        }
+    }
+
+    /// Splits the energy among those who were seen, or else those who hold the device.
+    fn bill(&mut self, joules: f64, seen: BTreeSet<Option<JobStart>>) {
+        let mut bearers = seen;
         if bearers.is_empty() {
             bearers = self.runs.keys().map(|start| Some(*start)).collect();
         }
@@ -338,7 +389,7 @@ impl DeviceRuns {
         let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
         for (bearer, weight) in weights {
             if let Some(run) = bearer.and_then(|start| self.runs.get_mut(&start)) {
-                *run.energy_joules.get_or_insert(0.0) += (now - then) * weight / total;
+                *run.energy_joules.get_or_insert(0.0) += joules * weight / total;
             }
         }
     }

@@ -317,6 +317,65 @@ fn a_meter_that_was_reset_is_not_negative_energy() {
     assert_eq!(scene.end(1).energy_joules, Some(100.0), "known again from the reset on");
 }
 
+/// A look at which the device's energy is as these sources would tell it, or nobody tells.
+fn energy_look(runs: &mut DeviceRuns, at: u64, energy: Option<(f64, MetricSource)>, sightings: &[Sighting]) {
+    let reading = Reading {
+        energy_joules: energy.map(|(joules, _)| joules),
+        sources: energy.iter().map(|(_, source)| (Metric::EnergyJoules, *source)).collect(),
+        ..Reading::default()
+    };
+    let progress = BTreeMap::new();
+    let at = UnixTime::from_epoch(1000 + at);
+    runs.observe(&Look { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
+}
+
+fn energies(runs: &DeviceRuns) -> [Option<f64>; 2] {
+    [1, 2].map(|id| runs.runs[&job(id)].energy_joules)
+}
+
+#[test]
+fn a_meter_that_is_not_told_at_some_looks_loses_nothing() {
+    let mut runs = Scene::new(&[1, 2]).runs;
+    let told = |joules| Some((joules, MetricSource::Nvml));
+    energy_look(&mut runs, 0, told(100.0), &[seen(1, 1)]);
+    energy_look(&mut runs, 1, None, &[seen(1, 1)]);
+    energy_look(&mut runs, 2, told(300.0), &[seen(1, 1)]);
+    assert_eq!(energies(&runs), [Some(200.0), None]);
+    // Who was there only while it was not told bears its part.
+    energy_look(&mut runs, 3, None, &[seen(1, 1), seen(2, 1)]);
+    energy_look(&mut runs, 4, told(500.0), &[seen(1, 1)]);
+    assert_eq!(energies(&runs), [Some(300.0), Some(100.0)]);
+}
+
+#[test]
+fn a_late_meter_that_stands_in_bills_nothing_twice() {
+    let mut runs = Scene::new(&[1, 2]).runs;
+    let nvml = |joules| Some((joules, MetricSource::Nvml));
+    // Half a minute late, at 100 W: what it shows was billed already.
+    let exporter = |joules| Some((joules - 3000.0, MetricSource::DcgmExporter));
+    let alone = [seen(1, 1)];
+    energy_look(&mut runs, 0, nvml(10_000.0), &alone);
+    energy_look(&mut runs, 1, exporter(10_100.0), &alone);
+    energy_look(&mut runs, 2, nvml(10_200.0), &alone);
+    assert_eq!(energies(&runs)[0], Some(200.0));
+    energy_look(&mut runs, 3, exporter(10_300.0), &alone);
+    energy_look(&mut runs, 4, exporter(10_400.0), &alone);
+    energy_look(&mut runs, 5, nvml(10_500.0), &alone);
+    assert_eq!(energies(&runs)[0], Some(500.0), "each joule once");
+}
+
+#[test]
+fn a_meter_that_has_not_been_told_for_an_hour_begins_again() {
+    let mut runs = Scene::new(&[1, 2]).runs;
+    energy_look(&mut runs, 0, Some((100.0, MetricSource::Nvml)), &[seen(1, 1)]);
+    for at in 1..=u64::from(LOOKS_WITHOUT_METER_MAX) + 1 {
+        energy_look(&mut runs, at, None, &[]);
+    }
+    energy_look(&mut runs, 4000, Some((900.0, MetricSource::Nvml)), &[seen(2, 1)]);
+    energy_look(&mut runs, 4001, Some((950.0, MetricSource::Nvml)), &[seen(2, 1)]);
+    assert_eq!(energies(&runs), [None, Some(50.0)]);
+}
+
 #[test]
 fn runs_survive_being_written_down() {
     let mut scene = Scene::new(&[1, 2]);
