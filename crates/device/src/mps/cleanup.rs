@@ -2,7 +2,8 @@
 //! driver's library, only the daemons' own directories.
 
 use super::control::Control;
-use super::daemon::{Daemon, clear, pipe_directories, read_record};
+use super::daemon::{Daemon, clear};
+use super::record::{pipe_directories, read_record};
 use super::{ComputeMode, ComputeModes};
 use crate::DeviceError;
 use std::path::Path;

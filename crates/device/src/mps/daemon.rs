@@ -5,33 +5,22 @@ use super::control::Control;
 use super::parse::{self, Unknown};
 use super::partition;
 use super::process::{CONTROL_PROGRAM, Process, servers};
+use super::record::{Record, read_record, write};
+use super::start;
 use super::state::{self, Finding, Sight};
-use crate::{DeviceError, MpsSettings, MpsState};
+use crate::{DeviceError, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
-use pillion_core::{DeviceUuid, Fraction, UserId};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use pillion_core::{Fraction, UserId};
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
 const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
-const RECORD_FILE: &str = "pillion.json";
 /// How often, and in which steps, something is waited for that takes a moment: two seconds in all.
 const TRIES: u32 = 100;
 const STEP: Duration = Duration::from_millis(20);
-
-/// How a daemon was started, beside its pid file: what a later agent cannot ask it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
-    pub(super) index: u32,
-    pub(super) device: DeviceUuid,
-    pub(super) settings: MpsSettings,
-    /// The static SM partition of each tenant, by its whole name. They live as long as the daemon.
-    #[serde(default)]
-    pub(super) partitions: BTreeMap<String, String>,
-}
 
 /// A control daemon that was started, by us or by an agent before us.
 #[derive(Debug)]
@@ -53,7 +42,7 @@ impl Daemon {
     ///
     /// # Errors
     /// As `Backend::start_mps`; then it does not run.
-    pub(super) fn start(control: Control<'_>, record: Record) -> Result<Self, DeviceError> {
+    pub(super) fn start(control: Control<'_>, mut record: Record) -> Result<Self, DeviceError> {
         let settings = &record.settings;
         if let Some(server) = servers(&settings.pipe_directory).first() {
             let reason = format!("MPS server {} outlives its daemon, perhaps with clients", server.pid);
@@ -65,13 +54,13 @@ impl Daemon {
                 .map_err(|error| control.refused(format!("cannot make {}: {error}", directory.display())))?;
         }
         // Before the daemon: one without a record would be found by nobody.
-        write(&record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))?;
+        let write_down = |record: &Record| {
+            write(record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
+        };
+        write_down(&record)?;
         let mut child = control.serve(&record.device, settings)?;
-        let begun = wait_for_answer(control, settings, &mut child)
-            .and_then(|()| set_defaults(control, settings))
-            .and_then(|()| probe_partitions(control, settings))
-            .and_then(|()| Process::find(child.id()).ok_or_else(|| ended(control, settings)));
-        match begun {
+        record.pid = Some(child.id());
+        match write_down(&record).and_then(|()| start::begin(control, &record.settings, &mut child)) {
             Ok(process) => Ok(Self::new(record, process, Some(child))),
             Err(error) => {
                 // Nobody is its client yet. A daemon that cannot be buried has ended already.
@@ -327,83 +316,11 @@ impl Daemon {
     }
 }
 
-fn garbled(unknown: &Unknown) -> DeviceError {
+pub(super) fn garbled(unknown: &Unknown) -> DeviceError {
     DeviceError::Garbled { reason: unknown.to_string() }
 }
 
-fn wait_for_answer(
-    control: Control<'_>,
-    settings: &MpsSettings,
-    child: &mut Child,
-) -> Result<(), DeviceError> {
-    let pid_file = settings.pipe_directory.join(PID_FILE);
-    let mut has_ended = false;
-    let came = until(|| {
-        has_ended = !matches!(child.try_wait(), Ok(None));
-        has_ended || pid_file.exists()
-    });
-    if has_ended {
-        return Err(ended(control, settings));
-    }
-    if !came {
-        return Err(control.busy("its MPS daemon does not come up".to_owned()));
-    }
-    control.ask(&settings.pipe_directory, "get_server_list").map(drop)
-}
-
-/// A daemon that ends by itself at its start. With an option that not every driver knows, that is the likely reason.
-fn ended(control: Control<'_>, settings: &MpsSettings) -> DeviceError {
-    let words = Control::last_words(settings);
-    let options = [(settings.multi_user, "-multiuser-server"), (settings.partitions, "-S")];
-    let options: Vec<&str> = options.iter().filter(|(is_given, _)| *is_given).map(|(_, it)| *it).collect();
-    if !options.is_empty() {
-        let reason = format!("its MPS daemon does not start with {}: {words}", options.join(" "));
-        return DeviceError::Unsupported { index: control.index, reason };
-    }
-    control.refused(format!("its MPS daemon ended at once: {words}"))
-}
-
-/// Before the first server, which takes them.
-fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
-    let ask = |text: &str| control.ask(&settings.pipe_directory, text);
-    if let Some(cap) = settings.cap_default {
-        let percent = percent(cap);
-        ask(&format!("set_default_active_thread_percentage {percent}"))?;
-        let taken =
-            parse::percentage(&ask("get_default_active_thread_percentage")?).map_err(|it| garbled(&it))?;
-        // A daemon may print it with fewer digits.
-        if (taken - percent).abs() > 0.1 {
-            return Err(control.refused(format!("MPS took a default of {taken} percent for {percent}")));
-        }
-    }
-    if let Some(bytes) = settings.memory_limit_bytes_default {
-        ask(&format!("set_default_device_pinned_mem_limit 0 {}M", bytes >> 20))?;
-    }
-    Ok(())
-}
-
-/// A daemon that takes the option may yet have no partitions to give: its table tells.
-fn probe_partitions(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
-    if !settings.partitions {
-        return Ok(());
-    }
-    let unsupported = |words: String| {
-        let reason = format!("its MPS daemon offers no static SM partitions: {words}");
-        DeviceError::Unsupported { index: control.index, reason }
-    };
-    match control.ask(&settings.pipe_directory, "lspart") {
-        Ok(text) => partition::table(&text).map(drop).map_err(|error| unsupported(error.to_string())),
-        Err(DeviceError::Refused { reason, .. }) => Err(unsupported(reason)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Hundredths, to two places.
-fn percent(cap: Fraction) -> f64 {
-    (cap.value() * 10_000.0).round() / 100.0
-}
-
-fn until(mut holds: impl FnMut() -> bool) -> bool {
+pub(super) fn until(mut holds: impl FnMut() -> bool) -> bool {
     for _ in 0..TRIES {
         if holds() {
             return true;
@@ -437,28 +354,12 @@ pub(super) fn clear(pipe_directory: &Path) -> Result<(), String> {
     }
 }
 
-/// The daemon that wrote the pid file, if it runs.
+/// The daemon that was started there, if it runs. Its pid file tells too: whoever started it may have been ended before it
+/// wrote the number down.
 fn daemon_at(pipe_directory: &Path) -> Option<Process> {
-    let pid = std::fs::read_to_string(pipe_directory.join(PID_FILE)).ok()?.trim().parse().ok()?;
-    Process::find(pid).filter(|process| process.serves(CONTROL_PROGRAM, pipe_directory))
-}
-
-pub(super) fn read_record(pipe_directory: &Path) -> Option<Record> {
-    serde_json::from_slice(&std::fs::read(pipe_directory.join(RECORD_FILE)).ok()?).ok()
-}
-
-fn write(record: &Record) -> std::io::Result<()> {
-    std::fs::write(record.settings.pipe_directory.join(RECORD_FILE), serde_json::to_vec(record)?)
-}
-
-/// The pipe directories beneath `directory`, each with the name of its device's directory.
-pub(super) fn pipe_directories(directory: &Path) -> Vec<(String, PathBuf)> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let named = |entry: std::fs::DirEntry| {
-        let pipe_directory = entry.path().join("pipe");
-        pipe_directory.is_dir().then(|| (entry.file_name().to_string_lossy().into_owned(), pipe_directory))
-    };
-    let mut found: Vec<_> = entries.flatten().filter_map(named).collect();
-    found.sort();
-    found
+    let of_file = || std::fs::read_to_string(pipe_directory.join(PID_FILE)).ok()?.trim().parse().ok();
+    let of_record = read_record(pipe_directory).and_then(|record| record.pid);
+    let pids = [of_record, of_file()].into_iter().flatten();
+    let serves = |process: &Process| process.serves(CONTROL_PROGRAM, pipe_directory);
+    pids.filter_map(Process::find).find(serves)
 }

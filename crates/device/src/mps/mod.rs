@@ -14,6 +14,8 @@ mod daemon;
 mod parse;
 mod partition;
 mod process;
+mod record;
+mod start;
 mod state;
 
 pub use cleanup::{Cleaned, cleanup};
@@ -22,9 +24,10 @@ pub use process::CONTROL_PROGRAM;
 
 use crate::{DeviceError, MpsSettings, MpsState, MpsStatus};
 use control::Control;
-use daemon::{Daemon, Record, clear, pipe_directories, read_record};
+use daemon::{Daemon, clear};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{DeviceUuid, Fraction};
+use record::{Record, pipe_directories, read_record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -132,7 +135,7 @@ impl MpsDaemons {
             clear(&daemon.record.settings.pipe_directory).map_err(|error| control.busy(error))?;
             self.daemons.remove(&index);
         }
-        self.start(Record { index, device, settings: settings.clone(), partitions: BTreeMap::new() })
+        self.start(Record::new(index, device, settings.clone()))
     }
 
     fn start(&mut self, record: Record) -> Result<(), DeviceError> {

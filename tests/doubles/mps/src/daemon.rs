@@ -63,6 +63,8 @@ pub fn serve(multi_user: bool, partitions: bool) -> Result<(), String> {
     };
     let (index, device) = device()?;
     let service = MpsService::open(driver_socket(), index, settings).map_err(|error| error.to_string())?;
+    write_pid_file(&pipe_directory)?;
+    std::thread::sleep(milliseconds("MPS_DOUBLE_DEAF_MS"));
     let socket = pipe_directory.join(control::SOCKET);
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
@@ -82,10 +84,20 @@ pub fn serve(multi_user: bool, partitions: bool) -> Result<(), String> {
         _lock: lock,
     };
     daemon.note("Starting control daemon");
-    let pid = std::process::id().to_string();
-    std::fs::write(pipe_directory.join("nvidia-cuda-mps-control.pid"), pid)
-        .map_err(|error| error.to_string())?;
     daemon.run(&listener)
+}
+
+fn write_pid_file(pipe_directory: &Path) -> Result<(), String> {
+    if variable("MPS_DOUBLE_WITHOUT_PID_FILE").is_some() {
+        return Ok(());
+    }
+    let file = pipe_directory.join("nvidia-cuda-mps-control.pid");
+    std::fs::write(file, std::process::id().to_string()).map_err(|error| error.to_string())
+}
+
+/// The time that a variable names, or none.
+fn milliseconds(name: &str) -> Duration {
+    Duration::from_millis(variable(name).and_then(|value| value.parse().ok()).unwrap_or_default())
 }
 
 /// The one device that `CUDA_VISIBLE_DEVICES` names by its UUID: this double serves no list.

@@ -216,6 +216,26 @@ fn a_control_program_that_is_not_there_or_does_not_answer_is_an_error_in_time() 
     assert!(!node.settings(0).pipe_directory.exists(), "a daemon that was not to be talked to is ended");
 }
 
+#[test]
+fn a_daemon_that_is_slow_to_listen_or_writes_no_pid_file_is_a_daemon() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    // Longer than until a daemon's end is waited for.
+    node.write_control("export MPS_DOUBLE_DEAF_MS=2500");
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    node.write_control("export MPS_DOUBLE_WITHOUT_PID_FILE=1");
+    daemons.start_mps(1, &node.settings(1)).unwrap();
+    drop(daemons);
+    let mut daemons = node.daemons();
+    for index in [0, 1] {
+        assert_eq!(daemons.mps(index).unwrap().unwrap().state, MpsState::Up, "the next agent finds it");
+        daemons.stop_mps(index).unwrap();
+    }
+}
+
 /// Writes down what it is told.
 #[derive(Clone, Default)]
 struct Modes(Arc<Mutex<Vec<ComputeMode>>>, bool);

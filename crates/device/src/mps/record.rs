@@ -1,0 +1,55 @@
+//! What is written down of a daemon, in its pipe directory: for the next agent, and for the node's Epilog.
+
+use crate::MpsSettings;
+use pillion_core::DeviceUuid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const RECORD_FILE: &str = "pillion.json";
+
+/// How a daemon was started: what a later agent cannot ask it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) index: u32,
+    pub(super) device: DeviceUuid,
+    pub(super) settings: MpsSettings,
+    /// The static SM partition of each tenant, by its whole name. They live as long as the daemon.
+    #[serde(default)]
+    pub(super) partitions: BTreeMap<String, String>,
+    /// Its process, from when it was started.
+    #[serde(default)]
+    pub(super) pid: Option<u32>,
+}
+
+impl Record {
+    /// Of a daemon that is to be started.
+    pub(super) fn new(index: u32, device: DeviceUuid, settings: MpsSettings) -> Self {
+        Self { index, device, settings, partitions: BTreeMap::new(), pid: None }
+    }
+}
+
+/// What is written down in this pipe directory, if anything whole is.
+pub(super) fn read_record(pipe_directory: &Path) -> Option<Record> {
+    serde_json::from_slice(&std::fs::read(pipe_directory.join(RECORD_FILE)).ok()?).ok()
+}
+
+/// Writes it down.
+///
+/// # Errors
+/// Whatever the file system says.
+pub(super) fn write(record: &Record) -> std::io::Result<()> {
+    std::fs::write(record.settings.pipe_directory.join(RECORD_FILE), serde_json::to_vec(record)?)
+}
+
+/// The pipe directories beneath `directory`, each with the name of its device's directory.
+pub(super) fn pipe_directories(directory: &Path) -> Vec<(String, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let named = |entry: std::fs::DirEntry| {
+        let pipe_directory = entry.path().join("pipe");
+        pipe_directory.is_dir().then(|| (entry.file_name().to_string_lossy().into_owned(), pipe_directory))
+    };
+    let mut found: Vec<_> = entries.flatten().filter_map(named).collect();
+    found.sort();
+    found
+}

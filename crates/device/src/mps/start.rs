@@ -1,0 +1,110 @@
+//! The first words with a daemon that was just started: whether it answers, and has what is wanted of it.
+
+use super::control::Control;
+use super::daemon::garbled;
+use super::process::Process;
+use super::{parse, partition};
+use crate::{DeviceError, MpsSettings};
+use pillion_core::Fraction;
+use std::process::Child;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a daemon may take until it answers. Without persistence mode the driver sets the device up first, which takes
+/// seconds; the scheduler waits a minute for an agent.
+const PATIENCE: Duration = Duration::from_secs(8);
+const STEP: Duration = Duration::from_millis(20);
+
+/// Waits until `child` answers, and tells it how it is to serve. Returns its process.
+///
+/// # Errors
+/// As `Backend::start_mps`.
+pub(super) fn begin(
+    control: Control<'_>,
+    settings: &MpsSettings,
+    child: &mut Child,
+) -> Result<Process, DeviceError> {
+    wait_for_answer(control, settings, child)?;
+    set_defaults(control, settings)?;
+    probe_partitions(control, settings)?;
+    Process::find(child.id()).ok_or_else(|| ended(control, settings))
+}
+
+/// Its files tell nothing: its pid file may be there before its socket, and in the foreground perhaps never.
+fn wait_for_answer(
+    control: Control<'_>,
+    settings: &MpsSettings,
+    child: &mut Child,
+) -> Result<(), DeviceError> {
+    let begun_at = Instant::now();
+    loop {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return Err(ended(control, settings));
+        }
+        match control.ask(&settings.pipe_directory, "get_server_list") {
+            Ok(_) => return Ok(()),
+            // There is no daemon, as far as the control program can see, or it does not listen yet.
+            Err(DeviceError::Refused { .. } | DeviceError::NoAnswer { .. })
+                if begun_at.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(STEP);
+            }
+            Err(DeviceError::Refused { reason, .. }) => {
+                return Err(control.busy(format!("its MPS daemon does not come up: {reason}")));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A daemon that ends by itself at its start. With an option that not every driver knows, that is the likely reason.
+fn ended(control: Control<'_>, settings: &MpsSettings) -> DeviceError {
+    let words = Control::last_words(settings);
+    let options = [(settings.multi_user, "-multiuser-server"), (settings.partitions, "-S")];
+    let options: Vec<&str> = options.iter().filter(|(is_given, _)| *is_given).map(|(_, it)| *it).collect();
+    if !options.is_empty() {
+        let reason = format!("its MPS daemon does not start with {}: {words}", options.join(" "));
+        return DeviceError::Unsupported { index: control.index, reason };
+    }
+    control.refused(format!("its MPS daemon ended at once: {words}"))
+}
+
+/// Before the first server, which takes them.
+fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+    let ask = |text: &str| control.ask(&settings.pipe_directory, text);
+    if let Some(cap) = settings.cap_default {
+        let percent = percent(cap);
+        ask(&format!("set_default_active_thread_percentage {percent}"))?;
+        let taken =
+            parse::percentage(&ask("get_default_active_thread_percentage")?).map_err(|it| garbled(&it))?;
+        // A daemon may print it with fewer digits.
+        if (taken - percent).abs() > 0.1 {
+            return Err(control.refused(format!("MPS took a default of {taken} percent for {percent}")));
+        }
+    }
+    if let Some(bytes) = settings.memory_limit_bytes_default {
+        ask(&format!("set_default_device_pinned_mem_limit 0 {}M", bytes >> 20))?;
+    }
+    Ok(())
+}
+
+/// A daemon that takes the option may yet have no partitions to give: its table tells.
+fn probe_partitions(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+    if !settings.partitions {
+        return Ok(());
+    }
+    let unsupported = |words: String| {
+        let reason = format!("its MPS daemon offers no static SM partitions: {words}");
+        DeviceError::Unsupported { index: control.index, reason }
+    };
+    match control.ask(&settings.pipe_directory, "lspart") {
+        Ok(text) => partition::table(&text).map(drop).map_err(|error| unsupported(error.to_string())),
+        Err(DeviceError::Refused { reason, .. }) => Err(unsupported(reason)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Hundredths, to two places.
+fn percent(cap: Fraction) -> f64 {
+    (cap.value() * 10_000.0).round() / 100.0
+}
