@@ -90,7 +90,19 @@ impl Daemon {
     /// Whether a look at processes alone shows that something has happened: it costs next to nothing.
     pub(super) fn is_disturbed(&self) -> bool {
         let has_lost_a_server = || self.servers.iter().any(|server| !server.is_alive());
-        self.state != MpsState::Died && (!self.process.is_alive() || !self.is_silent && has_lost_a_server())
+        !self.has_quit()
+            && self.state != MpsState::Died
+            && (!self.process.is_alive() || !self.is_silent && has_lost_a_server())
+    }
+
+    /// Whether it was told to end, and is to be waited for.
+    pub(super) fn is_quitting(&self) -> bool {
+        self.record.is_quitting
+    }
+
+    /// Whether it has ended as it was told, which took nobody's server away; its directories may be there still.
+    pub(super) fn has_quit(&self) -> bool {
+        self.is_quitting() && self.state != MpsState::Died && !self.process.is_alive()
     }
 
     /// Asks it how it is. `Some`: what is worth telling.
@@ -103,7 +115,8 @@ impl Daemon {
         }
         if !self.process.is_alive() {
             self.bury();
-            return Ok(self.step(control, Finding::DaemonLost));
+            let is_loss = !self.is_quitting();
+            return Ok(is_loss.then(|| self.step(control, Finding::DaemonLost)).flatten());
         }
         let seen = self.see(control);
         self.is_silent = seen.is_err();
@@ -285,10 +298,10 @@ impl Daemon {
         self.discard(control)?;
         clear(self.pipe_directory()).map_err(|error| control.busy(error))?;
         let log_directory = &self.record.settings.log_directory;
-        if !has_died && log_directory.exists() {
-            // The log of one that died is kept for whoever asks why.
-            std::fs::remove_dir_all(log_directory)
-                .map_err(|error| control.refused(format!("{}: {error}", log_directory.display())))?;
+        // The log of one that died is kept for whoever asks why.
+        if let Some(Err(error)) = (!has_died).then(|| std::fs::remove_dir_all(log_directory)) {
+            // The device is free all the same.
+            tracing::warn!(path = %log_directory.display(), %error, "the log of an MPS daemon stays");
         }
         Ok(())
     }
@@ -299,6 +312,11 @@ impl Daemon {
     /// [`DeviceError::Busy`] if it does not end.
     pub(super) fn discard(&mut self, control: Control<'_>) -> Result<(), DeviceError> {
         if self.process.is_alive() {
+            // Before it is told: it may take longer than we wait.
+            self.record.is_quitting = true;
+            if let Err(error) = write(&self.record) {
+                tracing::warn!(device = %self.record.device, %error, "that an MPS daemon is to end is not written down");
+            }
             control.ask(self.pipe_directory(), "quit")?;
             if !until(|| !self.process.is_alive()) {
                 return Err(control.busy(format!("MPS daemon {} does not end", self.process.pid)));

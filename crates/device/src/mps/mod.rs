@@ -112,6 +112,8 @@ impl MpsDaemons {
         let control = Control { binary: &self.control_binary, index };
         if let Some(daemon) = self.daemons.get_mut(&index) {
             match daemon.state {
+                // It ends, if it has not yet: whoever comes now has a new one.
+                _ if daemon.is_quitting() => {}
                 MpsState::Fault => {
                     let reason = "its MPS server is in state FAULT until all its clients have left";
                     return Err(control.busy(reason.to_owned()));
@@ -127,7 +129,7 @@ impl MpsDaemons {
                 }
             }
             if let Some(pid) = daemon.holders().first() {
-                let reason = format!("its MPS daemon died, and client {pid} of it still runs");
+                let reason = format!("its MPS daemon ends or died, and client {pid} of it still runs");
                 return Err(control.busy(reason));
             }
             daemon.discard(control)?;
@@ -206,7 +208,8 @@ impl MpsDaemons {
     pub fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
         self.device(index)?;
         self.look(index)?;
-        Ok(self.daemons.get(&index).map(|daemon| MpsStatus {
+        let there = self.daemons.get(&index).filter(|daemon| !daemon.has_quit());
+        Ok(there.map(|daemon| MpsStatus {
             settings: daemon.record.settings.clone(),
             state: daemon.state,
             server_uid: daemon.server_uid(),

@@ -20,12 +20,15 @@ pub(super) struct Record {
     /// Its process, from when it was started.
     #[serde(default)]
     pub(super) pid: Option<u32>,
+    /// It was told to end: that it is gone is no death.
+    #[serde(default)]
+    pub(super) is_quitting: bool,
 }
 
 impl Record {
     /// Of a daemon that is to be started.
     pub(super) fn new(index: u32, device: DeviceUuid, settings: MpsSettings) -> Self {
-        Self { index, device, settings, partitions: BTreeMap::new(), pid: None }
+        Self { index, device, settings, partitions: BTreeMap::new(), pid: None, is_quitting: false }
     }
 }
 

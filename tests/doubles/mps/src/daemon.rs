@@ -115,6 +115,7 @@ impl Daemon {
             let status = self.settle()?;
             if !self.quitting.is_empty() && status.client_pids.is_empty() && self.service.stop().is_ok() {
                 self.end_server();
+                std::thread::sleep(milliseconds("MPS_DOUBLE_QUIT_MS"));
                 self.note("Exit");
                 for stream in self.quitting.drain(..) {
                     control::answer(&stream, &Ok(String::new()));

@@ -8,7 +8,7 @@
 //! `MPS_DOUBLE_WITHOUT_MULTIUSER=1` plays a driver that does not know `-multiuser-server`, `MPS_DOUBLE_WITHOUT_PARTITIONS=1`
 //! one before CUDA 13.1; with `=silent` it takes `-S` and has no partitions all the same. `MPS_DOUBLE_DEAF_MS=N` plays a
 //! daemon that is so long in setting its device up before it listens, and `MPS_DOUBLE_WITHOUT_PID_FILE=1` one that writes no
-//! pid file in the foreground.
+//! pid file in the foreground; `MPS_DOUBLE_QUIT_MS=N` one that is so long in ending.
 
 pub mod commands;
 pub mod control;

@@ -3,9 +3,9 @@
 use crate::is_busy;
 use crate::node::{Node, is_root, kill, runs, until};
 use pillion_core::device::NoticeKind;
-use pillion_device::MpsState;
 use pillion_device::mps::MpsDaemons;
 use pillion_device::simulated::Phase;
+use pillion_device::{DeviceError, MpsSettings, MpsState};
 
 /// Waits for the next notice, which must be the only one.
 fn notice(daemons: &mut MpsDaemons) -> NoticeKind {
@@ -113,4 +113,33 @@ fn a_server_killed_without_clients_harms_nobody() {
     let mut next = node.client(0, &[]);
     assert_eq!(next.progress().phase, Phase::Running);
     assert_eq!(daemons.mps(0).unwrap().unwrap().client_pids, [next.pid()]);
+}
+
+#[test]
+fn a_daemon_that_is_long_in_ending_did_not_die() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    // Longer than the answer to a command is waited for.
+    node.write_control("export MPS_DOUBLE_QUIT_MS=2300");
+    for starts_anew in [false, true] {
+        let mut daemons = node.daemons();
+        daemons.start_mps(0, &node.settings(0)).unwrap();
+        let pid = node.daemon_pid(0);
+        let stopped = daemons.stop_mps(0);
+        assert!(stopped.as_ref().is_err_and(DeviceError::is_transient), "{stopped:?}");
+        until("its end", || !runs(pid));
+        assert!(is_quiet(&mut daemons), "nobody's daemon died");
+        assert_eq!(daemons.mps(0).unwrap(), None);
+        if starts_anew {
+            daemons.start_mps(0, &node.settings(0)).unwrap();
+            assert_ne!(node.daemon_pid(0), pid);
+            assert_eq!(daemons.mps(0).unwrap().unwrap().state, MpsState::Up);
+        } else {
+            daemons.stop_mps(0).unwrap();
+            let MpsSettings { pipe_directory, log_directory, .. } = node.settings(0);
+            assert!(!pipe_directory.exists() && !log_directory.exists());
+        }
+    }
 }
