@@ -37,6 +37,8 @@ stop_child() {
         wait "$PILLION_CHILD" 2>/dev/null || true
         kill -KILL -- "-$PILLION_CHILD" 2>/dev/null || true
     fi
+    # What the script keeps running outside that group.
+    if declare -F at_stop >/dev/null; then at_stop || true; fi
     printf '\nstopped; nothing is left running\n' >&2
     exit "$1"
 }

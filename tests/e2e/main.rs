@@ -4,7 +4,6 @@
 
 mod changes;
 mod characterize;
-mod demo;
 mod faults;
 mod guides;
 mod harness;

@@ -2,14 +2,12 @@
 //! can be evaluated, and nobody is named.
 
 use crate::rides::{SOON, load, make_known, submit};
-use pillion_tests::monitoring::{Prometheus, get};
+use pillion_tests::monitoring::{Prometheus, UNTOLD_BY_SIMULATED, get};
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 
 /// Two that go well together under MPS.
 const WORKLOADS: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
-/// What simulated devices do not tell: what is absent has no line.
-const UNTOLD: &str = "pillion_device_sm_clock_hertz";
 /// Keeps away from the node with CCS.
 const WITH_MPS: [&str; 2] = ["-x", "n2"];
 
@@ -43,7 +41,7 @@ fn prometheus_has_data_for_every_panel_when_a_pair_has_run() {
         "min(pillion_store_up) == 1 and min(pillion_agent_connected) == 1 and min(pillion_uplink_connected) == 1",
     );
     let mut wrong = prometheus.check_dashboards_and_rules().unwrap();
-    wrong.retain(|line| !line.contains(UNTOLD));
+    wrong.retain(|line| !line.contains(UNTOLD_BY_SIMULATED));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(prometheus.query("ALERTS{alertstate=\"firing\"}").unwrap().is_empty(), "all is well");
     for (job, address) in targets {

@@ -202,9 +202,9 @@ impl Cluster {
 
     fn start_scheduler_program(&mut self, program: &str, environment: &[(&str, &str)]) -> Result<()> {
         self.give_folder("scheduler", "slurm")?;
-        let port = self.port("scheduler")?;
-        let metrics = self.metrics_address("scheduler")?;
-        let text = scheduler_toml(self, port, metrics);
+        let agents = self.local_address("scheduler")?;
+        let (web, metrics) = (self.web_address()?, self.metrics_address("scheduler")?);
+        let text = scheduler_toml(self, &Listens { agents, web, metrics });
         let socket = self.layout().path("run/scheduler.sock");
         self.start_ours(SCHEDULER, program, &text, Some("slurm"), environment, &socket)?;
         // A scheduler that has just begun does not act yet, and says so in its first heartbeat.
@@ -271,7 +271,19 @@ impl Cluster {
     /// # Errors
     /// Where no port is free.
     pub fn metrics_address(&mut self, whose: &str) -> Result<SocketAddr> {
-        Ok(SocketAddr::from(([127, 0, 0, 1], self.port(&format!("metrics-{whose}"))?)))
+        self.local_address(&format!("metrics-{whose}"))
+    }
+
+    /// Where the scheduler serves its page.
+    ///
+    /// # Errors
+    /// Where no port is free.
+    pub fn web_address(&mut self) -> Result<SocketAddr> {
+        self.local_address("web")
+    }
+
+    fn local_address(&mut self, name: &str) -> Result<SocketAddr> {
+        Ok(SocketAddr::from(([127, 0, 0, 1], self.port(name)?)))
     }
 
     /// A file in a node's folder for sockets, which is made if need be.
@@ -319,16 +331,25 @@ impl Cluster {
     }
 }
 
+/// Where a scheduler listens.
+struct Listens {
+    agents: SocketAddr,
+    web: SocketAddr,
+    metrics: SocketAddr,
+}
+
 /// The configuration of `pillion-scheduler`.
-fn scheduler_toml(cluster: &Cluster, port: u16, metrics: SocketAddr) -> String {
+fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
     let root = cluster.root().display();
     let spec = cluster.spec();
+    let Listens { agents, web, metrics } = listens;
     format!(
         "state_directory = \"{root}/scheduler\"\nmode = \"active\"\nbound_seconds = {bound}\n\
          scan_period_seconds = 0.5\nheartbeat_path = \"{root}/scheduler/heartbeat\"\n\
          [pool]\npartitions = [\"shared\"]\n\
          [slurm]\nconf = \"{conf}\"\n\
-         [listen]\ntcp = \"127.0.0.1:{port}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
+         [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
+         [web]\nlisten_address = \"{web}\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
          [policy]\nusers = \"{users}\"\n{extra}\n",
         extra = spec.scheduler_conf_extra.join("\n"),

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How long it may take to be ready, and a scrape to come.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// What simulated devices do not tell: what is absent has no line.
+pub const UNTOLD_BY_SIMULATED: &str = "pillion_device_sm_clock_hertz";
 /// How often it scrapes.
 const SCRAPE_INTERVAL: &str = "500ms";
 
@@ -117,12 +119,37 @@ pub fn free_address() -> Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0").map_err(failed)?.local_addr().map_err(failed)
 }
 
+/// What Prometheus reads: whom it scrapes how often, each under its job's name, and the alert rules.
+pub fn configuration(interval: &str, targets: &[(String, SocketAddr)]) -> String {
+    let rules = folder().join("alerts.yml");
+    let mut text = format!(
+        "global: {{ scrape_interval: {interval}, evaluation_interval: 1s }}\nrule_files: [\"{}\"]\nscrape_configs:\n",
+        rules.display()
+    );
+    for (job, address) in targets {
+        let _ = writeln!(text, "  - job_name: {job}\n    static_configs: [{{ targets: [\"{address}\"] }}]");
+    }
+    text
+}
+
 /// A running Prometheus with the alert rules; killed when dropped.
 #[derive(Debug)]
 pub struct Prometheus {
     daemon: Daemon,
-    address: SocketAddr,
+    server: Server,
 }
+
+impl std::ops::Deref for Prometheus {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+/// A Prometheus that answers at an address.
+#[derive(Debug, Clone, Copy)]
+pub struct Server(pub SocketAddr);
 
 impl Prometheus {
     /// Starts one that scrapes `targets`, each under its job's name, and waits until it has done so thrice.
@@ -130,25 +157,17 @@ impl Prometheus {
     /// # Errors
     /// Where it is not installed, does not get ready, or cannot scrape.
     pub fn start(folder: &Path, targets: &[(&str, SocketAddr)]) -> Result<Self> {
-        let rules = self::folder().join("alerts.yml");
-        let mut config = format!(
-            "global: {{ scrape_interval: {SCRAPE_INTERVAL}, evaluation_interval: 1s }}\nrule_files: [\"{}\"]\nscrape_configs:\n",
-            rules.display()
-        );
-        for (job, address) in targets {
-            let _ =
-                writeln!(config, "  - job_name: {job}\n    static_configs: [{{ targets: [\"{address}\"] }}]");
-        }
+        let named: Vec<_> = targets.iter().map(|(job, address)| ((*job).to_owned(), *address)).collect();
         std::fs::create_dir_all(folder).map_err(io_error("make", folder))?;
         let path = folder.join("prometheus.yml");
-        std::fs::write(&path, config).map_err(io_error("write", &path))?;
+        std::fs::write(&path, configuration(SCRAPE_INTERVAL, &named)).map_err(io_error("write", &path))?;
         let address = free_address()?;
         let daemon = program("prometheus")
             .arg(format!("--config.file={}", path.display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
             .arg(format!("--web.listen-address={address}"))
             .daemon("prometheus", &folder.join("prometheus.log"))?;
-        let mut prometheus = Self { daemon, address };
+        let mut prometheus = Self { daemon, server: Server(address) };
         wait_for("answer of Prometheus", DEADLINE, || {
             prometheus.daemon.check_running()?;
             Ok(get(address, "/-/ready").map_or_else(|error| Look::NotYet(error.to_string()), Look::Ready))
@@ -161,7 +180,9 @@ impl Prometheus {
         }
         Ok(prometheus)
     }
+}
 
+impl Server {
     /// What an expression gives now: its samples.
     ///
     /// # Errors
@@ -185,7 +206,7 @@ impl Prometheus {
     }
 
     fn api(&self, path: &str) -> Result<Value> {
-        let text = get(self.address, path)?;
+        let text = get(self.0, path)?;
         serde_json::from_str(&text).map_err(|error| refused(&path, &error))
     }
 

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use pillion_tests::demo::{self, DemoOptions};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,11 +18,18 @@ struct Arguments {
     /// Only the Slurm cluster, without any program of Pillion; implies --keep.
     #[arg(long)]
     cluster_only: bool,
+    /// No demo: every query of every dashboard, asked of the Prometheus at this address.
+    #[arg(long, value_name = "ADDRESS", exclusive = true)]
+    dashboards: Option<SocketAddr>,
 }
 
 fn main() -> ExitCode {
-    let Arguments { output, keep, cluster_only } = Arguments::parse();
-    match demo::run(&DemoOptions { output, keep: keep || cluster_only, cluster_only }) {
+    let Arguments { output, keep, cluster_only, dashboards } = Arguments::parse();
+    let done = match dashboards {
+        Some(prometheus) => demo::dashboards::show(prometheus),
+        None => demo::run(&DemoOptions { output, keep: keep || cluster_only, cluster_only }),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", pillion_core::report(&error));

@@ -34,6 +34,9 @@ enum Action {
         /// Keep the machine's network instead of a private loopback.
         #[arg(long)]
         host_network: bool,
+        /// Port of the machine's loopback that leads to the same port inside; another where it is taken. Repeatable.
+        #[arg(long, conflicts_with = "host_network")]
+        forward: Vec<u16>,
         /// The command and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
 
 fn run(action: Action) -> Result<i32> {
     match action {
-        Action::Enter { root, share, pid_file, with_parent, host_network, command } => {
+        Action::Enter { root, share, pid_file, with_parent, host_network, forward, command } => {
             let program = std::env::current_exe().map_err(|source| HarnessError::Io {
                 action: "find",
                 path: "/proc/self/exe".into(),
@@ -94,6 +97,7 @@ fn run(action: Action) -> Result<i32> {
                 pid_file,
                 private_network: !host_network,
                 with_parent,
+                forwarded: forward,
                 command,
             };
             testbed::enter(&options).map(exit_code)

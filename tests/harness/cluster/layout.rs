@@ -81,12 +81,17 @@ impl Layout {
 }
 
 /// Ports that belong to this cluster until it ends, by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ports {
     taken: BTreeMap<String, u16>,
 }
 
 impl Ports {
+    /// With some that nobody needs to look for.
+    pub(super) fn given(ports: BTreeMap<String, u16>) -> Self {
+        Self { taken: ports }
+    }
+
     /// The port for `name`: the same at every call.
     ///
     /// # Errors

@@ -55,8 +55,8 @@ impl Cluster {
             return Err(HarnessError::NotInTestbed);
         }
         let layout = Layout::claim()?;
-        let mut cluster =
-            Self { spec, layout, ports: Ports::default(), daemons: BTreeMap::new(), stopped: false };
+        let ports = Ports::given(spec.ports.clone());
+        let mut cluster = Self { spec, layout, ports, daemons: BTreeMap::new(), stopped: false };
         if let Err(error) = start::start(&mut cluster) {
             eprintln!("{}", cluster.log_tails());
             return Err(error);

@@ -1,6 +1,7 @@
 //! What a test asks for: nodes, GPUs, accounting, policy. Plain data; `files` turns it into configuration.
 
 use pillion_core::device::Mechanism;
+use std::collections::BTreeMap;
 
 /// Who may share a device; the scheduler's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,6 +113,8 @@ pub struct ClusterSpec {
     pub bound_seconds: u64,
     /// How much faster simulated work runs than the clock.
     pub time_scale: f64,
+    /// Ports that are given, by the names by which [`super::Cluster::port`] knows them; the others are found.
+    pub ports: BTreeMap<String, u16>,
     /// Lines added at the end of `slurm.conf`.
     pub slurm_conf_extra: Vec<String>,
     /// Lines added at the end of the scheduler's configuration, in `[policy]` until another section begins.
@@ -138,6 +141,7 @@ impl Default for ClusterSpec {
             policy: SharingPolicy::default(),
             bound_seconds: 60,
             time_scale: 60.0,
+            ports: BTreeMap::new(),
             slurm_conf_extra: Vec::new(),
             scheduler_conf_extra: Vec::new(),
         }

@@ -118,6 +118,19 @@ pub(super) fn reason(json: &str) -> Result<(String, String)> {
     Ok(last.map(|last| (text(last, "reason"), text(last, "text"))).unwrap_or_default())
 }
 
+/// A partner that a job was not paired with, from `pillion explain --json`: his workload, and the rule that excluded him.
+/// `None`: in its last answer the engine considered nobody whom a rule excluded.
+///
+/// # Errors
+/// [`HarnessError::Refused`] where it is no JSON.
+pub(super) fn excluded(json: &str) -> Result<Option<(String, String)>> {
+    let body = parse(json)?;
+    let last = list(&body, "explanations").last().map(|entry| &entry["explanation"]);
+    let candidates = last.map(|last| list(last, "candidates")).unwrap_or_default();
+    let excluded = candidates.iter().find(|candidate| candidate["excluded_by"].is_string());
+    Ok(excluded.map(|candidate| (text(candidate, "workload"), text(candidate, "excluded_by"))))
+}
+
 /// State and reason of each job, from `pillion queue --json`.
 ///
 /// # Errors
@@ -169,5 +182,13 @@ mod tests {
         assert_eq!((decided.decision, decided.group, decided.shards, decided.is_over), (7, 6, 40, true));
         assert_eq!((decided.cap_fraction, decided.ccs_mode), (Some(0.9), None));
         assert!(decisions("no").is_err());
+    }
+
+    #[test]
+    fn the_one_whom_a_rule_excluded_is_found() {
+        let json = r#"{"explanations": [{"explanation": {"candidates": [{"workload": "a/x", "excluded_by": "held"}]}},
+            {"explanation": {"candidates": [{"workload": "b/y", "excluded_by": null}, {"workload": "b/z", "excluded_by": "promise-at-risk"}]}}]}"#;
+        assert_eq!(excluded(json).unwrap(), Some(("b/z".to_owned(), "promise-at-risk".to_owned())));
+        assert_eq!(excluded("{}").unwrap(), None);
     }
 }

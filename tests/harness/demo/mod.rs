@@ -5,8 +5,10 @@
 mod answers;
 mod cast;
 mod compare;
+pub mod dashboards;
 mod result;
 mod stay;
+mod steps;
 mod story;
 mod tell;
 mod totals;
@@ -14,11 +16,15 @@ mod totals;
 use crate::cluster::Cluster;
 use crate::cluster::spec::{ClusterSpec, PoolNode, SharingPolicy};
 use crate::error::{Result, io_error};
+use crate::testbed;
 use crate::wait::now;
 use cast::Maker;
 use pillion_core::device::Mechanism;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// What of a kept cluster is reached from the machine, in the order in which `deploy/demo` asks for ports.
+const REACHED: [&str; 4] = ["web", "metrics-scheduler", "metrics-n1", "metrics-n2"];
 
 /// What the demo was asked to do.
 #[derive(Debug, Clone)]
@@ -84,19 +90,21 @@ fn spec() -> ClusterSpec {
             node("n2", "max-1550", Mechanism::Ccs, Maker::Intel),
         ],
         policy: SharingPolicy::Any,
+        ports: REACHED.map(str::to_owned).into_iter().zip(testbed::forwarded_ports()).collect(),
         ..ClusterSpec::default()
     }
 }
 
 /// What happens on the cluster.
 fn show(cluster: &mut Cluster, options: &DemoOptions, progress: &mut Progress) -> Result<()> {
+    let mut shown = None;
     if !options.cluster_only {
         cluster.start_pillion()?;
         progress.done("Pillion: scheduler, agents, plugin; simulated GPUs");
-        story::tell(cluster, &options.output.join("result.json"))?;
+        shown = Some(story::tell(cluster, &options.output.join("result.json"))?);
     }
     if options.keep {
-        stay::hand_over(cluster, &options.output)?;
+        stay::hand_over(cluster, &options.output, shown.as_ref())?;
         stay::wait_for_the_end();
     }
     Ok(())

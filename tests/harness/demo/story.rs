@@ -28,11 +28,31 @@ struct Submitted {
     part: Part,
 }
 
+/// What there is to look at afterwards.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// The names of the workloads.
+    pub(super) names: tell::Names,
+    /// Two jobs that were not paired.
+    pub(super) unpaired: Unpaired,
+}
+
+/// Two jobs that were not paired.
+#[derive(Debug)]
+pub(super) struct Unpaired {
+    /// The workload of the one that was left alone, by its name.
+    pub(super) workload: String,
+    /// The decision about it.
+    pub(super) decision: u64,
+    /// The workload of the other, by its key.
+    pub(super) partner: String,
+}
+
 /// Tells it. `result`: where `result.json` goes.
 ///
 /// # Errors
 /// What went wrong; [`HarnessError::Refused`] where a job did not find what was decided for it.
-pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<()> {
+pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
     tell::opening(&operator(cluster, &["status", "--json"])?, cluster.spec().time_scale);
     let first = submit(cluster, &[])?;
     let first_told = ends(cluster, &first)?;
@@ -67,13 +87,13 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<()> {
     let runs: Vec<Run> = second.iter().zip(told).zip(decided).map(run).collect();
 
     paired(cluster, &names, &runs)?;
-    left_alone(cluster, &runs)?;
+    let unpaired = left_alone(cluster, &runs)?;
     environments(cluster, &first_runs, &runs)?;
     let all: Vec<Run> = first_runs.iter().chain(&runs).cloned().collect();
     tell::totals(totals(&runs), totals(&all), &runs, cluster.spec().time_scale);
     result::write(&all, totals(&all), result)?;
     println!("\nFor programs: {}", result.display());
-    Ok(())
+    Ok(Shown { names, unpaired })
 }
 
 /// `pillion` as an operator.
@@ -142,14 +162,20 @@ pub(super) fn partner<'r>(runs: &'r [Run], run: &Run) -> Option<&'r Run> {
 }
 
 /// Who did not share, and why.
-fn left_alone(cluster: &Cluster, runs: &[Run]) -> Result<()> {
+fn left_alone(cluster: &Cluster, runs: &[Run]) -> Result<Unpaired> {
     let alone: Vec<&Run> = runs.iter().filter(|run| partner(runs, run).is_none()).collect();
-    let reasons = alone
+    let explained = alone
         .iter()
-        .map(|run| answers::reason(&operator(cluster, &["explain", "--json", &run.job.to_string()])?))
+        .map(|run| operator(cluster, &["explain", "--json", &run.job.to_string()]))
         .collect::<Result<Vec<_>>>()?;
-    tell::left_alone(alone.into_iter().zip(reasons));
-    Ok(())
+    let reasons = explained.iter().map(|json| answers::reason(json)).collect::<Result<Vec<_>>>()?;
+    tell::left_alone(alone.iter().copied().zip(reasons));
+    for (run, json) in alone.iter().zip(&explained) {
+        if let Some((partner, _)) = answers::excluded(json)? {
+            return Ok(Unpaired { workload: run.part.title(), decision: run.decided.decision, partner });
+        }
+    }
+    Err(HarnessError::Refused("nobody was kept from anybody by a rule".to_owned()))
 }
 
 /// Compares what each job found with what was decided for it.

@@ -14,6 +14,9 @@ pub(super) const QUEUE_COLUMNS: &str = "jobid,workload,reason";
 pub(super) const PAIRS_COLUMNS: &str =
     "decision,node,gres,mechanism,jobid,workload,role,cap,shards,predicted,measured";
 
+/// So much of a digest tells workloads apart, and is shown on the page.
+const SHOWN_DIGITS: usize = 10;
+
 /// The names under which people know workloads, whose keys are digests.
 #[derive(Debug)]
 pub(super) struct Names(BTreeMap<String, String>);
@@ -21,6 +24,18 @@ pub(super) struct Names(BTreeMap<String, String>);
 impl Names {
     pub(super) fn new(names: impl Iterator<Item = (String, String)>) -> Self {
         Self(names.collect())
+    }
+
+    /// Each with its digest, as the page shows that.
+    pub(super) fn legend(&self) -> impl Iterator<Item = (String, &str)> {
+        let shown =
+            |key: &str| key.split_once('/').map(|(user, digest)| format!("{user}/{digest:.SHOWN_DIGITS$}"));
+        self.0.iter().map(move |(key, name)| (shown(key).unwrap_or_default(), name.as_str()))
+    }
+
+    /// The name of a workload, by its key.
+    pub(super) fn of<'n>(&'n self, key: &'n str) -> &'n str {
+        self.0.get(key).map_or(key, String::as_str)
     }
 
     /// The text with names instead of digests, columns where they were.

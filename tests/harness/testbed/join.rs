@@ -3,20 +3,19 @@
 use super::{home_of, identity_of, inside_environment};
 use crate::error::{HarnessError, Result, io_error, system_error};
 use crate::process::Program;
-use crate::wait::wait_until;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Duration;
 
 /// How the outer process appears in `/proc/PID/comm`, which holds 15 bytes.
 const PROCESS_NAME: &str = "pillion-testbed";
 /// How long the kernel may take to end everything in a testbed.
-const DOWN_DEADLINE: Duration = Duration::from_secs(30);
+const DOWN_DEADLINE_SECONDS: i64 = 30;
 /// Kept from the caller's environment; everything else is as inside.
 const KEPT_VARIABLES: [&str; 3] = ["TERM", "SLURM_CONF", "LANG"];
 
@@ -76,15 +75,31 @@ pub fn join(up: Up, user: &str, command: &[OsString]) -> Result<ExitStatus> {
     program.status()
 }
 
+/// Waits until a process is gone, and with it its forwards.
+fn wait_for_the_end_of(process: &OwnedFd) -> Result<()> {
+    let deadline = Timespec { tv_sec: DOWN_DEADLINE_SECONDS, tv_nsec: 0 };
+    // A handle of a process can be read when that has ended (pidfd_open(2)).
+    let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&deadline));
+    if ended.map_err(system_error("wait for the end of the testbed"))? == 0 {
+        let seconds = DOWN_DEADLINE_SECONDS;
+        return Err(HarnessError::Refused(format!("the testbed has not ended after {seconds} s")));
+    }
+    Ok(())
+}
+
 /// Ends a testbed and everything in it, and removes the pid file. None being up is no error.
 ///
 /// # Errors
 /// A timeout where the kernel does not end it.
 pub fn down(pid_file: &Path) -> Result<()> {
     if let Some(up) = find_up(pid_file) {
+        // It may have ended since it was found; then there is nothing to wait for.
+        let outer = pidfd_open(up.outer, PidfdFlags::empty());
         // The kernel ends everything inside with its process 1; the outer process then sees its child gone, and ends.
         let _ = kill_process(up.process_one, Signal::KILL);
-        wait_until("end of the testbed", DOWN_DEADLINE, || Ok(find_up(pid_file).is_none()))?;
+        if let Ok(outer) = outer {
+            wait_for_the_end_of(&outer)?;
+        }
     }
     match fs::remove_file(pid_file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -10,6 +10,7 @@
 //! The root is the machine's own or a cached Debian 13, read-only in both cases; `/run` and `/tmp` are empty and in
 //! memory. It must not know what runs inside.
 
+mod forward;
 mod init;
 mod join;
 mod loopback;
@@ -34,10 +35,18 @@ pub const HOST_NAME: &str = "controller";
 pub const USERS: [&str; 3] = ["alice", "bob", "carol"];
 /// Set in the environment inside.
 const INSIDE_VARIABLE: &str = "PILLION_TESTBED";
+/// Holds the ports that lead inside, with commas between them.
+const FORWARDED_VARIABLE: &str = "PILLION_TESTBED_FORWARDED";
 
 /// Whether this process runs inside a testbed.
 pub fn is_inside() -> bool {
     std::env::var_os(INSIDE_VARIABLE).is_some()
+}
+
+/// The ports of the machine's loopback that lead to the same ports in here, in the order in which they were asked for.
+pub fn forwarded_ports() -> Vec<u16> {
+    let text = std::env::var(FORWARDED_VARIABLE).unwrap_or_default();
+    text.split(',').filter_map(|port| port.parse().ok()).collect()
 }
 
 /// The search path inside.

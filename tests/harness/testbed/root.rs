@@ -1,6 +1,7 @@
 //! The outer half of a testbed: makes the namespaces, builds the root out of bind mounts, and starts process 1.
 
-use super::{BIN_DIR, HOST_NAME, TESTBED_DIR, USERS, home_of, users};
+use super::forward::Forwards;
+use super::{BIN_DIR, FORWARDED_VARIABLE, HOST_NAME, TESTBED_DIR, USERS, home_of, users};
 use crate::error::{HarnessError, Result, io_error, system_error};
 use crate::process::Program;
 use rustix::fs::{Gid, Mode, Uid};
@@ -34,6 +35,8 @@ pub struct EnterOptions {
     pub with_parent: bool,
     /// A network of its own, loopback only.
     pub private_network: bool,
+    /// Ports of the machine's loopback that lead into that network, to the same port; others where these are taken.
+    pub forwarded: Vec<u16>,
     /// What to run.
     pub command: Vec<OsString>,
 }
@@ -55,12 +58,15 @@ pub fn enter(options: &EnterOptions) -> Result<ExitStatus> {
     }
     let folder = std::env::current_dir().map_err(io_error("find", Path::new(".")))?;
     let mut pid_file = options.pid_file.as_deref().map(create).transpose()?;
+    let is_reached = !options.forwarded.is_empty();
+    let mut forwards = is_reached.then(|| Forwards::open(&options.forwarded)).transpose()?;
     let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
     if options.private_network {
         flags |= UnshareFlags::NEWNET;
     }
     #[expect(deprecated, reason = "sound without FILES, which is not asked for")]
     rustix::thread::unshare(flags).map_err(system_error("make namespaces"))?;
+    forwards.as_mut().map_or(Ok(()), Forwards::lead_here)?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(system_error("keep mounts private"))?;
     build(options)?;
@@ -70,6 +76,10 @@ pub fn enter(options: &EnterOptions) -> Result<ExitStatus> {
     let mut program = Program::new(format!("{BIN_DIR}/pillion-testbed")).arg("init").inherit_environment();
     if options.private_network {
         program = program.arg("--private-network");
+    }
+    if let Some(forwards) = &forwards {
+        let ports: Vec<String> = forwards.ports().iter().map(u16::to_string).collect();
+        program = program.env(FORWARDED_VARIABLE, ports.join(","));
     }
     program = program.arg("--folder").arg(if is_shared { folder } else { PathBuf::from("/") });
     let mut process_one = program.arg("--").args(&options.command).spawn()?;

@@ -1,7 +1,7 @@
 //! Workload by workload: how slow each was beside each other one, how slow it was thought to be, and what it did to energy.
 //! As in figure 4 of Costa et al. 2025. A cell says its number; the colour only helps to find it.
 
-use super::parts::{field, filters, nothing, scrolling, shortened, workload_link};
+use super::parts::{field, filters, nothing, scrolling, workload_link, workload_word};
 use super::{Ask, now, taken};
 use crate::address::Page;
 use crate::format;
@@ -16,7 +16,7 @@ const WORKLOADS: usize = 40;
 const DAYS: f64 = 30.0;
 /// How many pairs the lists of the best and the worst name.
 const LISTED: usize = 8;
-/// Outcomes without which a pair is no example.
+/// Outcomes without which a pair is no example, where others have as many.
 const OUTCOMES_MIN: u32 = 2;
 
 const MEASURES: [(&str, &str); 3] =
@@ -182,11 +182,11 @@ fn example<'a>(cells: &Cells<'a>, one: &'a str, other: &'a str) -> Option<Exampl
 fn examples(cells: &Cells<'_>) -> Markup {
     let names: BTreeSet<(&str, &str)> =
         cells.keys().map(|(one, other)| if one <= other { (*one, *other) } else { (*other, *one) }).collect();
-    let mut pairs: Vec<Example<'_>> = names
-        .into_iter()
-        .filter_map(|(one, other)| example(cells, one, other))
-        .filter(|pair| pair.outcome_count >= OUTCOMES_MIN)
-        .collect();
+    let mut pairs: Vec<Example<'_>> =
+        names.into_iter().filter_map(|(one, other)| example(cells, one, other)).collect();
+    if pairs.iter().any(|pair| pair.outcome_count >= OUTCOMES_MIN) {
+        pairs.retain(|pair| pair.outcome_count >= OUTCOMES_MIN);
+    }
     pairs.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     let best = &pairs[..pairs.len().min(LISTED)];
     let worst: Vec<&Example<'_>> = pairs.iter().rev().filter(|pair| pair.gain < 0.5).take(LISTED).collect();
@@ -208,7 +208,7 @@ fn list(pairs: &[&Example<'_>]) -> Markup {
             @for pair in pairs {
                 @let address = Page::Pairs.with(&[("workload", pair.names.0), ("with", pair.names.1)]);
                 li {
-                    a href=(address) { (shortened(pair.names.0)) " with " (shortened(pair.names.1)) }
+                    a href=(address) { (workload_word(pair.names.0)) " with " (workload_word(pair.names.1)) }
                     span.muted {
                         " gain " strong { (format!("{:+.0} %", pair.gain * 100.0).replace('-', "−")) } ", slowed "
                         (format::ratio(Some(pair.slowdowns.0))) " and " (format::ratio(Some(pair.slowdowns.1)))

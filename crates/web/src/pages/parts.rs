@@ -67,6 +67,14 @@ pub(super) fn workload_link(workload: &str) -> Markup {
     }
 }
 
+/// A workload as a word among others.
+pub(super) fn workload_word(workload: &str) -> String {
+    match workload.split_once('/') {
+        Some((user, name)) => format!("{user}/{}", shortened(name)),
+        None => shortened(workload),
+    }
+}
+
 /// Digests of scripts are long and alike: their beginning tells them apart.
 pub(super) fn shortened(name: &str) -> String {
     let is_digest = name.len() >= 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());

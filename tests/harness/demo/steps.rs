@@ -1,0 +1,126 @@
+//! What somebody who has never seen Pillion types on a cluster that was kept up, and where he looks. Pure.
+//!
+//! Lines that begin with four blanks and no more are commands, in the order in which one shell takes them: `tests/demo` types
+//! them as they stand, and holds the README against them.
+
+use super::story::{Shown, Unpaired};
+use super::tell::Names;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+/// What the steps speak of.
+#[derive(Debug)]
+pub(super) struct Steps<'a> {
+    /// The folder of the wrappers, as it is typed in the checkout.
+    pub(super) output: &'a str,
+    /// The page.
+    pub(super) page: SocketAddr,
+    /// Where the Prometheus would be that the steps start.
+    pub(super) prometheus: SocketAddr,
+    /// How much faster work goes than in life.
+    pub(super) time_scale: f64,
+    /// What the story left.
+    pub(super) shown: &'a Shown,
+}
+
+/// A job for each of NVIDIA's GPUs: 50 seconds of work at the demo's pace.
+const FOUR_JOBS: &str = "for n in 1 2 3 4; do sbatch -C nvidia --gpus=1 --colocate --job-name=mine$n \
+     --wrap 'pillion-load gromacs --seconds 3000'; done";
+/// One more than there are GPUs: ten seconds.
+const FIFTH_JOB: &str = "JOB=$(sbatch --parsable -C nvidia --gpus=1 --colocate --job-name=mine5 \
+     --wrap 'pillion-load bert-small-batch --seconds 600')";
+/// How many names stand on a line of the legend, and how wide each is.
+const NAMES_A_LINE: usize = 3;
+const NAME_WIDTH: usize = 37;
+
+/// The steps.
+pub(super) fn text(steps: &Steps<'_>) -> String {
+    let Steps { output, page, prometheus, time_scale, shown } = steps;
+    let Shown { names, unpaired: Unpaired { workload, decision, partner } } = shown;
+    format!(
+        "\
+The cluster is up. What follows is typed as root in one shell on this machine, in the folder of this checkout.
+
+1. Submit jobs, and ask why one waits. Nobody has seen these before, so each wants one of four GPUs for itself.
+
+    . {output}/env.sh
+    export DEMO_USER=alice
+    {FOUR_JOBS}
+    {FIFTH_JOB}
+    sleep 2; pillion queue
+    pillion why $JOB
+
+   sinfo, squeue, sbatch, scancel, pillion, .. now speak to the cluster, as alice: users see their own jobs. bob is there too.
+
+2. See its report. Work goes {time_scale:.0} times faster than in life: after a good minute it has ended.
+
+    squeue
+    pillion report $JOB
+
+3. Open the page in a browser on this machine (from elsewhere after ssh -L {port}:{page} root@MACHINE):
+
+   http://{page}/              every GPU now, and who is on it
+   http://{page}/heatmap       which pair gained most: \"Pairs that gained most\", below the map
+   http://{page}/gains         what sharing gained, by day
+   http://{page}/pairs         who shared, foretold and measured; each leads to its decision
+   http://{page}/decisions/{decision:<4}
+      why {workload} was not paired with {partner}: \"Partners considered\", each with its rule
+
+   Workloads go by digests there, as in every command:
+{legend}
+   Whoever opens it on this machine, whichever user he is, comes through a port that root forwards, so he sees what operators
+   see. It can only be read, nothing but this demo is in it, and it ends with the cluster.
+
+4. See what the dashboards see. demo-prometheus (it needs Debian's package prometheus) scrapes the scheduler and the agents;
+   the same jobs are known by now, and share; demo-dashboards asks every query of every panel of deploy/grafana.
+
+    demo-prometheus
+    {FOUR_JOBS}
+    {FIFTH_JOB}
+    demo-dashboards
+
+   In a Grafana of yours: add the data source http://{prometheus}, then Dashboards, New, Import: deploy/grafana/*.json.
+
+5. What else: unset DEMO_USER makes you an operator (pillion pairs -S today, pillion top); pillion-load --list says what can
+   be run; in-cluster -u alice is a prompt inside, in her home, where the jobs' output is. This ends it and all that is in it:
+
+    deploy/demo --down
+",
+        port = page.port(),
+        partner = names.of(partner),
+        legend = legend(names),
+    )
+}
+
+/// Digests with their names, some on a line.
+fn legend(names: &Names) -> String {
+    let words: Vec<String> = names
+        .legend()
+        .map(|(digest, name)| {
+            let name = name.split_once('/').map_or(name, |(_, name)| name);
+            format!("{digest} {name}")
+        })
+        .collect();
+    words.chunks(NAMES_A_LINE).fold(String::new(), |mut text, line| {
+        let line: String = line.iter().map(|word| format!("{word:<NAME_WIDTH$}  ")).collect();
+        let _ = writeln!(text, "   {}", line.trim_end());
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_legend_has_a_few_names_on_a_line() {
+        let name = |n: u32| (format!("alice/{n}123456789abcdef"), format!("alice/work-{n}"));
+        let text = legend(&Names::new((1..=4).map(name)));
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            words[0],
+            ["alice/1123456789", "work-1", "alice/2123456789", "work-2", "alice/3123456789", "work-3"]
+        );
+        assert_eq!(words[1], ["alice/4123456789", "work-4"]);
+    }
+}
