@@ -6,7 +6,7 @@ use pillion_core::device::Mechanism;
 use pillion_device::Backend;
 use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
 use pillion_device::intel::Intel;
-use pillion_device::mps::ComputeModes;
+use pillion_device::mps::ModeControl;
 use pillion_device::nvidia::{MpsControl, NoMps, NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
 use pillion_device::simulated::Simulated;
 use std::sync::Arc;
@@ -56,8 +56,10 @@ fn nvml(config: &Config) -> NvidiaSettings {
     NvidiaSettings { library: config.nvidia.library.clone(), ..NvidiaSettings::default() }
 }
 
-/// What sets the compute modes of this node's devices, where the site is strict.
-pub(crate) fn compute_modes(config: &Config) -> Option<Box<dyn ComputeModes>> {
-    let is_strict = config.backend == BackendKind::Nvidia && config.mps.strict;
-    is_strict.then(|| Box::new(NvmlComputeModes::new(nvml(config))) as Box<dyn ComputeModes>)
+/// What sets the compute modes of this node's devices. A site that is not strict any more has it too: devices may be closed
+/// from before.
+pub(crate) fn compute_modes(config: &Config) -> Option<ModeControl> {
+    let modes = || Box::new(NvmlComputeModes::new(nvml(config)));
+    let is_strict = config.mps.strict;
+    (config.backend == BackendKind::Nvidia).then(|| ModeControl { modes: modes(), is_strict })
 }

@@ -8,7 +8,7 @@ use crate::poke::poke;
 use pillion_core::device::Mechanism;
 use pillion_core::share::Share;
 use pillion_core::{GresType, SlurmJobId};
-use pillion_device::mps::{self, ComputeModes};
+use pillion_device::mps;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc;
@@ -42,9 +42,8 @@ pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()
     // Not joined: what is not done in time is left to the agent's next start.
     std::thread::spawn(move || {
         let is_wanted = |name: &str| is_wanted(&shares, name, ending);
-        let modes = modes.as_mut().map(|modes| &mut **modes as &mut dyn ComputeModes);
         // Nobody listens any more: too late.
-        let _ = done.send(mps::cleanup(&binary, &directory, modes, is_wanted));
+        let _ = done.send(mps::cleanup(&binary, &directory, modes.as_mut(), is_wanted));
     });
     let cleaned = all_done.recv_timeout(DEADLINE)?;
     let failed = cleaned.into_iter().filter_map(|(name, it)| Some(format!("{name}: {}", it.err()?)));

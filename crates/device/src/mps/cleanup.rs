@@ -1,10 +1,10 @@
 //! What a node's Epilog does where no agent runs: ends the daemons that nobody uses any more. Needs neither the agent nor a
 //! driver's library, only the daemons' own directories.
 
+use super::ModeControl;
 use super::control::Control;
 use super::daemon::{Daemon, clear};
 use super::record::{pipe_directories, read_record};
-use super::{ComputeMode, ComputeModes};
 use crate::DeviceError;
 use std::path::Path;
 
@@ -20,13 +20,13 @@ pub enum Cleaned {
 }
 
 /// Ends each daemon beneath `directory` that has no client, unless `is_wanted` says of the name of its device's directory
-/// that it is. `strict`: gives their devices back to everybody.
+/// that it is. `modes`: gives their devices back to everybody.
 ///
 /// Each daemon is given a few seconds; whoever has less stops waiting for the whole.
 pub fn cleanup(
     control_binary: &Path,
     directory: &Path,
-    mut strict: Option<&mut dyn ComputeModes>,
+    mut modes: Option<&mut ModeControl>,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Vec<(String, Result<Cleaned, DeviceError>)> {
     let mut one = |name: &str, pipe_directory: &Path| {
@@ -42,11 +42,12 @@ pub fn cleanup(
         }
         let is_held = daemon.as_ref().is_some_and(|daemon| !daemon.holders().is_empty());
         // Before the record goes: what fails now is tried again by the next Epilog.
-        if let Some(modes) = strict.as_mut().filter(|_| !is_held) {
-            modes.set_compute_mode(&record.device, ComputeMode::Default)?;
+        if let Some(modes) = modes.as_mut().filter(|_| !is_held) {
+            modes.open(&record.device, record.is_closed)?;
         }
         if let Some(mut daemon) = daemon {
-            daemon.stop(control)?;
+            daemon.end(control)?;
+            daemon.clear_away(control)?;
             Ok(Cleaned::Ended)
         } else {
             clear(pipe_directory).map_err(|error| control.busy(error))?;

@@ -38,26 +38,39 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it, and waits until it answers.
+    /// Makes room for a daemon at `pipe_directory`.
     ///
     /// # Errors
-    /// As `Backend::start_mps`; then it does not run.
-    pub(super) fn start(control: Control<'_>, mut record: Record) -> Result<Self, DeviceError> {
-        let settings = &record.settings;
-        if let Some(server) = servers(&settings.pipe_directory).first() {
+    /// [`DeviceError::Busy`] while another one is there, or a server of one, perhaps with clients.
+    pub(super) fn make_room(control: Control<'_>, pipe_directory: &Path) -> Result<(), DeviceError> {
+        if let Some(server) = servers(pipe_directory).first() {
             let reason = format!("MPS server {} outlives its daemon, perhaps with clients", server.pid);
             return Err(control.busy(reason));
         }
-        clear(&settings.pipe_directory).map_err(|error| control.busy(error))?;
+        clear(pipe_directory).map_err(|error| control.busy(error))
+    }
+
+    /// Starts it, and waits until it answers. `close`: what is done to its device before, once it is written down.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`; then it does not run, and its directory is there still: what is written down in it may
+    /// have to be undone.
+    pub(super) fn start(
+        control: Control<'_>,
+        mut record: Record,
+        close: impl FnOnce() -> Result<(), DeviceError>,
+    ) -> Result<Self, DeviceError> {
+        let settings = &record.settings;
         for directory in [&settings.pipe_directory, &settings.log_directory] {
             std::fs::create_dir_all(directory)
                 .map_err(|error| control.refused(format!("cannot make {}: {error}", directory.display())))?;
         }
-        // Before the daemon: one without a record would be found by nobody.
         let write_down = |record: &Record| {
             write(record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
         };
+        // Before the daemon: one without a record would be found by nobody.
         write_down(&record)?;
+        close()?;
         let mut child = control.serve(&record.device, settings)?;
         record.pid = Some(child.id());
         match write_down(&record).and_then(|()| start::begin(control, &record.settings, &mut child)) {
@@ -66,15 +79,22 @@ impl Daemon {
                 // Nobody is its client yet. A daemon that cannot be buried has ended already.
                 let _ = child.kill();
                 let _ = child.wait();
-                let _ = clear(&record.settings.pipe_directory);
                 Err(error)
             }
         }
     }
 
     fn new(record: Record, process: Process, child: Option<Child>) -> Self {
-        let (sight, servers, clients) = (Sight::default(), Vec::new(), Vec::new());
-        Self { record, state: MpsState::Starting, process, child, sight, servers, clients, is_silent: false }
+        Self {
+            record,
+            state: MpsState::Starting,
+            process,
+            child,
+            sight: Sight::default(),
+            servers: Vec::new(),
+            clients: Vec::new(),
+            is_silent: false,
+        }
     }
 
     /// The daemon whose pipe directory this is, if it was ours and runs.
@@ -284,22 +304,29 @@ impl Daemon {
         }
     }
 
-    /// Ends it, if nobody is its client, and takes its directories away.
+    /// Ends it, if nobody is its client. Its directories stay, until they are [taken away](Self::clear_away).
     ///
     /// # Errors
     /// [`DeviceError::Busy`] while it has clients, or clients of a daemon that died still run; or if it does not end.
-    pub(super) fn stop(&mut self, control: Control<'_>) -> Result<(), DeviceError> {
+    pub(super) fn end(&mut self, control: Control<'_>) -> Result<(), DeviceError> {
         let holders = self.holders();
         if !holders.is_empty() {
             self.state = state::drain(self.state);
             return Err(control.busy(format!("its MPS daemon has {} clients: {holders:?}", holders.len())));
         }
-        let has_died = self.state == MpsState::Died;
-        self.discard(control)?;
+        self.discard(control)
+    }
+
+    /// Takes away what is left of one that has ended.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`] if a server of it does not end.
+    pub(super) fn clear_away(&self, control: Control<'_>) -> Result<(), DeviceError> {
         clear(self.pipe_directory()).map_err(|error| control.busy(error))?;
         let log_directory = &self.record.settings.log_directory;
         // The log of one that died is kept for whoever asks why.
-        if let Some(Err(error)) = (!has_died).then(|| std::fs::remove_dir_all(log_directory)) {
+        let removed = (self.state != MpsState::Died).then(|| std::fs::remove_dir_all(log_directory));
+        if let Some(Err(error)) = removed {
             // The device is free all the same.
             tracing::warn!(path = %log_directory.display(), %error, "the log of an MPS daemon stays");
         }

@@ -53,12 +53,39 @@ pub trait ComputeModes: Send {
     fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError>;
 }
 
+/// What sets a node's compute modes, and whether the site wants each device closed to all but its MPS server while a daemon
+/// is up. What an earlier agent closed is opened either way.
+pub struct ModeControl {
+    /// Sets them.
+    pub modes: Box<dyn ComputeModes>,
+    /// Whether devices are closed.
+    pub is_strict: bool,
+}
+
+impl ModeControl {
+    /// Closes a device if the site is strict.
+    fn close(&mut self, device: &DeviceUuid) -> Result<(), DeviceError> {
+        if self.is_strict {
+            self.modes.set_compute_mode(device, ComputeMode::ExclusiveProcess)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Gives a device back to everybody. `is_closed`: it is written down as closed; under a strict site any may be.
+    fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
+        if self.is_strict || is_closed {
+            return self.modes.set_compute_mode(device, ComputeMode::Default);
+        }
+        Ok(())
+    }
+}
+
 /// The control daemons of a node's devices.
 pub struct MpsDaemons {
     control_binary: PathBuf,
     directory: PathBuf,
-    /// Where the site wants each device closed to all but its MPS server while a daemon is up.
-    strict: Option<Box<dyn ComputeModes>>,
+    modes: Option<ModeControl>,
     devices: BTreeMap<u32, DeviceUuid>,
     daemons: BTreeMap<u32, Daemon>,
     /// Devices whose trouble was told, and its end not yet.
@@ -77,11 +104,11 @@ impl MpsDaemons {
     /// Goes on with the daemons of an earlier agent beneath `directory`. Where one of them has gone meanwhile, what it left
     /// is cleared away when its device is next used.
     ///
-    /// `strict`: closes devices to all but their MPS server; a device that cannot be closed is not shared.
+    /// `modes`: without them no compute mode is ever set. A device that a strict site cannot close is not shared.
     pub fn new(
         control_binary: PathBuf,
         directory: &Path,
-        strict: Option<Box<dyn ComputeModes>>,
+        modes: Option<ModeControl>,
         devices: impl IntoIterator<Item = (u32, DeviceUuid)>,
     ) -> Self {
         let devices: BTreeMap<u32, DeviceUuid> = devices.into_iter().collect();
@@ -92,7 +119,7 @@ impl MpsDaemons {
         let daemons = found.filter_map(|daemon| Some((index_now(&daemon)?, daemon))).collect();
         let (troubled, notices) = (BTreeSet::new(), Vec::new());
         let directory = directory.to_owned();
-        Self { control_binary, directory, strict, devices, daemons, troubled, notices, rounds: 0 }
+        Self { control_binary, directory, modes, devices, daemons, troubled, notices, rounds: 0 }
     }
 
     /// These are there too.
@@ -109,7 +136,8 @@ impl MpsDaemons {
     pub fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
         let device = self.allowed(index)?.clone();
         self.look(index)?;
-        let control = Control { binary: &self.control_binary, index };
+        let binary = self.control_binary.clone();
+        let control = Control { binary: &binary, index };
         if let Some(daemon) = self.daemons.get_mut(&index) {
             match daemon.state {
                 // It ends, if it has not yet: whoever comes now has a new one.
@@ -133,20 +161,27 @@ impl MpsDaemons {
                 return Err(control.busy(reason));
             }
             daemon.discard(control)?;
+            let was_closed = daemon.record.is_closed;
+            let pipe_directory = daemon.record.settings.pipe_directory.clone();
+            self.reopen(&device, was_closed)?;
             // A server that outlived its daemon would keep the next one from coming up.
-            clear(&daemon.record.settings.pipe_directory).map_err(|error| control.busy(error))?;
+            clear(&pipe_directory).map_err(|error| control.busy(error))?;
             self.daemons.remove(&index);
         }
-        self.start(Record::new(index, device, settings.clone()))
+        let was_closed = self.rest(&device).iter().any(|record| record.is_closed);
+        self.reopen(&device, was_closed)?;
+        Daemon::make_room(control, &settings.pipe_directory)?;
+        let is_closed = self.is_strict();
+        self.start(Record { is_closed, ..Record::new(index, device, settings.clone()) })
     }
 
     fn start(&mut self, record: Record) -> Result<(), DeviceError> {
-        let (index, device) = (record.index, record.device.clone());
-        if let Some(modes) = &mut self.strict {
-            modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess)?;
-        }
+        let (index, device, is_closed) = (record.index, record.device.clone(), record.is_closed);
+        let pipe_directory = record.settings.pipe_directory.clone();
         let control = Control { binary: &self.control_binary, index };
-        match Daemon::start(control, record) {
+        let modes = &mut self.modes;
+        let close = || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device));
+        match Daemon::start(control, record, close) {
             Ok(daemon) => {
                 self.daemons.insert(index, daemon);
                 self.look(index)?;
@@ -157,20 +192,30 @@ impl MpsDaemons {
                 Ok(())
             }
             Err(error) => {
-                if let Err(second) = self.open(&device) {
-                    tracing::warn!(index, error = %pillion_core::report(&second), "compute mode stays exclusive");
+                let opened = self.open(&device, is_closed);
+                // What is written down goes only when it is undone.
+                let cleared = opened
+                    .map_err(|error| pillion_core::report(&error))
+                    .and_then(|()| clear(&pipe_directory));
+                if let Err(second) = cleared {
+                    tracing::warn!(index, error = second, "what is left of an MPS daemon is not undone yet");
                 }
                 Err(error)
             }
         }
     }
 
-    /// Gives a device back to everybody.
-    fn open(&mut self, device: &DeviceUuid) -> Result<(), DeviceError> {
-        match &mut self.strict {
-            Some(modes) => modes.set_compute_mode(device, ComputeMode::Default),
-            None => Ok(()),
-        }
+    fn is_strict(&self) -> bool {
+        self.modes.as_ref().is_some_and(|modes| modes.is_strict)
+    }
+
+    /// Opens a device that is about to have another daemon, where the site is not strict any more.
+    fn reopen(&mut self, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
+        if was_closed && !self.is_strict() { self.open(device, true) } else { Ok(()) }
+    }
+
+    fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
+        self.modes.as_mut().map_or(Ok(()), |modes| modes.open(device, is_closed))
     }
 
     /// As [`Backend::stop_mps`](crate::Backend::stop_mps). The device's compute mode is the default again.
@@ -180,25 +225,33 @@ impl MpsDaemons {
     pub fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
         let device = self.allowed(index)?.clone();
         self.look(index)?;
-        let control = Control { binary: &self.control_binary, index };
-        if let Some(daemon) = self.daemons.get_mut(&index) {
-            daemon.stop(control)?;
-            self.daemons.remove(&index);
-            if self.troubled.remove(&index) {
-                let detail = "what was left of the MPS daemon was cleared away".to_owned();
-                self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
-            }
-        } else {
-            self.clear_rest(&device).map_err(|error| control.busy(error))?;
+        let Some(daemon) = self.daemons.get_mut(&index) else {
+            let rest = self.rest(&device);
+            self.open(&device, rest.iter().any(|record| record.is_closed))?;
+            let mut left = rest.iter().map(|record| clear(&record.settings.pipe_directory));
+            let binary = &self.control_binary;
+            return left.try_for_each(|it| it.map_err(|error| Control { binary, index }.busy(error)));
+        };
+        daemon.end(Control { binary: &self.control_binary, index })?;
+        let is_closed = daemon.record.is_closed;
+        // Before the record goes: what fails now is tried again.
+        self.open(&device, is_closed)?;
+        if let Some(daemon) = self.daemons.get(&index) {
+            daemon.clear_away(Control { binary: &self.control_binary, index })?;
         }
-        self.open(&device)
+        self.daemons.remove(&index);
+        if self.troubled.remove(&index) {
+            let detail = "what was left of the MPS daemon was cleared away".to_owned();
+            self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
+        }
+        Ok(())
     }
 
-    /// Takes away what a daemon left that died while no agent ran.
-    fn clear_rest(&self, device: &DeviceUuid) -> Result<(), String> {
-        let is_its = |path: &Path| read_record(path).is_some_and(|record| record.device == *device);
-        let mut left = pipe_directories(&self.directory).into_iter().filter(|(_, path)| is_its(path));
-        left.try_for_each(|(_, path)| clear(&path))
+    /// What a daemon left that died while no agent ran.
+    fn rest(&self, device: &DeviceUuid) -> Vec<Record> {
+        let found = pipe_directories(&self.directory).into_iter();
+        let records = found.filter_map(|(_, path)| read_record(&path));
+        records.filter(|record| record.device == *device).collect()
     }
 
     /// As [`Backend::mps`](crate::Backend::mps). A daemon that died is there until it was cleared away.

@@ -23,12 +23,23 @@ pub(super) struct Record {
     /// It was told to end: that it is gone is no death.
     #[serde(default)]
     pub(super) is_quitting: bool,
+    /// Its device was closed to all but its MPS server: whoever ends it opens the device, strict or not.
+    #[serde(default)]
+    pub(super) is_closed: bool,
 }
 
 impl Record {
     /// Of a daemon that is to be started.
     pub(super) fn new(index: u32, device: DeviceUuid, settings: MpsSettings) -> Self {
-        Self { index, device, settings, partitions: BTreeMap::new(), pid: None, is_quitting: false }
+        Self {
+            index,
+            device,
+            settings,
+            partitions: BTreeMap::new(),
+            pid: None,
+            is_quitting: false,
+            is_closed: false,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The MPS control daemons of the devices that NVML finds.
 
 use super::mps::MpsControl;
-use crate::mps::{ComputeModes, MpsDaemons};
+use crate::mps::{ModeControl, MpsDaemons};
 use crate::{DeviceError, MpsSettings, MpsStatus};
 use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceNotice, Mechanism};
@@ -14,14 +14,14 @@ pub struct NodeDaemons {
     control_binary: PathBuf,
     directory: PathBuf,
     /// Until the daemons have it.
-    strict: Option<Box<dyn ComputeModes>>,
+    modes: Option<ModeControl>,
     daemons: Option<MpsDaemons>,
 }
 
 impl NodeDaemons {
-    /// `directory`: what all daemons' own directories lie beneath. `strict`: closes devices to all but their MPS server.
-    pub fn new(control_binary: PathBuf, directory: PathBuf, strict: Option<Box<dyn ComputeModes>>) -> Self {
-        Self { control_binary, directory, strict, daemons: None }
+    /// `directory`: what all daemons' own directories lie beneath. `modes`: as [`MpsDaemons::new`] has them.
+    pub fn new(control_binary: PathBuf, directory: PathBuf, modes: Option<ModeControl>) -> Self {
+        Self { control_binary, directory, modes, daemons: None }
     }
 
     fn known(&mut self, index: u32) -> Result<&mut MpsDaemons, DeviceError> {
@@ -36,8 +36,8 @@ impl MpsControl for NodeDaemons {
         if let Some(daemons) = &mut self.daemons {
             daemons.add_devices(shared);
         } else {
-            let (binary, strict) = (self.control_binary.clone(), self.strict.take());
-            self.daemons = Some(MpsDaemons::new(binary, &self.directory, strict, shared));
+            let (binary, modes) = (self.control_binary.clone(), self.modes.take());
+            self.daemons = Some(MpsDaemons::new(binary, &self.directory, modes, shared));
         }
     }
 

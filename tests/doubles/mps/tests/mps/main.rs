@@ -8,7 +8,7 @@ mod partitions;
 
 use node::{Node, command, is_root, runs, until};
 use pillion_core::{DeviceUuid, Fraction, UserId};
-use pillion_device::mps::{Cleaned, ComputeMode, ComputeModes, MpsDaemons, cleanup};
+use pillion_device::mps::{Cleaned, ComputeMode, ComputeModes, ModeControl, MpsDaemons, cleanup};
 use pillion_device::simulated::Phase;
 use pillion_device::{DeviceError, MpsSettings, MpsState};
 use std::path::PathBuf;
@@ -251,6 +251,16 @@ impl ComputeModes for Modes {
     }
 }
 
+impl Modes {
+    fn control(&self, is_strict: bool) -> ModeControl {
+        ModeControl { modes: Box::new(self.clone()), is_strict }
+    }
+
+    fn take(&self) -> Vec<ComputeMode> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
 #[test]
 fn a_strict_site_closes_devices_while_their_daemon_is_up() {
     if !is_root() {
@@ -258,8 +268,8 @@ fn a_strict_site_closes_devices_while_their_daemon_is_up() {
     }
     let node = Node::start();
     let modes = Modes::default();
-    let told = || std::mem::take(&mut *modes.0.lock().unwrap());
-    let mut daemons = node.strict_daemons(modes.clone());
+    let told = || modes.take();
+    let mut daemons = node.daemons_with(modes.control(true));
     daemons.start_mps(0, &node.settings(0)).unwrap();
     assert_eq!(told(), [ComputeMode::ExclusiveProcess]);
     daemons.stop_mps(0).unwrap();
@@ -268,9 +278,58 @@ fn a_strict_site_closes_devices_while_their_daemon_is_up() {
     assert!(daemons.start_mps(0, &node.settings(0)).is_err());
     assert_eq!(told(), [ComputeMode::ExclusiveProcess, ComputeMode::Default]);
     node.write_control("");
-    let mut refused = node.strict_daemons(Modes(Arc::default(), true));
+    let mut refused = node.daemons_with(Modes(Arc::default(), true).control(true));
     assert!(matches!(refused.start_mps(0, &node.settings(0)), Err(DeviceError::Refused { .. })));
     assert_eq!(refused.mps(0).unwrap(), None, "a device that cannot be closed is not shared");
+}
+
+#[test]
+fn a_site_that_is_not_strict_any_more_opens_what_it_closed() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let modes = Modes::default();
+    let both = || node.settings(0);
+    let strict = |is_strict| node.daemons_with(modes.control(is_strict));
+    strict(true).start_mps(0, &both()).unwrap();
+    assert_eq!(modes.take(), [ComputeMode::ExclusiveProcess]);
+    // The next agent; the node's Epilog without one; the next agent, that finds the daemon gone.
+    let mut daemons = strict(false);
+    daemons.start_mps(0, &both()).expect("it goes on");
+    assert_eq!(modes.take(), []);
+    daemons.stop_mps(0).unwrap();
+    assert_eq!(modes.take(), [ComputeMode::Default]);
+    daemons.start_mps(0, &both()).unwrap();
+    daemons.stop_mps(0).unwrap();
+    assert_eq!(modes.take(), [], "nothing was closed");
+    strict(true).start_mps(0, &both()).unwrap();
+    let cleaned = cleanup(&node.control(), &node.mps_directory(), Some(&mut modes.control(false)), |_| false);
+    assert!(matches!(cleaned[..], [(_, Ok(Cleaned::Ended))]), "{cleaned:?}");
+    assert_eq!(modes.take(), [ComputeMode::ExclusiveProcess, ComputeMode::Default]);
+    strict(true).start_mps(0, &both()).unwrap();
+    node::kill(node.daemon_pid(0));
+    let mut daemons = strict(false);
+    until("its end", || daemons.stop_mps(0).is_ok());
+    assert_eq!(modes.take(), [ComputeMode::ExclusiveProcess, ComputeMode::Default]);
+}
+
+#[test]
+fn a_device_that_could_not_be_opened_is_opened_by_the_next_try() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let modes = Modes::default();
+    node.daemons_with(modes.control(true)).start_mps(0, &node.settings(0)).unwrap();
+    let mut fails = node.daemons_with(Modes(Arc::default(), true).control(false));
+    let refused = fails.stop_mps(0);
+    assert!(matches!(refused, Err(DeviceError::Refused { .. })), "{refused:?}");
+    assert_eq!(fails.mps(0).unwrap(), None, "its daemon has ended");
+    assert_eq!(fails.notices(), []);
+    node.daemons_with(modes.control(false)).stop_mps(0).unwrap();
+    assert_eq!(modes.take(), [ComputeMode::ExclusiveProcess, ComputeMode::Default]);
+    assert!(!node.settings(0).pipe_directory.exists());
 }
 
 #[test]
@@ -279,9 +338,10 @@ fn cleanup_ends_what_nobody_uses_without_an_agent() {
         return;
     }
     let node = Node::start();
-    let mut modes = Modes::default();
+    let modes = Modes::default();
+    let mut control = modes.control(true);
     let mut clean = |is_wanted: fn(&str) -> bool| {
-        cleanup(&node.control(), &node.mps_directory(), Some(&mut modes), is_wanted)
+        cleanup(&node.control(), &node.mps_directory(), Some(&mut control), is_wanted)
     };
     assert!(clean(|_| false).is_empty(), "no daemon, no directory");
     let mut daemons = node.daemons();

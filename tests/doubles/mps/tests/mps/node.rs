@@ -2,7 +2,7 @@
 
 use pillion_core::{DeviceUuid, UserId};
 use pillion_device::MpsSettings;
-use pillion_device::mps::{ComputeModes, MpsDaemons};
+use pillion_device::mps::{ModeControl, MpsDaemons};
 use pillion_device::simulated::{Machine, MachineConfig, Progress, Simulated, serve};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -131,8 +131,8 @@ impl Node {
         MpsDaemons::new(self.control(), &self.mps_directory(), None, Self::devices())
     }
 
-    pub(crate) fn strict_daemons(&self, modes: impl ComputeModes + 'static) -> MpsDaemons {
-        MpsDaemons::new(self.control(), &self.mps_directory(), Some(Box::new(modes)), Self::devices())
+    pub(crate) fn daemons_with(&self, modes: ModeControl) -> MpsDaemons {
+        MpsDaemons::new(self.control(), &self.mps_directory(), Some(modes), Self::devices())
     }
 
     pub(crate) fn settings(&self, index: u32) -> MpsSettings {
