@@ -7,6 +7,7 @@ use pillion_core::DeviceUuid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd;
@@ -18,8 +19,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 const COMMAND_DEADLINE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// How much of an answer is read: a device has a few dozen clients.
 const ANSWER_LENGTH_MAX: u64 = 64 * 1024;
-/// All that the program finds of our environment.
+/// Where the program finds others, after its own directory: the server lies beside it.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// All that the program finds of our environment: where a site keeps its driver's libraries.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// What a daemon says on its way up, in its log directory: beyond `control.log`, which it writes when it runs.
 const START_LOG: &str = "start.log";
 
@@ -97,7 +100,14 @@ impl Control<'_> {
             reason = "MPS is controlled by a program, and there is no library"
         )]
         let mut command = Command::new(self.binary);
-        command.env_clear().env("PATH", PATH).env("CUDA_MPS_PIPE_DIRECTORY", pipe_directory).current_dir("/");
+        command
+            .env_clear()
+            .env("PATH", search_path(self.binary))
+            .env("CUDA_MPS_PIPE_DIRECTORY", pipe_directory)
+            .current_dir("/");
+        if let Some(libraries) = std::env::var_os(LIBRARY_PATH) {
+            command.env(LIBRARY_PATH, libraries);
+        }
         command
     }
 
@@ -116,6 +126,18 @@ impl Control<'_> {
 
     pub(super) fn busy(self, reason: String) -> DeviceError {
         DeviceError::Busy { index: self.index, reason }
+    }
+}
+
+fn search_path(binary: &Path) -> OsString {
+    match binary.parent().filter(|directory| directory.is_absolute()) {
+        Some(directory) => {
+            let mut path = directory.as_os_str().to_owned();
+            path.push(":");
+            path.push(PATH);
+            path
+        }
+        None => PATH.into(),
     }
 }
 

@@ -50,11 +50,16 @@ fn a_daemon_comes_answers_and_goes_without_a_trace() {
     assert_eq!(daemons.mps(1).unwrap(), None);
     let environ = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
     let names: Vec<&str> = environ.split('\0').filter_map(|it| Some(it.split_once('=')?.0)).collect();
-    let is_ours = |name: &&str| !["PILLION_SIMULATED_DEVICE", "PWD"].contains(name);
+    // The last as we have it ourselves, which is seen below.
+    let is_ours = |name: &&str| !["PILLION_SIMULATED_DEVICE", "PWD", "LD_LIBRARY_PATH"].contains(name);
     let mut names: Vec<&str> = names.into_iter().filter(is_ours).collect();
     names.sort_unstable();
     let expected = ["CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_VISIBLE_DEVICES", "PATH"];
     assert_eq!(names, expected, "nothing else of ours");
+    let value = |name: &str| environ.split('\0').find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
+    assert_eq!(value("LD_LIBRARY_PATH").map(str::to_owned), std::env::var("LD_LIBRARY_PATH").ok());
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", node.directory.path().display());
+    assert_eq!(value("PATH"), Some(path.as_str()), "the control program's own directory first");
     daemons.stop_mps(0).unwrap();
     assert!(!runs(pid) && !settings.pipe_directory.exists() && !settings.log_directory.exists());
     assert_eq!(daemons.mps(0).unwrap(), None);
