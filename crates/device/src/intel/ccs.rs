@@ -160,8 +160,25 @@ pub(super) fn set(
             return Err(DeviceError::Refused { index, reason });
         }
     }
+    set_all(files, mode).map_err(|(path, error)| refusal(index, mode, path, &error))
+}
+
+/// Writes all files of a tile, or leaves each as it was: half of a tile in another mode would be in none that Pillion plans
+/// with.
+fn set_all(files: &[ModeFile], mode: u8) -> Result<(), (&Path, io::Error)> {
+    let mut undo = Vec::new();
     for file in files {
-        write(&file.path, mode).map_err(|error| refusal(index, mode, &file.path, &error))?;
+        let before = number(&file.path);
+        if let Err(error) = write(&file.path, mode) {
+            for (path, before) in undo {
+                if let Err(second) = write(path, before) {
+                    let path = path.display();
+                    tracing::warn!(%path, error = %second, "half of a tile is in another CCS mode");
+                }
+            }
+            return Err((&file.path, error));
+        }
+        undo.extend(before.ok().map(|before| (file.path.as_path(), before)));
     }
     Ok(())
 }
@@ -256,6 +273,21 @@ mod tests {
         let path = card(&root).join("device/tile1/gt1/ccs_mode");
         assert_eq!(std::fs::read(path).unwrap(), b"4");
         assert_eq!(mode(&files), Some(4));
+    }
+
+    #[test]
+    fn a_tile_whose_second_engine_refuses_keeps_its_mode() {
+        let root = tree("xe");
+        let tile = card(&root).join("device/tile1");
+        std::fs::write(tile.join("gt2/num_cslices"), "4\n").unwrap();
+        // Nothing can be written there, not even by root.
+        std::fs::create_dir(tile.join("gt2/ccs_mode")).unwrap();
+        let files = mode_files(&card(&root), 1);
+        assert_eq!(files.len(), 2);
+        let error = set(3, &files, 4, Vec::new, || true).unwrap_err();
+        assert!(error.to_string().contains("gt2/ccs_mode"), "{error}");
+        let first = std::fs::read_to_string(tile.join("gt1/ccs_mode")).unwrap();
+        assert_eq!(first.trim(), "2", "as before");
     }
 
     #[test]
