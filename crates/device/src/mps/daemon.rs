@@ -33,6 +33,8 @@ pub(super) struct Daemon {
     sight: Sight,
     servers: Vec<Process>,
     clients: Vec<Process>,
+    /// It died before its clients could be asked for.
+    has_unknown_clients: bool,
     /// It lives and did not answer the last question: it is not asked oftener than need be.
     is_silent: bool,
 }
@@ -93,6 +95,7 @@ impl Daemon {
             sight: Sight::default(),
             servers: Vec::new(),
             clients: Vec::new(),
+            has_unknown_clients: false,
             is_silent: false,
         }
     }
@@ -101,6 +104,26 @@ impl Daemon {
     pub(super) fn adopt(pipe_directory: &Path) -> Option<Self> {
         let process = daemon_at(pipe_directory)?;
         read_record(pipe_directory).map(|record| Self::new(record, process, None))
+    }
+
+    /// The daemon that ran there and is gone, which nobody had told to end: it died while no agent looked.
+    pub(super) fn mourn(pipe_directory: &Path) -> Option<Self> {
+        let record = read_record(pipe_directory).filter(|record| !record.is_quitting)?;
+        let process = Process::ended(record.pid?);
+        Some(Self { state: MpsState::Died, has_unknown_clients: true, ..Self::new(record, process, None) })
+    }
+
+    /// What is to be told of one that died while no agent looked.
+    pub(super) fn obituary(&self, index: u32) -> Option<DeviceNotice> {
+        let detail = || state::detail(Finding::DaemonLost, self.process.pid, &self.sight);
+        let is_new = self.has_unknown_clients;
+        is_new.then(|| DeviceNotice { index, kind: NoticeKind::MpsDied, detail: detail() })
+    }
+
+    /// A server that outlives it, whose clients nobody knows.
+    pub(super) fn orphaned_server(&self) -> Option<u32> {
+        let found = self.has_unknown_clients.then(|| servers(self.pipe_directory()));
+        found?.first().map(|server| server.pid)
     }
 
     fn pipe_directory(&self) -> &Path {

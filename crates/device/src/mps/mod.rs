@@ -101,8 +101,8 @@ impl std::fmt::Debug for MpsDaemons {
 }
 
 impl MpsDaemons {
-    /// Goes on with the daemons of an earlier agent beneath `directory`. Where one of them has gone meanwhile, what it left
-    /// is cleared away when its device is next used.
+    /// Goes on with the daemons of an earlier agent beneath `directory`. That one of them has died meanwhile is told by the
+    /// next [`MpsDaemons::notices`].
     ///
     /// `modes`: without them no compute mode is ever set. A device that a strict site cannot close is not shared.
     pub fn new(
@@ -112,12 +112,16 @@ impl MpsDaemons {
         devices: impl IntoIterator<Item = (u32, DeviceUuid)>,
     ) -> Self {
         let devices: BTreeMap<u32, DeviceUuid> = devices.into_iter().collect();
-        let found = pipe_directories(directory).into_iter().filter_map(|(_, path)| Daemon::adopt(&path));
+        let found = pipe_directories(directory).into_iter();
+        let found = found.filter_map(|(_, path)| Daemon::adopt(&path).or_else(|| Daemon::mourn(&path)));
         let index_now = |daemon: &Daemon| {
             devices.iter().find(|(_, device)| **device == daemon.record.device).map(|(index, _)| *index)
         };
-        let daemons = found.filter_map(|daemon| Some((index_now(&daemon)?, daemon))).collect();
-        let (troubled, notices) = (BTreeSet::new(), Vec::new());
+        let daemons: BTreeMap<u32, Daemon> =
+            found.filter_map(|daemon| Some((index_now(&daemon)?, daemon))).collect();
+        let notices: Vec<DeviceNotice> =
+            daemons.iter().filter_map(|(index, daemon)| daemon.obituary(*index)).collect();
+        let troubled = notices.iter().map(|notice| notice.index).collect();
         let directory = directory.to_owned();
         Self { control_binary, directory, modes, devices, daemons, troubled, notices, rounds: 0 }
     }
@@ -159,6 +163,11 @@ impl MpsDaemons {
             if let Some(pid) = daemon.holders().first() {
                 let reason = format!("its MPS daemon ends or died, and client {pid} of it still runs");
                 return Err(control.busy(reason));
+            }
+            if let Some(pid) = daemon.orphaned_server() {
+                return Err(
+                    control.busy(format!("MPS server {pid} outlives its daemon, perhaps with clients"))
+                );
             }
             daemon.discard(control)?;
             let was_closed = daemon.record.is_closed;

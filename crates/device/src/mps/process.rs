@@ -24,6 +24,12 @@ impl Process {
         Some(Self { pid, started_ticks })
     }
 
+    /// One that had this number and has ended.
+    pub(super) fn ended(pid: u32) -> Self {
+        // Nobody is started at the end of time.
+        Self { pid, started_ticks: u64::MAX }
+    }
+
     /// Whether it still runs.
     pub(super) fn is_alive(self) -> bool {
         Self::find(self.pid) == Some(self)

@@ -143,3 +143,26 @@ fn a_daemon_that_is_long_in_ending_did_not_die() {
         }
     }
 }
+
+#[test]
+fn a_daemon_that_died_while_no_agent_looked_is_told_once() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    daemons.start_mps(1, &node.settings(1)).unwrap();
+    daemons.stop_mps(1).unwrap();
+    let pid = node.daemon_pid(0);
+    drop(daemons);
+    kill(pid);
+    until("its end", || !runs(pid));
+    let mut daemons = node.daemons();
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsDied);
+    assert!(is_quiet(&mut daemons));
+    assert_eq!(daemons.mps(0).unwrap().unwrap().state, MpsState::Died);
+    until("its server's end", || daemons.start_mps(0, &node.settings(0)).is_ok());
+    assert_eq!(notice(&mut daemons), NoticeKind::MpsClear);
+    assert_eq!(daemons.mps(0).unwrap().unwrap().state, MpsState::Up);
+}
