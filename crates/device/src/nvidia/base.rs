@@ -7,26 +7,36 @@ use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
-use pillion_core::device::Reading;
+use pillion_core::device::{Metric, Reading};
+use std::collections::BTreeMap;
 
 /// Asks value by value: one that is refused or not there leaves the others alone.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     refused: Option<Trouble>,
+    /// What we may not read, and in whose words.
+    refused_metrics: BTreeMap<Metric, String>,
     absent: Option<Trouble>,
 }
 
 impl Asking {
-    /// An answer, if there is one.
+    /// An answer, if there is one, which tells these metrics.
     ///
     /// # Errors
     /// What concerns more than this value.
-    pub(super) fn value<T>(&mut self, answer: Result<T, NvmlError>) -> Result<Option<T>, Trouble> {
+    pub(super) fn value<T>(
+        &mut self,
+        metrics: &[Metric],
+        answer: Result<T, NvmlError>,
+    ) -> Result<Option<T>, Trouble> {
         match answer.map_err(Trouble::from) {
             Ok(value) => Ok(Some(value)),
             Err(trouble) if trouble.is_of_one_value() => {
-                let kept = match trouble {
-                    Trouble::Refused(_) => &mut self.refused,
+                let kept = match &trouble {
+                    Trouble::Refused(reason) => {
+                        self.refuse(metrics, reason);
+                        &mut self.refused
+                    }
                     _ => &mut self.absent,
                 };
                 kept.get_or_insert(trouble);
@@ -34,6 +44,16 @@ impl Asking {
             }
             Err(trouble) => Err(trouble),
         }
+    }
+
+    /// We may not read these.
+    pub(super) fn refuse(&mut self, metrics: &[Metric], reason: &str) {
+        self.refused_metrics.extend(metrics.iter().map(|metric| (*metric, reason.to_owned())));
+    }
+
+    /// What we may not read.
+    pub(super) fn refused_metrics(self) -> BTreeMap<Metric, String> {
+        self.refused_metrics
     }
 
     /// Why a device that told nothing told nothing. Without a permission in the way it does not answer at all: its
@@ -59,21 +79,27 @@ pub(super) fn read(
     reading: &mut Reading,
 ) -> Result<(), Trouble> {
     // Without what the driver reserves, which no process can have.
-    reading.memory_bytes_used = asking.value(device.memory_info())?.map(|memory| memory.used);
-    reading.energy_joules = asking.value(device.total_energy_consumption())?.map(convert::joules);
+    reading.memory_bytes_used =
+        asking.value(&[Metric::MemoryBytesUsed], device.memory_info())?.map(|memory| memory.used);
+    reading.energy_joules =
+        asking.value(&[Metric::EnergyJoules], device.total_energy_consumption())?.map(convert::joules);
     reading.power_watts = power(device, asking)?;
-    if let Some(utilization) = asking.value(device.utilization_rates())? {
+    if let Some(utilization) =
+        asking.value(&[Metric::GpuBusyFraction, Metric::MemoryBusyFraction], device.utilization_rates())?
+    {
         reading.gpu_busy_fraction = convert::percent(f64::from(utilization.gpu));
         reading.memory_busy_fraction = convert::percent(f64::from(utilization.memory));
     }
-    reading.sm_clock_hertz = asking.value(device.clock_info(Clock::SM))?.map(convert::hertz);
-    reading.throttles = asking.value(device.current_throttle_reasons())?.map(convert::throttles);
+    reading.sm_clock_hertz =
+        asking.value(&[Metric::SmClockHertz], device.clock_info(Clock::SM))?.map(convert::hertz);
+    reading.throttles =
+        asking.value(&[Metric::Throttles], device.current_throttle_reasons())?.map(convert::throttles);
     if with_pcie {
-        let mut rate = |counter| -> Result<Option<f64>, Trouble> {
-            Ok(asking.value(device.pcie_throughput(counter))?.map(convert::kilobytes_per_second))
+        let mut rate = |metric, counter| -> Result<Option<f64>, Trouble> {
+            Ok(asking.value(&[metric], device.pcie_throughput(counter))?.map(convert::kilobytes_per_second))
         };
-        reading.pcie_tx_bytes_per_second = rate(PcieUtilCounter::Send)?;
-        reading.pcie_rx_bytes_per_second = rate(PcieUtilCounter::Receive)?;
+        reading.pcie_tx_bytes_per_second = rate(Metric::PcieTxBytesPerSecond, PcieUtilCounter::Send)?;
+        reading.pcie_rx_bytes_per_second = rate(Metric::PcieRxBytesPerSecond, PcieUtilCounter::Receive)?;
     }
     Ok(())
 }
@@ -81,12 +107,12 @@ pub(super) fn read(
 /// Power now where the driver tells it apart from its mean over a second (`nvmlDeviceGetPowerUsage` is that mean on
 /// Hopper and later).
 fn power(device: &Device<'_>, asking: &mut Asking) -> Result<Option<f64>, Trouble> {
-    let fields = asking.value(device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)]))?;
+    let fields = asking.value(&[], device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)]))?;
     let field = fields.and_then(|fields| fields.into_iter().next());
     let instant = field.and_then(Result::ok).and_then(|sample| sample.value.ok());
     match instant.as_ref().and_then(convert::field_watts) {
         Some(watts) => Ok(Some(watts)),
-        None => Ok(asking.value(device.power_usage())?.map(convert::watts)),
+        None => Ok(asking.value(&[Metric::PowerWatts], device.power_usage())?.map(convert::watts)),
     }
 }
 
@@ -97,23 +123,27 @@ mod tests {
     #[test]
     fn one_value_hides_no_other() {
         let mut asking = Asking::default();
-        assert_eq!(asking.value::<u32>(Err(NvmlError::NotSupported)), Ok(None));
-        assert_eq!(asking.value(Ok(5)), Ok(Some(5)));
-        assert!(matches!(asking.value::<u32>(Err(NvmlError::GpuLost)), Err(Trouble::Gone(_))));
+        assert_eq!(asking.value::<u32>(&[Metric::PowerWatts], Err(NvmlError::NotSupported)), Ok(None));
+        assert_eq!(asking.value(&[], Ok(5)), Ok(Some(5)));
+        assert!(matches!(
+            asking.value::<u32>(&[Metric::PowerWatts], Err(NvmlError::GpuLost)),
+            Err(Trouble::Gone(_))
+        ));
     }
 
     #[test]
     fn a_permission_is_named_before_anything_else_that_lacks() {
         let mut asking = Asking::default();
-        assert_eq!(asking.value::<u32>(Err(NvmlError::NotSupported)), Ok(None));
-        assert_eq!(asking.value::<u32>(Err(NvmlError::NoPermission)), Ok(None));
+        assert_eq!(asking.value::<u32>(&[Metric::PowerWatts], Err(NvmlError::NotSupported)), Ok(None));
+        assert_eq!(asking.value::<u32>(&[Metric::PowerWatts], Err(NvmlError::NoPermission)), Ok(None));
+        assert_eq!(asking.refused_metrics.keys().collect::<Vec<_>>(), [&Metric::PowerWatts]);
         assert!(matches!(asking.why_nothing(), Trouble::Refused(_)));
     }
 
     #[test]
     fn a_device_that_answers_nothing_is_gone() {
         let mut asking = Asking::default();
-        assert_eq!(asking.value::<u32>(Err(NvmlError::InvalidArg)), Ok(None));
+        assert_eq!(asking.value::<u32>(&[Metric::PowerWatts], Err(NvmlError::InvalidArg)), Ok(None));
         assert!(matches!(asking.why_nothing(), Trouble::Gone(reason) if reason.contains("argument")));
         assert!(matches!(Asking::default().why_nothing(), Trouble::Gone(_)));
     }

@@ -24,6 +24,8 @@ pub(super) enum Rates {
     Pending,
     /// None: this device has no GPM, or it fails just now.
     Absent,
+    /// None: we may not ask.
+    Refused(String),
 }
 
 /// The samples of one device.
@@ -52,49 +54,69 @@ impl<'nvml> Gpm<'nvml> {
         device: &Device<'nvml>,
         sampled_at: &mut Option<Instant>,
     ) -> Result<Rates, Trouble> {
-        if !self.is_offered(device)? {
-            return Ok(Rates::Absent);
+        match self.is_offered(device)? {
+            Answer::Given(true) => {}
+            Answer::Given(false) | Answer::Absent => return Ok(Rates::Absent),
+            Answer::Refused(reason) => return Ok(Rates::Refused(reason)),
         }
         if sampled_at.is_some_and(|taken_at| taken_at.elapsed() <= SAMPLE_PAUSE) {
             return Ok(self.rates.clone());
         }
         let before = self.last.take();
         self.rates = Rates::Absent;
-        let Some(sample) = of_gpm(device.gpm_sample())? else {
-            return Ok(Rates::Absent);
+        let sample = match of_gpm(device.gpm_sample())? {
+            Answer::Given(sample) => sample,
+            Answer::Absent => return Ok(Rates::Absent),
+            Answer::Refused(reason) => return Ok(Rates::Refused(reason)),
         };
         *sampled_at = Some(Instant::now());
         self.rates = match &before {
             None => Rates::Pending,
-            Some(before) => {
-                let answers = of_gpm(gpm_metrics_get(device.nvml(), before, &sample, &GPM_METRICS))?;
-                answers.map_or(Rates::Absent, |answers| {
+            Some(before) => match of_gpm(gpm_metrics_get(device.nvml(), before, &sample, &GPM_METRICS))? {
+                Answer::Given(answers) => {
                     let known = GPM_METRICS.into_iter().zip(answers);
                     Rates::Known(known.filter_map(|(id, it)| Some((id, it.ok()?.value))).collect())
-                })
-            }
+                }
+                Answer::Absent => Rates::Absent,
+                Answer::Refused(reason) => Rates::Refused(reason),
+            },
         };
         self.last = Some(sample);
         Ok(self.rates.clone())
     }
 
-    fn is_offered(&mut self, device: &Device<'nvml>) -> Result<bool, Trouble> {
-        if self.is_offered.is_none() {
-            self.is_offered = match device.gpm_support() {
-                // Drivers from before Hopper do not know the question.
-                Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => Some(false),
-                answer => of_gpm(answer)?,
-            };
+    /// Whether the device has GPM. What it once said stands.
+    fn is_offered(&mut self, device: &Device<'nvml>) -> Result<Answer<bool>, Trouble> {
+        if let Some(is_offered) = self.is_offered {
+            return Ok(Answer::Given(is_offered));
         }
-        Ok(self.is_offered == Some(true))
+        let answer = match device.gpm_support() {
+            // Drivers from before Hopper do not know the question.
+            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => Answer::Given(false),
+            answer => of_gpm(answer)?,
+        };
+        if let Answer::Given(is_offered) = answer {
+            self.is_offered = Some(is_offered);
+        }
+        Ok(answer)
     }
 }
 
-/// An answer; `None` if GPM alone fails, for lack of permission too.
-fn of_gpm<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, Trouble> {
+/// What GPM says to one question.
+enum Answer<T> {
+    Given(T),
+    /// Nothing, or not now.
+    Absent,
+    /// We may not ask.
+    Refused(String),
+}
+
+/// An answer of GPM, which may fail alone.
+fn of_gpm<T>(answer: Result<T, NvmlError>) -> Result<Answer<T>, Trouble> {
     match answer.map_err(Trouble::from) {
-        Ok(value) => Ok(Some(value)),
-        Err(trouble) if trouble.is_of_one_value() => Ok(None),
+        Ok(value) => Ok(Answer::Given(value)),
+        Err(Trouble::Refused(reason)) => Ok(Answer::Refused(reason)),
+        Err(trouble) if trouble.is_of_one_value() => Ok(Answer::Absent),
         Err(trouble) => Err(trouble),
     }
 }

@@ -9,7 +9,7 @@ use super::gpm::{Gpm, Rates};
 use super::model::model;
 use super::processes::processes;
 use super::search::{Search, SearchPauses};
-use super::trouble::Trouble;
+use super::trouble::{Trouble, WHO_MAY};
 use super::watch::Watch;
 use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState, DeviceStates};
@@ -36,6 +36,15 @@ const GPM_GIVES: [Metric; 9] = [
     Metric::PcieRxBytesPerSecond,
     Metric::NvlinkTxBytesPerSecond,
     Metric::NvlinkRxBytesPerSecond,
+];
+
+/// What no other call gives where GPM may not be asked; every device that has GPM has these.
+const GPM_ALONE: [Metric; 5] = [
+    Metric::SmActiveFraction,
+    Metric::SmOccupancyFraction,
+    Metric::TensorActiveFraction,
+    Metric::MemoryBandwidthFraction,
+    Metric::Fp32ActiveFraction,
 ];
 
 /// What is known of one device.
@@ -85,6 +94,15 @@ impl Memory {
     }
 }
 
+/// What one look at a device gave.
+struct Seen {
+    reading: Reading,
+    /// What nobody may miss this time.
+    excused: &'static [Metric],
+    /// What we may not read, and why.
+    refused: BTreeMap<Metric, String>,
+}
+
 /// One device as this library knows it.
 #[derive(Debug)]
 struct Gpu<'nvml> {
@@ -98,8 +116,8 @@ impl<'nvml> Gpu<'nvml> {
         Self { xids: Xids::of(&device), gpm: Gpm::new(), device }
     }
 
-    /// All values, and those that nobody may miss this time.
-    fn read(&mut self, known: &mut Known) -> Result<(Reading, &'static [Metric]), Trouble> {
+    /// All values that it gives.
+    fn read(&mut self, known: &mut Known) -> Result<Seen, Trouble> {
         let mut reading = Reading::default();
         let rates = self.gpm.read(&self.device, &mut known.sampled_at)?;
         for (metric, value) in if let Rates::Known(values) = &rates { values.as_slice() } else { &[] } {
@@ -110,12 +128,16 @@ impl<'nvml> Gpu<'nvml> {
         let has_pcie =
             reading.pcie_tx_bytes_per_second.is_some() || reading.pcie_rx_bytes_per_second.is_some();
         let mut asking = Asking::default();
+        if let Rates::Refused(reason) = &rates {
+            asking.refuse(&GPM_ALONE, reason);
+        }
         base::read(&self.device, !is_pending && !has_pcie, &mut asking, &mut reading)?;
         reading.tag_untagged(MetricSource::Nvml);
         if reading.known().next().is_none() {
             return Err(asking.why_nothing());
         }
-        Ok((reading, if is_pending { &GPM_GIVES } else { &[] }))
+        let excused: &[Metric] = if is_pending { &GPM_GIVES } else { &[] };
+        Ok(Seen { reading, excused, refused: asking.refused_metrics() })
     }
 }
 
@@ -174,13 +196,18 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
 
     /// As `Backend::read`.
     pub(super) fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
-        let (reading, excused) = self.ask(index, Gpu::read)?;
+        let Seen { reading, excused, refused } = self.ask(index, Gpu::read)?;
         if let Some(known) = self.memory.known.get_mut(&index) {
-            let changes = known.watch.look(&reading.known().collect(), excused);
+            let changes = known.watch.look(&reading.known().collect(), excused, &refused);
             for kind in changes {
-                let is_lost = matches!(kind, NoticeKind::MetricLost(_));
-                let detail = if is_lost { "NVML gives it no more" } else { "NVML gives it again" };
-                self.memory.tell(index, kind, detail.to_owned());
+                let detail = match kind {
+                    NoticeKind::MetricLost(metric) => match refused.get(&metric) {
+                        Some(reason) => format!("{reason}; {WHO_MAY}"),
+                        None => "NVML gives it no more".to_owned(),
+                    },
+                    _ => "NVML gives it again".to_owned(),
+                };
+                self.memory.tell(index, kind, detail);
             }
         }
         Ok(reading)

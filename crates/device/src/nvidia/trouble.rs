@@ -10,6 +10,9 @@ const DRIVER: &str = "/dev/nvidiactl";
 /// `NVML_ERROR_GPU_NOT_FOUND` (nvml.h, `nvmlReturn_t`), which `nvml-wrapper` has no word for.
 const GPU_NOT_FOUND: u32 = 28;
 
+/// What helps where a permission lacks.
+pub(super) const WHO_MAY: &str = "the agent must run as root";
+
 /// Why NVML did not answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
@@ -49,9 +52,7 @@ impl Trouble {
         match self {
             Self::Absent(reason) => DeviceError::Unsupported { index, reason },
             Self::Gone(reason) => DeviceError::Gone { index, reason },
-            Self::Refused(reason) => {
-                DeviceError::Refused { index, reason: format!("{reason}; the agent must run as root") }
-            }
+            Self::Refused(reason) => DeviceError::Refused { index, reason: format!("{reason}; {WHO_MAY}") },
             Self::Busy(reason) => DeviceError::Busy { index, reason },
             Self::Closed(reason) => {
                 DeviceError::Unreachable { path: PathBuf::from(DRIVER), source: io::Error::other(reason) }

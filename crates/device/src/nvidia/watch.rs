@@ -1,7 +1,7 @@
-//! Notices which metrics of a device stop coming, and which come again. Pure.
+//! Notices which metrics of a device stop coming or may not be read, and which come again. Pure.
 
 use pillion_core::device::{Metric, NoticeKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one device has given so far.
 #[derive(Debug, Default)]
@@ -11,11 +11,17 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Takes in what a reading knows. `excused`: nobody expects these this time.
-    pub(super) fn look(&mut self, known: &BTreeSet<Metric>, excused: &[Metric]) -> Vec<NoticeKind> {
+    /// Takes in what a reading knows. `excused`: nobody expects these this time. `refused`: these we may not read, so that
+    /// they count as lost though they never came.
+    pub(super) fn look(
+        &mut self,
+        known: &BTreeSet<Metric>,
+        excused: &[Metric],
+        refused: &BTreeMap<Metric, String>,
+    ) -> Vec<NoticeKind> {
         let back: Vec<Metric> = self.lost.intersection(known).copied().collect();
-        let lost: Vec<Metric> = self
-            .given
+        let expected: BTreeSet<Metric> = self.given.iter().chain(refused.keys()).copied().collect();
+        let lost: Vec<Metric> = expected
             .difference(known)
             .filter(|metric| !self.lost.contains(metric) && !excused.contains(metric))
             .copied()
@@ -39,24 +45,49 @@ mod tests {
         let mut watch = Watch::default();
         let both = BTreeSet::from([Metric::PowerWatts, Metric::EnergyJoules]);
         let power = BTreeSet::from([Metric::PowerWatts]);
-        assert_eq!(watch.look(&power, &[]), [], "what never came is not lost");
-        assert_eq!(watch.look(&both, &[]), [], "what comes first is not back");
-        assert_eq!(watch.look(&power, &[]), [NoticeKind::MetricLost(Metric::EnergyJoules)]);
-        assert_eq!(watch.look(&power, &[]), []);
-        assert_eq!(watch.look(&both, &[]), [NoticeKind::MetricBack(Metric::EnergyJoules)]);
-        assert_eq!(watch.look(&both, &[]), []);
-        assert_eq!(watch.look(&power, &[]), [NoticeKind::MetricLost(Metric::EnergyJoules)]);
+        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), [], "what never came is not lost");
+        assert_eq!(watch.look(&both, &[], &BTreeMap::new()), [], "what comes first is not back");
+        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), [NoticeKind::MetricLost(Metric::EnergyJoules)]);
+        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), []);
+        assert_eq!(watch.look(&both, &[], &BTreeMap::new()), [NoticeKind::MetricBack(Metric::EnergyJoules)]);
+        assert_eq!(watch.look(&both, &[], &BTreeMap::new()), []);
+        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), [NoticeKind::MetricLost(Metric::EnergyJoules)]);
     }
 
     #[test]
     fn what_is_excused_is_neither_lost_nor_forgotten() {
         let mut watch = Watch::default();
         let active = BTreeSet::from([Metric::SmActiveFraction]);
-        watch.look(&active, &[]);
-        assert_eq!(watch.look(&BTreeSet::new(), &[Metric::SmActiveFraction]), []);
-        assert_eq!(watch.look(&active, &[]), [], "it was never lost");
-        assert_eq!(watch.look(&BTreeSet::new(), &[]), [NoticeKind::MetricLost(Metric::SmActiveFraction)]);
-        assert_eq!(watch.look(&BTreeSet::new(), &[Metric::SmActiveFraction]), [], "lost it stays");
-        assert_eq!(watch.look(&active, &[]), [NoticeKind::MetricBack(Metric::SmActiveFraction)]);
+        watch.look(&active, &[], &BTreeMap::new());
+        assert_eq!(watch.look(&BTreeSet::new(), &[Metric::SmActiveFraction], &BTreeMap::new()), []);
+        assert_eq!(watch.look(&active, &[], &BTreeMap::new()), [], "it was never lost");
+        assert_eq!(
+            watch.look(&BTreeSet::new(), &[], &BTreeMap::new()),
+            [NoticeKind::MetricLost(Metric::SmActiveFraction)]
+        );
+        assert_eq!(
+            watch.look(&BTreeSet::new(), &[Metric::SmActiveFraction], &BTreeMap::new()),
+            [],
+            "lost it stays"
+        );
+        assert_eq!(
+            watch.look(&active, &[], &BTreeMap::new()),
+            [NoticeKind::MetricBack(Metric::SmActiveFraction)]
+        );
+    }
+
+    #[test]
+    fn what_we_may_not_read_is_lost_from_the_start_and_told_once() {
+        let mut watch = Watch::default();
+        let refused = BTreeMap::from([(Metric::EnergyJoules, "no permission".to_owned())]);
+        let (power, energy) = (BTreeSet::from([Metric::PowerWatts]), Metric::EnergyJoules);
+        assert_eq!(watch.look(&power, &[], &refused), [NoticeKind::MetricLost(energy)]);
+        assert_eq!(watch.look(&power, &[], &refused), []);
+        assert_eq!(
+            watch.look(&BTreeSet::from([Metric::PowerWatts, energy]), &[], &BTreeMap::new()),
+            [NoticeKind::MetricBack(energy)]
+        );
+        let from_elsewhere = BTreeSet::from([Metric::PowerWatts, energy]);
+        assert_eq!(watch.look(&from_elsewhere, &[], &refused), [], "another call gives it");
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Control {
     pub(crate) no_permission: bool,
     /// Whoever asks is not root: settings are refused, and nothing else.
     pub(crate) not_root: bool,
+    /// Functions that we may not call, by their names: without `CAP_SYS_ADMIN` a driver may keep its counters from us.
+    pub(crate) not_permitted: Vec<String>,
     /// Functions that no device supports, by their names. `field:186` is a field, `gpm:12` a metric.
     pub(crate) not_supported: Vec<String>,
     /// A log of Xids: entries that are added to it are told once.

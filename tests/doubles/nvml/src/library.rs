@@ -107,6 +107,9 @@ pub(crate) fn call_device(
         if !library.control.supports(function) {
             return Err(NOT_SUPPORTED);
         }
+        if library.control.not_permitted.iter().any(|it| it == function) {
+            return Err(NO_PERMISSION);
+        }
         body(library, place)
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Driver, Node, eventually};
 use crate::{backend, kinds, read_whole, with_deadline};
-use pillion_core::device::NoticeKind;
+use pillion_core::device::{Metric, NoticeKind};
 use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
 use pillion_device::simulated::{Machine, MachineConfig};
 use pillion_device::{Backend as _, DeviceError};
@@ -78,6 +78,42 @@ fn a_refusal_is_told_as_such() {
     node.set("no_permission", json!(false));
     nvidia.read(0).unwrap();
 }
+
+#[test]
+fn what_we_may_not_read_is_told_once_and_hides_nothing_else() {
+    let lost: [(&str, &[Metric]); 3] = [
+        ("nvmlDeviceGetTotalEnergyConsumption", &[Metric::EnergyJoules]),
+        ("nvmlGpmSampleGet", &OF_GPM_ALONE),
+        ("nvmlGpmQueryDeviceSupport", &OF_GPM_ALONE),
+    ];
+    for (function, metrics) in lost {
+        let mut node = Node::start("h100", 1);
+        node.set("not_permitted", json!([function]));
+        let mut nvidia = backend(&node);
+        let reading = nvidia.read(0).unwrap();
+        assert!(reading.power_watts.is_some() && !reading.known().any(|metric| metrics.contains(&metric)));
+        let notices = nvidia.notices();
+        let kinds: Vec<NoticeKind> = notices.iter().map(|notice| notice.kind).collect();
+        assert_eq!(kinds, metrics.iter().copied().map(NoticeKind::MetricLost).collect::<Vec<_>>());
+        assert!(notices.iter().all(|notice| notice.detail.contains("permission")), "{notices:?}");
+        nvidia.read(0).unwrap();
+        assert_eq!(nvidia.notices(), [], "{function}: told once");
+        node.set("not_permitted", json!([]));
+        read_whole(&mut nvidia, 0);
+        let mut back: Vec<NoticeKind> = self::kinds(&mut nvidia).into_iter().map(|(_, kind)| kind).collect();
+        back.retain(|kind| !matches!(kind, NoticeKind::MetricLost(_)));
+        assert!(!back.is_empty() && back.iter().all(|kind| matches!(kind, NoticeKind::MetricBack(_))));
+    }
+}
+
+/// In the order of their names.
+const OF_GPM_ALONE: [Metric; 5] = [
+    Metric::SmActiveFraction,
+    Metric::SmOccupancyFraction,
+    Metric::Fp32ActiveFraction,
+    Metric::TensorActiveFraction,
+    Metric::MemoryBandwidthFraction,
+];
 
 #[test]
 fn a_node_without_the_library_says_so() {
