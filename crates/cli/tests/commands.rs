@@ -125,6 +125,7 @@ async fn characterize_refuses_what_makes_no_sense_before_anything_is_submitted()
 #[tokio::test]
 async fn a_report_fits_on_one_screen() {
     let harness = Harness::start();
+    snapshot(&harness, "report_taught_nothing", "report 46", 0).await;
     snapshot(&harness, "report_ended", "report 42", 0).await;
     snapshot(&harness, "report_running", "report 44", 0).await;
     snapshot(&harness, "report_evicted", "report 45", 0).await;

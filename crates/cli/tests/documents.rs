@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Folders of the checkout that a reader is sent to.
 const FOLDERS: [&str; 4] = ["deploy/", "docs/", "tests/", "slurm-spank/"];
+/// How units of systemd end.
+const SUFFIXES: [&str; 3] = [".service", ".timer", ".socket"];
 /// Texts that tell how it was, with files that may be gone.
 const HISTORY: [&str; 2] = ["docs/CHANGELOG.md", "docs/decisions/"];
 
@@ -186,7 +188,7 @@ fn units(code: &str) -> Vec<String> {
         let after = words(line).skip_while(|word| !is_asked(word)).filter(|word| word.starts_with("pillion"));
         let whole = words(line).filter(|word| {
             let is_plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
-            let is_unit = word.ends_with(".service") || word.ends_with(".timer") || word.ends_with(".socket");
+            let is_unit = SUFFIXES.iter().any(|suffix| word.ends_with(suffix));
             word.starts_with("pillion") && is_plain && is_unit
         });
         for word in whole.chain(after) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Scrapes of each daemon that rates need, and how long they may take.
 const SCRAPES_MIN: u32 = 3;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Prints them, once the Prometheus has something to tell.
 ///

@@ -102,8 +102,8 @@ fn legend(names: &Names) -> String {
         })
         .collect();
     words.chunks(NAMES_A_LINE).fold(String::new(), |mut text, line| {
-        let line: String = line.iter().map(|word| format!("{word:<NAME_WIDTH$}  ")).collect();
-        let _ = writeln!(text, "   {}", line.trim_end());
+        let line: Vec<String> = line.iter().map(|word| format!("{word:<NAME_WIDTH$}")).collect();
+        let _ = writeln!(text, "   {}", line.join("  ").trim_end());
         text
     })
 }
