@@ -324,7 +324,11 @@ impl Devices {
         start: JobStart,
         prepared: Prepared,
     ) -> Option<String> {
-        let Prepared { partition, without_partition, others } = prepared;
+        let Prepared { partition, without_partition, without_multi_user, others } = prepared;
+        if let Some(reason) = without_multi_user {
+            warn!(device = device.index, reason, "no multi-user mode; jobs of one user share the device");
+            self.health.serves_one_user(self.clock.now(), device.index, &reason);
+        }
         if let Some(reason) = &without_partition {
             warn!(%start, device = device.index, reason, "no static SM partition; the cap is only a cap");
         }

@@ -108,6 +108,13 @@ impl Health {
         }
     }
 
+    /// The device serves one user at a time, though the site wants more: for as long as we run, for its driver stays.
+    pub fn serves_one_user(&mut self, at: UnixTime, index: u32, reason: &str) {
+        if let Some(watched) = self.0.get_mut(&index) {
+            watched.raise(FaultKind::OneUser, None, at, reason.to_owned());
+        }
+    }
+
     /// How those devices are that were looked at.
     pub fn conditions(&self) -> Vec<DeviceCondition> {
         self.0.values().filter(|watched| watched.was_seen).map(Watched::condition).collect()

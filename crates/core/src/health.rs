@@ -17,6 +17,8 @@ pub enum FaultKind {
     Other,
     /// It stopped giving a metric.
     MetricLost,
+    /// It serves one user at a time, though the site lets several share.
+    OneUser,
     /// Caps on it are not reserved, though the site wants that.
     NoPartitions,
     /// Its CCS mode could not be changed: its card is in use.
@@ -39,7 +41,7 @@ impl FaultKind {
     /// Whether nobody new may be put on the device meanwhile.
     pub const fn closes_device(self) -> bool {
         match self {
-            Self::Other | Self::MetricLost | Self::NoPartitions => false,
+            Self::Other | Self::MetricLost | Self::OneUser | Self::NoPartitions => false,
             Self::ModeHeld
             | Self::Divided
             | Self::MpsDied
@@ -54,6 +56,7 @@ impl FaultKind {
         match self {
             Self::Other => "something is wrong",
             Self::MetricLost => "it lost a metric",
+            Self::OneUser => "its MPS serves one user at a time",
             Self::NoPartitions => "its tenants have no compute units of their own",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
             Self::Divided => "MIG is on, and only whole GPUs can be shared",

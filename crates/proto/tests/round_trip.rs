@@ -187,7 +187,7 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
 
 fn fault_kinds() -> impl Strategy<Value = FaultKind> {
     use FaultKind::{
-        Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, NoPartitions, Other, Unreadable,
+        Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, NoPartitions, OneUser, Other, Unreadable,
     };
     prop::sample::select(vec![
         Divided,
@@ -197,6 +197,7 @@ fn fault_kinds() -> impl Strategy<Value = FaultKind> {
         MpsDied,
         MpsFault,
         NoPartitions,
+        OneUser,
         Other,
         Unreadable,
     ])

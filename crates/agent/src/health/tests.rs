@@ -217,3 +217,15 @@ fn a_notice_is_one_line() {
     assert_eq!(line(back, ""), ("power_watts is given again".to_owned(), false));
     assert_eq!(line(NoticeKind::MpsClear, ""), ("its MPS server is well again".to_owned(), false));
 }
+
+#[test]
+fn a_device_that_serves_one_user_at_a_time_stays_open_and_says_so() {
+    let mut health = health();
+    health.serves_one_user(at(5), 0, "it does not know -multiuser-server");
+    look(&mut health, 6, Ok(well(&[])));
+    assert_eq!(faults(&health), [(FaultKind::OneUser, 5)]);
+    let condition = &health.conditions()[0];
+    assert_eq!(condition.closed_by(), None);
+    let text = condition.faults[0].to_string();
+    assert_eq!(text, "its MPS serves one user at a time: it does not know -multiuser-server");
+}

@@ -54,6 +54,9 @@ pub enum MechanismError {
     /// Another user is there.
     #[error("device {0} serves another user, and mps.multi_user is off on this node")]
     OtherUser(GresType),
+    /// Another user is there, and the device's MPS cannot do what the site wants.
+    #[error("device {0} serves another user, and the MPS of its driver serves one at a time")]
+    OneUserOnly(GresType),
     /// No mode given.
     #[error("a ccs share needs a mode; allowed are 1, 2 and 4")]
     NoMode,
@@ -134,6 +137,8 @@ pub struct Prepared {
     pub partition: Option<String>,
     /// Why its cap is a cap only, where the site wants partitions. A tenant without a cap has no reason.
     pub without_partition: Option<String>,
+    /// Why the device serves one user at a time, where the site wants more: said when it was found out.
+    pub without_multi_user: Option<String>,
     /// The SM partitions of the others on the device: a daemon that was started anew gave them new ones.
     pub others: Vec<(JobStart, String)>,
 }
@@ -152,6 +157,8 @@ pub struct MpsPolicy {
 pub struct Mechanisms {
     runtime_directory: PathBuf,
     policy: MpsPolicy,
+    /// Devices whose MPS was found to have no multi-user mode.
+    single_user: BTreeSet<GresType>,
     /// Devices that may have partitions of tenants who have left.
     untidy: BTreeMap<GresType, Undo>,
     /// Devices that are to be as nobody's again: their MPS daemon stops as soon as it has no client, their card is whole
@@ -176,7 +183,8 @@ impl Mechanisms {
         let draining = devices.iter().filter(is_idle).map(to_undo).collect();
         let untidy = devices.iter().filter(|device| device.mechanism == Mechanism::Mps);
         let untidy = untidy.map(to_undo).collect();
-        Self { runtime_directory: runtime_directory.to_owned(), policy, untidy, draining }
+        let (runtime_directory, single_user) = (runtime_directory.to_owned(), BTreeSet::new());
+        Self { runtime_directory, policy, single_user, untidy, draining }
     }
 
     /// Says of any device where its MPS daemon and its clients meet.
@@ -197,7 +205,8 @@ impl Mechanisms {
         share: &Share,
     ) -> Result<Prepared, MechanismError> {
         let others: Vec<&Share> = others.collect();
-        admit(device, others.iter().copied(), share, self.policy.multi_user)?;
+        let multi_user = self.policy.multi_user && self.has_multi_user(backend, device, share)?;
+        self.admit(device, &others, share, multi_user)?;
         match share.mechanism {
             // Whoever is not to share gets no part of a card that could not be made whole yet.
             Mechanism::None if device.mechanism == Mechanism::Ccs && self.is_draining(device) => {
@@ -212,7 +221,7 @@ impl Mechanisms {
                 Ok(Prepared::default())
             }
             Mechanism::Mps => {
-                let prepared = self.prepare_mps(backend, device, &others, share)?;
+                let prepared = self.prepare_mps(backend, device, &others, share, multi_user)?;
                 self.draining.remove(&device.gres_type);
                 Ok(prepared)
             }
@@ -223,14 +232,65 @@ impl Mechanisms {
         self.draining.contains_key(&device.gres_type)
     }
 
+    /// Whether several users may share the device, as far as is known: a daemon that runs serves as it was started.
+    fn has_multi_user(
+        &self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        share: &Share,
+    ) -> Result<bool, MechanismError> {
+        if share.mechanism != Mechanism::Mps || self.single_user.contains(&device.gres_type) {
+            return Ok(false);
+        }
+        let status = backend.mps(device.index)?.filter(|status| status.state.takes_clients());
+        Ok(status.is_none_or(|status| status.settings.multi_user))
+    }
+
+    fn admit(
+        &self,
+        device: &DeviceDescription,
+        others: &[&Share],
+        share: &Share,
+        multi_user: bool,
+    ) -> Result<(), MechanismError> {
+        admit(device, others.iter().copied(), share, multi_user).map_err(|error| match error {
+            MechanismError::OtherUser(gres_type) if self.policy.multi_user => {
+                MechanismError::OneUserOnly(gres_type)
+            }
+            error => error,
+        })
+    }
+
+    /// With the multi-user mode where the site wants it, or without where the driver does not have it: those of one user
+    /// share all the same.
     fn prepare_mps(
+        &mut self,
+        backend: &mut dyn Backend,
+        device: &DeviceDescription,
+        others: &[&Share],
+        share: &Share,
+        multi_user: bool,
+    ) -> Result<Prepared, MechanismError> {
+        match self.start_mps(backend, device, others, share, multi_user) {
+            Err(MechanismError::Device(error @ DeviceError::Unsupported { .. })) if multi_user => {
+                self.single_user.insert(device.gres_type.clone());
+                self.admit(device, others, share, false)?;
+                let prepared = self.start_mps(backend, device, others, share, false)?;
+                Ok(Prepared { without_multi_user: Some(pillion_core::report(&error)), ..prepared })
+            }
+            prepared => prepared,
+        }
+    }
+
+    fn start_mps(
         &self,
         backend: &mut dyn Backend,
         device: &DeviceDescription,
         others: &[&Share],
         share: &Share,
+        multi_user: bool,
     ) -> Result<Prepared, MechanismError> {
-        let plain = self.mps_settings(&device.gres_type)?;
+        let plain = self.mps_settings(&device.gres_type, multi_user)?;
         let without = |reason: String| Prepared {
             without_partition: share.cap_fraction.map(|_| reason),
             ..Prepared::default()
@@ -253,8 +313,8 @@ impl Mechanisms {
         }
     }
 
-    fn mps_settings(&self, gres_type: &GresType) -> Result<MpsSettings, MechanismError> {
-        let settings = mps::settings(&self.runtime_directory, gres_type, self.policy.multi_user);
+    fn mps_settings(&self, gres_type: &GresType, multi_user: bool) -> Result<MpsSettings, MechanismError> {
+        let settings = mps::settings(&self.runtime_directory, gres_type, multi_user);
         for path in [&settings.pipe_directory, &settings.log_directory] {
             let failed = |source| MechanismError::Directory { path: path.clone(), source };
             std::fs::create_dir_all(path).map_err(failed)?;

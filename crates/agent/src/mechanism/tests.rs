@@ -17,6 +17,8 @@ struct Driver {
     partitions: Vec<String>,
     /// Whether its MPS daemons know static SM partitions.
     has_partitions: bool,
+    /// Whether they serve several users.
+    has_multi_user: bool,
     /// How the daemon that runs was started.
     running: Option<MpsSettings>,
     state: MpsState,
@@ -31,6 +33,7 @@ impl Default for Driver {
             is_gone: false,
             partitions: Vec::new(),
             has_partitions: false,
+            has_multi_user: true,
             running: None,
             state: MpsState::Up,
         }
@@ -59,6 +62,15 @@ impl Backend for Driver {
     fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
         if settings.partitions && !self.has_partitions {
             return Err(DeviceError::Unsupported { index, reason: "it does not know -S".into() });
+        }
+        if settings.multi_user && !self.has_multi_user {
+            return Err(DeviceError::Unsupported {
+                index,
+                reason: "it does not know -multiuser-server".into(),
+            });
+        }
+        if self.running.as_ref().is_some_and(|running| running != settings) && self.state.takes_clients() {
+            return Err(DeviceError::Busy { index, reason: "other settings".into() });
         }
         self.told.push(format!("start {index} {}", settings.pipe_directory.display()));
         self.running = Some(settings.clone());
@@ -376,4 +388,44 @@ fn a_daemon_that_died_gives_those_who_are_there_their_partitions_again() {
             prepared.others.iter().map(|(start, name)| format!("{start} {name}")).collect();
         assert_eq!(names, ["2+0 GPU-3/2+0", "1+0 GPU-3/1+0"]);
     }
+}
+
+#[test]
+fn where_mps_serves_one_user_those_of_one_user_share_and_it_is_said_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    for static_partitions in [false, true] {
+        let policy = MpsPolicy { multi_user: true, static_partitions };
+        let mut driver = Driver { has_multi_user: false, ..Driver::default() };
+        let mut mechanisms = Mechanisms::new(directory.path(), policy, &devices, &[]);
+        let (host, joiner) = (capped(1, 0.6), capped(2, 0.4));
+        let others = [host.clone()];
+        let first = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+        let expected = "device 3 cannot do this: it does not know -multiuser-server";
+        assert_eq!(first.without_multi_user.as_deref(), Some(expected));
+        assert!(driver.running.as_ref().is_some_and(|settings| !settings.multi_user));
+        let second = mechanisms.prepare(&mut driver, &devices[0], others.iter(), &joiner).unwrap();
+        assert_eq!(second.without_multi_user, None, "told already");
+        // The next agent finds the daemon as it was started.
+        for mut mechanisms in [mechanisms, Mechanisms::new(directory.path(), policy, &devices, &others)] {
+            mechanisms.prepare(&mut driver, &devices[0], others.iter(), &joiner).unwrap();
+            let stranger = Share { uid: UserId(1001), ..joiner.clone() };
+            let refused = mechanisms.prepare(&mut driver, &devices[0], others.iter(), &stranger).unwrap_err();
+            assert!(matches!(refused, MechanismError::OneUserOnly(_)), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn where_mps_serves_several_users_they_share() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let policy = MpsPolicy { multi_user: true, static_partitions: false };
+    let mut driver = Driver::default();
+    let mut mechanisms = Mechanisms::new(directory.path(), policy, &devices, &[]);
+    let host = share(1, Mechanism::Mps);
+    let joiner = Share { uid: UserId(1001), ..share(2, Mechanism::Mps) };
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
+    let prepared = mechanisms.prepare(&mut driver, &devices[0], [host].iter(), &joiner).unwrap();
+    assert_eq!(prepared, Prepared::default());
 }

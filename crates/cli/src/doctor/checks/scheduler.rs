@@ -239,6 +239,10 @@ fn device_fault(check: Check, node: &str, device: &DeviceRow, fault: &FaultRow) 
             "static SM partitions need a driver of CUDA 13.1 or later and an MPS daemon that nobody uses while it is started; \
              until then caps are only caps, or set mps.static_partitions = false there"
         }
+        FaultKind::OneUser => {
+            "several users on one device need a driver whose MPS has -multiuser-server; until then only jobs of one user share \
+             it, or set mps.multi_user = false there"
+        }
         FaultKind::Other => "install the same release there and here to be told what it is",
     };
     if fault.closes_device { check.fail(found, mend) } else { check.warn(found, mend) }
