@@ -221,7 +221,12 @@ impl Mechanisms {
                 Ok(Prepared::default())
             }
             Mechanism::Mps => {
-                let prepared = self.prepare_mps(backend, device, &others, share, multi_user)?;
+                let prepared = self.prepare_mps(backend, device, &others, share, multi_user);
+                if prepared.is_err() && others.is_empty() {
+                    // What was begun for nobody.
+                    self.draining.insert(device.gres_type.clone(), Undo::default());
+                }
+                let prepared = prepared?;
                 self.draining.remove(&device.gres_type);
                 Ok(prepared)
             }

@@ -17,6 +17,8 @@ struct Driver {
     partitions: Vec<String>,
     /// Whether its MPS daemons know static SM partitions.
     has_partitions: bool,
+    /// Whether they give none out just now.
+    has_no_partition_left: bool,
     /// Whether they serve several users.
     has_multi_user: bool,
     /// How the daemon that runs was started.
@@ -33,6 +35,7 @@ impl Default for Driver {
             is_gone: false,
             partitions: Vec::new(),
             has_partitions: false,
+            has_no_partition_left: false,
             has_multi_user: true,
             running: None,
             state: MpsState::Up,
@@ -96,6 +99,9 @@ impl Backend for Driver {
         Ok(self.running.clone().map(status))
     }
     fn add_mps_partition(&mut self, _: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+        if self.has_no_partition_left {
+            return Err(DeviceError::Busy { index: 3, reason: "all chunks of it are taken".into() });
+        }
         self.partitions.push(format!("add {tenant} {}", cap.value()));
         Ok(format!("GPU-3/{tenant}"))
     }
@@ -428,4 +434,18 @@ fn where_mps_serves_several_users_they_share() {
     mechanisms.prepare(&mut driver, &devices[0], [].iter(), &host).unwrap();
     let prepared = mechanisms.prepare(&mut driver, &devices[0], [host].iter(), &joiner).unwrap();
     assert_eq!(prepared, Prepared::default());
+}
+
+#[test]
+fn a_daemon_that_was_started_for_a_share_that_failed_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let mut driver = Driver { has_partitions: true, has_no_partition_left: true, ..Driver::default() };
+    let mut mechanisms = Mechanisms::new(directory.path(), SITE_WANTS_PARTITIONS, &devices, &[]);
+    mechanisms.settle(&mut driver, &devices, &[]);
+    driver.told.clear();
+    assert!(mechanisms.prepare(&mut driver, &devices[0], [].iter(), &capped(1, 0.6)).is_err());
+    assert!(driver.running.is_some());
+    mechanisms.settle(&mut driver, &devices, &[]);
+    assert_eq!((driver.running, driver.told.last().map(String::as_str)), (None, Some("stop 3")));
 }
