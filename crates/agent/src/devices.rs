@@ -13,7 +13,7 @@ use crate::mechanism::{MechanismError, Mechanisms, Prepared};
 use crate::node::Node;
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::{DeviceDescription, Mechanism, NoticeKind};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{JobSummary, ReportBody, ShareResult};
 use pillion_core::share::Share;
@@ -243,7 +243,10 @@ impl Devices {
     fn watch_health(&mut self, now: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
         self.health.looked(now, states);
         for notice in self.backend.notices() {
-            self.health.noticed(now, &notice);
+            // A tenant that it took along is dated so too.
+            let has_died = notice.kind == NoticeKind::MpsDied;
+            let at = if has_died { self.sampler.gone_since(now) } else { now };
+            self.health.noticed(at, &notice);
             self.sampler.noticed(now, &notice);
             match health::sentence(&notice) {
                 (sentence, true) => warn!(device = notice.index, "{sentence}"),

@@ -296,6 +296,12 @@ impl Sampler {
         tell
     }
 
+    /// When whatever is found gone `at` this time has gone: over a time in which nobody looked, at its beginning.
+    pub fn gone_since(&self, at: UnixTime) -> UnixTime {
+        let unseen = at.seconds_since(self.looked_at) > self.gap_seconds && self.looked_at.epoch() > 0;
+        if unseen { self.looked_at } else { at }
+    }
+
     /// Finds the starts that are over and tells them.
     fn endings(&mut self, at: UnixTime, on_devices: &BTreeSet<JobStart>) -> Looked {
         let gone: BTreeSet<JobStart> = self
@@ -305,9 +311,7 @@ impl Sampler {
             .filter(|start| !on_devices.contains(start))
             .collect();
         self.fading.retain(|start, _| gone.contains(start));
-        // Over a time in which nobody looked, a start that is gone at its end is taken to have gone at its beginning.
-        let unseen = at.seconds_since(self.looked_at) > self.gap_seconds && self.looked_at.epoch() > 0;
-        let since = if unseen { self.looked_at } else { at };
+        let since = self.gone_since(at);
         let mut looked = Looked::default();
         for start in gone {
             let fading = self.fading.entry(start).or_insert(Fading { since, looks: 0 });
