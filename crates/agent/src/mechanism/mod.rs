@@ -18,7 +18,7 @@ use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
 use pillion_core::{Fraction, GresType, JobStart};
 use pillion_device::{Backend, DeviceError, MpsSettings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
 use undo::Undo;

@@ -7,6 +7,7 @@ use pillion_core::{Fraction, UserId};
 use pillion_device::{MpsState, MpsStatus};
 
 /// A driver that writes down what it is told.
+#[expect(clippy::struct_excessive_bools, reason = "each is something that a driver has or has not")]
 struct Driver {
     told: Vec<String>,
     client_count: usize,
