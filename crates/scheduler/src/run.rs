@@ -251,11 +251,7 @@ async fn spawn_servers(
         let allow_remote = config.web.allow_remote;
         let served =
             web::serve(listener, Arc::clone(&operator), operators.clone(), allow_remote, stop.clone());
-        tasks.spawn(async move {
-            if let Err(error) = served.await {
-                error!(%error, "the web page ended badly");
-            }
-        });
+        tasks.spawn(served);
         info!(%address, allow_remote, "web page");
     }
     for server in [tokio::spawn(over_tcp), tokio::spawn(over_unix)] {
