@@ -12,6 +12,7 @@ pub mod context;
 pub mod drive;
 pub mod engine;
 pub mod failure;
+pub mod floorplan;
 pub mod grpc;
 pub mod heartbeat;
 pub mod housekeep;

@@ -2,26 +2,22 @@
 
 use super::auth::Caller;
 use super::{explain, listing, status};
-use crate::agents::{AgentState, Readings};
+use crate::agents::Readings;
 use crate::context::Context;
-use crate::scan::{Scan, is_waiting};
+use crate::floorplan::{self, Closed, Spot};
+use crate::scan::is_waiting;
 use crate::store::{
-    Decision, DecisionFilter, Drain, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError,
-    Tenant, drain_of,
+    Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
 };
-use pillion_core::device::DeviceDescription;
-use pillion_core::health::DeviceCondition;
 use pillion_core::report::DeviceSample;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, UnixTime};
 use pillion_proto::v1;
-use pillion_slurm::{Node, nodeset};
+use pillion_slurm::nodeset;
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
 /// How many nodes are told of where nobody says how many.
 const NODES_SHOWN: u32 = 50;
-
-type Counts = BTreeMap<(NodeName, GresType), u32>;
 
 fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
@@ -155,38 +151,54 @@ pub(super) async fn cluster(
     let wanted: BTreeSet<NodeName> = hostlist(&nodes)?.into_iter().collect();
     let store = context.store.as_ref();
     let occupancy = store.occupancy().await.map_err(|error| status::from_store(&error))?;
-    let counts: Counts = occupancy
-        .into_iter()
-        .map(|Occupancy { node, gres_type, tenant_count }| ((node, gres_type), tenant_count))
-        .collect();
     let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
-    let booked = context.board().scan.as_deref().map(booked).unwrap_or_default();
-    let now = Held { counts, booked, drains };
-    let agents = context.agents.all();
-    let is_wanted = |(name, agent): &(&NodeName, &AgentState)| {
-        (nodes.is_empty() || wanted.contains(*name))
-            && agent.devices.iter().any(|device| {
-                (state.is_empty() || state_of(name, agent, device, &now) == state)
-                    && (mechanism.is_empty() || device.mechanism.as_str() == mechanism)
-            })
+    let (scan, agents) = (context.board().scan.clone(), context.agents.all());
+    let spots = floorplan::spots(&floorplan::Sources {
+        agents: &agents,
+        scan: scan.as_deref(),
+        drains: &drains,
+        tenant_counts: tenant_counts(&occupancy),
+    });
+    let is_wanted = |there: &&[Spot<'_>]| {
+        let is_like = |spot: &Spot<'_>| {
+            (state.is_empty() || spot.state() == state)
+                && (mechanism.is_empty() || spot.device.mechanism.as_str() == mechanism)
+        };
+        (nodes.is_empty() || wanted.contains(there[0].node)) && there.iter().any(is_like)
     };
     let (skipped, taken) = (to_usize(offset), to_usize(if limit == 0 { NODES_SHOWN } else { limit }));
-    let matching: Vec<(&NodeName, &AgentState)> = agents.iter().filter(is_wanted).collect();
+    let matching: Vec<&[Spot<'_>]> =
+        spots.chunk_by(|one, next| one.node == next.node).filter(is_wanted).collect();
     let match_count = to_u32(matching.len());
-    let page: Vec<(&NodeName, &AgentState)> = matching.into_iter().skip(skipped).take(taken).collect();
-    let names: Vec<NodeName> = page.iter().map(|(name, _)| (*name).clone()).collect();
+    let page: Vec<&[Spot<'_>]> = matching.into_iter().skip(skipped).take(taken).collect();
+    let names: Vec<NodeName> = page.iter().map(|there| there[0].node.clone()).collect();
     let tenants = store.tenants(&names).await.map_err(|error| status::from_store(&error))?;
-    let devices = page
-        .iter()
-        .flat_map(|(name, agent)| agent.devices.iter().map(move |device| (*name, &device.gres_type)));
-    let there = There { readings: context.agents.readings(devices), tenants };
+    let places = page.iter().flat_map(|there| there.iter().map(Spot::place));
+    let there = There { readings: context.agents.readings(places), tenants };
     let stopped = context.board().stopped.clone();
-    let rows = page.into_iter().map(|(name, agent)| {
-        let why = stopped.get(name).cloned().unwrap_or_default();
-        node_row(name, agent, why, &now, &there, caller)
+    let rows = page.into_iter().map(|spots| {
+        let why = stopped.get(spots[0].node).cloned().unwrap_or_default();
+        node_row(spots, why, &there, caller)
     });
     let rows: Vec<v1::ClusterNode> = rows.collect();
-    Ok(v1::ClusterResponse { match_count, nodes: rows, ..sums(context, &agents, &now) })
+    let waiting = scan.iter().flat_map(|scan| scan.jobs.values()).filter(|job| is_waiting(job)).count();
+    Ok(v1::ClusterResponse {
+        now_seconds: context.now().seconds(),
+        mode: context.settings.mode.as_str().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        last_scan_at_seconds: scan.as_ref().map_or(0.0, |scan| scan.at.seconds()),
+        node_count: to_u32(agents.len()),
+        device_count: to_u32(spots.len()),
+        states: state_counts(&spots),
+        waiting_count: to_u32(waiting),
+        sharing_count: to_u32(occupancy.iter().filter(|held| held.tenant_count > 1).count()),
+        match_count,
+        nodes: rows,
+    })
+}
+
+fn tenant_counts(occupancy: &[Occupancy]) -> BTreeMap<(&NodeName, &GresType), u32> {
+    occupancy.iter().map(|held| ((&held.node, &held.gres_type), held.tenant_count)).collect()
 }
 
 fn to_usize(count: u32) -> usize {
@@ -197,112 +209,55 @@ fn to_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Who holds what, and what operators closed.
-struct Held {
-    counts: Counts,
-    /// Devices of which Slurm has booked something, by decisions of ours or its own.
-    booked: BTreeSet<(NodeName, GresType)>,
-    drains: Vec<Drain>,
-}
-
-fn booked(scan: &Scan) -> BTreeSet<(NodeName, GresType)> {
-    let of_node = |node: &Node| {
-        let used = node.shards.iter().filter(|(_, (_, used))| *used > 0);
-        used.map(|(gres_type, _)| (node.name.clone(), gres_type.clone())).collect::<Vec<_>>()
-    };
-    scan.nodes.iter().flat_map(of_node).collect()
-}
-
 /// What is on the nodes of one page.
 struct There {
     readings: Readings,
     tenants: Vec<Tenant>,
 }
 
-/// What is true of the whole pool.
-fn sums(context: &Context, agents: &BTreeMap<NodeName, AgentState>, now: &Held) -> v1::ClusterResponse {
+fn state_counts(spots: &[Spot<'_>]) -> Vec<v1::StateCount> {
     let mut states: BTreeMap<&'static str, u32> = BTreeMap::new();
-    let mut device_count = 0;
-    for (name, agent) in agents {
-        for device in &agent.devices {
-            device_count += 1;
-            *states.entry(state_of(name, agent, device, now)).or_default() += 1;
-        }
+    for spot in spots {
+        *states.entry(spot.state()).or_default() += 1;
     }
-    let scan = context.board().scan.clone();
-    let waiting = scan.iter().flat_map(|scan| scan.jobs.values()).filter(|job| is_waiting(job)).count();
-    v1::ClusterResponse {
-        now_seconds: context.now().seconds(),
-        mode: context.settings.mode.as_str().to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        last_scan_at_seconds: scan.as_ref().map_or(0.0, |scan| scan.at.seconds()),
-        node_count: to_u32(agents.len()),
-        device_count,
-        states: states
-            .into_iter()
-            .map(|(state, count)| v1::StateCount { state: state.to_owned(), count })
-            .collect(),
-        waiting_count: to_u32(waiting),
-        sharing_count: to_u32(now.counts.values().filter(|count| **count > 1).count()),
-        match_count: 0,
-        nodes: Vec::new(),
-    }
+    states.into_iter().map(|(state, count)| v1::StateCount { state: state.to_owned(), count }).collect()
 }
 
-/// How a device is, in one word.
-fn state_of(node: &NodeName, agent: &AgentState, device: &DeviceDescription, now: &Held) -> &'static str {
-    let closed = agent.conditions.get(&device.gres_type).and_then(DeviceCondition::closed_by);
-    let drain = drain_of(&now.drains, node, &device.gres_type);
-    let place = (node.clone(), device.gres_type.clone());
-    match now.counts.get(&place) {
-        _ if !agent.is_connected => "away",
-        _ if closed.is_some() || drain.is_some() => "closed",
-        // A job that Slurm itself put there, without a decision of ours.
-        None | Some(0) if now.booked.contains(&place) => "alone",
-        None | Some(0) => "idle",
-        Some(1) => "alone",
-        Some(_) => "shared",
-    }
-}
-
-fn node_row(
-    name: &NodeName,
-    agent: &AgentState,
-    stopped: String,
-    now: &Held,
-    there: &There,
-    caller: Caller,
-) -> v1::ClusterNode {
-    let device_row = |device: &DeviceDescription| {
-        let place = (name.clone(), device.gres_type.clone());
-        let is_there = |tenant: &&Tenant| tenant.node == place.0 && tenant.gres_type == place.1;
+/// A node, from its devices: at least one.
+fn node_row(spots: &[Spot<'_>], stopped: String, there: &There, caller: Caller) -> v1::ClusterNode {
+    let device_row = |spot: &Spot<'_>| {
+        let (node, gres_type) = spot.place();
+        let is_there = |tenant: &&Tenant| tenant.node == *node && tenant.gres_type == *gres_type;
         let tenants: Vec<&Tenant> = there.tenants.iter().filter(is_there).collect();
         // What a device does tells of everybody on it, and of a job that Slurm itself put there nobody of us knows.
         let is_own = !tenants.is_empty() && tenants.iter().all(|tenant| caller.may_see(tenant.uid));
         let is_told = caller.is_operator || is_own;
-        let reading = there.readings.get(&place).filter(|_| is_told);
+        let reading = there.readings.get(&(node.clone(), gres_type.clone())).filter(|_| is_told);
+        let drained = match spot.closed {
+            Some(Closed::Drained(drain)) => drain.to_string(),
+            _ => String::new(),
+        };
         v1::ClusterDevice {
-            state: state_of(name, agent, device, now).to_owned(),
-            drained: drain_of(&now.drains, name, &device.gres_type)
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+            state: spot.state().to_owned(),
+            drained,
             tenants: tenants.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
             sample: reading.map(|(_, reading)| {
-                let (gres_type, reading) = (device.gres_type.clone(), reading.clone());
+                let (gres_type, reading) = (gres_type.clone(), reading.clone());
                 DeviceSample { gres_type, reading, tenants: Vec::new() }.into()
             }),
             sampled_at_seconds: reading.map_or(0.0, |(at, _)| at.seconds()),
-            condition: agent.conditions.get(&device.gres_type).cloned().map(Into::into),
-            device: Some(device.clone().into()),
+            condition: spot.agent.conditions.get(gres_type).cloned().map(Into::into),
+            device: Some(spot.device.clone().into()),
         }
     };
+    let Spot { node, agent, .. } = spots[0];
     v1::ClusterNode {
-        node: name.to_string(),
+        node: node.to_string(),
         connected: agent.is_connected,
         last_seen_at_seconds: agent.last_seen_at.seconds(),
         version: agent.version.clone(),
         stopped,
-        devices: agent.devices.iter().map(device_row).collect(),
+        devices: spots.iter().map(device_row).collect(),
     }
 }
 

@@ -69,18 +69,17 @@ impl OperatorServer {
         let scan = context.board().scan.clone();
         let (decisions, drains) = (store.active_decisions().await?, store.drains().await?);
         let scan = scan.as_deref();
-        let spots =
-            top::spots(&top::Sources { scan, agents: &agents, decisions: &decisions, drains: &drains });
-        let page = top::page(&spots, device_offset, device_limit);
+        let rows = top::rows(&top::Sources { scan, agents: &agents, decisions: &decisions, drains: &drains });
+        let page = top::page(&rows, device_offset, device_limit);
         let users = explain::users_of(store, &top::decisions_on(page)).await?;
-        let readings = context.agents.readings(page.iter().map(top::Spot::place));
+        let readings = context.agents.readings(page.iter().map(top::Row::place));
         let jobs = self.queue_rows(caller).await?;
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let now = context.now();
         Ok(v1::TopResponse {
             now_seconds: now.seconds(),
             mode: context.settings.mode.as_str().to_owned(),
-            counts: Some(top::counts(&spots)),
+            counts: Some(top::counts(&rows)),
             agent_count: count(agents.values().filter(|agent| agent.is_connected).count()),
             agents_gone_count: count(agents.values().filter(|agent| !agent.is_connected).count()),
             waiting_count: count(jobs.len()),

@@ -4,11 +4,10 @@
 use super::auth::Caller;
 use super::listing;
 use crate::agents::{AgentState, Readings};
+use crate::floorplan::{self, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
-use crate::store::{Decision, Drain, Member, drain_of};
+use crate::store::{Decision, Drain, Member};
 use pillion_core::decision::MemberState;
-use pillion_core::device::DeviceDescription;
-use pillion_core::health::DeviceCondition;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_proto::v1;
 use pillion_slurm::JobState;
@@ -28,62 +27,39 @@ pub(super) struct Sources<'a> {
 }
 
 /// One device, and who is on it.
-pub(super) struct Spot<'a> {
-    node: &'a NodeName,
-    device: &'a DeviceDescription,
+pub(super) struct Row<'a> {
+    spot: Spot<'a>,
     tenants: Vec<(&'a Decision, &'a Member)>,
-    shards_used: u32,
-    closed: Option<String>,
 }
 
-impl Spot<'_> {
+impl Row<'_> {
     /// Which device it is.
-    pub(super) fn place(&self) -> (&NodeName, &GresType) {
-        (self.node, &self.device.gres_type)
+    pub(super) const fn place(&self) -> (&NodeName, &GresType) {
+        self.spot.place()
     }
 }
 
 /// All devices, in the order of nodes and of a node's own indexes.
-pub(super) fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
+pub(super) fn rows<'a>(sources: &Sources<'a>) -> Vec<Row<'a>> {
     let mut tenants: BTreeMap<(&NodeName, &GresType), Vec<(&Decision, &Member)>> = BTreeMap::new();
     for decision in sources.decisions {
         let there = decision.members.iter().filter(|member| is_there(member));
         let there = there.map(|member| (decision, member));
         tenants.entry((&decision.node, &decision.gres_type)).or_default().extend(there);
     }
-    let mut spots = Vec::new();
-    for (node, agent) in sources.agents {
-        for device in &agent.devices {
-            spots.push(Spot {
-                node,
-                device,
-                tenants: tenants.remove(&(node, &device.gres_type)).unwrap_or_default(),
-                shards_used: shards_used(sources.scan, node, &device.gres_type),
-                closed: closed(sources.drains, node, agent, &device.gres_type),
-            });
-        }
-    }
-    spots
+    let count = |there: &Vec<_>| u32::try_from(there.len()).unwrap_or(u32::MAX);
+    let spots = floorplan::spots(&floorplan::Sources {
+        agents: sources.agents,
+        scan: sources.scan,
+        drains: sources.drains,
+        tenant_counts: tenants.iter().map(|(place, there)| (*place, count(there))).collect(),
+    });
+    let row = |spot: Spot<'a>| Row { tenants: tenants.remove(&spot.place()).unwrap_or_default(), spot };
+    spots.into_iter().map(row).collect()
 }
 
 fn is_there(member: &Member) -> bool {
     matches!(member.state, MemberState::Released | MemberState::Running)
-}
-
-fn shards_used(scan: Option<&Scan>, node: &NodeName, gres_type: &GresType) -> u32 {
-    let shards = scan.and_then(|scan| scan.node(node)).and_then(|node| node.shards.get(gres_type));
-    shards.map_or(0, |&(_, used)| used)
-}
-
-fn closed(drains: &[Drain], node: &NodeName, agent: &AgentState, gres_type: &GresType) -> Option<String> {
-    let condition = agent.conditions.get(gres_type);
-    if let Some(drain) = drain_of(drains, node, gres_type) {
-        Some(drain.to_string())
-    } else if !agent.is_connected {
-        Some("its agent is away".to_owned())
-    } else {
-        condition.and_then(DeviceCondition::closed_by).map(ToString::to_string)
-    }
 }
 
 /// A part of a list: from `offset` on, at most `limit`.
@@ -95,54 +71,54 @@ pub(super) fn page<T>(all: &[T], offset: u32, limit: u32) -> &[T] {
 }
 
 /// The decisions on these devices, whose users are to be named.
-pub(super) fn decisions_on(spots: &[Spot<'_>]) -> Vec<Decision> {
+pub(super) fn decisions_on(rows: &[Row<'_>]) -> Vec<Decision> {
     let mut seen = BTreeSet::new();
-    let all = spots.iter().flat_map(|spot| &spot.tenants).map(|(decision, _)| *decision);
+    let all = rows.iter().flat_map(|row| &row.tenants).map(|(decision, _)| *decision);
     all.filter(|decision| seen.insert(decision.id)).cloned().collect()
 }
 
 /// How many devices there are in each state.
-pub(super) fn counts(spots: &[Spot<'_>]) -> v1::TopCounts {
+pub(super) fn counts(rows: &[Row<'_>]) -> v1::TopCounts {
     let count = |is: &dyn Fn(&Spot<'_>) -> bool| {
-        u32::try_from(spots.iter().filter(|spot| is(spot)).count()).unwrap_or(u32::MAX)
+        u32::try_from(rows.iter().filter(|row| is(&row.spot)).count()).unwrap_or(u32::MAX)
     };
     v1::TopCounts {
         devices: count(&|_| true),
-        shared: count(&|spot| spot.tenants.len() > 1),
-        single: count(&|spot| spot.tenants.len() == 1 || (spot.tenants.is_empty() && spot.shards_used > 0)),
-        idle: count(&|spot| spot.tenants.is_empty() && spot.shards_used == 0),
+        shared: count(&|spot| spot.occupation() == Occupation::Shared),
+        single: count(&|spot| spot.occupation() == Occupation::Alone),
+        idle: count(&|spot| spot.occupation() == Occupation::Idle),
         closed: count(&|spot| spot.closed.is_some()),
     }
 }
 
 /// One row a device.
 pub(super) fn devices(
-    spots: &[Spot<'_>],
+    rows: &[Row<'_>],
     readings: &Readings,
     users: &BTreeMap<SlurmJobId, String>,
     caller: Caller,
     now: UnixTime,
 ) -> Vec<v1::TopDevice> {
-    spots.iter().map(|spot| device(spot, readings, users, caller, now)).collect()
+    rows.iter().map(|row| device(row, readings, users, caller, now)).collect()
 }
 
 fn device(
-    spot: &Spot<'_>,
+    Row { spot, tenants }: &Row<'_>,
     readings: &Readings,
     users: &BTreeMap<SlurmJobId, String>,
     caller: Caller,
     now: UnixTime,
 ) -> v1::TopDevice {
-    let row = |(decision, member): &(&Decision, &Member)| {
+    let tenant = |(decision, member): &(&Decision, &Member)| {
         if caller.may_see(member.plan.uid) {
             listing::member(decision, member, users, caller)
         } else {
             v1::Member { state: member.state.to_string(), ..v1::Member::default() }
         }
     };
-    let is_own = spot.tenants.iter().all(|(_, member)| caller.may_see(member.plan.uid));
+    let is_own = tenants.iter().all(|(_, member)| caller.may_see(member.plan.uid));
     // Of a job that Slurm placed by itself nobody knows here whose it is.
-    let is_visible = caller.is_operator || (!spot.tenants.is_empty() && is_own);
+    let is_visible = caller.is_operator || (!tenants.is_empty() && is_own);
     let reading = readings.get(&(spot.node.clone(), spot.device.gres_type.clone()));
     let fresh = reading.filter(|(at, _)| now.seconds_since(*at) <= READING_AGE_SECONDS_MAX);
     let reading = fresh.map(|(_, reading)| reading).filter(|_| is_visible);
@@ -155,8 +131,8 @@ fn device(
         mechanism: spot.device.mechanism.to_string(),
         memory_bytes: spot.device.memory_bytes,
         shards_used: spot.shards_used,
-        closed: spot.closed.clone().unwrap_or_default(),
-        tenants: spot.tenants.iter().map(row).collect(),
+        closed: spot.closed.map(|why| why.to_string()).unwrap_or_default(),
+        tenants: tenants.iter().map(tenant).collect(),
         sm_active_fraction: active.map(f64::from),
         gpu_busy_fraction: busy.map(f64::from),
         memory_bytes_used: reading.and_then(|reading| reading.memory_bytes_used),
@@ -183,7 +159,7 @@ mod tests {
     use super::*;
     use crate::store::DrainPlace;
     use crate::testing::{NOW, at, decision, job, member, scan};
-    use pillion_core::device::{Mechanism, Reading};
+    use pillion_core::device::{DeviceDescription, Mechanism, Reading};
     use pillion_core::{DeviceUuid, Fraction, UserId};
     use pillion_slurm::NodeAvailability;
 
@@ -235,7 +211,11 @@ mod tests {
         let sources = Sources { scan: None, agents: &agents, decisions, drains: &[] };
         let users =
             [(SlurmJobId::plain(7), "alice".to_owned()), (SlurmJobId::plain(987_654), "bob".to_owned())];
-        devices(&spots(&sources), &readings(), &users.into(), caller, at(now))
+        devices(&super::rows(&sources), &readings(), &users.into(), caller, at(now))
+    }
+
+    fn closed_by(row: &Row<'_>) -> Option<String> {
+        row.spot.closed.map(|why| why.to_string())
     }
 
     #[test]
@@ -269,20 +249,20 @@ mod tests {
         let drains = [Drain { place, by: "root".into(), reason: "fan".into(), since: at(NOW) }];
         let (agents, decisions) = (agents(true), pair());
         let sources = Sources { scan: Some(&scan), agents: &agents, decisions: &decisions, drains: &drains };
-        let spots = spots(&sources);
-        let v1::TopCounts { devices, shared, single, idle, closed } = counts(&spots);
+        let rows = super::rows(&sources);
+        let v1::TopCounts { devices, shared, single, idle, closed } = counts(&rows);
         assert_eq!((devices, shared, single, idle, closed), (4, 1, 1, 2, 1));
-        assert_eq!(spots[3].closed.as_deref(), Some("drained by root: fan"));
+        assert_eq!(closed_by(&rows[3]).as_deref(), Some("drained by root: fan"));
         assert_eq!(unplaced_count(Some(&scan), &decisions), 0);
         assert_eq!(unplaced_count(Some(&scan), &[]), 1);
-        assert_eq!(decisions_on(&spots).len(), 1);
+        assert_eq!(decisions_on(&rows).len(), 1);
     }
 
     #[test]
     fn a_device_without_its_agent_is_closed() {
         let agents = agents(false);
         let sources = Sources { scan: None, agents: &agents, decisions: &[], drains: &[] };
-        assert_eq!(spots(&sources)[0].closed.as_deref(), Some("its agent is away"));
+        assert_eq!(closed_by(&super::rows(&sources)[0]).as_deref(), Some("its agent is away"));
     }
 
     #[test]

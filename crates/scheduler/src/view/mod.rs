@@ -1,11 +1,11 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
 use crate::agents::AgentState;
+use crate::floorplan::closed;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Drain, JobRecord, Member, StoredProfile, drain_of};
+use crate::store::{Decision, Drain, JobRecord, Member, StoredProfile};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
-use pillion_core::health::DeviceCondition;
 use pillion_core::{GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime};
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, NodeView, Policy, ProfileBook, Tenant, WaitingJob,
@@ -134,11 +134,10 @@ fn device_view(
         here.iter().filter(counted).map(|(_, member)| u32::from(member.plan.shards.count())).sum()
     };
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
-    let condition = sources.agents.get(&node.name).and_then(|agent| agent.conditions.get(&device.gres_type));
-    let blocked = if let Some(drain) = drain_of(sources.drains, &node.name, &device.gres_type) {
-        Some(drain.to_string())
-    } else if let Some(fault) = condition.and_then(DeviceCondition::closed_by) {
-        Some(fault.to_string())
+    let agent = sources.agents.get(&node.name);
+    let closed = agent.and_then(|agent| closed(sources.drains, &node.name, agent, &device.gres_type));
+    let blocked = if let Some(why) = closed {
+        Some(why.to_string())
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
     } else if shards_used > shards_of(true) && !here.is_empty() {

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::DeviceUuid;
 use pillion_core::device::Mechanism;
-use pillion_core::health::{DeviceFault, FaultKind};
+use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
 use pillion_slurm::ReasonKind;
 

@@ -1,13 +1,16 @@
 use super::*;
 use crate::agents::Agents;
-use crate::store::DrainPlace;
+use crate::scan::Scan;
+use crate::store::{Drain, DrainPlace};
+use crate::testing::scan;
 use pillion_core::UserId;
 use pillion_core::decision::MemberState;
-use pillion_core::device::{Mechanism, Reading};
-use pillion_core::health::{DeviceFault, FaultKind};
+use pillion_core::device::{DeviceDescription, Mechanism, Reading};
+use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::report::{AgentHello, DeviceSamples};
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
 use pillion_pairing::Role;
+use pillion_slurm::NodeAvailability;
 
 const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };
 const NOBODY: Caller = Caller { uid: None, is_operator: false };
@@ -82,12 +85,8 @@ fn hello() -> AgentHello {
     }
 }
 
-fn held(count: u32, drains: Vec<Drain>) -> Held {
-    Held {
-        counts: [((NodeName::new("n1"), GresType::new("g0")), count)].into(),
-        booked: BTreeSet::new(),
-        drains,
-    }
+fn held(tenant_count: u32) -> Occupancy {
+    Occupancy { node: NodeName::new("n1"), gres_type: GresType::new("g0"), tenant_count }
 }
 
 fn drain() -> Drain {
@@ -107,11 +106,17 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let sample = DeviceSample { gres_type: GresType::new("g0"), reading, tenants: Vec::new() };
     let samples = DeviceSamples { recorded_at: UnixTime::from_epoch(2), samples: vec![sample] };
     agents.set_readings(&node, &samples);
-    let agent = &agents.all()[&node];
+    let (all, drains, occupancy) = (agents.all(), [drain()], [held(2)]);
+    let spots = floorplan::spots(&floorplan::Sources {
+        agents: &all,
+        scan: None,
+        drains: &drains,
+        tenant_counts: tenant_counts(&occupancy),
+    });
     let readings = || agents.readings([(&node, &device().gres_type)].into_iter());
     let shown = |tenants: &[Tenant], caller| {
         let there = There { readings: readings(), tenants: tenants.to_vec() };
-        let row = node_row(&node, agent, String::new(), &held(2, vec![drain()]), &there, caller);
+        let row = node_row(&spots, String::new(), &there, caller);
         row.devices[0].clone()
     };
     let (own, other) = (tenant(7, 1000, "alice"), tenant(8, 1001, "bob"));
@@ -125,14 +130,22 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
 
 #[test]
 fn a_device_is_what_is_worst_about_it() {
-    let (device, agents) = (device(), Agents::default());
-    let node = NodeName::new("n1");
+    let agents = Agents::default();
     let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
-    let state = |count: u32| state_of(&node, &agents.all()[&node], &device, &held(count, Vec::new()));
+    let told = |count: u32, scan: Option<&Scan>, drains: &[Drain]| {
+        let (agents, occupancy) = (agents.all(), [held(count)]);
+        let tenant_counts = tenant_counts(&occupancy);
+        let spots = floorplan::spots(&floorplan::Sources { agents: &agents, scan, drains, tenant_counts });
+        let counts = state_counts(&spots);
+        assert_eq!((counts.len(), counts[0].count), (1, 1));
+        counts[0].state.clone()
+    };
+    let state = |count: u32| told(count, None, &[]);
     assert_eq!([state(0), state(1), state(2)], ["idle", "alone", "shared"]);
-    let by_slurm = Held { booked: [(node.clone(), GresType::new("g0"))].into(), ..held(0, Vec::new()) };
-    assert_eq!(state_of(&node, &agents.all()[&node], &device, &by_slurm), "alone");
-    assert_eq!(state_of(&node, &agents.all()[&node], &device, &held(0, vec![drain()])), "closed");
+    let mut by_slurm = scan(None, NodeAvailability::Up);
+    by_slurm.nodes[0].shards = [(GresType::new("g0"), (100, 100))].into();
+    assert_eq!(told(0, Some(&by_slurm), &[]), "alone");
+    assert_eq!(told(0, None, &[drain()]), "closed");
     let fault = DeviceFault { kind: FaultKind::Gone, detail: String::new(), since: UnixTime::from_epoch(1) };
     let condition =
         DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::new() };

@@ -1,0 +1,222 @@
+//! Every device of the pool as it is now: how it is in one word, how many are on it, and why it takes nobody new. Pure, and
+//! the one room that says so: what the engine plans with (`view`), what `pillion top` shows and what the page shows come
+//! from here. Whose the tenants are, and who may know it, is their callers' matter.
+
+use crate::agents::AgentState;
+use crate::scan::Scan;
+use crate::store::{Drain, drain_of};
+use pillion_core::device::DeviceDescription;
+use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::{GresType, NodeName};
+use pillion_slurm::Node;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Why a device takes no new tenants, whoever is on it. What an operator says of it tells more than what it is like
+/// meanwhile, so that goes first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Closed<'a> {
+    /// An operator said so, of it or of its node.
+    Drained(&'a Drain),
+    /// Nobody is there who could prepare it.
+    AgentAway,
+    /// Its worst fault.
+    Fault(&'a DeviceFault),
+}
+
+impl fmt::Display for Closed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drained(drain) => drain.fmt(f),
+            Self::AgentAway => f.write_str("its agent is away"),
+            Self::Fault(fault) => fault.fmt(f),
+        }
+    }
+}
+
+/// Why a device of this agent's node takes no new tenants; `None`: it does.
+pub fn closed<'a>(
+    drains: &'a [Drain],
+    node: &NodeName,
+    agent: &'a AgentState,
+    gres_type: &GresType,
+) -> Option<Closed<'a>> {
+    if let Some(drain) = drain_of(drains, node, gres_type) {
+        return Some(Closed::Drained(drain));
+    }
+    if !agent.is_connected {
+        return Some(Closed::AgentAway);
+    }
+    agent.conditions.get(gres_type).and_then(DeviceCondition::closed_by).map(Closed::Fault)
+}
+
+/// How many are on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupation {
+    /// Nobody.
+    Idle,
+    /// One, by a decision of ours or because Slurm itself put him there.
+    Alone,
+    /// Two or more by decisions of ours.
+    Shared,
+}
+
+/// One device.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spot<'a> {
+    /// Its node.
+    pub node: &'a NodeName,
+    /// Its node's agent.
+    pub agent: &'a AgentState,
+    /// The device.
+    pub device: &'a DeviceDescription,
+    /// Tenants by decisions of ours, as its caller counts them.
+    pub tenant_count: u32,
+    /// What Slurm has booked of 100.
+    pub shards_used: u32,
+    /// Why it takes no new tenants.
+    pub closed: Option<Closed<'a>>,
+}
+
+impl<'a> Spot<'a> {
+    /// Which device it is.
+    pub const fn place(&self) -> (&'a NodeName, &'a GresType) {
+        (self.node, &self.device.gres_type)
+    }
+
+    /// Who is on it, whether it is closed or not.
+    pub const fn occupation(&self) -> Occupation {
+        match (self.tenant_count, self.shards_used) {
+            (0, 0) => Occupation::Idle,
+            // A job that Slurm itself put there, without a decision of ours.
+            (0 | 1, _) => Occupation::Alone,
+            _ => Occupation::Shared,
+        }
+    }
+
+    /// How it is, by what is worst about it: `away`, `closed`, `shared`, `alone` or `idle`.
+    pub const fn state(&self) -> &'static str {
+        match (self.agent.is_connected, &self.closed, self.occupation()) {
+            (false, ..) => "away",
+            (_, Some(_), _) => "closed",
+            (_, None, Occupation::Shared) => "shared",
+            (_, None, Occupation::Alone) => "alone",
+            (_, None, Occupation::Idle) => "idle",
+        }
+    }
+}
+
+/// What a floor plan is made from.
+#[derive(Debug, Clone)]
+pub struct Sources<'a> {
+    /// Agents by node.
+    pub agents: &'a BTreeMap<NodeName, AgentState>,
+    /// The last scan.
+    pub scan: Option<&'a Scan>,
+    /// What operators drained.
+    pub drains: &'a [Drain],
+    /// Tenants of each device by decisions of ours; of those that are not here there is none.
+    pub tenant_counts: BTreeMap<(&'a NodeName, &'a GresType), u32>,
+}
+
+/// All devices that agents told of, in the order of nodes and of a node's own indexes.
+pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
+    let nodes = sources.scan.into_iter().flat_map(|scan| &scan.nodes);
+    let nodes: BTreeMap<&NodeName, &Node> = nodes.map(|node| (&node.name, node)).collect();
+    let spot = |node: &'a NodeName, agent: &'a AgentState, device: &'a DeviceDescription| {
+        let shards = nodes.get(node).and_then(|it| it.shards.get(&device.gres_type));
+        let tenant_count = sources.tenant_counts.get(&(node, &device.gres_type)).copied();
+        Spot {
+            node,
+            agent,
+            device,
+            tenant_count: tenant_count.unwrap_or(0),
+            shards_used: shards.map_or(0, |&(_, used)| used),
+            closed: closed(sources.drains, node, agent, &device.gres_type),
+        }
+    };
+    let of_node = |(node, agent): (&'a NodeName, &'a AgentState)| {
+        agent.devices.iter().map(move |device| (node, agent, device))
+    };
+    sources.agents.iter().flat_map(of_node).map(|(node, agent, device)| spot(node, agent, device)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::DrainPlace;
+    use crate::testing::{NOW, at, scan};
+    use pillion_core::DeviceUuid;
+    use pillion_core::device::Mechanism;
+    use pillion_core::health::FaultKind;
+    use pillion_slurm::NodeAvailability;
+
+    fn agent() -> AgentState {
+        let device = DeviceDescription {
+            index: 0,
+            uuid: DeviceUuid::new("GPU-0"),
+            model: "h100".into(),
+            memory_bytes: 80,
+            gres_type: GresType::new("g0"),
+            mechanism: Mechanism::Mps,
+        };
+        AgentState {
+            devices: vec![device],
+            version: String::new(),
+            is_connected: true,
+            last_seen_at: at(NOW),
+            clock_skew_seconds: 0.0,
+            conditions: BTreeMap::new(),
+        }
+    }
+
+    fn broken() -> AgentState {
+        let faults = vec![DeviceFault { kind: FaultKind::Gone, detail: "it is gone".into(), since: at(NOW) }];
+        let gres_type = GresType::new("g0");
+        let condition = DeviceCondition { gres_type: gres_type.clone(), faults, sources: BTreeMap::new() };
+        AgentState { conditions: [(gres_type, condition)].into(), ..agent() }
+    }
+
+    fn drain(gres_type: Option<&str>) -> Drain {
+        let place = DrainPlace { node: NodeName::new("n1"), gres_type: gres_type.map(GresType::new) };
+        Drain { place, by: "root".into(), reason: "fan noise".into(), since: at(NOW) }
+    }
+
+    /// State, and why it is closed, of n1's only device.
+    fn told(agent: &AgentState, tenants: u32, booked: u32, drains: &[Drain]) -> (&'static str, String) {
+        let mut scan = scan(None, NodeAvailability::Up);
+        scan.nodes[0].shards = [(GresType::new("g0"), (100, booked))].into();
+        let agents = [(NodeName::new("n1"), agent.clone())].into();
+        let (node, gres_type) = (NodeName::new("n1"), GresType::new("g0"));
+        let tenant_counts = [((&node, &gres_type), tenants)].into();
+        let sources = Sources { agents: &agents, scan: Some(&scan), drains, tenant_counts };
+        let spot = spots(&sources)[0];
+        (spot.state(), spot.closed.map(|why| why.to_string()).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_device_is_what_is_worst_about_it() {
+        let open = |tenants, booked| told(&agent(), tenants, booked, &[]);
+        let none = String::new;
+        assert_eq!([open(0, 0), open(1, 40), open(2, 90)].map(|it| it.0), ["idle", "alone", "shared"]);
+        assert_eq!(open(0, 100), ("alone", none()), "Slurm itself put somebody there");
+        assert_eq!(open(2, 0), ("shared", none()), "they are about to be there");
+        let gone = told(&broken(), 2, 90, &[]);
+        assert!(gone.0 == "closed" && gone.1.ends_with("it is gone"), "{gone:?}");
+        let away = AgentState { is_connected: false, ..broken() };
+        assert_eq!(told(&away, 2, 90, &[]), ("away", "its agent is away".to_owned()));
+    }
+
+    #[test]
+    fn what_an_operator_says_is_told_before_what_is_seen() {
+        let why = "drained by root: fan noise".to_owned();
+        for drain in [drain(None), drain(Some("g0"))] {
+            let drains = std::slice::from_ref(&drain);
+            assert_eq!(told(&agent(), 1, 40, drains), ("closed", why.clone()));
+            assert_eq!(told(&broken(), 1, 40, drains), ("closed", why.clone()));
+            let away = AgentState { is_connected: false, ..agent() };
+            assert_eq!(told(&away, 1, 40, drains), ("away", why.clone()));
+        }
+        assert_eq!(told(&agent(), 1, 40, &[drain(Some("g1"))]), ("alone", String::new()), "another device");
+    }
+}
