@@ -4,8 +4,9 @@ use super::auth::Caller;
 use crate::rules::{Rule, RuleOrigin};
 use crate::scan::Scan;
 use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Event, JobRecord, Member, ModelVersion, RunFilter, Score, Tenant};
-use crate::story::{Account, GroupBy};
+use crate::store::{
+    Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
+};
 use pillion_core::decision::MemberState;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_pairing::{Policy, Role};
@@ -174,8 +175,8 @@ pub(super) fn run_filter(
 
 /// A group of runs.
 pub(super) fn account_row(account: Account) -> v1::AccountRow {
-    let Account {
-        key,
+    let Account { key, sums } = account;
+    let Sums {
         run_count,
         shared_run_count,
         gpu_seconds,
@@ -186,7 +187,7 @@ pub(super) fn account_row(account: Account) -> v1::AccountRow {
         energy_joules_saved,
         promises_kept,
         promises_broken,
-    } = account;
+    } = sums;
     v1::AccountRow {
         key,
         run_count,
@@ -217,6 +218,11 @@ pub(super) fn rule(rule: Rule) -> v1::PolicyRule {
 /// What the last plan said of each job that it left waiting.
 pub(super) type Reasons = BTreeMap<SlurmJobId, String>;
 
+/// Jobs under management that Slurm has not started.
+pub(super) fn managed_waiting(scan: &Scan) -> impl Iterator<Item = &Job> {
+    scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some())
+}
+
 /// Jobs that wait for a decision or for Slurm to carry one out.
 pub(super) fn queue(
     scan: &Scan,
@@ -227,8 +233,7 @@ pub(super) fn queue(
 ) -> Vec<v1::QueueJob> {
     let placements: BTreeMap<SlurmJobId, Placement> =
         tenants.iter().map(|tenant| (tenant.job_id, Placement::from(tenant))).collect();
-    let mut jobs: Vec<&Job> =
-        scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some()).collect();
+    let mut jobs: Vec<&Job> = managed_waiting(scan).collect();
     jobs.sort_by(|a, b| {
         b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds()))
     });

@@ -6,17 +6,13 @@ use crate::context::Context;
 use crate::engine::Engine;
 use crate::rules;
 use crate::store::{Decision, DecisionFilter, StoreError};
-use crate::story::Accounts;
-use pillion_core::{DecisionId, NodeName, SlurmJobId};
+use pillion_core::{DecisionId, SlurmJobId};
 use pillion_proto::v1::operator_service_server::OperatorService;
 use pillion_proto::v1::{self, StatusResponse};
 use pillion_slurm::JobState;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
-
-/// How much of a long stretch of time is read at once: a year of a large site is more than memory should hold.
-const ACCOUNT_PART: Duration = Duration::from_hours(24 * 7);
 
 /// The service.
 pub struct OperatorServer {
@@ -34,12 +30,9 @@ impl OperatorServer {
 
     async fn queue_rows(&self, caller: Caller) -> Result<Vec<v1::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
-        // Not whole decisions: their reasons are long, and most of those that are active run already.
-        let mut nodes: Vec<NodeName> = scan.nodes.iter().map(|node| node.name.clone()).collect();
-        nodes.extend(self.context.agents.all().into_keys());
-        nodes.sort_unstable();
-        nodes.dedup();
-        let tenants = self.context.store.tenants(&nodes).await?;
+        // Not whole decisions, whose reasons are long, and of those that are active only what is not running yet.
+        let waiting: Vec<SlurmJobId> = listing::managed_waiting(&scan).map(|job| job.id).collect();
+        let tenants = self.context.store.tenancies(&waiting).await?;
         let board = self.context.board();
         Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, caller))
     }
@@ -163,12 +156,8 @@ impl OperatorService for OperatorServer {
         if filter.until > latest {
             filter.until = latest;
         }
-        let mut accounts = Accounts::new(group_by);
-        for part in filter.parts(ACCOUNT_PART) {
-            let runs = self.context.store.accounted_runs(&part).await.map_err(store_error)?;
-            accounts.extend(&runs);
-        }
-        let rows = accounts.rows().map(listing::account_row);
+        let accounts = self.context.store.accounts(&filter, group_by).await.map_err(store_error)?;
+        let rows = accounts.into_iter().map(listing::account_row);
         Ok(Response::new(v1::AccountResponse { rows: rows.collect() }))
     }
 

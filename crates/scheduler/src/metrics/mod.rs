@@ -7,14 +7,12 @@
 //! ```
 
 mod families;
-mod outcomes;
 mod page;
 mod queue;
 mod slurm_calls;
 mod tally;
 
 pub use families::ALL;
-pub(crate) use outcomes::account;
 pub use page::{Snapshot, page};
 pub use slurm_calls::CountedSlurm;
 pub use tally::{Counts, DecisionKind, SlurmCalls, Tally};

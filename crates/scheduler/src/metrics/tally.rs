@@ -1,7 +1,7 @@
 //! What has happened since this scheduler started, counted where it happens. Counters begin anew with the process: Prometheus
 //! knows that of counters, and what must not be lost is in the store.
 
-use crate::story::Account;
+use crate::store::Sums;
 use pillion_core::device::Mechanism;
 use pillion_metrics::Durations;
 use pillion_pairing::Pairing;
@@ -69,7 +69,7 @@ pub struct Counts {
     /// Events by kind, and causes of misses: see [`Tally::event`].
     pub events: BTreeMap<String, u64>,
     /// What runs used and gained: sums over single runs.
-    pub account: Account,
+    pub account: Sums,
     /// The part of what was gained that is a loss, each above zero.
     pub gpu_seconds_lost: f64,
     /// As above, of energy.
@@ -145,7 +145,7 @@ impl Tally {
     }
 
     /// A run ended.
-    pub fn ran(&self, run: &Account) {
+    pub fn ran(&self, run: &Sums) {
         self.lock().add_run(run);
     }
 
@@ -172,7 +172,7 @@ pub enum SlurmFailure {
 }
 
 impl Counts {
-    fn add_run(&mut self, run: &Account) {
+    fn add_run(&mut self, run: &Sums) {
         let sum = &mut self.account;
         sum.run_count += run.run_count;
         sum.shared_run_count += run.shared_run_count;
@@ -199,12 +199,12 @@ mod tests {
     #[test]
     fn gains_and_losses_are_kept_apart_so_that_neither_falls() {
         let tally = Tally::default();
-        let run = |saved: f64, unmeasured: f64| Account {
+        let run = |saved: f64, unmeasured: f64| Sums {
             shared_run_count: 1,
             gpu_seconds_saved: saved,
             energy_joules_saved: -saved,
             unmeasured_seconds: unmeasured,
-            ..Account::default()
+            ..Sums::default()
         };
         for run in [run(40.0, 0.0), run(-10.0, 0.0), run(0.0, 5.0)] {
             tally.ran(&run);

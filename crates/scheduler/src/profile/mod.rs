@@ -1,12 +1,13 @@
-//! Row 9 of the way of a job: makes profiles of solo runs, outcomes and observations of shared ones, each run once
+//! Row 9 of the way of a job: makes profiles of solo runs, outcomes and observations of shared ones, and the account of
+//! each, every run once
 //! (DESIGN D10, D11).
 
 mod capped;
 mod sharing;
 
 use crate::context::{Context, TickError};
-use crate::metrics;
 use crate::store::{Lesson, LessonKind, MeasuredRun, StoredProfile};
+use crate::story::run_account;
 use pillion_core::device::{Metric, MetricSource};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::ActivityMeans;
@@ -73,8 +74,10 @@ impl Profile {
                 let samples = run.summary.solo_sample_count;
                 info!(start = %run.summary.start, workload = %run.job.workload, samples, reason = lesson.detail, "a run makes no profile");
             }
-            store.profile_run(run.summary.start, &run.summary.gres_type, &lesson, updated.as_ref()).await?;
-            self.context.tally.ran(&metrics::account(&run, speed, solo_energy_joules));
+            let account = run_account(&run, speed, solo_energy_joules);
+            let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
+            store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
+            self.context.tally.ran(&account.sums);
             if updated.is_some() {
                 self.context.nudges.engine.notify_one();
             }

@@ -11,9 +11,9 @@ mod operators;
 mod state;
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, Heat, HeatFilter,
-    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
-    NewObservation, Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError, StoredObservation,
+    Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
+    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation,
+    Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError, StoredObservation,
     StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
@@ -158,6 +158,10 @@ impl Store for MemoryStore {
         self.call("reading tenants", |state| Ok(state.tenants(nodes)))
     }
 
+    async fn tenancies(&self, jobs: &[SlurmJobId]) -> Result<Vec<Tenant>, StoreError> {
+        self.call("reading where jobs are", |state| Ok(state.tenancies(jobs)))
+    }
+
     async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
         self.call("reading outcomes", |state| Ok(state.heat(filter)))
     }
@@ -222,18 +226,19 @@ impl Store for MemoryStore {
         self.call("reading unprofiled runs", |state| Ok(state.unprofiled_runs(limit)))
     }
 
-    async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError> {
-        self.call("reading what runs gained", |state| Ok(state.accounted_runs(filter)))
+    async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
+        self.call("reading what runs gained", |state| Ok(state.accounts(filter, group_by)))
     }
 
     async fn profile_run(
         &self,
         start: JobStart,
         gres_type: &GresType,
+        account: &RunAccount,
         lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError> {
-        self.call("profiling a run", |state| state.profile_run(start, gres_type, lesson, profile))
+        self.call("profiling a run", |state| state.profile_run(start, gres_type, account, lesson, profile))
     }
 
     async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {

@@ -4,6 +4,7 @@
 //! the revision that the plan was made from. Member states change by compare-and-set along `MemberState::advance`, so
 //! two schedulers cannot both release a job, and a crash between two steps leaves a row that says which step is next.
 
+mod accounts;
 mod browse;
 mod error;
 mod faults;
@@ -14,6 +15,7 @@ mod operators;
 pub mod postgres;
 mod runs;
 
+pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
 pub use browse::{Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Tenant};
 pub use error::StoreError;
 pub use faults::{Judgement, Requeue, RequeueCause, RequeueOutcome};
@@ -23,7 +25,7 @@ pub use learning::{
 };
 pub use lesson::{Lesson, LessonKind, UnknownLesson};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
-pub use runs::{AccountedRun, MeasuredRun, RunFilter};
+pub use runs::MeasuredRun;
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
@@ -320,6 +322,8 @@ pub trait Store: Send + Sync {
     async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError>;
     /// Who holds the devices of these nodes, in the order of their decisions.
     async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError>;
+    /// Where those of these jobs are that hold a device or are about to, in the order of their decisions.
+    async fn tenancies(&self, jobs: &[SlurmJobId]) -> Result<Vec<Tenant>, StoreError>;
     /// What sharing did to each workload beside each other one.
     async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError>;
     /// Moves one member. `Ok(false)`: it did not stand at `from`. An illegal step is [`StoreError::Illegal`].
@@ -358,14 +362,15 @@ pub trait Store: Send + Sync {
     /// Runs that were summarised, whose job's end is recorded (or was started again), and that were not profiled yet;
     /// oldest first.
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
-    /// Runs that ended in a stretch of time, in the order of their ends.
-    async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError>;
-    /// In one transaction: marks a run as profiled, with what it taught, and, where given, stores the workload's new profile
-    /// (a new revision).
+    /// What profiled runs used and gained, in the order of keys.
+    async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError>;
+    /// In one transaction: marks a run as profiled, keeps its account and what it taught and, where given, stores the
+    /// workload's new profile (a new revision). Nothing, where that was done before.
     async fn profile_run(
         &self,
         start: JobStart,
         gres_type: &GresType,
+        account: &RunAccount,
         lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError>;

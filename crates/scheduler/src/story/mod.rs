@@ -6,6 +6,6 @@ mod advice;
 mod slowness;
 
 pub(crate) use account::TENANT_PART;
-pub use account::{Account, Accounts, GroupBy};
+pub use account::run_account;
 pub use advice::{AdviceFacts, advise};
 pub use slowness::{RunSeen, SlowCause, SlowKind, Usual, slow_causes, speed_fraction};

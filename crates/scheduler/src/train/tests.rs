@@ -5,7 +5,7 @@ use crate::agents::Agents;
 use crate::context::Settings;
 use crate::engine::Engine;
 use crate::store::memory::MemoryStore;
-use crate::store::{LessonKind, NewObservation, SharingTenant, Store, StoredProfile};
+use crate::store::{LessonKind, NewObservation, RunAccount, SharingTenant, Store, StoredProfile, Sums};
 use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
 use pillion_core::report::{JobSummary, ProgressPart, Report, ReportBody};
@@ -150,10 +150,17 @@ impl World {
             run_counts_at_cap: [0; 9],
             updated_at: at(NOW),
         };
-        self.store
-            .profile_run(start, &GresType::new("g1"), &LessonKind::Alone.into(), Some(&stored))
-            .await
-            .unwrap();
+        let account = RunAccount {
+            uid: UserId(1000),
+            user: "alice".to_owned(),
+            account: String::new(),
+            partition: "shared".to_owned(),
+            workload: WorkloadKey::new(name),
+            node: NodeName::new("n1"),
+            ended_at: at(NOW),
+            sums: Sums::default(),
+        };
+        self.store.profile_run(start, &GresType::new("g1"), &account, &LessonKind::Alone.into(), Some(&stored)).await.unwrap();
     }
 
     /// Two workloads shared a device, both at this speed.

@@ -34,6 +34,8 @@ pub(crate) async fn who_holds_devices_and_what_came_of_it_is_told(store: Arc<dyn
     assert_eq!((tenants[0].speed_fraction, tenants[0].state), (Some(0.8), MemberState::Running));
     assert_eq!(tenants[0].gres_type, gres());
     assert_eq!(store.tenants(&[NodeName::new("n2")]).await.expect("read"), []);
+    let of_jobs = store.tenancies(&[plain(3), plain(2), plain(4)]).await.expect("read");
+    assert_eq!(of_jobs, tenants[1..], "the fourth is nowhere");
 
     for (job, speed) in [(1, 0.5), (2, 0.8)] {
         store.record_outcome(ids[0], start(job), Some(speed), Some(10_500.0)).await.expect("kept");

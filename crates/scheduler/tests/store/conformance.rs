@@ -1,11 +1,12 @@
 //! What every `Store` promises. A case gets an empty store.
 
+use crate::accounts::{hours_and_runs_add_up_to_the_same, what_runs_used_and_gained_is_told_by_filter};
 use crate::browse::who_holds_devices_and_what_came_of_it_is_told;
 use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
 };
 use crate::fixtures::{
-    LESSON, at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member, pair,
+    LESSON, account, at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member, pair,
     plain, start, step,
 };
 use crate::learning::{
@@ -19,9 +20,8 @@ use crate::operators::{
     events_are_listed_by_filter,
 };
 use crate::reports::{
-    a_report_is_stored_once, a_run_counts_once, a_run_is_accounted_with_what_was_measured_of_it,
-    a_run_is_profiled_when_its_end_is_known, a_run_is_told_once, a_run_knows_the_decision_it_ran_under,
-    launches_and_events_read_as_recorded, old_samples_are_pruned,
+    a_report_is_stored_once, a_run_counts_once, a_run_is_profiled_when_its_end_is_known, a_run_is_told_once,
+    a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded, old_samples_are_pruned,
 };
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
@@ -74,7 +74,8 @@ suite! {
     a_run_is_profiled_when_its_end_is_known,
     a_run_knows_the_decision_it_ran_under,
     a_run_counts_once,
-    a_run_is_accounted_with_what_was_measured_of_it,
+    what_runs_used_and_gained_is_told_by_filter,
+    hours_and_runs_add_up_to_the_same,
     launches_and_events_read_as_recorded,
     old_samples_are_pruned,
     tenants_tell_of_one_sharing_one_after_the_other,
@@ -355,7 +356,7 @@ async fn what_was_never_stored_is_missing(store: Arc<dyn Store>) {
         store.member_prepared(unknown, start(1), at(2)).await,
         store.member_prepared(id, start(3), at(2)).await,
         store.record_outcome(unknown, start(1), None, None).await,
-        store.profile_run(start(1), &gres(), &LESSON, None).await,
+        store.profile_run(start(1), &gres(), &account(1), &LESSON, None).await,
     ];
     for (index, result) in results.into_iter().enumerate() {
         let error = result.expect_err("never stored");

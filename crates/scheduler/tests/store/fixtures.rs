@@ -15,7 +15,7 @@ use pillion_core::{
 };
 use pillion_pairing::{Candidate, Explanation, Reason, Role, SpeedEstimate};
 use pillion_scheduler::store::{
-    JobRecord, Lesson, LessonKind, MemberStep, NewDecision, NewMember, Store, StoredProfile,
+    JobRecord, Lesson, LessonKind, MemberStep, NewDecision, NewMember, RunAccount, Store, StoredProfile, Sums,
 };
 use pillion_slurm::Ending;
 
@@ -266,6 +266,24 @@ pub(crate) fn samples_report(sequence: u64, seconds: u32) -> Report {
     let idle = DeviceSample { gres_type: GresType::new("g2"), reading: Reading::default(), tenants: vec![] };
     let body = DeviceSamples { recorded_at: at(seconds), samples: vec![sample, idle] };
     Report { sequence, body: ReportBody::Samples(body) }
+}
+
+/// Of the run in [`summary`], with every sum present and none equal to another.
+pub(crate) fn account(id: u32) -> RunAccount {
+    let JobRecord { uid, user, account, partition, workload, .. } = ended_job(id);
+    let sums = Sums {
+        run_count: 1,
+        shared_run_count: 1,
+        gpu_seconds: 53.75,
+        shared_seconds: 12.5,
+        unmeasured_seconds: 2.5,
+        gpu_seconds_saved: -4.25,
+        energy_joules: 15_000.25,
+        energy_joules_saved: 6_000.5,
+        promises_kept: 2,
+        promises_broken: 3,
+    };
+    RunAccount { uid, user, account, partition, workload, node: node(), ended_at: summary(id).ended_at, sums }
 }
 
 /// With every value present, none equal to another.

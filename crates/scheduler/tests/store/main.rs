@@ -1,6 +1,7 @@
 //! What both stores promise, tested over both: `MemoryStore` case by case, `PgStore` on a database a case. What only one of
 //! them can do (faults on request, a server that goes away) follows.
 
+mod accounts;
 mod browse;
 mod conformance;
 mod faults;

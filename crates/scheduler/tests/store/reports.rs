@@ -2,15 +2,14 @@
 
 use crate::conformance::{revision, the};
 use crate::fixtures::{
-    LESSON, at, commit, decision, device, ended_job, gres, job, launch, member, node, pair, plain, profile,
+    LESSON, account, at, commit, decision, device, ended_job, gres, job, launch, member, node, pair, plain, profile,
     run, samples_report, start, summary, summary_report,
 };
 use pillion_core::decision::DecisionState;
 use pillion_core::report::{JobSummary, Launch, Report, ReportBody};
-use pillion_core::{JobStart, NodeName, UserId, WorkloadKey};
+use pillion_core::{JobStart, NodeName, WorkloadKey};
 use pillion_pairing::Role;
-use pillion_scheduler::store::{Event, JobRecord, Lesson, LessonKind, RunFilter, Store};
-use pillion_slurm::Ending;
+use pillion_scheduler::store::{Event, JobRecord, Lesson, LessonKind, Store};
 use std::sync::Arc;
 
 pub(crate) async fn a_report_is_stored_once(store: Arc<dyn Store>) {
@@ -102,72 +101,6 @@ pub(crate) async fn a_run_knows_the_decision_it_ran_under(store: Arc<dyn Store>)
     assert_eq!(runs[0].decision, Some(the(&*store, id).await));
 }
 
-pub(crate) async fn a_run_is_accounted_with_what_was_measured_of_it(store: Arc<dyn Store>) {
-    let failed = JobRecord { ending: Some(Ending::Failed), ..ended_job(2) };
-    store.record_jobs(&[ended_job(1), failed], at(0)).await.expect("recorded");
-    store.record_devices(&node(), &[device()], at(0)).await.expect("recorded");
-    let given_up = commit(&*store, &[pair(1, 2)]).await[0];
-    store.step_decision(given_up, DecisionState::Abandoned, None, at(2)).await.expect("abandoned");
-    let id = commit(&*store, &[decision(vec![member(1, Role::Host)])]).await[0];
-    run(&*store, id, 1).await;
-    store.record_outcome(id, start(1), Some(0.875), None).await.expect("recorded");
-    for (sequence, job) in [(1, 2), (2, 1)] {
-        store.ingest(&node(), "j", &summary_report(sequence, summary(job))).await.expect("stored");
-    }
-    let known = profile(ended_job(1).workload.as_str());
-    store.profile_run(start(1), &gres(), &LESSON, Some(&known)).await.expect("profiled");
-
-    let all = RunFilter {
-        since: at(0),
-        until: at(1000),
-        user: None,
-        account: None,
-        partition: None,
-        workload: None,
-        nodes: vec![],
-        uid: None,
-    };
-    let found = async |filter: RunFilter| store.accounted_runs(&filter).await.expect("read");
-    let runs = found(all.clone()).await;
-    let [first, second] = runs.as_slice() else { panic!("{runs:?}") };
-    assert_eq!((first.ended_at, second.ended_at), (at(71), at(72)), "in the order of their ends");
-    assert_eq!(
-        (first.speed_fraction, second.speed_fraction),
-        (Some(0.875), None),
-        "the abandoned one counts not"
-    );
-    assert_eq!((first.is_completed, second.is_completed), (true, false));
-    assert_eq!(first.solo_energy_joules, known.profile.energy_joules);
-    assert_eq!((first.shared_seconds, &first.node), (12.5, &node()));
-    assert!(first.slowdown_ratio_max.is_some() && second.slowdown_ratio_max.is_none());
-
-    assert_eq!(found(RunFilter { until: at(72), ..all.clone() }).await.len(), 1, "until is not included");
-    assert_eq!(found(RunFilter { since: at(72), ..all.clone() }).await.len(), 1, "since is");
-    let own = |word: &str| Some(word.to_owned());
-    let job = ended_job(1);
-    let fitting = RunFilter {
-        user: own(&job.user),
-        account: own(&job.account),
-        partition: own(&job.partition),
-        workload: own(job.workload.as_str()),
-        nodes: vec![NodeName::new("elsewhere"), node()],
-        uid: Some(job.uid),
-        ..all.clone()
-    };
-    assert!(found(fitting.clone()).await.contains(first));
-    let none = [
-        RunFilter { user: own("nobody"), ..fitting.clone() },
-        RunFilter { account: own("none"), ..fitting.clone() },
-        RunFilter { partition: own("none"), ..fitting.clone() },
-        RunFilter { workload: own("none"), ..fitting.clone() },
-        RunFilter { nodes: vec![NodeName::new("elsewhere")], ..fitting.clone() },
-        RunFilter { uid: Some(UserId(4711)), ..fitting },
-    ];
-    for filter in none {
-        assert_eq!(found(filter.clone()).await, [], "{filter:?}");
-    }
-}
-
 pub(crate) async fn a_run_counts_once(store: Arc<dyn Store>) {
     store.record_jobs(&[ended_job(1), ended_job(2)], at(0)).await.expect("recorded");
     store.record_devices(&node(), &[device()], at(0)).await.expect("recorded");
@@ -181,13 +114,13 @@ pub(crate) async fn a_run_counts_once(store: Arc<dyn Store>) {
     };
     assert_eq!(store.lesson(start(1)).await.expect("read"), None);
     let alone = Lesson::from(LessonKind::Alone);
-    store.profile_run(start(1), &gres(), &alone, Some(&profile("b/1"))).await.expect("profiled");
+    store.profile_run(start(1), &gres(), &account(1), &alone, Some(&profile("b/1"))).await.expect("profiled");
     assert_eq!(revision(&*store).await, before + 1);
-    store.profile_run(start(1), &gres(), &LESSON, Some(&empty)).await.expect("known already");
+    store.profile_run(start(1), &gres(), &account(1), &LESSON, Some(&empty)).await.expect("known already");
     assert_eq!(store.profiles().await.expect("read"), [profile("b/1")], "the second time counts for nothing");
     assert_eq!(store.lesson(start(1)).await.expect("read"), Some(alone));
     let nothing = Lesson::nothing("it did not complete");
-    store.profile_run(start(2), &gres(), &nothing, None).await.expect("of no use");
+    store.profile_run(start(2), &gres(), &account(2), &nothing, None).await.expect("of no use");
     assert_eq!(store.lesson(start(2)).await.expect("read"), Some(nothing));
     assert_eq!(revision(&*store).await, before + 1);
     assert!(store.unprofiled_runs(10).await.expect("read").is_empty());
@@ -198,8 +131,8 @@ pub(crate) async fn a_run_counts_once(store: Arc<dyn Store>) {
     }
     let mut better = profile("b/1");
     better.profile.run_count = 4;
-    store.profile_run(start(3), &gres(), &LESSON, Some(&better)).await.expect("profiled");
-    store.profile_run(start(4), &gres(), &LESSON, Some(&empty)).await.expect("profiled");
+    store.profile_run(start(3), &gres(), &account(3), &LESSON, Some(&better)).await.expect("profiled");
+    store.profile_run(start(4), &gres(), &account(4), &LESSON, Some(&empty)).await.expect("profiled");
     assert_eq!(
         store.profiles().await.expect("read"),
         [empty, better.clone()],

@@ -104,10 +104,21 @@ select d, job, 0, seat, uid, owner || '/' || name, case when is_alone then 'alon
 from lived;
 
 insert into job_run (job_id, restart_count, gres_type, node, started_at, ended_at, shared_seconds, memory_bytes_peak, process_count_peak, energy_joules, solo_seconds,
-    shared_progress_seconds, solo_sample_count, neighbour_starts, is_profiled, is_judged)
+    shared_progress_seconds, solo_sample_count, neighbour_starts, is_profiled, is_accounted, is_judged)
 select job, 0, 'g' || gpu, 'n' || lpad(node::text, 4, '0'), started_at, ended_at, case when is_alone then 0 else extract(epoch from ended_at - started_at) * 0.93 end,
-    (gib * 1073741824)::bigint, 1, watts * minutes * 60 * case when is_alone then 1 else 0.62 + 0.35 * (1 / speed - 1) end, 0, 0, 0, '{}', true, true
+    (gib * 1073741824)::bigint, 1, watts * minutes * 60 * case when is_alone then 1 else 0.62 + 0.35 * (1 / speed - 1) end, 0, 0, 0, '{}', true, true, true
 from lived;
+
+insert into run_account
+select job, 0, 'g' || gpu, ended_at, 'n' || lpad(node::text, 4, '0'), uid, owner, account, 'shared', owner || '/' || name, (shared > 0)::int, elapsed - shared / 2,
+    shared, 0, (speed - 0.5) * shared, watts * minutes * 60 * used, watts * minutes * 60 * (1 - used), (shared > 0 and speed * 1.25 >= 1)::int,
+    (shared > 0 and speed * 1.25 < 1)::int
+from (select *, extract(epoch from ended_at - started_at)::float as elapsed, case when is_alone then 0 else extract(epoch from ended_at - started_at)::float * 0.93 end as shared,
+    case when is_alone then 1 else 0.62 + 0.35 * (1 / speed - 1) end as used from lived) as run;
+insert into account_hour
+select date_trunc('hour', ended_at, 'UTC'), uid, user_name, account, partition_name, workload, count(*), sum(shared_run_count), sum(gpu_seconds), sum(shared_seconds),
+    sum(unmeasured_seconds), sum(gpu_seconds_saved), sum(energy_joules), sum(energy_joules_saved), sum(promises_kept), sum(promises_broken)
+from run_account group by 1, 2, 3, 4, 5, 6;
 
 -- What runs now, on three of four devices: two jobs on most of them.
 create temporary table present as

@@ -3,8 +3,8 @@
 use super::*;
 use crate::metrics::Tally;
 use crate::metrics::tally::SlurmFailure;
+use crate::store::Sums;
 use crate::store::postgres::CallFigures;
-use crate::story::Account;
 use crate::testing::{NOW, at, decision, job, member, node};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
@@ -42,7 +42,7 @@ fn counts() -> Counts {
     for kind in ["undone", "silent", "no-decision", "requeued", "victim", "share-failed", "restarted"] {
         tally.event(kind);
     }
-    let run = |saved: f64, broken: u32| Account {
+    let run = |saved: f64, broken: u32| Sums {
         run_count: 1,
         shared_run_count: 1,
         gpu_seconds: 100.0,
@@ -52,7 +52,7 @@ fn counts() -> Counts {
         energy_joules_saved: 10.0 * saved,
         promises_kept: 1 - broken,
         promises_broken: broken,
-        ..Account::default()
+        ..Sums::default()
     };
     tally.ran(&run(32.0, 0));
     tally.ran(&run(-8.0, 1));

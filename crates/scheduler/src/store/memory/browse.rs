@@ -3,7 +3,7 @@
 use super::state::State;
 use crate::store::{Decision, DecisionFilter, Heat, HeatCell, HeatFilter, Member, Occupancy, Tenant};
 use pillion_core::units::keeps_promise;
-use pillion_core::{GresType, NodeName, WorkloadKey};
+use pillion_core::{GresType, NodeName, SlurmJobId, WorkloadKey};
 use std::collections::BTreeMap;
 
 /// Sums of one cell: of slowdowns, of foretold slowdowns with their number, of energy beside and alone.
@@ -63,7 +63,15 @@ impl State {
     }
 
     pub(super) fn tenants(&self, nodes: &[NodeName]) -> Vec<Tenant> {
-        let there = self.holders().filter(|(decision, _)| nodes.contains(&decision.node));
+        self.tenants_that(|decision, _| nodes.contains(&decision.node))
+    }
+
+    pub(super) fn tenancies(&self, jobs: &[SlurmJobId]) -> Vec<Tenant> {
+        self.tenants_that(|_, member| jobs.contains(&member.plan.start.job_id))
+    }
+
+    fn tenants_that(&self, is_meant: impl Fn(&Decision, &Member) -> bool) -> Vec<Tenant> {
+        let there = self.holders().filter(|(decision, member)| is_meant(decision, member));
         let tenant = |(decision, member): (&Decision, &Member)| {
             let plan = &member.plan;
             Tenant {

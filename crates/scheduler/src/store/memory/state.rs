@@ -5,8 +5,8 @@
 mod runs;
 
 use super::super::{
-    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson,
-    Member, MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, StoreError,
+    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, Member,
+    MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount, StoreError,
     StoredProfile,
 };
 use super::faults::Faults;
@@ -27,7 +27,8 @@ type Explained = (Revision, UnixTime, Explanation);
 struct Run {
     node: NodeName,
     summary: JobSummary,
-    is_profiled: bool,
+    /// Once it was profiled.
+    account: Option<RunAccount>,
     lesson: Option<Lesson>,
     is_judged: bool,
 }
@@ -272,7 +273,7 @@ impl State {
                 let run = || Run {
                     node: node.clone(),
                     summary: (**summary).clone(),
-                    is_profiled: false,
+                    account: None,
                     lesson: None,
                     is_judged: false,
                 };
@@ -297,14 +298,16 @@ impl State {
         &mut self,
         start: JobStart,
         gres_type: &GresType,
+        account: &RunAccount,
         lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError> {
         let run = self.runs.get_mut(&(start, gres_type.clone()));
         let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
-        if std::mem::replace(&mut run.is_profiled, true) {
+        if run.account.is_some() {
             return Ok(());
         }
+        run.account = Some(account.clone());
         run.lesson = Some(lesson.clone());
         if let Some(stored) = profile {
             let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());

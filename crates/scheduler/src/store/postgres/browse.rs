@@ -68,23 +68,36 @@ impl TryFrom<TenantRow> for Tenant {
     }
 }
 
+/// Active members whose row fulfils a condition. A macro, since sqlx checks literals.
+macro_rules! tenants_that {
+    ($condition:literal, $values:expr, $conn:expr) => {
+        sqlx::query_as!(
+            TenantRow,
+            r#"select decision.decision_id, decision.node, decision.gres_type, decision.ccs_mode, member.job_id,
+                member.uid, job.user_name as "user_name?", member.workload, member.role, member.state,
+                member.cap_fraction, member.shard_count,
+                (member.estimate ->> 'speed_fraction')::double precision as speed_fraction, member.started_at
+            from pairing_decision as decision
+            join pairing_member as member using (decision_id)
+            left join job on job.job_id = member.job_id
+            where decision.state in ('planned', 'released') and member.active and "#
+                + $condition
+                + r#" order by decision.decision_id, member.position"#,
+            $values
+        )
+        .fetch_all($conn)
+    };
+}
+
 /// Who holds the devices of these nodes, in the order of their decisions.
 pub(super) async fn tenants(conn: &mut PgConnection, nodes: &[String]) -> Result<Vec<Tenant>, TxError> {
-    let rows = sqlx::query_as!(
-        TenantRow,
-        r#"select decision.decision_id, decision.node, decision.gres_type, decision.ccs_mode, member.job_id, member.uid,
-            job.user_name as "user_name?", member.workload, member.role, member.state, member.cap_fraction,
-            member.shard_count, (member.estimate ->> 'speed_fraction')::double precision as speed_fraction,
-            member.started_at
-        from pairing_decision as decision
-        join pairing_member as member using (decision_id)
-        left join job on job.job_id = member.job_id
-        where decision.state in ('planned', 'released') and decision.node = any($1) and member.active
-        order by decision.decision_id, member.position"#,
-        nodes
-    )
-    .fetch_all(conn)
-    .await?;
+    let rows = tenants_that!("decision.node = any($1)", nodes, conn).await?;
+    Ok(rows.into_iter().map(Tenant::try_from).collect::<Result<_, _>>()?)
+}
+
+/// Where these jobs are, in the order of their decisions.
+pub(super) async fn tenancies(conn: &mut PgConnection, jobs: &[String]) -> Result<Vec<Tenant>, TxError> {
+    let rows = tenants_that!("member.job_id = any($1)", jobs, conn).await?;
     Ok(rows.into_iter().map(Tenant::try_from).collect::<Result<_, _>>()?)
 }
 

@@ -3,6 +3,7 @@
 //! Every call is one transaction (`tx`), and every write that a plan could depend on moves `plan_head` in it. Rows are
 //! private to their files and leave them as domain words. Nothing here decides, reads a clock, or knows who calls.
 
+mod account;
 mod browse;
 mod connect;
 mod convert;
@@ -30,9 +31,9 @@ pub use leader::Leadership;
 pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
-    AccountedRun, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, Heat, HeatFilter,
-    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision,
-    NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunFilter, Store, StoreError,
+    Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
+    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
+    NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
     StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
@@ -143,6 +144,13 @@ impl Store for PgStore {
         self.run_tx("reading tenants", Browse, |tx| Box::pin(browse::tenants(tx.connection(), &nodes))).await
     }
 
+    async fn tenancies(&self, jobs: &[SlurmJobId]) -> Result<Vec<Tenant>, StoreError> {
+        let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+        let jobs = jobs.as_slice();
+        self.run_tx("reading where jobs are", Browse, |tx| Box::pin(browse::tenancies(tx.connection(), jobs)))
+            .await
+    }
+
     async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
         self.run_tx("reading outcomes", Browse, |tx| Box::pin(browse::heat(tx.connection(), filter))).await
     }
@@ -215,9 +223,9 @@ impl Store for PgStore {
             .await
     }
 
-    async fn accounted_runs(&self, filter: &RunFilter) -> Result<Vec<AccountedRun>, StoreError> {
+    async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
         self.run_tx("reading what runs gained", Browse, |tx| {
-            Box::pin(run::accounted(tx.connection(), filter))
+            Box::pin(account::sums(tx.connection(), filter, group_by))
         })
         .await
     }
@@ -226,11 +234,12 @@ impl Store for PgStore {
         &self,
         start: JobStart,
         gres_type: &GresType,
+        account: &RunAccount,
         lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError> {
         self.run_tx("profiling a run", Write, |tx| {
-            Box::pin(profile::profile_run(tx.connection(), start, gres_type, lesson, profile))
+            Box::pin(profile::profile_run(tx.connection(), start, gres_type, account, lesson, profile))
         })
         .await
     }

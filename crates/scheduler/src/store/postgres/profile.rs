@@ -2,8 +2,8 @@
 
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
 use super::tx::TxError;
-use super::{plan_head, run};
-use crate::store::{Lesson, StoreError, StoredProfile};
+use super::{account, plan_head, run};
+use crate::store::{Lesson, RunAccount, StoreError, StoredProfile};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, WorkloadKey};
 use serde_json::{Value, json};
@@ -111,13 +111,15 @@ pub(super) async fn profile_run(
     conn: &mut PgConnection,
     start: JobStart,
     gres_type: &GresType,
+    account: &RunAccount,
     lesson: &Lesson,
     profile: Option<&StoredProfile>,
 ) -> Result<(), TxError> {
-    if !run::mark_profiled(conn, start, gres_type, lesson).await? {
-        return Ok(());
+    let before = run::mark_profiled(conn, start, gres_type, lesson).await?;
+    if !before.is_accounted {
+        account::insert(conn, start, gres_type, account).await?;
     }
-    if let Some(profile) = profile {
+    if let Some(profile) = profile.filter(|_| !before.is_profiled) {
         upsert(conn, profile).await?;
         plan_head::bump(conn).await?;
     }

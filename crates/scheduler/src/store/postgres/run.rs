@@ -3,9 +3,9 @@
 use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
 use super::tx::TxError;
 use super::{decision, integer_limit, job};
-use crate::store::{AccountedRun, Lesson, MeasuredRun, RunFilter, StoreError};
+use crate::store::{Lesson, MeasuredRun, StoreError};
 use pillion_core::report::{JobSummary, ProgressPart};
-use pillion_core::{GresType, JobStart, NodeName, WorkloadKey};
+use pillion_core::{GresType, JobStart, NodeName};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
@@ -138,9 +138,9 @@ macro_rules! open_runs {
     };
 }
 
-/// Oldest first, with the job and the decision of each.
+/// Oldest first, with the job and the decision of each. Both are done at once; the release before did not account.
 pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Vec<MeasuredRun>, TxError> {
-    let rows = open_runs!("is_profiled", &mut *conn, limit).await?;
+    let rows = open_runs!("is_accounted", &mut *conn, limit).await?;
     measured(conn, rows).await
 }
 
@@ -172,108 +172,35 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<Vec<Meas
     Ok(runs.into_iter().filter_map(measured).collect())
 }
 
-#[derive(Debug)]
-struct AccountedRow {
-    user_name: String,
-    account: String,
-    partition_name: String,
-    workload: String,
-    node: String,
-    started_at: Timestamp,
-    ended_at: Timestamp,
-    shared_seconds: f64,
-    energy_joules: Option<f64>,
-    solo_energy_joules: Option<f64>,
-    speed_fraction: Option<f64>,
-    slowdown_ratio_max: Option<f64>,
-    is_completed: bool,
+/// How far a run came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Done {
+    /// It is part of its workload's profile, or of no use for it.
+    pub(super) is_profiled: bool,
+    /// It is accounted.
+    pub(super) is_accounted: bool,
 }
 
-impl From<AccountedRow> for AccountedRun {
-    fn from(row: AccountedRow) -> Self {
-        Self {
-            user: row.user_name,
-            account: row.account,
-            partition: row.partition_name,
-            workload: WorkloadKey::new(row.workload),
-            node: NodeName::new(row.node),
-            started_at: unix_time(row.started_at),
-            ended_at: unix_time(row.ended_at),
-            shared_seconds: row.shared_seconds,
-            energy_joules: row.energy_joules,
-            solo_energy_joules: row.solo_energy_joules,
-            speed_fraction: row.speed_fraction,
-            slowdown_ratio_max: row.slowdown_ratio_max,
-            is_completed: row.is_completed,
-        }
-    }
-}
-
-/// In the order of their ends; found by when they ended, for a site may have many.
-pub(super) async fn accounted(
-    conn: &mut PgConnection,
-    filter: &RunFilter,
-) -> Result<Vec<AccountedRun>, TxError> {
-    let RunFilter { since, until, user, account, partition, workload, nodes, uid } = filter;
-    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    let rows = sqlx::query_as!(
-        AccountedRow,
-        r#"select job.user_name, job.account, job.partition_name, job.workload, run.node, run.started_at,
-            run.ended_at, run.shared_seconds, run.energy_joules, profile.energy_joules as "solo_energy_joules?",
-            member.measured_speed_fraction as "speed_fraction?", member.slowdown_ratio_max as "slowdown_ratio_max?",
-            (job.restart_count = run.restart_count and job.ending is not distinct from 'completed') as "is_completed!"
-        from job_run as run
-        join job on job.job_id = run.job_id
-        left join device on device.node = run.node and device.gres_type = run.gres_type
-        left join workload_profile as profile
-            on profile.workload = job.workload and profile.device_model = device.device_model
-        left join lateral (
-            select one.measured_speed_fraction, one.slowdown_ratio_max from pairing_member as one
-            where one.job_id = run.job_id and one.restart_count = run.restart_count and one.state <> 'undone'
-            order by one.decision_id desc limit 1
-        ) as member on true
-        where run.ended_at >= $1 and run.ended_at < $2
-            and ($3::text is null or job.user_name = $3) and ($4::text is null or job.account = $4)
-            and ($5::text is null or job.partition_name = $5) and ($6::text is null or job.workload = $6)
-            and (cardinality($7::text[]) = 0 or run.node = any($7)) and ($8::bigint is null or job.uid = $8)
-        order by run.ended_at, run.job_id, run.restart_count, run.gres_type"#,
-        timestamp(*since),
-        timestamp(*until),
-        user.as_deref(),
-        account.as_deref(),
-        partition.as_deref(),
-        workload.as_deref(),
-        &nodes,
-        uid.map(|uid| i64::from(uid.0)),
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(AccountedRun::from).collect())
-}
-
-/// `Ok(false)`: it was profiled before.
+/// Marks a run as profiled and accounted; returns what it was before.
 pub(super) async fn mark_profiled(
     conn: &mut PgConnection,
     start: JobStart,
     gres_type: &GresType,
     lesson: &Lesson,
-) -> Result<bool, TxError> {
-    let was_profiled = sqlx::query_scalar!(
-        "select is_profiled from job_run where job_id = $1 and restart_count = $2 and gres_type = $3",
+) -> Result<Done, TxError> {
+    let before = sqlx::query_as!(
+        Done,
+        "select is_profiled, is_accounted from job_run where job_id = $1 and restart_count = $2 and gres_type = $3",
         start.job_id.to_string(),
         integer(start.restart_count),
         gres_type.as_str(),
     )
     .fetch_optional(&mut *conn)
     .await?;
-    match was_profiled {
-        None => return Err(StoreError::Missing(format!("the run of {start} on {gres_type}")).into()),
-        Some(true) => return Ok(false),
-        Some(false) => {}
-    }
-    let done = sqlx::query!(
-        "update job_run set is_profiled = true, lesson_kind = $4, lesson_detail = $5
-        where job_id = $1 and restart_count = $2 and gres_type = $3",
+    let before = before.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
+    sqlx::query!(
+        "update job_run set is_profiled = true, is_accounted = true, lesson_kind = $4, lesson_detail = $5
+        where job_id = $1 and restart_count = $2 and gres_type = $3 and not (is_profiled and is_accounted)",
         start.job_id.to_string(),
         integer(start.restart_count),
         gres_type.as_str(),
@@ -282,7 +209,7 @@ pub(super) async fn mark_profiled(
     )
     .execute(conn)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(before)
 }
 
 /// What a start taught; with several devices, on the first.

@@ -1,0 +1,243 @@
+//! What runs used and gained, summed by whom, where, what or when.
+
+use pillion_core::{NodeName, UnixTime, UserId, WorkloadKey};
+
+/// What runs are put together by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupBy {
+    /// All in one row.
+    Nothing,
+    /// The user.
+    User,
+    /// The account.
+    Account,
+    /// The partition.
+    Partition,
+    /// The workload.
+    Workload,
+    /// The node.
+    Node,
+    /// The day on which it ended, so many seconds east of UTC: `2026-11-21`.
+    Day {
+        /// The zone's offset.
+        utc_offset_seconds: i32,
+    },
+}
+
+impl GroupBy {
+    /// As asked for: `user`, `account`, .., empty for nothing; `None` for another word.
+    pub fn parse(word: &str, utc_offset_seconds: i32) -> Option<Self> {
+        Some(match word {
+            "" => Self::Nothing,
+            "user" => Self::User,
+            "account" => Self::Account,
+            "partition" => Self::Partition,
+            "workload" => Self::Workload,
+            "node" => Self::Node,
+            "day" => Self::Day { utc_offset_seconds },
+            _ => return None,
+        })
+    }
+
+    pub(super) fn key(self, run: &RunAccount) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::User => run.user.clone(),
+            Self::Account => run.account.clone(),
+            Self::Partition => run.partition.clone(),
+            Self::Workload => run.workload.to_string(),
+            Self::Node => run.node.to_string(),
+            Self::Day { utc_offset_seconds } => day(run.ended_at.seconds() + f64::from(utc_offset_seconds)),
+        }
+    }
+}
+
+/// The day of a time in seconds since 1970, in the zone that it is counted in.
+#[expect(clippy::cast_possible_truncation, reason = "whole seconds of a time that a run ended")]
+fn day(seconds: f64) -> String {
+    chrono::DateTime::from_timestamp(seconds.floor() as i64, 0)
+        .map(|time| time.date_naive().to_string())
+        .unwrap_or_default()
+}
+
+/// What runs used and gained (`story::account` says how it is counted).
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sums {
+    /// Starts that ended.
+    pub run_count: u32,
+    /// Those that were beside others.
+    pub shared_run_count: u32,
+    /// Device time: a shared second counts half.
+    pub gpu_seconds: f64,
+    /// Seconds beside others.
+    pub shared_seconds: f64,
+    /// Of those, seconds in runs whose speed nobody knows.
+    pub unmeasured_seconds: f64,
+    /// Device time that was saved; below zero: lost.
+    pub gpu_seconds_saved: f64,
+    /// Energy, each run's part.
+    pub energy_joules: f64,
+    /// Energy that was saved against the same workloads alone, over completed runs where both are known.
+    pub energy_joules_saved: f64,
+    /// Measured runs that were as fast as promised.
+    pub promises_kept: u32,
+    /// Measured runs that were not.
+    pub promises_broken: u32,
+}
+
+impl Sums {
+    /// Counts more.
+    pub fn add(&mut self, more: &Self) {
+        self.run_count += more.run_count;
+        self.shared_run_count += more.shared_run_count;
+        self.gpu_seconds += more.gpu_seconds;
+        self.shared_seconds += more.shared_seconds;
+        self.unmeasured_seconds += more.unmeasured_seconds;
+        self.gpu_seconds_saved += more.gpu_seconds_saved;
+        self.energy_joules += more.energy_joules;
+        self.energy_joules_saved += more.energy_joules_saved;
+        self.promises_kept += more.promises_kept;
+        self.promises_broken += more.promises_broken;
+    }
+}
+
+/// What one run used and gained, and whose it was. Made once, when the run is profiled, and never changed: what a month
+/// gained does not depend on what is learnt or changed later.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunAccount {
+    /// Whose it was: what a user may see.
+    pub uid: UserId,
+    /// The user's name.
+    pub user: String,
+    /// The account.
+    pub account: String,
+    /// The pool partition.
+    pub partition: String,
+    /// What it ran.
+    pub workload: WorkloadKey,
+    /// Where.
+    pub node: NodeName,
+    /// When its last process was gone.
+    pub ended_at: UnixTime,
+    /// What it used and gained; of one run.
+    pub sums: Sums,
+}
+
+/// A group of runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Account {
+    /// What they have in common.
+    pub key: String,
+    /// What they used and gained.
+    pub sums: Sums,
+}
+
+/// Which runs to count.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunFilter {
+    /// Ended at or after.
+    pub since: UnixTime,
+    /// Ended before.
+    pub until: UnixTime,
+    /// Of this user.
+    pub user: Option<String>,
+    /// Of this account.
+    pub account: Option<String>,
+    /// In this partition.
+    pub partition: Option<String>,
+    /// Of this workload.
+    pub workload: Option<String>,
+    /// On one of these nodes; empty: on any.
+    pub nodes: Vec<NodeName>,
+    /// Of this uid: what a user may see.
+    pub uid: Option<UserId>,
+}
+
+impl RunFilter {
+    pub(super) fn takes(&self, run: &RunAccount) -> bool {
+        let is_in = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+        run.ended_at >= self.since
+            && run.ended_at < self.until
+            && is_in(&self.user, &run.user)
+            && is_in(&self.account, &run.account)
+            && is_in(&self.partition, &run.partition)
+            && is_in(&self.workload, run.workload.as_str())
+            && (self.nodes.is_empty() || self.nodes.contains(&run.node))
+            && self.uid.is_none_or(|wanted| wanted == run.uid)
+    }
+}
+
+/// Seconds of an hour.
+const HOUR: f64 = 3600.0;
+
+/// The whole hours of a question that can be answered by the hour, from and until when; the rest of it, before and after
+/// them, is added from single runs. None: both are its end.
+pub(super) fn whole_hours(filter: &RunFilter, group_by: GroupBy) -> (UnixTime, UnixTime) {
+    let none = (filter.until, filter.until);
+    let by_hour = match group_by {
+        GroupBy::Nothing | GroupBy::User | GroupBy::Account | GroupBy::Partition | GroupBy::Workload => true,
+        // Sums by the hour do not tell nodes apart.
+        GroupBy::Node => false,
+        // Days that begin between two hours of UTC.
+        GroupBy::Day { utc_offset_seconds } => utc_offset_seconds % 3600 == 0,
+    };
+    if !by_hour || !filter.nodes.is_empty() {
+        return none;
+    }
+    let first = (filter.since.seconds() / HOUR).ceil() * HOUR;
+    let last = (filter.until.seconds() / HOUR).floor() * HOUR;
+    if first < last { (UnixTime::from_seconds(first), UnixTime::from_seconds(last)) } else { none }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(since: f64, until: f64) -> RunFilter {
+        RunFilter {
+            since: UnixTime::from_seconds(since),
+            until: UnixTime::from_seconds(until),
+            user: None,
+            account: None,
+            partition: None,
+            workload: None,
+            nodes: Vec::new(),
+            uid: None,
+        }
+    }
+
+    #[test]
+    fn whole_hours_lie_within_the_stretch_and_what_they_cannot_tell_is_left_to_runs() {
+        let hours = |filter: &RunFilter, group_by| {
+            let (first, last) = whole_hours(filter, group_by);
+            (first.seconds(), last.seconds())
+        };
+        let day = |utc_offset_seconds| GroupBy::Day { utc_offset_seconds };
+        let (year, odd) = (filter(0.0, 36_000.0), filter(1.5, 10_799.5));
+        assert_eq!(hours(&year, GroupBy::User), (0.0, 36_000.0));
+        assert_eq!(hours(&year, day(-7200)), (0.0, 36_000.0));
+        assert_eq!(hours(&odd, GroupBy::Nothing), (3600.0, 7200.0));
+        assert_eq!(hours(&filter(1.0, 7199.0), GroupBy::Nothing), (7199.0, 7199.0), "no whole hour");
+        assert_eq!(hours(&year, day(19_800)), (36_000.0, 36_000.0), "India");
+        assert_eq!(hours(&year, GroupBy::Node), (36_000.0, 36_000.0));
+        let there = RunFilter { nodes: vec![NodeName::new("n1")], ..year };
+        assert_eq!(hours(&there, GroupBy::User), (36_000.0, 36_000.0));
+    }
+
+    #[test]
+    fn a_day_is_the_callers() {
+        let run = RunAccount {
+            uid: UserId(1),
+            user: "alice".to_owned(),
+            account: String::new(),
+            partition: String::new(),
+            workload: WorkloadKey::new("alice/w"),
+            node: NodeName::new("n1"),
+            ended_at: UnixTime::from_seconds(1100.0),
+            sums: Sums::default(),
+        };
+        let key = |utc_offset_seconds| GroupBy::Day { utc_offset_seconds }.key(&run);
+        assert_eq!((key(0), key(-3600)), ("1970-01-01".to_owned(), "1969-12-31".to_owned()));
+        assert_eq!(GroupBy::parse("week", 0), None);
+    }
+}
