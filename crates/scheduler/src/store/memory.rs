@@ -12,9 +12,9 @@ mod state;
 
 use super::{
     Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel, NewObservation,
-    Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError, StoredObservation,
-    StoredProfile, Tenant, Undrain,
+    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
+    NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
+    StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;

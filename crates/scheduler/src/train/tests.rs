@@ -160,7 +160,10 @@ impl World {
             ended_at: at(NOW),
             sums: Sums::default(),
         };
-        self.store.profile_run(start, &GresType::new("g1"), &account, &LessonKind::Alone.into(), Some(&stored)).await.unwrap();
+        self.store
+            .profile_run(start, &GresType::new("g1"), &account, &LessonKind::Alone.into(), Some(&stored))
+            .await
+            .unwrap();
     }
 
     /// Two workloads shared a device, both at this speed.

@@ -1,7 +1,7 @@
 //! What runs used and gained: by any filter and in any stretch of time the sum of the runs that it means, however the store
 //! finds it.
 
-use crate::fixtures::{account, at, gres, node, start, summary, summary_report};
+use crate::fixtures::{LESSON, account, at, gres, node, start, summary, summary_report};
 use pillion_core::report::JobSummary;
 use pillion_core::{NodeName, UnixTime, UserId, WorkloadKey};
 use pillion_scheduler::store::{Account, GroupBy, RunAccount, RunFilter, Store, Sums};
@@ -29,7 +29,7 @@ async fn keep(store: &dyn Store, id: u32, run: &RunAccount) {
     let summary = JobSummary { ended_at: run.ended_at, ..summary(id) };
     let sequence = u64::from(id) + 1;
     assert!(store.ingest(&node(), "j", &summary_report(sequence, summary)).await.expect("stored"));
-    store.profile_run(start(id), &gres(), run, None).await.expect("profiled");
+    store.profile_run(start(id), &gres(), run, &LESSON, None).await.expect("profiled");
 }
 
 pub(crate) async fn what_runs_used_and_gained_is_told_by_filter(store: Arc<dyn Store>) {
@@ -47,7 +47,7 @@ pub(crate) async fn what_runs_used_and_gained_is_told_by_filter(store: Arc<dyn S
     assert_eq!(found(&RunFilter { since: at(72), ..all() }).await[0].sums.run_count, 1, "since is");
     assert_eq!(found(&RunFilter { since: at(73), ..all() }).await, []);
 
-    store.profile_run(start(1), &gres(), &second, None).await.expect("known already");
+    store.profile_run(start(1), &gres(), &second, &LESSON, None).await.expect("known already");
     assert_eq!(found(&all()).await[0].sums.run_count, 2, "a run counts once");
 
     let own = |word: &str| Some(word.to_owned());

@@ -6,8 +6,8 @@ use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
 };
 use crate::fixtures::{
-    LESSON, account, at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member, pair,
-    plain, start, step,
+    LESSON, account, at, commit, decision, ended_job, explanation, full_member, gres, job, launch, member,
+    pair, plain, start, step,
 };
 use crate::learning::{
     bodies_of_old_models_are_not_kept, observations_come_in_the_order_of_changes,

@@ -2,8 +2,8 @@
 
 use crate::conformance::{revision, the};
 use crate::fixtures::{
-    LESSON, account, at, commit, decision, device, ended_job, gres, job, launch, member, node, pair, plain, profile,
-    run, samples_report, start, summary, summary_report,
+    LESSON, account, at, commit, decision, device, ended_job, gres, job, launch, member, node, pair, plain,
+    profile, run, samples_report, start, summary, summary_report,
 };
 use pillion_core::decision::DecisionState;
 use pillion_core::report::{JobSummary, Launch, Report, ReportBody};

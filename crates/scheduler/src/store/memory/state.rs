@@ -5,8 +5,8 @@
 mod runs;
 
 use super::super::{
-    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, Member,
-    MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount, StoreError,
+    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson,
+    Member, MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount, StoreError,
     StoredProfile,
 };
 use super::faults::Faults;

@@ -32,8 +32,8 @@ pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
     Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
-    NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
+    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision,
+    NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
     StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
