@@ -58,7 +58,8 @@ fn a_script_is_measured_alone_under_caps_and_the_campaign_outlives_the_command()
         before.iter().map(|run| run.1).collect::<Vec<_>>()
     );
     assert!(jobs.iter().all(|(.., state)| state == "measured"), "{done:#}");
-    assert_eq!((&done["workload"], &done["device_model"]), (&"alice/hog".into(), &"h200".into()));
+    let workload = done["workload"].as_str().unwrap();
+    assert!(workload.starts_with("alice/") && done["device_model"] == "h200", "{done:#}");
     let speed = |at: usize| done["speeds"][at]["speed_fraction"].as_f64().unwrap();
     assert!(speed(0) < 0.6 && speed(0) < speed(1) && speed(1) <= 1.05, "{done:#}");
     assert!(done["learnt"].as_str().unwrap().contains("of its speed with 30 % of the GPU"), "{done:#}");
@@ -79,8 +80,8 @@ fn a_script_is_measured_alone_under_caps_and_the_campaign_outlives_the_command()
     }
     // What is known is told without a new job.
     let again = characterize(&cluster, &[]);
-    assert_eq!((again.status.code(), told(&again)), (Some(0), done));
-    let drawn = cluster.pillion_as("alice", &["profile", "alice/hog"]).unwrap().stdout().unwrap();
+    assert_eq!((again.status.code(), told(&again)), (Some(0), done.clone()));
+    let drawn = cluster.pillion_as("alice", &["profile", workload]).unwrap().stdout().unwrap();
     assert!(drawn.contains("speed at cap 0.3"), "{drawn}");
 }
 

@@ -332,16 +332,19 @@ impl DeviceRuns {
         look: &Look<'_>,
         seconds: f64,
     ) {
-        let seen: BTreeSet<Option<JobStart>> = before.present.union(present).copied().collect();
         for (start, run) in &mut self.runs {
-            let is_others = |other: &&Option<JobStart>| **other != Some(*start);
-            let others = seen.iter().any(|other| is_others(&other));
-            let was_there = seen.contains(&Some(*start));
-            let throughout = before.present.contains(&Some(*start)) && present.contains(&Some(*start));
-            run.counter.add(look.progress.get(start).copied(), seconds, others);
-            if was_there && others {
+            let own = Some(*start);
+            // Together at either end. Who is gone when the next one is seen has made room for it: Slurm gives a whole
+            // device on within a second.
+            let ends = [&before.present, present];
+            let together = ends.into_iter().filter(|end| end.contains(&own) && end.len() > 1);
+            let beside: BTreeSet<Option<JobStart>> =
+                together.flatten().copied().filter(|other| *other != own).collect();
+            let throughout = before.present.contains(&own) && present.contains(&own);
+            run.counter.add(look.progress.get(start).copied(), seconds, !beside.is_empty());
+            if !beside.is_empty() {
                 run.shared_seconds += seconds;
-                run.neighbours.extend(seen.iter().filter(is_others).filter_map(|other| *other));
+                run.neighbours.extend(beside.into_iter().flatten());
             } else if throughout {
                 run.activity.add(look.reading, seconds);
                 run.solo_sample_count += 1;

@@ -74,6 +74,31 @@ fn alone_means_alone_at_both_ends() {
 }
 
 #[test]
+fn who_comes_when_another_is_gone_was_alone() {
+    let mut scene = Scene::new(&[1, 2]);
+    scene.look(0.0, &[seen(1, 1)], &[]);
+    scene.look(0.0, &[seen(1, 1)], &[]);
+    scene.look(0.0, &[seen(2, 1)], &[]);
+    scene.look(0.0, &[seen(2, 1)], &[]);
+    for id in [1, 2] {
+        let summary = scene.end(id);
+        assert!(summary.shared_seconds.abs() < 1e-9 && summary.neighbours.is_empty(), "{summary:?}");
+        assert_eq!(summary.solo_sample_count, 1, "not the interval in which one made room for the other");
+    }
+}
+
+#[test]
+fn who_was_seen_beside_another_shared_the_time_around_it() {
+    let mut scene = Scene::new(&[1, 2]);
+    scene.look(0.0, &[seen(1, 1)], &[]);
+    scene.look(0.0, &[seen(1, 1), seen(2, 1)], &[]);
+    scene.look(0.0, &[seen(2, 1)], &[]);
+    let (first, second) = (scene.end(1), scene.end(2));
+    assert_eq!((first.shared_seconds, first.neighbours), (2.0, vec![job(2)]));
+    assert_eq!((second.shared_seconds, second.neighbours), (2.0, vec![job(1)]));
+}
+
+#[test]
 fn means_are_over_time() {
     let mut scene = Scene::new(&[1]);
     scene.look(0.0, &[seen(1, 1)], &[]);

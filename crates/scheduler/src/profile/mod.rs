@@ -70,9 +70,10 @@ impl Profile {
                 Some(why) => (Lesson::nothing(why), None),
                 None => learn(stored.cloned(), &run, now),
             };
-            if lesson.kind == LessonKind::Nothing {
-                let samples = run.summary.solo_sample_count;
-                info!(start = %run.summary.start, workload = %run.job.workload, samples, reason = lesson.detail, "a run makes no profile");
+            if updated.is_none() {
+                let summary = &run.summary;
+                let (samples, shared_seconds) = (summary.solo_sample_count, summary.shared_seconds);
+                info!(start = %summary.start, workload = %run.job.workload, samples, shared_seconds, ?lesson, "a run makes no profile");
             }
             let account = run_account(&run, speed, solo_energy_joules);
             let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
