@@ -3,6 +3,7 @@
 use crate::device::{Metric, MetricSource};
 use crate::ids::WorkloadKey;
 use crate::units::{CapStep, Fraction};
+use crate::word::spelt_as_serialized;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -73,6 +74,22 @@ pub struct WorkloadProfile {
     #[serde(default)]
     pub sources: BTreeMap<Metric, MetricSource>,
 }
+
+/// What one run taught of its workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LessonKind {
+    /// How the workload runs alone.
+    Alone,
+    /// How fast it is alone under a cap.
+    Capped,
+    /// It shared its device: whatever it taught is an outcome.
+    Shared,
+    /// Nothing.
+    Nothing,
+}
+
+spelt_as_serialized!(LessonKind => "kind of lesson");
 
 impl WorkloadProfile {
     /// Progress alone a second: by the job's own counter, else runs a second.

@@ -1,5 +1,7 @@
 //! One test a rule: what the whole plan does with small clusters.
 
+mod measured_alone;
+
 use crate::model::Contention;
 use crate::plan::{Plan, Reason, Role};
 use crate::planner::plan;
@@ -7,7 +9,7 @@ use crate::policy::{Objective, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, ProfileBook, WaitingJob};
 use pillion_core::device::Mechanism::{Ccs, Mps, None as Turns};
-use pillion_core::{CapStep, Fraction, NodeName, Shards, SlowdownRatio, UserId};
+use pillion_core::{NodeName, SlowdownRatio, UserId};
 
 fn planned(view: &ClusterView) -> Plan {
     plan(view, &Contention, &Policy::default())
@@ -123,31 +125,6 @@ fn unknown_memory_means_no_sharing() {
         waiting.memory_bytes_declared = Some(8 * GIB);
     }
     assert_eq!(groups(&planned(&unknown)), [[1, 2]]);
-}
-
-#[test]
-fn what_is_measured_alone_shares_with_nobody_and_has_its_cap() {
-    let measured = |tenths: u8| WaitingJob { solo_cap: CapStep::from_tenths(tenths), ..job(1, "light") };
-    let plan = planned(&two(measured(3), job(2, "light")));
-    let pairing = &plan.pairings[0];
-    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::MeasuredAlone));
-    assert_eq!((pairing.mechanism, pairing.members[0].shards), (Mps, Shards::ALL));
-    assert_eq!(pairing.members[0].cap_fraction, Fraction::try_new(0.3).ok());
-    assert_eq!(
-        pairing.members[0].explanation.text,
-        "starts alone with 30 % of the device: its user has it measured so"
-    );
-    let plan = planned(&two(measured(10), job(2, "light")));
-    let (pairing, member) = (&plan.pairings[0], &plan.pairings[0].members[0]);
-    assert_eq!((pairing.mechanism, member.cap_fraction, member.role), (Turns, None, Role::Alone));
-}
-
-#[test]
-fn a_job_with_a_cap_waits_for_a_device_that_has_caps() {
-    let measured = WaitingJob { solo_cap: CapStep::from_tenths(3), ..job(1, "light") };
-    let plan = planned(&view(vec![device("g0", Ccs), device("g1", Turns)], vec![measured]));
-    assert!(plan.pairings.is_empty());
-    assert_eq!(reason(&plan, 1), Reason::NodeDoesNotMatch);
 }
 
 #[test]

@@ -342,49 +342,45 @@ impl Mechanisms {
     /// `shares`: all that the node holds; partitions of other starts are taken back.
     pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         self.tidy(backend, devices, shares);
-        self.draining.retain(|gres_type, undo| {
-            let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
-                return false;
-            };
-            if !undo.is_due() {
-                return true;
-            }
-            let undone = match device.mechanism {
-                Mechanism::Mps => backend.stop_mps(device.index),
-                Mechanism::Ccs => backend.set_ccs_mode(device.index, ccs::MODE_WHOLE),
-                Mechanism::None => Ok(()),
-            };
-            let Err(error) = undone else { return false };
-            let text = pillion_core::report(&error);
-            if undo.failed(&error) {
-                warn!(%gres_type, error = %text, "the sharing cannot be undone; it is tried again");
-            } else {
-                debug!(%gres_type, error = %text, "the device is still shared");
-            }
-            true
+        try_due(&mut self.draining, devices, "the sharing of a device", |device| match device.mechanism {
+            Mechanism::Mps => backend.stop_mps(device.index),
+            Mechanism::Ccs => backend.set_ccs_mode(device.index, ccs::MODE_WHOLE),
+            Mechanism::None => Ok(()),
         });
     }
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
-        self.untidy.retain(|gres_type, undo| {
-            let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
-                return false;
-            };
-            if !undo.is_due() {
-                return true;
-            }
-            let on_it = shares.iter().filter(|share| share.gres_type == *gres_type);
+        try_due(&mut self.untidy, devices, "the partition of a tenant", |device| {
+            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
             let tenants = on_it.map(|share| share.start.to_string()).collect();
-            let Err(error) = backend.keep_mps_partitions(device.index, &tenants) else { return false };
-            let text = pillion_core::report(&error);
-            if undo.failed(&error) {
-                warn!(%gres_type, error = %text, "a partition cannot be taken back; it is tried again");
-            } else {
-                debug!(%gres_type, error = %text, "a partition is not taken back yet");
-            }
-            true
+            backend.keep_mps_partitions(device.index, &tenants)
         });
     }
+}
+
+/// Tries what is due; what is undone, or is on no device any more, is off the list.
+fn try_due(
+    list: &mut BTreeMap<GresType, Undo>,
+    devices: &[DeviceDescription],
+    what: &'static str,
+    mut undo_on: impl FnMut(&DeviceDescription) -> Result<(), DeviceError>,
+) {
+    list.retain(|gres_type, undo| {
+        let Some(device) = devices.iter().find(|device| device.gres_type == *gres_type) else {
+            return false;
+        };
+        if !undo.is_due() {
+            return true;
+        }
+        let Err(error) = undo_on(device) else { return false };
+        let text = pillion_core::report(&error);
+        if undo.failed(&error) {
+            warn!(%gres_type, what, error = %text, "what was set up cannot be undone; it is tried again");
+        } else {
+            debug!(%gres_type, what, error = %text, "what was set up is not undone yet");
+        }
+        true
+    });
 }
 
 /// Whether the device's daemon is, or is to be, one that gives out partitions. One that somebody holds a share of stays as

@@ -2,6 +2,7 @@
 //! says what to do next, and does nothing.
 
 use crate::view::JobStory;
+use pillion_core::profile::LessonKind;
 use pillion_core::{CapStep, SlurmJobId, UnixTime};
 use serde::{Deserialize, Serialize};
 
@@ -176,12 +177,14 @@ pub fn look(run: &Run, story: Option<&JobStory>, device_model: Option<&str>, now
             own_model.unwrap_or_default()
         ));
     }
-    match (story.lesson_kind.as_deref(), run.cap == CapStep::WHOLE) {
+    match (story.lesson_kind, run.cap == CapStep::WHOLE) {
         _ if ending != "completed" => failed(&format!("it ended as {ending}; see what it printed")),
-        (Some("alone"), true) | (Some("capped"), false) => Look::Over(Outcome::Taught),
-        (Some("alone"), false) => failed("it ran without its cap: Slurm started it by itself"),
-        (Some("nothing"), _) => failed(story.lesson_detail.as_deref().unwrap_or("it taught nothing")),
-        (Some(_), _) => failed("it was not alone"),
+        (Some(LessonKind::Alone), true) | (Some(LessonKind::Capped), false) => Look::Over(Outcome::Taught),
+        (Some(LessonKind::Alone), false) => failed("it ran without its cap: Slurm started it by itself"),
+        (Some(LessonKind::Nothing), _) => {
+            failed(story.lesson_detail.as_deref().unwrap_or("it taught nothing"))
+        }
+        (Some(LessonKind::Capped | LessonKind::Shared), _) => failed("it was not alone"),
         (None, _) => {
             let since = story.ended_at_seconds.map_or(0.0, |ended| story.now_seconds - ended);
             if since < UNTAUGHT_SECONDS_MAX {

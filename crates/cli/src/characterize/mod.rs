@@ -213,8 +213,9 @@ impl Following<'_> {
             self.record.save(&self.campaign)?;
         }
         let whole = |run: &&campaign::Run| run.cap == CapStep::WHOLE && run.outcome == Some(Outcome::Taught);
-        if let Some(run) = self.campaign.runs.iter().find(whole) {
-            // The newest that is known: the runs under caps have joined it.
+        // What is known changes only where a run has ended: those under caps join it.
+        let is_stale = has_changed || self.known.profile.is_none();
+        if let Some(run) = self.campaign.runs.iter().find(whole).filter(|_| is_stale) {
             let told = story::ask(&mut client, run.job_id).await?;
             self.known.profile = told.and_then(|story| story.profile);
         }

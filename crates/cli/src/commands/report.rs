@@ -8,6 +8,7 @@ use crate::format;
 use crate::output::Answer;
 use crate::view::JobStory;
 use pillion_core::Fraction;
+use pillion_core::profile::LessonKind;
 
 const JOULES_PER_WATT_HOUR: f64 = 3600.0;
 
@@ -62,11 +63,15 @@ fn lines(story: &JobStory) -> Vec<String> {
 /// What this run told of its workload.
 fn taught(story: &JobStory) -> Option<String> {
     let cap = own_member(story).and_then(|member| member.cap_fraction).unwrap_or(1.0);
-    Some(match story.lesson_kind.as_deref()? {
-        "alone" => "how the workload runs alone".to_owned(),
-        "capped" => format!("how fast the workload is alone with {} of a GPU", format::fraction(Some(cap))),
-        "nothing" => format!("nothing: {}", story.lesson_detail.as_deref().unwrap_or("it is not known why")),
-        _ => return None,
+    Some(match story.lesson_kind? {
+        LessonKind::Alone => "how the workload runs alone".to_owned(),
+        LessonKind::Capped => {
+            format!("how fast the workload is alone with {} of a GPU", format::fraction(Some(cap)))
+        }
+        LessonKind::Nothing => {
+            format!("nothing: {}", story.lesson_detail.as_deref().unwrap_or("it is not known why"))
+        }
+        LessonKind::Shared => return None,
     })
 }
 

@@ -1,7 +1,7 @@
 //! One job as its user sees it: the answer to `Job`, for `why` and `report`.
 
 use super::{DecisionRow, EventRow, JobRow, some_positive, some_text};
-use pillion_core::profile::WorkloadProfile;
+use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::JobSummary;
 use pillion_proto::v1 as wire;
 use serde::Serialize;
@@ -43,8 +43,8 @@ pub struct JobStory {
     pub events: Vec<EventRow>,
     /// The scheduler's clock.
     pub now_seconds: f64,
-    /// What this start taught of its workload: alone, capped, shared or nothing; absent: nobody looked at it yet.
-    pub lesson_kind: Option<String>,
+    /// What this start taught of its workload; absent: nobody looked at it yet.
+    pub lesson_kind: Option<LessonKind>,
     /// Why nothing.
     pub lesson_detail: Option<String>,
 }
@@ -103,7 +103,7 @@ impl JobStory {
             advice: some_text(advice),
             events: events.into_iter().map(EventRow::from).collect(),
             now_seconds,
-            lesson_kind: some_text(lesson_kind),
+            lesson_kind: lesson_kind.parse().ok(),
             lesson_detail: some_text(lesson_detail),
         })
     }

@@ -62,7 +62,7 @@ pub(super) async fn job(
         advice: advice.unwrap_or_default(),
         events: events.into_iter().map(listing::event_row).collect(),
         now_seconds: now.seconds(),
-        lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.as_str().to_owned()).unwrap_or_default(),
+        lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.to_string()).unwrap_or_default(),
         lesson_detail: lesson.map(|lesson| lesson.detail).unwrap_or_default(),
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })

@@ -6,10 +6,10 @@ mod capped;
 mod sharing;
 
 use crate::context::{Context, TickError};
-use crate::store::{Lesson, LessonKind, MeasuredRun, StoredProfile};
+use crate::store::{Lesson, MeasuredRun, StoredProfile};
 use crate::story::run_account;
 use pillion_core::device::{Metric, MetricSource};
-use pillion_core::profile::WorkloadProfile;
+use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::ActivityMeans;
 use pillion_core::{CapStep, Fraction, UnixTime};
 use pillion_slurm::Ending;
@@ -170,9 +170,7 @@ fn obstacle(run: &MeasuredRun) -> Option<&'static str> {
 
 /// The cap that a run was planned with.
 fn cap_of(run: &MeasuredRun) -> Option<Fraction> {
-    let members = run.decision.iter().flat_map(|decision| &decision.members);
-    let own = members.into_iter().find(|member| member.plan.start == run.summary.start);
-    own.and_then(|member| member.plan.cap_fraction)
+    run.own_member().and_then(|member| member.plan.cap_fraction)
 }
 
 /// What a run teaches of its workload alone, and the profile with it, where it changes that.

@@ -34,12 +34,7 @@ pub(super) async fn observe(
     measured: Option<MeasuredSpeed>,
     profiles: &[StoredProfile],
 ) -> Result<Option<NewObservation>, StoreError> {
-    let Some((decision, own)) = run.decision.as_ref().and_then(|decision| {
-        let own = decision.members.iter().find(|member| member.plan.start == run.summary.start)?;
-        Some((decision, own))
-    }) else {
-        return Ok(None);
-    };
+    let (Some(decision), Some(own)) = (&run.decision, run.own_member()) else { return Ok(None) };
     if run.summary.neighbours.is_empty() || !has_launched(store, run.summary.start, decision).await? {
         return Ok(None);
     }

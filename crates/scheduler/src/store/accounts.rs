@@ -27,16 +27,23 @@ pub enum GroupBy {
 impl GroupBy {
     /// As asked for: `user`, `account`, .., empty for nothing; `None` for another word.
     pub fn parse(word: &str, utc_offset_seconds: i32) -> Option<Self> {
-        Some(match word {
-            "" => Self::Nothing,
-            "user" => Self::User,
-            "account" => Self::Account,
-            "partition" => Self::Partition,
-            "workload" => Self::Workload,
-            "node" => Self::Node,
-            "day" => Self::Day { utc_offset_seconds },
-            _ => return None,
-        })
+        let day = Self::Day { utc_offset_seconds };
+        [Self::Nothing, Self::User, Self::Account, Self::Partition, Self::Workload, Self::Node, day]
+            .into_iter()
+            .find(|grouping| grouping.word() == word)
+    }
+
+    /// The word that [`Self::parse`] takes.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::User => "user",
+            Self::Account => "account",
+            Self::Partition => "partition",
+            Self::Workload => "workload",
+            Self::Node => "node",
+            Self::Day { .. } => "day",
+        }
     }
 
     pub(super) fn key(self, run: &RunAccount) -> String {

@@ -23,7 +23,7 @@ pub use learning::{
     MODEL_BODIES_KEPT, ModelScore, ModelState, ModelVersion, NewModel, NewObservation, Score, SharingTenant,
     StoredObservation,
 };
-pub use lesson::{Lesson, LessonKind, UnknownLesson};
+pub use lesson::Lesson;
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
 pub use runs::MeasuredRun;
 

@@ -1,6 +1,6 @@
 //! One start of a job on one device, after it, as profiles, outcomes and accounts are made from it.
 
-use super::{Decision, JobRecord};
+use super::{Decision, JobRecord, Member};
 use pillion_core::NodeName;
 use pillion_core::report::JobSummary;
 
@@ -20,4 +20,12 @@ pub struct MeasuredRun {
     pub job: JobRecord,
     /// The decision it ran under, with its member row.
     pub decision: Option<Decision>,
+}
+
+impl MeasuredRun {
+    /// Its own row of the decision that it ran under.
+    pub fn own_member(&self) -> Option<&Member> {
+        let members = self.decision.iter().flat_map(|decision| &decision.members);
+        members.into_iter().find(|member| member.plan.start == self.summary.start)
+    }
 }

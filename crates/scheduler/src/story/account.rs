@@ -56,9 +56,7 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
     let Some(speed) = speed_fraction else {
         return Sums { unmeasured_seconds: shared, ..sums };
     };
-    let members = run.decision.iter().flat_map(|decision| &decision.members);
-    let mut own = members.filter(|member| member.plan.start == summary.start);
-    let is_kept = own.next().map(|member| keeps_promise(speed, member.plan.slowdown_ratio_max));
+    let is_kept = run.own_member().map(|member| keeps_promise(speed, member.plan.slowdown_ratio_max));
     Sums {
         gpu_seconds_saved: (speed - TENANT_PART) * shared,
         promises_kept: u32::from(is_kept == Some(true)),

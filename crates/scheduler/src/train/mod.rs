@@ -26,7 +26,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_pairing::{Observation, ProfileBook};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
-use trial::{Incumbent, Lesson, Trial};
+use trial::{Incumbent, Trial, TrialInput};
 
 /// The trainer.
 pub struct Train {
@@ -107,9 +107,9 @@ impl Train {
         let observations = store.observations(0, context.settings.training.observations_max).await?;
         let incumbent = self.incumbent(current).await?;
         let (count, horizon) = (observations.len(), observations.last().map_or(0, |last| last.number));
-        let lesson = Lesson { recipe: context.models.recipe(), incumbent, profiles, observations };
-        let kind = lesson.recipe.kind().to_owned();
-        let trial = tokio::task::spawn_blocking(move || trial::run(&lesson)).await;
+        let input = TrialInput { recipe: context.models.recipe(), incumbent, profiles, observations };
+        let kind = input.recipe.kind().to_owned();
+        let trial = tokio::task::spawn_blocking(move || trial::run(&input)).await;
         let trial = trial.map_err(|source| TickError::Training { source })?;
         let Trial { body, score, verdict } = trial.map_err(|source| TickError::Model { source })?;
         let (state, clause) = match verdict {

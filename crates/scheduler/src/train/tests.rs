@@ -5,9 +5,10 @@ use crate::agents::Agents;
 use crate::context::Settings;
 use crate::engine::Engine;
 use crate::store::memory::MemoryStore;
-use crate::store::{LessonKind, NewObservation, RunAccount, SharingTenant, Store, StoredProfile, Sums};
+use crate::store::{NewObservation, RunAccount, SharingTenant, Store, StoredProfile, Sums};
 use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
+use pillion_core::profile::LessonKind;
 use pillion_core::report::{JobSummary, ProgressPart, Report, ReportBody};
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, Revision, SlowdownRatio, SlurmJobId,

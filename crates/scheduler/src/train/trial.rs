@@ -23,7 +23,7 @@ const HELD_OUT_PART: usize = 5;
 const TAUGHT_MAX: usize = 500;
 
 /// What a training is given.
-pub(super) struct Lesson {
+pub(super) struct TrialInput {
     pub(super) recipe: Arc<dyn Recipe>,
     /// The model in use with its version and the last observation that it has seen; `None` = the model without observations.
     pub(super) incumbent: Option<Incumbent>,
@@ -32,7 +32,7 @@ pub(super) struct Lesson {
     pub(super) observations: Vec<StoredObservation>,
 }
 
-/// See [`Lesson`].
+/// See [`TrialInput`].
 pub(super) struct Incumbent {
     pub(super) version: u64,
     pub(super) horizon: u64,
@@ -52,34 +52,34 @@ pub(super) struct Trial {
 ///
 /// # Errors
 /// Where the recipe cannot read back what it has written: a number in it is none.
-pub(super) fn run(lesson: &Lesson) -> Result<Trial, serde_json::Error> {
-    let recipe = lesson.recipe.as_ref();
-    let prior = lesson.incumbent.is_none().then(|| untrained(recipe));
-    let incumbent: &dyn InterferenceModel = match (&lesson.incumbent, &prior) {
+pub(super) fn run(input: &TrialInput) -> Result<Trial, serde_json::Error> {
+    let recipe = input.recipe.as_ref();
+    let prior = input.incumbent.is_none().then(|| untrained(recipe));
+    let incumbent: &dyn InterferenceModel = match (&input.incumbent, &prior) {
         (Some(incumbent), _) => incumbent.model.as_ref(),
         (None, Some(prior)) => prior.as_ref(),
         (None, None) => unreachable!("one of the two is there"),
     };
-    let all: Vec<Observation> = lesson.observations.iter().map(|stored| stored.observation.clone()).collect();
-    let horizon = lesson.incumbent.as_ref().map_or(0, |incumbent| incumbent.horizon);
-    let unseen = lesson.observations.iter().filter(|stored| stored.number > horizon).count();
+    let all: Vec<Observation> = input.observations.iter().map(|stored| stored.observation.clone()).collect();
+    let horizon = input.incumbent.as_ref().map_or(0, |incumbent| incumbent.horizon);
+    let unseen = input.observations.iter().filter(|stored| stored.number > horizon).count();
     let duel = |candidate: &dyn InterferenceModel, observations: &[Observation]| Duel {
-        candidate: score(candidate, &lesson.profiles, observations),
-        incumbent: score(incumbent, &lesson.profiles, observations),
+        candidate: score(candidate, &input.profiles, observations),
+        incumbent: score(incumbent, &input.profiles, observations),
     };
     let held_out = match held_out_count(all.len(), unseen) {
         0 => Duel::default(),
         count => {
             let (rest, newest) = all.split_at(all.len() - count);
-            let candidate = recipe.read(recipe.train(&lesson.profiles, rest))?;
+            let candidate = recipe.read(recipe.train(&input.profiles, rest))?;
             duel(candidate.as_ref(), newest)
         }
     };
-    let body = recipe.train(&lesson.profiles, &all);
+    let body = recipe.train(&input.profiles, &all);
     let candidate = recipe.read(body.clone())?;
     let taught = duel(candidate.as_ref(), &all[all.len().saturating_sub(TAUGHT_MAX)..]);
-    let version = lesson.incumbent.as_ref().map(|incumbent| incumbent.version);
-    let is_continuation = lesson.incumbent.as_ref().is_none_or(|incumbent| incumbent.is_same_recipe);
+    let version = input.incumbent.as_ref().map(|incumbent| incumbent.version);
+    let is_continuation = input.incumbent.as_ref().is_none_or(|incumbent| incumbent.is_same_recipe);
     let verdict = judge(&held_out, &taught, is_continuation);
     Ok(Trial { body, score: scores(&held_out, version), verdict })
 }

@@ -5,7 +5,7 @@ use pillion_core::device::{
     DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
 };
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
-use pillion_core::profile::WorkloadProfile;
+use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
 };
@@ -15,7 +15,7 @@ use pillion_core::{
 };
 use pillion_pairing::{Candidate, Explanation, Reason, Role, SpeedEstimate};
 use pillion_scheduler::store::{
-    JobRecord, Lesson, LessonKind, MemberStep, NewDecision, NewMember, RunAccount, Store, StoredProfile, Sums,
+    JobRecord, Lesson, MemberStep, NewDecision, NewMember, RunAccount, Store, StoredProfile, Sums,
 };
 use pillion_slurm::Ending;
 

@@ -6,10 +6,11 @@ use crate::fixtures::{
     profile, run, samples_report, start, summary, summary_report,
 };
 use pillion_core::decision::DecisionState;
+use pillion_core::profile::LessonKind;
 use pillion_core::report::{JobSummary, Launch, Report, ReportBody};
 use pillion_core::{JobStart, NodeName, WorkloadKey};
 use pillion_pairing::Role;
-use pillion_scheduler::store::{Event, JobRecord, Lesson, LessonKind, Store};
+use pillion_scheduler::store::{Event, JobRecord, Lesson, Store};
 use std::sync::Arc;
 
 pub(crate) async fn a_report_is_stored_once(store: Arc<dyn Store>) {

@@ -99,19 +99,6 @@ impl From<SumRow> for Account {
     }
 }
 
-/// The word of a grouping in [`sums`], and the offset of its days.
-const fn grouping(group_by: GroupBy) -> (&'static str, i32) {
-    match group_by {
-        GroupBy::Nothing => ("", 0),
-        GroupBy::User => ("user", 0),
-        GroupBy::Account => ("account", 0),
-        GroupBy::Partition => ("partition", 0),
-        GroupBy::Workload => ("workload", 0),
-        GroupBy::Node => ("node", 0),
-        GroupBy::Day { utc_offset_seconds } => ("day", utc_offset_seconds),
-    }
-}
-
 /// In the order of keys: whole hours from their sums, what is before and after them from the runs.
 pub(super) async fn sums(
     conn: &mut PgConnection,
@@ -121,7 +108,8 @@ pub(super) async fn sums(
     let RunFilter { since, until, user, account, partition, workload, nodes, uid } = filter;
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     let (first, last) = whole_hours(filter, group_by);
-    let (word, utc_offset_seconds) = grouping(group_by);
+    let utc_offset_seconds =
+        if let GroupBy::Day { utc_offset_seconds } = group_by { utc_offset_seconds } else { 0 };
     let rows = sqlx::query_as!(
         SumRow,
         r#"with part as (
@@ -160,7 +148,7 @@ pub(super) async fn sums(
         workload.as_deref(),
         &nodes,
         uid.map(|uid| i64::from(uid.0)),
-        word,
+        group_by.word(),
         f64::from(utc_offset_seconds),
     )
     .fetch_all(conn)

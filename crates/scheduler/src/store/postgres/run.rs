@@ -204,7 +204,7 @@ pub(super) async fn mark_profiled(
         start.job_id.to_string(),
         integer(start.restart_count),
         gres_type.as_str(),
-        lesson.kind.as_str(),
+        lesson.kind.to_string(),
         lesson.detail,
     )
     .execute(conn)
