@@ -79,8 +79,7 @@ fn device_files(list: &str) -> Option<Vec<String>> {
 /// The files that matter, with what slurm.conf includes. One that is not there is an empty one.
 fn read_all(directory: &Path) -> Result<Files, CliError> {
     let mut files = Files::default();
-    let mut wanted: Vec<String> =
-        [SLURM_CONF, "gres.conf", "plugstack.conf", "job_submit.lua"].map(str::to_owned).into();
+    let mut wanted: Vec<String> = [SLURM_CONF, "gres.conf", "job_submit.lua"].map(str::to_owned).into();
     while let Some(name) = wanted.pop() {
         let path = directory.join(&name);
         match std::fs::read_to_string(&path) {
@@ -171,6 +170,28 @@ mod tests {
         assert_eq!(std::fs::read_to_string(folder.path().join("slurm.conf")).unwrap(), conf);
         assert!(!folder.path().join("gres.conf").exists());
         assert_eq!(diff(Path::new("/etc/slurm"), &proposal.files, &proposal.files), "");
+    }
+
+    #[test]
+    fn the_plugins_of_the_site_are_read_where_slurm_conf_names_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let spank = folder.path().join("spank.conf");
+        let conf = format!("PlugStackConfig={}\nNodeName=n1 CPUs=8 Gres=gpu:2\n", spank.display());
+        std::fs::write(folder.path().join("slurm.conf"), conf).unwrap();
+        std::fs::write(&spank, "optional /usr/lib/pillion/pillion.so\n").unwrap();
+        let files = read_all(folder.path()).unwrap();
+        let proposal = propose(&files, &pool(&args("n1"), &Config::default()).unwrap());
+        let text = diff(folder.path(), &files, &proposal.files);
+        assert!(text.contains("b/slurm.conf") && !text.contains("b/spank.conf"), "{text}");
+        std::fs::write(&spank, "optional /usr/lib/other.so\n").unwrap();
+        let files = read_all(folder.path()).unwrap();
+        let proposal = propose(&files, &pool(&args("n1"), &Config::default()).unwrap());
+        let text = diff(folder.path(), &files, &proposal.files);
+        assert!(
+            text.contains("--- a/spank.conf\n+++ b/spank.conf\n")
+                && text.contains("+optional /usr/lib/pillion"),
+            "{text}"
+        );
     }
 
     #[test]

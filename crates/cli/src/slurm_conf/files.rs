@@ -40,10 +40,16 @@ impl Files {
             }
         }
     }
-    /// The files that a text includes and that are not here yet.
+    /// The files that a text names and that are not here yet: those that it includes, and plugstack.conf.
     pub fn missing(&self) -> Vec<String> {
-        let all = self.0.values().flat_map(|text| lines(text)).filter_map(|line| line.includes);
-        all.filter(|name| !self.0.contains_key(name)).collect()
+        let included = self.0.values().flat_map(|text| lines(text)).filter_map(|line| line.includes);
+        included.chain([self.plugstack()]).filter(|name| !self.0.contains_key(name)).collect()
+    }
+    /// The name of the file that says which SPANK plugins are loaded.
+    fn plugstack(&self) -> String {
+        let mut lines = self.read(SLURM_CONF).into_iter().rev();
+        let named = lines.find_map(|(_, line)| line.get("PlugStackConfig").map(str::to_owned));
+        named.unwrap_or_else(|| PLUGSTACK.to_owned())
     }
     /// Puts a text in the place of another.
     pub(super) fn replace(&mut self, name: &str, place: std::ops::Range<usize>, text: &str) {
@@ -72,9 +78,7 @@ pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
 }
 
 fn plugstack(proposal: &mut Proposal) {
-    let mut lines = proposal.files.read(SLURM_CONF).into_iter().rev();
-    let named = lines.find_map(|(_, line)| line.get("PlugStackConfig").map(str::to_owned));
-    let name = named.unwrap_or_else(|| PLUGSTACK.to_owned());
+    let name = proposal.files.plugstack();
     let text = proposal.files.text(&name);
     if let Some((word, _)) = lines_of_ours(text).into_iter().find(|(word, _)| word != "optional") {
         proposal.note(format!("{name} loads pillion.so as '{word}': write 'optional', for a required plugin that fails drains its node"));
