@@ -67,7 +67,12 @@ impl Places {
         setup.faults.extend(unwritable(&self.ccs_modes, |path| {
             rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(|error| error.to_string())
         }));
-        self.plugin(&mut setup);
+        // Where no slurm.conf is found, nothing is known.
+        if let Some(conf) = self.slurm_confs.iter().find(|path| path.exists()) {
+            let text = read_text(conf).unwrap_or_default();
+            setup.faults.extend(["Prolog", "Epilog"].into_iter().filter_map(|name| hook(&text, name)));
+            plugin(&text, conf.parent().unwrap_or(Path::new("/")), &mut setup);
+        }
         setup
     }
 
@@ -82,36 +87,45 @@ impl Places {
         faults.extend(both.into_iter().filter_map(|path| open(path, mode(path)?)));
         faults
     }
+}
 
-    /// The plugin of ours that Slurm loads on this node. Where no slurm.conf is found, nothing is known.
-    fn plugin(&self, setup: &mut NodeSetup) {
-        let Some(conf) = self.slurm_confs.iter().find(|path| path.exists()) else { return };
-        let text = read_text(conf).unwrap_or_default();
-        let folder = conf.parent().unwrap_or(Path::new("/"));
-        let path =
-            value(&text, "PlugStackConfig").map_or_else(|| folder.join("plugstack.conf"), PathBuf::from);
-        let lines = match plugstack(&path, folder) {
-            Ok(text) => lines_of_ours(&text),
-            Err(why) => {
-                let detail = format!("{}: {why}", path.display());
-                setup.faults.push(SetupFault { kind: SetupFaultKind::NoPlugin, detail });
-                return;
-            }
-        };
-        let path = path.display();
-        if lines.is_empty() {
-            let detail = format!("{path} does not load pillion.so");
+/// A hook that Slurm cannot run drains the node. Of several by a pattern nothing is known.
+fn hook(slurm_conf: &str, name: &str) -> Option<SetupFault> {
+    let path = value(slurm_conf, name).filter(|path| path.starts_with('/') && !path.contains('*'))?;
+    let why = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.permissions().mode() & 0o111 != 0 => return None,
+        Ok(_) => "it may not be executed".to_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Some(SetupFault { kind: SetupFaultKind::HookMissing, detail: format!("{name}={path}: {why}") })
+}
+
+/// The plugin of ours that Slurm loads on this node; `folder`: that of slurm.conf.
+fn plugin(slurm_conf: &str, folder: &Path, setup: &mut NodeSetup) {
+    let path =
+        value(slurm_conf, "PlugStackConfig").map_or_else(|| folder.join("plugstack.conf"), PathBuf::from);
+    let lines = match plugstack(&path, folder) {
+        Ok(text) => lines_of_ours(&text),
+        Err(why) => {
+            let detail = format!("{}: {why}", path.display());
             setup.faults.push(SetupFault { kind: SetupFaultKind::NoPlugin, detail });
+            return;
         }
-        if lines.iter().any(|(word, _)| word == "required") {
-            let detail = format!("{path} loads pillion.so as 'required'");
-            setup.faults.push(SetupFault { kind: SetupFaultKind::PluginRequired, detail });
-        }
-        let mut folders: Vec<&str> =
-            value(&text, "PluginDir").unwrap_or_default().split(':').filter(|it| !it.is_empty()).collect();
-        folders.extend(PLUGIN_FOLDERS);
-        setup.plugins.extend(lines.iter().filter_map(|(_, name)| loaded(name, &folders)));
+    };
+    let path = path.display();
+    if lines.is_empty() {
+        let detail = format!("{path} does not load pillion.so");
+        setup.faults.push(SetupFault { kind: SetupFaultKind::NoPlugin, detail });
     }
+    if lines.iter().any(|(word, _)| word == "required") {
+        let detail = format!("{path} loads pillion.so as 'required'");
+        setup.faults.push(SetupFault { kind: SetupFaultKind::PluginRequired, detail });
+    }
+    let mut folders: Vec<&str> =
+        value(slurm_conf, "PluginDir").unwrap_or_default().split(':').filter(|it| !it.is_empty()).collect();
+    folders.extend(PLUGIN_FOLDERS);
+    setup.plugins.extend(lines.iter().filter_map(|(_, name)| loaded(name, &folders)));
 }
 
 /// What slurm.conf gives a setting, whatever its case; includes are not followed.
@@ -250,6 +264,18 @@ mod tests {
         assert_eq!(setup.plugins, [], "without a path, and in no folder that is known");
         std::fs::remove_file(machine.path("plugstack.conf")).unwrap();
         assert_eq!(kinds(&machine.places()), [SetupFaultKind::NoPlugin]);
+    }
+
+    #[test]
+    fn a_hook_that_cannot_be_run_is_told() {
+        let machine = Machine::new();
+        let conf = format!("Prolog={}\nEpilog=/etc/epilog.d/*\n", machine.path("hook").display());
+        machine.write("slurm.conf", &conf);
+        assert!(machine.places().look().faults[0].detail.ends_with("hook: there is no such file"));
+        machine.write("hook", "#!/bin/sh\n");
+        assert!(machine.places().look().faults[0].detail.ends_with("hook: it may not be executed"));
+        machine.mode("hook", 0o755);
+        assert_eq!(kinds(&machine.places()), []);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub enum SetupFaultKind {
     NoPersistence,
     /// A file of the CCS mode may not be written.
     ModeFixed,
+    /// A hook that slurm.conf names cannot be run.
+    HookMissing,
 }
 
 spelt_as_serialized!(SetupFaultKind => "set-up fault");

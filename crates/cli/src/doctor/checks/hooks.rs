@@ -24,10 +24,16 @@ fn of_kind(check: Check, facts: &Facts, kind: HookKind) -> Vec<Finding> {
     let ours: Vec<&&Hook> = hooks.iter().filter(|hook| mentions_us(hook)).collect();
     if let Some(hook) = hooks.iter().find(|hook| hook.file.text.is_err()) {
         let why = hook.file.text.as_ref().err().map_or("", String::as_str);
-        return vec![check.fail(
-            format!("{setting}={}: {why}", hook.file.path.display()),
-            "install the script on every node: a hook that cannot be run drains the node",
-        )];
+        let found = format!("{setting}={}: {why}", hook.file.path.display());
+        let mend = "install the script on every node: a hook that cannot be run drains the node";
+        return vec![match kind {
+            HookKind::EpilogSlurmctld => check.fail(found, "install the script here: slurmctld runs it"),
+            // A controller that is no node has no use for it.
+            _ if nodes_look(facts) => {
+                check.skip(format!("{found} here; on each node its agent looks, as node-setup tells"))
+            }
+            _ => check.fail(found, mend),
+        }];
     }
     if ours.is_empty() {
         return vec![check.warn(
@@ -36,6 +42,11 @@ fn of_kind(check: Check, facts: &Facts, kind: HookKind) -> Vec<Finding> {
         )];
     }
     ours.into_iter().filter_map(|hook| judge(check, hook)).collect()
+}
+
+/// Whether some agent tells how its own node is set up.
+fn nodes_look(facts: &Facts) -> bool {
+    facts.status.as_ref().is_ok_and(|status| status.agents.iter().any(|agent| agent.setup.is_some()))
 }
 
 fn mentions_us(hook: &Hook) -> bool {

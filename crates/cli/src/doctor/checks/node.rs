@@ -58,6 +58,10 @@ fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
             "systemctl enable --now nvidia-persistenced there: without it the driver lets an idle GPU go, and forgets its \
              settings and its energy counter",
         ),
+        SetupFaultKind::HookMissing => (
+            true,
+            "install the script of deploy/slurm/hooks there: a hook that cannot be run drains the node",
+        ),
         SetupFaultKind::ModeFixed => (
             true,
             "see that pillion-agent runs as root there and that /sys is not mounted read-only for it (systemctl cat)",

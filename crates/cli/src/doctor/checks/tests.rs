@@ -201,8 +201,8 @@ const BROKEN_FILES: [Broken; 15] = [
     ("hooks", FAIL, "calls pillion without a time limit", "timeout 2", |f| {
         f.hooks[2].file.text = Ok("#!/bin/sh\npillion poke\nexit 0\n".to_owned());
     }),
-    ("hooks", FAIL, "there is no such file", "install the script on every node", |f| {
-        f.hooks[0].file.text = Err("there is no such file".to_owned());
+    ("hooks", FAIL, "there is no such file", "install the script here", |f| {
+        f.hooks[2].file.text = Err("there is no such file".to_owned());
     }),
     ("lua-module", FAIL, "it may not be read", "run doctor on the controller as root", |f| {
         f.job_submit_lua.text = Err("it may not be read; run doctor as root".to_owned());

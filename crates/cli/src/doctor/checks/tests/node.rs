@@ -11,7 +11,7 @@ fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
     setup_of(facts).faults.push(SetupFault { kind, detail: detail.to_owned() });
 }
 
-pub(super) const BROKEN: [Broken; 9] = [
+pub(super) const BROKEN: [Broken; 10] = [
     ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf does not load", "optional pillion.so", |f| {
         break_by(f, SetupFaultKind::NoPlugin, "/etc/slurm/plugstack.conf does not load pillion.so");
     }),
@@ -49,6 +49,16 @@ pub(super) const BROKEN: [Broken; 9] = [
     }),
     (
         "node-setup",
+        FAIL,
+        "node n1: Prolog=/etc/slurm/pillion/prolog: there is no such file",
+        "deploy/slurm/hooks",
+        |f| {
+            let detail = "Prolog=/etc/slurm/pillion/prolog: there is no such file";
+            break_by(f, SetupFaultKind::HookMissing, detail);
+        },
+    ),
+    (
+        "node-setup",
         WARN,
         "pillion.so was built for Slurm 23.11, and slurmctld is 24.11.5",
         "for 24.11 there",
@@ -67,6 +77,21 @@ pub(super) const BROKEN: [Broken; 9] = [
         },
     ),
 ];
+
+#[test]
+fn a_controller_that_is_no_node_needs_no_hooks_of_nodes() {
+    let mut facts = super::sound();
+    facts.hooks[0].file.text = Err("there is no such file".to_owned());
+    let of_hooks = |facts: &Facts| {
+        let findings = super::examine(facts);
+        findings.into_iter().find(|finding| finding.check == "hooks").expect("it speaks").status
+    };
+    assert_eq!(of_hooks(&facts), Status::Skip);
+    for agent in &mut status_of(&mut facts).agents {
+        agent.setup = None;
+    }
+    assert_eq!(of_hooks(&facts), Status::Fail);
+}
 
 #[test]
 fn what_an_earlier_agent_does_not_tell_is_passed_over() {
