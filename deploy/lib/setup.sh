@@ -6,7 +6,7 @@ PILLION_CACHE="${PILLION_CACHE:-/var/cache/pillion}"
 ROOT_SUITE=trixie
 # Its digest names the cached root, so a change here makes a new one.
 ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd munge mariadb-server postgresql lua5.3
-    procps valgrind)
+    procps valgrind patch)
 
 # A policy of the machine's own is left alone.
 [[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d
@@ -37,6 +37,8 @@ install_for_tests() {
     fi
     # For the tests of the web page, with a font.
     command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
+    # What the admin guide has an admin use, where the tests run on this machine's own Slurm.
+    command -v patch >/dev/null || wanted+=(patch)
     install_wanted "${wanted[@]}"
 }
 

@@ -28,12 +28,12 @@ const PAIR: [&str; 2] = ["resnet50-infer", "bert-small-batch"];
 const PAIR_SECONDS: u32 = 24_000;
 
 /// One fenced block of a text.
-struct Block {
-    language: String,
-    lines: Vec<String>,
+pub(crate) struct Block {
+    pub(crate) language: String,
+    pub(crate) lines: Vec<String>,
 }
 
-fn blocks(text: &str) -> Vec<Block> {
+pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
     for line in text.lines() {
@@ -54,7 +54,7 @@ fn blocks(text: &str) -> Vec<Block> {
 }
 
 /// Who types a line of a console, and what; `None` where it is shown output.
-fn typed(line: &str) -> Option<(&'static str, &str)> {
+pub(crate) fn typed(line: &str) -> Option<(&'static str, &str)> {
     line.strip_prefix("$ ")
         .map(|command| ("alice", command))
         .or_else(|| line.strip_prefix("# ").map(|command| ("root", command)))

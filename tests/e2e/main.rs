@@ -8,6 +8,7 @@ mod faults;
 mod guides;
 mod harness;
 mod hostile;
+mod install;
 mod jobs;
 mod learning;
 mod leases;

@@ -19,8 +19,10 @@ pub mod daemons;
 pub mod demo;
 mod doubles;
 pub mod error;
+pub mod host;
 pub mod monitoring;
 pub mod process;
+pub mod services;
 pub mod testbed;
 pub mod wait;
 

@@ -1,0 +1,287 @@
+//! The admin guide, typed as it stands: every block of commands in its order, on the hosts that it is for, from a Slurm without
+//! Pillion to a job that shares, and out again. What the guide says in words between them is done here by name.
+
+use crate::guides::{Block, blocks, typed};
+use crate::rides::SOON;
+use pillion_core::SlurmJobId;
+use pillion_tests::cluster::spec::JobSubmit;
+use pillion_tests::host::{Host, SLURM_FOLDER};
+use pillion_tests::services::{daemon_name, systemctl};
+use pillion_tests::wait::wait_until;
+use pillion_tests::{Cluster, ClusterSpec};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const GUIDE: &str = include_str!("../../docs/admin-guide.md");
+const HEARTBEAT: &str = "/run/pillion/heartbeat";
+const SLURM_CONF: &str = "/etc/slurm/slurm.conf";
+/// What an admin does by hand: the pool's nodes leave the partition in which they were.
+const BEFORE: &str = "PartitionName=gpu Nodes=w1,w2,w3";
+const AFTER: &str = "PartitionName=gpu Nodes=w3";
+/// Slurm forgets ended jobs once a minute.
+const FORGOTTEN: Duration = Duration::from_mins(3);
+const CONFIG: &str = "/etc/pillion/pillion.toml";
+
+/// A site before it installs anything: whole GPUs only, three nodes, of which two will be the pool.
+struct Site {
+    cluster: Cluster,
+    controller: Host,
+    nodes: Vec<Host>,
+    blocks: VecDeque<Block>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let spec = ClusterSpec {
+            pool_nodes: Vec::new(),
+            whole_gpu_node_count: 3,
+            gpus_per_node: 1,
+            job_submit: JobSubmit::Absent,
+            spank: false,
+            hooks: false,
+            // It is waited for until Slurm has forgotten the pool's jobs.
+            slurm_conf_extra: vec!["MinJobAge=60".to_owned()],
+            ..ClusterSpec::default()
+        };
+        let mut cluster = Cluster::start(spec).unwrap();
+        let controller = Host::new(&cluster, "controller").unwrap();
+        let names = cluster.spec().node_names();
+        let nodes: Vec<Host> = names.iter().map(|name| Host::new(&cluster, name).unwrap()).collect();
+        // From here on each daemon sees its own host.
+        systemctl(&mut cluster, &controller, &["restart", "slurmctld"]).unwrap();
+        for node in &nodes {
+            systemctl(&mut cluster, node, &["restart", "slurmd"]).unwrap();
+        }
+        let is_typed = |block: &Block| ["sh", "console", "toml"].contains(&block.language.as_str());
+        Self { cluster, controller, nodes, blocks: blocks(GUIDE).into_iter().filter(is_typed).collect() }
+    }
+
+    /// The next block of the guide, which begins with `first`.
+    fn block(&mut self, first: &str) -> Vec<String> {
+        let block = self.blocks.pop_front().expect("the guide has more steps than this");
+        let named = |line: &String| line.replace("n[1-2]", "w[1-2]").replace("-w n1", "-w w1");
+        let lines: Vec<String> = block.lines.iter().map(named).collect();
+        assert!(lines[0].starts_with(first), "the next step of the guide is\n{}", lines.join("\n"));
+        lines
+    }
+
+    fn at_controller(&self, line: &str) -> String {
+        self.controller.types(&self.cluster, line).unwrap()
+    }
+
+    /// A line of `systemctl`, on the hosts that its remark names.
+    fn serve(&mut self, line: &str, hosts: &[&str]) {
+        let command = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        for host in self.nodes.iter().chain([&self.controller]).filter(|host| hosts.contains(&host.name())) {
+            systemctl(&mut self.cluster, host, &words).unwrap();
+        }
+    }
+
+    /// A block whose services are started by the last lines of it.
+    fn install_service(&mut self, lines: &[String], hosts: &[&str]) {
+        for line in lines {
+            if line.starts_with("systemctl ") {
+                self.serve(line, hosts);
+                continue;
+            }
+            for host in
+                self.nodes.iter().chain([&self.controller]).filter(|host| hosts.contains(&host.name()))
+            {
+                let said = host.types(&self.cluster, line).unwrap();
+                assert_eq!(said, "", "`{line}` has something to say");
+                if line.contains("# then edit [agent]") {
+                    let name = format!("node_name = \"{}\"", host.name());
+                    host.edits(CONFIG, &[("#node_name = \"n1\"", &name)]).unwrap();
+                }
+            }
+        }
+    }
+
+    fn wait_for_heartbeat(&self, mode: &str) {
+        wait_until(&format!("heartbeat of a scheduler that is {mode}"), SOON, || {
+            let text = self.controller.on(|| Ok(std::fs::read_to_string(HEARTBEAT).unwrap_or_default()))?;
+            Ok(text.lines().next().is_some_and(|line| line.ends_with(&format!(" mode={mode}"))))
+        })
+        .unwrap();
+    }
+
+    fn wait_for_nodes(&self) {
+        wait_until("nodes that have spoken", SOON, || {
+            let said = self.controller.types(&self.cluster, "sinfo -h -N -o %t")?;
+            Ok(!said.contains("unk") && !said.contains('*'))
+        })
+        .unwrap();
+    }
+
+    /// A block that is typed on one host after the other, whole.
+    fn all_type(&mut self, first: &str, hosts: impl Fn(&Self) -> Vec<&Host>) {
+        let lines = self.block(first).join("\n");
+        for host in hosts(self) {
+            host.types(&self.cluster, &lines).unwrap();
+        }
+    }
+}
+
+/// Programs, plugin and lua, everywhere; nothing changes for anybody.
+fn install_programs(site: &mut Site) {
+    site.all_type("install -m 755 target/release/{pillion,", |site| vec![&site.controller]);
+    site.all_type("install -m 755 target/release/pillion-agent", |site| site.nodes.iter().collect());
+    site.all_type("mkdir -p /usr/lib/pillion", |site| site.nodes.iter().chain([&site.controller]).collect());
+    let said = site.at_controller("sbatch --help | grep -- --colocate");
+    assert!(said.contains("--colocate"), "{said}");
+}
+
+/// The diff of Slurm's files, the module, and the conversion of the nodes; the self-test at its end.
+fn convert_nodes(site: &mut Site) {
+    let lines = site.block("# pillion slurm-conf");
+    let (_, command) = typed(&lines[0]).unwrap();
+    let device = site.cluster.layout().device_file(0).display().to_string();
+    let command = command.replace("slurm-conf", &format!("slurm-conf --devices {device}"));
+    site.at_controller(&format!("{command} 2>by-hand"));
+    let by_hand = site.at_controller("cat by-hand");
+    assert!(by_hand.contains("PartitionName=gpu"), "who else has the pool's nodes is not said: {by_hand}");
+
+    let lines = site.block("scontrol update NodeName=w[1-2] State=DRAIN");
+    for line in &lines {
+        match line.split_once('#').map(|(_, remark)| remark.trim()) {
+            Some("change slurm.conf and gres.conf on all hosts") => {
+                for host in site.nodes.iter().chain([&site.controller]) {
+                    host.types(&site.cluster, &format!("patch -p1 -d {SLURM_FOLDER} <pillion.diff")).unwrap();
+                    host.edits(SLURM_CONF, &[(BEFORE, AFTER)]).unwrap();
+                }
+            }
+            Some("controller" | "again") => site.serve(line, &["controller"]),
+            Some("n1, n2") => site.serve(line, &["w1", "w2"]),
+            _ => drop(site.at_controller(line)),
+        }
+    }
+
+    let lines = site.block("sinfo -N");
+    site.at_controller(&lines[0]);
+    site.wait_for_nodes();
+    site.at_controller(&lines[1]);
+    site.at_controller(&lines[2]);
+    let said = site.at_controller(&lines[3]);
+    let count = |state: &str| said.matches(state).count();
+    assert_eq!((count("RUNNING"), count("PENDING")), (2, 1), "{said}");
+    site.at_controller("scancel -u root");
+}
+
+/// Scheduler and agents, still off; doctor finds nothing that is broken.
+fn start_daemons(site: &mut Site) {
+    let lines = site.block("install -D -m 640 -o root -g slurm");
+    site.install_service(&lines, &["controller"]);
+    site.wait_for_heartbeat("off");
+    // A server that a site has already; here it is the private one.
+    site.block("sudo -u postgres createuser");
+
+    let lines = site.block("install -D -m 640 deploy/pillion.toml.example");
+    site.install_service(&lines, &["w1", "w2"]);
+    let devices = site.block("socket = ").join("\n");
+    let program = pillion_tests::daemons::built("pillion-simulated-device").unwrap().display().to_string();
+    for node in &site.nodes[..2] {
+        let text = devices.replace("\"n1\"", &format!("\"{}\"", node.name()));
+        let path = "/etc/pillion/devices.toml";
+        node.writes(path, &text).unwrap();
+        let program = node.program(&site.cluster, &program).args(["--config", path]);
+        let name = daemon_name("devices", node);
+        node.on(|| site.cluster.start_daemon(&name, &program)).unwrap();
+    }
+    wait_until("two agents with a device each", SOON, || {
+        Ok(site
+            .controller
+            .types(&site.cluster, "pillion nodes --parsable2 --noheader")?
+            .matches("h200")
+            .count()
+            == 2)
+    })
+    .unwrap();
+
+    let lines = site.block("# pillion doctor");
+    let said =
+        site.at_controller(&format!("{} || true", typed(&lines[0]).unwrap().1.split('#').next().unwrap()));
+    let failed: Vec<&str> = said.lines().filter(|line| line.starts_with("FAIL")).collect();
+    assert_eq!(failed, Vec::<&str>::new(), "{said}");
+}
+
+/// The first job that shares, seen by its user and by root; and the page.
+fn switch_on(site: &mut Site) {
+    site.controller.edits(CONFIG, &[("mode = \"off\"", "mode = \"active\"")]).unwrap();
+    site.serve("systemctl restart pillion-scheduler", &["controller"]);
+    site.wait_for_heartbeat("active");
+    let lines = site.block("sbatch --colocate");
+    let said = site.at_controller(&lines[0]);
+    let job: SlurmJobId = said.trim().trim_start_matches("Submitted batch job ").parse().unwrap();
+    let output = format!("slurm-{job}.out");
+    wait_until("what the job finds in its environment", SOON, || {
+        Ok(site
+            .controller
+            .types(&site.cluster, &format!("cat {output} 2>/dev/null || true"))?
+            .contains("PILLION_"))
+    })
+    .unwrap();
+    let said = site.at_controller(&lines[1].replace("JOB", &job.to_string()));
+    assert!(said.contains(&job.to_string()), "{said}");
+    site.at_controller(&format!("scancel {job}"));
+
+    let page = site
+        .block("[web]")
+        .iter()
+        .find_map(|line| line.strip_prefix("listen_address = \"")?.split('"').next().map(str::to_owned))
+        .unwrap();
+    site.controller
+        .edits(CONFIG, &[("#listen_address = \"127.0.0.1:6821\"", &format!("listen_address = \"{page}\""))])
+        .unwrap();
+    site.serve("systemctl restart pillion-scheduler", &["controller"]);
+    site.wait_for_heartbeat("active");
+    let (address, port) = page.split_once(':').unwrap();
+    let ask = format!(
+        "exec 3<>/dev/tcp/{address}/{port}; printf 'GET /queue HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n' >&3; head -n 1 <&3"
+    );
+    wait_until("page", SOON, || {
+        // Nobody listens for a moment after a start.
+        let said = site.controller.types(&site.cluster, &format!("({ask}) 2>&1 || true"))?;
+        Ok(said.contains("200 OK"))
+    })
+    .unwrap();
+}
+
+/// Off, and the old lines again: jobs run as before.
+fn take_out(site: &mut Site) {
+    let lines = site.block("sed -i");
+    let (edit, restart) = lines[0].split_once(" && ").unwrap();
+    site.at_controller(edit);
+    site.serve(restart, &["controller"]);
+    site.wait_for_heartbeat("off");
+    // Where slurmctld remembers a job whose partition is gone, it ends at its second start (24.11.5: signal 11).
+    wait_until("jobs of the pool that are forgotten", FORGOTTEN, || {
+        Ok(site.controller.types(&site.cluster, "squeue -h -t all -p shared")?.trim().is_empty())
+    })
+    .unwrap();
+    let everywhere = format!("patch -R -p1 -d {SLURM_FOLDER} <pillion.diff");
+    for host in site.nodes.iter().chain([&site.controller]) {
+        host.edits(SLURM_CONF, &[(AFTER, BEFORE)]).unwrap();
+        host.types(&site.cluster, &everywhere).unwrap();
+    }
+    site.at_controller("scontrol update NodeName=w[1-2] State=DRAIN Reason=pillion");
+    site.serve("systemctl restart slurmctld", &["controller"]);
+    site.serve("systemctl restart slurmd", &["w1", "w2"]);
+    site.serve("systemctl restart slurmctld", &["controller"]);
+    site.wait_for_nodes();
+    site.at_controller("scontrol update NodeName=w[1-2] State=RESUME");
+    let said = site.at_controller("srun -w w1 --gpus=1 bash -c 'echo $SLURM_JOB_PARTITION'");
+    assert_eq!(said.trim(), "gpu");
+}
+
+#[test]
+fn a_site_is_installed_by_the_admin_guide_and_taken_back() {
+    let mut site = Site::new();
+    install_programs(&mut site);
+    convert_nodes(&mut site);
+    start_daemons(&mut site);
+    switch_on(&mut site);
+    take_out(&mut site);
+    assert!(site.blocks.is_empty(), "the guide has more steps than this");
+    site.cluster.stop().unwrap();
+}
