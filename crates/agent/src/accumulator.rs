@@ -29,8 +29,8 @@ const LOOKS_WITHOUT_METER_MAX: u32 = 3600;
 pub struct Sighting {
     /// Whose.
     pub start: Option<JobStart>,
-    /// Memory of all its processes.
-    pub memory_bytes: u64,
+    /// Memory of all its processes; absent where that of any of them cannot be read: a part of it would be taken for all.
+    pub memory_bytes: Option<u64>,
     /// How many there were.
     pub process_count: u32,
 }
@@ -215,7 +215,8 @@ impl Counter {
 struct Run {
     started_at: UnixTime,
     shared_seconds: f64,
-    memory_bytes_peak: u64,
+    /// Of the looks at which it could be read.
+    memory_bytes_peak: Option<u64>,
     process_count_peak: u32,
     energy_joules: Option<f64>,
     counter: Counter,
@@ -231,7 +232,7 @@ impl Run {
         Self {
             started_at,
             shared_seconds: 0.0,
-            memory_bytes_peak: 0,
+            memory_bytes_peak: None,
             process_count_peak: 0,
             energy_joules: None,
             counter: Counter::default(),

@@ -267,8 +267,8 @@ impl Sampler {
                 continue;
             }
             let seen =
-                of_starts.entry(start).or_insert(Sighting { start, memory_bytes: 0, process_count: 0 });
-            seen.memory_bytes = seen.memory_bytes.saturating_add(process.memory_bytes.unwrap_or(0));
+                of_starts.entry(start).or_insert(Sighting { start, memory_bytes: Some(0), process_count: 0 });
+            seen.memory_bytes = seen.memory_bytes.zip(process.memory_bytes).map(|(a, b)| a.saturating_add(b));
             seen.process_count += 1;
         }
         of_starts.into_values().collect()

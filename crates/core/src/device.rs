@@ -307,8 +307,8 @@ pub struct TenantUse {
     pub job_id: SlurmJobId,
     /// Its restart count.
     pub restart_count: u32,
-    /// Memory of all its processes.
-    pub memory_bytes: u64,
+    /// Memory of all its processes; absent where that of any of them cannot be read.
+    pub memory_bytes: Option<u64>,
     /// How many processes of it were on the device.
     pub process_count: u32,
     /// The job's progress counter, where it writes one.

@@ -184,8 +184,9 @@ pub struct JobSummary {
     pub ended_at: UnixTime,
     /// Seconds of the run during which another tenant had processes on the device.
     pub shared_seconds: f64,
-    /// The most device memory that its processes held together.
-    pub memory_bytes_peak: u64,
+    /// The most device memory that its processes held together, of the looks at which that of all could be read; absent if
+    /// there was none.
+    pub memory_bytes_peak: Option<u64>,
     /// The most processes that it had on the device at once.
     pub process_count_peak: u32,
     /// The device's energy while it had it alone, plus its part while shared.

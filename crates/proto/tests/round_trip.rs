@@ -81,7 +81,7 @@ prop_compose! {
 
 prop_compose! {
     fn tenants()(
-        start in starts(), memory_bytes in any::<u64>(), process_count in any::<u32>(), progress in option::of(quantities()),
+        start in starts(), memory_bytes in any::<Option<u64>>(), process_count in any::<u32>(), progress in option::of(quantities()),
     ) -> TenantUse {
         TenantUse { job_id: start.job_id, restart_count: start.restart_count, memory_bytes, process_count, progress }
     }
@@ -149,7 +149,7 @@ prop_compose! {
 prop_compose! {
     fn summaries()(
         (start, gres_type, started, ended) in (starts(), names(), quantities(), quantities()),
-        (shared_seconds, memory_bytes_peak, process_count_peak) in (quantities(), any::<u64>(), any::<u32>()),
+        (shared_seconds, memory_bytes_peak, process_count_peak) in (quantities(), any::<Option<u64>>(), any::<u32>()),
         (energy_joules, solo, shared) in (option::of(quantities()), parts(), parts()),
         (means, solo_sample_count) in (option::of(readings()), any::<u32>()),
         (neighbours, signs) in (prop::collection::vec(starts(), 0..4), option::of(signs())),

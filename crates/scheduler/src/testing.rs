@@ -181,7 +181,7 @@ pub(crate) fn summary(start: JobStart) -> JobSummary {
         started_at: at(NOW),
         ended_at: at(NOW),
         shared_seconds: 0.0,
-        memory_bytes_peak: 5,
+        memory_bytes_peak: Some(5),
         process_count_peak: 1,
         energy_joules: None,
         solo: ProgressPart::default(),

@@ -118,7 +118,7 @@ fn by_job(
         _ => None,
     });
     let uses = devices.flatten().flat_map(|device| device.tenants);
-    Ok(uses.map(|its| (its.job_id, its.memory_bytes)).collect())
+    Ok(uses.filter_map(|its| Some((its.job_id, its.memory_bytes?))).collect())
 }
 
 /// What is compared, and how many are too far apart. Contexts are of one size, so the difference of two clients is that of

@@ -11,10 +11,10 @@ fn job(id: u32) -> JobStart {
 }
 
 fn seen(id: u32, memory_bytes: u64) -> Sighting {
-    Sighting { start: Some(job(id)), memory_bytes, process_count: 1 }
+    Sighting { start: Some(job(id)), memory_bytes: Some(memory_bytes), process_count: 1 }
 }
 
-const STRANGER: Sighting = Sighting { start: None, memory_bytes: 1, process_count: 1 };
+const STRANGER: Sighting = Sighting { start: None, memory_bytes: Some(1), process_count: 1 };
 
 /// A device that uses 100 W while anybody is on it, and whose activity is what is given.
 struct Scene {
@@ -68,9 +68,20 @@ fn alone_means_alone_at_both_ends() {
     assert_eq!(summary.solo_sample_count, 2, "not the intervals in which it came and went");
     assert!(means.sm_active_fraction.is_some_and(|active| (active.value() - 0.7).abs() < 1e-9));
     assert_eq!(means.power_watts, None, "the device does not say");
-    assert_eq!((summary.memory_bytes_peak, summary.process_count_peak), (30, 1));
+    assert_eq!((summary.memory_bytes_peak, summary.process_count_peak), (Some(30), 1));
     assert_eq!(summary.energy_joules, Some(400.0), "all of the meter: nobody else held the device");
     assert!(summary.shared_seconds.abs() < 1e-9 && summary.neighbours.is_empty());
+}
+
+#[test]
+fn a_peak_is_of_the_looks_at_which_memory_could_be_read() {
+    let unread = |id| Sighting { memory_bytes: None, ..seen(id, 0) };
+    let mut scene = Scene::new(&[1, 2, 3]);
+    scene.look(0.5, &[seen(1, 10), unread(2)], &[]);
+    scene.look(0.5, &[unread(1), unread(2)], &[]);
+    assert_eq!((scene.end(1).memory_bytes_peak, scene.end(2).memory_bytes_peak), (Some(10), None));
+    let never_seen = scene.end(3);
+    assert_eq!((never_seen.memory_bytes_peak, never_seen.process_count_peak), (None, 0));
 }
 
 #[test]

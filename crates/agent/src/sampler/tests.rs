@@ -67,15 +67,24 @@ impl Node {
 
     /// A second later, with these pids on device 0.
     fn look(&mut self, pids: &[u32]) -> Looked {
+        let processes: Vec<_> = pids.iter().map(|pid| (*pid, Some(7))).collect();
+        self.look_at(&processes)
+    }
+
+    /// The same, with what the driver says of the memory of each.
+    fn look_at(&mut self, processes: &[(u32, Option<u64>)]) -> Looked {
         self.at += 1.0;
-        let process = |pid: &u32| DeviceProcess { pid: *pid, memory_bytes: Some(7) };
-        let busy = if pids.is_empty() { Fraction::ZERO } else { Fraction::ONE };
+        let process = |(pid, memory_bytes): &(u32, Option<u64>)| DeviceProcess {
+            pid: *pid,
+            memory_bytes: *memory_bytes,
+        };
+        let busy = if processes.is_empty() { Fraction::ZERO } else { Fraction::ONE };
         let state = |processes| DeviceState {
             reading: Reading { sm_active_fraction: Some(busy), ..Reading::default() },
             processes,
         };
         let quiet = DeviceState { reading: Reading::default(), processes: Vec::new() };
-        let states = vec![(0, Ok(state(pids.iter().map(process).collect()))), (1, Ok(quiet))];
+        let states = vec![(0, Ok(state(processes.iter().map(process).collect()))), (1, Ok(quiet))];
         self.sampler.look(UnixTime::from_seconds(self.at), states)
     }
 }
@@ -95,6 +104,17 @@ fn summaries(looked: &Looked) -> Vec<&JobSummary> {
 }
 
 #[test]
+fn memory_that_cannot_be_read_is_neither_nothing_nor_a_part_of_it() {
+    let mut node = Node::new();
+    node.begin_task(10);
+    run(node.directory.path(), 11, 10);
+    let told = |looked: &Looked| samples(looked)[0].tenants[0].memory_bytes;
+    assert_eq!(told(&node.look_at(&[(10, None)])), None);
+    assert_eq!(told(&node.look_at(&[(10, Some(7)), (11, None)])), None, "a part is not the sum");
+    assert_eq!(told(&node.look_at(&[(10, Some(7)), (11, Some(0))])), Some(7), "0 bytes are a value");
+}
+
+#[test]
 fn a_start_is_over_when_its_task_and_its_processes_have_been_gone_twice() {
     let mut node = Node::new();
     node.begin_task(10);
@@ -102,7 +122,7 @@ fn a_start_is_over_when_its_task_and_its_processes_have_been_gone_twice() {
     let looked = node.look(&[11]);
     let sample = samples(&looked)[0];
     assert_eq!(sample.tenants.len(), 1);
-    assert_eq!((sample.tenants[0].job_id, sample.tenants[0].memory_bytes), (JOB.job_id, 7));
+    assert_eq!((sample.tenants[0].job_id, sample.tenants[0].memory_bytes), (JOB.job_id, Some(7)));
     node.look(&[11]);
     assert!(node.look(&[]).ended.is_empty(), "its task still runs");
     assert!(node.look(&[]).ended.is_empty());

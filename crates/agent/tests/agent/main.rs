@@ -102,7 +102,7 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     assert_eq!(means.sources[&Metric::SmActiveFraction], MetricSource::Simulated);
     assert!(means.sm_active_fraction.is_some_and(|it| it.value() > 0.0) && means.power_watts.is_some());
     assert!(summary.energy_joules.is_some_and(|energy| energy > 0.0));
-    assert!(summary.memory_bytes_peak > 0 && summary.process_count_peak == 1);
+    assert!(summary.memory_bytes_peak > Some(0) && summary.process_count_peak == 1);
     assert!(summary.solo.progress.is_some_and(|progress| progress > 0.0), "{summary:?}");
     eventually("the daemon to go with its last tenant", || node.driver().mps(1).unwrap().is_none()).await;
     eventually("the mark to go", || !node.path("jobs/33").exists()).await;

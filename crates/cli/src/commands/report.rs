@@ -119,11 +119,11 @@ fn activity(story: &JobStory) -> Option<String> {
 }
 
 fn memory(story: &JobStory) -> Option<String> {
-    let run = story.run.as_ref()?;
-    let peak = format::bytes(Some(run.memory_bytes_peak));
+    let bytes_peak = story.run.as_ref()?.memory_bytes_peak?;
+    let peak = format::bytes(Some(bytes_peak));
     let limit = own_member(story).and_then(|member| member.memory_limit_bytes);
     #[expect(clippy::cast_precision_loss, reason = "a part in percent")]
-    let part = |limit: u64| run.memory_bytes_peak as f64 / limit.max(1) as f64;
+    let part = |limit: u64| bytes_peak as f64 / limit.max(1) as f64;
     Some(match (limit, story.memory_bytes_declared) {
         (Some(limit), _) => {
             format!(

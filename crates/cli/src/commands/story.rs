@@ -88,7 +88,7 @@ fn cells(story: &JobStory) -> Vec<String> {
         number(story.speed_fraction),
         number(member.and_then(|member| member.measured_speed_fraction)),
         number(member.and_then(|member| member.slowdown_ratio_max)),
-        run.map(|run| run.memory_bytes_peak.to_string()).unwrap_or_default(),
+        run.and_then(|run| run.memory_bytes_peak).map(|bytes| bytes.to_string()).unwrap_or_default(),
         number(run.and_then(|run| run.energy_joules)),
         kinds.join(","),
     ]

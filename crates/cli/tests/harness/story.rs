@@ -91,7 +91,10 @@ fn evicted() -> JobResponse {
 /// One that taught nothing, of a workload whose speed under caps is known.
 fn whole() -> JobResponse {
     let known = "\"throughput_per_second_at_cap\":[null,0.0008,null,null,null,0.00163,null,null,null],\"sm_active_fraction\"";
+    // Nor could its memory be read.
+    let JobResponse { run, .. } = slow();
     JobResponse {
+        run: run.map(|run| JobSummary { memory_bytes_peak: None, ..run }),
         profile_json: PROFILE.replace("\"sm_active_fraction\"", known),
         lesson_kind: "nothing".to_owned(),
         lesson_detail: "it was too short for enough samples".to_owned(),
@@ -110,7 +113,7 @@ fn slow() -> JobResponse {
         started_at_seconds: NOW,
         ended_at_seconds: NOW + 723.0,
         shared_seconds: 506.1,
-        memory_bytes_peak: 6 << 30,
+        memory_bytes_peak: Some(6 << 30),
         process_count_peak: 1,
         energy_joules: Some(123_456.0),
         progress_shared_seconds: 506.1,

@@ -133,7 +133,7 @@ fn advice_facts(
                 && record.started_at.is_some_and(|started_at| event.at >= started_at)
         }),
         has_shared: summary.is_some_and(|run| run.shared_seconds > 0.0),
-        memory_bytes_peak: summary.map(|run| run.memory_bytes_peak),
+        memory_bytes_peak: summary.and_then(|run| run.memory_bytes_peak),
         memory_bytes_declared: record.memory_bytes_declared,
         slowdown_ratio_max: member.map_or(f64::INFINITY, |member| member.plan.slowdown_ratio_max),
         shared_speed_fraction: member.and_then(|member| member.measured_speed_fraction),

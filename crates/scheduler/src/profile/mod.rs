@@ -319,9 +319,9 @@ fn add_means(profile: &mut WorkloadProfile, means: &ActivityMeans, run: &Measure
     let rate = solo.progress.filter(|_| solo.seconds > 0.0).map(|progress| progress / solo.seconds);
     number(Joining::Mean, &mut profile.throughput_per_second, rate);
     profile.sources = merged(before, sources);
-    let peak = run.summary.memory_bytes_peak;
-    profile.memory_bytes_peak = (peak > 0 || profile.memory_bytes_peak.is_some())
-        .then(|| profile.memory_bytes_peak.unwrap_or(0).max(peak));
+    // A workload of which nobody knows what it needs is let in beside nobody: nothing seen is not a need of nothing.
+    let peak = run.summary.memory_bytes_peak.filter(|peak| *peak > 0);
+    profile.memory_bytes_peak = profile.memory_bytes_peak.max(peak);
     profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
 }
 

@@ -23,7 +23,7 @@ struct Neighbour {
     from: UnixTime,
     /// Absent = it still runs.
     until: Option<UnixTime>,
-    memory_bytes_peak: u64,
+    memory_bytes_peak: Option<u64>,
     has_failed: bool,
 }
 
@@ -44,12 +44,12 @@ pub(super) async fn observe(
         neighbours.push(neighbour);
     }
     let Some(partners) = partners(&run.summary, neighbours) else { return Ok(None) };
-    let peak_of = |workload: &WorkloadKey, seen: u64| {
+    let peak_of = |workload: &WorkloadKey, seen: Option<u64>| {
         let known = profiles
             .iter()
             .map(|stored| &stored.profile)
             .find(|profile| profile.workload == *workload && profile.device_model == run.device_model);
-        known.and_then(|profile| profile.memory_bytes_peak).unwrap_or(0).max(seen)
+        known.and_then(|profile| profile.memory_bytes_peak).max(seen)
     };
     let fits = fits(run, own, &partners, peak_of);
     if measured.is_none() && fits {
@@ -136,7 +136,7 @@ async fn neighbour(
         tenant: tenant(member),
         from,
         until: summary.as_ref().map(|summary| summary.ended_at),
-        memory_bytes_peak: summary.map_or(0, |summary| summary.memory_bytes_peak),
+        memory_bytes_peak: summary.and_then(|summary| summary.memory_bytes_peak),
         has_failed: job.is_some_and(|job| job.ending == Some(Ending::Failed)),
     }))
 }
@@ -190,11 +190,13 @@ fn fits(
     run: &MeasuredRun,
     own: &Member,
     partners: &[Neighbour],
-    peak_of: impl Fn(&WorkloadKey, u64) -> u64,
+    peak_of: impl Fn(&WorkloadKey, Option<u64>) -> Option<u64>,
 ) -> bool {
     let has_failed = run.job.ending == Some(Ending::Failed) || partners.iter().any(|one| one.has_failed);
     let others = partners.iter().map(|one| peak_of(&one.tenant.workload, one.memory_bytes_peak));
-    let need = others.fold(peak_of(&own.plan.workload, run.summary.memory_bytes_peak), u64::saturating_add);
+    let peaks = others.chain([peak_of(&own.plan.workload, run.summary.memory_bytes_peak)]);
+    // Of whom nothing is known, nothing is certain: what is known of the others must be too much by itself.
+    let need = peaks.flatten().fold(0, u64::saturating_add);
     !(has_failed && run.device_memory_bytes > 0 && need > run.device_memory_bytes)
 }
 

@@ -19,7 +19,7 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
             started_at: at(1000),
             ended_at: at(1000 + seconds),
             shared_seconds: shared,
-            memory_bytes_peak: 5,
+            memory_bytes_peak: Some(5),
             energy_joules: Some(600.0),
             solo: ProgressPart::default(),
             shared: ProgressPart::default(),
@@ -58,6 +58,18 @@ fn solo_runs_become_means_with_their_variation() {
     near(profile.power_watts_mean, 300.0);
     near(profile.sm_active_fraction.map(Fraction::value), 0.4);
     assert_eq!(profile.memory_bytes_peak, Some(5));
+}
+
+#[test]
+fn memory_that_nobody_could_read_is_no_need_of_nothing() {
+    let with = |memory_bytes_peak: Option<u64>| {
+        let run = run(100, 0.0);
+        MeasuredRun { summary: JobSummary { memory_bytes_peak, ..run.summary.clone() }, ..run }
+    };
+    let peak = |runs: &[MeasuredRun]| learnt(runs).unwrap().profile.memory_bytes_peak;
+    assert_eq!(peak(&[with(None)]), None);
+    assert_eq!(peak(&[with(Some(0))]), None, "a process that held nothing yet");
+    assert_eq!(peak(&[with(Some(7)), with(None), with(Some(5))]), Some(7));
 }
 
 #[test]

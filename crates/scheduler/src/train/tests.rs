@@ -133,7 +133,7 @@ impl World {
             started_at: at(NOW),
             ended_at: at(NOW),
             shared_seconds: 0.0,
-            memory_bytes_peak: 0,
+            memory_bytes_peak: None,
             process_count_peak: 1,
             energy_joules: None,
             solo: ProgressPart::default(),

@@ -200,7 +200,7 @@ pub(crate) fn summary(id: u32) -> JobSummary {
         started_at: at(10),
         ended_at: at(70 + id),
         shared_seconds: 12.5,
-        memory_bytes_peak: 6 << 30,
+        memory_bytes_peak: Some(6 << 30),
         process_count_peak: 2,
         energy_joules: Some(15_000.25),
         solo: ProgressPart { progress: Some(100.0), seconds: 47.5 },
@@ -245,7 +245,7 @@ pub(crate) fn samples_report(sequence: u64, seconds: u32) -> Report {
     let tenant = TenantUse {
         job_id: plain(1),
         restart_count: 0,
-        memory_bytes: 1 << 30,
+        memory_bytes: Some(1 << 30),
         process_count: 1,
         progress: Some(2.5),
     };

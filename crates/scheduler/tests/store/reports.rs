@@ -54,6 +54,7 @@ pub(crate) async fn a_run_is_told_once(store: Arc<dyn Store>) {
         energy_joules: None,
         solo_means: None,
         neighbours: vec![],
+        memory_bytes_peak: None,
         ..summary(1)
     };
     store.ingest(&node(), "new", &summary_report(2, restarted.clone())).await.expect("stored");

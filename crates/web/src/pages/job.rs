@@ -69,7 +69,7 @@ fn facts(job: &JobResponse, row: &QueueJob) -> Markup {
             @if let Some(shared) = shared { (fact("Shared", &html! { (format::percent(Some(shared))) " of its time, with " (format::counted(job.neighbour_count.into(), "other job")) })) }
             @if job.speed_fraction.is_some() { (fact("Speed", &html! { (format::percent(job.speed_fraction)) " of its speed alone" })) }
             @if let Some(run) = run {
-                (fact("Peak memory", &text(format::bytes(Some(run.memory_bytes_peak)))))
+                (fact("Peak memory", &text(format::bytes(run.memory_bytes_peak))))
                 @if let Some(joules) = run.energy_joules { (fact("Energy", &text(format!("{:.2} kWh", format::kilowatt_hours(joules))))) }
             }
             @if let Some(throttled) = job.throttled_fraction { (fact("Held down by power or heat", &text(format::percent(Some(throttled))))) }

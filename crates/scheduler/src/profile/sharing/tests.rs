@@ -28,7 +28,7 @@ struct Told {
     /// Progress while alone and while shared.
     progress: (Option<f64>, Option<f64>),
     ending: Ending,
-    memory_bytes: u64,
+    memory_bytes: Option<u64>,
 }
 
 impl Told {
@@ -41,7 +41,7 @@ impl Told {
             neighbours: Vec::new(),
             progress: (None, None),
             ending: Ending::Completed,
-            memory_bytes: 10,
+            memory_bytes: Some(10),
         }
     }
     /// Shared from beginning to end.
@@ -271,14 +271,17 @@ async fn a_start_without_its_decision_teaches_nothing() {
 
 #[tokio::test]
 async fn what_does_not_fit_is_known_where_the_peaks_leave_no_other_way() {
-    for (memory_bytes, ending, fits) in
-        [(95, Ending::Failed, false), (95, Ending::Completed, true), (50, Ending::Failed, true)]
-    {
+    for (memory_bytes, ending, fits) in [
+        (Some(95), Ending::Failed, false),
+        (Some(95), Ending::Completed, true),
+        (Some(50), Ending::Failed, true),
+        (None, Ending::Failed, true),
+    ] {
         let mut world = World::new().await;
         world.plan(None, &[1, 2]).await;
         world.tell(&Told { ending, ..Told::new(1, 300, 310).beside(&[2]) }, 1).await;
         world.tell(&Told { memory_bytes, ..Told::new(2, 300, 500).beside(&[1]).at_speed(0.9) }, 2).await;
         let all = world.tick().await;
-        assert_eq!((all.len(), all[0].observation.fits), (1, fits), "{memory_bytes} {ending:?}");
+        assert_eq!((all.len(), all[0].observation.fits), (1, fits), "{memory_bytes:?} {ending:?}");
     }
 }
