@@ -119,7 +119,8 @@ impl<Q> Worker<Q> {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    fn is_busy(&self) -> bool {
+    /// Whether it works on a question still, or hangs with it.
+    pub(crate) fn is_busy(&self) -> bool {
         Arc::strong_count(&self.work) > 1
     }
 }

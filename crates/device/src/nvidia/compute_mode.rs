@@ -2,6 +2,7 @@
 //! the library, so that a look at the devices is never in the way.
 
 use super::NvidiaSettings;
+use super::library::Library;
 use super::trouble::Trouble;
 use super::work::{self, Question};
 use crate::DeviceError;
@@ -30,7 +31,7 @@ impl ComputeModes for NvmlComputeModes {
     fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError> {
         let worker = match self.worker.take().filter(Worker::is_alive) {
             Some(worker) => worker,
-            None => work::start(&self.settings)?,
+            None => work::start(&self.settings, &Library::new(self.settings.library.clone()), None)?,
         };
         let worker = self.worker.insert(worker);
         worker.ask(|answer| Question::SetComputeMode(device.clone(), mode, answer))

@@ -1,8 +1,8 @@
 //! NVIDIA devices, through the driver's own library.
 //!
 //! ```text
-//!  Nvidia (Backend) ── asks, until a deadline ──► work: the thread that owns the library
-//!    │                                              └─ session: one opening of it, by open
+//!  Nvidia (Backend) ── asks, until a deadline ──► work: a thread a device, each in its session
+//!    │                                              └─ library: what they share, opened by open
 //!    └─ MpsControl: daemons                              ├─ base, gpm, processes, events: what NVML is asked  (shell)
 //!                                                        └─ convert, model, search, watch, trouble: the rest  (pure)
 //! ```
@@ -27,6 +27,7 @@ mod convert;
 mod daemons;
 mod events;
 mod gpm;
+mod library;
 mod model;
 mod mps;
 mod open;
@@ -42,12 +43,15 @@ pub use daemons::NodeDaemons;
 pub use mps::{MpsControl, NoMps};
 pub use search::SearchPauses;
 
-use crate::worker::{Answer, Worker};
+use crate::worker::{Answer, Pending, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
+use library::Library;
 use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use work::Question;
 
@@ -58,7 +62,7 @@ pub struct NvidiaSettings {
     pub library: Option<PathBuf>,
     /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::None`] beside [`NoMps`].
     pub mechanism: Mechanism,
-    /// How long one call may take. A library that is late is asked again only once it has answered.
+    /// How long one call about a device may take. A device that is late is asked again only once it has answered.
     pub deadline: Duration,
     /// How long a device that is gone is left alone before it is looked for again.
     pub search_pauses: SearchPauses,
@@ -76,46 +80,153 @@ impl Default for NvidiaSettings {
 pub struct Nvidia {
     settings: NvidiaSettings,
     mps: Box<dyn MpsControl>,
-    worker: Option<Worker<Question>>,
+    library: Arc<Library>,
+    /// A device keeps its index for as long as we run.
+    known: BTreeMap<u32, DeviceDescription>,
+    /// One a device: a device that hangs keeps nobody else waiting.
+    threads: BTreeMap<u32, Worker<Question>>,
+    /// Those that count the devices (`None`) and find out which each is, by NVML's number; between two searches only such as
+    /// hang: they are asked no second question, and no second one is started beside them.
+    finders: BTreeMap<Option<u32>, Worker<Question>>,
+    /// Why devices could not be described, by NVML's number, as it was logged.
+    nameless: BTreeMap<u32, String>,
 }
 
 impl Nvidia {
     /// Nothing is loaded until the first call.
     pub fn new(settings: NvidiaSettings, mps: Box<dyn MpsControl>) -> Self {
-        Self { settings, mps, worker: None }
+        let library = Library::new(settings.library.clone());
+        let (known, threads) = (BTreeMap::new(), BTreeMap::new());
+        Self { settings, mps, library, known, threads, finders: BTreeMap::new(), nameless: BTreeMap::new() }
     }
 
-    fn ask<T>(&mut self, question: impl FnOnce(Answer<T>) -> Question) -> Result<T, DeviceError> {
-        if !self.worker.as_ref().is_some_and(Worker::is_alive) {
-            self.worker = Some(work::start(&self.settings)?);
+    /// Begins to ask the thread of a device.
+    fn begin<T>(
+        &mut self,
+        index: u32,
+        question: impl FnOnce(Answer<T>) -> Question,
+    ) -> Result<Pending<T>, DeviceError> {
+        if self.known.is_empty() {
+            self.devices()?;
         }
-        self.worker.as_ref().expect("started above").ask(question)
+        let device = self.known.get(&index).ok_or(DeviceError::NoSuchDevice { index })?;
+        let thread = match self.threads.entry(index) {
+            Entry::Occupied(entry) if entry.get().is_alive() => entry.into_mut(),
+            entry => {
+                let new = work::start(&self.settings, &self.library, Some(device.clone()))?;
+                entry.insert_entry(new).into_mut()
+            }
+        };
+        thread.begin(question)
     }
+
+    fn ask<T>(&mut self, index: u32, question: impl FnOnce(Answer<T>) -> Question) -> Result<T, DeviceError> {
+        self.begin(index, question)?.wait()
+    }
+
+    fn begin_to_find<T>(
+        &mut self,
+        place: Option<u32>,
+        question: impl FnOnce(Answer<T>) -> Question,
+    ) -> Result<Pending<T>, DeviceError> {
+        let finder = match self.finders.entry(place) {
+            Entry::Occupied(entry) if entry.get().is_alive() => entry.into_mut(),
+            entry => entry.insert_entry(work::start(&self.settings, &self.library, None)?).into_mut(),
+        };
+        finder.begin(question)
+    }
+
+    /// Finds out which devices there are, all at once; those that hang are waited for together.
+    fn find(&mut self) -> Result<(), DeviceError> {
+        let count = self.begin_to_find(None, Question::Count).and_then(Pending::wait)?;
+        let asked: Vec<_> = (0..count)
+            .map(|place| (place, self.begin_to_find(Some(place), |answer| Question::Describe(place, answer))))
+            .collect();
+        let mut failure = None;
+        for (place, pending) in asked {
+            match pending.and_then(Pending::wait) {
+                Ok(description) => self.found(place, description),
+                Err(error) => {
+                    self.not_described(place, &error);
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        failure.filter(|_| self.known.is_empty()).map_or(Ok(()), Err)
+    }
+
+    /// Whoever found a new device is its thread from now on: NVML counts anew after a device was lost, and who was known by
+    /// an index keeps it.
+    fn found(&mut self, place: u32, description: DeviceDescription) {
+        self.nameless.remove(&place);
+        let index = description.index;
+        let is_known = self.known.values().any(|known| known.uuid == description.uuid);
+        if is_known || self.known.contains_key(&index) {
+            return;
+        }
+        self.known.insert(index, description);
+        self.threads.extend(self.finders.remove(&Some(place)).map(|finder| (index, finder)));
+    }
+
+    /// Tells it once: it is asked for again and again.
+    fn not_described(&mut self, place: u32, error: &DeviceError) {
+        let why = pillion_core::report(error);
+        // A thread that hangs says so in other words when it is asked again.
+        let is_new = self.nameless.get(&place).is_none_or(|told| *told != why && !error.is_transient());
+        if is_new {
+            tracing::warn!(index = place, error = why, "device cannot be described");
+            self.nameless.insert(place, why);
+        }
+    }
+}
+
+/// Whether the driver itself could not be asked, whatever the device.
+fn is_of_all(error: &DeviceError) -> bool {
+    matches!(error, DeviceError::NoLibrary { .. } | DeviceError::Unreachable { .. })
 }
 
 impl Backend for Nvidia {
     fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
-        let devices = self.ask(Question::Devices)?;
+        let found = self.find();
+        self.finders.retain(|_, finder| finder.is_busy());
+        found?;
+        let devices: Vec<_> = self.known.values().cloned().collect();
         self.mps.found(&devices);
         Ok(devices)
     }
 
     fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
-        self.ask(|answer| Question::Read(index, answer))
+        self.ask(index, |answer| Question::Read(index, answer))
     }
 
     fn processes(&mut self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
-        self.ask(|answer| Question::Processes(index, answer))
+        self.ask(index, |answer| Question::Processes(index, answer))
     }
 
     fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
-        self.ask(Question::ReadAll)
+        if self.known.is_empty() {
+            self.devices()?;
+        }
+        let indexes: Vec<u32> = self.known.keys().copied().collect();
+        // All at once: those that hang are waited for together.
+        let asked: Vec<_> = indexes
+            .into_iter()
+            .map(|index| (index, self.begin(index, |answer| Question::State(index, answer))))
+            .collect();
+        let states: DeviceStates =
+            asked.into_iter().map(|(index, pending)| (index, pending.and_then(Pending::wait))).collect();
+        if !states.is_empty() && states.iter().all(|(_, state)| state.as_ref().is_err_and(is_of_all)) {
+            let why = states.into_iter().find_map(|(_, state)| state.err());
+            return why.map_or_else(|| Ok(Vec::new()), Err);
+        }
+        Ok(states)
     }
 
     fn notices(&mut self) -> Vec<DeviceNotice> {
-        // Before the first call there is nothing to tell; a library that is late tells the next time.
-        let told = self.worker.as_ref().and_then(|worker| worker.ask(Question::Notices).ok());
-        told.into_iter().flatten().chain(self.mps.notices()).collect()
+        // Before the first call there is nothing to tell; a thread that is late tells the next time.
+        let asked: Vec<_> = self.threads.values().map(|thread| thread.begin(Question::Notices)).collect();
+        let told = asked.into_iter().flatten().filter_map(|pending| pending.wait().ok());
+        told.flatten().chain(self.mps.notices()).collect()
     }
 
     fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {

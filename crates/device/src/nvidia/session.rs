@@ -1,4 +1,4 @@
-//! The devices of one opened library: handles, samples and event sets, which all end with it, and what outlives it.
+//! What one thread has of an opened library: handles, samples and event sets, which all end with it, and what outlives it.
 
 use super::NvidiaSettings;
 use super::base::{self, Asking};
@@ -12,7 +12,7 @@ use super::search::{Search, SearchPauses};
 use super::trouble::{Trouble, WHO_MAY};
 use super::watch::Watch;
 use crate::mps::ComputeMode;
-use crate::{DeviceError, DeviceState, DeviceStates};
+use crate::{DeviceError, DeviceState};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use pillion_core::device::{
@@ -57,7 +57,7 @@ struct Known {
     search: Search,
 }
 
-/// What is known of the devices across sessions: a device keeps its index for as long as we run.
+/// What a thread knows of its device across sessions.
 #[derive(Debug)]
 pub(super) struct Memory {
     mechanism: Mechanism,
@@ -67,10 +67,20 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Nothing yet.
-    pub(super) fn new(settings: &NvidiaSettings) -> Self {
+    /// Of nothing but this device, if any.
+    pub(super) fn new(settings: &NvidiaSettings, device: Option<DeviceDescription>) -> Self {
         let NvidiaSettings { mechanism, search_pauses, .. } = *settings;
-        Self { mechanism, search_pauses, known: BTreeMap::new(), notices: Vec::new() }
+        let mut memory = Self { mechanism, search_pauses, known: BTreeMap::new(), notices: Vec::new() };
+        if let Some(device) = device {
+            memory.know(device);
+        }
+        memory
+    }
+
+    fn know(&mut self, description: DeviceDescription) {
+        let search = Search::new(self.search_pauses);
+        let known = Known { description, watch: Watch::default(), sampled_at: None, search };
+        self.known.insert(known.description.index, known);
     }
 
     /// What was told since the last call.
@@ -81,10 +91,6 @@ impl Memory {
     /// Takes back what nobody heard.
     pub(super) fn keep(&mut self, untold: Vec<DeviceNotice>) {
         self.notices = untold;
-    }
-
-    fn knows(&self, uuid: &DeviceUuid) -> bool {
-        self.known.values().any(|known| known.description.uuid == *uuid)
     }
 
     fn tell(&mut self, index: u32, kind: NoticeKind, detail: String) {
@@ -161,37 +167,27 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         self.is_closed
     }
 
-    /// The devices, by minor number: that of `/dev/nvidiaN`, by which `gres.conf` names devices and Slurm numbers them; by
-    /// NVML's own index where it does not tell.
+    /// How many devices NVML counts.
     ///
     /// # Errors
-    /// If none can be described.
-    pub(super) fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
-        let count = self.nvml.device_count().map_err(|error| self.error(0, error.into()))?;
-        let mut failure = None;
-        for index in 0..count {
-            match describe(self.nvml, index, self.memory.mechanism) {
-                // NVML counts anew after a device was lost; who was known by an index keeps it.
-                Ok(Found { description, .. }) if self.memory.knows(&description.uuid) => {}
-                Ok(Found { description, is_cut_up }) => {
-                    if is_cut_up {
-                        let detail = description.uuid.to_string();
-                        self.memory.tell(description.index, NoticeKind::Divided, detail);
-                    }
-                    let search = Search::new(self.memory.search_pauses);
-                    let known = Known { description, watch: Watch::default(), sampled_at: None, search };
-                    self.memory.known.entry(known.description.index).or_insert(known);
-                }
-                Err(trouble) => {
-                    // By NVML's index, which may be another device's number: none rests for it.
-                    let error = self.error(index, trouble);
-                    tracing::warn!(index, error = %pillion_core::report(&error), "device cannot be described");
-                    failure.get_or_insert(error);
-                }
-            }
+    /// If it does not tell.
+    pub(super) fn count(&mut self) -> Result<u32, DeviceError> {
+        self.nvml.device_count().map_err(|error| self.error(0, error.into()))
+    }
+
+    /// Which device NVML counts by this number. Its own is the minor one, that of `/dev/nvidiaN`, by which `gres.conf` names
+    /// devices and Slurm numbers them; NVML's where it does not tell.
+    ///
+    /// # Errors
+    /// By NVML's number, which may be another device's own.
+    pub(super) fn describe(&mut self, place: u32) -> Result<DeviceDescription, DeviceError> {
+        let found = describe(self.nvml, place, self.memory.mechanism);
+        let Found { description, is_cut_up } = found.map_err(|trouble| self.error(place, trouble))?;
+        if is_cut_up {
+            self.memory.tell(description.index, NoticeKind::Divided, description.uuid.to_string());
         }
-        let devices: Vec<_> = self.memory.known.values().map(|known| known.description.clone()).collect();
-        failure.filter(|_| devices.is_empty()).map_or(Ok(devices), Err)
+        self.memory.know(description.clone());
+        Ok(description)
     }
 
     /// As `Backend::read`.
@@ -218,15 +214,9 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         self.ask(index, |gpu, _| processes(&gpu.device))
     }
 
-    /// As `Backend::read_all`.
-    pub(super) fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
-        self.know_devices()?;
-        let indexes: Vec<u32> = self.memory.known.keys().copied().collect();
-        let mut one = |index| {
-            let reading = self.read(index)?;
-            Ok(DeviceState { reading, processes: self.processes(index)? })
-        };
-        Ok(indexes.into_iter().map(|index| (index, one(index))).collect())
+    /// What it did, and who is on it.
+    pub(super) fn state(&mut self, index: u32) -> Result<DeviceState, DeviceError> {
+        Ok(DeviceState { reading: self.read(index)?, processes: self.processes(index)? })
     }
 
     /// Sets who may open a device.
@@ -252,17 +242,12 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         self.memory.keep(untold);
     }
 
-    fn know_devices(&mut self) -> Result<(), DeviceError> {
-        if self.memory.known.is_empty() { self.devices().map(drop) } else { Ok(()) }
-    }
-
     /// Asks one device. One that is gone is looked for again after a pause.
     fn ask<T>(
         &mut self,
         index: u32,
         question: impl FnOnce(&mut Gpu<'nvml>, &mut Known) -> Result<T, Trouble>,
     ) -> Result<T, DeviceError> {
-        self.know_devices()?;
         let known = self.memory.known.get_mut(&index).ok_or(DeviceError::NoSuchDevice { index })?;
         if let Some(reason) = known.search.rests(Instant::now()) {
             return Err(DeviceError::Gone { index, reason: reason.to_owned() });

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// What a node without a working kernel driver lacks.
-const DRIVER: &str = "/dev/nvidiactl";
+pub(super) const DRIVER: &str = "/dev/nvidiactl";
 /// `NVML_ERROR_GPU_NOT_FOUND` (nvml.h, `nvmlReturn_t`), which `nvml-wrapper` has no word for.
 const GPU_NOT_FOUND: u32 = 28;
 

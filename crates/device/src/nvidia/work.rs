@@ -1,78 +1,115 @@
-//! What NVML's thread is asked, and how it answers: from one opening of the library to the next.
+//! What a thread of NVML is asked, and how it answers: from one opening of the library to the next.
 
 use super::NvidiaSettings;
-use super::open::{LIBRARY, open};
+use super::library::Library;
+use super::open::LIBRARY;
 use super::session::{Memory, Session};
 use crate::mps::ComputeMode;
 use crate::worker::{Answer, Worker};
-use crate::{DeviceError, DeviceStates};
+use crate::{DeviceError, DeviceState};
 use nvml_wrapper::Nvml;
 use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// What the thread is asked.
+/// What a thread is asked.
 #[derive(Debug)]
 pub(super) enum Question {
-    Devices(Answer<Vec<DeviceDescription>>),
+    /// How many devices NVML counts.
+    Count(Answer<u32>),
+    /// Which the one is that NVML counts by this number. From then on the thread knows it.
+    Describe(u32, Answer<DeviceDescription>),
     Read(u32, Answer<Reading>),
     Processes(u32, Answer<Vec<DeviceProcess>>),
-    ReadAll(Answer<DeviceStates>),
+    State(u32, Answer<DeviceState>),
     Notices(Answer<Vec<DeviceNotice>>),
     SetComputeMode(DeviceUuid, ComputeMode, Answer<()>),
 }
 
-/// Starts the thread, which opens the library when it is first asked.
+/// Starts a thread, which opens the library when it is first asked. `device`: the one that it knows already.
 ///
 /// # Errors
 /// [`DeviceError::NoAnswer`] if the system gives us no thread.
-pub(super) fn start(settings: &NvidiaSettings) -> Result<Worker<Question>, DeviceError> {
-    let library = settings.library.clone().unwrap_or_else(|| PathBuf::from(LIBRARY));
-    let own = settings.clone();
-    Worker::start("nvml", library, settings.deadline, move |asked| work(&own, asked))
+pub(super) fn start(
+    settings: &NvidiaSettings,
+    library: &Arc<Library>,
+    device: Option<DeviceDescription>,
+) -> Result<Worker<Question>, DeviceError> {
+    let path = settings.library.clone().unwrap_or_else(|| PathBuf::from(LIBRARY));
+    let (memory, library) = (Memory::new(settings, device), Arc::clone(library));
+    Worker::start("nvml", path, settings.deadline, move |asked| work(&library, memory, asked))
 }
 
-fn work(settings: &NvidiaSettings, asked: &Receiver<Question>) {
-    let mut memory = Memory::new(settings);
-    while let Ok(question) = asked.recv() {
-        match open(settings.library.as_deref()) {
-            Ok(nvml) => serve(&nvml, &mut memory, question, asked),
-            Err(error) => refuse(question, error, &mut memory),
+fn work(library: &Library, mut memory: Memory, asked: &Receiver<Question>) {
+    let mut next = asked.recv().ok();
+    while let Some(question) = next {
+        let unanswered = match library.open() {
+            Ok(nvml) => {
+                let unanswered = serve(library, &nvml, &mut memory, question, asked);
+                library.release(nvml);
+                unanswered
+            }
+            Err(error) => {
+                refuse(question, error, &mut memory);
+                None
+            }
+        };
+        next = unanswered.or_else(|| asked.recv().ok());
+    }
+}
+
+/// Answers until the driver goes away, or nobody can ask any more. Returns the question that another opening is to answer.
+fn serve(
+    library: &Library,
+    nvml: &Nvml,
+    memory: &mut Memory,
+    first: Question,
+    asked: &Receiver<Question>,
+) -> Option<Question> {
+    let mut session = Session::new(nvml, memory);
+    let mut question = first;
+    loop {
+        answer(&mut session, question);
+        if session.is_closed() {
+            library.close();
+            return None;
+        }
+        question = asked.recv().ok()?;
+        // Another thread has met that the driver went away.
+        if library.is_closed() {
+            return Some(question);
         }
     }
 }
 
-/// Answers until the driver goes away, or nobody can ask any more.
-fn serve(nvml: &Nvml, memory: &mut Memory, first: Question, asked: &Receiver<Question>) {
-    let mut session = Session::new(nvml, memory);
-    let mut next = Some(first);
-    while let Some(question) = next {
-        // What comes too late is of no use, but for notices: each is told once.
-        match question {
-            Question::Devices(answer) => drop(answer.give(session.devices())),
-            Question::Read(index, answer) => drop(answer.give(session.read(index))),
-            Question::Processes(index, answer) => drop(answer.give(session.processes(index))),
-            Question::ReadAll(answer) => drop(answer.give(session.read_all())),
-            Question::SetComputeMode(device, mode, answer) => {
-                drop(answer.give(session.set_compute_mode(&device, mode)));
-            }
-            Question::Notices(answer) => {
-                if let Err(Ok(untold)) = answer.give(Ok(session.notices())) {
-                    session.keep(untold);
-                }
+/// What comes too late is of no use, but for notices: each is told once.
+fn answer(session: &mut Session<'_, '_>, question: Question) {
+    match question {
+        Question::Count(answer) => drop(answer.give(session.count())),
+        Question::Describe(place, answer) => drop(answer.give(session.describe(place))),
+        Question::Read(index, answer) => drop(answer.give(session.read(index))),
+        Question::Processes(index, answer) => drop(answer.give(session.processes(index))),
+        Question::State(index, answer) => drop(answer.give(session.state(index))),
+        Question::SetComputeMode(device, mode, answer) => {
+            drop(answer.give(session.set_compute_mode(&device, mode)));
+        }
+        Question::Notices(answer) => {
+            if let Err(Ok(untold)) = answer.give(Ok(session.notices())) {
+                session.keep(untold);
             }
         }
-        next = if session.is_closed() { None } else { asked.recv().ok() };
     }
 }
 
 fn refuse(question: Question, error: DeviceError, memory: &mut Memory) {
     match question {
-        Question::Devices(answer) => drop(answer.give(Err(error))),
+        Question::Count(answer) => drop(answer.give(Err(error))),
+        Question::Describe(_, answer) => drop(answer.give(Err(error))),
         Question::Read(_, answer) => drop(answer.give(Err(error))),
         Question::Processes(_, answer) => drop(answer.give(Err(error))),
-        Question::ReadAll(answer) => drop(answer.give(Err(error))),
+        Question::State(_, answer) => drop(answer.give(Err(error))),
         Question::SetComputeMode(_, _, answer) => drop(answer.give(Err(error))),
         // What was told before the driver went away.
         Question::Notices(answer) => {

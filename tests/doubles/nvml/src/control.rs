@@ -48,7 +48,9 @@ pub(crate) struct Control {
     pub(crate) nvlink_mebibytes: Option<(f64, f64)>,
     /// How many times, since the library was loaded, the list of MPS clients grows before it is fetched.
     pub(crate) mps_races: u32,
-    /// How long each call about a device hangs.
+    /// Calls about these devices do not come back before they are taken off this list.
+    pub(crate) hung: Vec<u32>,
+    /// How long each call about a device hangs, and with it all others: the library is held.
     pub(crate) hang_milliseconds: u64,
 }
 

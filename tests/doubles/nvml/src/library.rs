@@ -102,6 +102,7 @@ pub(crate) fn call_device(
     handle: nvmlDevice_t,
     body: impl FnOnce(&mut Library, usize) -> Outcome,
 ) -> nvmlReturn_t {
+    hang(|_| place_of(handle));
     call(|library| {
         let place = library.place(handle)?;
         if !library.control.supports(function) {
@@ -112,6 +113,23 @@ pub(crate) fn call_device(
         }
         body(library, place)
     })
+}
+
+/// Stays away for as long as the device hangs that the call is about. Meanwhile others may use the library.
+pub(crate) fn hang(place: impl Fn(&Library) -> Option<usize>) {
+    let is_hung = |library: &mut Library| {
+        let index = place(library).and_then(|place| library.gpus.get(place)).map(|gpu| gpu.description.index);
+        Ok(index.is_some_and(|index| library.control.hung.contains(&index)))
+    };
+    while with_library(is_hung).unwrap_or(false) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The place of the device with this handle, if it can be one.
+fn place_of(handle: nvmlDevice_t) -> Option<usize> {
+    let offset = handle.addr().checked_sub(HANDLES)?;
+    offset.is_multiple_of(HANDLE_STEP).then_some(offset / HANDLE_STEP)
 }
 
 /// Initialises the library, or counts one more user of it.
@@ -168,8 +186,7 @@ impl Library {
 
     /// The place of the device with this handle, if we may ask it.
     fn place(&self, handle: nvmlDevice_t) -> Outcome<usize> {
-        let place =
-            (0..self.gpus.len()).find(|place| Self::handle(*place) == handle).ok_or(INVALID_ARGUMENT)?;
+        let place = place_of(handle).filter(|place| *place < self.gpus.len()).ok_or(INVALID_ARGUMENT)?;
         self.check(place)?;
         Ok(place)
     }

@@ -1,7 +1,7 @@
 //! Calls about the library and the node: coming up, going down, finding devices.
 
-use crate::library::{Library, call, init, shutdown};
-use crate::pointer::{put, put_text};
+use crate::library::{Library, call, hang, init, shutdown};
+use crate::pointer::{Outcome, put, put_text};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT as INVALID_ARGUMENT,
     nvmlReturn_enum_NVML_ERROR_NOT_FOUND as NOT_FOUND, nvmlReturn_t,
@@ -38,6 +38,7 @@ extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> nvmlReturn_t {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut nvmlDevice_t) -> nvmlReturn_t {
+    hang(|_| usize::try_from(index).ok());
     call(|library| {
         let place = usize::try_from(index).ok().filter(|place| *place < library.gpus.len());
         let place = place.ok_or(INVALID_ARGUMENT)?;
@@ -48,16 +49,20 @@ extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut nvmlDevi
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut nvmlDevice_t) -> nvmlReturn_t {
+    hang(|library| by_uuid(library, uuid).ok());
     call(|library| {
-        if uuid.is_null() {
-            return Err(INVALID_ARGUMENT);
-        }
-        // SAFETY: not null; a C string by the caller's part of the contract.
-        let uuid = unsafe { CStr::from_ptr(uuid) };
-        let is_it = |name: &str| name.as_bytes() == uuid.to_bytes();
-        let place = library.gpus.iter().position(|gpu| is_it(gpu.description.uuid.as_str()));
-        let place = place.ok_or(NOT_FOUND)?;
+        let place = by_uuid(library, uuid)?;
         library.check(place)?;
         put(device, Library::handle(place))
     })
+}
+
+fn by_uuid(library: &Library, uuid: *const c_char) -> Outcome<usize> {
+    if uuid.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    // SAFETY: not null; a C string by the caller's part of the contract.
+    let uuid = unsafe { CStr::from_ptr(uuid) };
+    let is_it = |name: &str| name.as_bytes() == uuid.to_bytes();
+    library.gpus.iter().position(|gpu| is_it(gpu.description.uuid.as_str())).ok_or(NOT_FOUND)
 }

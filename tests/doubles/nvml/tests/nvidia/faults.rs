@@ -167,6 +167,54 @@ fn no_call_takes_longer_than_its_deadline() {
 }
 
 #[test]
+fn a_device_that_hangs_keeps_nobody_waiting() {
+    let mut node = Node::start("h100", 3);
+    let mut nvidia = with_deadline(&node, Duration::from_millis(500));
+    let all_well = |nvidia: &mut Nvidia| {
+        let states = nvidia.read_all().ok()?;
+        (states.len() == 3 && states.iter().all(|(_, state)| state.is_ok())).then_some(())
+    };
+    // A machine under load may be late at first.
+    eventually("the library opens", || all_well(&mut nvidia));
+    let is_ours = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "nvml")
+    };
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().flatten().filter(is_ours).count();
+    let before = threads();
+    node.set("hung", json!([1]));
+    for round in 0..5 {
+        let states = eventually("the others answer", || {
+            let states = nvidia.read_all().unwrap();
+            (states[0].1.is_ok() && states[2].1.is_ok()).then_some(states)
+        });
+        let error = states.into_iter().nth(1).unwrap().1.unwrap_err();
+        assert!(matches!(error, DeviceError::NoAnswer { .. }) && error.is_transient(), "{round}: {error}");
+        assert_eq!(nvidia.devices().unwrap().len(), 3, "it keeps its place");
+        nvidia.notices();
+    }
+    assert!(threads() <= before + 1, "one more that asks which it is, however often: {} {before}", threads());
+    node.set("hung", json!([]));
+    eventually("it is back", || all_well(&mut nvidia));
+    nvidia.devices().unwrap();
+    assert_eq!(threads(), before, "none is left over");
+}
+
+#[test]
+fn a_device_that_hangs_from_the_start_is_taken_up_when_it_answers() {
+    let mut node = Node::start("h100", 3);
+    node.set("hung", json!([1]));
+    let mut nvidia = with_deadline(&node, Duration::from_millis(500));
+    let indexes = |nvidia: &mut Nvidia| -> Option<Vec<u32>> {
+        Some(nvidia.devices().ok()?.into_iter().map(|device| device.index).collect())
+    };
+    eventually("the others", || indexes(&mut nvidia).filter(|found| *found == [0, 2]));
+    nvidia.read(2).unwrap();
+    node.set("hung", json!([]));
+    eventually("all", || indexes(&mut nvidia).filter(|found| *found == [0, 1, 2]));
+    nvidia.read(1).unwrap();
+}
+
+#[test]
 fn each_xid_is_told_once_for_its_device() {
     let mut node = Node::start("h100", 2);
     node.set("xid", json!([{ "index": 0, "code": 13 }]));
