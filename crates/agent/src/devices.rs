@@ -9,6 +9,8 @@
 
 use crate::disk;
 use crate::health::{self, Health};
+use crate::inventory::{self, Names};
+use crate::lookout::Lookout;
 use crate::mechanism::{MechanismError, Mechanisms, Prepared};
 use crate::node::Node;
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
@@ -57,6 +59,8 @@ pub struct Devices {
     saved_at: UnixTime,
     backend_fails: bool,
     health: Health,
+    names: Names,
+    lookout: Lookout,
     conditions: watch::Sender<Vec<DeviceCondition>>,
     reports: mpsc::Sender<ReportBody>,
     answers: mpsc::Sender<ShareResult>,
@@ -102,6 +106,8 @@ pub struct DevicesParts {
     pub mechanisms: Mechanisms,
     /// What the sampler looks with.
     pub tools: SamplerTools,
+    /// What Slurm calls the devices.
+    pub names: Names,
     /// Where runs in progress are written down.
     pub state_path: PathBuf,
     /// How the devices are, for the scheduler.
@@ -121,6 +127,7 @@ impl Devices {
             node,
             mechanisms,
             tools,
+            names,
             state_path,
             conditions,
             reports,
@@ -129,7 +136,7 @@ impl Devices {
         let state: SamplerState = disk::read_or_default(&state_path);
         let saved_at = clock.now();
         let sampler = Sampler::new(tools, state);
-        let health = Health::new(node.devices());
+        let health = Health::new(&node.devices());
         Self {
             backend,
             clock,
@@ -140,6 +147,8 @@ impl Devices {
             saved_at,
             backend_fails: false,
             health,
+            names,
+            lookout: Lookout::new(Instant::now()),
             conditions,
             reports,
             answers,
@@ -148,7 +157,7 @@ impl Devices {
 
     /// Works until nobody can ask any more; then writes down what is in progress.
     pub fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        self.restore_mechanisms();
+        self.restore_mechanisms(&self.node.all_shares());
         while let Some(command) = commands.blocking_recv() {
             match command {
                 Command::Look => self.look(),
@@ -164,10 +173,9 @@ impl Devices {
     }
 
     /// After the machine came up again, the mechanisms of shares that still wait for their job are set up anew.
-    fn restore_mechanisms(&mut self) {
-        let shares = self.node.all_shares();
-        for share in &shares {
-            if let Some(device) = self.node.device(&share.gres_type).cloned() {
+    fn restore_mechanisms(&mut self, shares: &[Share]) {
+        for share in shares {
+            if let Some(device) = self.node.device(&share.gres_type) {
                 let others = shares.iter().filter(|other| on(&device, other));
                 match self.mechanisms.prepare(self.backend.as_mut(), &device, others, share) {
                     Ok(prepared) => {
@@ -182,9 +190,43 @@ impl Devices {
         }
     }
 
+    /// Asks the driver again which devices there are, and takes up those that are new. Nothing changes for the others.
+    fn look_for_devices(&mut self) {
+        let known = self.node.devices();
+        let found = inventory::ask(self.backend.as_mut(), &self.names);
+        let new = inventory::unknown(&known, found.as_ref().map(Vec::as_slice).unwrap_or_default());
+        let fault = (known.is_empty() && new.is_empty()).then(|| inventory::fault(found.as_ref().err()));
+        self.lookout.asked(Instant::now(), !new.is_empty(), !known.is_empty() || !new.is_empty());
+        let told = inventory::with(&known, &new, fault);
+        if !self.node.set_inventory(told.clone()) {
+            return;
+        }
+        if let Some(fault) = told.fault {
+            warn!("{}; looking again", fault.detail);
+        }
+        for device in &new {
+            info!(device = device.index, uuid = %device.uuid, gres_type = %device.gres_type, "device taken up");
+            self.health.take_up(device);
+            self.sampler.take_up(device.clone());
+        }
+        // Those on the others have theirs.
+        let is_on_new = |share: &Share| new.iter().any(|device| on(device, share));
+        let shares: Vec<Share> = self.node.all_shares().into_iter().filter(is_on_new).collect();
+        self.mechanisms.take_up(&new, &shares);
+        self.restore_mechanisms(&shares);
+    }
+
+    fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
+        // Why there is none is told already, and looked for as often as is good.
+        if self.node.devices().is_empty() { Ok(Vec::new()) } else { self.backend.read_all() }
+    }
+
     fn look(&mut self) {
+        if self.lookout.is_due(Instant::now()) {
+            self.look_for_devices();
+        }
         let begun = Instant::now();
-        let states = self.backend.read_all();
+        let states = self.read_all();
         let now = self.clock.now();
         self.node.figures().looked(now, begun.elapsed());
         self.count_states(states.as_ref().ok());
@@ -215,7 +257,7 @@ impl Devices {
             self.ended(*start);
         }
         let shares = self.node.all_shares();
-        self.mechanisms.settle(self.backend.as_mut(), self.node.devices(), &shares);
+        self.mechanisms.settle(self.backend.as_mut(), &self.node.devices(), &shares);
         let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
         if due || !looked.ended.is_empty() {
             self.save();
@@ -224,7 +266,7 @@ impl Devices {
 
     /// Keeps for Prometheus what each device said, or that it could not.
     fn count_states(&self, states: Option<&DeviceStates>) {
-        for device in self.node.devices() {
+        for device in self.node.devices().iter() {
             let of_device = states.and_then(|states| states.iter().find(|(index, _)| *index == device.index));
             let state = of_device.and_then(|(_, state)| state.as_ref().ok());
             self.node.figures().read(&device.gres_type, state);
@@ -274,7 +316,7 @@ impl Devices {
     fn left(&mut self, share: &Share) {
         if let Some(device) = self.node.device(&share.gres_type) {
             let remaining = self.node.shares_on(&share.gres_type);
-            self.mechanisms.left(device, remaining.iter());
+            self.mechanisms.left(&device, remaining.iter());
         }
     }
 
@@ -303,7 +345,7 @@ impl Devices {
 
     fn try_prepare(&mut self, share: Share) -> Result<(), Refusal> {
         let no_device = || format!("node {} has no device {}", self.node.name(), share.gres_type);
-        let device = self.node.device(&share.gres_type).ok_or_else(no_device)?.clone();
+        let device = self.node.device(&share.gres_type).ok_or_else(no_device)?;
         let others = self.node.shares_on(&share.gres_type);
         let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
         let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;

@@ -169,7 +169,7 @@ impl HandoffServer {
             return HandoffReply::unknown();
         }
         let gres_types: Vec<GresType> =
-            request.devices.iter().filter_map(|index| self.node.gres_type(*index)).cloned().collect();
+            request.devices.iter().filter_map(|index| self.node.gres_type(*index)).collect();
         self.register(request, pid, &gres_types);
         self.report(request, share.as_ref(), gres_types).await;
         self.reply(request, share.as_ref())
@@ -180,12 +180,16 @@ impl HandoffServer {
     async fn share_of(&self, request: &HandoffRequest) -> Option<Share> {
         let found = match self.node.share(request.start) {
             Some(share) => share,
-            None if request.option.is_some() && self.node.is_connected() => {
+            // Where there is no device, nobody decides anything.
+            None if request.option.is_some()
+                && self.node.is_connected()
+                && !self.node.devices().is_empty() =>
+            {
                 tokio::time::timeout(DECISION_WAIT, self.node.share_when_known(request.start)).await.ok()?
             }
             None => return None,
         };
-        let holds = |index: &u32| self.node.gres_type(*index) == Some(&found.gres_type);
+        let holds = |index: &u32| self.node.gres_type(*index).as_ref() == Some(&found.gres_type);
         let fits =
             found.uid == request.uid && (request.devices.is_empty() || request.devices.iter().any(holds));
         if !fits {
@@ -244,7 +248,7 @@ impl HandoffServer {
         let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type);
         let paths =
             SharePaths { progress, mps_pipe_directory, mps_partition: self.node.mps_partition(share.start) };
-        let set = share::environment(share, device, &paths);
+        let set = share::environment(share, &device, &paths);
         HandoffReply {
             verdict: Verdict::Decided,
             decision_id: Some(share.decision_id),

@@ -31,15 +31,12 @@ struct Watched {
 impl Health {
     /// Of devices that nobody has looked at yet.
     pub fn new(devices: &[DeviceDescription]) -> Self {
-        let watched = |device: &DeviceDescription| Watched {
-            gres_type: device.gres_type.clone(),
-            card: device.index - device.index % tiles_per_card(&device.model),
-            was_seen: false,
-            faults: BTreeMap::new(),
-            sources: BTreeMap::new(),
-            failing: None,
-        };
-        Self(devices.iter().map(|device| (device.index, watched(device))).collect())
+        Self(devices.iter().map(|device| (device.index, Watched::new(device))).collect())
+    }
+
+    /// The node has one more.
+    pub fn take_up(&mut self, device: &DeviceDescription) {
+        self.0.entry(device.index).or_insert_with(|| Watched::new(device));
     }
 
     /// One look: what each device said, or why none could be asked.
@@ -122,6 +119,17 @@ impl Health {
 }
 
 impl Watched {
+    fn new(device: &DeviceDescription) -> Self {
+        Self {
+            gres_type: device.gres_type.clone(),
+            card: device.index - device.index % tiles_per_card(&device.model),
+            was_seen: false,
+            faults: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            failing: None,
+        }
+    }
+
     fn answered(&mut self, state: &DeviceState) {
         self.failing = None;
         self.clear(FaultKind::Unreadable, None);

@@ -4,20 +4,36 @@
 use crate::metrics::Figures;
 use crate::share::ShareTable;
 use pillion_core::device::DeviceDescription;
+use pillion_core::setup::SetupFault;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, watch};
 use tracing::warn;
+
+/// Which devices the node has. One that was there once stays: how it is now, its condition tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inventory {
+    /// By ascending index.
+    pub devices: Arc<[DeviceDescription]>,
+    /// Why there are none, where there are none.
+    pub fault: Option<SetupFault>,
+}
+
+impl Inventory {
+    fn device(&self, gres_type: &GresType) -> Option<&DeviceDescription> {
+        self.devices.iter().find(|device| device.gres_type == *gres_type)
+    }
+}
 
 /// The shared state of one agent.
 #[derive(Debug)]
 pub struct Node {
     name: NodeName,
-    devices: Vec<DeviceDescription>,
+    inventory: watch::Sender<Inventory>,
     shares: Mutex<ShareTable>,
     /// Told at every new share.
     shares_changed: Notify,
@@ -33,14 +49,14 @@ impl Node {
     /// If the directory cannot be made.
     pub fn new(
         name: NodeName,
-        devices: Vec<DeviceDescription>,
+        inventory: Inventory,
         shares: ShareTable,
         markers: PathBuf,
     ) -> io::Result<Self> {
         std::fs::create_dir_all(&markers)?;
         let node = Self {
             name,
-            devices,
+            inventory: watch::Sender::new(inventory),
             shares: Mutex::new(shares),
             shares_changed: Notify::new(),
             markers,
@@ -59,18 +75,33 @@ impl Node {
     }
 
     /// Its devices.
-    pub fn devices(&self) -> &[DeviceDescription] {
-        &self.devices
+    pub fn devices(&self) -> Arc<[DeviceDescription]> {
+        Arc::clone(&self.inventory.borrow().devices)
     }
 
     /// The device that Slurm books under this name.
-    pub fn device(&self, gres_type: &GresType) -> Option<&DeviceDescription> {
-        self.devices.iter().find(|device| device.gres_type == *gres_type)
+    pub fn device(&self, gres_type: &GresType) -> Option<DeviceDescription> {
+        self.inventory.borrow().device(gres_type).cloned()
     }
 
     /// What Slurm books the device with this index under.
-    pub fn gres_type(&self, index: u32) -> Option<&GresType> {
-        self.devices.iter().find(|device| device.index == index).map(|device| &device.gres_type)
+    pub fn gres_type(&self, index: u32) -> Option<GresType> {
+        let inventory = self.inventory.borrow();
+        inventory.devices.iter().find(|device| device.index == index).map(|device| device.gres_type.clone())
+    }
+
+    /// Which devices it has, for whoever wants to hear when that changes.
+    pub fn inventory(&self) -> watch::Receiver<Inventory> {
+        self.inventory.subscribe()
+    }
+
+    /// It has these devices now. Returns whether that is otherwise than before.
+    pub fn set_inventory(&self, inventory: Inventory) -> bool {
+        self.inventory.send_if_modified(|known| {
+            let is_new = *known != inventory;
+            *known = inventory;
+            is_new
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, ShareTable> {

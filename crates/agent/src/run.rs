@@ -5,11 +5,12 @@ use crate::backend::backend;
 use crate::config::{Config, mps_policy};
 use crate::devices::{Command, Devices, DevicesParts};
 use crate::handoff_server::{self, HandoffServer};
+use crate::inventory;
 use crate::journal::Journal;
 use crate::journal_writer::write_reports;
 use crate::mechanism::Mechanisms;
 use crate::metrics;
-use crate::node::Node;
+use crate::node::{Inventory, Node};
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
 use crate::sampler::SamplerTools;
@@ -18,7 +19,6 @@ use crate::share::ShareTable;
 use crate::uplink::Uplink;
 use anyhow::Context as _;
 use pillion_core::Clock;
-use pillion_core::device::DeviceDescription;
 use pillion_device::Backend;
 use rand::RngCore;
 use std::path::Path;
@@ -39,8 +39,6 @@ const LOOKS_WAITING_MAX: usize = 8;
 const REPORTS_LENGTH: usize = 1024;
 /// How many answers may wait for the scheduler.
 const ANSWERS_LENGTH: usize = 256;
-/// How long to wait before the driver is asked again for its devices.
-const DRIVER_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the agent until `stop`. `chance` spreads the attempts to reach the scheduler and names a new journal.
 ///
@@ -60,12 +58,16 @@ pub async fn run(
     let new_id = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
     let journal = Arc::new(Journal::open(state, config.journal_bytes_max, || new_id.clone())?);
     let mut backend = backend(&config, &clock);
-    let Some(devices) = describe(backend.as_mut(), &config, &stop).await else { return Ok(()) };
+    let names = inventory::names(&config);
+    let Some(inventory) = inventory::first(backend.as_mut(), &names, &stop).await else { return Ok(()) };
+    if let Some(fault) = &inventory.fault {
+        warn!("{}; jobs here are not shared, and it is looked for again", fault.detail);
+    }
     // Only now: a task that finds no socket starts at once, one that finds a silent one waits.
     let listener = handoff_server::listen(&config.handoff_socket)
         .with_context(|| format!("listening on {}", config.handoff_socket.display()))?;
-    info!(node = %config.node(), devices = devices.len(), journal = journal.id(), "agent starts");
-    let rooms = Rooms { clock, stop, journal, backend, devices, listener };
+    info!(node = %config.node(), devices = inventory.devices.len(), journal = journal.id(), "agent starts");
+    let rooms = Rooms { clock, stop, journal, backend, inventory, listener };
     let result = serve(&config, rooms, chance).await;
     let _ = std::fs::remove_file(&config.handoff_socket);
     result
@@ -77,22 +79,17 @@ struct Rooms {
     stop: CancellationToken,
     journal: Arc<Journal>,
     backend: Box<dyn Backend>,
-    devices: Vec<DeviceDescription>,
+    inventory: Inventory,
     listener: UnixListener,
 }
 
 async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send)) -> anyhow::Result<()> {
-    let Rooms { clock, stop, journal, backend, devices, listener } = rooms;
-    let state = &config.state_directory;
+    let Rooms { clock, stop, journal, backend, inventory, listener } = rooms;
+    let devices = inventory.devices.to_vec();
     let progress_files = ProgressFiles::new(&config.runtime_directory).with_context(|| {
         format!("making the progress directory in {}", config.runtime_directory.display())
     })?;
-    let markers = config.handoff_socket.parent().unwrap_or(Path::new("/")).join("jobs");
-    let shares = ShareTable::open(state.join("shares.json"));
-    let node = Arc::new(
-        Node::new(config.node(), devices.clone(), shares, markers)
-            .context("making the markers' directory")?,
-    );
+    let node = Arc::new(node(config, inventory)?);
     let mechanisms =
         Mechanisms::new(&config.runtime_directory, mps_policy(config), &devices, &node.all_shares());
     let (commands, commands_out) = mpsc::channel(COMMANDS_LENGTH);
@@ -122,12 +119,22 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
         commands: commands.clone(),
         answers: answers_out,
         conditions: conditions_out,
+        inventory: node.inventory(),
         setup: Places::of(config),
     };
     let tools = SamplerTools { devices, proc, progress_files, period_seconds: config.sample_period_seconds };
-    let state_path = state.join("runs.json");
-    let parts =
-        DevicesParts { backend, clock, node, mechanisms, tools, state_path, conditions, reports, answers };
+    let parts = DevicesParts {
+        backend,
+        clock,
+        node,
+        mechanisms,
+        tools,
+        names: inventory::names(config),
+        state_path: config.state_directory.join("runs.json"),
+        conditions,
+        reports,
+        answers,
+    };
     let device_thread = tokio::task::spawn_blocking(move || Devices::new(parts).run(commands_out));
     let journal_thread = tokio::task::spawn_blocking(move || write_reports(&journal, reports_out, &appended));
 
@@ -155,34 +162,11 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
 }
 
-/// Asks the driver for its devices until it answers: at boot it may come up after us. `None`: stopped meanwhile.
-async fn describe(
-    backend: &mut dyn Backend,
-    config: &Config,
-    stop: &CancellationToken,
-) -> Option<Vec<DeviceDescription>> {
-    let mut has_warned = false;
-    loop {
-        match backend.devices() {
-            Ok(mut devices) => {
-                for device in &mut devices {
-                    if let Some(gres_type) = config.gres_type(device.index) {
-                        device.gres_type = gres_type;
-                    }
-                }
-                return Some(devices);
-            }
-            Err(error) if !has_warned => {
-                warn!(error = %pillion_core::report(&error), "the devices cannot be asked; trying again");
-                has_warned = true;
-            }
-            Err(_) => {}
-        }
-        tokio::select! {
-            () = stop.cancelled() => return None,
-            () = tokio::time::sleep(DRIVER_PAUSE) => {}
-        }
-    }
+/// What the rooms share, from where an earlier agent left it.
+fn node(config: &Config, inventory: Inventory) -> anyhow::Result<Node> {
+    let markers = config.handoff_socket.parent().unwrap_or(Path::new("/")).join("jobs");
+    let shares = ShareTable::open(config.state_directory.join("shares.json"));
+    Node::new(config.node(), inventory, shares, markers).context("making the markers' directory")
 }
 
 async fn look_regularly(commands: mpsc::Sender<Command>, period: Duration, stop: CancellationToken) {

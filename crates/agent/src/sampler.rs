@@ -123,6 +123,11 @@ impl Sampler {
         }
     }
 
+    /// The node has one more.
+    pub fn take_up(&mut self, device: DeviceDescription) {
+        self.devices.push(device);
+    }
+
     /// What is to outlive the agent.
     pub fn state(&self) -> SamplerState {
         SamplerState {

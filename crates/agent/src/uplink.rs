@@ -8,7 +8,7 @@
 
 use crate::devices::Command;
 use crate::journal::{Journal, JournalError};
-use crate::node::Node;
+use crate::node::{Inventory, Node};
 use crate::setup::Places;
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ShareResult, ToAgent};
@@ -51,6 +51,9 @@ pub enum UplinkError {
     /// It closed the stream without a word.
     #[error("the scheduler closed the stream")]
     Closed,
+    /// The node has other devices than the scheduler was told.
+    #[error("the node has other devices now")]
+    OtherDevices,
     /// The journal.
     #[error("reports cannot be read")]
     Journal(#[from] JournalError),
@@ -76,6 +79,8 @@ pub struct Uplink {
     pub answers: mpsc::Receiver<ShareResult>,
     /// How the devices are.
     pub conditions: watch::Receiver<Vec<DeviceCondition>>,
+    /// Which devices there are.
+    pub inventory: watch::Receiver<Inventory>,
     /// Where to look how the node is set up beside them.
     pub setup: Places,
 }
@@ -96,6 +101,11 @@ impl Uplink {
                 () = stop.cancelled() => break,
                 ended = self.session(&mut attempt) => ended,
             };
+            if matches!(ended, UplinkError::OtherDevices) {
+                // The next hello tells it; there is nothing to wait for.
+                info!("the node has other devices now; telling the scheduler");
+                continue;
+            }
             self.node.set_connected(false);
             self.node.figures().uplink_failed();
             if attempt == 0 {
@@ -149,16 +159,19 @@ impl Uplink {
     }
 
     fn hello(&mut self) -> AgentHello {
+        let Inventory { devices, fault } = self.inventory.borrow_and_update().clone();
+        let mut setup = self.setup.look();
+        setup.faults.extend(fault);
         AgentHello {
             protocol_version: PROTOCOL_VERSION,
             node: self.node.name().clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             journal_id: self.journal.id().to_owned(),
-            devices: self.node.devices().to_vec(),
+            devices: devices.to_vec(),
             sent_at: self.clock.now(),
             decision_ids: self.node.decision_ids(),
             conditions: self.conditions.borrow_and_update().clone(),
-            setup: Some(self.setup.look()),
+            setup: Some(setup),
         }
     }
 
@@ -198,6 +211,9 @@ impl Uplink {
                     if changed.is_err() || sent.is_err() {
                         return Ok(());
                     }
+                }
+                changed = self.inventory.changed() => {
+                    return if changed.is_err() { Ok(()) } else { Err(UplinkError::OtherDevices) };
                 }
                 changed = self.appended.changed(), if !has_next => {
                     if changed.is_err() {

@@ -15,7 +15,7 @@ pub use top::{Counts, Overview, TopDeviceRow};
 
 use pillion_core::device::{Metric, MetricSource, Quality};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
-use pillion_core::setup::NodeSetup;
+use pillion_core::setup::{NodeSetup, SetupFaultKind};
 use pillion_proto::v1 as wire;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -343,6 +343,14 @@ pub struct AgentRow {
     pub devices: Vec<DeviceRow>,
     /// How the node is set up beside them; absent: its agent has never connected, or is of an earlier release.
     pub setup: Option<NodeSetup>,
+}
+
+impl AgentRow {
+    /// Why its node has no devices, as its agent told when it connected.
+    pub fn no_devices(&self) -> Option<&str> {
+        let mut faults = self.setup.iter().flat_map(|setup| &setup.faults);
+        faults.find(|fault| fault.kind == SetupFaultKind::NoDevices).map(|fault| fault.detail.as_str())
+    }
 }
 
 impl From<wire::AgentStatus> for AgentRow {

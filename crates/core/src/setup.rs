@@ -26,6 +26,8 @@ pub enum SetupFaultKind {
     ModeFixed,
     /// A hook that slurm.conf names cannot be run.
     HookMissing,
+    /// There is no device to share: no library of a vendor, no driver, or none that it shows.
+    NoDevices,
 }
 
 spelt_as_serialized!(SetupFaultKind => "set-up fault");

@@ -1,6 +1,7 @@
 //! What a task is told, without sockets and in time of our own.
 
 use super::*;
+use crate::node::Inventory;
 use crate::share::ShareTable;
 use crate::share::tests::{device, share};
 use pillion_core::device::Mechanism;
@@ -18,8 +19,8 @@ fn scene() -> Scene {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let shares = ShareTable::open(root.join("shares.json"));
-    let devices = vec![device(Mechanism::Mps)];
-    let node = Arc::new(Node::new(NodeName::new("n1"), devices, shares, root.join("jobs")).unwrap());
+    let inventory = Inventory { devices: [device(Mechanism::Mps)].into(), fault: None };
+    let node = Arc::new(Node::new(NodeName::new("n1"), inventory, shares, root.join("jobs")).unwrap());
     node.set_connected(true);
     let (commands_in, commands) = mpsc::channel(8);
     let (reports_in, reports) = mpsc::channel(8);
@@ -119,8 +120,8 @@ async fn a_partition_is_answered_after_a_restart_and_older_limits_are_taken_away
     scene.server.node.insert_share(share(33, Mechanism::Mps), partition).unwrap();
     let root = scene.directory.path();
     let shares = ShareTable::open(root.join("shares.json"));
-    let devices = vec![device(Mechanism::Mps)];
-    let node = Arc::new(Node::new(NodeName::new("n1"), devices, shares, root.join("jobs")).unwrap());
+    let inventory = Inventory { devices: [device(Mechanism::Mps)].into(), fault: None };
+    let node = Arc::new(Node::new(NodeName::new("n1"), inventory, shares, root.join("jobs")).unwrap());
     let server = HandoffServer { node, ..scene.server };
     let reply = server.answer(&request(None), None).await;
     assert!(reply.set.contains(&("CUDA_MPS_SM_PARTITION".to_owned(), "GPU-3/Dx4".to_owned())), "{reply:?}");

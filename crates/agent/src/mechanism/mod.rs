@@ -174,17 +174,24 @@ impl Mechanisms {
         devices: &[DeviceDescription],
         shares: &[Share],
     ) -> Self {
+        let (runtime_directory, single_user) = (runtime_directory.to_owned(), BTreeSet::new());
+        let (untidy, draining) = (BTreeMap::new(), BTreeMap::new());
+        let mut mechanisms = Self { runtime_directory, policy, single_user, untidy, draining };
+        mechanisms.take_up(devices, shares);
+        mechanisms
+    }
+
+    /// The node has these too: as with all of them when the agent begins.
+    pub fn take_up(&mut self, devices: &[DeviceDescription], shares: &[Share]) {
         let is_idle = |device: &&DeviceDescription| {
             let is_its =
                 |share: &Share| share.mechanism == device.mechanism && share.gres_type == device.gres_type;
             device.mechanism != Mechanism::None && !shares.iter().any(is_its)
         };
         let to_undo = |device: &DeviceDescription| (device.gres_type.clone(), Undo::default());
-        let draining = devices.iter().filter(is_idle).map(to_undo).collect();
+        self.draining.extend(devices.iter().filter(is_idle).map(to_undo));
         let untidy = devices.iter().filter(|device| device.mechanism == Mechanism::Mps);
-        let untidy = untidy.map(to_undo).collect();
-        let (runtime_directory, single_user) = (runtime_directory.to_owned(), BTreeSet::new());
-        Self { runtime_directory, policy, single_user, untidy, draining }
+        self.untidy.extend(untidy.map(to_undo));
     }
 
     /// Says of any device where its MPS daemon and its clients meet.

@@ -25,7 +25,7 @@ pub(crate) fn maker(
         page(&Snapshot {
             now: clock.now(),
             node: node.name(),
-            devices: node.devices(),
+            devices: &node.devices(),
             shares: &node.all_shares(),
             is_connected: node.is_connected(),
             seen: node.figures().seen(),

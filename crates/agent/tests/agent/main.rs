@@ -15,6 +15,7 @@ use pillion_core::device::{Mechanism, Metric, MetricSource};
 use pillion_core::handoff::Verdict;
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::report::{JobSummary, Launch, ReportBody};
+use pillion_core::setup::SetupFaultKind;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::{Backend as _, MpsState};
@@ -162,6 +163,44 @@ async fn an_agent_whose_address_for_metrics_is_taken_goes_on_without() {
     let said = || std::fs::read_to_string(node.path("agent.log")).unwrap();
     eventually("one sentence", || said().matches("for metrics").count() == 1).await;
     assert!(said().contains("going on without them"), "{}", said());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_without_a_library_says_so_and_holds_nobody_up() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::without_library(scheduler.port());
+    let mut agent = node.start_agent();
+    let hello = scheduler.hello().await;
+    assert_eq!(hello.devices, []);
+    let faults = hello.setup.expect("it looked").faults;
+    let fault = faults.iter().find(|fault| fault.kind == SetupFaultKind::NoDevices).expect("it has none");
+    assert!(fault.detail.contains("/nowhere/libnvidia-ml.so.1 cannot be loaded"), "{fault:?}");
+    let mut task = node.start_task(33, 1, Some("yes"));
+    assert_eq!(task.reply().await.verdict, Verdict::Unknown, "as on stock Slurm");
+    assert_eq!(node.log().matches("cannot be loaded").count(), 1, "{}", node.log());
+    task.end();
+    assert_eq!(agent.terminate(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_comes_late_is_taken_up_beside_those_that_are_there() {
+    let scheduler = FakeScheduler::start();
+    let mut node = TestNode::new("h200", scheduler.port());
+    node.stop_driver();
+    node.set_device_count(1);
+    node.start_driver();
+    let mut agent = node.start_agent();
+    assert_eq!(scheduler.hello().await.devices.len(), 1);
+    node.stop_driver();
+    node.set_device_count(2);
+    node.start_driver();
+    let hello = scheduler.hello().await;
+    let names: Vec<_> = hello.devices.iter().map(|device| device.gres_type.as_str()).collect();
+    assert_eq!(names, ["g0", "g1"]);
+    scheduler.prepare(share(33, Mechanism::Mps)).await;
+    assert_eq!(scheduler.result(start(33)).await.error, None, "on the one that came");
+    scheduler.conditions("both to be looked at", |conditions| conditions.len() == 2).await;
+    assert_eq!(agent.terminate(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -48,6 +48,22 @@ impl TestNode {
         Self::with(&MachineConfig::plain("n1", model, 8), scheduler_port, 1.0)
     }
 
+    /// One whose devices are NVIDIA's, without the library of their driver.
+    pub(crate) fn without_library(scheduler_port: u16) -> Self {
+        let node = Self::new("h200", scheduler_port);
+        let path = node.path("agent.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let config =
+            format!("backend = 'nvidia'\n{config}[nvidia]\nlibrary = '/nowhere/libnvidia-ml.so.1'\n");
+        std::fs::write(path, config).unwrap();
+        node
+    }
+
+    /// How many devices the driver shows when it comes up next.
+    pub(crate) fn set_device_count(&mut self, count: usize) {
+        self.machine = MachineConfig::plain("n1", "h200", count);
+    }
+
     fn with(machine: &MachineConfig, scheduler_port: u16, period_seconds: f64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().display();

@@ -50,22 +50,28 @@ fn show(response: StatusResponse) -> Answer {
         }
         if node.devices.is_empty() {
             let drain = drains.iter().find(|drain| drain.node == node.node);
-            table.push(without_devices(&node.node, agent, drain));
+            table.push(without_devices(
+                &node.node,
+                agent,
+                drain,
+                node.no_devices().filter(|_| node.connected),
+            ));
         }
     }
     // What was drained stays so where no agent has said anything yet.
     for drain in drains.iter().filter(|drain| !nodes.iter().any(|node| node.node == drain.node)) {
-        table.push(without_devices(&drain.node, "", Some(drain)));
+        table.push(without_devices(&drain.node, "", Some(drain), None));
     }
     Answer::table(table, json::render(&Body { nodes, drains }))
 }
 
-fn without_devices(node: &str, agent: &str, drain: Option<&DrainRow>) -> Vec<String> {
+fn without_devices(node: &str, agent: &str, drain: Option<&DrainRow>, why: Option<&str>) -> Vec<String> {
     let device = drain.and_then(|drain| drain.gres_type.clone()).unwrap_or_default();
     let mut cells = vec![node.to_owned(), agent.to_owned(), device];
     cells.resize(COLUMNS.len() - 2, String::new());
     cells.push(format::time_or_none(drain.map(|drain| drain.since_seconds)));
-    cells.push(drain.map(DrainRow::sentence).unwrap_or_default());
+    let state = [drain.map(DrainRow::sentence), why.map(str::to_owned)];
+    cells.push(state.into_iter().flatten().collect::<Vec<_>>().join("; "));
     cells
 }
 

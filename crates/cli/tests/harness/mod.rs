@@ -215,6 +215,12 @@ fn setup() -> NodeSetup {
     NodeSetup { faults: vec![fault], plugins: vec![plugin] }
 }
 
+fn no_devices() -> NodeSetup {
+    let detail = "no device can be shared here: libnvidia-ml.so.1 cannot be loaded: there is no such file";
+    let fault = SetupFault { kind: "no-devices".to_owned(), detail: detail.to_owned() };
+    NodeSetup { faults: vec![fault], plugins: Vec::new() }
+}
+
 fn lost_condition() -> DeviceCondition {
     let fault = |kind: &str, detail: &str| DeviceFault {
         kind: kind.to_owned(),
@@ -347,6 +353,14 @@ impl OperatorService for Fixtures {
             conditions: vec![well_condition(), lost_condition()],
             setup: Some(setup()),
         };
+        let bare = AgentStatus {
+            node: "n4".to_owned(),
+            connected: true,
+            last_seen_at_seconds: NOW - 1.0,
+            version: "0.1.0".to_owned(),
+            setup: Some(no_devices()),
+            ..AgentStatus::default()
+        };
         let gone = AgentStatus { node: "n2".to_owned(), connected: false, ..AgentStatus::default() };
         Ok(Response::new(StatusResponse {
             version: "0.1.0".to_owned(),
@@ -356,7 +370,7 @@ impl OperatorService for Fixtures {
             slurm_refusal: String::new(),
             last_scan_at_seconds: NOW - 2.0,
             revision: 41,
-            agents: vec![agent, gone],
+            agents: vec![agent, gone, bare],
             database: "private Postgres in /var/lib/pillion".to_owned(),
             miss_count: 0,
             violation_count: 0,

@@ -38,7 +38,7 @@ use driver::{Driver, Duty};
 use open::{LIBRARIES, Way};
 use pillion_core::Clock;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +86,8 @@ pub struct Intel {
     clock: Arc<dyn Clock>,
     /// The devices that were found.
     known: BTreeMap<u32, DeviceDescription>,
+    /// Those that cannot be described, which was logged.
+    left_out: BTreeSet<u32>,
     way: Option<Way>,
     /// By device; that of none finds them.
     threads: BTreeMap<Option<u32>, Worker<Question>>,
@@ -95,7 +97,8 @@ impl Intel {
     /// Loads nothing yet. The first call that needs a device sets `ZE_FLAT_DEVICE_HIERARCHY` and its like in this
     /// process's environment, so it is to come before other threads look there by C's means.
     pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Self {
-        Self { settings, clock, known: BTreeMap::new(), way: None, threads: BTreeMap::new() }
+        let (known, left_out, threads) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { settings, clock, known, left_out, way: None, threads }
     }
 
     /// The thread of a device, or the one that finds them; started where it does not run.
@@ -200,16 +203,20 @@ impl Backend for Intel {
         let mut late = None;
         for (index, pending) in asked {
             match pending.and_then(Pending::wait) {
-                Ok(description) => drop(self.known.insert(index, description)),
-                // It may only be slow to open: whoever asks now, when the agent starts, asks again.
+                Ok(description) => {
+                    self.left_out.remove(&index);
+                    self.known.insert(index, description);
+                }
+                // It may only be slow to open: whoever asks now asks again, and has the others meanwhile.
                 Err(error) if error.is_transient() => drop(late.get_or_insert(error)),
-                Err(error) => {
+                Err(error) if self.left_out.insert(index) => {
                     let error = pillion_core::report(&error);
                     tracing::warn!(device = index, error, "device is left out: it cannot be described");
                 }
+                Err(_) => {}
             }
         }
-        late.map_or_else(|| Ok(self.known.values().cloned().collect()), Err)
+        late.filter(|_| self.known.is_empty()).map_or_else(|| Ok(self.known.values().cloned().collect()), Err)
     }
 
     fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {

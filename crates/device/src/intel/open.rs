@@ -12,9 +12,13 @@ use super::driver::Duty;
 use super::sysman::Parts;
 use crate::DeviceError;
 use level_zero_sys::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the loader is looked for unless the site says otherwise.
 pub(super) const LIBRARIES: [&str; 2] = ["libze_loader.so.1", "libze_loader.so"];
+/// Whether anybody has tried to open Level Zero. What it takes from the environment is written at the first try only: the
+/// agent asks for its devices before it does anything else, and may ask in vain for as long as it runs.
+static WAS_TRIED: AtomicBool = AtomicBool::new(false);
 const VENDOR_INTEL: u32 = 0x8086;
 
 /// One tile: what a site books as a device.
@@ -42,6 +46,12 @@ pub(super) struct Card {
     /// As Linux writes it; empty if the driver does not say.
     pub(super) pci_address: String,
 }
+
+/// What the legacy way wants in the environment.
+const SYSMAN: &str = "ZES_ENABLE_SYSMAN";
+/// Why a loader is not used: others read the environment by now, in which it wants [`SYSMAN`].
+const TOO_LATE: &str =
+    "it came after the agent, and is of a release that is used only by an agent that starts after it";
 
 /// By which call system management came: one way for a whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +84,12 @@ impl Session {
         if with_metrics {
             set("ZET_ENABLE_METRICS", "1");
         }
+        let is_first = !WAS_TRIED.swap(true, Ordering::Relaxed);
         let calls = load(library)?;
-        let way = init(&calls, duty.way).map_err(|failure| not_opened(library, failure))?;
+        if !is_first && duty.way.is_none() && !calls.has_sysman_init() && !is_set(SYSMAN) {
+            return Err(DeviceError::NoLibrary { library: name_of(library), reason: TOO_LATE.to_owned() });
+        }
+        let way = init(&calls, duty.way, is_first).map_err(|failure| not_opened(library, failure))?;
         let handles = cards(&calls, way).map_err(|failure| device_error(0, failure))?;
         let cards = describe(&calls, handles)?;
         let mut session = Self { calls, way, cards, tiles: Vec::new() };
@@ -119,10 +133,14 @@ fn load(library: Option<&str>) -> Result<Calls, DeviceError> {
     Err(DeviceError::NoLibrary { library: names[0].to_owned(), reason })
 }
 
+fn name_of(library: Option<&str>) -> String {
+    library.unwrap_or(LIBRARIES[0]).to_owned()
+}
+
 fn not_opened(library: Option<&str>, failure: Failure) -> DeviceError {
     match failure.result {
         ZE_RESULT_ERROR_UNINITIALIZED | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => DeviceError::NoLibrary {
-            library: library.unwrap_or(LIBRARIES[0]).to_owned(),
+            library: name_of(library),
             reason: format!("it has no driver to offer ({})", convert::words(failure)),
         },
         _ => device_error(0, failure),
@@ -131,25 +149,35 @@ fn not_opened(library: Option<&str>, failure: Failure) -> DeviceError {
 
 /// Initialises by the way that is known, or finds one. A loader that knows `zesInit`, above a driver that does not, leaves
 /// nothing initialised, so that the legacy way is still open.
-fn init(calls: &Calls, known: Option<Way>) -> Answer<Way> {
+fn init(calls: &Calls, known: Option<Way>, is_first: bool) -> Answer<Way> {
     match known {
         Some(Way::Modern) => return calls.init_sysman().map(|()| Way::Modern),
         Some(Way::Legacy) => return calls.init_core().map(|()| Way::Legacy),
         None => {}
     }
-    if calls.has_sysman_init() {
-        unset("ZES_ENABLE_SYSMAN");
+    let has_sysman_init = calls.has_sysman_init();
+    if has_sysman_init {
+        if is_first {
+            unset(SYSMAN);
+        }
         match calls.init_sysman() {
             Ok(()) => return Ok(Way::Modern),
             Err(Failure {
                 result: ZE_RESULT_ERROR_UNINITIALIZED | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE,
                 ..
-            }) => {}
+            }) if is_first => {}
             Err(failure) => return Err(failure),
         }
     }
-    set("ZES_ENABLE_SYSMAN", "1");
-    calls.init_core().map(|()| Way::Legacy)
+    if is_first {
+        set(SYSMAN, "1");
+    }
+    let legacy = calls.init_core().map(|()| Way::Legacy);
+    if legacy.is_err() && has_sysman_init {
+        // Whatever comes later goes the other way, which this would be in.
+        unset(SYSMAN);
+    }
+    legacy
 }
 
 /// The handles of all cards, in the driver's order.
@@ -213,12 +241,16 @@ fn describe(calls: &Calls, handles: Vec<zes_device_handle_t>) -> Result<Vec<Card
     Ok(cards)
 }
 
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|now| now == "1")
+}
+
 /// Writes only what is not so yet: opened anew, nothing is written while others read.
 fn set(name: &str, value: &str) {
     if std::env::var_os(name).is_none_or(|now| now != value) {
         // SAFETY: Rust's own readers and writers of the environment take a lock. C code that reads it without one is this
-        // driver, which no other thread calls before the first opening has succeeded, and nothing is left to write after
-        // it; and name resolution, which the agent begins later still.
+        // driver, which no other thread calls before the first opening has succeeded; and name resolution, which the agent
+        // begins after the first try. Nothing is left to write after either.
         unsafe { std::env::set_var(name, value) };
     }
 }

@@ -66,6 +66,12 @@ fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
             true,
             "see that pillion-agent runs as root there and that /sys is not mounted read-only for it (systemctl cat)",
         ),
+        SetupFaultKind::NoDevices => {
+            let mend = "see that the vendor's driver runs there (nvidia-smi, xpu-smi) and that its library is installed, or name \
+                        it in nvidia.library or intel.library; until then jobs run there as without Pillion, and the agent \
+                        goes on looking by itself";
+            return check.fail(found, mend);
+        }
         SetupFaultKind::Other => (false, "install the same release there and here to be told what it is"),
     };
     let mend = format!("{mend}; {AGAIN}");

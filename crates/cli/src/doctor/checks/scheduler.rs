@@ -177,6 +177,10 @@ pub(super) fn devices(facts: &Facts) -> Vec<Finding> {
             else {
                 continue;
             };
+            // Why it sees none at all is told with what is wrong with the node.
+            if agent.no_devices().is_some() {
+                continue;
+            }
             let seen: BTreeSet<&str> = agent.devices.iter().map(|device| device.gres_type.as_str()).collect();
             let booked: BTreeSet<&str> = node.gpus.keys().map(pillion_core::GresType::as_str).collect();
             if seen != booked {
@@ -187,7 +191,8 @@ pub(super) fn devices(facts: &Facts) -> Vec<Finding> {
                         listed_or_none(&seen),
                         listed_or_none(&booked)
                     ),
-                    "make gres.conf name the devices that are there, in their order, and restart slurmd and pillion-agent",
+                    "see whether the driver shows all of them there (nvidia-smi, xpu-smi): the agent takes up by itself what comes back; \
+                     or make gres.conf name the devices that are there, in their order, and restart slurmd",
                 ));
             }
         }

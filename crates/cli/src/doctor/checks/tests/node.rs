@@ -11,7 +11,7 @@ fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
     setup_of(facts).faults.push(SetupFault { kind, detail: detail.to_owned() });
 }
 
-pub(super) const BROKEN: [Broken; 10] = [
+pub(super) const BROKEN: [Broken; 11] = [
     ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf does not load", "optional pillion.so", |f| {
         break_by(f, SetupFaultKind::NoPlugin, "/etc/slurm/plugstack.conf does not load pillion.so");
     }),
@@ -55,6 +55,17 @@ pub(super) const BROKEN: [Broken; 10] = [
         |f| {
             let detail = "Prolog=/etc/slurm/pillion/prolog: there is no such file";
             break_by(f, SetupFaultKind::HookMissing, detail);
+        },
+    ),
+    (
+        "node-setup",
+        FAIL,
+        "libnvidia-ml.so.1 cannot be loaded: no such file",
+        "the agent goes on looking",
+        |f| {
+            let detail = "no device can be shared here: libnvidia-ml.so.1 cannot be loaded: no such file";
+            break_by(f, SetupFaultKind::NoDevices, detail);
+            status_of(f).agents[0].devices.clear();
         },
     ),
     (
