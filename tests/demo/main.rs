@@ -57,7 +57,7 @@ fn check_typed(typed: &[Typed]) {
         assert_eq!(one.code, "0", "{one:#?}");
     }
     let why = said("pillion why");
-    assert!(why.contains("Waits for") && why.contains("no device is wholly free"), "{why}");
+    assert!(why.contains("Because") && why.contains("no device is wholly free"), "{why}");
     let report = said("pillion report");
     for fact in ["of alice", "Ran", "GPU memory", "Energy", "Advice"] {
         assert!(report.contains(fact), "no {fact} in {report}");

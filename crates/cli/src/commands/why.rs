@@ -26,7 +26,7 @@ fn lines(story: &JobStory) -> Vec<String> {
         }
     };
     if story.started_at_seconds.is_none() && story.ending.is_none() {
-        say("Waits for", Some(story.job.reason.clone()));
+        say("Because", Some(story.job.reason.trim_start_matches("waits: ").to_owned()));
         say("Since", Some(format::time_or_none(story.job.submitted_at_seconds)));
         say("Until", story.job.starts_alone_at_seconds.map(until));
         say("Promise", promise(story));

@@ -38,6 +38,29 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn the_commands_of_the_documentation_are_run() {
+    let folder = folder();
+    let converted = folder.path().join("converted/kace");
+    std::fs::create_dir_all(&converted).expect("made");
+    for (from, to) in [("solo.csv", "SOLO.csv"), ("pairs.csv", "PAIRS.csv")] {
+        for place in [folder.path(), converted.as_path()] {
+            std::fs::copy(folder.path().join(from), place.join(to)).expect("copied");
+        }
+    }
+    let page = include_str!("../../../../docs/backtest.md");
+    let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        // As it stands but for its length: what is shown is worth minutes.
+        let line = line.replace(" --queues 8,32,200 --seeds 30", "");
+        let ran = run(&folder, &format!("{line} --queues 6 --seeds 2")).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
+        assert!(ran.out.contains("ours"), "{line} printed\n{}", ran.out);
+    }
+    assert!(folder.path().join("pictures/gain.svg").exists());
+}
+
+#[tokio::test]
 async fn the_answer_has_the_form_that_scripts_read() {
     let ran = run(&folder(), &format!("{LINE} --json")).await;
     // No bar in a pipe.

@@ -38,6 +38,21 @@ async fn run(folder: &TempDir, line: &str) -> Ran {
     run_at("unix:/nowhere", folder.path(), line).await
 }
 
+#[tokio::test]
+async fn the_command_of_the_documentation_is_run() {
+    let folder = folder();
+    for (name, text) in [("SOLO", SOLO), ("QUEUE", QUEUE), ("PAIRS", HISTORY), ("RUNNING", RUNNING)] {
+        write(folder.path(), &format!("{name}.csv"), text.as_bytes());
+    }
+    let page = include_str!("../../../../docs/planning-on-files.md");
+    let lines: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("pillion ")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let ran = run(&folder, &format!("{} --device h100", lines[0])).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", lines[0]);
+    let answer: Value = serde_json::from_str(&ran.out).expect("one JSON object");
+    assert!(!list(&answer, "pairings").is_empty(), "{answer}");
+}
+
 async fn answer(folder: &TempDir, line: &str) -> Value {
     let ran = run(folder, &format!("{line} --json")).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
