@@ -215,6 +215,9 @@ impl Counter {
 struct Run {
     started_at: UnixTime,
     shared_seconds: f64,
+    /// Its part of the device's time in them; an older agent did not count it, and such a run stays without.
+    #[serde(default)]
+    shared_device_seconds: Option<f64>,
     /// Of the looks at which it could be read.
     memory_bytes_peak: Option<u64>,
     process_count_peak: u32,
@@ -232,6 +235,7 @@ impl Run {
         Self {
             started_at,
             shared_seconds: 0.0,
+            shared_device_seconds: Some(0.0),
             memory_bytes_peak: None,
             process_count_peak: 0,
             energy_joules: None,
@@ -333,6 +337,9 @@ impl DeviceRuns {
         look: &Look<'_>,
         seconds: f64,
     ) {
+        // All who shared in this interval, so that their parts of it are no more than the whole of it.
+        let crowds = [&before.present, present].into_iter().filter(|end| end.len() > 1);
+        let tenant_count = crowds.flatten().collect::<BTreeSet<_>>().len();
         for (start, run) in &mut self.runs {
             let own = Some(*start);
             // Together at either end. Who is gone when the next one is seen has made room for it: Slurm gives a whole
@@ -345,6 +352,9 @@ impl DeviceRuns {
             run.counter.add(look.progress.get(start).copied(), seconds, !beside.is_empty());
             if !beside.is_empty() {
                 run.shared_seconds += seconds;
+                #[expect(clippy::cast_precision_loss, reason = "a handful of tenants")]
+                let part = seconds / tenant_count as f64;
+                run.shared_device_seconds = run.shared_device_seconds.map(|sum| sum + part);
                 run.neighbours.extend(beside.into_iter().flatten());
             } else if throughout {
                 run.activity.add(look.reading, seconds);
@@ -420,6 +430,7 @@ impl DeviceRuns {
             started_at: run.started_at,
             ended_at,
             shared_seconds: run.shared_seconds,
+            shared_device_seconds: run.shared_device_seconds,
             memory_bytes_peak: run.memory_bytes_peak,
             process_count_peak: run.process_count_peak,
             energy_joules: run.energy_joules,

@@ -184,6 +184,10 @@ pub struct JobSummary {
     pub ended_at: UnixTime,
     /// Seconds of the run during which another tenant had processes on the device.
     pub shared_seconds: f64,
+    /// Of them, the device's time that is this start's part: each second divided by the tenants of the device; `None` from
+    /// an older agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_device_seconds: Option<f64>,
     /// The most device memory that its processes held together, of the looks at which that of all could be read; absent if
     /// there was none.
     pub memory_bytes_peak: Option<u64>,

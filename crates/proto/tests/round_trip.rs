@@ -151,12 +151,14 @@ prop_compose! {
         (start, gres_type, started, ended) in (starts(), names(), quantities(), quantities()),
         (shared_seconds, memory_bytes_peak, process_count_peak) in (quantities(), any::<Option<u64>>(), any::<u32>()),
         (energy_joules, solo, shared) in (option::of(quantities()), parts(), parts()),
+        shared_device_seconds in option::of(quantities()),
         (means, solo_sample_count) in (option::of(readings()), any::<u32>()),
         (neighbours, signs) in (prop::collection::vec(starts(), 0..4), option::of(signs())),
     ) -> JobSummary {
         JobSummary {
             start, gres_type: GresType(gres_type), started_at: UnixTime::from_seconds(started),
-            ended_at: UnixTime::from_seconds(ended), shared_seconds, memory_bytes_peak, process_count_peak, energy_joules,
+            ended_at: UnixTime::from_seconds(ended), shared_seconds, shared_device_seconds, memory_bytes_peak,
+            process_count_peak, energy_joules,
             solo, shared, solo_means: means.as_ref().map(means_of), solo_sample_count, neighbours, signs,
         }
     }

@@ -181,6 +181,7 @@ pub(crate) fn summary(start: JobStart) -> JobSummary {
         started_at: at(NOW),
         ended_at: at(NOW),
         shared_seconds: 0.0,
+        shared_device_seconds: None,
         memory_bytes_peak: Some(5),
         process_count_peak: 1,
         energy_joules: None,

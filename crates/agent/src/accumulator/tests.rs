@@ -106,6 +106,7 @@ fn who_was_seen_beside_another_shared_the_time_around_it() {
     scene.look(0.0, &[seen(2, 1)], &[]);
     let (first, second) = (scene.end(1), scene.end(2));
     assert_eq!((first.shared_seconds, first.neighbours), (2.0, vec![job(2)]));
+    assert_eq!((first.shared_device_seconds, second.shared_device_seconds), (Some(1.0), Some(1.0)));
     assert_eq!((second.shared_seconds, second.neighbours), (2.0, vec![job(1)]));
 }
 
@@ -284,6 +285,26 @@ fn shared_energy_goes_by_activity_where_it_is_known() {
     scene.look(0.7, &[seen(1, 1), seen(2, 1)], &[]);
     assert!((energy(&scene, 1) - before.0 - 75.0).abs() < 1e-9);
     assert!((energy(&scene, 2) - before.1 - 25.0).abs() < 1e-9);
+}
+
+proptest! {
+    /// Whoever comes and goes: what tenants are booked of the time in which there were several is no more than that time, and
+    /// all of it where each of them stays to the next look.
+    #[test]
+    fn shared_time_is_booked_once(crowds in prop::collection::vec(prop::collection::btree_set(1_u32..5, 0..5), 2..20)) {
+        let mut scene = Scene::new(&[1, 2, 3, 4]);
+        for crowd in &crowds {
+            let sightings: Vec<Sighting> = crowd.iter().map(|id| seen(*id, 1)).collect();
+            scene.look(0.5, &sightings, &[]);
+        }
+        let booked: f64 = (1..5).map(|id| scene.end(id).shared_device_seconds.expect("counted")).sum();
+        let count = |is_it: &dyn Fn(&BTreeSet<u32>, &BTreeSet<u32>) -> bool| {
+            crowds.windows(2).filter(|pair| is_it(&pair[0], &pair[1])).map(|_| 1.0).sum::<f64>()
+        };
+        let at_most = count(&|before, after| before.len() > 1 || after.len() > 1);
+        let steady = count(&|before, after| before == after && after.len() > 1);
+        prop_assert!(booked <= at_most + 1e-9 && booked >= steady - 1e-9, "{booked} of {steady} to {at_most}");
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn summary() -> ReportBody {
         started_at: UnixTime::from_epoch(1),
         ended_at: UnixTime::from_epoch(2),
         shared_seconds: 0.0,
+        shared_device_seconds: Some(0.0),
         memory_bytes_peak: Some(1),
         process_count_peak: 1,
         energy_joules: None,

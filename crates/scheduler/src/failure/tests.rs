@@ -24,6 +24,7 @@ fn summary() -> JobSummary {
         started_at: at(ENDED - 100),
         ended_at: at(ENDED),
         shared_seconds: 90.0,
+        shared_device_seconds: None,
         neighbours: vec![neighbour()],
         signs: Some(FaultSigns::default()),
         ..crate::testing::summary(start())

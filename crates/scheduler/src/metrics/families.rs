@@ -68,7 +68,7 @@ pillion_metrics::families! {
     GPU_SECONDS = counter("pillion_gpu_seconds_total", "seconds", &["sharing"],
         "Device time of managed runs that ended, by whether it was shared; a second of one of two tenants counts half");
     GPU_SECONDS_SAVED = counter("pillion_gpu_seconds_saved_total", "seconds", &[],
-        "Device time saved by shared runs that were faster beside others than half a device is worth");
+        "Device time saved by shared runs that were faster beside others than their part of the device is worth");
     GPU_SECONDS_LOST = counter("pillion_gpu_seconds_lost_total", "seconds", &[],
         "Device time lost by shared runs that were slower; the gain is what was saved less this");
     ENERGY = counter("pillion_energy_joules_total", "joules", &[],

@@ -8,7 +8,6 @@ use crate::context::ModelSeen;
 use crate::scan::Scan;
 use crate::store::Decision;
 use crate::store::postgres::StoreFigures;
-use crate::story::TENANT_PART;
 use pillion_core::device::Mechanism;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, UnixTime};
@@ -160,7 +159,7 @@ fn gains(page: &mut Page, snapshot: &Snapshot) {
     let unmeasured = u64::from(sum.shared_run_count).saturating_sub(counts.measured_runs);
     page.count(&f::SHARED_RUNS, &["yes"], counts.measured_runs);
     page.count(&f::SHARED_RUNS, &["no"], unmeasured);
-    let shared = sum.shared_seconds * TENANT_PART;
+    let shared = counts.shared_device_seconds;
     page.set(&f::GPU_SECONDS, &["shared"], shared);
     page.set(&f::GPU_SECONDS, &["alone"], (sum.gpu_seconds - shared).max(0.0));
     page.set(&f::GPU_SECONDS_SAVED, &[], sum.gpu_seconds_saved);

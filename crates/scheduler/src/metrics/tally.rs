@@ -70,6 +70,8 @@ pub struct Counts {
     pub events: BTreeMap<String, u64>,
     /// What runs used and gained: sums over single runs.
     pub account: Sums,
+    /// Of their device time, what was shared.
+    pub shared_device_seconds: f64,
     /// The part of what was gained that is a loss, each above zero.
     pub gpu_seconds_lost: f64,
     /// As above, of energy.
@@ -144,9 +146,9 @@ impl Tally {
         *self.lock().models.entry(outcome).or_default() += 1;
     }
 
-    /// A run ended.
-    pub fn ran(&self, run: &Sums) {
-        self.lock().add_run(run);
+    /// A run ended; of its device time, `shared_device_seconds` were shared.
+    pub fn ran(&self, run: &Sums, shared_device_seconds: f64) {
+        self.lock().add_run(run, shared_device_seconds);
     }
 
     /// A call of Slurm took so long.
@@ -172,7 +174,8 @@ pub enum SlurmFailure {
 }
 
 impl Counts {
-    fn add_run(&mut self, run: &Sums) {
+    fn add_run(&mut self, run: &Sums, shared_device_seconds: f64) {
+        self.shared_device_seconds += shared_device_seconds;
         let sum = &mut self.account;
         sum.run_count += run.run_count;
         sum.shared_run_count += run.shared_run_count;

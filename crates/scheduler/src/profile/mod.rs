@@ -7,7 +7,7 @@ mod sharing;
 
 use crate::context::{Context, TickError};
 use crate::store::{Lesson, MeasuredRun, StoredProfile};
-use crate::story::run_account;
+use crate::story::{run_account, shared_device_seconds};
 use pillion_core::device::{Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::ActivityMeans;
@@ -78,7 +78,7 @@ impl Profile {
             let account = run_account(&run, speed, solo_energy_joules);
             let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
             store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
-            self.context.tally.ran(&account.sums);
+            self.context.tally.ran(&account.sums, shared_device_seconds(&run.summary));
             if updated.is_some() {
                 self.context.nudges.engine.notify_one();
             }

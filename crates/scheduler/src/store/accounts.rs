@@ -74,7 +74,7 @@ pub struct Sums {
     pub run_count: u32,
     /// Those that were beside others.
     pub shared_run_count: u32,
-    /// Device time: a shared second counts half.
+    /// Device time: a second that was shared counts by the tenants of it, half for one of two.
     pub gpu_seconds: f64,
     /// Seconds beside others.
     pub shared_seconds: f64,

@@ -1,16 +1,17 @@
 //! What sharing gained by one run: device time, energy and the kept promise. Pure; the store adds runs up.
 //!
 //! While two tenants are on a device for t seconds, each at speed fraction s, they do Σ s·t seconds of work alone in t seconds
-//! of the device. So a tenant saves s·t − t/2, which over both sums to what the device did beyond one job at a time. Where
-//! more than two share, each is still booked half of the time: nobody tells how many were there at each moment, and so the
-//! gain is told too small rather than too great. What nobody measured counts as neither gain nor loss, and is told apart.
+//! of the device. So a tenant saves s·t − t/2, which over both sums to what the device did beyond one job at a time; with n
+//! of them it is s·t − t/n, for which the agent adds up t/n from look to look. Runs of an agent that does not are booked half
+//! of the time, so that their gain is rather too small than too great. What nobody measured counts as neither gain nor loss, and is told apart.
 
 use crate::store::{MeasuredRun, RunAccount, Sums};
+use pillion_core::report::JobSummary;
 use pillion_core::units::keeps_promise;
 use pillion_slurm::Ending;
 
-/// The part of the shared time that is booked to a tenant.
-pub(crate) const TENANT_PART: f64 = 0.5;
+/// The part of the shared time that is booked to a tenant where nobody counted the others.
+const UNCOUNTED_PART: f64 = 0.5;
 
 /// The account of a run. `speed_fraction`: as measured; `solo_energy_joules`: the mean of its workload's runs alone on this
 /// device model.
@@ -31,13 +32,24 @@ pub fn run_account(
     }
 }
 
+/// The part of the device's time that a run is booked for the seconds in which it shared.
+pub(crate) fn shared_device_seconds(summary: &JobSummary) -> f64 {
+    let shared = shared_seconds(summary);
+    summary.shared_device_seconds.unwrap_or(shared * UNCOUNTED_PART).clamp(0.0, shared)
+}
+
+fn shared_seconds(summary: &JobSummary) -> f64 {
+    let elapsed = summary.ended_at.seconds_since(summary.started_at).max(0.0);
+    summary.shared_seconds.clamp(0.0, elapsed)
+}
+
 fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Option<f64>) -> Sums {
     let summary = &run.summary;
     let elapsed = summary.ended_at.seconds_since(summary.started_at).max(0.0);
-    let shared = summary.shared_seconds.clamp(0.0, elapsed);
+    let (shared, own_part) = (shared_seconds(summary), shared_device_seconds(summary));
     let sums = Sums {
         run_count: 1,
-        gpu_seconds: elapsed - shared + shared * TENANT_PART,
+        gpu_seconds: elapsed - shared + own_part,
         shared_seconds: shared,
         energy_joules: summary.energy_joules.unwrap_or(0.0),
         ..Sums::default()
@@ -58,7 +70,7 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
     };
     let is_kept = run.own_member().map(|member| keeps_promise(speed, member.plan.slowdown_ratio_max));
     Sums {
-        gpu_seconds_saved: (speed - TENANT_PART) * shared,
+        gpu_seconds_saved: speed * shared - own_part,
         promises_kept: u32::from(is_kept == Some(true)),
         promises_broken: u32::from(is_kept == Some(false)),
         ..sums
@@ -72,7 +84,6 @@ mod tests {
     use crate::testing::{at, decision, member, record, start, summary};
     use pillion_core::NodeName;
     use pillion_core::decision::MemberState;
-    use pillion_core::report::JobSummary;
 
     /// A run under a promise of 1.25 that used 100 J; alone its workload uses 150.
     fn run(seconds: u32, shared: f64, speed_fraction: Option<f64>) -> RunAccount {
@@ -109,6 +120,21 @@ mod tests {
             (2, 0, 2, 2)
         );
         assert!((all.energy_joules_saved - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn three_tenants_are_booked_a_third_each() {
+        let counted = |shared_device_seconds| {
+            let mut run = measured(90, 90.0);
+            run.summary.shared_device_seconds = shared_device_seconds;
+            run_account(&run, Some(0.5), None).sums
+        };
+        let third = counted(Some(30.0));
+        assert!((third.gpu_seconds - 30.0).abs() < 1e-9 && (third.gpu_seconds_saved - 15.0).abs() < 1e-9);
+        let uncounted = counted(None);
+        assert!((uncounted.gpu_seconds - 45.0).abs() < 1e-9 && uncounted.gpu_seconds_saved.abs() < 1e-9);
+        let odd = counted(Some(1e9));
+        assert!((odd.gpu_seconds - 90.0).abs() < 1e-9, "no more than it had");
     }
 
     #[test]

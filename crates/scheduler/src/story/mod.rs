@@ -5,7 +5,7 @@ mod account;
 mod advice;
 mod slowness;
 
-pub(crate) use account::TENANT_PART;
 pub use account::run_account;
+pub(crate) use account::shared_device_seconds;
 pub use advice::{AdviceFacts, advise};
 pub use slowness::{RunSeen, SlowCause, SlowKind, Usual, slow_causes, speed_fraction};

@@ -133,6 +133,7 @@ impl World {
             started_at: at(NOW),
             ended_at: at(NOW),
             shared_seconds: 0.0,
+            shared_device_seconds: None,
             memory_bytes_peak: None,
             process_count_peak: 1,
             energy_joules: None,

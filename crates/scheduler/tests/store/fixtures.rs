@@ -200,6 +200,7 @@ pub(crate) fn summary(id: u32) -> JobSummary {
         started_at: at(10),
         ended_at: at(70 + id),
         shared_seconds: 12.5,
+        shared_device_seconds: Some(5.25),
         memory_bytes_peak: Some(6 << 30),
         process_count_peak: 2,
         energy_joules: Some(15_000.25),

@@ -62,6 +62,7 @@ async fn shared_run() -> MemoryStore {
         started_at: at(1000),
         ended_at: at(2000),
         shared_seconds: 800.0,
+        shared_device_seconds: None,
         neighbours: vec![start(PARTNER)],
         ..crate::testing::summary(start(1))
     };

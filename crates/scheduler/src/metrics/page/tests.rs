@@ -54,8 +54,8 @@ fn counts() -> Counts {
         promises_broken: broken,
         ..Sums::default()
     };
-    tally.ran(&run(32.0, 0));
-    tally.ran(&run(-8.0, 1));
+    tally.ran(&run(32.0, 0), 40.0);
+    tally.ran(&run(-8.0, 1), 40.0);
     tally.observed();
     tally.trained("promoted");
     tally.slurm_called("jobs", 30 * millisecond(), None);
