@@ -222,6 +222,7 @@ fn hello(node: NodeName, at: UnixTime) -> AgentHello {
         memory_bytes: 80 * GIB,
         gres_type: GresType::new(format!("g{index}")),
         mechanism: Mechanism::Mps,
+        instances: None,
     };
     AgentHello {
         protocol_version: PROTOCOL_VERSION,

@@ -442,6 +442,7 @@ mod tests {
             memory_bytes: 1 << 36,
             gres_type: GresType::new("g3"),
             mechanism,
+            instances: None,
         }
     }
 

@@ -175,6 +175,7 @@ pub(crate) mod tests {
             memory_bytes: 1 << 37,
             gres_type: GresType::new("g3"),
             mechanism,
+            instances: None,
         }
     }
 

@@ -392,6 +392,8 @@ pub struct DeviceRow {
     pub gres_type: String,
     /// How it can be shared.
     pub mechanism: String,
+    /// What MIG has cut it into, as its agent found it when it started; absent = into nothing, as far as anybody knows.
+    pub instances: Option<Vec<InstanceRow>>,
     /// What is wrong with it, the worst first; empty = it is well; absent = its agent has not told.
     pub faults: Option<Vec<FaultRow>>,
     /// The metrics that it gives, by name.
@@ -401,7 +403,7 @@ pub struct DeviceRow {
 impl DeviceRow {
     /// A device with what `conditions` tell of it.
     fn new(device: wire::Device, conditions: &[wire::DeviceCondition]) -> Self {
-        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism } = device;
+        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances } = device;
         let condition = conditions.iter().find(|condition| condition.gres_type == gres_type).cloned();
         // A scheduler of another release may tell what cannot be read here: then nothing is known.
         let condition = condition.and_then(|condition| DeviceCondition::try_from(condition).ok());
@@ -411,7 +413,54 @@ impl DeviceRow {
             let metrics = sources.into_iter().map(metric).collect();
             (Some(faults.into_iter().map(FaultRow::from).collect()), metrics)
         });
-        Self { index, uuid, model, memory_bytes, gres_type, mechanism, faults, metrics }
+        let instances = instances.map(|wire::MigInstances { instances }| {
+            instances.into_iter().map(InstanceRow::from).collect::<Vec<InstanceRow>>()
+        });
+        Self { index, uuid, model, memory_bytes, gres_type, mechanism, instances, faults, metrics }
+    }
+}
+
+/// A MIG instance of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InstanceRow {
+    /// The vendor's name.
+    pub uuid: String,
+    /// The driver's number of its GPU instance.
+    pub gpu_instance_id: u32,
+    /// That of its compute instance within it.
+    pub compute_instance_id: u32,
+    /// Its size, as Slurm names it.
+    pub profile: String,
+    /// Its memory slices; absent = not told.
+    pub placement: Option<PlacementRow>,
+    /// Its compute units.
+    pub sm_count: u32,
+    /// Its memory.
+    pub memory_bytes: u64,
+}
+
+/// The memory slices of a MIG instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PlacementRow {
+    /// The first, from 0.
+    pub start: u32,
+    /// How many.
+    pub size: u32,
+}
+
+impl From<wire::MigInstance> for InstanceRow {
+    fn from(instance: wire::MigInstance) -> Self {
+        let wire::MigInstance {
+            uuid,
+            gpu_instance_id,
+            compute_instance_id,
+            profile,
+            placement,
+            sm_count,
+            memory_bytes,
+        } = instance;
+        let placement = placement.map(|wire::MigPlacement { start, size }| PlacementRow { start, size });
+        Self { uuid, gpu_instance_id, compute_instance_id, profile, placement, sm_count, memory_bytes }
     }
 }
 

@@ -67,6 +67,37 @@ pub struct DeviceDescription {
     pub gres_type: GresType,
     /// How it can be shared.
     pub mechanism: Mechanism,
+    /// What MIG has cut it into, as its agent found it when it started; `None`: into nothing, as far as anybody knows.
+    #[serde(default)]
+    pub instances: Option<Vec<MigInstance>>,
+}
+
+/// A MIG instance of a device. It is Slurm's to give: Pillion neither makes instances nor shares them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigInstance {
+    /// The vendor's name for it.
+    pub uuid: DeviceUuid,
+    /// The GPU instance that it is in, by the driver's number: which part of the memory.
+    pub gpu_instance_id: u32,
+    /// The compute instance within that.
+    pub compute_instance_id: u32,
+    /// Its size as Slurm's `AutoDetect=nvml` writes it into the type of a GRES: `3g.40gb`.
+    pub profile: String,
+    /// Where its GPU instance lies; `None`: the driver tells root alone.
+    pub placement: Option<MigPlacement>,
+    /// Its compute units.
+    pub sm_count: u32,
+    /// Its memory.
+    pub memory_bytes: u64,
+}
+
+/// The part of a device's memory slices that a GPU instance has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigPlacement {
+    /// Its first slice, from 0.
+    pub start: u32,
+    /// How many.
+    pub size: u32,
 }
 
 /// A value of a [`Reading`], written as its field.

@@ -288,6 +288,7 @@ impl Backend for Plain {
             memory_bytes: 16 << 30,
             gres_type: GresType::new("g3"),
             mechanism: Mechanism::None,
+            instances: None,
         }])
     }
     fn read(&mut self, _: u32) -> Result<Reading, DeviceError> {

@@ -1,7 +1,8 @@
 //! Every message survives the wire, bytes included, and what cannot be is refused with a sentence that names the field.
 
 use pillion_core::device::{
-    DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
+    DeviceDescription, Mechanism, Metric, MetricSource, MigInstance, MigPlacement, Reading, TenantUse,
+    Throttle,
 };
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
@@ -233,17 +234,33 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn instances()(
+        (uuid, profile) in (names(), names()),
+        (gpu_instance_id, compute_instance_id, sm_count, memory_bytes) in any::<(u32, u32, u32, u64)>(),
+        placement in option::of(any::<(u32, u32)>()),
+    ) -> MigInstance {
+        MigInstance {
+            uuid: DeviceUuid(uuid), gpu_instance_id, compute_instance_id, profile, sm_count, memory_bytes,
+            placement: placement.map(|(start, size)| MigPlacement { start, size }),
+        }
+    }
+}
+
+prop_compose! {
     fn hellos()(
         (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), ".{0,8}", names()),
-        devices in prop::collection::vec((any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms()), 0..4),
+        devices in prop::collection::vec(
+            (any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms(), option::of(prop::collection::vec(instances(), 0..3))),
+            0..4,
+        ),
         (sent, decisions) in (quantities(), prop::collection::vec(any::<u64>(), 0..3)),
         conditions in prop::collection::vec(conditions(), 0..3),
         setup in option::of(setups()),
     ) -> AgentHello {
         let devices = devices
             .into_iter()
-            .map(|(index, uuid, model, memory_bytes, gres, mechanism)| DeviceDescription {
-                index, uuid: DeviceUuid(uuid), model, memory_bytes, gres_type: GresType(gres), mechanism,
+            .map(|(index, uuid, model, memory_bytes, gres, mechanism, instances)| DeviceDescription {
+                index, uuid: DeviceUuid(uuid), model, memory_bytes, gres_type: GresType(gres), mechanism, instances,
             })
             .collect();
         AgentHello {

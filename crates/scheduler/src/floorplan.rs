@@ -159,6 +159,7 @@ mod tests {
             memory_bytes: 80,
             gres_type: GresType::new("g0"),
             mechanism: Mechanism::Mps,
+            instances: None,
         };
         AgentState {
             devices: vec![device],

@@ -39,6 +39,7 @@ impl Bench {
             memory_bytes: 0,
             gres_type: GresType::new("g0"),
             mechanism: Mechanism::Mps,
+            instances: None,
         };
         Self { control, directory, device, daemons }
     }

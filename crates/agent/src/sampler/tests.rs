@@ -23,6 +23,7 @@ fn device(index: u32) -> DeviceDescription {
         memory_bytes: 1 << 37,
         gres_type: GresType::new(format!("g{index}")),
         mechanism: Mechanism::Mps,
+        instances: None,
     }
 }
 

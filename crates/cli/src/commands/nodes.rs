@@ -3,8 +3,8 @@
 use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
-use crate::output::{Answer, Table, json};
-use crate::view::{AgentRow, DeviceRow, DrainRow, FaultRow, StatusRow};
+use crate::output::{Answer, Block, Table, json};
+use crate::view::{AgentRow, DeviceRow, DrainRow, FaultRow, InstanceRow, PlacementRow, StatusRow};
 use pillion_core::device::MetricSource;
 use pillion_proto::v1::{StatusRequest, StatusResponse};
 use serde::Serialize;
@@ -62,7 +62,46 @@ fn show(response: StatusResponse) -> Answer {
     for drain in drains.iter().filter(|drain| !nodes.iter().any(|node| node.node == drain.node)) {
         table.push(without_devices(&drain.node, "", Some(drain), None));
     }
-    Answer::table(table, json::render(&Body { nodes, drains }))
+    let instances = instance_lines(&nodes);
+    let mut answer = Answer::table(table, json::render(&Body { nodes, drains }));
+    answer.blocks.extend(instances.into_iter().map(Block::Line));
+    answer
+}
+
+/// How each device is cut up, for people: whoever wonders why it is closed. They stand below the table, whose rows are
+/// devices.
+fn instance_lines(nodes: &[AgentRow]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (node, device) in nodes.iter().flat_map(|node| node.devices.iter().map(move |device| (node, device)))
+    {
+        let Some(instances) = &device.instances else { continue };
+        lines.push(String::new());
+        let count = match instances.len() {
+            0 => "no instance is made".to_owned(),
+            1 => "1 instance".to_owned(),
+            count => format!("{count} instances"),
+        };
+        lines.push(format!("{} {}: MIG is on, {count}", node.node, device.gres_type));
+        lines.extend(instances.iter().map(instance_line));
+    }
+    if !lines.is_empty() {
+        lines.push(String::new());
+        lines.push("MIG instances are Slurm's to give; Pillion does not share them.".to_owned());
+    }
+    lines
+}
+
+fn instance_line(instance: &InstanceRow) -> String {
+    let InstanceRow { uuid, profile, placement, sm_count, memory_bytes, .. } = instance;
+    let place = match placement {
+        Some(PlacementRow { start, size: 1 }) => format!(", memory slice {start}"),
+        Some(PlacementRow { start, size }) => {
+            format!(", memory slices {start}-{}", start.saturating_add(*size).saturating_sub(1))
+        }
+        None => String::new(),
+    };
+    let memory = format::bytes(Some(*memory_bytes));
+    format!("  {profile}: {memory}, {sm_count} SMs{place}, {uuid}")
 }
 
 fn without_devices(node: &str, agent: &str, drain: Option<&DrainRow>, why: Option<&str>) -> Vec<String> {

@@ -10,10 +10,11 @@ use pillion_proto::v1::{
     DecidedResponse, Decision, Device, DeviceCondition, DeviceFault, DrainRequest, DrainResponse,
     DryRunRequest, DryRunResponse, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
     ExplainRequest, ExplainResponse, HeatmapRequest, HeatmapResponse, JobExplanation, JobRequest,
-    JobResponse, LoadedPlugin, Member, Metric, MetricSource, Model, ModelScore, ModelsRequest,
-    ModelsResponse, NodeSetup, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest,
-    PolicyResponse, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, SetupFault,
-    SourcedMetrics, StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
+    JobResponse, LoadedPlugin, Member, Metric, MetricSource, MigInstance, MigInstances, MigPlacement, Model,
+    ModelScore, ModelsRequest, ModelsResponse, NodeSetup, PairsRequest, PairsResponse, PokeRequest,
+    PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest,
+    QueueResponse, SetupFault, SourcedMetrics, StatusRequest, StatusResponse, TopRequest, TopResponse,
+    UndrainRequest, UndrainResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -197,6 +198,26 @@ fn sourced(source: MetricSource, metrics: &[Metric]) -> SourcedMetrics {
     SourcedMetrics { source: source.into(), metrics }
 }
 
+/// A device with MIG on: of its instances one's place is not told.
+fn cut_up(device: Device) -> Device {
+    let instance = |number: u32, profile: &str, sm_count, gibibytes: u64, placement| MigInstance {
+        uuid: format!("MIG-{number}"),
+        gpu_instance_id: number,
+        compute_instance_id: 0,
+        profile: profile.to_owned(),
+        placement,
+        sm_count,
+        memory_bytes: gibibytes << 30,
+    };
+    let instances = vec![
+        instance(2, "3g.40gb", 60, 40, Some(MigPlacement { start: 4, size: 4 })),
+        instance(9, "1g.10gb", 16, 10, Some(MigPlacement { start: 2, size: 1 })),
+        instance(10, "1g.10gb", 16, 10, None),
+    ];
+    let (mechanism, instances) = ("none".to_owned(), Some(MigInstances { instances }));
+    Device { mechanism, instances, ..device }
+}
+
 fn well_condition() -> DeviceCondition {
     let sources = vec![
         sourced(MetricSource::Nvml, &[Metric::EnergyJoules, Metric::GpuBusyFraction]),
@@ -342,6 +363,7 @@ impl OperatorService for Fixtures {
             memory_bytes: 80 << 30,
             gres_type: format!("g{index}"),
             mechanism: "mps".to_owned(),
+            instances: None,
         };
         let agent = AgentStatus {
             node: "n1".to_owned(),
@@ -349,7 +371,7 @@ impl OperatorService for Fixtures {
             last_seen_at_seconds: NOW - 1.0,
             clock_skew_seconds: -0.02,
             version: "0.1.0".to_owned(),
-            devices: vec![device(0), device(1)],
+            devices: vec![device(0), device(1), cut_up(device(2))],
             conditions: vec![well_condition(), lost_condition()],
             setup: Some(setup()),
         };

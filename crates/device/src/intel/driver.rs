@@ -202,6 +202,7 @@ impl Driver {
             memory_bytes: memory_bytes.map_err(|failure| device_error(index, failure))?,
             gres_type: GresType::new(format!("g{index}")),
             mechanism: Mechanism::None,
+            instances: None,
         };
         if self.ccs_control(index)?.is_some() {
             description.mechanism = Mechanism::Ccs;

@@ -3,7 +3,7 @@
 //! ```text
 //!  Nvidia (Backend) ── asks, until a deadline ──► work: a thread a device, each in its session
 //!    │                                              └─ library: what they share, opened by open
-//!    └─ MpsControl: daemons                              ├─ base, gpm, processes, events: what NVML is asked  (shell)
+//!    └─ MpsControl: daemons                              ├─ base, gpm, mig, processes, events: NVML's answers  (shell)
 //!                                                        └─ convert, model, search, watch, trouble: the rest  (pure)
 //! ```
 //!
@@ -28,6 +28,7 @@ mod daemons;
 mod events;
 mod gpm;
 mod library;
+mod mig;
 mod model;
 mod mps;
 mod open;

@@ -6,6 +6,7 @@ use super::compute_mode;
 use super::convert;
 use super::events::Xids;
 use super::gpm::{Gpm, Rates};
+use super::mig;
 use super::model::model;
 use super::processes::processes;
 use super::search::{Search, SearchPauses};
@@ -16,7 +17,8 @@ use crate::{DeviceError, DeviceState};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use pillion_core::device::{
-    DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Metric, MetricSource, NoticeKind, Reading,
+    DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Metric, MetricSource, MigInstance, NoticeKind,
+    Reading,
 };
 use pillion_core::{DeviceUuid, GresType};
 use std::collections::BTreeMap;
@@ -313,7 +315,7 @@ fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<Found, Trou
     // What Slurm names devices by, whose files are /dev/nvidiaMINOR. NVML counts along the PCI bus, which may differ.
     let index = device.minor_number().unwrap_or(index);
     let memory = device.memory_info()?;
-    let is_cut_up = device.mig_mode().is_ok_and(|mode| mode.current == 1);
+    let is_cut_up = mig::is_on(&device);
     let description = DeviceDescription {
         index,
         uuid: DeviceUuid::new(device.uuid()?),
@@ -322,6 +324,16 @@ fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<Found, Trou
         memory_bytes: memory.total.saturating_sub(memory.reserved),
         gres_type: GresType::new(format!("g{index}")),
         mechanism: if is_cut_up { Mechanism::None } else { mechanism },
+        instances: if is_cut_up { instances(index, &device) } else { None },
     };
     Ok(Found { description, is_cut_up })
+}
+
+/// What MIG has cut a device into. That they cannot be told is no reason to know nothing of the device.
+fn instances(index: u32, device: &Device<'_>) -> Option<Vec<MigInstance>> {
+    let instances = mig::instances(device).map_err(|trouble| trouble.of(index));
+    if let Err(error) = &instances {
+        tracing::warn!(index, error = %pillion_core::report(error), "its MIG instances cannot be listed");
+    }
+    instances.ok()
 }

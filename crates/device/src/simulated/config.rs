@@ -162,6 +162,7 @@ impl MachineConfig {
                 memory_bytes: hardware.memory_bytes,
                 gres_type: GresType::new(format!("{}{index}", self.gres_prefix)),
                 mechanism,
+                instances: None,
             })
         };
         let devices: Vec<DeviceDescription> =

@@ -3,7 +3,7 @@
 use super::InvalidCondition;
 use super::field::{self, InvalidField};
 use crate::v1 as wire;
-use pillion_core::device::DeviceDescription;
+use pillion_core::device::{DeviceDescription, MigInstance, MigPlacement};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::AgentHello;
 use pillion_core::setup::NodeSetup;
@@ -36,7 +36,7 @@ pub enum InvalidHello {
 impl TryFrom<wire::Device> for DeviceDescription {
     type Error = InvalidDevice;
     fn try_from(wire: wire::Device) -> Result<Self, InvalidDevice> {
-        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism } = wire;
+        let wire::Device { index, uuid, model, memory_bytes, gres_type, mechanism, instances } = wire;
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
                 index,
@@ -45,6 +45,7 @@ impl TryFrom<wire::Device> for DeviceDescription {
                 memory_bytes,
                 gres_type: GresType(field::text("gres_type", gres_type)?),
                 mechanism: mechanism.parse()?,
+                instances: instances.map(checked_instances).transpose()?,
             })
         };
         checked().map_err(|source| InvalidDevice { index, source })
@@ -53,7 +54,7 @@ impl TryFrom<wire::Device> for DeviceDescription {
 
 impl From<DeviceDescription> for wire::Device {
     fn from(device: DeviceDescription) -> Self {
-        let DeviceDescription { index, uuid, model, memory_bytes, gres_type, mechanism } = device;
+        let DeviceDescription { index, uuid, model, memory_bytes, gres_type, mechanism, instances } = device;
         Self {
             index,
             uuid: uuid.0,
@@ -61,6 +62,58 @@ impl From<DeviceDescription> for wire::Device {
             memory_bytes,
             gres_type: gres_type.0,
             mechanism: mechanism.to_string(),
+            instances: instances.map(|instances| wire::MigInstances {
+                instances: instances.into_iter().map(wire::MigInstance::from).collect(),
+            }),
+        }
+    }
+}
+
+fn checked_instances(wire: wire::MigInstances) -> Result<Vec<MigInstance>, InvalidField> {
+    let wire::MigInstances { instances } = wire;
+    instances.into_iter().map(checked_instance).collect()
+}
+
+fn checked_instance(wire: wire::MigInstance) -> Result<MigInstance, InvalidField> {
+    let wire::MigInstance {
+        uuid,
+        gpu_instance_id,
+        compute_instance_id,
+        profile,
+        placement,
+        sm_count,
+        memory_bytes,
+    } = wire;
+    Ok(MigInstance {
+        uuid: DeviceUuid(field::text("uuid", uuid)?),
+        gpu_instance_id,
+        compute_instance_id,
+        profile: field::text("profile", profile)?,
+        placement: placement.map(|wire::MigPlacement { start, size }| MigPlacement { start, size }),
+        sm_count,
+        memory_bytes,
+    })
+}
+
+impl From<MigInstance> for wire::MigInstance {
+    fn from(instance: MigInstance) -> Self {
+        let MigInstance {
+            uuid,
+            gpu_instance_id,
+            compute_instance_id,
+            profile,
+            placement,
+            sm_count,
+            memory_bytes,
+        } = instance;
+        Self {
+            uuid: uuid.0,
+            gpu_instance_id,
+            compute_instance_id,
+            profile,
+            placement: placement.map(|MigPlacement { start, size }| wire::MigPlacement { start, size }),
+            sm_count,
+            memory_bytes,
         }
     }
 }

@@ -115,6 +115,7 @@ impl Room {
             memory_bytes: 100,
             gres_type: GresType::new("g1"),
             mechanism: Mechanism::Mps,
+            instances: None,
         };
         store.record_devices(&NodeName::new("n1"), &[device], at(ENDED)).await.unwrap();
         let room = Self { context, store, clock, slurm };

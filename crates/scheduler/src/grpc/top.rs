@@ -174,6 +174,7 @@ mod tests {
             memory_bytes: 80,
             gres_type: GresType(format!("g{index}")),
             mechanism: Mechanism::Mps,
+            instances: None,
         };
         let agent = AgentState {
             devices: (0..4).map(device).collect(),

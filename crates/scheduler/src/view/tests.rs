@@ -18,6 +18,7 @@ fn agent(is_connected: bool) -> AgentState {
         memory_bytes: 80 * GIB,
         gres_type: GresType(format!("g{index}")),
         mechanism: Mechanism::Mps,
+        instances: None,
     };
     AgentState {
         devices: vec![device(0), device(1)],

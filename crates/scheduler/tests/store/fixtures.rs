@@ -190,6 +190,7 @@ pub(crate) fn device() -> DeviceDescription {
         memory_bytes: 80 << 30,
         gres_type: gres(),
         mechanism: Mechanism::Mps,
+        instances: None,
     }
 }
 

@@ -122,6 +122,7 @@ fn report(agents: &Agents, number: u32, now: UnixTime) {
         memory_bytes: 141 << 30,
         gres_type: GresType::new(format!("g{index}")),
         mechanism,
+        instances: None,
     };
     let broken = DeviceCondition {
         gres_type: GresType::new("g4"),

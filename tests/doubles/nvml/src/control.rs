@@ -26,6 +26,8 @@ pub(crate) struct Control {
     pub(crate) lost: Vec<u32>,
     /// On these devices MIG is on.
     pub(crate) mig: Vec<u32>,
+    /// What MIG has made of them.
+    pub(crate) mig_instances: Vec<MigInstance>,
     /// The devices' minor numbers, where they are not their indexes.
     pub(crate) minor_numbers: Vec<u32>,
     /// Nobody may ask anything.
@@ -52,6 +54,18 @@ pub(crate) struct Control {
     pub(crate) hung: Vec<u32>,
     /// How long each call about a device hangs, and with it all others: the library is held.
     pub(crate) hang_milliseconds: u64,
+}
+
+/// A MIG instance.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MigInstance {
+    /// Its device.
+    pub(crate) index: u32,
+    /// As NVIDIA calls its size.
+    pub(crate) profile: String,
+    /// Its first memory slice.
+    pub(crate) start: u32,
 }
 
 /// An Xid.

@@ -1,6 +1,7 @@
 //! What a device is, and what its plain meters show.
 
 use crate::library::{Gpu, Library, call_device};
+use crate::mig::put_uuid;
 use crate::model::Generation;
 use crate::pointer::{Outcome, check_sized_version, get, put, put_text};
 use nvml_wrapper_sys::bindings::field_id::NVML_FI_DEV_POWER_INSTANT;
@@ -49,8 +50,10 @@ extern "C" fn nvmlDeviceGetName(device: nvmlDevice_t, name: *mut c_char, length:
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetUUID(device: nvmlDevice_t, uuid: *mut c_char, length: c_uint) -> nvmlReturn_t {
-    call_device("nvmlDeviceGetUUID", device, |library, place| {
-        put_text(uuid, length, library.gpus[place].description.uuid.as_str())
+    put_uuid(device, uuid, length).unwrap_or_else(|| {
+        call_device("nvmlDeviceGetUUID", device, |library, place| {
+            put_text(uuid, length, library.gpus[place].description.uuid.as_str())
+        })
     })
 }
 

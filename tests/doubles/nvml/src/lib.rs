@@ -14,6 +14,7 @@ mod device;
 mod event;
 mod gpm;
 mod library;
+mod mig;
 mod model;
 mod pointer;
 mod process;

@@ -283,6 +283,51 @@ fn an_event_set_waits_and_ends() {
 }
 
 #[test]
+fn instances_are_those_of_a_device_with_mig_on() {
+    let mut node = Node::start("a100-40", 2);
+    node.set("mig", json!([1]));
+    node.set("mig_instances", json!([{ "index": 1, "profile": "3g.20gb", "start": 4 }]));
+    let library = initialised(&node);
+    let (whole, cut_up) = (device(&library, 0), device(&library, 1));
+    let (mut count, mut id, mut instance) = (9, 9, null_mut());
+    let by_index = |device, index, instance: &mut nvmlDevice_t| {
+        call!(library, nvmlDeviceGetMigDeviceHandleByIndex(device, index, &raw mut *instance))
+    };
+    assert_eq!(call!(library, nvmlDeviceGetMaxMigDeviceCount(whole, &raw mut count)), SUCCESS);
+    assert_eq!((count, by_index(whole, 0, &mut instance)), (0, NOT_SUPPORTED));
+    assert_eq!(call!(library, nvmlDeviceGetMaxMigDeviceCount(cut_up, &raw mut count)), SUCCESS);
+    assert_eq!((count, by_index(cut_up, 1, &mut instance)), (7, NOT_FOUND));
+    assert_eq!(by_index(cut_up, 7, &mut instance), INVALID_ARGUMENT);
+    assert_eq!(by_index(cut_up, 0, &mut instance), SUCCESS);
+    assert_eq!(call!(library, nvmlDeviceGetGpuInstanceId(cut_up, &raw mut id)), NOT_SUPPORTED, "a whole GPU");
+    assert_eq!(call!(library, nvmlDeviceGetGpuInstanceId(null_mut(), &raw mut id)), INVALID_ARGUMENT);
+    assert_eq!(call!(library, nvmlDeviceGetGpuInstanceId(instance, &raw mut id)), SUCCESS);
+    assert_eq!(call!(library, nvmlDeviceGetPowerUsage(instance, &raw mut count)), INVALID_ARGUMENT);
+    let mut name = [0; 96];
+    assert_eq!(call!(library, nvmlDeviceGetUUID(instance, name.as_mut_ptr(), 20)), INSUFFICIENT_SIZE);
+    let (mut part, mut no_part) = (null_mut(), null_mut());
+    let by_id = |device, id, part| call!(library, nvmlDeviceGetGpuInstanceById(device, id, part));
+    assert_eq!((id, by_id(cut_up, 2, &raw mut part)), (2, SUCCESS), "the second place of its size");
+    assert_eq!(by_id(cut_up, 1, &raw mut no_part), NOT_FOUND);
+    assert_eq!(by_id(whole, 2, &raw mut no_part), NOT_SUPPORTED);
+    // SAFETY: zeros are a valid value of this structure of numbers and a pointer.
+    let mut info: nvml::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
+    assert_eq!(call!(library, nvmlGpuInstanceGetInfo(null_mut(), &raw mut info)), INVALID_ARGUMENT);
+    assert_eq!(call!(library, nvmlGpuInstanceGetInfo(part, &raw mut info)), SUCCESS);
+    assert_eq!((info.device, info.id, info.placement.start, info.placement.size), (cut_up, 2, 4, 4));
+    node.set("not_root", json!(true));
+    assert_eq!(by_id(cut_up, 2, &raw mut no_part), nvml::nvmlReturn_enum_NVML_ERROR_NO_PERMISSION);
+    for impossible in [
+        json!([{ "index": 1, "profile": "3g.20gb", "start": 2 }]),
+        json!([{ "index": 1, "profile": "3g.40gb", "start": 0 }]),
+        json!([{ "index": 1, "profile": "4g.20gb", "start": 0 }, { "index": 1, "profile": "1g.5gb", "start": 3 }]),
+    ] {
+        node.set("mig_instances", impossible);
+        assert_eq!(by_index(cut_up, 0, &mut instance), UNKNOWN);
+    }
+}
+
+#[test]
 fn clocks_and_pcie_counters_are_those_that_exist() {
     let node = Node::start("h100", 1);
     let library = initialised(&node);

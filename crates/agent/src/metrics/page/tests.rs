@@ -20,6 +20,7 @@ fn devices() -> Vec<DeviceDescription> {
         memory_bytes: 141 << 30,
         gres_type: GresType::new(format!("g{index}")),
         mechanism,
+        instances: None,
     };
     let (mps, ccs) = (Mechanism::Mps, Mechanism::Ccs);
     [(0, "h200", mps), (1, "max-1550", ccs), (2, "h200", mps)].into_iter().map(device).collect()

@@ -68,6 +68,7 @@ fn device() -> DeviceDescription {
         memory_bytes: 1,
         gres_type: GresType::new("g0"),
         mechanism: Mechanism::Mps,
+        instances: None,
     }
 }
 

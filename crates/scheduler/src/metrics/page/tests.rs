@@ -75,6 +75,7 @@ fn agents() -> BTreeMap<NodeName, AgentState> {
         memory_bytes: 80 << 30,
         gres_type: GresType::new("g0"),
         mechanism: Mechanism::Mps,
+        instances: None,
     };
     let agent = AgentState {
         devices: vec![device],

@@ -94,6 +94,7 @@ impl World {
             memory_bytes: 100,
             gres_type: GresType::new("g1"),
             mechanism: Mechanism::Mps,
+            instances: None,
         };
         store.record_devices(&node(), &[device], at(0)).await.unwrap();
         let mut world = Self { store, profile: Profile::new(Arc::new(context)), sequence: 0 };

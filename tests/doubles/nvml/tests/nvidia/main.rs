@@ -5,6 +5,7 @@
 
 mod devices;
 mod faults;
+mod mig;
 mod processes;
 mod readings;
 #[path = "../support/mod.rs"]

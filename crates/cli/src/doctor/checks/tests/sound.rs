@@ -49,6 +49,7 @@ pub(super) fn agent(name: &str) -> AgentRow {
         memory_bytes: 80 << 30,
         gres_type: gres_type.to_owned(),
         mechanism: "mps".to_owned(),
+        instances: None,
         faults: Some(Vec::new()),
         metrics: BTreeMap::new(),
     };
