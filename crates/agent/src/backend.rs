@@ -7,7 +7,9 @@ use pillion_device::Backend;
 use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
 use pillion_device::intel::Intel;
 use pillion_device::mps::ModeControl;
-use pillion_device::nvidia::{MpsControl, NoMps, NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
+use pillion_device::nvidia::{
+    KERNEL_LOG, MpsControl, NoMps, NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes,
+};
 use pillion_device::simulated::Simulated;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +55,11 @@ fn nvidia(config: &Config) -> Nvidia {
 }
 
 fn nvml(config: &Config) -> NvidiaSettings {
-    NvidiaSettings { library: config.nvidia.library.clone(), ..NvidiaSettings::default() }
+    NvidiaSettings {
+        library: config.nvidia.library.clone(),
+        kernel_log: Some(KERNEL_LOG.into()),
+        ..NvidiaSettings::default()
+    }
 }
 
 /// What sets the compute modes of this node's devices. A site that is not strict any more has it too: devices may be closed

@@ -84,7 +84,7 @@ impl DeviceSigns {
         let xid = |xid: &Xid| XidSeen {
             at: xid.at,
             code: xid.code,
-            is_own: xid.pid.map(|pid| self.had_process(start, pid)),
+            is_own: xid.pid.and_then(|pid| self.is_process_of(start, pid)),
         };
         let looks = self.looks.iter().filter(|look| concerns(look.at, LOOKS_SECONDS));
         let xids = self.xids.iter().filter(|xid| concerns(xid.at, XIDS_SECONDS));
@@ -96,9 +96,10 @@ impl DeviceSigns {
         }
     }
 
-    fn had_process(&self, start: JobStart, pid: u32) -> bool {
-        let processes = self.looks.iter().flat_map(|look| &look.processes);
-        processes.into_iter().any(|process| process.start == start && process.pid == pid)
+    /// Whether a process was the start's and not another's; `None` where it was nobody's that we saw, as the MPS server is.
+    fn is_process_of(&self, start: JobStart, pid: u32) -> Option<bool> {
+        let mut processes = self.looks.iter().rev().flat_map(|look| &look.processes);
+        processes.find(|process| process.pid == pid).map(|process| process.start == start)
     }
 }
 
@@ -137,12 +138,12 @@ mod tests {
     fn an_xid_names_a_process_of_the_start_of_another_or_none() {
         let mut signs = DeviceSigns::default();
         signs.look(at(0), 1000, None, vec![process(OWN, 10, 1), process(OTHER, 20, 1)]);
-        for pid in [Some(10), Some(20), None] {
+        for pid in [Some(10), Some(20), Some(30), None] {
             signs.xid(at(1), 79, pid);
         }
         let own = |start| signs.of(start, at(0), at(5)).xids.iter().map(|xid| xid.is_own).collect::<Vec<_>>();
-        assert_eq!(own(OWN), [Some(true), Some(false), None]);
-        assert_eq!(own(OTHER), [Some(false), Some(true), None]);
+        assert_eq!(own(OWN), [Some(true), Some(false), None, None], "30 is no tenant's: the MPS server's");
+        assert_eq!(own(OTHER), [Some(false), Some(true), None, None]);
         assert_eq!(signs.of(OWN, at(2), at(5)).xids, [], "before it came");
         assert_eq!(signs.of(OWN, at(0), at(200)).xids, [], "long before its end");
     }

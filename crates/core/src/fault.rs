@@ -72,7 +72,8 @@ pub struct XidSeen {
     pub at: UnixTime,
     /// Its number.
     pub code: u64,
-    /// Whether the process that it names is one of the start's; `None` = it names none.
+    /// Whether the process that it names is one of the start's, or of another of the device; `None` = it names none, or one
+    /// of no job's.
     pub is_own: Option<bool>,
 }
 

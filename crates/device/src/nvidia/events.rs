@@ -1,7 +1,7 @@
 //! Xids: errors that the driver numbers. Collected without waiting.
 //!
 //! One event set a device: a registration that fails destroys its set. If several Xids came since the last look, NVML
-//! names the last one for each of them (nvml.h, `nvmlEventSetWait_v2`), and it names no process.
+//! names the last one for each of them (nvml.h, `nvmlEventSetWait_v2`), and it names no process: `kernel_log` has both.
 
 use super::convert;
 use nvml_wrapper::bitmasks::event::EventTypes;
@@ -12,11 +12,11 @@ const EVENTS_MAX: usize = 64;
 
 /// The Xids of one device.
 #[derive(Debug)]
-pub(super) struct Xids<'nvml> {
+pub(super) struct XidEvents<'nvml> {
     set: Option<EventSet<'nvml>>,
 }
 
-impl<'nvml> Xids<'nvml> {
+impl<'nvml> XidEvents<'nvml> {
     /// Listens to a device, where it tells its Xids.
     pub(super) fn of(device: &Device<'nvml>) -> Self {
         let xid = EventTypes::CRITICAL_XID_ERROR;

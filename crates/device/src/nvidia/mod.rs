@@ -4,7 +4,8 @@
 //!  Nvidia (Backend) ── asks, until a deadline ──► work: a thread a device, each in its session
 //!    │                                              └─ library: what they share, opened by open
 //!    └─ MpsControl: daemons                              ├─ base, gpm, mig, processes, events: NVML's answers  (shell)
-//!                                                        └─ convert, model, search, watch, trouble: the rest  (pure)
+//!                                                        ├─ kernel_log: the processes that Xids name       (shell)
+//!                                                        └─ convert, model, search, watch, xids, trouble   (pure)
 //! ```
 //!
 //! | values | source | where |
@@ -27,6 +28,7 @@ mod convert;
 mod daemons;
 mod events;
 mod gpm;
+mod kernel_log;
 mod library;
 mod mig;
 mod model;
@@ -38,6 +40,7 @@ mod session;
 mod trouble;
 mod watch;
 mod work;
+mod xids;
 
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
@@ -56,11 +59,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use work::Question;
 
+/// Where Linux tells its log.
+pub const KERNEL_LOG: &str = "/dev/kmsg";
+
 /// How a node's NVIDIA devices are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvidiaSettings {
     /// The library; the driver's own `libnvidia-ml.so.1` if absent.
     pub library: Option<PathBuf>,
+    /// The kernel's log, usually [`KERNEL_LOG`]: it names the processes that raised Xids. Absent: they are not asked for.
+    pub kernel_log: Option<PathBuf>,
     /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::None`] beside [`NoMps`].
     pub mechanism: Mechanism,
     /// How long one call about a device may take. A device that is late is asked again only once it has answered.
@@ -73,7 +81,13 @@ impl Default for NvidiaSettings {
     fn default() -> Self {
         // Eight devices without GPM take 0.3 s for their PCIe rates.
         let deadline = Duration::from_secs(2);
-        Self { library: None, mechanism: Mechanism::Mps, deadline, search_pauses: SearchPauses::default() }
+        Self {
+            library: None,
+            kernel_log: None,
+            mechanism: Mechanism::Mps,
+            deadline,
+            search_pauses: SearchPauses::default(),
+        }
     }
 }
 

@@ -4,17 +4,20 @@ use super::NvidiaSettings;
 use super::base::{self, Asking};
 use super::compute_mode;
 use super::convert;
-use super::events::Xids;
+use super::events::XidEvents;
 use super::gpm::{Gpm, Rates};
+use super::kernel_log::{KernelLog, PciAddress, XidLine};
 use super::mig;
 use super::model::model;
 use super::processes::processes;
 use super::search::{Search, SearchPauses};
 use super::trouble::{Trouble, WHO_MAY};
 use super::watch::Watch;
+use super::xids::{Xid, Xids};
 use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState};
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::PciInfo;
 use nvml_wrapper::{Device, Nvml};
 use pillion_core::device::{
     DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Metric, MetricSource, MigInstance, NoticeKind,
@@ -23,6 +26,7 @@ use pillion_core::device::{
 use pillion_core::{DeviceUuid, GresType};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::path::PathBuf;
 use tokio::time::Instant;
 
 /// How many notices are kept for whoever does not fetch them.
@@ -53,6 +57,8 @@ const GPM_ALONE: [Metric; 5] = [
 #[derive(Debug)]
 struct Known {
     description: DeviceDescription,
+    /// Where it is on the PCI bus, if NVML says so.
+    address: Option<PciAddress>,
     watch: Watch,
     /// When its last GPM sample was taken.
     sampled_at: Option<Instant>,
@@ -66,28 +72,72 @@ pub(super) struct Memory {
     search_pauses: SearchPauses,
     known: BTreeMap<u32, Known>,
     notices: Vec<DeviceNotice>,
+    xids: Xids,
+    kernel_log: Log,
+}
+
+/// The kernel's log, a reader of its own in each thread: not opened before the thread has a device, and then once.
+#[derive(Debug)]
+enum Log {
+    Unopened(Option<PathBuf>),
+    Opened(Option<KernelLog>),
 }
 
 impl Memory {
     /// Of nothing but this device, if any.
     pub(super) fn new(settings: &NvidiaSettings, device: Option<DeviceDescription>) -> Self {
         let NvidiaSettings { mechanism, search_pauses, .. } = *settings;
-        let mut memory = Self { mechanism, search_pauses, known: BTreeMap::new(), notices: Vec::new() };
+        let mut memory = Self {
+            mechanism,
+            search_pauses,
+            known: BTreeMap::new(),
+            notices: Vec::new(),
+            xids: Xids::default(),
+            kernel_log: Log::Unopened(settings.kernel_log.clone()),
+        };
         if let Some(device) = device {
-            memory.know(device);
+            memory.know(device, None);
         }
         memory
     }
 
-    fn know(&mut self, description: DeviceDescription) {
+    fn know(&mut self, description: DeviceDescription, address: Option<PciAddress>) {
+        // From here on: what the kernel told before was not about our time.
+        self.open_kernel_log();
         let search = Search::new(self.search_pauses);
-        let known = Known { description, watch: Watch::default(), sampled_at: None, search };
+        let known = Known { description, address, watch: Watch::default(), sampled_at: None, search };
         self.known.insert(known.description.index, known);
     }
 
     /// What was told since the last call.
     pub(super) fn take_notices(&mut self) -> Vec<DeviceNotice> {
+        self.settle_xids();
         std::mem::take(&mut self.notices)
+    }
+
+    fn open_kernel_log(&mut self) {
+        if let Log::Unopened(path) = &self.kernel_log {
+            self.kernel_log = Log::Opened(path.as_deref().and_then(KernelLog::open));
+        }
+    }
+
+    /// Tells each Xid once, with its process where the kernel's log has it.
+    fn settle_xids(&mut self) {
+        let lines = match &mut self.kernel_log {
+            Log::Opened(Some(log)) => Some(log.new_xids()),
+            Log::Opened(None) | Log::Unopened(_) => None,
+        };
+        let index_at =
+            |address| self.known.iter().find(|(_, known)| known.address == Some(address)).map(|it| *it.0);
+        let xid = |line: XidLine| {
+            let XidLine { address, code, pid, words } = line;
+            let detail = if words.is_empty() { format!("Xid {code}") } else { words };
+            Some(Xid { index: index_at(address)?, code, pid, detail })
+        };
+        let logged = lines.map(|lines| lines.into_iter().filter_map(xid).collect());
+        for Xid { index, code, pid, detail } in self.xids.settle(Instant::now(), logged) {
+            self.tell(index, NoticeKind::Xid { code, pid }, detail);
+        }
     }
 
     /// Takes back what nobody heard.
@@ -116,12 +166,12 @@ struct Seen {
 struct Gpu<'nvml> {
     device: Device<'nvml>,
     gpm: Gpm<'nvml>,
-    xids: Xids<'nvml>,
+    xids: XidEvents<'nvml>,
 }
 
 impl<'nvml> Gpu<'nvml> {
     fn new(device: Device<'nvml>) -> Self {
-        Self { xids: Xids::of(&device), gpm: Gpm::new(), device }
+        Self { xids: XidEvents::of(&device), gpm: Gpm::new(), device }
     }
 
     /// All values that it gives.
@@ -184,11 +234,12 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     /// By NVML's number, which may be another device's own.
     pub(super) fn describe(&mut self, place: u32) -> Result<DeviceDescription, DeviceError> {
         let found = describe(self.nvml, place, self.memory.mechanism);
-        let Found { description, is_cut_up } = found.map_err(|trouble| self.error(place, trouble))?;
+        let Found { description, address, is_cut_up } =
+            found.map_err(|trouble| self.error(place, trouble))?;
         if is_cut_up {
             self.memory.tell(description.index, NoticeKind::Divided, description.uuid.to_string());
         }
-        self.memory.know(description.clone());
+        self.memory.know(description.clone(), address);
         Ok(description)
     }
 
@@ -258,6 +309,9 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
                 let found = self.nvml.device_by_uuid(known.description.uuid.as_str());
+                if let Ok(device) = &found {
+                    known.address = known.address.or_else(|| address_of(device));
+                }
                 found.map(|device| entry.insert(Gpu::new(device))).map_err(without_handle)
             }
         };
@@ -289,7 +343,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     fn collect_xids(&mut self) {
         for (index, gpu) in &self.gpus {
             for code in gpu.xids.new_codes() {
-                self.memory.tell(*index, NoticeKind::Xid { code, pid: None }, format!("Xid {code}"));
+                self.memory.xids.of_nvml(*index, code);
             }
         }
     }
@@ -306,6 +360,7 @@ fn without_handle(error: NvmlError) -> Trouble {
 /// A device that NVML has.
 struct Found {
     description: DeviceDescription,
+    address: Option<PciAddress>,
     /// Whether MIG is on. Its instances are no devices of ours: Slurm books them by files and types of their own.
     is_cut_up: bool,
 }
@@ -326,7 +381,12 @@ fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<Found, Trou
         mechanism: if is_cut_up { Mechanism::None } else { mechanism },
         instances: if is_cut_up { instances(index, &device) } else { None },
     };
-    Ok(Found { description, is_cut_up })
+    Ok(Found { description, address: address_of(&device), is_cut_up })
+}
+
+fn address_of(device: &Device<'_>) -> Option<PciAddress> {
+    let PciInfo { domain, bus, device, .. } = device.pci_info().ok()?;
+    Some(PciAddress { domain, bus, device })
 }
 
 /// What MIG has cut a device into. That they cannot be told is no reason to know nothing of the device.

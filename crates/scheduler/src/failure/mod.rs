@@ -24,6 +24,10 @@ use victim::{Fate, Tenant, Victim, judge};
 const RUNS_PER_TICK: u32 = 100;
 /// The kind of the event of a job that is taken for the victim of another.
 const VICTIM: &str = "victim";
+/// That of a job whose own process the driver named, for no fault of the device.
+const PROGRAM_FAULT: &str = "program-fault";
+/// So long before the end an Xid is taken for its cause.
+const XID_SECONDS: f64 = 120.0;
 
 /// The judge.
 pub struct Judge {
@@ -78,6 +82,8 @@ impl Judge {
             detail,
         };
         let mut judgement = Judgement::default();
+        let own_xid = verdict.is_none().then(|| named_by_driver(run)).flatten();
+        judgement.events.extend(own_xid.map(|detail| event(PROGRAM_FAULT.to_owned(), detail)));
         judgement
             .events
             .extend(verdict.map(|verdict| event(verdict.rule.kind().to_string(), verdict.to_string())));
@@ -150,6 +156,23 @@ fn candidate(run: &MeasuredRun, verdict: Option<&FaultVerdict>) -> Option<Ending
     run.summary.signs.as_ref()?;
     let ending = ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;
     (run.job.ending == Some(JobEnding::Failed) && verdict.is_none()).then_some(ending)
+}
+
+/// That the driver named a process of this very job, where that tells why it failed: operators see whose error took the
+/// others along.
+fn named_by_driver(run: &MeasuredRun) -> Option<String> {
+    ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;
+    let ended_at = run.summary.ended_at;
+    let seconds = |at: UnixTime| ended_at.seconds_since(at);
+    let own = run.summary.signs.iter().flat_map(|signs| &signs.xids).filter(|xid| xid.is_own == Some(true));
+    let last = own
+        .filter(|xid| seconds(xid.at) <= XID_SECONDS)
+        .min_by(|a, b| seconds(a.at).total_cmp(&seconds(b.at)))?;
+    Some(format!(
+        "the driver named a process of this job in Xid {} {:.0} s before its end",
+        last.code,
+        seconds(last.at)
+    ))
 }
 
 /// What became of those who were beside it.

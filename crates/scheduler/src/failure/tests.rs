@@ -6,7 +6,7 @@ use crate::store::{JobRecord, NewDecision, Store};
 use crate::testing::{at, decision, job, leased, member, node, start};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Mechanism};
-use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords};
+use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{DeviceUuid, GresType, ManualClock, NodeName, Revision, SlurmJobId};
 use pillion_slurm::fake::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
@@ -190,6 +190,21 @@ async fn a_victim_gets_an_intent_before_anything_is_done() {
     let open = room.store.open_requeues().await.unwrap();
     assert_eq!(open.iter().map(|requeue| requeue.start).collect::<Vec<_>>(), [start()]);
     assert!(room.slurm.journal().is_empty(), "the judge asks nothing of Slurm");
+}
+
+#[tokio::test]
+async fn of_two_that_fail_in_one_second_the_driver_tells_which_was_the_cause() {
+    for (is_own, kinds) in
+        [(Some(true), vec!["program-fault"]), (Some(false), vec!["victim"]), (None, Vec::new())]
+    {
+        let xids = vec![XidSeen { at: at(ENDED - 1), code: 31, is_own }];
+        let signs = FaultSigns { xids, ..FaultSigns::default() };
+        let room = Room::new(JobEnding::Failed, (JobEnding::Failed, ENDED), signs).await;
+        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
+        assert_eq!(room.kinds().await, kinds, "{is_own:?}");
+        let events = room.store.events(start().job_id).await.unwrap();
+        assert!(events.iter().all(|event| event.detail.contains("Xid 31")), "{events:?}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! Under MPS all tenants are clients of one server: a kill of one with work under way, or a fatal fault of one, is reported
 //! to all of them, and each fails at its next call (NVIDIA, Multi-Process Service, "Client early termination" and "Error
-//! containment"). Nothing says which tenant was the cause; it shows only in who ended first, and how.
+//! containment"). Which tenant was the cause shows in who ended first, and how; and in whose process the driver named in an
+//! Xid, where the kernel's log tells, even if both ended in the same second.
 
 use crate::store::MeasuredRun;
 use pillion_core::UnixTime;
@@ -20,6 +21,8 @@ const LATER_SECONDS_MIN: f64 = 1.0;
 /// The same after the daemon died, which the agent may notice late.
 const AFTER_DAEMON_SECONDS: f64 = 60.0;
 const NOTICED_LATE_SECONDS: f64 = 5.0;
+/// Likewise the agent dates an Xid by its look.
+const XID_LATE_SECONDS: f64 = 5.0;
 /// A scan shows an end that much later for certain.
 const SCAN_SECONDS: f64 = 5.0;
 /// How long a neighbour's end is waited for.
@@ -80,7 +83,11 @@ pub(super) fn judge(tenant: &Tenant<'_>) -> Victim {
     // How and when the other one ended would tell the user who it was.
     let by_neighbour =
         tenant.fates.iter().any(explains).then(|| "soon after a tenant beside it ended".to_owned());
-    let cause = by_neighbour.or_else(|| daemon_died(tenant));
+    let named = other_was_named(tenant);
+    let by_named = named
+        .filter(|_| tenant.fates.iter().any(ended_with_it))
+        .map(|code| format!("soon after the driver had named a process of a tenant beside it (Xid {code})"));
+    let cause = by_named.or(by_neighbour).or_else(|| daemon_died(tenant));
     if let Some(cause) = cause {
         let how = match tenant.ending {
             Ending::Signalled(signal) => format!("signal {signal} ended it"),
@@ -90,7 +97,11 @@ pub(super) fn judge(tenant: &Tenant<'_>) -> Victim {
         return Victim::Of(format!("{how} {cause}, and all tenants of a device have one MPS server"));
     }
     let since_end = run.job.ended_at.map_or(f64::INFINITY, |ended_at| tenant.scan_at.seconds_since(ended_at));
-    let is_open = tenant.fates.contains(&Fate::Ending) || since_end < SCAN_SECONDS;
+    // The one that was named may take longer to fail than the one that it took along.
+    let is_awaited = named.is_some()
+        && tenant.fates.contains(&Fate::Running)
+        && since_end < AFTER_FAILURE_SECONDS + SCAN_SECONDS;
+    let is_open = tenant.fates.contains(&Fate::Ending) || since_end < SCAN_SECONDS || is_awaited;
     if is_open && since_end < PATIENCE_SECONDS { Victim::Undecided } else { Victim::No }
 }
 
@@ -105,6 +116,37 @@ fn explains(fate: &Fate) -> bool {
             seconds_before,
         }
         | Fate::StartedAgain { seconds_before } => (0.0..=AFTER_KILL_SECONDS).contains(&seconds_before),
+        Fate::Ended { ending: JobEnding::Completed | JobEnding::NodeFail | JobEnding::Revoked, .. }
+        | Fate::Running
+        | Fate::Ending
+        | Fate::Unknown => false,
+    }
+}
+
+/// The Xid just before the end that named a process of another tenant.
+fn other_was_named(tenant: &Tenant<'_>) -> Option<u64> {
+    let run = tenant.run;
+    let is_before = |at: UnixTime| {
+        let seconds = run.summary.ended_at.seconds() - at.seconds();
+        (-XID_LATE_SECONDS..=AFTER_FAILURE_SECONDS).contains(&seconds)
+    };
+    let mut xids = run.summary.signs.iter().flat_map(|signs| &signs.xids);
+    xids.find(|xid| xid.is_own == Some(false) && is_before(xid.at)).map(|xid| xid.code)
+}
+
+/// Whether this neighbour failed, or was ended, about when the tenant did: it was hit by the error, whoever was first.
+fn ended_with_it(fate: &Fate) -> bool {
+    match *fate {
+        Fate::Ended {
+            ending:
+                JobEnding::Failed
+                | JobEnding::Cancelled
+                | JobEnding::Timeout
+                | JobEnding::Preempted
+                | JobEnding::OutOfMemory,
+            seconds_before,
+        }
+        | Fate::StartedAgain { seconds_before } => seconds_before.abs() <= AFTER_FAILURE_SECONDS,
         Fate::Ended { ending: JobEnding::Completed | JobEnding::NodeFail | JobEnding::Revoked, .. }
         | Fate::Running
         | Fate::Ending
@@ -216,6 +258,35 @@ mod tests {
         assert_eq!(judged(&run, &fates, 10), Victim::No);
         run.decision = None;
         assert_eq!(judged(&run, &fates, 10), Victim::No);
+    }
+
+    #[test]
+    fn of_two_that_fail_together_the_one_that_the_driver_did_not_name_is_the_victim() {
+        let named = |is_own, seconds_before: i64| {
+            let mut run = failed_run();
+            let at = at(ENDED.checked_add_signed(-seconds_before).unwrap());
+            let xids = vec![XidSeen { at, code: 31, is_own }];
+            run.summary.signs = Some(FaultSigns { xids, ..FaultSigns::default() });
+            run
+        };
+        let together = [ended(JobEnding::Failed, 0.0)];
+        let words = "it exited with code 1 soon after the driver had named a process of a tenant beside it (Xid 31), \
+                     and all tenants of a device have one MPS server";
+        assert_eq!(judged(&named(Some(false), 1), &together, 10), Victim::Of(words.to_owned()));
+        assert_eq!(judged(&named(Some(true), 1), &together, 10), Victim::No, "its culprit");
+        assert_eq!(judged(&named(None, 1), &together, 10), Victim::No, "nobody knows whose it was");
+        let at = |seconds| is_victim(&judged(&named(Some(false), seconds), &together, 10));
+        assert_eq!([-6, -5, 20, 21].map(at), [false, true, true, false]);
+        let run = named(Some(false), 1);
+        let other = |seconds| is_victim(&judged(&run, &[ended(JobEnding::Failed, seconds)], 10));
+        assert_eq!([-21.0, -20.0, 20.0, 21.0].map(other), [false, true, true, false]);
+        assert_eq!(
+            judged(&run, &[ended(JobEnding::Completed, 0.0)], 10),
+            Victim::No,
+            "it was not hit itself"
+        );
+        assert_eq!(judged(&run, &[Fate::Running], 24), Victim::Undecided, "it may fail yet");
+        assert_eq!(judged(&run, &[Fate::Running], 25), Victim::No);
     }
 
     proptest! {

@@ -52,7 +52,7 @@ pillion_metrics::families! {
     REQUEUES = counter("pillion_requeues_total", "jobs", &["outcome"],
         "Victims of a neighbour's crash that were to start again alone: requeued, refused");
     JOB_FAULTS = counter("pillion_job_faults_total", "jobs", &["fault"],
-        "Runs that failed with signs of a cause: out-of-memory, device-fault, victim (of a neighbour)");
+        "Runs that failed with signs of a cause: out-of-memory, device-fault, program-fault, victim (of a neighbour)");
     VIOLATIONS = counter("pillion_invariant_violations_total", "violations", &[],
         "Invariants that a scan found broken");
     NODES_STOPPED = gauge("pillion_nodes_stopped", "nodes", &[],

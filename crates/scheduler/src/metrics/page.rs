@@ -142,7 +142,12 @@ fn mishaps(page: &mut Page, snapshot: &Snapshot) {
     by_kind(&f::REQUEUES, &[("requeued", "requeued"), ("refused", "requeue-refused")]);
     by_kind(
         &f::JOB_FAULTS,
-        &[("out-of-memory", "out-of-memory"), ("device-fault", "device-fault"), ("victim", "victim")],
+        &[
+            ("out-of-memory", "out-of-memory"),
+            ("device-fault", "device-fault"),
+            ("program-fault", "program-fault"),
+            ("victim", "victim"),
+        ],
     );
     page.count(&f::LEASES_RESET, &[], happened("restarted"));
     page.count(&f::SHARE_FAILURES, &[], happened("share-failed"));

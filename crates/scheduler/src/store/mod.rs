@@ -214,8 +214,8 @@ pub struct Event {
     /// When.
     pub at: UnixTime,
     /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`,
-    /// `model-promoted`, `model-rejected`, `out-of-memory`, `device-fault`, `device-well`, `victim`, `evicted`,
-    /// `requeued`, `drained`, `undrained`, ..
+    /// `model-promoted`, `model-rejected`, `out-of-memory`, `device-fault`, `device-well`, `program-fault`,
+    /// `victim`, `evicted`, `requeued`, `drained`, `undrained`, ..
     pub kind: String,
     /// The job, if any.
     pub job_id: Option<SlurmJobId>,

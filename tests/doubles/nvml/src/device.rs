@@ -10,7 +10,8 @@ use nvml_wrapper_sys::bindings::{
     nvmlClockType_t, nvmlComputeMode_enum_NVML_COMPUTEMODE_DEFAULT as DEFAULT,
     nvmlComputeMode_enum_NVML_COMPUTEMODE_EXCLUSIVE_PROCESS as EXCLUSIVE_PROCESS,
     nvmlComputeMode_enum_NVML_COMPUTEMODE_PROHIBITED as PROHIBITED, nvmlComputeMode_t, nvmlDevice_t,
-    nvmlFieldValue_t, nvmlMemory_v2_t, nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_RX_BYTES as PCIE_RX,
+    nvmlFieldValue_t, nvmlMemory_v2_t, nvmlPciInfo_t,
+    nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_RX_BYTES as PCIE_RX,
     nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_TX_BYTES as PCIE_TX, nvmlPcieUtilCounter_t,
     nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT as INVALID_ARGUMENT,
     nvmlReturn_enum_NVML_ERROR_NO_PERMISSION as NO_PERMISSION,
@@ -66,6 +67,21 @@ extern "C" fn nvmlDeviceGetIndex(device: nvmlDevice_t, index: *mut c_uint) -> nv
 extern "C" fn nvmlDeviceGetMinorNumber(device: nvmlDevice_t, minor: *mut c_uint) -> nvmlReturn_t {
     call_device("nvmlDeviceGetMinorNumber", device, |library, place| {
         put(minor, library.control.minor_numbers.get(place).copied().unwrap_or(library.index(place)))
+    })
+}
+
+/// The bus of the first device; the others follow, each on one of its own.
+const FIRST_BUS: u32 = 0x3b;
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetPciInfo_v3(device: nvmlDevice_t, info: *mut nvmlPciInfo_t) -> nvmlReturn_t {
+    call_device("nvmlDeviceGetPciInfo_v3", device, |library, place| {
+        let bus = FIRST_BUS + library.index(place);
+        let info = get(info)?;
+        (info.domain, info.bus, info.device) = (0, bus, 0);
+        (info.pciDeviceId, info.pciSubSystemId) = (0x2330_10de, 0x16c1_10de);
+        put_text((&raw mut info.busIdLegacy).cast(), 16, &format!("0000:{bus:02X}:00.0"))?;
+        put_text((&raw mut info.busId).cast(), 32, &format!("00000000:{bus:02X}:00.0"))
     })
 }
 

@@ -10,6 +10,7 @@ mod processes;
 mod readings;
 #[path = "../support/mod.rs"]
 mod support;
+mod xids;
 
 use pillion_core::device::{NoticeKind, Reading};
 use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, SearchPauses};
