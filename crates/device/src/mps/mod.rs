@@ -28,6 +28,7 @@ use daemon::{Daemon, clear};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{DeviceUuid, Fraction};
 use record::{Record, pipe_directories, read_record};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -36,9 +37,10 @@ use std::path::{Path, PathBuf};
 const NOTICES_PER_QUESTION: u32 = 5;
 
 /// Who may open a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ComputeMode {
     /// Any process (`DEFAULT`).
+    #[default]
     Default,
     /// One process: the MPS server, whose clients do not count (`EXCLUSIVE_PROCESS`).
     ExclusiveProcess,

@@ -7,6 +7,7 @@ use super::hardware::Hardware;
 use super::meter::{Activity, Totals};
 use super::mps::Daemon;
 use crate::MpsStatus;
+use crate::mps::ComputeMode;
 use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, Mechanism};
 
@@ -16,6 +17,7 @@ pub(super) struct Device {
     pub(super) description: DeviceDescription,
     pub(super) hardware: Hardware,
     pub(super) mps: Option<Daemon>,
+    pub(super) compute_mode: ComputeMode,
     pub(super) lost: Option<String>,
     pub(super) totals: Totals,
     pub(super) activity: Activity,
@@ -27,6 +29,7 @@ impl Device {
             description,
             hardware,
             mps: None,
+            compute_mode: ComputeMode::Default,
             lost: None,
             totals: Totals::default(),
             activity: Activity::default(),
@@ -53,12 +56,23 @@ impl Device {
         self.mps.as_ref().map(|daemon| daemon.status(clients.filter(|client| client.is_mps())))
     }
 
-    /// Whether a new process may open it in this way at all.
+    /// Whether a new process may open it in this way at all. `others`: the processes of this device.
     ///
     /// # Errors
-    /// [`ClientError::Mps`] while a fault blocks the MPS server.
-    pub(super) fn lets_in(&self, access: &Access) -> Result<(), ClientError> {
+    /// [`ClientError::Mps`] while a fault blocks the MPS server; [`ClientError::Unavailable`] where the device is open to
+    /// one process, and that is another. All of an MPS server's clients are one: the server (MPS guide, "Exclusive-mode
+    /// restrictions are applied to the MPS server, not MPS clients").
+    pub(super) fn lets_in<'a>(
+        &self,
+        access: &Access,
+        mut others: impl Iterator<Item = &'a Client>,
+    ) -> Result<(), ClientError> {
         let is_client = matches!(access, Access::Mps { .. });
+        let has_server = self.mps.as_ref().is_some_and(Daemon::has_server);
+        let is_held = others.any(|other| other.is_present() && !(is_client && other.is_mps()));
+        if self.compute_mode == ComputeMode::ExclusiveProcess && (is_held || (has_server && !is_client)) {
+            return Err(ClientError::Unavailable { index: self.index() });
+        }
         if is_client && self.mps.as_ref().is_some_and(Daemon::is_faulted) {
             let reason =
                 "the server is not ready: it waits until the clients of a fault have left".to_owned();

@@ -71,6 +71,12 @@ pub enum ClientError {
         /// The greatest number.
         limit: usize,
     },
+    /// The device is closed to all but one process, and that is another.
+    #[error("all CUDA-capable devices are busy or unavailable (device {index} is in exclusive-process mode)")]
+    Unavailable {
+        /// The device.
+        index: u32,
+    },
     /// The device is gone.
     #[error("device {index} is lost: {reason}")]
     Lost {

@@ -13,6 +13,7 @@ use super::meter::{Counters, Totals, reading};
 use super::noise::Noise;
 use super::workload;
 use crate::DeviceError;
+use crate::mps::ComputeMode;
 use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, Reading};
 use std::collections::BTreeMap;
@@ -207,7 +208,7 @@ impl Machine {
             Access::Ccs { .. } if !device.has_ccs() => Access::Plain,
             access => access,
         };
-        device.lets_in(&access)?;
+        device.lets_in(&access, self.on(claim.index))?;
         if self.on(claim.index).filter(|client| client.phase != Phase::Failed).count() >= TENANTS_MAX {
             return Err(ClientError::TooManyClients { index: claim.index, limit: TENANTS_MAX });
         }
@@ -353,6 +354,29 @@ impl Machine {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Who may open a device.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn compute_mode(&self, index: u32) -> Result<ComputeMode, DeviceError> {
+        Ok(self.device(index)?.compute_mode)
+    }
+
+    /// Sets it for `caller`; whoever is there stays.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`.
+    pub fn set_compute_mode(
+        &mut self,
+        caller: UserId,
+        index: u32,
+        mode: ComputeMode,
+    ) -> Result<(), DeviceError> {
+        self.managed(caller, index, Mechanism::Mps)?;
+        self.devices[index as usize].compute_mode = mode;
+        Ok(())
     }
 
     /// A device that has the mechanism, for a caller who may set it up.

@@ -78,6 +78,11 @@ impl Daemon {
         client.is_present() || self.is_faulted && client.phase == Phase::Failed
     }
 
+    /// Whether its server has the device open: from its first client on.
+    pub(super) fn has_server(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// `clients`: its own.
     pub(super) fn status<'a>(&self, clients: impl Iterator<Item = &'a Client>) -> MpsStatus {
         MpsStatus {

@@ -4,6 +4,7 @@ use super::client::{AttachRequest, Progress};
 use super::driver::ClientError;
 use super::meter::Counters;
 use super::wire::{LINE_LENGTH_MAX, Reply, Request};
+use crate::mps::ComputeMode;
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -110,6 +111,25 @@ impl Simulated {
             Reply::Counters(counters) => Ok(counters),
             other => unexpected(&other),
         }
+    }
+
+    /// Who may open a device: for doubles of vendors' libraries.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    pub fn compute_mode(&mut self, index: u32) -> Result<ComputeMode, DeviceError> {
+        match self.line.ask(&Request::ComputeMode { index })? {
+            Reply::ComputeMode(mode) => Ok(mode),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// As [`Backend::start_mps`].
+    pub fn set_compute_mode(&mut self, index: u32, mode: ComputeMode) -> Result<(), DeviceError> {
+        self.done(&Request::SetComputeMode { index, mode })
     }
 
     /// Lets one MPS client of a device crash: for tests of what follows from it.

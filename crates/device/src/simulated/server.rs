@@ -181,6 +181,8 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         Request::FaultMps { index } => done(machine.fault_mps(peer.uid, index)),
         Request::CcsMode { index } => machine.ccs_mode(index).map(Reply::CcsMode),
         Request::SetCcsMode { index, mode } => done(machine.set_ccs_mode(peer.uid, index, mode)),
+        Request::ComputeMode { index } => machine.compute_mode(index).map(Reply::ComputeMode),
+        Request::SetComputeMode { index, mode } => done(machine.set_compute_mode(peer.uid, index, mode)),
         Request::Counters { index } => machine.counters(index).map(Reply::Counters),
         Request::Attach { .. } if peer.client.is_some() => {
             Ok(Reply::Garbled("this connection has a process on a device already".to_owned()))

@@ -4,6 +4,7 @@
 use super::client::{AttachRequest, Progress};
 use super::driver::ClientError;
 use super::meter::Counters;
+use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState, MpsSettings, MpsStatus};
 use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
@@ -61,6 +62,14 @@ pub(super) enum Request {
         index: u32,
         mode: u8,
     },
+    /// Who may open a device: for doubles of vendors' libraries.
+    ComputeMode {
+        index: u32,
+    },
+    SetComputeMode {
+        index: u32,
+        mode: ComputeMode,
+    },
     /// The integrals themselves: for doubles of vendors' libraries.
     Counters {
         index: u32,
@@ -84,6 +93,7 @@ pub(super) enum Reply {
     Processes(Vec<DeviceProcess>),
     Mps(Option<MpsStatus>),
     CcsMode(Option<u8>),
+    ComputeMode(ComputeMode),
     Counters(Counters),
     Progress(Progress),
     DeviceError(Refusal),

@@ -1,6 +1,6 @@
 //! What a device is, and what its plain meters show.
 
-use crate::library::{Gpu, Library, call_device};
+use crate::library::{Gpu, Library, call_device, code};
 use crate::mig::put_uuid;
 use crate::model::Generation;
 use crate::pointer::{Outcome, check_sized_version, get, put, put_text};
@@ -8,9 +8,8 @@ use nvml_wrapper_sys::bindings::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper_sys::bindings::{
     nvmlClockType_enum_NVML_CLOCK_COUNT as CLOCK_COUNT, nvmlClockType_enum_NVML_CLOCK_SM as CLOCK_SM,
     nvmlClockType_t, nvmlComputeMode_enum_NVML_COMPUTEMODE_DEFAULT as DEFAULT,
-    nvmlComputeMode_enum_NVML_COMPUTEMODE_EXCLUSIVE_PROCESS as EXCLUSIVE_PROCESS,
-    nvmlComputeMode_enum_NVML_COMPUTEMODE_PROHIBITED as PROHIBITED, nvmlComputeMode_t, nvmlDevice_t,
-    nvmlFieldValue_t, nvmlMemory_v2_t, nvmlPciInfo_t,
+    nvmlComputeMode_enum_NVML_COMPUTEMODE_EXCLUSIVE_PROCESS as EXCLUSIVE_PROCESS, nvmlComputeMode_t,
+    nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_v2_t, nvmlPciInfo_t,
     nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_RX_BYTES as PCIE_RX,
     nvmlPcieUtilCounter_enum_NVML_PCIE_UTIL_TX_BYTES as PCIE_TX, nvmlPcieUtilCounter_t,
     nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT as INVALID_ARGUMENT,
@@ -19,10 +18,10 @@ use nvml_wrapper_sys::bindings::{
     nvmlReturn_t, nvmlUtilization_t, nvmlValue_t,
     nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT as VALUE_TYPE_UNSIGNED_INT,
 };
+use pillion_device::DeviceError;
+use pillion_device::mps::ComputeMode;
 use pillion_device::simulated::Totals;
-use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the driver keeps of each device's memory.
@@ -240,29 +239,40 @@ extern "C" fn nvmlDeviceGetPcieThroughput(
     })
 }
 
-/// The modes that were set: they outlast whoever initialised the library, as long as anybody has it loaded.
-static COMPUTE_MODES: Mutex<BTreeMap<u32, nvmlComputeMode_t>> = Mutex::new(BTreeMap::new());
-
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetComputeMode(device: nvmlDevice_t, mode: *mut nvmlComputeMode_t) -> nvmlReturn_t {
     call_device("nvmlDeviceGetComputeMode", device, |library, place| {
-        let modes = COMPUTE_MODES.lock().unwrap_or_else(PoisonError::into_inner);
-        put(mode, modes.get(&library.index(place)).copied().unwrap_or(DEFAULT))
+        let index = library.index(place);
+        let now = library.link.compute_mode(index).map_err(|error| code(&error))?;
+        put(
+            mode,
+            match now {
+                ComputeMode::Default => DEFAULT,
+                ComputeMode::ExclusiveProcess => EXCLUSIVE_PROCESS,
+            },
+        )
     })
 }
 
-/// "Requires root/admin permissions". `EXCLUSIVE_THREAD` is gone, and numbers beyond the last are no modes.
+/// "Requires root/admin permissions". `EXCLUSIVE_THREAD` is gone, the simulated devices know no `PROHIBITED`, and numbers
+/// beyond the last are no modes. The driver keeps the mode: it outlasts whoever set it, and holds for every process.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceSetComputeMode(device: nvmlDevice_t, mode: nvmlComputeMode_t) -> nvmlReturn_t {
     call_device("nvmlDeviceSetComputeMode", device, |library, place| {
-        if ![DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS].contains(&mode) {
-            return Err(if mode < EXCLUSIVE_PROCESS { NOT_SUPPORTED } else { INVALID_ARGUMENT });
-        }
+        let wanted = match mode {
+            DEFAULT => ComputeMode::Default,
+            EXCLUSIVE_PROCESS => ComputeMode::ExclusiveProcess,
+            1..EXCLUSIVE_PROCESS => return Err(NOT_SUPPORTED),
+            _ => return Err(INVALID_ARGUMENT),
+        };
         if library.control.not_root {
             return Err(NO_PERMISSION);
         }
-        let mut modes = COMPUTE_MODES.lock().unwrap_or_else(PoisonError::into_inner);
-        modes.insert(library.index(place), mode);
-        Ok(())
+        let index = library.index(place);
+        library.link.set_compute_mode(index, wanted).map_err(|error| match error {
+            DeviceError::Refused { .. } => NO_PERMISSION,
+            DeviceError::Unsupported { .. } => NOT_SUPPORTED,
+            other => code(&other),
+        })
     })
 }

@@ -155,6 +155,40 @@ fn one_user_at_a_time_unless_the_daemon_serves_many() {
 }
 
 #[test]
+fn a_device_in_exclusive_process_mode_is_open_to_the_clients_of_its_server_and_to_nobody_else() {
+    let mut machine = machine("h200", 2);
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    assert_eq!(machine.compute_mode(0).unwrap(), ComputeMode::Default);
+    let refused = machine.set_compute_mode(ALICE, 0, ComputeMode::ExclusiveProcess).unwrap_err();
+    assert!(matches!(refused, DeviceError::Refused { index: 0, .. }), "{refused}");
+    machine.set_compute_mode(ROOT, 0, ComputeMode::ExclusiveProcess).unwrap();
+    let first = machine.attach(&load("gemm-hog", &[PIPE]), 1, ALICE).unwrap();
+    let second = machine.attach(&load("gemm-hog", &[PIPE]), 2, ALICE).unwrap();
+    let without_mps = load("gemm-hog", &[("CUDA_VISIBLE_DEVICES", "0")]);
+    let unavailable = Err(ClientError::Unavailable { index: 0 });
+    assert_eq!(machine.attach(&without_mps, 3, ALICE), unavailable);
+    for client in [first, second] {
+        machine.detach(client);
+    }
+    assert_eq!(machine.attach(&without_mps, 3, ALICE), unavailable, "the server keeps the device");
+    machine.attach(&load("gemm-hog", &[("CUDA_VISIBLE_DEVICES", "1")]), 4, ALICE).unwrap();
+    machine.stop_mps(ROOT, 0).unwrap();
+    let only = machine.attach(&without_mps, 5, ALICE).unwrap();
+    assert_eq!(
+        machine.attach(&without_mps, 6, ALICE),
+        unavailable,
+        "one process is one, with or without MPS"
+    );
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    let client = load("gemm-hog", &[PIPE]);
+    assert_eq!(machine.attach(&client, 7, ALICE), unavailable, "the server cannot open it either");
+    machine.detach(only);
+    machine.attach(&client, 7, ALICE).unwrap();
+    machine.set_compute_mode(ROOT, 0, ComputeMode::Default).unwrap();
+    machine.attach(&without_mps, 8, ALICE).unwrap();
+}
+
+#[test]
 fn only_root_sets_up_sharing_and_only_where_there_is_some() {
     let mut machine = machine("h200", 2);
     let refused = machine.start_mps(ALICE, 0, &settings(false)).unwrap_err();

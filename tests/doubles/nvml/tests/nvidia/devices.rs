@@ -118,6 +118,12 @@ fn a_device_is_closed_to_all_but_one_process_and_opened_again() {
         NvmlComputeModes::new(NvidiaSettings { library: Some(node.library()), ..NvidiaSettings::default() });
     modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess).unwrap();
     assert_eq!(now(), Mode::ExclusiveProcess);
+    node.simulated().start_mps(0, &mps_settings()).unwrap();
+    let client = node.load(0, WORKLOAD, &[("CUDA_MPS_PIPE_DIRECTORY", "/run/mps")]);
+    let refused = node.try_load(0, WORKLOAD, &[]).unwrap_err();
+    assert!(refused.to_string().contains("busy or unavailable"), "{refused}");
+    let second = node.load(0, WORKLOAD, &[("CUDA_MPS_PIPE_DIRECTORY", "/run/mps")]);
+    drop((client, second));
     modes.set_compute_mode(&device, ComputeMode::Default).unwrap();
     assert_eq!(now(), Mode::Default);
     node.set("not_root", json!(true));

@@ -82,3 +82,25 @@ fn without_a_kernel_log_xids_come_without_processes() {
     machine.raise(&[(0, 31)]);
     assert_eq!(kinds(&mut nvidia), [(0, xid(31, None))]);
 }
+
+#[test]
+fn a_burst_of_xids_is_told_whole() {
+    let mut machine = Machine::start();
+    let mut nvidia = machine.backend("/nowhere/kmsg".into());
+    let burst: Vec<(u32, u64)> = (0..48).map(|number| (number % 2, 31 + u64::from(number))).collect();
+    machine.raise(&burst);
+    let mut told = kinds(&mut nvidia);
+    told.sort_by_key(|(_, kind)| if let NoticeKind::Xid { code, .. } = kind { *code } else { 0 });
+    let expected: Vec<_> = burst.iter().map(|(index, code)| (*index, xid(*code, None))).collect();
+    assert_eq!(told, expected, "each of its device, and none twice");
+    assert_eq!(kinds(&mut nvidia), []);
+}
+
+#[test]
+fn a_storm_of_xids_is_told_over_several_looks() {
+    let mut machine = Machine::start();
+    let mut nvidia = machine.backend("/nowhere/kmsg".into());
+    machine.raise(&[(0, 31); 150]);
+    let counts = [(); 4].map(|()| kinds(&mut nvidia).len());
+    assert_eq!(counts, [64, 64, 22, 0], "no look is held by it, and none is lost");
+}

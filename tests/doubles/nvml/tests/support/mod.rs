@@ -3,7 +3,7 @@
 use pillion_core::device::DeviceDescription;
 use pillion_device::Backend as _;
 use pillion_device::simulated::{
-    AttachRequest, Environment, JobConnection, Machine, MachineConfig, Simulated, serve,
+    AttachRequest, Environment, JobConnection, JobError, Machine, MachineConfig, Simulated, serve,
 };
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -94,6 +94,16 @@ impl Node {
 
     /// Puts everlasting work on one device.
     pub(crate) fn load(&self, index: u32, workload: &str, environment: &[(&str, &str)]) -> JobConnection {
+        self.try_load(index, workload, environment).unwrap()
+    }
+
+    /// The same where the driver may refuse it.
+    pub(crate) fn try_load(
+        &self,
+        index: u32,
+        workload: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<JobConnection, JobError> {
         let mut environment: Environment =
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         environment.entry("CUDA_VISIBLE_DEVICES".to_owned()).or_insert(index.to_string());
@@ -103,7 +113,7 @@ impl Node {
             environment,
             ..AttachRequest::default()
         };
-        JobConnection::open(self.socket(), request).unwrap()
+        JobConnection::open(self.socket(), request)
     }
 }
 
