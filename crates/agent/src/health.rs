@@ -91,6 +91,8 @@ impl Health {
                 watched.raise(FaultKind::MpsDied, None, at, detail.clone());
             }
             NoticeKind::MpsClear => watched.forget_mps(),
+            // For as long as we run: a library that is installed meanwhile is not looked for.
+            NoticeKind::NoMechanism => watched.raise(FaultKind::NoMechanism, None, at, detail.clone()),
             // For as long as we run: MIG is not turned off under a library that holds the device.
             NoticeKind::Divided => watched.raise(FaultKind::Divided, None, at, detail.clone()),
         }
@@ -195,6 +197,7 @@ pub fn sentence(notice: &DeviceNotice) -> (String, bool) {
         NoticeKind::MpsFault => (FaultKind::MpsFault.phrase().to_owned(), true),
         NoticeKind::MpsDied => (FaultKind::MpsDied.phrase().to_owned(), true),
         NoticeKind::Divided => (FaultKind::Divided.phrase().to_owned(), true),
+        NoticeKind::NoMechanism => (FaultKind::NoMechanism.phrase().to_owned(), true),
         NoticeKind::MpsClear => ("its MPS server is well again".to_owned(), false),
     };
     (if detail.is_empty() { what } else { format!("{what}: {detail}") }, is_bad)

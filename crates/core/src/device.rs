@@ -218,6 +218,8 @@ pub enum NoticeKind {
     MpsDied,
     /// The device is cut up by MIG.
     Divided,
+    /// It could be shared by more than turns, and what that takes is not there.
+    NoMechanism,
 }
 
 /// What one device did since the sample before, or now. Rates are means over the interval.

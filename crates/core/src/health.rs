@@ -21,6 +21,8 @@ pub enum FaultKind {
     OneUser,
     /// Caps on it are not reserved, though the site wants that.
     NoPartitions,
+    /// It is shared by turns only: what more takes is not there.
+    NoMechanism,
     /// Its CCS mode could not be changed: its card is in use.
     ModeHeld,
     /// It is cut up by MIG: what Slurm books and what processes get are its instances, not the device.
@@ -41,7 +43,7 @@ impl FaultKind {
     /// Whether nobody new may be put on the device meanwhile.
     pub const fn closes_device(self) -> bool {
         match self {
-            Self::Other | Self::MetricLost | Self::OneUser | Self::NoPartitions => false,
+            Self::Other | Self::MetricLost | Self::OneUser | Self::NoPartitions | Self::NoMechanism => false,
             Self::ModeHeld
             | Self::Divided
             | Self::MpsDied
@@ -58,6 +60,7 @@ impl FaultKind {
             Self::MetricLost => "it lost a metric",
             Self::OneUser => "its MPS serves one user at a time",
             Self::NoPartitions => "its tenants have no compute units of their own",
+            Self::NoMechanism => "its tenants can only take turns",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
             Self::Divided => "MIG is on, and only whole GPUs can be shared",
             Self::MpsDied => "its MPS daemon died",

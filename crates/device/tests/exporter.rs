@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use pillion_core::clock::SystemClock;
 use pillion_core::device::{
     DeviceDescription, DeviceProcess, Mechanism, Metric, MetricSource, NoticeKind, Reading,
 };
-use pillion_core::{DeviceUuid, GresType};
+use pillion_core::{DeviceUuid, Fraction, GresType};
 use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
+use pillion_device::intel::{Intel, Settings as IntelSettings};
 use pillion_device::{Backend, DeviceError, MpsSettings, MpsStatus};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 
 const DCGM: &str = include_str!("data/dcgm-exporter-3.3.txt");
 const PAUSED: &str = include_str!("data/dcgm-exporter-3.3-paused.txt");
+const XPUM_V1: &str = include_str!("data/xpum-1.2.txt");
 const XPUM: &str = include_str!("data/xpumd-2.0.txt");
 const DEADLINE: Duration = Duration::from_millis(300);
 /// What a busy machine may add to a deadline.
@@ -337,4 +340,62 @@ fn an_exporter_completes_what_the_library_gives_and_costs_nothing_when_it_fails(
     assert_eq!(whole.sources[&Metric::SmActiveFraction], MetricSource::DcgmExporter);
     endpoint.turn(Manner::Fail("500 Internal Server Error"));
     assert_eq!(read().memory_bytes_used, Some(77));
+}
+
+/// A node without Level Zero.
+fn without_level_zero(endpoint: &Endpoint) -> Supplemented {
+    let library = Some("/nowhere/libze_loader.so.1".to_owned());
+    let intel = Intel::new(IntelSettings { library, ..IntelSettings::default() }, Arc::new(SystemClock));
+    let settings = ExporterSettings {
+        deadline: DEADLINE,
+        period: Duration::ZERO,
+        ..ExporterSettings::new(ExporterKind::XpuManager, endpoint.url())
+    };
+    Supplemented::new(Box::new(intel), Exporter::new(settings))
+}
+
+#[test]
+fn without_level_zero_xpu_manager_names_the_devices_and_reads_them() {
+    for (page, energy_joules, active) in
+        [(XPUM_V1, Some(5_000_000.5), Some(0.5)), (XPUM, Some(400_000.25), None)]
+    {
+        let endpoint = Endpoint::start(Manner::Serve(page));
+        let mut backend = without_level_zero(&endpoint);
+        let devices = backend.devices().unwrap();
+        let named: Vec<_> =
+            devices.iter().map(|it| (it.index, it.uuid.as_str(), it.model.as_str())).collect();
+        let card = "00000000-0000-0029-0000-002f0bd58086";
+        let uuids = [0, 1].map(|tile| format!("{card}.{tile}"));
+        assert_eq!(named, [(0, uuids[0].as_str(), "max-1550"), (1, uuids[1].as_str(), "max-1550")]);
+        assert!(devices.iter().all(|it| it.memory_bytes == 64 << 30 && it.mechanism == Mechanism::None));
+        let notices = backend.notices();
+        assert_eq!(notices.len(), 2, "{notices:?}");
+        assert!(notices.iter().all(|notice| notice.kind == NoticeKind::NoMechanism), "{notices:?}");
+        assert!(notices[0].detail.contains("/nowhere/libze_loader.so.1 cannot be loaded"), "{notices:?}");
+
+        let reading = backend.read(0).unwrap();
+        assert_eq!(reading.energy_joules, energy_joules);
+        assert_eq!(reading.sm_active_fraction.map(Fraction::value), active, "absent is none");
+        assert_eq!(reading.memory_bytes_used, Some(20 << 30));
+        assert!(reading.memory_bandwidth_fraction.is_some() && reading.gpu_busy_fraction.is_some());
+        assert!(reading.sources.values().all(|source| *source == MetricSource::XpuManager), "{reading:?}");
+        assert_eq!(reading.sources.len(), reading.known().count());
+    }
+}
+
+#[test]
+fn without_level_zero_what_xpu_manager_does_not_tell_cannot_be_read() {
+    let endpoint = Endpoint::start(Manner::Fail("503 Service Unavailable"));
+    let mut backend = without_level_zero(&endpoint);
+    let error = backend.devices().unwrap_err().to_string();
+    assert!(error.contains("libze_loader.so.1") && error.contains("503 Service Unavailable"), "{error}");
+    let endpoint = Endpoint::start(Manner::Serve(XPUM));
+    let mut backend = without_level_zero(&endpoint);
+    assert_eq!(backend.devices().unwrap().len(), 2);
+    assert!(backend.read_all().unwrap().iter().all(|(_, state)| state.is_ok()));
+    endpoint.turn(Manner::Fail("503 Service Unavailable"));
+    for (index, state) in backend.read_all().unwrap() {
+        let error = state.unwrap_err();
+        assert!(error.is_transient() && !error.is_gone(), "device {index}: {error}");
+    }
 }

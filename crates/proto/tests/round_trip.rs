@@ -190,7 +190,8 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
 
 fn fault_kinds() -> impl Strategy<Value = FaultKind> {
     use FaultKind::{
-        Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, NoPartitions, OneUser, Other, Unreadable,
+        Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, NoMechanism, NoPartitions, OneUser, Other,
+        Unreadable,
     };
     prop::sample::select(vec![
         Divided,
@@ -199,6 +200,7 @@ fn fault_kinds() -> impl Strategy<Value = FaultKind> {
         ModeHeld,
         MpsDied,
         MpsFault,
+        NoMechanism,
         NoPartitions,
         OneUser,
         Other,

@@ -189,6 +189,15 @@ fn a_mode_is_held_until_the_whole_card_is_idle() {
 }
 
 #[test]
+fn a_device_that_lacks_its_mechanism_stays_open_and_says_so() {
+    let mut health = health();
+    notice(&mut health, 1, NoticeKind::NoMechanism);
+    look(&mut health, 2, Ok(well(&[])));
+    assert_eq!(faults(&health), [(FaultKind::NoMechanism, 1)]);
+    assert_eq!(health.conditions()[0].closed_by(), None);
+}
+
+#[test]
 fn a_device_that_is_cut_up_is_closed_and_still_read() {
     let mut health = health();
     notice(&mut health, 1, NoticeKind::Divided);

@@ -3,7 +3,8 @@
 //! ```text
 //! http ─ page's text ─> text ─ samples ─> dcgm | xpum ─ per device, our units ─> history ─> readings, notices
 //! ```
-//! An exporter is a second source: it fills what the vendor's library does not have ([`fill`]). It is only ever asked; no
+//! An exporter is a second source: it fills what the vendor's library does not have ([`fill`]). Where Level Zero cannot be
+//! loaded XPU Manager is the only one, and says which devices there are too ([`Exporter::cards`]). It is only ever asked; no
 //! profiling is started, paused, resumed or held from here. DCGM's profiling shares one lock in the driver with every other
 //! profiler: while a site pauses it (`dcgmi profile --pause`) the profiling metrics are missing and [`Exporter::notices`]
 //! says so. Names devices by UUID; only [`Supplemented`] knows of backends and indexes.
@@ -16,11 +17,13 @@ mod page;
 mod supplemented;
 mod text;
 mod xpum;
+mod xpum_cards;
 
 pub use fill::fill;
 pub use history::ExporterNotice;
 pub use supplemented::Supplemented;
 pub use xpum::tile_uuid;
+pub use xpum_cards::XpumCard;
 
 use crate::DeviceError;
 use history::Histories;
@@ -83,6 +86,8 @@ pub struct Exporter {
     settings: ExporterSettings,
     client: http::Client,
     histories: Histories,
+    /// Those of the last page, where XPU Manager is asked.
+    cards: Vec<XpumCard>,
     due: Option<Instant>,
 }
 
@@ -95,7 +100,7 @@ impl Exporter {
         };
         let client = http::Client::new(settings.deadline, settings.body_bytes_max);
         let histories = Histories::new(source, settings.keep_for);
-        Self { settings, client, histories, due: None }
+        Self { settings, client, histories, cards: Vec::new(), due: None }
     }
 
     /// What the exporter says of each device. Only whole devices, and tiles under [`tile_uuid`]: MIG instances are left
@@ -114,11 +119,28 @@ impl Exporter {
             let pause =
                 if asked.is_ok() { self.settings.period } else { self.settings.period.max(RETRY_AFTER) };
             self.due = now.checked_add(pause);
-            let page = asked
-                .map_err(|reason| DeviceError::Endpoint { endpoint: self.settings.url.clone(), reason })?;
+            let (page, cards) = asked.map_err(|reason| self.failure(reason))?;
             self.histories.take(page, now);
+            self.cards = cards;
         }
         Ok(self.histories.readings(now))
+    }
+
+    /// Whether it can say which devices there are.
+    pub(crate) fn tells_cards(&self) -> bool {
+        self.settings.kind == ExporterKind::XpuManager
+    }
+
+    /// Which cards there are, in the driver's order: XPU Manager says that, and dcgm-exporter nothing that would do.
+    ///
+    /// # Errors
+    /// [`DeviceError::Endpoint`] as [`Exporter::read_all`], and if no card was named.
+    pub fn cards(&mut self, now: Instant) -> Result<Vec<XpumCard>, DeviceError> {
+        self.read_all(now)?;
+        if self.cards.is_empty() {
+            return Err(self.failure("it named no card".to_owned()));
+        }
+        Ok(self.cards.clone())
     }
 
     /// Which metrics stopped coming or came back, as of the last reading, each told once. A metric that never came is not
@@ -127,13 +149,17 @@ impl Exporter {
         self.histories.notices()
     }
 
-    fn ask(&self) -> Result<page::Page, String> {
+    fn failure(&self, reason: String) -> DeviceError {
+        DeviceError::Endpoint { endpoint: self.settings.url.clone(), reason }
+    }
+
+    fn ask(&self) -> Result<(page::Page, Vec<XpumCard>), String> {
         let text = self.client.get(&self.settings.url)?;
         let samples = text::samples(&text).map_err(|error| error.to_string())?;
-        let (page, whose) = match self.settings.kind {
-            ExporterKind::Dcgm => (dcgm::page(&samples), "dcgm-exporter"),
-            ExporterKind::XpuManager => (xpum::page(&samples), "XPU Manager"),
+        let (page, cards, whose) = match self.settings.kind {
+            ExporterKind::Dcgm => (dcgm::page(&samples), Vec::new(), "dcgm-exporter"),
+            ExporterKind::XpuManager => (xpum::page(&samples), xpum_cards::cards(&samples), "XPU Manager"),
         };
-        page.ok_or_else(|| format!("nothing in its answer is of {whose}"))
+        page.map(|page| (page, cards)).ok_or_else(|| format!("nothing in its answer is of {whose}"))
     }
 }

@@ -1,6 +1,8 @@
-//! A backend whose readings an exporter completes. The vendor's own library goes before the exporter in every value.
+//! A backend whose readings an exporter completes. The vendor's own library goes before the exporter in every value; where
+//! Level Zero cannot be loaded, XPU Manager stands in for all of it.
 
 use super::{Exporter, ExporterNotice, fill};
+use crate::intel::Told;
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Metric, NoticeKind, Reading};
 use pillion_core::{DeviceUuid, Fraction};
@@ -16,13 +18,15 @@ pub struct Supplemented {
     own: BTreeMap<u32, BTreeSet<Metric>>,
     /// Whether it was told that the exporter does not answer.
     is_missed: bool,
+    /// Whether the exporter is all that there is: what it does not tell of cannot be read.
+    is_alone: bool,
 }
 
 impl Supplemented {
     /// Nothing is asked yet.
     pub fn new(backend: Box<dyn Backend>, exporter: Exporter) -> Self {
         let (indexes, own) = (BTreeMap::new(), BTreeMap::new());
-        Self { backend, exporter, indexes, own, is_missed: false }
+        Self { backend, exporter, indexes, own, is_missed: false, is_alone: false }
     }
 
     /// What the exporter says, by index.
@@ -42,11 +46,34 @@ impl Supplemented {
         }
     }
 
-    fn complete(&mut self, index: u32, reading: &mut Reading, more: &BTreeMap<u32, Reading>) {
+    fn complete(
+        &mut self,
+        index: u32,
+        reading: &mut Reading,
+        more: &BTreeMap<u32, Reading>,
+    ) -> Result<(), DeviceError> {
         self.own.insert(index, reading.known().collect());
-        if let Some(more) = more.get(&index) {
-            fill(reading, more);
+        match more.get(&index) {
+            Some(more) => fill(reading, more),
+            None if self.is_alone => {
+                let reason = "XPU Manager tells nothing of it".to_owned();
+                return Err(DeviceError::NotReady { index, reason });
+            }
+            None => {}
         }
+        Ok(())
+    }
+
+    /// The devices by XPU Manager's word, for as long as we run: which way it is must not change under tenants. `error`: why
+    /// Level Zero cannot be had.
+    fn stand_in(&mut self, error: &DeviceError) -> Result<Vec<DeviceDescription>, DeviceError> {
+        let cards = self.exporter.cards(Instant::now().into_std())?;
+        let mut told = Told::new(&cards, &pillion_core::report(error), "/proc");
+        let devices = told.devices()?;
+        tracing::warn!(error = %pillion_core::report(error), "XPU Manager is asked in place of Level Zero");
+        self.backend = Box::new(told);
+        self.is_alone = true;
+        Ok(devices)
     }
 
     /// A notice of the exporter, if the value is missed now.
@@ -62,7 +89,16 @@ impl Supplemented {
 
 impl Backend for Supplemented {
     fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
-        let devices = self.backend.devices()?;
+        let devices = match self.backend.devices() {
+            Err(DeviceError::NoLibrary { library, reason }) if self.exporter.tells_cards() => {
+                let error = DeviceError::NoLibrary { library: library.clone(), reason: reason.clone() };
+                self.stand_in(&error).map_err(|other| DeviceError::NoLibrary {
+                    library,
+                    reason: format!("{reason}; nor is there XPU Manager: {}", pillion_core::report(&other)),
+                })?
+            }
+            answer => answer?,
+        };
         self.indexes = devices.iter().map(|device| (device.uuid.clone(), device.index)).collect();
         Ok(devices)
     }
@@ -70,7 +106,7 @@ impl Backend for Supplemented {
     fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
         let mut reading = self.backend.read(index)?;
         let more = self.more();
-        self.complete(index, &mut reading, &more);
+        self.complete(index, &mut reading, &more)?;
         Ok(reading)
     }
 
@@ -81,9 +117,11 @@ impl Backend for Supplemented {
     fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
         let mut states = self.backend.read_all()?;
         let more = self.more();
-        for (index, state) in &mut states {
-            if let Ok(state) = state {
-                self.complete(*index, &mut state.reading, &more);
+        for (index, answer) in &mut states {
+            if let Ok(state) = answer
+                && let Err(error) = self.complete(*index, &mut state.reading, &more)
+            {
+                *answer = Err(error);
             }
         }
         Ok(states)

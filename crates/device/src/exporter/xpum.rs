@@ -215,7 +215,7 @@ fn combined(metric: Metric, values: &[f64]) -> f64 {
 
 /// A UUID as Level Zero's tools write it, in lower case and with dashes, whichever way it was written; another name as it
 /// stands.
-fn dashed(uuid: &str) -> DeviceUuid {
+pub(super) fn dashed(uuid: &str) -> DeviceUuid {
     let digits: String = uuid.chars().filter(|c| *c != '-').collect::<String>().to_ascii_lowercase();
     if digits.len() != 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return DeviceUuid::new(uuid);

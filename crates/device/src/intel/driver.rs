@@ -242,7 +242,7 @@ impl Driver {
         let here = on_card.into_iter().filter(|process| process.processId != std::process::id());
         Ok(here
             .filter_map(|seen| {
-                process::on_tile(&proc_root, seen.processId, seen.memSize, &place, tile.number)
+                process::on_tile(&proc_root, seen.processId, Some(seen.memSize), &place, tile.number)
             })
             .collect())
     }

@@ -9,6 +9,7 @@
 //!     ├─ process: who is on which tile of a card
 //!     ├─ ccs: modes; xe's is a file that takes root
 //!     └─ calls: all calls of the library                                     (unsafe)
+//!  Told (Backend): the devices as XPU Manager names them, where Level Zero cannot be loaded
 //! ```
 //!
 //! Level Zero has no deadline for its calls, and lets any thread call it (programmers' guide, "Multithreading and
@@ -27,10 +28,12 @@ mod metrics;
 mod open;
 mod process;
 mod sysman;
+mod told;
 mod watch;
 
 pub use ccs::mode_paths;
 pub use metrics::Bursts;
+pub(crate) use told::Told;
 
 use crate::worker::{Answer, Pending, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
@@ -45,6 +48,8 @@ use std::time::Duration;
 
 /// Counters are not looked at more often (Level Zero's advice): what was read last is said again.
 const LOOK_SECONDS_MIN: f64 = 0.1;
+
+const NO_MPS: &str = "MPS is NVIDIA's; this is an Intel device";
 
 /// What a site may say of its Intel devices.
 #[derive(Debug, Clone, PartialEq)]
@@ -166,8 +171,7 @@ impl Intel {
 
     fn no_mps<T>(&mut self, index: u32) -> Result<T, DeviceError> {
         self.find(index)?;
-        let reason = "MPS is NVIDIA's; this is an Intel device".to_owned();
-        Err(DeviceError::Unsupported { index, reason })
+        Err(DeviceError::Unsupported { index, reason: NO_MPS.to_owned() })
     }
 }
 

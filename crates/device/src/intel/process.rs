@@ -25,17 +25,17 @@ pub(super) struct Place<'a> {
     pub(super) tile_count: u32,
 }
 
-/// The process `pid` as it is on `tile`, if it is there. `memory_bytes`: what it has on the whole card.
+/// The process `pid` as it is on `tile`, if it is there. `memory_bytes`: what it has on the whole card, where that is known.
 pub(super) fn on_tile(
     proc_root: &Path,
     pid: u32,
-    memory_bytes: u64,
+    memory_bytes: Option<u64>,
     place: &Place<'_>,
     tile: u32,
 ) -> Option<DeviceProcess> {
     let with = |memory_bytes| Some(DeviceProcess { pid, memory_bytes });
     if place.tile_count == 1 {
-        return with(Some(memory_bytes));
+        return with(memory_bytes);
     }
     let process = proc_root.join(pid.to_string());
     if let Some(by_tile) = kernel_says(&process, place.pci_address) {
@@ -45,7 +45,7 @@ pub(super) fn on_tile(
     let environment = std::fs::read(process.join("environ")).unwrap_or_default();
     match tiles_of_mask(&environment, place) {
         Some(tiles) if !tiles.is_empty() => {
-            let bytes = (tiles.len() == 1).then_some(memory_bytes);
+            let bytes = memory_bytes.filter(|_| tiles.len() == 1);
             if tiles.contains(&tile) { with(bytes) } else { None }
         }
         // On the card, but on which tile nobody knows: it may be on each.
@@ -53,15 +53,41 @@ pub(super) fn on_tile(
     }
 }
 
+/// The processes that have a file of any card open, by the card's PCI address: what Level Zero would list. Ourselves not.
+pub(super) fn on_cards(proc_root: &Path) -> BTreeMap<String, BTreeSet<u32>> {
+    let mut found: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    let entries = std::fs::read_dir(proc_root).into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for pid in pids.filter(|pid| *pid != std::process::id()) {
+        for fdinfo in card_files(&proc_root.join(pid.to_string())) {
+            let address = fdinfo.lines().find_map(|line| line.strip_prefix("drm-pdev:"));
+            if let Some(address) = address {
+                found.entry(address.trim().to_owned()).or_default().insert(pid);
+            }
+        }
+    }
+    found
+}
+
+/// Bytes that a process holds on a whole card, where the kernel says so.
+pub(super) fn memory_on_card(proc_root: &Path, pid: u32, pci_address: &str) -> Option<u64> {
+    kernel_says(&proc_root.join(pid.to_string()), pci_address).map(|by_tile| by_tile.values().sum())
+}
+
+/// What the kernel says of each file of a card that a process has open.
+fn card_files(process: &Path) -> impl Iterator<Item = String> {
+    let process = process.to_owned();
+    let entries = std::fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten();
+    entries.take(FILES_MAX).filter_map(move |entry| {
+        let target = std::fs::read_link(process.join("fd").join(entry.file_name())).ok()?;
+        target.starts_with("/dev/dri").then(|| std::fs::read_to_string(entry.path()).unwrap_or_default())
+    })
+}
+
 /// Bytes by tile, from all files of the card that the process has open; `None` if none tells memory by region.
 fn kernel_says(process: &Path, pci_address: &str) -> Option<BTreeMap<u32, u64>> {
     let mut clients = BTreeMap::new();
-    for entry in std::fs::read_dir(process.join("fdinfo")).ok()?.flatten().take(FILES_MAX) {
-        let Ok(target) = std::fs::read_link(process.join("fd").join(entry.file_name())) else { continue };
-        if !target.starts_with("/dev/dri") {
-            continue;
-        }
-        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+    for text in card_files(process) {
         if let Some((client, by_tile)) = client_memory(&text, pci_address) {
             // A file that was inherited or passed on is the same client.
             clients.insert(client, by_tile);
@@ -197,7 +223,7 @@ mod tests {
             ("/tmp/forged", ours.as_str()),
         ];
         process(root.path(), "ZE_AFFINITY_MASK=2\0", &files);
-        let on = |tile| on_tile(root.path(), 42, 99, &PLACE, tile).map(|process| process.memory_bytes);
+        let on = |tile| on_tile(root.path(), 42, Some(99), &PLACE, tile).map(|process| process.memory_bytes);
         assert_eq!((on(0), on(1)), (None, Some(Some((3 << 20) + 1024))), "whatever the mask says");
     }
 
@@ -213,11 +239,12 @@ mod tests {
     fn the_mask_stands_in_where_the_kernel_is_silent_and_else_it_may_be_on_each() {
         let root = tempfile::tempdir().unwrap();
         process(root.path(), "ZE_AFFINITY_MASK=3\0", &[("/dev/dri/card0", "drm-driver:\ti915\n")]);
-        let on = |pid, tile| on_tile(root.path(), pid, 99, &PLACE, tile).map(|process| process.memory_bytes);
+        let on =
+            |pid, tile| on_tile(root.path(), pid, Some(99), &PLACE, tile).map(|process| process.memory_bytes);
         assert_eq!((on(42, 0), on(42, 1)), (None, Some(Some(99))));
         assert_eq!((on(43, 0), on(43, 1)), (Some(None), Some(None)), "gone, or without a mask");
         let alone = Place { tile_count: 1, ..PLACE };
         let process = DeviceProcess { pid: 43, memory_bytes: Some(99) };
-        assert_eq!(on_tile(root.path(), 43, 99, &alone, 0), Some(process));
+        assert_eq!(on_tile(root.path(), 43, Some(99), &alone, 0), Some(process));
     }
 }

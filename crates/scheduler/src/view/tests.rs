@@ -145,7 +145,7 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
     ] {
         assert!(blocked(kind).is_some(), "{kind}");
     }
-    for kind in [FaultKind::MetricLost, FaultKind::Other] {
+    for kind in [FaultKind::MetricLost, FaultKind::NoMechanism, FaultKind::Other] {
         assert_eq!(blocked(kind), None, "{kind}");
     }
     assert_eq!(view_of(World::default()).devices[1].blocked, None, "it answers again");

@@ -244,6 +244,10 @@ fn device_fault(check: Check, node: &str, device: &DeviceRow, fault: &FaultRow) 
             "static SM partitions need a driver of CUDA 13.1 or later and an MPS daemon that nobody uses while it is started; \
              until then caps are only caps, or set mps.static_partitions = false there"
         }
+        FaultKind::NoMechanism => {
+            "install the Level Zero loader and driver there and start the agent anew; until then nothing keeps tenants of one \
+             device apart, and what is told of it is XPU Manager's"
+        }
         FaultKind::OneUser => {
             "several users on one device need a driver whose MPS has -multiuser-server; until then only jobs of one user share \
              it, or set mps.multi_user = false there"
