@@ -5,7 +5,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-metrics", &[]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
         "pillion-agent",
         &["pillion-core", "pillion-config", "pillion-metrics", "pillion-proto", "pillion-device"],
     ),
+    ("pillion-exporter-double", &["pillion-core", "pillion-device"]),
     ("pillion-mps-double", &["pillion-core", "pillion-device"]),
     (
         "pillion-scheduler",
