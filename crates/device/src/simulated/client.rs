@@ -59,6 +59,23 @@ pub struct Progress {
     pub time_scale: f64,
 }
 
+/// A process on a device as the device treats it: for tests of what was enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// In the driver's pid namespace.
+    pub pid: u32,
+    /// Whether it is a client of the device's MPS server.
+    pub is_mps: bool,
+    /// Of the device's compute units, the most that it may use: rounded to what the device can part.
+    pub units_fraction_max: f64,
+    /// Of the device's compute units, those that issue or wait for it now.
+    pub units_fraction: f64,
+    /// The most device memory that it may hold; nothing below the device's own if `None`.
+    pub memory_bytes_max: Option<u64>,
+    /// What it holds.
+    pub memory_bytes: u64,
+}
+
 /// A process allocates its weights at once and the rest after this part of its work.
 const GROWN_AFTER_FRACTION: f64 = 0.05;
 /// What it allocates at once.
@@ -87,6 +104,8 @@ pub(super) struct Client {
     pub(super) grown: bool,
     /// Of its speed alone; what the device gives.
     pub(super) speed: f64,
+    /// Of the device's units, those that issue or wait for it now.
+    pub(super) units_fraction: f64,
     /// This run's own luck, 1 for none.
     pub(super) luck: f64,
 }
@@ -120,6 +139,7 @@ impl Client {
         self.error = Some(error);
         self.memory_bytes = 0;
         self.speed = 0.0;
+        self.units_fraction = 0.0;
         self.ended_at = Some(now);
     }
 

@@ -1,6 +1,6 @@
 //! One simulated device: who may run on it, who waits, and what it does with those who run.
 
-use super::client::{Client, Phase};
+use super::client::{Client, Phase, Tenant};
 use super::contention::{Seat, Settled, Use, evaluate};
 use super::driver::{Access, ClientError, Slot};
 use super::hardware::Hardware;
@@ -86,13 +86,7 @@ impl Device {
     /// # Errors
     /// [`ClientError::OutOfMemory`] if the device, or the client's limit, does not hold it.
     pub(super) fn room(&self, client: &Client, bytes: u64, used_by_others: u64) -> Result<(), ClientError> {
-        let limit_default = self.mps.as_ref().and_then(|daemon| daemon.limits().memory_bytes);
-        let limit = match client.access {
-            Access::Mps { memory_limit_bytes, .. } => {
-                memory_limit_bytes.unwrap_or(u64::MAX).min(limit_default.unwrap_or(u64::MAX))
-            }
-            Access::Plain | Access::Ccs { .. } => u64::MAX,
-        };
+        let limit = self.memory_bytes_max(client).unwrap_or(u64::MAX);
         let free = self.hardware.memory_bytes.saturating_sub(used_by_others).min(limit);
         if bytes <= free {
             return Ok(());
@@ -103,6 +97,25 @@ impl Device {
             total_bytes: self.hardware.memory_bytes,
             free_bytes: free.saturating_sub(client.memory_bytes),
         })
+    }
+
+    /// The most memory of a client: its own limit or its daemon's, whichever is less.
+    fn memory_bytes_max(&self, client: &Client) -> Option<u64> {
+        let Access::Mps { memory_limit_bytes, .. } = client.access else { return None };
+        let of_daemon = self.mps.as_ref().and_then(|daemon| daemon.limits().memory_bytes);
+        memory_limit_bytes.into_iter().chain(of_daemon).min()
+    }
+
+    /// How one of its clients is treated.
+    pub(super) fn tenant(&self, client: &Client) -> Tenant {
+        Tenant {
+            pid: client.pid,
+            is_mps: client.is_mps(),
+            units_fraction_max: self.units_max(client) / self.hardware.units(),
+            units_fraction: client.units_fraction,
+            memory_bytes_max: self.memory_bytes_max(client),
+            memory_bytes: client.memory_bytes,
+        }
     }
 
     /// The most units of a client: its own percentage and its daemon's, rounded down to what the hardware can part.
@@ -146,6 +159,7 @@ impl Device {
             self.activity.fp32 += share.issue * placed.fp32_fraction;
             self.activity.pcie_rx_bytes_per_second += share.cycles_per_second * placed.pcie_rx_bytes;
             self.activity.pcie_tx_bytes_per_second += share.cycles_per_second * placed.pcie_tx_bytes;
+            client.units_fraction = share.issue + share.stall;
             client.speed = (share.cycles_per_second * placed.cycle_seconds).min(1.0);
         }
     }

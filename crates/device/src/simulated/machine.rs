@@ -3,7 +3,7 @@
 //!
 //! Time inside is real time. Work goes `time_scale` times faster than real; watts and joules are per real second.
 
-use super::client::{AttachRequest, Client, ClientId, Phase, Progress};
+use super::client::{AttachRequest, Client, ClientId, Phase, Progress, Tenant};
 use super::config::{CcsScope, ConfigError, MachineConfig};
 use super::contention::TENANTS_MAX;
 use super::device::{Device, ccs_mode};
@@ -105,6 +105,7 @@ impl Machine {
             client.done_seconds = client.nominal_seconds;
             client.phase = Phase::Finished;
             client.speed = 0.0;
+            client.units_fraction = 0.0;
             client.ended_at = Some(now);
         } else {
             let bytes = client.memory_bytes_grown();
@@ -239,6 +240,7 @@ impl Machine {
             context_bytes: device.hardware.context_bytes,
             grown: false,
             speed: 0.0,
+            units_fraction: 0.0,
             luck: self.noise.factor(),
         };
         self.clients.insert(id, client);
@@ -312,6 +314,15 @@ impl Machine {
         Ok(present
             .map(|client| DeviceProcess { pid: client.pid, memory_bytes: Some(client.memory_bytes) })
             .collect())
+    }
+
+    /// How those processes are treated.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn tenants(&self, index: u32) -> Result<Vec<Tenant>, DeviceError> {
+        let device = self.device(index)?;
+        Ok(self.on(index).filter(|client| client.is_present()).map(|client| device.tenant(client)).collect())
     }
 
     fn fail_all(&mut self, index: u32, ids: &[ClientId], error: &ClientError) {

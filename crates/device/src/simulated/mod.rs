@@ -33,7 +33,7 @@ mod server;
 mod wire;
 pub mod workload;
 
-pub use client::{AttachRequest, ClientId, Phase, Progress};
+pub use client::{AttachRequest, ClientId, Phase, Progress, Tenant};
 pub use config::{CcsScope, ConfigError, DeviceConfig, MachineConfig};
 pub use driver::{ClientError, Environment, VARIABLES};
 pub use in_process::InProcess;

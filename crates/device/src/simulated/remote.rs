@@ -1,6 +1,6 @@
 //! The driver process from outside: `Simulated` for the agent, `JobConnection` for a job's process.
 
-use super::client::{AttachRequest, Progress};
+use super::client::{AttachRequest, Progress, Tenant};
 use super::driver::ClientError;
 use super::meter::Counters;
 use super::wire::{LINE_LENGTH_MAX, Reply, Request};
@@ -120,6 +120,17 @@ impl Simulated {
     pub fn compute_mode(&mut self, index: u32) -> Result<ComputeMode, DeviceError> {
         match self.line.ask(&Request::ComputeMode { index })? {
             Reply::ComputeMode(mode) => Ok(mode),
+            other => unexpected(&other),
+        }
+    }
+
+    /// How the processes on one device are treated: for tests of what was enforced.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    pub fn tenants(&mut self, index: u32) -> Result<Vec<Tenant>, DeviceError> {
+        match self.line.ask(&Request::Tenants { index })? {
+            Reply::Tenants(tenants) => Ok(tenants),
             other => unexpected(&other),
         }
     }

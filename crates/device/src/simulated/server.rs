@@ -184,6 +184,7 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         Request::ComputeMode { index } => machine.compute_mode(index).map(Reply::ComputeMode),
         Request::SetComputeMode { index, mode } => done(machine.set_compute_mode(peer.uid, index, mode)),
         Request::Counters { index } => machine.counters(index).map(Reply::Counters),
+        Request::Tenants { index } => machine.tenants(index).map(Reply::Tenants),
         Request::Attach { .. } if peer.client.is_some() => {
             Ok(Reply::Garbled("this connection has a process on a device already".to_owned()))
         }

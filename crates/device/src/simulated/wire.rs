@@ -1,7 +1,7 @@
 //! What the driver process and its users say to each other: one JSON line each way, over a Unix socket. Never leaves the
 //! node, and both ends are always of one version.
 
-use super::client::{AttachRequest, Progress};
+use super::client::{AttachRequest, Progress, Tenant};
 use super::driver::ClientError;
 use super::meter::Counters;
 use crate::mps::ComputeMode;
@@ -74,6 +74,10 @@ pub(super) enum Request {
     Counters {
         index: u32,
     },
+    /// How the processes on a device are treated: for tests.
+    Tenants {
+        index: u32,
+    },
     /// This connection becomes a process on a device, until it closes.
     Attach {
         request: AttachRequest,
@@ -95,6 +99,7 @@ pub(super) enum Reply {
     CcsMode(Option<u8>),
     ComputeMode(ComputeMode),
     Counters(Counters),
+    Tenants(Vec<Tenant>),
     Progress(Progress),
     DeviceError(Refusal),
     ClientError(ClientError),
