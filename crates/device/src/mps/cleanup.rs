@@ -40,7 +40,7 @@ pub fn cleanup(
         if let Some(daemon) = &mut daemon {
             daemon.look(control)?;
         }
-        let is_held = daemon.as_ref().is_some_and(|daemon| !daemon.holders().is_empty());
+        let is_held = daemon.as_ref().is_some_and(Daemon::is_held);
         // Before the record goes: what fails now is tried again by the next Epilog.
         if let Some(modes) = modes.as_mut().filter(|_| !is_held) {
             modes.open(&record.device, record.is_closed)?;

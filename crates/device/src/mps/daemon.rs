@@ -2,7 +2,7 @@
 //! where the next agent finds them.
 
 use super::control::Control;
-use super::parse::{self, Unknown};
+use super::parse::{self, ServerStatus, Unknown};
 use super::partition;
 use super::process::{CONTROL_PROGRAM, Process, servers};
 use super::record::{Record, read_record, write};
@@ -327,6 +327,17 @@ impl Daemon {
         }
     }
 
+    /// Whether its server still comes up: it does so for a client, which is named only once it has.
+    fn awaits_client(&self) -> bool {
+        let is_initializing = |(_, status): &(u32, ServerStatus)| *status == ServerStatus::Initializing;
+        self.state != MpsState::Died && self.sight.servers.iter().any(is_initializing)
+    }
+
+    /// Whether somebody keeps it from being ended, named or not yet.
+    pub(super) fn is_held(&self) -> bool {
+        !self.holders().is_empty() || self.awaits_client()
+    }
+
     /// Ends it, if nobody is its client. Its directories stay, until they are [taken away](Self::clear_away).
     ///
     /// # Errors
@@ -336,6 +347,10 @@ impl Daemon {
         if !holders.is_empty() {
             self.state = state::drain(self.state);
             return Err(control.busy(format!("its MPS daemon has {} clients: {holders:?}", holders.len())));
+        }
+        if self.awaits_client() {
+            self.state = state::drain(self.state);
+            return Err(control.busy("its MPS server comes up for a client".to_owned()));
         }
         self.discard(control)
     }

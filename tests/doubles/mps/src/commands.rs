@@ -98,11 +98,15 @@ pub struct Client {
 pub fn table(server: u32, device: &str, clients: &[Client]) -> String {
     // A partial UUID, as the document shows it: without its last two parts.
     let device = device.rsplitn(3, '-').nth(2).unwrap_or(device);
-    let mut text = "PID ID SERVER DEVICE NAMESPACE COMMAND\n".to_owned();
-    for (id, client) in clients.iter().enumerate() {
-        let Client { pid, command, namespace } = client;
+    let mut text = String::new();
+    let mut row = |[pid, id, server, device, namespace, command]: [&str; 6]| {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{pid} {id} {server} {device} {namespace} {command}");
+        let _ = writeln!(text, "{pid:<10}{id:<6}{server:<10}{device:<24}{namespace:<13}{command}");
+    };
+    row(["PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND"]);
+    for Client { pid, command, namespace } in clients {
+        // As the document shows several processes of one context each.
+        row([&pid.to_string(), "0", &server.to_string(), device, namespace, command]);
     }
     text
 }
@@ -141,8 +145,8 @@ mod tests {
         let client = Client { pid: 9741, command: "./nbody".into(), namespace: "4026531836".into() };
         assert_eq!(
             table(6472, "GPU-cb1213a3-d6a4-be7f-8d23-12f0e1d2c3b4", &[client]),
-            "PID ID SERVER DEVICE NAMESPACE COMMAND\n\
-             9741 0 6472 GPU-cb1213a3-d6a4-be7f 4026531836 ./nbody\n"
+            "PID       ID    SERVER    DEVICE                  NAMESPACE    COMMAND\n\
+             9741      0     6472      GPU-cb1213a3-d6a4-be7f  4026531836   ./nbody\n"
         );
     }
 }

@@ -12,10 +12,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it looks whether clients came or went.
 const TICK: Duration = Duration::from_millis(5);
+
+/// How long a server initialises: its clients connect when it has.
+const INITIALIZING: Duration = Duration::from_millis(150);
 
 /// The compute units of every device that it plays: an H100's.
 const COMPUTE_UNITS: u32 = 132;
@@ -23,6 +26,13 @@ const COMPUTE_UNITS: u32 = 132;
 struct Server {
     process: Child,
     uid: UserId,
+    started: Instant,
+}
+
+impl Server {
+    fn is_initializing(&self) -> bool {
+        self.started.elapsed() < INITIALIZING
+    }
 }
 
 struct Daemon {
@@ -182,19 +192,26 @@ impl Daemon {
 
     fn answer(&mut self, command: &Command, status: &MpsStatus) -> Result<String, String> {
         let running = self.server.as_ref().map(|server| server.process.id());
+        // A fault is one of clients that it has.
+        let is_faulted = status.state == MpsState::Fault;
+        let is_initializing = !is_faulted && self.server.as_ref().is_some_and(Server::is_initializing);
+        // Whoever asks gets them in no order that the document names: here the last comes first.
+        let is_connected = |_: &&u32| !is_initializing;
+        let client_pids: Vec<u32> = status.client_pids.iter().rev().filter(is_connected).copied().collect();
         let is_its = |server: &u32| {
             if running == Some(*server) { Ok(()) } else { Err(format!("Server {server} not found")) }
         };
         match command {
             Command::ServerList => Ok(commands::pids(running.as_slice())),
-            Command::ServerStatus(server) => is_its(server).map(|()| match status.state {
-                MpsState::Fault => "FAULT\n".to_owned(),
-                _ => "ACTIVE\n".to_owned(),
+            Command::ServerStatus(server) => is_its(server).map(|()| match (is_faulted, is_initializing) {
+                (true, _) => "FAULT\n".to_owned(),
+                (false, true) => "INITIALIZING\n".to_owned(),
+                (false, false) => "ACTIVE\n".to_owned(),
             }),
-            Command::ClientList(server) => is_its(server).map(|()| commands::pids(&status.client_pids)),
+            Command::ClientList(server) => is_its(server).map(|()| commands::pids(&client_pids)),
             Command::Clients(server) => {
                 server.as_ref().map_or(Ok(()), is_its)?;
-                let clients: Vec<Client> = status.client_pids.iter().map(|pid| client(*pid)).collect();
+                let clients: Vec<Client> = client_pids.into_iter().map(client).collect();
                 Ok(commands::table(running.unwrap_or_default(), self.device.as_str(), &clients))
             }
             Command::SetDefaultPercentage(percentage) => {
@@ -244,7 +261,12 @@ fn start_server(uid: UserId) -> Result<Server, String> {
     let mut command = std::process::Command::new(program.with_file_name("nvidia-cuda-mps-server"));
     command.uid(uid.0).stdin(Stdio::piped()).stdout(Stdio::null());
     let process = command.spawn().map_err(|error| format!("no server: {error}"))?;
-    Ok(Server { process, uid })
+    Ok(Server { process, uid, started: now() })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a daemon has the machine's clock")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// The partition that a client names.

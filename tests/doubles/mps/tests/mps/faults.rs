@@ -1,7 +1,7 @@
 //! What goes wrong under clients, and when the device may be used again.
 
 use crate::is_busy;
-use crate::node::{Node, is_root, kill, runs, until};
+use crate::node::{Node, connected, is_root, kill, runs, until};
 use pillion_core::device::NoticeKind;
 use pillion_device::mps::MpsDaemons;
 use pillion_device::simulated::Phase;
@@ -59,7 +59,7 @@ fn a_killed_daemon_takes_its_clients_along_and_is_started_anew_when_they_have_go
     let mut daemons = node.daemons();
     daemons.start_mps(0, &node.settings(0)).unwrap();
     let mut client = node.client(0, &[]);
-    assert_eq!(daemons.mps(0).unwrap().unwrap().client_pids, [client.pid()]);
+    connected(&mut daemons, 0, &[client.pid()]);
     let pid = node.daemon_pid(0);
     kill(pid);
     assert_eq!(notice(&mut daemons), NoticeKind::MpsDied);
@@ -84,7 +84,7 @@ fn a_server_killed_under_its_clients_is_a_death_too() {
     let mut daemons = node.daemons();
     daemons.start_mps(0, &node.settings(0)).unwrap();
     let client = node.client(0, &[]);
-    assert_eq!(daemons.mps(0).unwrap().unwrap().client_pids, [client.pid()]);
+    connected(&mut daemons, 0, &[client.pid()]);
     let server: u32 = node.says(0, "get_server_list").1.parse().unwrap();
     kill(server);
     assert_eq!(notice(&mut daemons), NoticeKind::MpsDied);
@@ -112,7 +112,7 @@ fn a_server_killed_without_clients_harms_nobody() {
     daemons.start_mps(0, &node.settings(0)).unwrap();
     let mut next = node.client(0, &[]);
     assert_eq!(next.progress().phase, Phase::Running);
-    assert_eq!(daemons.mps(0).unwrap().unwrap().client_pids, [next.pid()]);
+    connected(&mut daemons, 0, &[next.pid()]);
 }
 
 #[test]

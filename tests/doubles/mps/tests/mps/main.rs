@@ -6,7 +6,7 @@ mod faults;
 mod node;
 mod partitions;
 
-use node::{Node, command, is_root, runs, until};
+use node::{Node, command, connected, is_root, runs, until};
 use pillion_core::{DeviceUuid, Fraction, UserId};
 use pillion_device::mps::{Cleaned, ComputeMode, ComputeModes, ModeControl, MpsDaemons, cleanup};
 use pillion_device::simulated::Phase;
@@ -107,9 +107,9 @@ fn the_next_agent_goes_on_with_a_daemon_and_its_clients() {
     let mut client = node.client(1, &[]);
     drop(daemons);
     let mut daemons = node.daemons();
-    let status = daemons.mps(1).unwrap().unwrap();
+    let status = connected(&mut daemons, 1, &[client.pid()]);
     assert_eq!((status.state, status.settings), (MpsState::Up, node.settings(1)));
-    assert_eq!((status.server_uid, status.client_pids), (Some(UserId(0)), vec![client.pid()]));
+    assert_eq!(status.server_uid, Some(UserId(0)));
     daemons.start_mps(1, &node.settings(1)).unwrap();
     assert_eq!(node.daemon_pid(1), pid);
     assert!(is_busy(&daemons.stop_mps(1)));
@@ -142,7 +142,41 @@ fn a_client_has_its_own_percentage_below_the_daemons() {
     daemons.start_mps(0, &limits).unwrap();
     assert_eq!(node.says(0, "get_default_active_thread_percentage").1, "25.0");
     assert!((speed(&[half]) - 0.25).abs() < 0.03, "the daemon's is less");
+    let client = node.client(0, &[half, ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=3G")]);
+    let tenants = node.driver().tenants(0).unwrap();
+    let tenant = tenants.iter().find(|tenant| tenant.pid == client.pid()).unwrap();
+    assert_eq!((tenant.is_mps, tenant.memory_bytes_max), (true, Some(2 << 30)), "{tenant:?}");
+    assert!((tenant.units_fraction_max - 0.25).abs() < 0.02, "{tenant:?}");
+    assert!(tenant.units_fraction <= tenant.units_fraction_max + 1e-9, "{tenant:?}");
+    client.leave();
     until("no client", || daemons.stop_mps(0).is_ok());
+}
+
+#[test]
+fn a_server_initialises_before_it_has_clients_and_names_them_in_no_order() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    daemons.start_mps(0, &node.settings(0)).unwrap();
+    let (one, other) = (node.client(0, &[]), node.client(0, &[]));
+    let mut server = String::new();
+    until("a server", || {
+        server = node.says(0, "get_server_list").1;
+        !server.is_empty()
+    });
+    let status = || node.says(0, &format!("get_server_status {server}")).1;
+    if status() == "INITIALIZING" {
+        let early = daemons.mps(0).unwrap().unwrap();
+        assert!(early.state.takes_clients(), "{early:?}");
+        assert!(is_busy(&daemons.stop_mps(0)), "it comes up for a client that nobody names yet");
+    }
+    until("an active server", || status() == "ACTIVE");
+    let told = connected(&mut daemons, 0, &[one.pid(), other.pid()]);
+    assert_eq!(told.client_pids, [other.pid(), one.pid()], "the double does not sort them");
+    daemons.terminate_mps_client(0, one.pid()).unwrap();
+    assert_eq!(daemons.notices(), [], "none of this is a fault");
 }
 
 #[test]
@@ -154,6 +188,7 @@ fn a_client_is_let_go_in_the_clean_way() {
     let mut daemons = node.daemons();
     daemons.start_mps(0, &node.settings(0)).unwrap();
     let (mut one, mut other) = (node.client(0, &[]), node.client(0, &[]));
+    connected(&mut daemons, 0, &[one.pid(), other.pid()]);
     daemons.terminate_mps_client(0, one.pid()).unwrap();
     assert_eq!((one.progress().phase, other.progress().phase), (Phase::Failed, Phase::Running));
     let stranger = daemons.terminate_mps_client(0, std::process::id());
@@ -173,12 +208,12 @@ fn users_wait_for_each_other_or_are_served_at_once() {
         daemons.start_mps(0, &MpsSettings { multi_user, ..node.settings(0) }).unwrap();
         let first = node.client_of(alice, 0, &[]);
         let mut second = node.client_of(bob, 0, &[]);
-        let status = daemons.mps(0).unwrap().unwrap();
+        let running: &[u32] = if multi_user { &[first.pid(), second.pid()] } else { &[first.pid()] };
+        let status = connected(&mut daemons, 0, running);
         if multi_user {
             assert_eq!((status.server_uid, second.progress().phase), (Some(UserId(0)), Phase::Running));
         } else {
             assert_eq!((status.server_uid, second.progress().phase), (Some(alice), Phase::Waiting));
-            assert_eq!(status.client_pids, [first.pid()]);
         }
         first.leave();
         until("the second runs", || second.progress().phase == Phase::Running);

@@ -1,9 +1,10 @@
 //! A node with two simulated devices, the doubles on its path, and programs that use the devices.
 
 use pillion_core::{DeviceUuid, UserId};
-use pillion_device::MpsSettings;
 use pillion_device::mps::{ModeControl, MpsDaemons};
 use pillion_device::simulated::{Machine, MachineConfig, Progress, Simulated, serve};
+use pillion_device::{MpsSettings, MpsStatus};
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -33,6 +34,18 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("it does not come: {what}");
+}
+
+/// Waits until these are the clients of a device's daemon, in whatever order it tells them: a server initialises first.
+pub(crate) fn connected(daemons: &mut MpsDaemons, index: u32, pids: &[u32]) -> MpsStatus {
+    let expected: BTreeSet<u32> = pids.iter().copied().collect();
+    let mut seen = None;
+    until("its clients", || {
+        seen = daemons.mps(index).unwrap();
+        let has = seen.as_ref().map(|status| status.client_pids.iter().copied().collect());
+        has.as_ref() == Some(&expected)
+    });
+    seen.unwrap()
 }
 
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
