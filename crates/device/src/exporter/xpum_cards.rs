@@ -40,9 +40,10 @@ pub(super) fn cards(samples: &[Sample<'_>]) -> Vec<XpumCard> {
     let mut found: BTreeMap<DeviceUuid, XpumCard> = BTreeMap::new();
     for sample in samples {
         let is_v1 = sample.name.starts_with("xpum_");
-        let (uuid, tile) = match is_v1 {
-            true => (sample.label("uuid"), sample.label("sub_dev")),
-            false => (sample.label("hw_id"), sample.label("com_intel_subdevice_id")),
+        let (uuid, tile) = if is_v1 {
+            (sample.label("uuid"), sample.label("sub_dev"))
+        } else {
+            (sample.label("hw_id"), sample.label("com_intel_subdevice_id"))
         };
         let Some(uuid) = uuid.filter(|_| is_v1 || sample.name.starts_with("hw_")).map(dashed) else {
             continue;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Memory of one tile by model, where XPU Manager does not say it: Intel's product specifications ("Intel Data Center GPU
-/// Max Series", 128, 96 and 48 GB of HBM2e on two, two and one tiles).
+/// Max Series", 128, 96 and 48 GB of memory on two, two and one tiles).
 const TILE_MEMORY_GIB: [(&str, u64); 6] = [
     ("max-1550", 64),
     ("max-1550vg", 64),
@@ -34,7 +34,8 @@ struct Tile {
     card: u32,
     first_index: u32,
     number: u32,
-    tile_count: u32,
+    /// How many its card has.
+    siblings: u32,
 }
 
 /// The devices of all cards.
@@ -94,15 +95,15 @@ fn tile(card: &XpumCard, card_number: u32, first_index: u32, number: u32) -> Opt
         card: card_number,
         first_index,
         number,
-        tile_count: card.tile_count,
+        siblings: card.tile_count,
     })
 }
 
 impl Tile {
     /// Those of the processes on its card that are on it.
     fn processes(&self, proc_root: &Path, on_cards: &BTreeMap<String, BTreeSet<u32>>) -> Vec<DeviceProcess> {
-        let Self { pci_address, card, first_index, number, tile_count, .. } = self;
-        let (card, first_index, tile_count) = (*card, *first_index, *tile_count);
+        let Self { pci_address, card, first_index, number, siblings, .. } = self;
+        let (card, first_index, tile_count) = (*card, *first_index, *siblings);
         let place = Place { pci_address, card, first_index, tile_count };
         let on_tile = |pid: &u32| {
             let bytes = process::memory_on_card(proc_root, *pid, pci_address);
