@@ -1,5 +1,5 @@
 //! The whole way of a job on real Slurm, once over each way of reaching devices: the simulated driver itself, the doubles of
-//! NVIDIA's library and MPS programs, the double of Level Zero. What the agent measured is held against what the device
+//! NVIDIA's library and MPS programs, the double of Level Zero, and those of the exporters that complete them. What the agent measured is held against what the device
 //! model did, value by value, and printed. They run inside a testbed: `tests/run hardware`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
@@ -9,6 +9,7 @@ mod played;
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::{NodeBackend, PoolNode};
+use pillion_tests::monitoring::get;
 use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use played::{Played, Watch};
@@ -25,7 +26,7 @@ const TOLERANCE_FRACTION: f64 = 0.05;
 const RUN_SECONDS: u32 = 600;
 /// What each start writes down of its environment.
 const START_LINE: &str = "echo visible=$CUDA_VISIBLE_DEVICES pipe=$CUDA_MPS_PIPE_DIRECTORY \
-     limit=$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT ccs=$ZEX_NUMBER_OF_CCS mask=$ZE_AFFINITY_MASK \
+     percentage=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE limit=$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT ccs=$ZEX_NUMBER_OF_CCS mask=$ZE_AFFINITY_MASK \
      bind=$APPTAINER_BIND > $HOME/start.$SLURM_JOB_ID";
 
 fn cluster(model: &str, mechanism: Mechanism, backend: NodeBackend) -> Cluster {
@@ -99,11 +100,18 @@ fn compare(title: &str, metric: &str, read: Option<f64>, done: f64) {
 }
 
 /// Runs two that go well together, and gives their jobs with what each wrote down while both ran.
-fn run_pair(cluster: &Cluster, work: &str) -> [(SlurmJobId, BTreeMap<String, String>); 2] {
+///
+/// `both_run` is called while they do.
+fn run_pair(
+    cluster: &Cluster,
+    work: &str,
+    both_run: impl FnOnce([SlurmJobId; 2]),
+) -> [(SlurmJobId, BTreeMap<String, String>); 2] {
     let jobs = ["solo", "solo"].map(|profile| submit(cluster, profile, work));
     for job in jobs {
         cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
     }
+    both_run(jobs);
     let pairs = told(cluster, &["pairs"]);
     assert!(
         pairs["decisions"].as_array().is_some_and(|all| !all.is_empty()),
@@ -113,6 +121,40 @@ fn run_pair(cluster: &Cluster, work: &str) -> [(SlurmJobId, BTreeMap<String, Str
         cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
         (job, environment(cluster, job))
     })
+}
+
+/// What a pair was promised by its environment is what the device holds its programs to, and its counters show no more.
+fn check_limits(cluster: &Cluster, jobs: [SlurmJobId; 2]) {
+    let (tenants, active) = Watch::new(cluster, "n1").tenants(jobs.len(), SOON);
+    let mut promised: Vec<(f64, Option<u64>)> =
+        jobs.iter().map(|job| promise(&environment(cluster, *job))).collect();
+    let mut held: Vec<(f64, Option<u64>)> =
+        tenants.iter().map(|it| (it.units_fraction_max, it.memory_bytes_max)).collect();
+    for list in [&mut promised, &mut held] {
+        list.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    }
+    for ((share, bytes), (share_max, bytes_max)) in promised.iter().zip(&held) {
+        println!(
+            "{:10} {:28} read {share:>16.4}   done {share_max:>16.4}",
+            "mps", "active_thread_percentage"
+        );
+        // Rounded down to what the device can part: two of its 132 units.
+        assert!((share - 2.0 / 132.0..=share + 1e-9).contains(share_max), "{promised:?}, but {held:?}");
+        assert!(bytes.is_some() && bytes == bytes_max, "{promised:?}, but {held:?}");
+    }
+    for tenant in &tenants {
+        assert!(tenant.is_mps && tenant.units_fraction <= tenant.units_fraction_max + 1e-9, "{tenant:?}");
+        assert!(tenant.memory_bytes_max.is_some_and(|most| tenant.memory_bytes <= most), "{tenant:?}");
+    }
+    let together = tenants.iter().map(|tenant| tenant.units_fraction).sum();
+    compare("mps", "units_of_both", Some(together), active);
+}
+
+/// The compute units and the memory that a job's environment promises, as NVIDIA's document reads it.
+fn promise(seen: &BTreeMap<String, String>) -> (f64, Option<u64>) {
+    let percentage = seen["percentage"].parse().unwrap_or(100.0);
+    let mebibytes = seen["limit"].strip_prefix("0=").and_then(|limit| limit.strip_suffix('M'));
+    (percentage / 100.0, mebibytes.and_then(|count| count.parse::<u64>().ok()).map(|count| count << 20))
 }
 
 /// Where each metric of a node's first device comes from, as operators see it.
@@ -129,7 +171,7 @@ fn simulated() {
     let cluster = cluster("h200", Mechanism::Mps, NodeBackend::Simulated);
     run_alone(&cluster, "simulated", "resnet50-infer", &FINE);
     assert_eq!(source_of(&cluster, "sm_active_fraction"), "simulated");
-    for (job, seen) in run_pair(&cluster, "resnet50-infer") {
+    for (job, seen) in run_pair(&cluster, "resnet50-infer", |_| ()) {
         assert!(seen["pipe"].ends_with("/pipe"), "{job}: {seen:?}");
     }
 }
@@ -140,7 +182,7 @@ fn nvml_and_mps() {
     run_alone(&cluster, "nvml", "resnet50-infer", &FINE);
     assert_eq!(source_of(&cluster, "sm_active_fraction"), "nvml-gpm");
     assert_eq!(source_of(&cluster, "energy_joules"), "nvml");
-    let pair = run_pair(&cluster, "resnet50-infer");
+    let pair = run_pair(&cluster, "resnet50-infer", |jobs| check_limits(&cluster, jobs));
     for (job, seen) in &pair {
         assert!(seen["visible"].starts_with("GPU-"), "{job}: {seen:?}");
         assert!(seen["pipe"].ends_with("/pipe") && seen["limit"].starts_with("0="), "{job}: {seen:?}");
@@ -163,7 +205,50 @@ fn level_zero_and_ccs() {
     );
     assert_eq!(source_of(&cluster, "sm_active_fraction"), "metric-streamer");
     assert_eq!(source_of(&cluster, "energy_joules"), "sysman");
-    for (job, seen) in run_pair(&cluster, work) {
+    for (job, seen) in run_pair(&cluster, work, |_| ()) {
         assert_eq!(seen["ccs"], "0:2", "{job}: {seen:?}");
     }
+}
+
+#[test]
+fn nvml_and_dcgm_exporter() {
+    let cluster = cluster("v100", Mechanism::Mps, NodeBackend::NvidiaAndDcgm);
+    run_alone(&cluster, "dcgm", "resnet50-infer", &FINE);
+    for metric in ["sm_active_fraction", "sm_occupancy_fraction", "memory_bandwidth_fraction"] {
+        assert_eq!(source_of(&cluster, metric), "dcgm-exporter", "{metric}");
+    }
+    assert_eq!(source_of(&cluster, "energy_joules"), "nvml", "the library goes first");
+}
+
+#[test]
+fn level_zero_and_xpu_manager() {
+    let cluster = cluster("max-1550", Mechanism::Ccs, NodeBackend::IntelAndXpum);
+    let work = "ResNet-50 --batch-size 2";
+    run_alone(&cluster, "xpum", work, &["sm_active_fraction", "stall_fraction", "memory_bandwidth_fraction"]);
+    assert_eq!(source_of(&cluster, "sm_active_fraction"), "xpu-manager");
+    assert_eq!(source_of(&cluster, "energy_joules"), "sysman", "the library goes first");
+}
+
+/// Processes of simulated devices are not in the kernel's books, so that no profile comes of it: what the node tells is
+/// held against the device.
+#[test]
+fn xpu_manager_alone() {
+    let mut cluster = cluster("max-1550", Mechanism::None, NodeBackend::Xpum);
+    for metric in ["energy_joules", "power_watts", "memory_bytes_used"] {
+        wait_until(metric, SOON, || Ok(source_of(&cluster, metric) == "xpu-manager")).unwrap();
+    }
+    let device = told(&cluster, &["nodes"])["nodes"][0]["devices"][0].clone();
+    assert_eq!(device["faults"][0]["kind"], "no-mechanism", "{device:#}");
+    assert_eq!(device["mechanism"], "none", "{device:#}");
+    let address = cluster.metrics_address("n1").unwrap();
+    let page = get(address, "/metrics").unwrap();
+    let line = page.lines().find(|line| {
+        line.starts_with("pillion_device_energy_joules_total{") && line.contains("gres_type=\"g0\"")
+    });
+    let read = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    // The page and the exporter are a few seconds behind.
+    let done = Watch::new(&cluster, "n1").energy_joules(0);
+    let read = read.unwrap_or_else(|| panic!("no energy in {page}"));
+    println!("{:10} {:28} read {read:>16.4}   done {done:>16.4}", "xpum-alone", "energy_joules");
+    assert!(read > 0.0 && read <= done && done - read < 5.0 * 300.0, "{read} J were read, not {done}");
 }

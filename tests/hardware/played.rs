@@ -3,7 +3,7 @@
 use crate::Cluster;
 use pillion_core::device::DeviceProcess;
 use pillion_device::Backend as _;
-use pillion_device::simulated::{Counters, Simulated, Totals};
+use pillion_device::simulated::{Counters, Simulated, Tenant, Totals};
 use pillion_tests::wait::{Look, wait_for};
 use std::time::Duration;
 
@@ -33,6 +33,31 @@ impl Watch {
     fn look(&mut self, index: u32) -> (Vec<DeviceProcess>, Counters) {
         let processes = self.devices.processes(index).unwrap();
         (processes, self.devices.counters(index).unwrap())
+    }
+
+    /// What the meter of a device shows.
+    pub(crate) fn energy_joules(mut self, index: u32) -> f64 {
+        self.devices.counters(index).unwrap().totals.energy_joules
+    }
+
+    /// Waits until so many share one of the devices, and gives how each is treated, with the part of the device's units that
+    /// its own counters show at work meanwhile.
+    pub(crate) fn tenants(mut self, count: usize, deadline: Duration) -> (Vec<Tenant>, f64) {
+        let index = wait_for("tenants of one device", deadline, || {
+            let shared = (0..self.count).find(|index| self.devices.tenants(*index).unwrap().len() == count);
+            Ok(shared.map_or_else(|| Look::NotYet("nobody shares".to_owned()), Look::Ready))
+        })
+        .unwrap();
+        wait_for("a second in which nothing changes", deadline, || {
+            let (tenants, before) = (self.devices.tenants(index).unwrap(), self.look(index).1.totals);
+            std::thread::sleep(Duration::from_secs(1));
+            let (again, after) = (self.devices.tenants(index).unwrap(), self.look(index).1.totals);
+            let units = |totals: &Totals| totals.issue + totals.stall;
+            let active = (units(&after) - units(&before)) / (after.seconds - before.seconds);
+            let is_still = tenants == again && tenants.len() == count;
+            Ok(if is_still { Look::Ready((tenants, active)) } else { Look::NotYet(format!("{again:?}")) })
+        })
+        .unwrap()
     }
 
     /// Waits for a process on any of the devices and follows it to its end.

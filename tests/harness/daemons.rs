@@ -235,6 +235,9 @@ impl Cluster {
         let socket = self.node_file(node, "agent.sock")?;
         let metrics = self.metrics_address(node)?;
         let text = agent_toml(self, node, port, metrics) + &doubles::agent_toml(self, node)?;
+        if self.daemon(&format!("pillion-exporter-{node}")).is_err() {
+            doubles::start_exporter(self, node)?;
+        }
         // The doubles look for the driver as a job does.
         let (variable, devices) = user_environment(self.root());
         let devices = devices.display().to_string().replace("%n", node);
@@ -323,7 +326,7 @@ impl Cluster {
     }
 
     /// Waits for a file that a daemon makes when it is ready.
-    fn wait_for_file(&mut self, daemon: &str, path: &Path) -> Result<()> {
+    pub(crate) fn wait_for_file(&mut self, daemon: &str, path: &Path) -> Result<()> {
         wait_for(&format!("{} of {daemon}", path.display()), READY_DEADLINE, || {
             self.daemon(daemon)?.check_running()?;
             Ok(if path.exists() { Look::Ready(()) } else { Look::NotYet("it is not there".into()) })

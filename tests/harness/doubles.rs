@@ -5,11 +5,15 @@ use crate::cluster::Cluster;
 use crate::cluster::spec::NodeBackend;
 use crate::daemons::{built, user_environment};
 use crate::error::{Result, io_error};
+use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 /// Where the first card of Level Zero's double is on the PCI bus; the others follow.
 const FIRST_PCI_BUS: u32 = 0x18;
+
+/// How often the exporters' doubles collect. The real ones take 15 to 30 s, in which a whole run of a test goes by.
+const EXPORTER_PERIOD_SECONDS: &str = "0.2";
 
 /// Through what the agent of a node reaches its devices.
 pub(crate) fn backend(cluster: &Cluster, node: &str) -> NodeBackend {
@@ -18,20 +22,60 @@ pub(crate) fn backend(cluster: &Cluster, node: &str) -> NodeBackend {
 }
 
 /// What the configuration of a node's agent says besides, continuing its section `[mps]`.
-pub(crate) fn agent_toml(cluster: &Cluster, node: &str) -> Result<String> {
-    match backend(cluster, node) {
+pub(crate) fn agent_toml(cluster: &mut Cluster, node: &str) -> Result<String> {
+    let library = library_toml(cluster, node)?;
+    let Some(address) = exporter_address(cluster, node)? else { return Ok(library) };
+    Ok(format!("{library}[exporter]\nurl = \"http://{address}/metrics\"\nkeep_seconds = 10.0\n"))
+}
+
+/// Where the exporter of a node listens, if it has one.
+fn exporter_address(cluster: &mut Cluster, node: &str) -> Result<Option<SocketAddr>> {
+    if backend(cluster, node).exporter_kind().is_none() {
+        return Ok(None);
+    }
+    let port = cluster.port(&format!("exporter-{node}"))?;
+    Ok(Some(SocketAddr::from(([127, 0, 0, 1], port))))
+}
+
+/// Starts the exporter beside a node's library, if it has one, and waits until it listens.
+pub(crate) fn start_exporter(cluster: &mut Cluster, node: &str) -> Result<()> {
+    let (Some(kind), Some(address)) =
+        (backend(cluster, node).exporter_kind(), exporter_address(cluster, node)?)
+    else {
+        return Ok(());
+    };
+    let (variable, devices) = user_environment(cluster.root());
+    let devices = devices.display().to_string().replace("%n", node);
+    let ready = cluster.layout().path(format!("run/{node}/exporter"));
+    let (double, listen) = (built("pillion-exporter-double")?, address.to_string());
+    let program = cluster
+        .program(&double.display().to_string())
+        .args(["--kind", kind, "--listen", &listen, "--period-seconds", EXPORTER_PERIOD_SECONDS])
+        .arg("--ready")
+        .arg(&ready)
+        .env(variable, devices);
+    let name = format!("pillion-exporter-{node}");
+    cluster.start_daemon(&name, &program)?;
+    cluster.wait_for_file(&name, &ready)
+}
+
+fn library_toml(cluster: &Cluster, node: &str) -> Result<String> {
+    let backend = backend(cluster, node);
+    match backend {
         NodeBackend::Simulated => Ok(String::new()),
-        NodeBackend::Nvidia => {
+        NodeBackend::Xpum => Ok("[intel]\nlibrary = \"/nowhere/libze_loader.so.1\"\n".to_owned()),
+        NodeBackend::Nvidia | NodeBackend::NvidiaAndDcgm => {
             let library = built("libnvidia_ml_double.so")?;
             let control = mps_control(cluster, node)?;
             let (library, control) = (library.display(), control.display());
             Ok(format!("control_binary = \"{control}\"\n[nvidia]\nlibrary = \"{library}\"\n"))
         }
-        NodeBackend::Intel => {
+        NodeBackend::Intel | NodeBackend::IntelAndXpum => {
+            let burst_seconds = if backend == NodeBackend::Intel { 1.0 } else { 0.0 };
             let library = built("libpillion_double_level_zero.so")?;
             let sysfs = sysfs(cluster, node)?;
             Ok(format!(
-                "[intel]\nlibrary = \"{}\"\nsysfs_root = \"{}\"\nmetric_burst_seconds = 1.0\nmetric_period_seconds = 1.0\n",
+                "[intel]\nlibrary = \"{}\"\nsysfs_root = \"{}\"\nmetric_burst_seconds = {burst_seconds:?}\nmetric_period_seconds = 1.0\n",
                 library.display(),
                 sysfs.display()
             ))

@@ -36,6 +36,12 @@ pub enum NodeBackend {
     Nvidia,
     /// The double of Level Zero.
     Intel,
+    /// As `Nvidia`, with the double of dcgm-exporter beside it: what devices before Hopper need.
+    NvidiaAndDcgm,
+    /// As `Intel` with the metric streamer off, with the double of XPU Manager beside it.
+    IntelAndXpum,
+    /// The double of XPU Manager alone, where Level Zero cannot be loaded.
+    Xpum,
 }
 
 impl NodeBackend {
@@ -43,8 +49,17 @@ impl NodeBackend {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
-            Self::Nvidia => "nvidia",
-            Self::Intel => "intel",
+            Self::Nvidia | Self::NvidiaAndDcgm => "nvidia",
+            Self::Intel | Self::IntelAndXpum | Self::Xpum => "intel",
+        }
+    }
+
+    /// The page of the exporter beside it, if there is one.
+    pub(crate) const fn exporter_kind(self) -> Option<&'static str> {
+        match self {
+            Self::Simulated | Self::Nvidia | Self::Intel => None,
+            Self::NvidiaAndDcgm => Some("dcgm-4.9"),
+            Self::IntelAndXpum | Self::Xpum => Some("xpum-1.2"),
         }
     }
 }
