@@ -49,7 +49,7 @@ fn dies_with_its_partner(name: &str) -> String {
 }
 
 /// A busy machine looks at its devices late: nobody is a victim of whom the agent never saw beside it.
-fn wait_until_seen_together(cluster: &Cluster, jobs: [SlurmJobId; 2]) {
+pub(crate) fn seen_together(cluster: &Cluster, jobs: [SlurmJobId; 2]) {
     wait_for("both have run for a while", SOON, || {
         let ran = jobs.map(|job| cluster.job_field(job, "RunTime").unwrap_or_default());
         let is_while = ran.iter().all(|time| time.as_str() >= "00:00:08");
@@ -66,7 +66,7 @@ fn who_dies_with_its_partner_is_started_again_alone() {
     make_known(&cluster, &["alice"], &PAIR, &[&[]]);
     let scripts = [load(PAIR[0], 6000), dies_with_its_partner(PAIR[1])];
     let [cancelled, victim] = pair(&cluster, &scripts, &[]);
-    wait_until_seen_together(&cluster, [cancelled, victim]);
+    seen_together(&cluster, [cancelled, victim]);
     cluster.program("scancel").arg(cancelled.to_string()).stdout().unwrap();
     cluster.wait_for_job(cancelled, &["CANCELLED"], SOON).unwrap();
     std::fs::write(cluster.home("alice").join(PARTNER_GONE), "").unwrap();

@@ -14,6 +14,7 @@ mod learning;
 mod leases;
 mod metrics;
 mod module;
+mod mps_faults;
 mod operators;
 mod options;
 mod outage;
