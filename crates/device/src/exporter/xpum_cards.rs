@@ -116,7 +116,7 @@ mod tests {
             tile_count: 2,
             tile_memory_bytes: None,
         };
-        assert_eq!(read(V1), [card.clone()]);
+        assert_eq!(read(V1), std::slice::from_ref(&card));
         assert_eq!(read(V2), [XpumCard { device_id: None, tile_memory_bytes: Some(64 << 30), ..card }]);
     }
 

@@ -29,7 +29,7 @@ impl Settings {
     }
 
     /// From Hopper on DCGM reads performance counters of NVML, which nobody has for himself.
-    fn lends_counters(&self, model: &str) -> bool {
+    fn lends_counters(model: &str) -> bool {
         !matches!(model, "h100" | "h200")
     }
 }
@@ -59,7 +59,7 @@ impl Collector {
             looks.push(Look {
                 index: device.index,
                 uuid: device.uuid.as_str().to_owned(),
-                is_profiled: is_ours || !self.settings.lends_counters(&device.model),
+                is_profiled: is_ours || !Settings::lends_counters(&device.model),
                 model: device.model,
                 memory_bytes: device.memory_bytes,
                 before: self.before.insert(device.index, now),

@@ -60,6 +60,7 @@ fn pcie_rx(look: &Look) -> Option<String> {
     look.profiled(|it| it.pcie_rx_bytes).map(whole)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as every field's value, which may be lacking")]
 fn power(look: &Look) -> Option<String> {
     Some(c(look.now.power_watts))
 }

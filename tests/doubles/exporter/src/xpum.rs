@@ -4,6 +4,8 @@
 //!
 //! Sources: intel/xpumanager `rest/prometheus_exporter*.py` (v1), `xpumd/receiver/intelxpu/sysman/documentation.md` (v2).
 
+#![expect(clippy::unnecessary_wraps, reason = "as every metric's value, which may be lacking")]
+
 use crate::look::Look;
 use crate::number::{go, python};
 use std::fmt::Write as _;
