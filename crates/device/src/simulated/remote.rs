@@ -124,6 +124,14 @@ impl Simulated {
         }
     }
 
+    /// Sets it.
+    ///
+    /// # Errors
+    /// As [`Backend::start_mps`].
+    pub fn set_compute_mode(&mut self, index: u32, mode: ComputeMode) -> Result<(), DeviceError> {
+        self.done(&Request::SetComputeMode { index, mode })
+    }
+
     /// How the processes on one device are treated: for tests of what was enforced.
     ///
     /// # Errors
@@ -133,14 +141,6 @@ impl Simulated {
             Reply::Tenants(tenants) => Ok(tenants),
             other => unexpected(&other),
         }
-    }
-
-    /// Sets it.
-    ///
-    /// # Errors
-    /// As [`Backend::start_mps`].
-    pub fn set_compute_mode(&mut self, index: u32, mode: ComputeMode) -> Result<(), DeviceError> {
-        self.done(&Request::SetComputeMode { index, mode })
     }
 
     /// Lets one MPS client of a device crash: for tests of what follows from it.
