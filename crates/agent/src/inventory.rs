@@ -92,6 +92,7 @@ mod tests {
             memory_bytes: 1 << 37,
             gres_type: GresType::new(gres_type),
             mechanism: Mechanism::Mps,
+            instances: None,
         }
     }
 

@@ -90,7 +90,15 @@ fn tile(card: &XpumCard, card_number: u32, first_index: u32, number: u32) -> Opt
     let gres_type = GresType::new(format!("g{index}"));
     let mechanism = Mechanism::None;
     Some(Tile {
-        description: DeviceDescription { index, uuid, model, memory_bytes, gres_type, mechanism },
+        description: DeviceDescription {
+            index,
+            uuid,
+            model,
+            memory_bytes,
+            gres_type,
+            mechanism,
+            instances: None,
+        },
         pci_address: card.pci_address.to_lowercase(),
         card: card_number,
         first_index,

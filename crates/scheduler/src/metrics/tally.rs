@@ -210,9 +210,10 @@ mod tests {
             ..Sums::default()
         };
         for run in [run(40.0, 0.0), run(-10.0, 0.0), run(0.0, 5.0)] {
-            tally.ran(&run);
+            tally.ran(&run, 20.0);
         }
         let counts = tally.counts();
+        assert!((counts.shared_device_seconds - 60.0).abs() < 1e-9);
         assert!((counts.account.gpu_seconds_saved - 40.0).abs() < 1e-9);
         assert!((counts.gpu_seconds_lost - 10.0).abs() < 1e-9);
         assert!((counts.account.energy_joules_saved - 10.0).abs() < 1e-9);
