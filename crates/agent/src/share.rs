@@ -5,7 +5,7 @@ use crate::disk;
 use crate::mechanism::{self, Variable};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
-use pillion_core::{DecisionId, GresType, JobStart};
+use pillion_core::{DecisionId, GresType, JobStart, Shards};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -56,9 +56,9 @@ const OWN_VARIABLES: [&str; 7] = [
 ];
 
 /// What a task that shares a device must not inherit, beside what is `set` for it: a job that was submitted from inside
-/// another one brings that one's limits. A job that has its device alone may run an MPS daemon of its own: nothing.
+/// another one brings that one's limits. A job that has all of its device may run an MPS daemon of its own: nothing.
 pub fn stale(share: &Share, set: &[Variable]) -> Vec<String> {
-    let is_shared = share.mechanism != Mechanism::None;
+    let is_shared = share.mechanism != Mechanism::None || share.shards != Shards::ALL;
     let own = OWN_VARIABLES.into_iter().filter(|own| is_shared && !set.iter().any(|(name, _)| name == own));
     own.map(str::to_owned).collect()
 }
@@ -294,7 +294,10 @@ pub(crate) mod tests {
         let set = environment(&card, &device(Mechanism::Ccs), &SharePaths { progress: None, ..paths() });
         let expected = [&expected[..3], &["CUDA_MPS_PIPE_DIRECTORY", "PILLION_PROGRESS"]].concat();
         assert_eq!(stale(&card, &set), expected);
-        assert!(stale(&share(33, Mechanism::None), &[]).is_empty(), "its own daemon is its own");
+        let whole = Share { shards: Shards::ALL, ..share(33, Mechanism::None) };
+        assert!(stale(&whole, &[]).is_empty(), "its own daemon is its own");
+        let in_turns = Share { shards: Shards::try_new(50).unwrap(), ..whole };
+        assert_eq!(stale(&in_turns, &[]), OWN_VARIABLES);
     }
 
     #[test]
