@@ -39,8 +39,18 @@ impl Scene {
     fn look_after(&mut self, seconds: f64, sm_active: f64, sightings: &[Sighting], progress: &[(u32, f64)]) {
         self.at += seconds;
         self.energy_joules += 100.0 * seconds;
+        self.look_with(Some(self.energy_joules), sm_active, sightings, progress);
+    }
+
+    fn look_with(
+        &mut self,
+        energy_joules: Option<f64>,
+        sm_active: f64,
+        sightings: &[Sighting],
+        progress: &[(u32, f64)],
+    ) {
         let reading = Reading {
-            energy_joules: Some(self.energy_joules),
+            energy_joules,
             sm_active_fraction: Some(Fraction::clamped(sm_active)),
             ..Reading::default()
         };
@@ -457,6 +467,27 @@ fn a_run_that_an_older_agent_wrote_down_goes_on() {
 }
 
 proptest! {
+    /// A meter that is not there at some looks: what ran on meanwhile is billed when it is there again, once.
+    #[test]
+    fn a_meter_with_gaps_loses_nothing(
+        looks in prop::collection::vec((0.0..=1.0_f64, any::<[bool; 3]>(), any::<bool>()), 2..40),
+    ) {
+        let mut scene = Scene::new(&[1, 2, 3]);
+        let mut told = Vec::new();
+        for (sm_active, there, has_meter) in &looks {
+            let sightings: Vec<Sighting> =
+                (1..=3).zip(there).filter(|(_, there)| **there).map(|(id, _)| seen(id, 1)).collect();
+            scene.at += 1.0;
+            scene.energy_joules += 100.0;
+            let meter = has_meter.then_some(scene.energy_joules);
+            told.extend(meter);
+            scene.look_with(meter, *sm_active, &sightings, &[]);
+        }
+        let metered = told.last().zip(told.first()).map_or(0.0, |(last, first)| last - first);
+        let parts: f64 = [1, 2, 3].map(|id| scene.end(id).energy_joules.unwrap_or(0.0)).iter().sum();
+        prop_assert!((parts - metered).abs() < 1e-6, "{parts} of {metered}");
+    }
+
     #[test]
     fn the_parts_sum_to_the_meter(looks in prop::collection::vec((0.0..=1.0_f64, any::<[bool; 3]>()), 2..40)) {
         let mut scene = Scene::new(&[1, 2, 3]);
