@@ -168,13 +168,49 @@ fn convert_nodes(site: &mut Site) {
     site.at_controller("scancel -u root");
 }
 
+/// A server that the site has already, in the place of the private one.
+fn use_own_postgres(site: &mut Site) {
+    let folder = "/var/lib/postgresql/site";
+    let bin = site.at_controller("ls -d /usr/lib/postgresql/*/bin | tail -n 1").trim().to_owned();
+    site.at_controller("install -d -o postgres -m 755 /run/postgresql /var/lib/postgresql");
+    let init = "--auth-local=peer --auth-host=scram-sha-256";
+    site.at_controller(&format!("runuser -u postgres -- {bin}/initdb {init} {folder} >/dev/null"));
+    let server = site.controller.program(&site.cluster, &format!("{bin}/postgres"));
+    let server = server.args(["-D", folder, "-c", "listen_addresses=127.0.0.1"]).folder("/");
+    let server = server.identity(pillion_tests::testbed::identity_of("postgres").unwrap());
+    site.controller.on(|| site.cluster.start_daemon("postgres@controller", &server)).unwrap();
+    wait_until("answer of the site's PostgreSQL", SOON, || {
+        let said =
+            site.controller.types(&site.cluster, &format!("{bin}/pg_isready -h /run/postgresql || true"))?;
+        Ok(said.contains("accepting"))
+    })
+    .unwrap();
+    let lines = site.block("runuser -u postgres -- createuser");
+    // Typed twice, as it asks for it.
+    site.at_controller(&format!("printf '%s\\n' word word | {}", lines[0]));
+    site.at_controller(&lines[1]);
+    let (_, written) = lines[2].split_once("database.url = ").unwrap();
+    let written = written.replace("PASSWORD@db.example.org", "word@127.0.0.1");
+    site.controller
+        .edits(
+            CONFIG,
+            &[("#url = \"postgres://pillion:PASSWORD@db.example.org/pillion\"", &format!("url = {written}"))],
+        )
+        .unwrap();
+    site.serve("systemctl restart pillion-scheduler", &["controller"]);
+    wait_until("scheduler on the site's PostgreSQL", SOON, || {
+        let said = site.controller.types(&site.cluster, "pillion status --json || true")?;
+        Ok(said.contains("as configured by database.url"))
+    })
+    .unwrap();
+}
+
 /// Scheduler and agents, still off; doctor finds nothing that is broken.
 fn start_daemons(site: &mut Site) {
     let lines = site.block("install -D -m 640 -o root -g slurm");
     site.install_service(&lines, &["controller"]);
     site.wait_for_heartbeat("off");
-    // A server that a site has already; here it is the private one.
-    site.block("sudo -u postgres createuser");
+    use_own_postgres(site);
 
     let lines = site.block("install -D -m 640 deploy/pillion.toml.example");
     site.install_service(&lines, &["w1", "w2"]);
