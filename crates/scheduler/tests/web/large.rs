@@ -1,6 +1,8 @@
 //! A site of 8,000 GPUs and 100,000 jobs: every page is found by index, and its first byte comes soon.
 
 use crate::site::{Answer, Site, Size};
+use pillion_core::{DecisionId, UnixTime};
+use pillion_scheduler::store::{DecisionFilter, Store as _};
 use std::time::Duration;
 
 const LARGE: Size = Size { nodes: 1_000, jobs: 100_000 };
@@ -43,6 +45,28 @@ async fn scans(site: &Site) -> Vec<(String, i64)> {
     sqlx::query_as(sqlx::AssertSqlSafe(query)).fetch_all(site.store.pool()).await.expect("statistics")
 }
 
+/// However many memberships the busiest workload has had since, its first pairing is found.
+async fn find_the_oldest(site: &Site) {
+    let (workload, count, oldest): (String, i64, i64) = sqlx::query_as(
+        "select workload, count(*), min(decision_id) from pairing_member where role <> 'alone' group by 1 order by 2 desc limit 1",
+    )
+    .fetch_one(site.store.pool())
+    .await
+    .expect("a workload");
+    assert!(count > 5_000, "{workload} has {count} only: what lies beyond one step is not asked for");
+    let first = DecisionId(u64::try_from(oldest).expect("an id"));
+    let until: chrono::DateTime<chrono::Utc> =
+        sqlx::query_scalar("select created_at from pairing_decision where decision_id = $1")
+            .bind(oldest)
+            .fetch_one(site.store.pool())
+            .await
+            .expect("it is there");
+    let until = UnixTime::from_epoch(u64::try_from(until.timestamp()).expect("after 1970") + 1);
+    let filter = DecisionFilter { workload: Some(workload), until: Some(until), ..DecisionFilter::default() };
+    let found = site.store.decisions(&filter).await.expect("an answer");
+    assert!(found.iter().any(|decision| decision.id == first), "{} others were found", found.len());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_a_large_site_read_no_big_table_from_end_to_end() {
     let Some(site) = Site::start(LARGE).await else { return };
@@ -68,4 +92,5 @@ async fn pages_of_a_large_site_read_no_big_table_from_end_to_end() {
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(scans(&site).await, before, "a page reads a big table from end to end");
     assert_eq!(before.len(), 10, "a table has another name now: {before:?}");
+    find_the_oldest(&site).await;
 }

@@ -4,7 +4,7 @@ use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
 use super::member;
 use super::tx::TxError;
 use super::{integer_limit, plan_head};
-use crate::store::{Decision, DecisionFilter, Member, NewDecision, StoreError};
+use crate::store::{Decision, DecisionFilter, LIST_LIMIT_DEFAULT, Member, NewDecision, StoreError};
 use pillion_core::decision::DecisionState;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, UnixTime};
 use sqlx::PgConnection;
@@ -139,8 +139,10 @@ pub(super) async fn active(conn: &mut PgConnection) -> Result<Vec<Decision>, TxE
     load(conn, &ids).await
 }
 
-/// How many memberships of a job, a user or a workload are looked at: the newest.
+/// How many memberships of a user or a workload are looked at in one step, the newest first; and how many steps are gone
+/// back where the rest of the filter takes few of them.
 const MEMBERSHIPS_MAX: i64 = 5_000;
+const STEPS_MAX: usize = 40;
 
 /// The decisions that the filter can mean, where it names a sharing, a job, a workload or a user: found by index. `None`: it
 /// names none of them.
@@ -189,7 +191,32 @@ async fn of_members(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<
 
 /// Newest first.
 pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<Vec<Decision>, TxError> {
-    let of_members = of_members(conn, filter).await?;
+    let mut ids = Vec::new();
+    let mut step = filter.clone();
+    step.limit = if filter.limit == 0 { LIST_LIMIT_DEFAULT } else { filter.limit };
+    for _ in 0..STEPS_MAX {
+        let of_members = of_members(conn, &step).await?;
+        let found = matching(conn, &step, of_members.as_deref()).await?;
+        step.limit = step.limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+        ids.extend(found);
+        let cut = of_members.filter(|members| i64::try_from(members.len()) == Ok(MEMBERSHIPS_MAX));
+        let Some(oldest) = cut.and_then(|members| members.into_iter().min()) else { break };
+        if step.limit == 0 {
+            break;
+        }
+        step.before = u64::try_from(oldest).ok().map(DecisionId);
+    }
+    let mut decisions = load(conn, &ids).await?;
+    decisions.reverse();
+    Ok(decisions)
+}
+
+/// The decisions that a filter takes, of these where it names members; newest first.
+async fn matching(
+    conn: &mut PgConnection,
+    filter: &DecisionFilter,
+    of_members: Option<&[i64]>,
+) -> Result<Vec<i64>, TxError> {
     let nodes: Vec<String> = filter.nodes.iter().map(ToString::to_string).collect();
     let ids = sqlx::query_scalar!(
         "select decision_id from pairing_decision as decision
@@ -221,7 +248,7 @@ pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Re
         filter.since.map(timestamp),
         filter.until.map(timestamp),
         filter.user.as_deref(),
-        of_members.as_deref(),
+        of_members,
         filter.include_single,
         filter.before.map(|id| bigint(id.0)),
         &nodes,
@@ -230,11 +257,9 @@ pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Re
         filter.workload.as_deref(),
         integer_limit(filter.limit),
     )
-    .fetch_all(&mut *conn)
+    .fetch_all(conn)
     .await?;
-    let mut decisions = load(conn, &ids).await?;
-    decisions.reverse();
-    Ok(decisions)
+    Ok(ids)
 }
 
 /// The newest decision that each of these starts was released under.
