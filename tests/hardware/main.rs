@@ -123,8 +123,17 @@ fn run_pair(
     })
 }
 
-/// What a pair was promised by its environment is what the device holds its programs to, and its counters show no more.
-fn check_limits(cluster: &Cluster, jobs: [SlurmJobId; 2]) {
+/// Runs one job alone under a cap.
+fn run_capped(cluster: &Cluster, work: &str) {
+    let job = submit(cluster, "solo,cap=0.3", work);
+    cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
+    check_limits(cluster, &[job]);
+    assert_eq!(environment(cluster, job)["percentage"], "30");
+    cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
+}
+
+/// What tenants were promised by their environment is what the device holds their programs to, and its counters show no more.
+fn check_limits(cluster: &Cluster, jobs: &[SlurmJobId]) {
     let (tenants, active) = Watch::new(cluster, "n1").tenants(jobs.len(), SOON);
     let mut promised: Vec<(f64, Option<u64>)> =
         jobs.iter().map(|job| promise(&environment(cluster, *job))).collect();
@@ -140,14 +149,14 @@ fn check_limits(cluster: &Cluster, jobs: [SlurmJobId; 2]) {
         );
         // Rounded down to what the device can part: two of its 132 units.
         assert!((share - 2.0 / 132.0..=share + 1e-9).contains(share_max), "{promised:?}, but {held:?}");
-        assert!(bytes.is_some() && bytes == bytes_max, "{promised:?}, but {held:?}");
+        assert!(bytes == bytes_max, "{promised:?}, but {held:?}");
     }
     for tenant in &tenants {
         assert!(tenant.is_mps && tenant.units_fraction <= tenant.units_fraction_max + 1e-9, "{tenant:?}");
-        assert!(tenant.memory_bytes_max.is_some_and(|most| tenant.memory_bytes <= most), "{tenant:?}");
+        assert!(tenant.memory_bytes_max.is_none_or(|most| tenant.memory_bytes <= most), "{tenant:?}");
     }
     let together = tenants.iter().map(|tenant| tenant.units_fraction).sum();
-    compare("mps", "units_of_both", Some(together), active);
+    compare("mps", "units_of_all", Some(together), active);
 }
 
 /// The compute units and the memory that a job's environment promises, as NVIDIA's document reads it.
@@ -182,7 +191,8 @@ fn nvml_and_mps() {
     run_alone(&cluster, "nvml", "resnet50-infer", &FINE);
     assert_eq!(source_of(&cluster, "sm_active_fraction"), "nvml-gpm");
     assert_eq!(source_of(&cluster, "energy_joules"), "nvml");
-    let pair = run_pair(&cluster, "resnet50-infer", |jobs| check_limits(&cluster, jobs));
+    run_capped(&cluster, "resnet50-infer");
+    let pair = run_pair(&cluster, "resnet50-infer", |jobs| check_limits(&cluster, &jobs));
     for (job, seen) in &pair {
         assert!(seen["visible"].starts_with("GPU-"), "{job}: {seen:?}");
         assert!(seen["pipe"].ends_with("/pipe") && seen["limit"].starts_with("0="), "{job}: {seen:?}");

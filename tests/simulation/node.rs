@@ -265,8 +265,11 @@ impl Node {
             let here: Vec<JobStart> =
                 self.running.iter().filter(|run| run.gres_type == gres_type).map(|run| run.start).collect();
             let memory_bytes = state.reading.memory_bytes_used.unwrap_or(0) / here.len().max(1) as u64;
-            let sighting =
-                |start: &JobStart| Sighting { start: Some(*start), memory_bytes, process_count: 1 };
+            let sighting = |start: &JobStart| Sighting {
+                start: Some(*start),
+                memory_bytes: Some(memory_bytes),
+                process_count: 1,
+            };
             let sightings: Vec<Sighting> = here.iter().map(sighting).collect();
             let look =
                 Look { at: now, reading: &state.reading, sightings: &sightings, progress: &BTreeMap::new() };
