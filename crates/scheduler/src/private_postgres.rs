@@ -13,6 +13,7 @@
 
 mod programs;
 
+use indicatif::{ProgressBar, ProgressFinish};
 use programs::{Programs, run_program};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -30,6 +31,8 @@ const DIRECTORY_LENGTH_MAX: usize = 107 - "/.s.PGSQL.5432.lock".len();
 /// How long processes of a server that died may take to follow it.
 const ORPHAN_DURATION_MAX: Duration = Duration::from_secs(10);
 const ORPHAN_POLL_PERIOD: Duration = Duration::from_millis(50);
+/// How often a terminal is drawn while it starts.
+const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 
 /// Why there is no private Postgres.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +118,13 @@ impl std::fmt::Debug for PrivatePostgres {
     }
 }
 
+/// Shows on a terminal that something is done, until it is dropped; nothing in a pipe or a log: indicatif looks by itself.
+fn progress() -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+    bar.enable_steady_tick(PROGRESS_PERIOD);
+    bar
+}
+
 impl PrivatePostgres {
     /// Starts a server in `directory`, made where it does not exist; what an earlier one stored there is still there.
     ///
@@ -151,12 +161,16 @@ impl PrivatePostgres {
         let data = directory.join("data");
         let programs = programs::find(binaries, &data).await?;
         let password = password(&directory.join("password"), owner)?;
+        let progress = progress();
         if !data.exists() {
+            progress.set_message("making the private database, once: some seconds");
             initialize(&programs, &directory, owner).await?;
         }
+        progress.set_message("starting the private Postgres");
         clear_the_way(&programs, &data, owner).await?;
         configure(&directory, &data)?;
         start_server(&programs, &data, owner).await?;
+        drop(progress);
         let url = url(&directory, &password);
         info!(data = %data.display(), programs = %programs.directory().display(), "the private Postgres runs");
         Ok(Self { programs, data, url, owner, _lock: lock })
