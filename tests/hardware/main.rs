@@ -1,6 +1,7 @@
 //! The whole way of a job on real Slurm, once over each way of reaching devices: the simulated driver itself, the doubles of
-//! NVIDIA's library and MPS programs, the double of Level Zero, and those of the exporters that complete them. What the agent measured is held against what the device
-//! model did, value by value, and printed. They run inside a testbed: `tests/run hardware`.
+//! NVIDIA's library and MPS programs, the double of Level Zero, and those of the exporters that complete them. What the
+//! agent measured is held against what the device model did, value by value, and printed. They run inside a testbed:
+//! `tests/run hardware`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
