@@ -42,6 +42,8 @@ struct Entry {
     /// How its node is set up, as it told when it connected. Beside the state, likewise.
     setup: Option<NodeSetup>,
     stream: u64,
+    /// Of its reports: another one is another agent.
+    journal_id: String,
     outbox: mpsc::Sender<ToAgent>,
 }
 
@@ -84,6 +86,13 @@ impl Agents {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether another agent, which is still connected, says that it is this node.
+    pub fn has_rival(&self, hello: &AgentHello) -> bool {
+        let registry = self.lock();
+        let known = registry.entries.get(&hello.node);
+        known.is_some_and(|entry| entry.is_connected() && entry.journal_id != hello.journal_id)
+    }
+
     /// A stream was opened: returns its id and what is to be sent on it.
     pub fn connect(&self, hello: &AgentHello, now: UnixTime) -> (StreamId, mpsc::Receiver<ToAgent>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_LENGTH);
@@ -98,8 +107,14 @@ impl Agents {
             clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
             conditions: by_device(&hello.conditions),
         };
-        let entry =
-            Entry { state, readings: BTreeMap::new(), setup: hello.setup.clone(), stream: number, outbox };
+        let entry = Entry {
+            state,
+            readings: BTreeMap::new(),
+            setup: hello.setup.clone(),
+            stream: number,
+            journal_id: hello.journal_id.clone(),
+            outbox,
+        };
         registry.entries.insert(hello.node.clone(), entry);
         (StreamId { node: hello.node.clone(), number }, inbox)
     }
@@ -235,6 +250,17 @@ mod tests {
         agents.set_conditions(&new, &[condition("g1")]);
         agents.set_conditions(&old, &[condition("g2")]);
         assert_eq!(told(), [GresType::new("g1")]);
+    }
+
+    #[test]
+    fn two_agents_of_one_name_are_told_from_one_that_comes_again() {
+        let agents = Agents::default();
+        assert!(!agents.has_rival(&hello()));
+        let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        let other = AgentHello { journal_id: "k".into(), ..hello() };
+        assert!(!agents.has_rival(&hello()) && agents.has_rival(&other));
+        agents.disconnect(&stream);
+        assert!(!agents.has_rival(&other), "it is gone, and its journal with it");
     }
 
     #[test]

@@ -52,6 +52,13 @@ impl AgentService for AgentServer {
             .map_err(|error| status::from_store(&error))?;
         let last = context.store.last_sequence(&hello.node, &hello.journal_id).await;
         let last = last.map_err(|error| status::from_store(&error))?;
+        if context.agents.has_rival(&hello) {
+            warn!(
+                node = %hello.node,
+                "an agent takes the place of another that is connected under the same name: if this comes again and again, \
+                 look for two hosts with one agent.node_name"
+            );
+        }
         let (stream, inbox) = context.agents.connect(&hello, now);
         self.ingest.revoke_stale(&hello).await.map_err(|error| status::from_tick(&error))?;
         let conditions = self.ingest.record_conditions(&hello.node, &hello.conditions).await;
