@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn keys_of_others_are_passed_over() {
-        let text = "mode = \"shadow\"\n[pool]\npartitions = [\"shared\"]\n[database]\nurl = \"x\"\n";
+        let text = "mode = \"off\"\n[pool]\npartitions = [\"shared\"]\n[database]\nurl = \"x\"\n";
         let config = Config::parse(text).expect("it is valid");
         assert_eq!(config.pool.partitions, ["shared"]);
         assert_eq!(config.heartbeat_path, Path::new("/run/pillion/heartbeat"));

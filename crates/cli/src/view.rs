@@ -255,7 +255,7 @@ impl From<wire::Event> for EventRow {
 pub struct StatusRow {
     /// Its release.
     pub scheduler_version: String,
-    /// off, shadow or active.
+    /// off or active.
     pub mode: String,
     /// Its clock.
     pub now_seconds: f64,

@@ -14,9 +14,10 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields)]
 pub struct Scheduler {
     /// What the scheduler does. "off": it watches Slurm and takes reports of agents; jobs stay as their users wrote them.
-    /// "shadow": the same today, and `pillion plan --live` shows what would be decided; jobs with --colocate are told so.
     /// "active": jobs with --colocate wait in the pool for a decision, and share.
-    #[schemars(with = "String", extend("enum" = ["off", "shadow", "active"]))]
+    #[schemars(with = "String", extend("enum" = ["off", "active"], "x-refused" = {
+        "shadow": "there is no mode \"shadow\" yet: it did what \"off\" does; write \"off\" or \"active\""
+    }))]
     pub mode: Mode,
     /// The private Postgres lives in this directory, where no database is named below.
     #[schemars(extend("x-rule" = "absolute-path"))]

@@ -64,7 +64,7 @@ fn every_mistake_is_told_with_its_line_and_what_is_allowed() {
     assert_eq!(
         lines(&mistakes(Part::Scheduler, text, "n1")),
         [
-            "line 1: mode = \"on\" is not allowed; write \"off\", \"shadow\" or \"active\"",
+            "line 1: mode = \"on\" is not allowed; write \"off\" or \"active\"",
             "line 2: there is no setting boundseconds; did you mean bound_seconds?",
             "line 3: bound_seconds = 5 is not allowed; write 10 to 3600",
             "line 7: policy.users = \"all\" is not allowed; write \"same-user\", \"same-account\" or \"any\"",
@@ -77,6 +77,15 @@ fn every_mistake_is_told_with_its_line_and_what_is_allowed() {
             "line 15: listen.tcp = \"6820\" is not allowed; write an address and a port such as \"127.0.0.1:6820\"",
             "line 16: listen.operator_uids = [-1] is not allowed; write a list of whole numbers, [1000, 1001]",
         ]
+    );
+}
+
+#[test]
+fn a_mode_of_earlier_releases_is_refused_with_what_to_write() {
+    let text = "mode = \"shadow\"\n[pool]\npartitions = [\"a\"]\n";
+    assert_eq!(
+        lines(&mistakes(Part::Scheduler, text, "n1")),
+        ["line 1: there is no mode \"shadow\" yet: it did what \"off\" does; write \"off\" or \"active\""]
     );
 }
 

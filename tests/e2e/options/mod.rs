@@ -362,7 +362,6 @@ fn idle_scheduler(cluster: &mut Cluster) {
     let words: Vec<&str> = first.split(' ').collect();
     assert!(words[1].starts_with("epoch=") && words[3] == "mode=active", "{first}");
     for (epoch, mode, why) in [
-        (words[1], "mode=shadow", "only watches"),
         (words[1], "mode=off", "only watches"),
         ("epoch=1000000000", words[3], "has stopped"),
         ("", "", "is not running"),

@@ -8,7 +8,7 @@ use pillion_proto::v1 as wire;
 pub struct Overview {
     /// The scheduler's clock.
     pub now_seconds: f64,
-    /// off, shadow or active.
+    /// off or active.
     pub mode: String,
     /// Devices of all agents, by what is on them.
     pub counts: Counts,

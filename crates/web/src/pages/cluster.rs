@@ -73,7 +73,6 @@ fn source(cluster: &ClusterResponse) -> Markup {
     };
     let meaning = match cluster.mode.as_str() {
         "active" => "it decides, and jobs share",
-        "shadow" => "it decides and does nothing",
         _ => "it only watches",
     };
     html! { p.source { (read) " · mode " strong { (cluster.mode) } ": " (meaning) " · Pillion " (cluster.version) } }

@@ -38,7 +38,7 @@ pub(super) fn scheduler(facts: &Facts) -> Vec<Finding> {
     if status.mode == "off" {
         wrong.push(check.warn(
             "its mode is off: jobs stay as their users wrote them",
-            "set mode = \"shadow\", later \"active\", in /etc/pillion/pillion.toml and restart it",
+            "set mode = \"active\" in /etc/pillion/pillion.toml and restart it, when jobs are to share",
         ));
     }
     let own = env!("CARGO_PKG_VERSION");

@@ -213,7 +213,7 @@ const BROKEN_SERVICES: [Broken; 18] = [
     ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
         f.status = Err("cannot reach the scheduler".to_owned());
     }),
-    ("scheduler", WARN, "its mode is off", "mode = \"shadow\"", |f| {
+    ("scheduler", WARN, "its mode is off", "mode = \"active\"", |f| {
         status_of(f).mode = "off".to_owned();
         f.heartbeat.text = Ok("pillion1 epoch=1794999995 bound=600 mode=off\n".to_owned());
     }),

@@ -265,8 +265,8 @@ async fn what_cannot_be_evicted_is_said_in_one_sentence() {
     let stubborn = World::with(Settings::default(), false).await;
     let refusal = stubborn.refusal(stubborn.guest).await;
     assert!(refusal.ends_with("was submitted with --no-requeue: Slurm does not start it again"), "{refusal}");
-    let shadow = World::with(Settings { mode: Mode::Shadow, ..Settings::default() }, true).await;
-    assert!(shadow.refusal(shadow.guest).await.contains("acts in mode active only, and this is mode shadow"));
+    let off = World::with(Settings { mode: Mode::Off, ..Settings::default() }, true).await;
+    assert!(off.refusal(off.guest).await.contains("acts in mode active only, and this is mode off"));
 }
 
 #[test]

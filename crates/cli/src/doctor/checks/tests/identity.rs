@@ -18,8 +18,8 @@ pub(super) const BROKEN: [Broken; 9] = [
     ("config", FAIL, "line 5: agent.backend = \"amd\" is not allowed", "pillion-agent does not start", |f| {
         f.config_text.text = Ok(format!("{CONFIG}[agent]\nbackend = \"amd\"\n"));
     }),
-    ("config", WARN, "says mode = \"shadow\", the scheduler runs with active", "systemctl restart", |f| {
-        f.config_text.text = Ok(CONFIG.replace("active", "shadow"));
+    ("config", WARN, "says mode = \"off\", the scheduler runs with active", "systemctl restart", |f| {
+        f.config_text.text = Ok(CONFIG.replace("active", "off"));
     }),
     ("config", WARN, "names the pool other, the scheduler runs with shared", "systemctl restart", |f| {
         f.config_text.text = Ok(CONFIG.replace("shared", "other"));
