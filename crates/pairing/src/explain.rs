@@ -453,7 +453,7 @@ fn rule_text(reason: Reason) -> &'static str {
         Reason::NotShareable => "the device is not shared",
         Reason::OutlivesHost => "it could run longer than its host while others wait for a whole device",
         Reason::SeveralProcesses => {
-            "it runs several processes on the device, and no limit can be set for them together"
+            "it runs more than one process on the device, and no limit can be set for them together"
         }
         Reason::NoShardsLeft => "no share of the device is left",
         Reason::NodeTooFull => "the node has too few CPUs or too little memory left",

@@ -147,7 +147,7 @@ pub enum Reason {
     NotShareable,
     /// It would end after its host while others wait for a whole device.
     OutlivesHost,
-    /// It runs several processes on the device and was never seen to share.
+    /// It was seen with more than one process on the device at once: no limit could be set for them together.
     SeveralProcesses,
     /// No shards are left beside the partner.
     NoShardsLeft,

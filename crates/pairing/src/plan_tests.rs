@@ -135,6 +135,9 @@ fn several_processes_do_not_share() {
     several.profiles = ProfileBook::from(vec![light]);
     let plan = planned(&several);
     assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::SeveralProcesses));
+    // The rule is more than one process, whatever was seen of it beside others.
+    let text = &plan.pairings[0].members[0].explanation.text;
+    assert!(text.contains("more than one process on the device"), "{text}");
 }
 
 #[test]

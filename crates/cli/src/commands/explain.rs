@@ -412,7 +412,7 @@ const fn rule(reason: Reason) -> &'static str {
         Reason::NotShareable => "the device cannot be shared",
         Reason::OutlivesHost => "it would end after its host while others wait for a whole device",
         Reason::MeasuredAlone => "its user has it measured alone",
-        Reason::SeveralProcesses => "several processes on the device, never seen to share",
+        Reason::SeveralProcesses => "one of the two runs more than one process on the device",
         Reason::NoShardsLeft => "no shards are left beside it",
         Reason::NodeTooFull => "not enough CPUs or memory on its node",
         Reason::NodeDoesNotMatch => "features, exclusions or GPU type do not match",
@@ -462,6 +462,11 @@ mod tests {
         );
         let broken = verdict(&member(Some(0.5))).join("\n");
         assert!(broken.contains("Promise BROKEN") && broken.contains("BELOW"), "{broken}");
+    }
+
+    #[test]
+    fn the_rule_on_processes_says_what_it_goes_by() {
+        assert_eq!(rule(Reason::SeveralProcesses), "one of the two runs more than one process on the device");
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn rule(word: &str) -> &str {
         "not-allowed" => "not among the combinations that may be chosen",
         "not-shareable" => "the device cannot be shared",
         "outlives-host" => "it would end after its host while others wait for a whole device",
-        "several-processes" => "several processes on the device, never seen to share",
+        "several-processes" => "one of the two runs more than one process on the device",
         "no-shards-left" => "no shards are left beside it",
         "node-too-full" => "not enough CPUs or memory on its node",
         "node-does-not-match" => "features, exclusions or GPU type do not match",
@@ -164,6 +164,11 @@ fn estimate_range(own: &Estimate) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rule_on_processes_says_what_it_goes_by() {
+        assert_eq!(rule("several-processes"), "one of the two runs more than one process on the device");
+    }
 
     #[test]
     fn an_explanation_is_read_and_one_of_tomorrow_is_not() {
