@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 use pillion_agent::cleanup::{cleanup, ending_job};
 use pillion_agent::config::Config;
 use pillion_config::{AGENT_CONFIG_PATH, CONFIG_PATH};
-use pillion_core::SystemClock;
+use pillion_core::{SystemClock, exit};
 use rand::SeedableRng as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,12 +46,17 @@ fn main() -> ExitCode {
             let ending = ending_job(|name| std::env::var(name).ok());
             never_fails(config.and_then(|config| cleanup(&config, ending)))
         }
-        (_, Err(error)) => pillion_agent::failed(64, &error),
+        (_, Err(error)) => pillion_agent::failed(exit::BAD_CONFIG, &error),
         (Task::CheckConfig, Ok(_)) => ExitCode::SUCCESS,
-        (Task::Run, Ok(config)) => {
-            run(config).map_or_else(|error| pillion_agent::failed(1, &error), |()| ExitCode::SUCCESS)
-        }
+        (Task::Run, Ok(config)) => run(config).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
     }
+}
+
+/// Its unit starts it again, but not where somebody has to change something first.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let status = if causes.any(exit::needs_somebody) { exit::BAD_SETUP } else { 1 };
+    pillion_agent::failed(status, error)
 }
 
 /// The file of the agent alone, as earlier releases had it, else the common one.

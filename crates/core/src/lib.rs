@@ -8,6 +8,7 @@ pub mod decision;
 pub mod device;
 pub mod error;
 pub mod fault;
+pub mod exit;
 pub mod handoff;
 pub mod health;
 pub mod heartbeat;

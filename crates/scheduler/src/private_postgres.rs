@@ -92,6 +92,17 @@ pub enum PrivatePostgresError {
     Orphans(PathBuf),
 }
 
+impl PrivatePostgresError {
+    /// Whether the answer stays the same until somebody changes something.
+    pub fn needs_somebody(&self) -> bool {
+        match self {
+            Self::Root | Self::NoPrograms { .. } | Self::OtherVersion { .. } | Self::PathTooLong(_) => true,
+            Self::File { source, .. } => pillion_core::exit::needs_somebody(source),
+            Self::InUse(_) | Self::Program { .. } | Self::Orphans(_) => false,
+        }
+    }
+}
+
 /// Whom the server runs as, where that is not ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {

@@ -1,17 +1,18 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run. Its two binaries differ only in what they arm
 //! before they call [`main`].
 
+use crate::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
+use crate::store::postgres::ConnectError;
 use clap::{Parser, Subcommand};
 use pillion_config::Scheduler;
+use pillion_core::exit;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-/// Bad configuration (sysexits).
-const EXIT_USAGE: u8 = 64;
 /// What is logged unless `PILLION_LOG` says otherwise. Not Postgres' notices, which its own log has: where it refuses a commit
 /// that we then run again, sqlx sends a rollback after it, and Postgres warns that there is no transaction.
 const LOG_FILTER: &str = "info,sqlx::postgres::notice=error";
@@ -44,7 +45,7 @@ pub fn main() -> ExitCode {
         Ok(read) => read,
         Err(error) => {
             eprintln!("pillion-scheduler: {}", pillion_core::report(&error));
-            return ExitCode::from(EXIT_USAGE);
+            return ExitCode::from(exit::BAD_CONFIG);
         }
     };
     if matches!(arguments.command, Some(Action::CheckConfig)) {
@@ -54,9 +55,20 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pillion-scheduler: {error:#}");
-            ExitCode::FAILURE
+            if needs_somebody(&error) { ExitCode::from(exit::BAD_SETUP) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Whether starting again gives the same answer until somebody changes something.
+fn needs_somebody(error: &anyhow::Error) -> bool {
+    if let Some(error) = error.downcast_ref::<PrivatePostgresError>() {
+        return error.needs_somebody();
+    }
+    if let Some(error) = error.downcast_ref::<ConnectError>() {
+        return error.needs_somebody();
+    }
+    error.downcast_ref::<std::io::Error>().is_some_and(exit::needs_somebody)
 }
 
 #[tokio::main]
@@ -75,6 +87,46 @@ async fn serve(config: Scheduler, rules: Vec<Rule>) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+    use pillion_config::DatabaseConfig;
+
+    fn failure(config: Scheduler) -> anyhow::Error {
+        serve(config, Vec::new()).expect_err("it cannot start")
+    }
+
+    /// As root the sentence is another one: Postgres refuses root.
+    #[test]
+    fn without_programs_of_postgres_it_ends_for_good_with_one_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let database =
+            DatabaseConfig { binary_directory: Some("/nowhere".into()), ..DatabaseConfig::default() };
+        let error =
+            failure(Scheduler { state_directory: folder.path().into(), database, ..Scheduler::default() });
+        let text = format!("{error:#}");
+        assert!(text.starts_with("cannot run a private Postgres: ") && text.lines().count() == 1, "{text}");
+        assert!(needs_somebody(&error), "{text}");
+        let missing = PrivatePostgresError::NoPrograms { searched: "/nowhere".to_owned() };
+        assert!(needs_somebody(&anyhow::Error::new(missing).context("cannot run a private Postgres")));
+    }
+
+    #[test]
+    fn a_database_that_nobody_could_open_ends_it_for_good_and_one_that_is_away_does_not() {
+        let url = Some("postgres://pillion@localhost:0x/pillion".to_owned());
+        let error = failure(Scheduler {
+            database: DatabaseConfig { url, ..DatabaseConfig::default() },
+            ..Scheduler::default()
+        });
+        assert!(needs_somebody(&error), "{error:#}");
+        let away =
+            ConnectError::Away { waited: std::time::Duration::ZERO, source: sqlx::Error::PoolTimedOut };
+        assert!(!needs_somebody(&anyhow::Error::new(away).context("cannot open")));
+    }
+
+    #[test]
+    fn a_socket_in_a_folder_of_somebody_else_ends_it_for_good() {
+        let of_kind = |kind| anyhow::Error::new(std::io::Error::from(kind)).context("cannot listen on it");
+        assert!(needs_somebody(&of_kind(std::io::ErrorKind::PermissionDenied)));
+        assert!(!needs_somebody(&of_kind(std::io::ErrorKind::AddrInUse)));
+    }
 
     /// With `PILLION_BLESS=1` the page is written anew.
     #[test]

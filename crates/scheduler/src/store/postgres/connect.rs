@@ -2,7 +2,7 @@
 
 use super::PgStore;
 use crate::store::postgres::tx::Counters;
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use std::str::FromStr as _;
@@ -46,7 +46,26 @@ pub enum ConnectError {
     },
     /// The schema cannot be brought up to date.
     #[error("the database's schema cannot be brought up to date")]
-    Migrate(#[source] sqlx::migrate::MigrateError),
+    Migrate(#[source] MigrateError),
+}
+
+impl ConnectError {
+    /// Whether the answer stays the same until somebody changes something.
+    pub fn needs_somebody(&self) -> bool {
+        match self {
+            Self::Url(_) | Self::Refused(_) => true,
+            Self::Away { .. } => false,
+            Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+                lacks_rights(error)
+            }
+            Self::Migrate(_) => true,
+        }
+    }
+}
+
+/// Whether a role may not do it: `insufficient_privilege` (PostgreSQL, appendix A).
+fn lacks_rights(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "42501"))
 }
 
 impl PgStore {
