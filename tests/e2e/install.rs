@@ -241,6 +241,40 @@ fn start_daemons(site: &mut Site) {
     assert_eq!(failed, Vec::<&str>::new(), "{said}");
 }
 
+/// An agent on the controller too: whichever of the two is started, started again or stopped, the other goes on, and each finds
+/// its files where it left them.
+fn share_one_host(site: &mut Site) {
+    site.at_controller("install -m 755 target/release/pillion-agent /usr/bin/");
+    site.at_controller("install -m 644 deploy/systemd/pillion-agent.service /etc/systemd/system/");
+    site.controller.edits(CONFIG, &[("#node_name = \"n1\"", "node_name = \"controller\"")]).unwrap();
+    for line in ["enable --now pillion-agent", "restart pillion-scheduler", "restart pillion-agent"] {
+        site.serve(&format!("systemctl {line}"), &["controller"]);
+        wait_until("agent on the controller", SOON, || {
+            Ok(site.controller.types(&site.cluster, "test -S /run/pillion/agent.sock && echo up || true")?
+                == "up\n")
+        })
+        .unwrap();
+        check_one_host(site, line);
+    }
+    site.serve("systemctl stop pillion-agent", &["controller"]);
+    check_one_host(site, "stop pillion-agent");
+}
+
+/// The scheduler answers, still writes its heartbeat, and owns its folder and no more.
+fn check_one_host(site: &Site, after: &str) {
+    let owners = site.at_controller("cd /run/pillion && stat -c '%n %U %a' . scheduler");
+    assert_eq!(owners, ". root 755\nscheduler slurm 755\n", "after {after}");
+    let epoch = || -> pillion_tests::error::Result<Option<u64>> {
+        let text = site.controller.types(&site.cluster, &format!("cat {HEARTBEAT} || true"))?;
+        Ok(text.split_whitespace().find_map(|word| word.strip_prefix("epoch=")?.parse().ok()))
+    };
+    let before = epoch().unwrap();
+    wait_until(&format!("newer heartbeat after {after}"), SOON, || Ok(epoch()? > before)).unwrap();
+    // By the socket in its usual place, as anybody.
+    let said = site.at_controller("runuser -u alice -- pillion status");
+    assert!(said.contains("off"), "after {after}: {said}");
+}
+
 /// The first job that shares, seen by its user and by root; and the page.
 fn switch_on(site: &mut Site) {
     site.controller.edits(CONFIG, &[("mode = \"off\"", "mode = \"active\"")]).unwrap();
@@ -316,6 +350,7 @@ fn a_site_is_installed_by_the_admin_guide_and_taken_back() {
     install_programs(&mut site);
     convert_nodes(&mut site);
     start_daemons(&mut site);
+    share_one_host(&mut site);
     switch_on(&mut site);
     take_out(&mut site);
     assert!(site.blocks.is_empty(), "the guide has more steps than this");

@@ -67,6 +67,16 @@ pub fn systemctl(cluster: &mut Cluster, host: &Host, words: &[&str]) -> Result<(
             cluster.stop_daemon(&daemon_name(&name, host), Signal::TERM)?;
             start(cluster, host, &name)
         }
+        ["stop", unit] => {
+            let name = service_name(unit);
+            cluster.stop_daemon(&daemon_name(&name, host), Signal::TERM)?;
+            let unit = host.on(|| read(&name))?;
+            if unit.get("Service", "RuntimeDirectoryPreserve") == Some("yes") {
+                return Ok(());
+            }
+            unit.all("Service", "RuntimeDirectory")
+                .try_for_each(|folder| host.types(cluster, &format!("rm -rf /run/{folder}")).map(drop))
+        }
         _ => Err(HarnessError::Refused(format!("systemctl {} is not known here", words.join(" ")))),
     }
 }
@@ -122,7 +132,16 @@ fn is_wanted(unit: &Unit) -> bool {
     all.into_iter().all(is_there) && (any.is_empty() || any.into_iter().any(is_there))
 }
 
-/// Makes the folders of a service and returns its program.
+/// Makes a folder as systemd does (systemd.exec(5), `RuntimeDirectory=`): what is above it is root's, and where it has another
+/// owner, so gets all that is in it.
+fn folder_line(path: &str, mode: &str, user: &str) -> String {
+    format!(
+        "install -d $(dirname {path}) && mkdir -p {path} && chmod {mode} {path} && \
+         if [ $(stat -c %U {path}) != {user} ]; then chown -R {user}: {path}; fi"
+    )
+}
+
+/// Makes the folders of a service, runs what comes before its program, which is returned.
 fn prepare(cluster: &Cluster, host: &Host, name: &str) -> Result<Program> {
     let unit = host.on(|| read(name))?;
     let user = unit.get("Service", "User").unwrap_or("root");
@@ -133,8 +152,13 @@ fn prepare(cluster: &Cluster, host: &Host, name: &str) -> Result<Program> {
         for folder in unit.all("Service", key) {
             let mode_key = format!("{key}Mode");
             let mode = unit.get("Service", &mode_key).unwrap_or("0755");
-            host.types(cluster, &format!("install -d -m {mode} -o {user} {parent}/{folder}"))?;
+            host.types(cluster, &folder_line(&format!("{parent}/{folder}"), mode, user))?;
         }
+    }
+    for command in unit.all("Service", "ExecStartPre") {
+        let line = command.trim_start_matches(['-', '+']);
+        let may_fail = command[..command.len() - line.len()].contains('-');
+        host.types(cluster, &if may_fail { format!("{line} || true") } else { line.to_owned() })?;
     }
     let command = unit.get("Service", "ExecStart").unwrap_or_default();
     let mut words = command.split_whitespace();

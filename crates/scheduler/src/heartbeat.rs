@@ -10,7 +10,7 @@ use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
 use pillion_slurm::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The heartbeat's writer.
@@ -73,11 +73,39 @@ fn ability(partition: &str, scan: &Scan, models: &BTreeMap<NodeName, BTreeSet<St
     }
 }
 
-/// Replaces a file whole, so that lua never reads half of it.
+/// Where a file of ours lies: itself, or what a link in its place names. By the unit the folder in which everybody looks for
+/// it is root's, and has links to a folder of ours.
+pub(crate) fn behind_link(path: &Path) -> PathBuf {
+    std::fs::read_link(path)
+        .map_or_else(|_| path.to_owned(), |target| path.parent().unwrap_or(path).join(target))
+}
+
+/// Replaces a file whole, so that lua never reads half of it; a link to it stays.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let path = &behind_link(path);
     let fresh = path.with_extension("new");
     let mut file = std::fs::File::create(&fresh)?;
     file.write_all(text.as_bytes())?;
     drop(file);
     std::fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_is_written_behind_the_link_by_which_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shown, own) = (folder.path().join("heartbeat"), folder.path().join("scheduler"));
+        std::fs::create_dir(&own).unwrap();
+        std::os::unix::fs::symlink("scheduler/heartbeat", &shown).unwrap();
+        for text in ["first", "second"] {
+            replace(&shown, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&shown).unwrap(), text);
+        }
+        assert!(std::fs::symlink_metadata(&shown).unwrap().is_symlink());
+        assert_eq!(behind_link(&shown), own.join("heartbeat"));
+        assert_eq!(behind_link(&own), own, "what is no link is itself");
+    }
 }

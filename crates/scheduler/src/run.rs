@@ -10,7 +10,7 @@ use crate::failure::Judge;
 use crate::failure::requeue::Requeuer;
 use crate::grpc::agent::AgentServer;
 use crate::grpc::operator::OperatorServer;
-use crate::heartbeat::Beat;
+use crate::heartbeat::{Beat, behind_link};
 use crate::housekeep::Housekeep;
 use crate::metrics;
 use crate::misses::Misses;
@@ -81,7 +81,7 @@ pub async fn run(config: Scheduler, rules: Vec<Rule>, stop: CancellationToken) -
             stop.cancel();
         }
     }
-    let _ = std::fs::remove_file(&config.listen.socket);
+    let _ = std::fs::remove_file(behind_link(&config.listen.socket));
     // Every task has ended, so nobody else holds it.
     if let Some(postgres) = postgres.and_then(Arc::into_inner) {
         postgres.stop().await;
@@ -268,6 +268,7 @@ async fn spawn_servers(
 
 /// Everybody may ask on the socket; `grpc::auth` tells callers apart by their credentials.
 fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
+    let path = &behind_link(path);
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }
