@@ -216,6 +216,43 @@ fn every_unit_that_a_text_names_is_shipped() {
     assert!(asked.len() + 1 >= shipped, "of {shipped} units only {asked:?} are named");
 }
 
+/// What a unit of ours says of itself: `man:pillion-agent(8)`.
+fn documentation(unit: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(unit).unwrap();
+    let values = text.lines().filter_map(|line| line.strip_prefix("Documentation="));
+    values.flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_page_that_a_unit_names_is_installed_where_the_unit_is() {
+    let guide = &texts()["docs/admin-guide.md"];
+    let (blocks, _) = split(guide);
+    let programs = |first: &str| &blocks.iter().find(|block| block.text.starts_with(first)).unwrap().text;
+    let controller = programs("install -m 755 target/release/{pillion,");
+    let node = programs("install -m 755 target/release/pillion-agent");
+    for entry in std::fs::read_dir(checkout().join("deploy/systemd")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let installed = if name == "pillion-agent.service" { node } else { controller };
+        let pages = documentation(&path);
+        assert!(!pages.is_empty(), "{name} names no page");
+        for page in pages {
+            let (stem, section) = page
+                .strip_prefix("man:")
+                .and_then(|rest| rest.strip_suffix(')')?.split_once('('))
+                .unwrap_or_else(|| panic!("{name}: {page} is no manual page"));
+            let file = format!("docs/man/{stem}.{section}");
+            assert!(checkout().join(&file).exists(), "{name}: {page} does not exist");
+            let is_installed = installed.lines().any(|line| {
+                let names_it =
+                    line.ends_with(&format!(" {file}")) || line.ends_with(&format!(" docs/man/*.{section}"));
+                line.contains(&format!("/man{section} ")) && names_it
+            });
+            assert!(is_installed, "{name}: the admin guide does not install {file} beside it");
+        }
+    }
+}
+
 #[test]
 fn every_setting_that_a_text_shows_is_accepted() {
     let mut asked = 0;
