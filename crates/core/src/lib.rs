@@ -3,12 +3,13 @@
 //! Every other package imports this one and it imports none of them (docs/architecture.md, "Who may import whom").
 //! `slurm-spank` imports *only* this one, so it stays small: `serde`, `serde_json`, `thiserror`.
 
+pub mod amount;
 pub mod clock;
 pub mod decision;
 pub mod device;
 pub mod error;
-pub mod fault;
 pub mod exit;
+pub mod fault;
 pub mod handoff;
 pub mod health;
 pub mod heartbeat;

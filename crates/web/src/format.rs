@@ -3,7 +3,6 @@
 use chrono::{DateTime, Duration, Local, NaiveDate, NaiveTime, TimeZone as _};
 use maud::{Markup, html};
 use pillion_core::UnixTime;
-use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
 use pillion_core::when::{Date, NotATime, When};
 
 /// What stands where nothing is known.
@@ -78,16 +77,6 @@ pub(crate) fn slowdown(speed_fraction: Option<f64>) -> Option<f64> {
 pub(crate) fn signed(value: f64) -> String {
     let digits = usize::from(value.abs() < 100.0);
     if value < -0.05 { format!("−{:.digits$}", value.abs()) } else { format!("+{:.digits$}", value.abs()) }
-}
-
-/// Device time in hours.
-pub(crate) fn hours(seconds: f64) -> f64 {
-    seconds / SECONDS_PER_HOUR
-}
-
-/// Energy in kilowatt-hours.
-pub(crate) fn kilowatt_hours(joules: f64) -> f64 {
-    joules / JOULES_PER_KILOWATT_HOUR
 }
 
 /// Bytes: `41.2 GiB`.

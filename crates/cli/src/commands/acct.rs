@@ -7,6 +7,7 @@ use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use chrono::{DateTime, Local, Offset as _};
 use pillion_core::UnixTime;
+use pillion_core::amount::{Amount, plain};
 use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
 use pillion_proto::v1::{AccountRequest, AccountResponse, AccountRow};
 use serde::Serialize;
@@ -89,9 +90,10 @@ impl From<AccountRow> for Row {
             gpu_seconds,
             shared_seconds,
             unmeasured_seconds,
-            gpu_seconds_saved,
+            // Of less than nothing and nothing the sum is 0.0.
+            gpu_seconds_saved: gpu_seconds_saved + 0.0,
             energy_joules,
-            energy_joules_saved,
+            energy_joules_saved: energy_joules_saved + 0.0,
             promises_kept,
             promises_broken,
         }
@@ -111,11 +113,25 @@ const COLUMNS: [&str; 10] = [
     ">PROMISES",
 ];
 
+/// What people see above the columns whose cells carry their unit.
+const HEADS: [(&str, &str); 6] = [
+    ("GPU_HOURS", "GPU_TIME"),
+    ("SHARED_HOURS", "SHARED_TIME"),
+    ("UNMEASURED_HOURS", "UNMEASURED"),
+    ("SAVED_GPU_HOURS", "SAVED_GPU_TIME"),
+    ("KWH", "ENERGY"),
+    ("SAVED_KWH", "SAVED_ENERGY"),
+];
+
 fn show(AccountResponse { rows }: AccountResponse, since_seconds: f64, until_seconds: f64) -> Answer {
     let body = Body { since_seconds, until_seconds, rows: rows.into_iter().map(Row::from).collect() };
-    let mut table = Table::new(&COLUMNS);
+    let mut parsable = Table::new(&COLUMNS);
+    let mut table = Table::new(&COLUMNS).headed(&HEADS);
     for row in &body.rows {
-        table.push(cells(row));
+        let kilowatt_hours = |joules: f64| plain(joules / JOULES_PER_KILOWATT_HOUR);
+        parsable.push(cells(row, |seconds| plain(seconds / SECONDS_PER_HOUR), kilowatt_hours));
+        let (time, energy) = (Amount::device_time, Amount::energy);
+        table.push(cells(row, |seconds| time(seconds).brief(), |joules| energy(joules).brief()));
     }
     let stretch =
         format!("Runs that ended from {} until {}", format::time(since_seconds), format::time(until_seconds));
@@ -123,25 +139,70 @@ fn show(AccountResponse { rows }: AccountResponse, since_seconds: f64, until_sec
     if body.rows.is_empty() {
         blocks.push(Block::Line("None was seen by Pillion; choose another time with -S and -E".to_owned()));
     } else {
-        blocks.push(Block::Table(table.clone(), 0));
+        blocks.push(Block::Table(table, 0));
     }
-    Answer { blocks, parsable: table, json: json::render(&body) }
+    Answer { blocks, parsable, json: json::render(&body) }
 }
 
-fn cells(row: &Row) -> Vec<String> {
-    let hours = |seconds: f64| format!("{:.2}", seconds / SECONDS_PER_HOUR);
-    let kilowatt_hours = |joules: f64| format!("{:.2}", joules / JOULES_PER_KILOWATT_HOUR);
+/// One row, with amounts as `time` and `energy` word them.
+fn cells(row: &Row, time: impl Fn(f64) -> String, energy: impl Fn(f64) -> String) -> Vec<String> {
     let measured = row.promises_kept + row.promises_broken;
     vec![
         if row.key.is_empty() { "all".to_owned() } else { row.key.clone() },
         row.run_count.to_string(),
         row.shared_run_count.to_string(),
-        hours(row.gpu_seconds),
-        hours(row.shared_seconds),
-        hours(row.unmeasured_seconds),
-        hours(row.gpu_seconds_saved),
-        kilowatt_hours(row.energy_joules),
-        kilowatt_hours(row.energy_joules_saved),
+        time(row.gpu_seconds),
+        time(row.shared_seconds),
+        time(row.unmeasured_seconds),
+        time(row.gpu_seconds_saved),
+        energy(row.energy_joules),
+        energy(row.energy_joules_saved),
         if measured == 0 { String::new() } else { format!("{} of {measured} kept", row.promises_kept) },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Format, Output};
+
+    fn answer(gpu_seconds_saved: f64, energy_joules_saved: f64) -> Answer {
+        let row = AccountRow {
+            run_count: 2,
+            gpu_seconds: 300.0,
+            gpu_seconds_saved,
+            energy_joules: 72_000.0,
+            energy_joules_saved,
+            ..AccountRow::default()
+        };
+        show(AccountResponse { rows: vec![row] }, 0.0, 0.0)
+    }
+
+    fn printed(answer: &Answer, format: Format) -> String {
+        Output::new(format, false).render(answer)
+    }
+
+    #[test]
+    fn what_is_lost_by_less_than_a_digit_is_no_minus_nothing() {
+        let answer = answer(-1.0, -0.0);
+        assert_eq!(printed(&answer, Format::Parsable), "all|2|0|0.08|0.00|0.00|0.00|0.02|0.00|\n");
+        assert!(!printed(&answer, Format::Json).contains("-0.0,"), "{}", answer.json);
+    }
+
+    #[test]
+    fn people_are_told_in_the_unit_that_says_something() {
+        let text = printed(&answer(-12.0, 3600.0), Format::Table);
+        for part in ["5.00 min", "-12 s", "20.0 Wh", "1.00 Wh", "0 h"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_column_keeps_its_name_for_format() {
+        let table = Table::new(&COLUMNS).headed(&HEADS);
+        let chosen = Answer::table(table, String::new());
+        assert!(printed(&chosen, Format::Parsable).is_empty());
+        assert!(Output::new(Format::Parsable, true).render(&chosen).contains("|GPU_HOURS|"));
+        assert!(Output::new(Format::Table, true).render(&chosen).contains("GPU_TIME"));
+    }
 }

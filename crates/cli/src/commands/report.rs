@@ -8,9 +8,8 @@ use crate::format;
 use crate::output::Answer;
 use crate::view::JobStory;
 use pillion_core::Fraction;
+use pillion_core::amount::Amount;
 use pillion_core::profile::LessonKind;
-
-const JOULES_PER_WATT_HOUR: f64 = 3600.0;
 
 /// Asks the scheduler. The second answer: whether it knows the job.
 ///
@@ -145,5 +144,5 @@ fn energy(story: &JobStory) -> Option<String> {
     let joules = story.run.as_ref()?.energy_joules?;
     let shared = story.shared_fraction().is_some_and(|fraction| fraction > 0.0);
     let part = if shared { ", its part of the GPU's" } else { "" };
-    Some(format!("{:.1} Wh{part}", joules / JOULES_PER_WATT_HOUR))
+    Some(format!("{}{part}", Amount::energy(joules)))
 }

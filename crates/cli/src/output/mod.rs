@@ -27,21 +27,44 @@ pub enum Align {
     Right,
 }
 
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Column {
+    /// As `--format` and `--parsable2` name it.
+    name: String,
+    /// What people see above it.
+    head: String,
+    align: Align,
+}
+
 /// A table, before it is laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    columns: Vec<(String, Align)>,
+    columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table without rows. A column whose name begins with `>` stands to the right.
     pub fn new(columns: &[&str]) -> Self {
-        let column = |name: &&str| match name.strip_prefix('>') {
-            Some(name) => (name.to_owned(), Align::Right),
-            None => ((*name).to_owned(), Align::Left),
+        let column = |name: &&str| {
+            let (name, align) = match name.strip_prefix('>') {
+                Some(name) => (name, Align::Right),
+                None => (*name, Align::Left),
+            };
+            Column { name: name.to_owned(), head: name.to_owned(), align }
         };
         Self { columns: columns.iter().map(column).collect(), rows: Vec::new() }
+    }
+    /// With other words above some columns: (name, words). Their cells carry a unit that the name does not say.
+    #[must_use]
+    pub fn headed(mut self, heads: &[(&str, &str)]) -> Self {
+        for column in &mut self.columns {
+            if let Some((_, head)) = heads.iter().find(|(name, _)| *name == column.name) {
+                (*head).clone_into(&mut column.head);
+            }
+        }
+        self
     }
     /// Adds a row: one cell a column.
     ///
@@ -54,9 +77,9 @@ impl Table {
     /// The named columns only, in the order named; capitals do not matter.
     fn select(&self, names: &[String]) -> Result<Self, CliError> {
         let place = |name: &String| {
-            let found = self.columns.iter().position(|(column, _)| column.eq_ignore_ascii_case(name.trim()));
+            let found = self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name.trim()));
             found.ok_or_else(|| {
-                let allowed: Vec<&str> = self.columns.iter().map(|(column, _)| column.as_str()).collect();
+                let allowed: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
                 CliError::Usage(format!("there is no column '{name}'; allowed are {}", allowed.join(",")))
             })
         };

@@ -27,10 +27,10 @@ fn lay_out(table: &Table, header: bool, indent: usize, text: &mut String) {
     let mut layout = comfy_table::Table::new();
     layout.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     if header {
-        layout.set_header(table.columns.iter().map(|(name, align)| cell(name, *align)));
+        layout.set_header(table.columns.iter().map(|column| cell(&column.head, column.align)));
     }
     for row in &table.rows {
-        let cells = row.iter().zip(&table.columns).map(|(text, (_, align))| cell(text, *align));
+        let cells = row.iter().zip(&table.columns).map(|(text, column)| cell(text, column.align));
         layout.add_row(cells);
     }
     for column in layout.column_iter_mut() {

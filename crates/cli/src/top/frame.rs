@@ -3,7 +3,7 @@
 use super::state::{FOOT_ROWS, HEAD_ROWS, Pane, Rows, Size, State};
 use crate::format::{self, clean};
 use crate::view::{JobRow, MemberRow, Overview, TopDeviceRow};
-use pillion_core::units::{JOULES_PER_KILOWATT_HOUR, SECONDS_PER_HOUR};
+use pillion_core::amount::Amount;
 use pillion_proto::v1::AccountRow;
 use ratatui::Frame;
 use ratatui::Terminal;
@@ -92,10 +92,10 @@ fn gains(row: &AccountRow) -> String {
         _ => format!("{} of {measured} promises kept", row.promises_kept),
     };
     format!(
-        "today: {:.1} GPU-hours saved of {:.1} used, {:.2} kWh saved, {promises}",
-        row.gpu_seconds_saved / SECONDS_PER_HOUR,
-        row.gpu_seconds / SECONDS_PER_HOUR,
-        row.energy_joules_saved / JOULES_PER_KILOWATT_HOUR,
+        "today: {} saved of {} used, {} saved, {promises}",
+        Amount::device_time(row.gpu_seconds_saved),
+        Amount::device_time(row.gpu_seconds),
+        Amount::energy(row.energy_joules_saved),
     )
 }
 

@@ -10,6 +10,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
+use pillion_core::amount::Amount;
 use pillion_proto::v1::{AccountRequest, AccountRow, ClusterNode, ClusterRequest, ClusterResponse};
 
 /// How many nodes stand on one page.
@@ -87,10 +88,11 @@ fn numbers(cluster: &ClusterResponse, today: Option<&AccountRow>) -> Markup {
             @if let Some(today) = today {
                 @let measured = today.promises_kept + today.promises_broken;
                 @let kept = (measured > 0).then(|| f64::from(today.promises_kept) / f64::from(measured));
-                (card("Saved today", &format::signed(format::hours(today.gpu_seconds_saved)), "GPU-hours",
+                @let (saved, energy) = (Amount::device_time(today.gpu_seconds_saved), Amount::energy(today.energy_joules_saved));
+                (card("Saved today", &saved.signed_number(), saved.unit().name(),
                     &html! { "over " (format::counted(today.run_count.into(), "run")) ", " (today.shared_run_count) " shared" }))
-                (card("Energy saved today", &format::signed(format::kilowatt_hours(today.energy_joules_saved)), "kWh",
-                    &html! { "of " (format!("{:.1}", format::kilowatt_hours(today.energy_joules))) " kWh used" }))
+                (card("Energy saved today", &energy.signed_number(), energy.unit().name(),
+                    &html! { "of " (Amount::energy(today.energy_joules)) " used" }))
                 (card("Promises kept today", &format::percent(kept), "",
                     &html! { (today.promises_kept) " of " (format::counted(measured.into(), "measured run")) }))
             }

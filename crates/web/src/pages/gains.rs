@@ -8,6 +8,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
+use pillion_core::amount::{Amount, Unit};
 use pillion_proto::v1::{AccountRequest, AccountRow};
 
 /// The days that are shown where nobody says which.
@@ -82,12 +83,14 @@ fn kept(row: &AccountRow) -> Option<f64> {
 }
 
 fn numbers(sum: &AccountRow) -> Markup {
+    let (saved, energy) =
+        (Amount::device_time(sum.gpu_seconds_saved), Amount::energy(sum.energy_joules_saved));
     html! {
         dl.cards {
-            (card("Saved", &format::signed(format::hours(sum.gpu_seconds_saved)), "GPU-hours",
-                &html! { "beside " (format!("{:.0}", format::hours(sum.gpu_seconds))) " that were used" }))
-            (card("Energy saved", &format::signed(format::kilowatt_hours(sum.energy_joules_saved)), "kWh",
-                &html! { (format!("{:.1}", format::kilowatt_hours(sum.energy_joules))) " kWh used" }))
+            (card("Saved", &saved.signed_number(), saved.unit().name(),
+                &html! { "beside " (Amount::device_time(sum.gpu_seconds)) " that were used" }))
+            (card("Energy saved", &energy.signed_number(), energy.unit().name(),
+                &html! { (Amount::energy(sum.energy_joules)) " used" }))
             (card("Promises kept", &format::percent(kept(sum)), "",
                 &html! { (format::count(sum.promises_broken.into())) " of " (format::count((sum.promises_kept + sum.promises_broken).into())) " broken" }))
             (card("Runs", &format::count(sum.run_count.into()), "", &html! { (format::count(sum.shared_run_count.into())) " shared a GPU" }))
@@ -121,15 +124,28 @@ fn tabs(ask: &Ask<'_>, by: &str) -> Markup {
 }
 
 fn charts(rows: &[AccountRow]) -> Markup {
-    let values = |value: fn(&AccountRow) -> f64| -> Vec<(String, f64)> {
-        rows.iter().map(|row| (row.key.clone(), value(row))).collect()
-    };
+    let time = |row: &AccountRow| row.gpu_seconds_saved;
+    let energy = |row: &AccountRow| row.energy_joules_saved;
+    let (time_unit, energy_unit) =
+        (Unit::of_device_time(greatest(rows, time)), Unit::of_energy(greatest(rows, energy)));
     html! {
         div.charts {
-            figure { figcaption { "GPU-hours saved a day" } (chart::columns(&values(|row| format::hours(row.gpu_seconds_saved)), "GPU-hours")) }
-            figure { figcaption { "Energy saved a day, kWh" } (chart::columns(&values(|row| format::kilowatt_hours(row.energy_joules_saved)), "kWh")) }
+            (saved_by_day(rows, time, time_unit, time_unit.name()))
+            (saved_by_day(rows, energy, energy_unit, &format!("Energy in {}", energy_unit.name())))
         }
     }
+}
+
+/// In size, whatever its sign.
+fn greatest(rows: &[AccountRow], value: fn(&AccountRow) -> f64) -> f64 {
+    rows.iter().map(|row| value(row).abs()).fold(0.0, f64::max)
+}
+
+/// One unit for all days, so that they can be compared.
+fn saved_by_day(rows: &[AccountRow], value: fn(&AccountRow) -> f64, unit: Unit, what: &str) -> Markup {
+    let values: Vec<(String, f64)> =
+        rows.iter().map(|row| (row.key.clone(), unit.count(value(row)))).collect();
+    html! { figure { figcaption { (what) " saved a day" } (chart::columns(&values, unit.name())) } }
 }
 
 fn table(rows: &[AccountRow], by: &str) -> Markup {
@@ -139,16 +155,17 @@ fn table(rows: &[AccountRow], by: &str) -> Markup {
             thead { tr {
                 th scope="col" { (by[..1].to_uppercase()) (by[1..]) }
                 th.number scope="col" { "Runs" } th.number scope="col" { "Shared" }
-                th.number scope="col" { "GPU-hours saved" } th.number scope="col" { "kWh saved" }
+                th.number scope="col" { "GPU time saved" } th.number scope="col" { "Energy saved" }
                 th.number scope="col" { "Promises kept" } th.number scope="col" { "Not measured" }
             } }
             tbody { @for row in rows {
+                @let (saved, energy) = (Amount::device_time(row.gpu_seconds_saved), Amount::energy(row.energy_joules_saved));
                 tr {
                     th scope="row" { (key(row, by)) }
                     td.number { (format::count(row.run_count.into())) }
                     td.number { (format::count(row.shared_run_count.into())) }
-                    td.number.loss[row.gpu_seconds_saved < -180.0] { (format::signed(format::hours(row.gpu_seconds_saved))) }
-                    td.number.loss[row.energy_joules_saved < -180_000.0] { (format::signed(format::kilowatt_hours(row.energy_joules_saved))) }
+                    td.number.loss[saved.is_loss()] { (saved.signed_brief()) }
+                    td.number.loss[energy.is_loss()] { (energy.signed_brief()) }
                     td.number { @if let Some(kept) = kept(row) { (chart::bar(kept, "fill-kept")) " " } (format::percent(kept(row))) }
                     td.number { @if row.unmeasured_seconds > 0.0 { (format::duration(row.unmeasured_seconds)) } @else { (format::NONE) } }
                 }

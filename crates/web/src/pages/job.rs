@@ -7,6 +7,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
+use pillion_core::amount::Amount;
 use pillion_proto::v1::{
     Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse, QueueJob,
 };
@@ -70,7 +71,7 @@ fn facts(job: &JobResponse, row: &QueueJob) -> Markup {
             @if job.speed_fraction.is_some() { (fact("Speed", &html! { (format::percent(job.speed_fraction)) " of its speed alone" })) }
             @if let Some(run) = run {
                 (fact("Peak memory", &text(format::bytes(run.memory_bytes_peak))))
-                @if let Some(joules) = run.energy_joules { (fact("Energy", &text(format!("{:.2} kWh", format::kilowatt_hours(joules))))) }
+                @if let Some(joules) = run.energy_joules { (fact("Energy", &text(Amount::energy(joules).to_string()))) }
             }
             @if let Some(throttled) = job.throttled_fraction { (fact("Held down by power or heat", &text(format::percent(Some(throttled))))) }
         }

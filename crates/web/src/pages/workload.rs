@@ -9,6 +9,7 @@ use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
 use pillion_core::Fraction;
+use pillion_core::amount::Amount;
 use pillion_core::profile::WorkloadProfile;
 use pillion_proto::v1::{HeatmapCell, HeatmapRequest, ProfilesRequest};
 
@@ -73,7 +74,7 @@ fn on_model(profile: &WorkloadProfile) -> Markup {
                 div { dt { "Takes" } dd { (format::duration_or_none(profile.duration_seconds)) @if let Some(variation) = profile.duration_variation_fraction { span.muted { " ± " (format::percent(Some(variation))) } } } }
                 div { dt { "Peak memory" } dd { (format::bytes(profile.memory_bytes_peak)) } }
                 div { dt { "Power" } dd { @if let Some(watts) = profile.power_watts_mean { (format!("{watts:.0} W")) } @else { (format::NONE) } } }
-                div { dt { "Energy" } dd { @if let Some(joules) = profile.energy_joules { (format!("{:.2} kWh", format::kilowatt_hours(joules))) } @else { (format::NONE) } } }
+                div { dt { "Energy" } dd { @if let Some(joules) = profile.energy_joules { (Amount::energy(joules)) } @else { (format::NONE) } } }
                 div { dt { "Processes" } dd { (profile.process_count_peak) } }
             }
             div.columns {
