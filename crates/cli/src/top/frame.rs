@@ -1,6 +1,6 @@
 //! One frame of `top`: a pure function of the state and the size. Whatever a colour says, a word says too.
 
-use super::state::{FOOT_ROWS, HEAD_ROWS, Pane, Rows, Size, State};
+use super::state::{FOOT_ROWS, HEAD_ROWS, HEADING_ROWS, Pane, Rows, Size, State};
 use crate::format::{self, clean};
 use crate::view::{JobRow, MemberRow, Overview, TopDeviceRow};
 use pillion_core::amount::Amount;
@@ -19,22 +19,45 @@ const BAR_CELLS: usize = 10;
 /// Draws it.
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
     let area = frame.area();
-    let Rows { devices, jobs } = Size { width: area.width, height: area.height }.rows();
+    let rows = Size { width: area.width, height: area.height }.rows();
+    let foot = draw_lists(frame, state, rows);
+    let keys = "q quit   up/down, PgUp/PgDn, Home/End scroll   Tab the other list";
+    frame.render_widget(Paragraph::new(keys).style(dim(state)), foot);
+}
+
+/// All but the last line, whose place is returned.
+fn draw_lists(frame: &mut Frame<'_>, state: &State, Rows { devices, jobs }: Rows) -> Rect {
     let heights = [HEAD_ROWS, devices + 1, 1, jobs + 1, FOOT_ROWS].map(Constraint::Length);
-    let [head, upper, _, lower, foot] = Layout::vertical(heights).areas(area);
+    let [head, upper, _, lower, foot] = Layout::vertical(heights).areas(frame.area());
     frame.render_widget(Paragraph::new(head_lines(state)), head);
     if let Some(overview) = &state.overview {
         draw_devices(frame, upper, state, overview);
         draw_jobs(frame, lower, state, overview);
     }
-    let keys = "q quit   up/down, PgUp/PgDn, Home/End scroll   Tab the other list";
-    frame.render_widget(Paragraph::new(keys).style(dim(state)), foot);
+    foot
 }
 
 /// The same as text, without blanks at the ends of lines and without empty lines at the end.
 pub fn text(state: &State, size: Size) -> String {
+    as_text(size, |frame| draw(frame, state))
+}
+
+/// What the lists hold and no more: no empty rows, and no line on keys that nobody reads.
+pub fn page(state: &State, size: Size) -> String {
+    let room = size.rows();
+    let (devices, jobs) =
+        state.overview.as_ref().map_or((0, 0), |overview| (overview.devices.len(), overview.jobs.len()));
+    let shown = |count: usize, most: u16| u16::try_from(count).unwrap_or(most).min(most);
+    let rows = Rows { devices: shown(devices, room.devices), jobs: shown(jobs, room.jobs) };
+    let height = HEAD_ROWS + HEADING_ROWS + FOOT_ROWS + rows.devices + rows.jobs;
+    as_text(Size { height, ..size }, |frame| {
+        draw_lists(frame, state, rows);
+    })
+}
+
+fn as_text(size: Size, draw: impl FnOnce(&mut Frame<'_>)) -> String {
     let Ok(mut terminal) = Terminal::new(TestBackend::new(size.width, size.height));
-    let Ok(_) = terminal.draw(|frame| draw(frame, state));
+    let Ok(_) = terminal.draw(draw);
     let buffer = terminal.backend().buffer();
     let line = |y: u16| -> String {
         let cells = (0..size.width).filter_map(|x| buffer.cell((x, y)));

@@ -46,14 +46,14 @@ pub async fn run(args: &TopArgs, address: &Address, clock: &dyn Clock) -> Result
     outcome.map_err(CliError::Print)
 }
 
-/// One frame as text, of the size of the terminal where there is one.
+/// One frame as text, at most as large as the terminal where there is one.
 async fn once(address: &Address, clock: &dyn Clock) -> Result<(), CliError> {
     let size = terminal::size().unwrap_or(PIPE);
     let mut state = State::default();
     let mut asker = Asker::new(address.clone());
     state.show(asker.overview(state.request(size)).await?, size);
     state.gains = asker.gains(clock.now()).await?;
-    let text = frame::text(&state, size);
+    let text = frame::page(&state, size);
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Print(error)),
         _ => Ok(()),
