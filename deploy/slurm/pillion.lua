@@ -524,22 +524,22 @@ local function plan_assignments(job, pool, gpu, size, limit, mark, begin)
   return plan
 end
 
--- What was understood of a job that is managed now. `slowdown`: its promise; nil where nobody gave one. `cap`: where it
--- is to run alone under one.
+-- What a job that is managed now does, what it is promised, and what happens without us. `slowdown`: its promise; nil where
+-- nobody gave one. `cap`: where it is to run alone under one.
 local function understood(slowdown, cap, begin, now)
-  local limit = "no slower than its pairing promises"
+  local limit = "slowed no more than its pairing promises"
   if slowdown and slowdown >= 2 then
-    limit = string.format("at most %.1f times as long", slowdown)
+    limit = string.format("it takes at most %.1f times as long", slowdown)
   elseif slowdown and slowdown > 1 then
     limit = string.format("at most %.0f %% slower", (slowdown - 1) * 100)
   elseif slowdown then
     limit = "no slower"
   end
-  local what = "may share a GPU; " .. limit
+  local what = "waits for a GPU, of its own or shared; if shared, " .. limit
   if cap == "1" then
-    what = "runs alone, to be measured"
+    what = "waits for a GPU of its own; runs alone, to be measured"
   elseif cap then
-    what = string.format("runs alone with %.0f %% of a GPU, to be measured", tonumber(cap) * 100)
+    what = string.format("waits for a GPU of its own; runs alone with %.0f %% of it, to be measured", tonumber(cap) * 100)
   end
   local today = os.date("%Y-%m-%d", now) == os.date("%Y-%m-%d", begin)
   return what .. "; should Pillion stop, Slurm starts it alone from "
@@ -612,7 +612,7 @@ function M.submit(job, part_list, uid)
   local trusted = is_trusted(uid)
   if not trusted and names_shards(job) then
     note("submission refused", uid, "shards")
-    say(SHARD_REFUSAL)
+    say("not submitted: " .. SHARD_REFUSAL)
     return slurm.ERROR
   end
   local beat = M.read_heartbeat()
@@ -621,7 +621,7 @@ function M.submit(job, part_list, uid)
     local option, invalid = M.parse_option(value)
     if not option then
       note("submission refused", uid, "option")
-      say(invalid)
+      say("not submitted: " .. invalid)
       return slurm.ERROR
     end
     if option.share then
@@ -641,7 +641,7 @@ function M.submit(job, part_list, uid)
   local pool = pool_among(named_partitions(job.partition, part_list), beat)
   if pool and not trusted then
     note("submission refused", uid, "pool")
-    say(pool_refusal(pool))
+    say("not submitted: " .. pool_refusal(pool))
     return slurm.ERROR
   end
   return slurm.SUCCESS
@@ -707,7 +707,7 @@ function M.modify(job, rec, part_list, uid)
   if is_trusted(uid) then return slurm.SUCCESS end -- our own scheduler, among others
   if names_shards(job) then
     note("change refused", uid, "shards")
-    say(SHARD_REFUSAL)
+    say("not changed: " .. SHARD_REFUSAL)
     return slurm.ERROR
   end
   local beat = M.read_heartbeat()
@@ -716,14 +716,14 @@ function M.modify(job, rec, part_list, uid)
   local pool = moves and pool_among(split(job.partition, ","), beat)
   if pool then
     note("change refused", uid, "pool")
-    say(pool_refusal(pool))
+    say("not changed: " .. pool_refusal(pool))
     return slurm.ERROR
   end
   if not mark or not ends_management(job, moves) then return slurm.SUCCESS end
   if mark.lease then
     -- It is pinned to a node, and lua cannot unpin it.
     note("change refused", uid, "released")
-    say("this job is about to start on a shared GPU and cannot be changed now; try again in a minute, or cancel it")
+    say("not changed: this job is about to start on a shared GPU; try again in a minute, or cancel it")
     return slurm.ERROR
   end
   local target = way_out(job, mark, moves, part_list, beat)
@@ -732,10 +732,10 @@ function M.modify(job, rec, part_list, uid)
   if failure then
     note("change refused", uid, "failed")
     slurm.log_error("%s", "pillion.lua: a job could not leave the pool: " .. tostring(failure))
-    say("this job waits for a shared GPU and cannot be changed so; cancel it and submit it again without --colocate")
+    say("not changed: this job waits for a shared GPU; cancel it and submit it again without --colocate")
     return slurm.ERROR
   end
-  say("a job changed so does not wait for a shared GPU: it goes back to what you submitted, with this change")
+  say("this job does not wait for a shared GPU any more: it goes back to what you submitted, with this change")
   -- Without accounting, slurmctld takes what an earlier system call left in errno for the outcome of a change of
   -- partition. Reading this field looks the user up, which leaves errno at 0.
   return job.user_name and slurm.SUCCESS or slurm.SUCCESS

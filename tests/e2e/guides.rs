@@ -125,7 +125,7 @@ fn every_command_of_the_guides_does_what_it_says() {
         for script in scripts(text) {
             let submitted = cluster.try_submit_as("alice", &script, &[]).unwrap();
             assert!(
-                submitted.said.contains("may share a GPU"),
+                submitted.said.contains("waits for a GPU, of its own or shared"),
                 "{guide}: sbatch of\n{script}said {}",
                 submitted.said
             );

@@ -28,7 +28,7 @@ local function assert_managed(name, fields, option, parts)
   S.equal(values.partition, "shared", name .. ": " .. tostring(S.said[1]))
   S.equal(#S.said, 1, name)
   local is_measured = string.find(option or "", "cap=", 1, true)
-  S.contains(S.said[1], is_measured and "pillion: runs alone" or "pillion: may share a GPU; ", name)
+  S.contains(S.said[1], is_measured and "pillion: waits for a GPU of its own; " or "pillion: waits for a GPU, of its own or shared; ", name)
   for _, field in ipairs({ "tres_per_job", "tres_per_task", "tres_per_socket", "cpus_per_tres", "mem_per_tres", "tres_bind" }) do
     S.equal(values[field], nil, name .. ": " .. field)
   end
@@ -268,14 +268,15 @@ S.test("the user is told what was understood", function()
     return S.said[1]
   end
   S.equal(told("yes", "slowdown=1.25\n"),
-    "pillion: may share a GPU; at most 25 % slower; should Pillion stop, Slurm starts it alone from 12:10 on")
+    "pillion: waits for a GPU, of its own or shared; if shared, at most 25 % slower; "
+      .. "should Pillion stop, Slurm starts it alone from 12:10 on")
   S.contains(told("max-slowdown=1.1", "slowdown=1.25\n"), "at most 10 % slower;")
   S.contains(told("max-slowdown=2.5", ""), "at most 2.5 times as long;")
-  S.contains(told("max-slowdown=1", ""), "; no slower;")
-  S.contains(told("cap=1", ""), "pillion: runs alone, to be measured; should Pillion stop,")
-  S.contains(told("cap=0.3,profile=bert", ""), "pillion: runs alone with 30 % of a GPU, to be measured; should Pillion stop,")
-  S.contains(told("yes", ""), "no slower than its pairing promises;") -- a scheduler of an earlier release
-  S.contains(told("yes", "slowdown=nonsense\n"), "no slower than its pairing promises;")
+  S.contains(told("max-slowdown=1", ""), "; if shared, no slower;")
+  S.contains(told("cap=1", ""), "pillion: waits for a GPU of its own; runs alone, to be measured; should Pillion stop,")
+  S.contains(told("cap=0.3,profile=bert", ""), "runs alone with 30 % of it, to be measured; should Pillion stop,")
+  S.contains(told("yes", ""), "slowed no more than its pairing promises;") -- a scheduler of an earlier release
+  S.contains(told("yes", "slowdown=nonsense\n"), "slowed no more than its pairing promises;")
   S.contains(told("yes", "", noon + 12 * 3600 - 300), "alone from 2026-11-22T00:05 on")
 end)
 
@@ -286,7 +287,7 @@ S.test("a bad option is refused with a sentence", function()
     S.said = {}
     S.equal(submit(job), slurm.ERROR)
     S.equal(S.differences(before, values), "")
-    S.contains(S.said[1], "pillion: --colocate: ")
+    S.contains(S.said[1], "pillion: not submitted: --colocate: ")
     assert(#S.said[1] < 700 and not string.find(S.said[1], "[%c\128-\255]"), "what is said is bounded and clean")
   end
 end)

@@ -108,7 +108,9 @@ fn submit_row(cluster: &Cluster, row: &'static Row) -> Result<Pair, String> {
     let wrong = match outcome {
         Managed(field, gres, others) => {
             let mut wrong = wrong_while_managed(&before, &after, (field, gres, others));
-            if said.len() != 1 || !said[0].contains("pillion: may share a GPU; at most ") {
+            if said.len() != 1
+                || !said[0].contains("pillion: waits for a GPU, of its own or shared; if shared, at most ")
+            {
                 let _ = write!(wrong, "; it was said {said:?}");
             }
             wrong
