@@ -62,6 +62,13 @@ fn check_typed(typed: &[Typed]) {
     for fact in ["of alice", "Ran", "GPU memory", "Energy", "Advice"] {
         assert!(report.contains(fact), "no {fact} in {report}");
     }
+    let healthy = said("pillion doctor");
+    assert!(
+        healthy.contains("with which the scheduler runs") && healthy.contains("findings: 0 failed"),
+        "{healthy}"
+    );
+    let gained = said("pillion acct");
+    assert!(gained.contains("GPU_TIME") && !gained.contains("-0.00"), "{gained}");
     let seen = said("demo-dashboards");
     for query in dashboards().unwrap().iter().flat_map(pillion_tests::monitoring::Dashboard::queries) {
         assert!(seen.contains(&query.place), "{} is not shown: {seen}", query.place);

@@ -285,6 +285,10 @@ pub struct StatusRow {
     pub leading: bool,
     /// What operators drained, in the order of nodes and devices.
     pub drains: Vec<DrainRow>,
+    /// The file that it was started with, on its machine.
+    pub config_path: Option<String>,
+    /// Where its heartbeat is.
+    pub heartbeat_path: Option<String>,
 }
 
 impl From<wire::StatusResponse> for StatusRow {
@@ -306,6 +310,8 @@ impl From<wire::StatusResponse> for StatusRow {
             bound_seconds,
             leading,
             drains,
+            config_path,
+            heartbeat_path,
         } = status;
         Self {
             scheduler_version: version,
@@ -324,6 +330,8 @@ impl From<wire::StatusResponse> for StatusRow {
             bound_seconds,
             leading,
             drains: drains.into_iter().map(DrainRow::from).collect(),
+            config_path: some_text(config_path),
+            heartbeat_path: some_text(heartbeat_path),
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Settings {
     pub scan_age_max: Duration,
     /// How long a job whose plan was dropped is left out of plans.
     pub cooling: Duration,
+    /// The configuration file that all this was read from; absent in tests.
+    pub config_path: Option<PathBuf>,
     /// Where `pillion.lua` looks for us; absent = no heartbeat (tests).
     pub heartbeat_path: Option<PathBuf>,
     /// Names by device model under which users may ask for it.
@@ -57,6 +59,7 @@ impl Default for Settings {
             patience: Patience::default(),
             scan_age_max: Duration::from_secs(15),
             cooling: Duration::from_secs(15),
+            config_path: None,
             heartbeat_path: None,
             gpu_types: BTreeMap::new(),
             samples_kept: Duration::from_hours(14 * 24),

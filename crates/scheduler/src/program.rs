@@ -51,7 +51,8 @@ pub fn main() -> ExitCode {
     if matches!(arguments.command, Some(Action::CheckConfig)) {
         return ExitCode::SUCCESS;
     }
-    match serve(config, rules::configured(&in_force, &arguments.config)) {
+    let path = std::path::absolute(&arguments.config).unwrap_or_else(|_| arguments.config.clone());
+    match serve(config, path, rules::configured(&in_force, &arguments.config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pillion-scheduler: {error:#}");
@@ -72,7 +73,7 @@ fn needs_somebody(error: &anyhow::Error) -> bool {
 }
 
 #[tokio::main]
-async fn serve(config: Scheduler, rules: Vec<Rule>) -> anyhow::Result<()> {
+async fn serve(config: Scheduler, path: PathBuf, rules: Vec<Rule>) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let on_signal = stop.clone();
@@ -80,7 +81,7 @@ async fn serve(config: Scheduler, rules: Vec<Rule>) -> anyhow::Result<()> {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         on_signal.cancel();
     });
-    crate::run::run(config, rules, stop).await
+    crate::run::run(config, path, rules, stop).await
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
     use pillion_config::DatabaseConfig;
 
     fn failure(config: Scheduler) -> anyhow::Error {
-        serve(config, Vec::new()).expect_err("it cannot start")
+        serve(config, PathBuf::new(), Vec::new()).expect_err("it cannot start")
     }
 
     /// As root the sentence is another one: Postgres refuses root.

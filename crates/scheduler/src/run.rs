@@ -31,7 +31,7 @@ use pillion_proto::v1::agent_service_server::AgentServiceServer;
 use pillion_proto::v1::operator_service_server::OperatorServiceServer;
 use pillion_slurm::command::{CommandSettings, CommandSlurm};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
@@ -44,11 +44,16 @@ use tracing::{debug, error, info, warn};
 /// Explanations and whole views are larger than tonic's default of 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Runs the scheduler until `stop` is cancelled. `rules`: the configuration as it is told to everybody.
+/// Runs the scheduler until `stop` is cancelled. `path`: the configuration's file; `rules`: what of it is told to everybody.
 ///
 /// # Errors
 /// What kept it from starting: database, ports. Once it runs, nothing but `stop` ends it.
-pub async fn run(config: Scheduler, rules: Vec<Rule>, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(
+    config: Scheduler,
+    path: PathBuf,
+    rules: Vec<Rule>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let (store, postgres, database) = open_store(&config).await?;
     let store = Arc::new(store);
     let slurm = CommandSlurm::new(CommandSettings {
@@ -61,7 +66,7 @@ pub async fn run(config: Scheduler, rules: Vec<Rule>, stop: CancellationToken) -
         Arc::new(slurm),
         Arc::clone(&store) as Arc<dyn Store>,
         Arc::new(Agents::default()),
-        Settings { rules, ..settings(&config) },
+        Settings { rules, config_path: Some(path), ..settings(&config) },
     ));
     let engine = Arc::new(Engine::new(Arc::clone(&context)));
     let mut tasks = JoinSet::new();

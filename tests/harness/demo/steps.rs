@@ -81,8 +81,14 @@ The cluster is up. What follows is typed as root in one shell on this machine, i
 
    In a Grafana of yours: add the data source http://{prometheus}, then Dashboards, New, Import: deploy/grafana/*.json.
 
-5. What else: unset DEMO_USER makes you an operator (pillion pairs -S today, pillion top); pillion-load --list says what can
-   be run; in-cluster -u alice is a prompt inside, in her home, where the jobs' output is. This ends it and all that is in it:
+5. Be an operator, who sees everybody's jobs: is all set up right, and what was gained today.
+
+    unset DEMO_USER
+    pillion doctor
+    pillion acct
+
+   What else: pillion pairs -S today, pillion top; pillion-load --list says what can be run; in-cluster -u alice is a prompt
+   inside, in her home, where the jobs' output is. This ends it and all that is in it:
 
     deploy/demo --down
 ",

@@ -1,14 +1,12 @@
 //! `pillion doctor`: what is missing or wrong in the set-up, and how to mend it. Exit status 1 where a check failed.
 
 use crate::args::{DoctorArgs, Global};
-use crate::config::{CONFIG_PATH, Config};
 use crate::doctor::{Finding, Status, examine, gather};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::output::{Answer, Block, Output, Table, json};
 use pillion_core::Clock;
 use serde::Serialize;
-use std::path::Path;
 
 /// Looks, and prints.
 ///
@@ -20,10 +18,8 @@ pub async fn run(
     clock: &dyn Clock,
     output: &Output,
 ) -> Result<ExitStatus, CliError> {
-    let config = Config::load(global.config.as_deref())?;
-    let path = global.config.as_deref().unwrap_or(Path::new(CONFIG_PATH));
     let plugin_dir = args.plugin_dir.as_deref();
-    let facts = gather::gather(config, path, &global.scheduler, plugin_dir, clock.now()).await;
+    let facts = gather::gather(global.config.as_deref(), &global.scheduler, plugin_dir, clock.now()).await?;
     let findings = examine(&facts);
     output.print(&show(&findings, args.quiet))?;
     let is_ill = findings.iter().any(|finding| finding.status == Status::Fail);

@@ -4,7 +4,8 @@
 use super::facts::{Credential, Facts, Hook, HookKind, Known, Limit, Munge, Plugin, SlurmConf, TextFile};
 use super::lua::module_path;
 use crate::client::{Address, answer, connect};
-use crate::config::Config;
+use crate::config::{CONFIG_PATH, Config};
+use crate::error::CliError;
 use crate::format::clean;
 use crate::view::StatusRow;
 use pillion_config::slurm_files::{lines_of_ours, matching, plugin_version, plugstack, read_text};
@@ -20,13 +21,18 @@ use tokio::io::AsyncWriteExt as _;
 const PROGRAM_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Everything, as it is now.
+///
+/// # Errors
+/// [`CliError`] for a configuration that cannot be read.
 pub async fn gather(
-    config: Config,
-    config_path: &Path,
+    config_path: Option<&Path>,
     scheduler: &Address,
     plugin_dir: Option<&Path>,
     now: UnixTime,
-) -> Facts {
+) -> Result<Facts, CliError> {
+    let status = status(scheduler).await;
+    let Configuration { config, path, is_told } =
+        Configuration::find(config_path, Path::new(CONFIG_PATH), status.as_ref().ok())?;
     let slurm = CommandSlurm::new(config.slurm.command_settings());
     let slurm_conf = slurm.config().await.map(SlurmConf::new).map_err(|error| said(&error));
     let conf = slurm_conf.clone().unwrap_or_default();
@@ -38,7 +44,7 @@ pub async fn gather(
     let named = job_submit_lua.text.as_deref().ok().and_then(module_path).map(PathBuf::from);
     let plugstack = plugstack_file(&conf, &folder);
     let plugins = plugins(&conf, &plugstack, plugin_dir);
-    Facts {
+    Ok(Facts {
         now,
         version: slurm.version().await.map_err(|error| said(&error)),
         munge: munge(&conf).await,
@@ -47,17 +53,48 @@ pub async fn gather(
         limits: limits(&config, &conf).await,
         pillion_lua: text_file(named.unwrap_or_else(|| folder.join("pillion.lua"))),
         job_container: text_file(folder.join("job_container.conf")),
-        config_text: text_file(config_path.to_owned()),
+        config_text: text_file(path),
+        is_config_told: is_told,
         heartbeat_uid: owner(&config.heartbeat_path),
         heartbeat: text_file(config.heartbeat_path.clone()),
         hooks: hooks(&conf),
         rescue_timer: rescue_timer().await,
-        status: status(scheduler).await,
+        status,
         config,
         slurm_conf,
         job_submit_lua,
         plugstack,
         plugins,
+    })
+}
+
+/// The configuration by which doctor looks.
+struct Configuration {
+    config: Config,
+    path: PathBuf,
+    /// By the running scheduler.
+    is_told: bool,
+}
+
+impl Configuration {
+    /// The one that is named, else the one in the usual place, else the one that the running scheduler was started with.
+    fn find(named: Option<&Path>, usual: &Path, status: Option<&StatusRow>) -> Result<Self, CliError> {
+        let told = status.and_then(|status| status.config_path.as_deref()).map(Path::new);
+        match (named, told) {
+            (None, Some(told)) if !usual.exists() => {
+                // One that cannot be read is a finding; where the heartbeat is, the scheduler has told too.
+                let heartbeat = status.and_then(|status| status.heartbeat_path.clone()).map(PathBuf::from);
+                let config = Config::load(Some(told)).unwrap_or_else(|_| {
+                    let known = Config::default();
+                    Config { heartbeat_path: heartbeat.unwrap_or(known.heartbeat_path.clone()), ..known }
+                });
+                Ok(Self { config, path: told.to_owned(), is_told: true })
+            }
+            _ => {
+                let path = named.unwrap_or(usual).to_owned();
+                Ok(Self { config: Config::load(named)?, path, is_told: false })
+            }
+        }
     }
 }
 
@@ -287,6 +324,32 @@ mod tests {
         let of = |value: &str| munge_socket(&SlurmConf::new([("AuthInfo".to_owned(), value.to_owned())]));
         assert_eq!(of("(null)"), Path::new("/run/munge/munge.socket.2"));
         assert_eq!(of("ttl=60,socket=/srv/c1/munge/sock"), Path::new("/srv/c1/munge/sock"));
+    }
+
+    #[test]
+    fn without_a_configuration_in_its_place_that_of_the_running_scheduler_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let usual = folder.path().join("usual.toml");
+        let elsewhere = folder.path().join("elsewhere.toml");
+        std::fs::write(&elsewhere, "heartbeat_path = \"/srv/beat\"\n").unwrap();
+        let status = StatusRow::from(pillion_proto::v1::StatusResponse {
+            config_path: elsewhere.display().to_string(),
+            heartbeat_path: "/srv/told".to_owned(),
+            ..Default::default()
+        });
+        let found = |named: Option<&Path>, status| Configuration::find(named, &usual, status).unwrap();
+        let told = found(None, Some(&status));
+        assert_eq!((told.path.as_path(), told.is_told), (elsewhere.as_path(), true));
+        assert_eq!(told.config.heartbeat_path, Path::new("/srv/beat"));
+        let silent = found(None, None);
+        assert_eq!((silent.path.as_path(), silent.is_told), (usual.as_path(), false));
+
+        std::fs::write(&elsewhere, "[pool\n").unwrap();
+        assert_eq!(found(None, Some(&status)).config.heartbeat_path, Path::new("/srv/told"));
+        std::fs::write(&usual, "").unwrap();
+        assert!(!found(None, Some(&status)).is_told, "the usual place goes first");
+        std::fs::write(&elsewhere, "").unwrap();
+        assert!(!found(Some(&elsewhere), Some(&status)).is_told, "what is named goes first");
     }
 
     #[tokio::test]

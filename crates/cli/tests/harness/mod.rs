@@ -401,6 +401,8 @@ impl OperatorService for Fixtures {
             bound_seconds: 600,
             leading: true,
             drains: act::drains(),
+            config_path: "/etc/pillion/pillion.toml".to_owned(),
+            heartbeat_path: "/run/pillion/heartbeat".to_owned(),
         }))
     }
 

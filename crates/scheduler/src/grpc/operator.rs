@@ -10,6 +10,7 @@ use pillion_core::{DecisionId, SlurmJobId};
 use pillion_proto::v1::operator_service_server::OperatorService;
 use pillion_proto::v1::{self, StatusResponse};
 use pillion_slurm::JobState;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -93,6 +94,11 @@ impl OperatorServer {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
+/// Empty where there is none.
+fn text_of(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |path| path.display().to_string())
+}
+
 fn store_error(error: StoreError) -> Status {
     status::from_store(&error)
 }
@@ -245,6 +251,8 @@ impl OperatorService for OperatorServer {
             bound_seconds: context.settings.bound.as_secs(),
             leading: context.is_leading(),
             drains: drains.iter().map(act::drained_place).collect(),
+            config_path: text_of(context.settings.config_path.as_deref()),
+            heartbeat_path: text_of(context.settings.heartbeat_path.as_deref()),
         }))
     }
 

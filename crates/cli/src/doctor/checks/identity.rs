@@ -46,7 +46,8 @@ pub(super) fn config(facts: &Facts) -> Vec<Finding> {
             return vec![check.warn(found, restart)];
         }
     }
-    vec![check.ok(format!("{path} has no mistake"))]
+    let whose = if facts.is_config_told { ", with which the scheduler runs," } else { "" };
+    vec![check.ok(format!("{path}{whose} has no mistake"))]
 }
 
 /// Only `SlurmUser` and root may change the jobs of others. Who writes the heartbeat is who the scheduler runs as.

@@ -90,6 +90,8 @@ pub(super) fn status() -> StatusRow {
         bound_seconds: 600,
         leading: true,
         drains: Vec::new(),
+        config_path: Some("/etc/pillion/pillion.toml".to_owned()),
+        heartbeat_path: Some("/run/pillion/heartbeat".to_owned()),
     }
 }
 
@@ -124,6 +126,7 @@ pub(super) fn sound() -> Facts {
         now: UnixTime::from_epoch(NOW),
         config,
         config_text: file("/etc/pillion/pillion.toml", CONFIG),
+        is_config_told: false,
         heartbeat_uid: Ok(64030),
         version: Ok(SlurmVersion { major: 24, minor: 11, patch: 5 }),
         slurm_conf: Ok(conf(&[])),
