@@ -1,4 +1,4 @@
-//! The life of a decision and of its members, each as one `match` (STYLE R10).
+//! The life of a decision and of its members, each as one `match`.
 //!
 //! ```text
 //! decision: planned ──► released ──► ended          member: planned ──► guarded ──► released ──► running ──► ended

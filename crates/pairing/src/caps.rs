@@ -1,5 +1,5 @@
-//! Which caps are tried, and when one is worth having. No cap is the default (DESIGN D6): measured, uncapped tenants
-//! beat an even split on average, and a cap pays where one tenant hogs.
+//! Which caps are tried, and when one is worth having. No cap is the default (docs/principles.md#caps): measured,
+//! uncapped tenants beat an even split on average, and a cap pays where one tenant hogs.
 
 use crate::allow::AllowList;
 use pillion_core::{Fraction, WorkloadKey};

@@ -36,7 +36,8 @@ pub(crate) struct Question<'q> {
     pub(crate) joinable: &'q [usize],
     /// All other jobs that could start now, in the order of service.
     pub(crate) riders: &'q [usize],
-    /// Jobs behind this place (absent = all) must not hold a device longer than the host (DESIGN D7).
+    /// Jobs behind this place (absent = all) must not hold a device longer than the host
+    /// (docs/principles.md#order-of-service).
     pub(crate) cutoff: Option<usize>,
     /// CPUs and memory of the nodes once the primaries have theirs.
     pub(crate) floor: &'q Floor,

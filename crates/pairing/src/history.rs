@@ -32,9 +32,10 @@ pub struct ObservedTenant {
     pub workload: WorkloadKey,
     /// Its cap (`mps`); absent = none.
     pub cap_fraction: Option<Fraction>,
-    /// Speed beside the others over speed alone; above 1 by noise; absent = not known (DESIGN D11).
+    /// Speed beside the others over speed alone; above 1 by noise; absent = not known
+    /// (docs/principles.md#outcomes-are-measured-or-unknown).
     pub speed_fraction: Option<f64>,
-    /// The job counted its own progress: it may teach about this user's workloads only (DESIGN D11).
+    /// The job counted its own progress: it may teach about this user's workloads only.
     #[serde(default)]
     pub is_self_reported: bool,
 }

@@ -1,5 +1,5 @@
 //! The decision, pure: a snapshot of the cluster goes in, a plan with a reason for every job comes out. No clock, no
-//! socket, no SQL, no chance (STYLE R1); equal input gives equal output.
+//! socket, no SQL, no chance; equal input gives equal output.
 //!
 //! ```text
 //! ClusterView ─► session (what is alike, cached estimates) ─► serve (order, devices) ─► explain ─► Plan

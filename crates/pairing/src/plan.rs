@@ -1,4 +1,4 @@
-//! What comes out: who shares which device with whom, and a reason for every job; and [`plan`], which makes it.
+//! What comes out: who shares which device with whom, and a reason for every job. `planner` makes it.
 
 use crate::model::SpeedEstimate;
 use pillion_core::device::Mechanism;

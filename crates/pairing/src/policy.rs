@@ -4,7 +4,7 @@ use crate::allow::AllowList;
 use pillion_core::SlowdownRatio;
 use serde::{Deserialize, Serialize};
 
-/// Who may share a device with whom (DESIGN D8).
+/// Who may share a device with whom (docs/principles.md#who-may-share).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum UserPolicy {
@@ -17,7 +17,7 @@ pub enum UserPolicy {
     Any,
 }
 
-/// What a plan maximises among the pairings that keep every promise (DESIGN D5).
+/// What a plan maximises among the pairings that keep every promise (docs/principles.md#promise-before-gain).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Objective {

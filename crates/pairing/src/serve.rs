@@ -1,5 +1,6 @@
-//! The order of service (DESIGN D7): who gets a free device, who rides along, who joins, who waits. Jobs come in the
-//! order given; one is passed over only by one whose start delays nobody before it. Must not write texts.
+//! The order of service (docs/principles.md#order-of-service): who gets a free device, who rides along, who joins, who
+//! waits. Jobs come in the order given; one is passed over only by one whose start delays nobody before it. Must not
+//! write texts.
 //!
 //! The first jobs of the queue have a right to a device each (the *primaries*). They are matched with each other, with
 //! running hosts and with jobs behind them. Where two of them share, a device is spared, and the next in the queue has

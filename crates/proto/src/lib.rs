@@ -1,4 +1,5 @@
-//! The wire. `v1` is generated; `convert` is the only place where wire types meet domain types (STYLE R4).
+//! The wire. `v1` is generated; `convert` is the only place where wire types meet domain types
+//! (docs/decisions/0010-the-wire.md).
 
 /// Generated from `proto/pillion/v1`.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]

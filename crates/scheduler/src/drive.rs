@@ -1,4 +1,4 @@
-//! Runs reconcilers: each on its period and whenever it is nudged, until told to stop (STYLE R3, R12). No retries inside: the
+//! Runs reconcilers: each on its period and whenever it is nudged, until told to stop. No retries inside: the
 //! next tick is the retry.
 
 use crate::context::TickError;

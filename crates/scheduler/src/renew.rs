@@ -1,6 +1,7 @@
-//! The dead man's switch, held down: moves the begin time of waiting jobs ahead of them, one bound from now, in few calls.
-//! When this stops, Slurm starts each job alone, at the latest one bound later (DESIGN D2). So too for a job that only
-//! nodes without an agent could run, or that is to have a cap where nobody can set one: nobody can release it.
+//! The dead man's switch, held down: moves the begin time of waiting jobs ahead of them, one bound from now, in few
+//! calls. When this stops, Slurm starts each job alone, at the latest one bound later
+//! (docs/decisions/0007-begin-time-fails-open.md). So too for a job that only nodes without an agent could run, or that
+//! is to have a cap where nobody can set one: nobody can release it.
 
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, is_waiting, mark_of};

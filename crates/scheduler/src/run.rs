@@ -1,5 +1,5 @@
-//! Puts the scheduler together from its configuration and runs it until told to stop: the store first, then the reconcilers,
-//! then the servers; and back in the opposite order (STYLE R12).
+//! Puts the scheduler together from its configuration and runs it until told to stop: the store first, then the
+//! reconcilers, then the servers; and back in the opposite order.
 
 use crate::agents::Agents;
 use crate::config::{operators, settings};

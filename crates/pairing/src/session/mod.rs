@@ -30,7 +30,8 @@ use std::rc::Rc;
 const SPEED_ALONE_IN_PART_MIN: f64 = 0.95;
 /// Where no more ways of sharing than this are possible, all of them are looked at closely.
 const CLOSE_LOOKS_MAX: usize = 4000;
-/// The mode of a card that two share, and of one on which a job starts that may be joined (DESIGN D7).
+/// The mode of a card that two share, and of one on which a job starts that may be joined
+/// (docs/principles.md#order-of-service).
 pub(crate) const CCS_MODE_SHARED: u8 = 2;
 
 /// A tenant of a sharing that is being looked at.
@@ -350,7 +351,7 @@ impl<'a> Session<'a> {
     }
 
     /// A cap in the environment can be taken off by the job that has it, so what neighbours are promised must hold
-    /// without it (DESIGN D6), unless all tenants are one user's.
+    /// without it (docs/principles.md#caps), unless all tenants are one user's.
     fn neighbours_are_safe(
         &self,
         seats: &[Seat<'a>],

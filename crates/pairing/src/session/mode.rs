@@ -1,5 +1,6 @@
-//! In which CCS mode two jobs start together (DESIGN D7). A card keeps its mode while anyone runs there, so halves are for
-//! two and no more; quarters are worth their cost only where a third will come that fits in one.
+//! In which CCS mode two jobs start together (docs/principles.md#order-of-service). A card keeps its mode while anyone
+//! runs there, so halves are for two and no more; quarters are worth their cost only where a third will come that fits
+//! in one.
 
 use super::{CCS_MODE_SHARED, Seat, Session, Verdict};
 use crate::admit;

@@ -1,4 +1,4 @@
-//! The only place where wire meets domain (STYLE R4): every message is destructured exhaustively, so that a new field
+//! The only place where wire meets domain: every message is destructured exhaustively, so that a new field
 //! does not compile until somebody decides on it. Nothing here knows who sends or stores what.
 //!
 //! `TryFrom<wire>` checks; `From<domain>` cannot fail. One `Invalid*` error a message.

@@ -1,5 +1,6 @@
 //! Why runs failed: joins what the agent saw with how Slurm says the job ended, each run once. What is found becomes an
-//! event of the job; a tenant that died with another of its device is requeued, once and alone (DESIGN D8).
+//! event of the job; a tenant that died with another of its device is requeued, once and alone
+//! (docs/principles.md#who-may-share).
 //!
 //! ```text
 //!  summary (agent) ──┐

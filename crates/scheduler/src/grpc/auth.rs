@@ -1,5 +1,6 @@
-//! Who is calling. The place for MUNGE and mTLS (DESIGN D12); until they are built, a caller is known by the credentials of the
-//! Unix socket, and over TCP by nothing: TCP listens on loopback unless the configuration names an address.
+//! Who is calling. The place for MUNGE and mTLS (docs/decisions/0010-the-wire.md); until they are built, a caller is
+//! known by the credentials of the Unix socket, and over TCP by nothing: TCP listens on loopback unless the
+//! configuration names an address.
 
 use pillion_core::UserId;
 use tonic::transport::server::UdsConnectInfo;

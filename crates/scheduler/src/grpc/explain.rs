@@ -1,4 +1,5 @@
-//! Everything that is stored about one job, as its caller may see it (DESIGN D9, D12).
+//! Everything that is stored about one job, as its caller may see it
+//! (docs/principles.md#everything-is-explained, docs/principles.md#who-may-ask).
 
 use super::auth::Caller;
 use super::listing;

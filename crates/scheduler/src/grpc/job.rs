@@ -1,5 +1,5 @@
 //! One job as its user sees it: what is stored of it, with what `story` makes of that. Neighbours are never named here,
-//! whoever asks (DESIGN D8); `explain` names them to operators.
+//! whoever asks (docs/principles.md#who-may-share); `explain` names them to operators.
 
 use super::auth::Caller;
 use super::listing;

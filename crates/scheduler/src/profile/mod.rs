@@ -1,6 +1,5 @@
 //! Row 9 of the way of a job: makes profiles of solo runs, outcomes and observations of shared ones, and the account of
-//! each, every run once
-//! (DESIGN D10, D11).
+//! each, every run once (docs/principles.md#learning).
 
 mod capped;
 mod sharing;
@@ -22,7 +21,7 @@ use tracing::info;
 const RUNS_PER_TICK: u32 = 100;
 /// A run is solo if at most this part of it was shared.
 const SHARED_FRACTION_MAX: f64 = 0.02;
-/// Durations tell a speed only where they vary by less than this (DESIGN D11).
+/// Durations tell a speed only where they vary by less than this (docs/principles.md#outcomes-are-measured-or-unknown).
 const DURATION_VARIATION_MAX: f64 = 0.10;
 /// A speed that may be this far off tells nothing: the shared part was too short beside what the durations vary by.
 const SPEED_DEVIATION_MAX: f64 = 0.2;

@@ -1,5 +1,6 @@
 //! What comes next for one member of a decision: one pure function of what is durable and what Slurm says. `release`
-//! carries the answer out; after a crash anywhere, the same function finds the same next step (STYLE section 3, row 5).
+//! carries the answer out; after a crash anywhere, the same function finds the same next step
+//! (docs/decisions/0008-leases.md).
 
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Drain, Member};

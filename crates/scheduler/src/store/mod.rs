@@ -187,7 +187,7 @@ pub struct Member {
     pub started_at: Option<UnixTime>,
     /// When it ended or was undone.
     pub ended_at: Option<UnixTime>,
-    /// What was measured afterwards (DESIGN D11); absent = unknown.
+    /// What was measured afterwards (docs/principles.md#outcomes-are-measured-or-unknown); absent = unknown.
     pub measured_speed_fraction: Option<f64>,
     /// Its part of the device's energy.
     pub energy_joules: Option<f64>,

@@ -1,5 +1,6 @@
-//! Whether a candidate takes over: pure (docs/decisions/0003). It need not be better, for it has seen more: it must not be
-//! worse than chance explains, neither in the mean nor in the promises that it would have broken.
+//! Whether a candidate takes over: pure (docs/decisions/0003-promotion-of-models.md). It need not be better, for it has
+//! seen more: it must not be worse than chance explains, neither in the mean nor in the promises that it would have
+//! broken.
 
 use super::backtest::{Scored, summary};
 use crate::store::ModelScore;

@@ -1,5 +1,6 @@
-//! Row 10 of the way of a job: trains the model of interference from what was observed, and promotes what is no worse than
-//! the model in use (DESIGN D10; docs/decisions/0003). The leader does so; every scheduler plans with the result.
+//! Row 10 of the way of a job: trains the model of interference from what was observed, and promotes what is no worse
+//! than the model in use (docs/decisions/0003-promotion-of-models.md). The leader does so; every scheduler plans with
+//! the result.
 //!
 //! ```text
 //! observations, profiles ─► due? ─► trial (a thread of its own) ─► model_version ─► models::current ─► engine

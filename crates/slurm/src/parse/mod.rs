@@ -1,4 +1,4 @@
-//! Slurm's text as our words. Foreign text: nothing here trusts it, guesses, or panics over it (STYLE R9).
+//! Slurm's text as our words. Foreign text: nothing here trusts it, guesses, or panics over it.
 
 pub mod scontrol;
 pub mod squeue;

@@ -1,4 +1,5 @@
-//! The learned model: what is remembered of workloads and pairings, on top of a physical prior (DESIGN D10).
+//! The learned model: what is remembered of workloads and pairings, on top of a physical prior
+//! (docs/decisions/0004-the-model-of-interference.md).
 //!
 //! ```text
 //! solo profiles ─► prior ──────────────────────────────┐
@@ -41,7 +42,8 @@ pub struct TrainOptions {
     pub owners: Owners,
 }
 
-/// Whose a workload is, so that one user's jobs do not decide what holds for all (DESIGN D10).
+/// Whose a workload is, so that one user's jobs do not decide what holds for all
+/// (docs/principles.md#learning).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owners {

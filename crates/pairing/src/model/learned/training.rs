@@ -144,8 +144,8 @@ fn facts(
     order.iter().filter_map(|key| means.get(key)).map(Mean::fact).collect()
 }
 
-/// One user's workloads teach of all no more than everybody else's do (DESIGN D10), or than a few: the oldest beyond that
-/// teach of themselves only.
+/// One user's workloads teach of all no more than everybody else's do (docs/principles.md#learning), or than a few: the
+/// oldest beyond that teach of themselves only.
 fn bound_owners(facts: &mut [Fact], workloads: &[WorkloadKey], owners: Owners) {
     let owner = |fact: &Fact| {
         let (workload, ..) = fact.actors.first().filter(|_| fact.is_shared)?;
