@@ -3,12 +3,26 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+mod citations;
+
 use pillion_config::{mistakes, parts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Folders of the checkout that a reader is sent to.
-const FOLDERS: [&str; 4] = ["deploy/", "docs/", "tests/", "slurm-spank/"];
+const FOLDERS: [&str; 9] = [
+    ".ci/",
+    ".github/",
+    "crates/",
+    "deploy/",
+    "docs/",
+    "migrations/",
+    "proto/",
+    "slurm-spank/",
+    "tests/",
+];
+/// Texts in the folder of the checkout itself.
+const ROOT_TEXTS: [&str; 3] = ["README.md", "CONTRIBUTING.md", "SECURITY.md"];
 /// How units of systemd end.
 const SUFFIXES: [&str; 3] = [".service", ".timer", ".socket"];
 /// Texts that tell how it was, with files that may be gone.
@@ -32,7 +46,7 @@ fn pages_below(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Every text, by its path in the checkout.
 fn texts() -> BTreeMap<String, String> {
     let root = checkout();
-    let mut found = vec![root.join("README.md")];
+    let mut found: Vec<PathBuf> = ROOT_TEXTS.iter().map(|name| root.join(name)).collect();
     pages_below(&root.join("docs"), &mut found);
     pages_below(&root.join("deploy"), &mut found);
     let named = found.into_iter().map(|path| {
@@ -83,7 +97,7 @@ fn spans(outside: &str) -> (Vec<&str>, String) {
     (pick(1).collect(), pick(0).collect::<Vec<_>>().join(" "))
 }
 
-/// `a{b,c}d` is `abd` and `acd`.
+/// `a{b,c}e` is `abe` and `ace`.
 fn expand(word: &str) -> Vec<String> {
     let braces = word.find('{').and_then(|open| Some((open, open + word[open..].find('}')?)));
     let Some((open, close)) = braces else { return vec![word.to_owned()] };
