@@ -10,17 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Folders of the checkout that a reader is sent to.
-const FOLDERS: [&str; 9] = [
-    ".ci/",
-    ".github/",
-    "crates/",
-    "deploy/",
-    "docs/",
-    "migrations/",
-    "proto/",
-    "slurm-spank/",
-    "tests/",
-];
+const FOLDERS: [&str; 9] =
+    [".ci/", ".github/", "crates/", "deploy/", "docs/", "migrations/", "proto/", "slurm-spank/", "tests/"];
 /// Texts in the folder of the checkout itself.
 const ROOT_TEXTS: [&str; 3] = ["README.md", "CONTRIBUTING.md", "SECURITY.md"];
 /// How units of systemd end.
