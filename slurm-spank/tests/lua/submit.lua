@@ -337,8 +337,9 @@ S.test("what is refused or left alone stands in slurmctld's log, one line each",
   noted({ tres_per_node = "gres/shard:10" }, false, "pillion: submission refused uid=2001 why=shards")
   noted(GPU, "a\nb", "pillion: submission refused uid=2001 why=option")
   noted({ tres_per_node = "gres/gpu:1", partition = "shared" }, false, "pillion: submission refused uid=2001 why=pool")
-  noted({ tres_per_node = "gres/gpu:2" }, "yes", "pillion: submission left alone uid=2001 why=it asks for more than one GPU")
-  noted({ tres_per_node = "gres/gpu:2" }, "yes", "pillion: submission left alone uid=4294967294 why=it asks for more than one GPU", 4294967294)
+  local two = { tres_per_node = "gres/gpu:2" }
+  noted(two, "yes", "pillion: submission left alone uid=2001 why=it asks for more than one GPU")
+  noted(two, "yes", "pillion: submission left alone uid=4294967294 why=it asks for more than one GPU", 4294967294)
   noted(GPU, "yes", "")
   noted(GPU, "no", "")
   noted({ tres_per_node = "gres/shard:10" }, false, "", 0)

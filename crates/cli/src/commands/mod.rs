@@ -1,4 +1,4 @@
-//! One file a command: it fetches, makes an [`Answer`](crate::output::Answer), and leaves the printing to `output`.
+//! One file a command: it fetches, makes an [`crate::output::Answer`], and leaves the printing to `output`.
 
 pub mod acct;
 pub mod backtest;

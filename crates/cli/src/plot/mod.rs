@@ -1,5 +1,5 @@
 //! Pictures of a backtest, as SVG files: what any two workloads gain beside each other, how good the estimates are, and
-//! what observed pairings teach. Draws into texts; only [`write`] touches the disk.
+//! what observed pairings teach. Draws into texts; only [`write()`] touches the disk.
 
 mod calibration;
 mod gain;

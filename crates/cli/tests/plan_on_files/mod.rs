@@ -219,7 +219,7 @@ async fn only_what_is_allowed_is_chosen_in_either_order() {
 async fn what_is_wrong_with_a_file_is_one_line_and_nothing_is_printed() {
     let cases: [(&str, &[u8], &str); 16] = [
         ("solo.csv", b"", "line 1, column 1: nothing where a header with workload was expected"),
-        ("solo.csv", b"workload,famly\n", "line 1, column 2: 'famly' where one of workload, family, "),
+        ("solo.csv", b"workload,clan\n", "line 1, column 2: 'clan' where one of workload, family, "),
         ("solo.csv", b"workload\na\na\n", "line 3, column workload: 'a' where each workload once"),
         (
             "solo.csv",

@@ -3,7 +3,7 @@
 //! ```text
 //! http ─ page's text ─> text ─ samples ─> dcgm | xpum ─ per device, our units ─> history ─> readings, notices
 //! ```
-//! An exporter is a second source: it fills what the vendor's library does not have ([`fill`]). Where Level Zero cannot be
+//! An exporter is a second source: it fills what the vendor's library does not have ([`fill()`]). Where Level Zero cannot be
 //! loaded XPU Manager is the only one, and says which devices there are too ([`Exporter::cards`]). It is only ever asked; no
 //! profiling is started, paused, resumed or held from here. DCGM's profiling shares one lock in the driver with every other
 //! profiler: while a site pauses it (`dcgmi profile --pause`) the profiling metrics are missing and [`Exporter::notices`]

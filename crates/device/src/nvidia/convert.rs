@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processs_memory_that_is_not_told_is_not_known() {
+    fn memory_of_a_process_that_is_not_told_is_not_known() {
         assert_eq!(process_bytes(&UsedGpuMemory::Used(7)), Some(7));
         assert_eq!(process_bytes(&UsedGpuMemory::from(u64::MAX)), None);
     }

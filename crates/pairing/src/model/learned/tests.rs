@@ -156,7 +156,7 @@ fn profiles_like(name: String, number: usize) -> WorkloadProfile {
 }
 
 #[test]
-fn one_users_jobs_do_not_decide_what_is_expected_of_anothers() {
+fn one_users_jobs_do_not_decide_what_is_expected_of_anybody_elses() {
     let (unbounded, bounded) = (told_by_mallory(Owners::Unknown), told_by_mallory(Owners::InKeys));
     assert!(bounded.speed_fraction > unbounded.speed_fraction + 0.03, "{bounded:?} beside {unbounded:?}");
 }
