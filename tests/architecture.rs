@@ -1,8 +1,11 @@
 //! Who may import whom, asked of cargo itself. What is written here is the whole list: an arrow that is absent is
-//! forbidden (docs/architecture.md says why).
+//! forbidden (docs/architecture.md says why). And which packages of others may come with us at all.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
 const ARROWS: [(&str, &[&str]); 19] = [
@@ -68,6 +71,17 @@ const FENCED: [(&str, &[&str]); 4] = [
 const PURE: [&str; 3] = ["pillion-core", "pillion-config", "pillion-pairing"];
 const IMPURE: [&str; 6] = ["tokio", "async-trait", "tonic", "sqlx", "rustix", "libc"];
 
+/// The files that may hold unsafe code, besides the doubles of C libraries (docs/architecture.md names them).
+const UNSAFE: [&str; 7] = [
+    "crates/device/src/intel/calls.rs",
+    "crates/device/src/intel/open.rs",
+    "crates/device/src/nvidia/mig.rs",
+    "crates/device/src/nvidia/open.rs",
+    "crates/level-zero-sys/src/lib.rs",
+    "slurm-spank/src/ffi.rs",
+    "tests/gpu-checks/src/cuda.rs",
+];
+
 fn metadata() -> Metadata {
     MetadataCommand::new().no_deps().exec().expect("cargo metadata works in the checkout")
 }
@@ -128,4 +142,115 @@ fn no_profile_aborts_on_panic() {
     let is_set =
         |line: &str| !line.trim_start().starts_with('#') && line.replace(' ', "").starts_with("panic=");
     assert!(!text.lines().any(is_set), "the SPANK plugin must be able to catch its panics");
+}
+
+/// The files below a folder that say that they hold unsafe code.
+fn unsafe_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    let says_so = ["expect", "allow"].map(|word| format!("[{word}(unsafe_code"));
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            unsafe_below(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            if says_so.iter().any(|it| text.contains(it)) {
+                found.insert(path);
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stays_in_its_rooms() {
+    let (root, mut found) = (metadata().workspace_root, BTreeSet::new());
+    for folder in ["crates", "slurm-spank", "tests"] {
+        unsafe_below(root.join(folder).as_std_path(), &mut found);
+    }
+    let found = found.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap());
+    let found: BTreeSet<&str> = found.filter(|path| !path.starts_with("tests/doubles/")).collect();
+    assert_eq!(found, BTreeSet::from(UNSAFE), "every other file is denied it by the workspace's lints");
+}
+
+/// Every package that is built here with all its kin, as far as this machine has fetched them.
+fn everything() -> Metadata {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let options = ["--locked", "--offline", "--filter-platform", &target].map(str::to_owned).to_vec();
+    MetadataCommand::new().current_dir(env!("CARGO_MANIFEST_DIR")).other_options(options).exec().unwrap()
+}
+
+/// The lists that cargo-deny reads too.
+fn deny() -> toml::Table {
+    let path = metadata().workspace_root.join(".cargo/deny.toml");
+    std::fs::read_to_string(path).unwrap().parse().unwrap()
+}
+
+fn texts(list: &toml::Value) -> BTreeSet<String> {
+    list.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// Whether a package may be used by what it says of its licence (SPDX; `/` is an old `OR`): a term of each part between
+/// `AND`s must be allowed.
+fn is_licence_allowed(expression: &str, allowed: &BTreeSet<String>, used: &mut BTreeSet<String>) -> bool {
+    let expression = expression.replace('/', " OR ");
+    expression.split(" AND ").all(|part| {
+        let part = part.trim().trim_start_matches('(').trim_end_matches(')');
+        let found: Vec<&str> = part.split(" OR ").map(str::trim).filter(|it| allowed.contains(*it)).collect();
+        used.extend(found.iter().map(|&term| term.to_owned()));
+        !found.is_empty()
+    })
+}
+
+#[test]
+fn every_package_has_a_licence_that_ours_may_hold() {
+    let (deny, mut used) = (deny(), BTreeSet::new());
+    let allowed = texts(&deny["licenses"]["allow"]);
+    let packages = everything().packages;
+    assert!(packages.len() > 200, "cargo metadata tells of {} packages only", packages.len());
+    for package in packages {
+        let licence = package.license.clone().unwrap_or_default();
+        // A form that the reader here does not know is refused, not guessed at.
+        let is_plain = licence.matches('(').count() < 2 && !licence.contains(") OR");
+        let is_allowed = is_plain && is_licence_allowed(&licence, &allowed, &mut used);
+        assert!(is_allowed, "{} {}: '{licence}' is none of {allowed:?}", package.name, package.version);
+    }
+    assert_eq!(used, allowed, "a licence is allowed that no package needs");
+}
+
+#[test]
+fn every_package_comes_from_the_registry_and_none_is_banned() {
+    let deny = deny();
+    assert_eq!(deny["sources"]["unknown-registry"].as_str(), Some("deny"));
+    let registries = texts(&deny["sources"]["allow-registry"]);
+    let banned = deny["bans"]["deny"].as_array().unwrap();
+    let banned: BTreeSet<&str> = banned.iter().map(|ban| ban["name"].as_str().unwrap()).collect();
+    let ours: BTreeSet<&str> = ARROWS.iter().map(|(name, _)| *name).collect();
+    for package in everything().packages {
+        let name = package.name.as_str();
+        let source = package.source.map(|source| source.to_string());
+        let is_known = match &source {
+            None => ours.contains(name),
+            Some(source) => registries.iter().any(|known| source == &format!("registry+{known}")),
+        };
+        assert!(is_known, "{name} comes from {source:?}; allowed are {registries:?}");
+        assert!(!banned.contains(name), "{name} is banned (.cargo/deny.toml)");
+    }
+}
+
+#[test]
+fn licences_are_read_as_they_are_written() {
+    let allowed = BTreeSet::from(["MIT", "Zlib"].map(str::to_owned));
+    let is_allowed = |text| is_licence_allowed(text, &allowed, &mut BTreeSet::new());
+    for text in [
+        "MIT",
+        "GPL-3.0 OR MIT",
+        "Unlicense/MIT",
+        "(MIT OR Apache-2.0) AND Zlib",
+        "Zlib AND (GPL-3.0 OR MIT)",
+    ] {
+        assert!(is_allowed(text), "{text}");
+    }
+    for text in ["", "GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND Unicode-3.0", "MIT WITH a-twist"]
+    {
+        assert!(!is_allowed(text), "{text}");
+    }
 }
