@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_terabyte_is_not_read_and_a_flood_is_cut() {
         let (_directory, files) = files();
-        let path = files.make(JOB, own_uid(), 0).unwrap();
+        let path = files.make(JOB, own_uid(), rustix::process::getgid().as_raw()).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         file.set_len(1 << 40).unwrap();
         assert_eq!(files.read(JOB, own_uid()), None, "a terabyte of nothing");
