@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Installs what is missing and finds a Slurm new enough: the machine's own, or a Debian 13 root that is made once and
-# cached. Sourced after common.sh by deploy/demo and tests/run; leaves no service running and no package half installed.
+# cached. For the tests it fetches vendors' own parts besides. Sourced after common.sh by deploy/demo and tests/run; leaves
+# no service running and no package half installed.
 
 PILLION_CACHE="${PILLION_CACHE:-/var/cache/pillion}"
 ROOT_SUITE=trixie
@@ -40,6 +41,7 @@ install_for_tests() {
     # What the admin guide has an admin use, where the tests run on this machine's own Slurm.
     command -v patch >/dev/null || wanted+=(patch)
     install_wanted "${wanted[@]}"
+    bring_vendor_parts
 }
 
 # install_wanted PACKAGE...: or ends with what to look at.
@@ -170,4 +172,82 @@ use_apt_proxy() {
     local proxy=""
     eval "$(apt-config shell proxy Acquire::http::Proxy)"
     if [[ -n $proxy && $proxy != DIRECT && -z ${http_proxy:-} ]]; then export http_proxy=$proxy; fi
+}
+
+# Vendors' own parts, which the tests hold the doubles and the agent against (tests/hardware/vendor): a folder each, with the
+# suite, the component and the packages. They run without a device, are never installed, and are no part of what we ship.
+# Where they are not to be had, those tests say that they did not run.
+VENDOR_PARTS=(
+    "nvidia trixie non-free nvidia-cuda-mps libnvidia-ml1"
+    # No stable release has it. It wants glibc 2.38, and the rest of what it needs comes along.
+    "intel sid main libze-intel-gpu1 libze1 libigdgmm12 libstdc++6 libgcc-s1"
+)
+
+# bring_vendor_parts: to where a testbed sees them, beside our programs.
+bring_vendor_parts() {
+    local part name folder begun programs
+    [[ -z ${PILLION_VENDOR_ASKED:-} ]] || return 0
+    PILLION_VENDOR_ASKED=yes
+    programs="$(target_dir)/debug"
+    for part in "${VENDOR_PARTS[@]}"; do
+        name=${part%% *} begun=$SECONDS
+        folder="$PILLION_CACHE/vendor-$name-$(sha256sum <<<"$part" | cut -c1-12)"
+        if [[ ! -e $folder ]]; then
+            # shellcheck disable=SC2086 # words of their own
+            run_child fetch_vendor_part "$folder" "$(debian_mirror)" ${part#* } >"$PILLION_LOG_DIR/vendor-$name.log" 2>&1 || {
+                printf '%5d s  --    the parts of %s are not to be had: tests of them do not run (%s)\n' \
+                    $((SECONDS - begun)) "$name" "$PILLION_LOG_DIR/vendor-$name.log"
+                rm -rf "$programs/vendor/$name"
+                continue
+            }
+            printf '%5d s  ok    fetch the parts of %s: %s\n' $((SECONDS - begun)) "$name" "$(paste -sd, "$folder/versions")"
+        fi
+        cmp -s "$folder/versions" "$programs/vendor/$name/versions" || place_vendor_part "$folder" "$programs/vendor/$name"
+    done
+}
+
+# place_vendor_part FOLDER AT
+place_vendor_part() {
+    local new="$2.$$"
+    mkdir -p "$(dirname "$2")"
+    rm -rf "$new"
+    # Linked where that goes, for it is large.
+    cp -al "$1" "$new" 2>/dev/null || { rm -rf "$new" && cp -a "$1" "$new"; }
+    rm -rf "$2"
+    mv -T "$new" "$2"
+}
+
+# fetch_vendor_part FOLDER MIRROR SUITE COMPONENT PACKAGE...: the programs and libraries of the packages, whole or not at all;
+# two runs at once wait for each other. By apt with folders of its own, so that each package is checked against Debian's
+# signature and nothing of the machine's is touched.
+fetch_vendor_part() {
+    local folder=$1 mirror=$2 suite=$3 component=$4 building="$1.building" keyring deb
+    shift 4
+    mkdir -p "$PILLION_CACHE"
+    exec 8>"$PILLION_CACHE/lock-vendor"
+    flock 8
+    [[ ! -e $folder ]] || return 0
+    keyring=$(compgen -G '/usr/share/keyrings/debian-archive-keyring.[gp][gp][gp]' | head -n 1)
+    [[ -n $keyring ]] || { echo "no debian-archive-keyring on this machine" && return 1; }
+    rm -rf "$building"
+    mkdir -p "$building"/{etc,lists/partial,cache/archives/partial,debs,tree,parts}
+    echo "deb [signed-by=$keyring] $mirror $suite $component" >"$building/etc/debian.list"
+    : >"$building/status"
+    local options=(-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$building/etc" -o Dir::State::Lists="$building/lists"
+        -o Dir::State::status="$building/status" -o Dir::Cache="$building/cache" -o Acquire::Languages=none
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o Acquire::Retries=1 -o Acquire::http::Timeout=20
+        -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any)
+    timeout 120 apt-get "${options[@]}" update || return 1
+    (cd "$building/debs" && timeout 300 apt-get "${options[@]}" download "$@") || return 1
+    for deb in "$building"/debs/*.deb; do
+        dpkg-deb -x "$deb" "$building/tree" || return 1
+        # shellcheck disable=SC2016 # dpkg-deb's own variables
+        dpkg-deb -W --showformat='${Package} ${Version}\n' "$deb" >>"$building/parts/versions" || return 1
+    done
+    # Programs and libraries lie in one folder: a daemon looks for its server beside itself.
+    find "$building/tree/usr" \( -path '*/bin/*' -o -path '*/sbin/*' -o -name 'lib*.so*' ! -name '*.py' \) ! -type d \
+        -exec cp -a -t "$building/parts" {} + || return 1
+    chmod -R a+rX "$building/parts"
+    mv -T "$building/parts" "$folder"
+    rm -rf "$building"
 }
