@@ -1,27 +1,30 @@
 //! The control daemon: the device's MPS daemon for as long as it runs, with one server process at most.
 
 use crate::commands::{self, Client, Command};
+use crate::files::Files;
 use crate::partitions::Partitions;
 use crate::{control, driver_socket, pipe_directory, variable};
 use pillion_core::{DeviceUuid, Fraction, UserId};
 use pillion_device::simulated::{MpsService, Simulated};
 use pillion_device::{Backend as _, MpsSettings, MpsState, MpsStatus};
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often it looks whether clients came or went.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How long a server initialises: its clients connect when it has.
+/// How long a server initialises, unless `MPS_DOUBLE_INITIALIZING_MS` says otherwise: its clients connect when it has.
 const INITIALIZING: Duration = Duration::from_millis(150);
 
 /// The compute units of every device that it plays: an H100's.
 const COMPUTE_UNITS: u32 = 132;
+
+/// The number of the one device that it serves.
+const ORDINAL: u32 = 0;
 
 struct Server {
     process: Child,
@@ -31,7 +34,8 @@ struct Server {
 
 impl Server {
     fn is_initializing(&self) -> bool {
-        self.started.elapsed() < INITIALIZING
+        let patience = milliseconds("MPS_DOUBLE_INITIALIZING_MS");
+        self.started.elapsed() < if patience.is_zero() { INITIALIZING } else { patience }
     }
 }
 
@@ -39,33 +43,41 @@ struct Daemon {
     device: DeviceUuid,
     service: MpsService,
     server: Option<Server>,
+    /// For whom a server was asked for by name: it is there without a client until another user's is wanted.
+    asked_for: Option<UserId>,
+    /// Whether one of its servers ended otherwise than it was told to: then so does the daemon.
+    has_lost_server: bool,
     percentage: f64,
-    memory_limit_bytes: Option<u64>,
-    /// Where it was started for static partitions.
+    /// By the numbers of devices, of which it serves the first.
+    memory_limits_bytes: BTreeMap<u32, u64>,
+    /// Of a release that knows of static partitions; they are there where it was started for them.
+    has_partitions: bool,
     partitions: Option<Partitions>,
     /// Whoever said `quit`: it returns when the last client has gone.
     quitting: Vec<UnixStream>,
-    log: File,
-    /// Held for life: one daemon a pipe directory.
-    _lock: File,
 }
 
-/// Serves until `quit`.
+/// How it is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// `-multiuser-server`
+    pub multi_user: bool,
+    /// `-S`
+    pub partitions: bool,
+}
+
+/// Serves until `quit`. Returns the exit status: 0 if all servers ended as they were told.
 ///
 /// # Errors
 /// A sentence: why it cannot, or not any longer.
-pub fn serve(multi_user: bool, partitions: bool) -> Result<(), String> {
+pub fn serve(options: Options) -> Result<u8, String> {
     let pipe_directory = pipe_directory();
     let log_directory = variable("CUDA_MPS_LOG_DIRECTORY").unwrap_or("/var/log/nvidia-mps".to_owned());
-    for directory in [&pipe_directory, Path::new(&log_directory)] {
-        std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    }
-    let lock = File::create(pipe_directory.join("control_lock")).map_err(|error| error.to_string())?;
-    lock.try_lock().map_err(|_| "An instance of this daemon is already running".to_owned())?;
+    let (files, listener) = Files::take(&pipe_directory, log_directory.as_ref())?;
     let settings = MpsSettings {
-        pipe_directory: pipe_directory.clone(),
-        log_directory: log_directory.clone().into(),
-        multi_user,
+        pipe_directory,
+        log_directory: log_directory.into(),
+        multi_user: options.multi_user,
         // The driver knows nothing of them: they are kept here.
         partitions: false,
         cap_default: None,
@@ -73,40 +85,33 @@ pub fn serve(multi_user: bool, partitions: bool) -> Result<(), String> {
     };
     let (index, device) = device()?;
     let service = MpsService::open(driver_socket(), index, settings).map_err(|error| error.to_string())?;
-    write_pid_file(&pipe_directory)?;
-    std::thread::sleep(milliseconds("MPS_DOUBLE_DEAF_MS"));
-    let socket = pipe_directory.join(control::SOCKET);
-    let _ = std::fs::remove_file(&socket);
-    let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
-    listener.set_nonblocking(true).map_err(|error| error.to_string())?;
-    let log = File::options().append(true).create(true).open(Path::new(&log_directory).join("control.log"));
-    let partitions = partitions && variable("MPS_DOUBLE_WITHOUT_PARTITIONS").is_none();
-    let partitions = partitions.then(|| Partitions::new(device.as_str(), COMPUTE_UNITS));
+    let partitions = options.partitions && variable("MPS_DOUBLE_WITHOUT_PARTITIONS").is_none();
     let mut daemon = Daemon {
-        partitions,
+        partitions: partitions.then(|| Partitions::new(device.as_str(), COMPUTE_UNITS)),
+        has_partitions: crate::knows_partitions(),
         device,
         service,
         server: None,
+        asked_for: None,
+        has_lost_server: false,
         percentage: 100.0,
-        memory_limit_bytes: None,
+        memory_limits_bytes: BTreeMap::new(),
         quitting: Vec::new(),
-        log: log.map_err(|error| error.to_string())?,
-        _lock: lock,
     };
     daemon.note("Starting control daemon");
-    daemon.run(&listener)
-}
-
-fn write_pid_file(pipe_directory: &Path) -> Result<(), String> {
-    if variable("MPS_DOUBLE_WITHOUT_PID_FILE").is_some() {
-        return Ok(());
+    daemon.run(&listener)?;
+    let status = u8::from(daemon.has_lost_server);
+    daemon.note(&format!("Exit with status {status}"));
+    // Whoever asked is told when nothing of it is left that goes.
+    files.leave();
+    for stream in &daemon.quitting {
+        control::part(stream, status);
     }
-    let file = pipe_directory.join("nvidia-cuda-mps-control.pid");
-    std::fs::write(file, std::process::id().to_string()).map_err(|error| error.to_string())
+    Ok(status)
 }
 
 /// The time that a variable names, or none.
-fn milliseconds(name: &str) -> Duration {
+pub(crate) fn milliseconds(name: &str) -> Duration {
     Duration::from_millis(variable(name).and_then(|value| value.parse().ok()).unwrap_or_default())
 }
 
@@ -120,16 +125,13 @@ fn device() -> Result<(u32, DeviceUuid), String> {
 }
 
 impl Daemon {
+    /// Until it was told to quit, and all have gone.
     fn run(&mut self, listener: &UnixListener) -> Result<(), String> {
         loop {
             let status = self.settle()?;
             if !self.quitting.is_empty() && status.client_pids.is_empty() && self.service.stop().is_ok() {
                 self.end_server();
                 std::thread::sleep(milliseconds("MPS_DOUBLE_QUIT_MS"));
-                self.note("Exit");
-                for stream in self.quitting.drain(..) {
-                    control::answer(&stream, &Ok(String::new()));
-                }
                 return Ok(());
             }
             match listener.accept() {
@@ -146,16 +148,24 @@ impl Daemon {
             Some(server) => !matches!(server.process.try_wait(), Ok(None)),
             None => false,
         };
+        let status = self.status()?;
         if has_died {
-            self.server = None;
-            self.note("Server died");
-            self.service.server_died().map_err(|error| error.to_string())?;
+            let served = self.server.take().map(|server| server.uid);
+            self.note("Server exited with status 1");
+            self.has_lost_server = true;
+            self.asked_for = None;
+            if status.server_uid.is_some() && status.server_uid == served {
+                self.service.server_died().map_err(|error| error.to_string())?;
+            }
         }
-        let status = self.service.status().map_err(|error| error.to_string())?;
-        let status = status.ok_or("the driver has no such daemon any more")?;
-        if status.server_uid != self.server.as_ref().map(|server| server.uid) {
+        let status = if has_died { self.status()? } else { status };
+        if status.server_uid.is_some() {
+            self.asked_for = None;
+        }
+        let wanted = status.server_uid.or(self.asked_for);
+        if wanted != self.server.as_ref().map(|server| server.uid) {
             self.end_server();
-            self.server = status.server_uid.map(start_server).transpose()?;
+            self.server = wanted.map(start_server).transpose()?;
             self.note("Starting new server");
         }
         if let Some(partitions) = &self.partitions {
@@ -169,6 +179,11 @@ impl Daemon {
         Ok(status)
     }
 
+    fn status(&mut self) -> Result<MpsStatus, String> {
+        let status = self.service.status().map_err(|error| error.to_string())?;
+        status.ok_or("the driver has no such daemon any more".to_owned())
+    }
+
     fn end_server(&mut self) {
         if let Some(Server { mut process, .. }) = self.server.take() {
             // It ends when its standard input does.
@@ -179,80 +194,172 @@ impl Daemon {
 
     fn serve_one(&mut self, stream: UnixStream) -> Result<(), String> {
         let _ = stream.set_nonblocking(false);
-        let line = control::hear(&stream).unwrap_or_default();
-        self.note(&line);
+        let Ok(Some((line, who))) = control::hear(&stream) else { return Ok(()) };
+        self.note(&format!("Cmd:{line}"));
         let status = self.settle()?;
-        match commands::read(&line) {
-            Ok(Command::Quit) => self.quitting.push(stream),
-            Ok(command) => control::answer(&stream, &self.answer(&command, &status)),
-            Err(reason) => control::answer(&stream, &Err(reason)),
-        }
+        let answer = match commands::read(&line, self.has_partitions) {
+            Ok(Command::Quit) if is_ours(who) => {
+                self.quitting.push(stream);
+                return Ok(());
+            }
+            Ok(Command::Quit) => "Not enough privilege to execute quit command\n".to_owned(),
+            Ok(command) => self.answer(&command, who, &status),
+            Err(refusal) => refusal,
+        };
+        self.note(answer.trim_end());
+        control::answer(&stream, &answer);
         Ok(())
     }
 
-    fn answer(&mut self, command: &Command, status: &MpsStatus) -> Result<String, String> {
-        let running = self.server.as_ref().map(|server| server.process.id());
-        // A fault is one of clients that it has.
-        let is_faulted = status.state == MpsState::Fault;
-        let is_initializing = !is_faulted && self.server.as_ref().is_some_and(Server::is_initializing);
-        // Whoever asks gets them in no order that the document names: here the last comes first.
-        let is_connected = |_: &&u32| !is_initializing;
-        let client_pids: Vec<u32> = status.client_pids.iter().rev().filter(is_connected).copied().collect();
-        let is_its = |server: &u32| {
-            if running == Some(*server) { Ok(()) } else { Err(format!("Server {server} not found")) }
-        };
+    /// What is printed, of a refusal too.
+    fn answer(&mut self, command: &Command, who: UserId, status: &MpsStatus) -> String {
         match command {
-            Command::ServerList => Ok(commands::pids(running.as_slice())),
-            Command::ServerStatus(server) => is_its(server).map(|()| match (is_faulted, is_initializing) {
-                (true, _) => "FAULT\n".to_owned(),
-                (false, true) => "INITIALIZING\n".to_owned(),
-                (false, false) => "ACTIVE\n".to_owned(),
-            }),
-            Command::ClientList(server) => is_its(server).map(|()| commands::pids(&client_pids)),
-            Command::Clients(server) => {
-                server.as_ref().map_or(Ok(()), is_its)?;
-                let clients: Vec<Client> = client_pids.into_iter().map(client).collect();
-                Ok(commands::table(running.unwrap_or_default(), self.device.as_str(), &clients))
+            Command::ServerList => commands::pids(self.running().as_slice()),
+            Command::StartServer(uid) => self.ask_for_server(*uid, who),
+            Command::ServerStatus(None) => "A server PID is required\n".to_owned(),
+            Command::ServerStatus(Some(server)) => self.server_status(*server, status),
+            Command::ClientList(server) if !self.is_its(*server) => not_found(*server),
+            Command::ClientList(_) => commands::pids(&self.clients(status)),
+            Command::Clients(server) => self.table(*server, status),
+            Command::SetDefaultPercentage(_) | Command::SetDefaultMemoryLimit(..) if !is_ours(who) => {
+                format!(
+                    "Insufficient privileges for UID {who}. Control deamon settings can only be modified by the user started it \
+                 or by the root user.\n"
+                )
             }
             Command::SetDefaultPercentage(percentage) => {
-                self.percentage = *percentage;
-                self.tell_defaults().map(|()| format!("{percentage:.1}\n"))
+                self.percentage = percentage.unwrap_or(self.percentage);
+                self.tell_defaults();
+                format!("{:.1}\n", self.percentage)
             }
-            Command::DefaultPercentage => Ok(format!("{:.1}\n", self.percentage)),
+            Command::DefaultPercentage => format!("{:.1}\n", self.percentage),
             Command::SetDefaultMemoryLimit(device, bytes) => {
-                if device != "0" && device != self.device.as_str() {
-                    return Err(format!("Invalid device: {device}"));
+                if let Some(device) = device {
+                    self.memory_limits_bytes.insert(*device, *bytes);
                 }
-                self.memory_limit_bytes = Some(*bytes);
-                self.tell_defaults().map(|()| String::new())
+                self.tell_defaults();
+                String::new()
             }
-            Command::TerminateClient(server, pid) => {
-                is_its(server)?;
-                // CUDA_SUCCESS, or CUDA_ERROR_INVALID_VALUE.
-                Ok(if self.service.terminate(*pid).is_ok() { "0\n" } else { "1\n" }.to_owned())
+            Command::DefaultMemoryLimit(device) => {
+                let limit = device.and_then(|device| self.memory_limits_bytes.get(&device));
+                limit.filter(|bytes| **bytes > 0).map_or_else(String::new, |it| commands::printed_limit(*it))
             }
-            Command::AddPartition(device, chunks) => Ok(self.partitions()?.add(device, *chunks)),
+            Command::TerminateClient(server, pid) => self.terminate(*server, *pid),
+            Command::AddPartition(device, chunks) => {
+                self.partitions.as_mut().map_or_else(without_partitions, |it| it.add(device, *chunks))
+            }
             Command::RemovePartition(device, name) => {
-                self.partitions()?.remove(device, name, &partitions_of(status))
+                let removed =
+                    self.partitions.as_mut().map(|it| it.remove(device, name, &partitions_of(status)));
+                removed.map_or_else(without_partitions, |it| it.unwrap_or_else(|refusal| refusal + "\n"))
             }
-            Command::Partitions => Ok(self.partitions()?.table(&partitions_of(status))),
+            Command::Partitions => self
+                .partitions
+                .as_ref()
+                .map_or_else(without_partitions, |it| it.table(&partitions_of(status))),
             Command::Quit => unreachable!("answered when the last client has gone"),
         }
     }
 
-    fn partitions(&mut self) -> Result<&mut Partitions, String> {
-        self.partitions.as_mut().ok_or("Static partitioning is not enabled".to_owned())
+    fn running(&self) -> Option<u32> {
+        self.server.as_ref().map(|server| server.process.id())
     }
 
-    fn tell_defaults(&mut self) -> Result<(), String> {
-        let cap = Fraction::try_new(self.percentage / 100.0).map_err(|error| error.to_string())?;
-        self.service.set_defaults(Some(cap), self.memory_limit_bytes).map_err(|error| error.to_string())
+    fn is_its(&self, server: u32) -> bool {
+        self.running() == Some(server)
     }
 
-    fn note(&mut self, text: &str) {
-        // A log that cannot be written stops no daemon.
-        let _ = writeln!(self.log, "[Control {}] {text}", std::process::id());
+    /// A fault is one of clients that it has.
+    fn is_initializing(&self, status: &MpsStatus) -> bool {
+        status.state != MpsState::Fault && self.server.as_ref().is_some_and(Server::is_initializing)
     }
+
+    /// Whoever asks gets them in no order that the document names: here the last comes first.
+    fn clients(&self, status: &MpsStatus) -> Vec<u32> {
+        if self.is_initializing(status) {
+            return Vec::new();
+        }
+        status.client_pids.iter().rev().copied().collect()
+    }
+
+    fn ask_for_server(&mut self, uid: Option<u32>, who: UserId) -> String {
+        let Some(uid) = uid.map(UserId) else {
+            return "A user id (UID) is required to start a new server\n".to_owned();
+        };
+        if uid != who && who != UserId(0) {
+            return format!(
+                "Insufficient privileges for UID {who}. Only the root user may start server for another user.\n"
+            );
+        }
+        if self.server.is_none() {
+            self.asked_for = Some(uid);
+        }
+        String::new()
+    }
+
+    fn server_status(&self, server: u32, status: &MpsStatus) -> String {
+        if !self.is_its(server) {
+            not_found(server)
+        } else if status.state == MpsState::Fault {
+            "FAULT\n".to_owned()
+        } else if self.is_initializing(status) {
+            "INITIALIZING\n".to_owned()
+        } else {
+            "ACTIVE\n".to_owned()
+        }
+    }
+
+    /// `ps`: a server that initialises is not found.
+    fn table(&self, server: Option<u32>, status: &MpsStatus) -> String {
+        let ready = self.running().filter(|_| !self.is_initializing(status));
+        match (server, ready) {
+            (None, None) => "Server not found\n".to_owned(),
+            (Some(server), _) if !self.is_its(server) => not_found(server).repeat(2),
+            (Some(server), None) => not_found(server),
+            (_, Some(ready)) => {
+                let clients: Vec<Client> = self.clients(status).into_iter().map(client).collect();
+                commands::table(ready, self.device.as_str(), &clients)
+            }
+        }
+    }
+
+    /// `terminate_client`: CUDA_SUCCESS, or CUDA_ERROR_INVALID_VALUE.
+    fn terminate(&mut self, server: u32, pid: u32) -> String {
+        if !self.is_its(server) {
+            return format!("{}Server {server} not found!\n1\n", not_found(server));
+        }
+        if self.server.as_ref().is_some_and(Server::is_initializing) {
+            return format!("Server {server} not found!\n1\n");
+        }
+        if self.service.terminate(pid).is_ok() { "0\n" } else { "1\n" }.to_owned()
+    }
+
+    fn tell_defaults(&mut self) {
+        let limit = self.memory_limits_bytes.get(&ORDINAL).copied().filter(|bytes| *bytes > 0);
+        let told = self.service.set_defaults(Some(Fraction::clamped(self.percentage / 100.0)), limit);
+        if let Err(error) = told {
+            self.note(&error.to_string());
+        }
+    }
+
+    /// In the foreground its log is its standard output.
+    fn note(&self, text: &str) {
+        // One that cannot be written stops no daemon.
+        let _ = writeln!(std::io::stdout(), "[Control {:>5}] {text}", std::process::id());
+    }
+}
+
+fn not_found(server: u32) -> String {
+    format!("Server {server} not found\n")
+}
+
+fn without_partitions() -> String {
+    "Static partitioning is not enabled\n".to_owned()
+}
+
+/// Whoever started it, and root.
+fn is_ours(who: UserId) -> bool {
+    who == UserId(0) || who.0 == rustix::process::geteuid().as_raw()
 }
 
 fn start_server(uid: UserId) -> Result<Server, String> {

@@ -1,33 +1,34 @@
-//! `nvidia-cuda-mps-control`, doubled: `-f` is the daemon in the foreground, without arguments it reads commands.
+//! `nvidia-cuda-mps-control`, doubled: `-f` is the daemon in the foreground; without an option, and with one that its release
+//! does not know, it reads commands.
 
-use mps_double::{control, daemon, pipe_directory, variable};
+use mps_double::daemon::{self, Options};
+use mps_double::{control, knows_multi_user, knows_partitions, pipe_directory};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.is_empty() {
-        return ExitCode::from(control::converse(&pipe_directory()));
-    }
-    let (mut is_daemon, mut multi_user, mut partitions) = (false, false, false);
-    let knows_partitions = variable("MPS_DOUBLE_WITHOUT_PARTITIONS").is_none_or(|it| it == "silent");
-    for argument in &arguments {
+    let (mut is_daemon, mut options) = (false, Options::default());
+    for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "-f" => is_daemon = true,
-            "-multiuser-server" if variable("MPS_DOUBLE_WITHOUT_MULTIUSER").is_none() => multi_user = true,
-            "-S" if knows_partitions => partitions = true,
-            other => return refuse(&format!("Unknown option: {other}")),
+            "-multiuser-server" if knows_multi_user() => options.multi_user = true,
+            "-S" if knows_partitions() => options.partitions = true,
+            "-d" | "-h" | "--help" => {
+                eprintln!("the double has no {argument}");
+                return ExitCode::FAILURE;
+            }
+            _ => return ExitCode::from(control::converse(&pipe_directory())),
         }
     }
     if !is_daemon {
-        return refuse("its options are for the daemon");
+        return ExitCode::from(control::converse(&pipe_directory()));
     }
-    match daemon::serve(multi_user, partitions) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => refuse(&reason),
+    match daemon::serve(options) {
+        Ok(status) => ExitCode::from(status),
+        Err(reason) => {
+            // In the foreground its log is its standard output, and it complains on both.
+            println!("{reason}");
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
     }
-}
-
-fn refuse(reason: &str) -> ExitCode {
-    eprintln!("{reason}");
-    ExitCode::FAILURE
 }

@@ -5,6 +5,7 @@
 mod faults;
 mod node;
 mod partitions;
+mod refusals;
 
 use node::{Node, command, connected, is_root, runs, until};
 use pillion_core::{DeviceUuid, Fraction, UserId};
@@ -75,8 +76,8 @@ fn the_double_refuses_what_the_real_one_does() {
     let mut daemons = node.daemons();
     assert_eq!(node.says(0, "get_server_list").1, "Cannot find MPS control daemon process");
     daemons.start_mps(0, &node.settings(0)).unwrap();
-    assert_eq!(node.says(0, "get_servers"), (Some(1), "Unknown command: get_servers".to_owned()));
-    assert_eq!(node.says(0, "get_server_status 1"), (Some(1), "Server 1 not found".to_owned()));
+    assert_eq!(node.says(0, "get_servers now"), (Some(0), "Unknown command \"get_servers\"".to_owned()));
+    assert_eq!(node.says(0, "get_server_status 1"), (Some(0), "Server 1 not found".to_owned()));
     let second = command(node.control())
         .arg("-f")
         .env("CUDA_MPS_PIPE_DIRECTORY", node.settings(0).pipe_directory)
@@ -85,6 +86,7 @@ fn the_double_refuses_what_the_real_one_does() {
         .output()
         .unwrap();
     assert_eq!(second.stderr, b"An instance of this daemon is already running\n");
+    assert_eq!(second.status.code(), Some(1));
     // `quit` returns when the last client has gone.
     let client = node.client(0, &[]);
     let mut quit = node.say(0, "quit");
@@ -233,7 +235,7 @@ fn a_driver_without_the_multi_user_mode_is_told_from_one_that_has_it() {
     let mut daemons = node.daemons();
     let refused = daemons.start_mps(0, &MpsSettings { multi_user: true, ..node.settings(0) }).unwrap_err();
     assert!(matches!(refused, DeviceError::Unsupported { .. }), "{refused}");
-    assert!(refused.to_string().contains("Unknown option: -multiuser-server"), "{refused}");
+    assert!(refused.to_string().contains("does not know -multiuser-server"), "{refused}");
     assert_eq!(daemons.mps(0).unwrap(), None);
     daemons.start_mps(0, &node.settings(0)).expect("it serves one user at a time");
     daemons.stop_mps(0).unwrap();
