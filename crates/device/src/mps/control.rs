@@ -23,8 +23,10 @@ const ANSWER_LENGTH_MAX: u64 = 64 * 1024;
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// All that the program finds of our environment: where a site keeps its driver's libraries.
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-/// What a daemon says on its way up, in its log directory: beyond `control.log`, which it writes when it runs.
+/// What a daemon says, in its log directory. In the foreground all of it comes here: a few lines for each question.
 const START_LOG: &str = "start.log";
+/// How long it may become: it lies in memory.
+const LOG_LENGTH_MAX: u64 = 512 * 1024;
 
 /// Where the control program is, and for which device it is run.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +41,10 @@ impl Control<'_> {
     /// # Errors
     /// [`DeviceError::NoLibrary`] if there is no such program, [`DeviceError::Refused`] if it may not be run.
     pub(super) fn serve(self, device: &DeviceUuid, settings: &MpsSettings) -> Result<Child, DeviceError> {
-        let log = File::create(settings.log_directory.join(START_LOG));
+        let path = settings.log_directory.join(START_LOG);
+        // Appended to, so that what is cut off leaves no hole.
+        let emptied = File::create(&path);
+        let log = emptied.and_then(|_| File::options().append(true).open(&path));
         let log = log.map_err(|error| self.refused(format!("its log cannot be written: {error}")))?;
         let errors = log.try_clone().map_err(|error| self.refused(error.to_string()))?;
         let mut command = self.command(&settings.pipe_directory);
@@ -71,11 +76,20 @@ impl Control<'_> {
             .to_owned()
     }
 
+    /// Begins a log anew that has become too long.
+    pub(super) fn trim_log(settings: &MpsSettings) {
+        let path = settings.log_directory.join(START_LOG);
+        let is_long = std::fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LENGTH_MAX);
+        if is_long && let Err(error) = File::create(&path) {
+            tracing::warn!(path = %path.display(), %error, "the log of an MPS daemon grows on");
+        }
+    }
+
     /// Says one command to the daemon at `pipe_directory`, and returns what it printed.
     ///
     /// # Errors
     /// As [`Control::serve`]; [`DeviceError::NoAnswer`] if it takes too long, [`DeviceError::Refused`] if it ends with a
-    /// failure.
+    /// failure: it finds no daemon, or the daemon that was told to quit ended with one. What a daemon refuses it prints.
     pub(super) fn ask(self, pipe_directory: &Path, text: &str) -> Result<String, DeviceError> {
         let mut command = self.command(pipe_directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

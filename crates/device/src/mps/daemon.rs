@@ -161,6 +161,7 @@ impl Daemon {
             let is_loss = !self.is_quitting();
             return Ok(is_loss.then(|| self.step(control, Finding::DaemonLost)).flatten());
         }
+        Control::trim_log(&self.record.settings);
         let seen = self.see(control);
         self.is_silent = seen.is_err();
         let now = seen?;
@@ -178,11 +179,15 @@ impl Daemon {
     fn see(&self, control: Control<'_>) -> Result<Sight, DeviceError> {
         let ask = |text: &str| control.ask(self.pipe_directory(), text);
         let mut sight = Sight::default();
-        for pid in parse::pids("get_server_list", &ask("get_server_list")?).map_err(|it| garbled(&it))? {
-            let status = ask(&format!("get_server_status {pid}"))?;
-            let clients = ask(&format!("get_client_list {pid}"))?;
-            sight.servers.push((pid, parse::server_status(&status).map_err(|it| garbled(&it))?));
-            sight.client_pids.extend(parse::pids("get_client_list", &clients).map_err(|it| garbled(&it))?);
+        for pid in parse::servers(&ask("get_server_list")?).map_err(|it| garbled(&it))? {
+            let status = parse::server_status(pid, &ask(&format!("get_server_status {pid}"))?);
+            let clients = parse::server_clients(pid, &ask(&format!("get_client_list {pid}"))?);
+            // One that ends between the questions is as good as gone before them.
+            let both = status.map_err(|it| garbled(&it))?.zip(clients.map_err(|it| garbled(&it))?);
+            if let Some((status, client_pids)) = both {
+                sight.servers.push((pid, status));
+                sight.client_pids.extend(client_pids);
+            }
         }
         Ok(sight)
     }
@@ -382,9 +387,15 @@ impl Daemon {
             if let Err(error) = write(&self.record) {
                 tracing::warn!(device = %self.record.device, %error, "that an MPS daemon is to end is not written down");
             }
-            control.ask(self.pipe_directory(), "quit")?;
+            let said = match control.ask(self.pipe_directory(), "quit") {
+                Ok(words) => words,
+                // That is the daemon's own exit status: one of its servers had died.
+                Err(DeviceError::Refused { reason, .. }) => reason,
+                Err(error) => return Err(error),
+            };
             if !until(|| !self.process.is_alive()) {
-                return Err(control.busy(format!("MPS daemon {} does not end", self.process.pid)));
+                let words = format!("MPS daemon {} does not end: {}", self.process.pid, said.trim());
+                return Err(control.busy(words.trim_end_matches([':', ' ']).to_owned()));
             }
         }
         self.bury();

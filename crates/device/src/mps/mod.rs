@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! DIR/NAME/pipe   where a daemon and its clients meet; its pid file, and our record of how it was started
-//! DIR/NAME/log    control.log, server.log
+//! DIR/NAME/log    start.log, what the daemon says; server.log
 //! ```
 //!
 //! Daemons outlive the agent. The next one finds them beneath DIR and goes on with them.

@@ -1,8 +1,9 @@
 //! What `nvidia-cuda-mps-control` prints, read. Pure.
 //!
 //! Source: NVIDIA Multi-Process Service (r550), appendix Tools and Interface Reference; `ps` and `terminate_client` as
-//! printed under Client Early Termination. Whatever is printed otherwise is an error: the program has been changed, and
-//! nothing is guessed.
+//! printed under Client Early Termination; and what the daemon of release 550 prints without a driver
+//! (`tests/hardware/vendor`). Whatever is printed otherwise is an error: the program has been changed, and nothing is guessed.
+//! Refusals are among it: the program ends with 0 whatever its daemon was told, and only the words tell.
 
 /// A server's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,32 +39,53 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty())
 }
 
-/// `get_server_list` and `get_client_list`: one process id a line, or nothing.
+/// `get_server_list`: one process id a line, or nothing.
 ///
 /// # Errors
 /// [`Unknown`]
-pub(super) fn pids(command: &'static str, text: &str) -> Result<Vec<u32>, Unknown> {
+pub(super) fn servers(text: &str) -> Result<Vec<u32>, Unknown> {
+    pids("get_server_list", text)
+}
+
+/// `get_client_list`: one process id a line, or nothing. `None`: the server has ended since it was listed.
+///
+/// # Errors
+/// [`Unknown`]
+pub(super) fn server_clients(server_pid: u32, text: &str) -> Result<Option<Vec<u32>>, Unknown> {
+    if is_gone(server_pid, text) { Ok(None) } else { pids("get_client_list", text).map(Some) }
+}
+
+fn pids(command: &'static str, text: &str) -> Result<Vec<u32>, Unknown> {
     lines(text).map(|line| line.parse().map_err(|_| unknown(command, line))).collect()
 }
 
-/// `get_server_status`: one word.
+/// `get_server_status`: one word. `None`: the server has ended since it was listed.
 ///
 /// # Errors
 /// [`Unknown`]
-pub(super) fn server_status(text: &str) -> Result<ServerStatus, Unknown> {
+pub(super) fn server_status(server_pid: u32, text: &str) -> Result<Option<ServerStatus>, Unknown> {
     match text.trim() {
-        "INITIALIZING" => Ok(ServerStatus::Initializing),
-        "ACTIVE" => Ok(ServerStatus::Active),
-        "FAULT" => Ok(ServerStatus::Fault),
+        "INITIALIZING" => Ok(Some(ServerStatus::Initializing)),
+        "ACTIVE" => Ok(Some(ServerStatus::Active)),
+        "FAULT" => Ok(Some(ServerStatus::Fault)),
+        _ if is_gone(server_pid, text) => Ok(None),
         other => Err(unknown("get_server_status", other)),
     }
 }
 
-/// `ps`: a heading, then `PID ID SERVER DEVICE NAMESPACE COMMAND` a client and device; the command may hold blanks.
+fn is_gone(server_pid: u32, text: &str) -> bool {
+    text.trim() == format!("Server {server_pid} not found")
+}
+
+/// `ps`: a heading, then `PID ID SERVER DEVICE NAMESPACE COMMAND` a client and device; the command may hold blanks. Other
+/// words where no server is up.
 ///
 /// # Errors
 /// [`Unknown`]
 pub(super) fn clients(text: &str) -> Result<Vec<ClientRow>, Unknown> {
+    if text.trim() == "Server not found" {
+        return Ok(Vec::new());
+    }
     let is_heading = |line: &&str| line.split_whitespace().eq(HEADING);
     let row = |line: &str| {
         let mut fields = line.split_whitespace();
@@ -88,12 +110,23 @@ pub(super) fn terminated(text: &str) -> Result<(), Unknown> {
     if text.trim() == "0" { Ok(()) } else { Err(unknown("terminate_client", text)) }
 }
 
-/// `get_default_active_thread_percentage`: a number.
-///
-/// # Errors
-/// [`Unknown`]
-pub(super) fn percentage(text: &str) -> Result<f64, Unknown> {
-    text.trim().parse().map_err(|_| unknown("get_default_active_thread_percentage", text))
+/// `set_default_active_thread_percentage`: whether it was taken. It prints the percentage that holds afterwards, to one place:
+/// that of before, if it ignored the new one.
+pub(super) fn is_percentage(percent: f64, text: &str) -> bool {
+    text.trim().parse::<f64>().is_ok_and(|printed| (printed - percent).abs() < 0.1)
+}
+
+/// `get_default_device_pinned_mem_limit`: whether so many mebibytes hold. It prints whole gibibytes, rounded down, or mebibytes
+/// below one; nothing where there is no limit.
+pub(super) fn is_limit(mebibytes: u64, text: &str) -> bool {
+    let text = text.trim();
+    let unit = text.chars().last().and_then(|letter| match letter {
+        'G' => Some(1024),
+        'M' => Some(1),
+        _ => None,
+    });
+    let printed = text.get(..text.len().saturating_sub(1)).and_then(|count| count.parse::<u64>().ok());
+    unit.zip(printed).is_some_and(|(unit, printed)| printed > 0 && mebibytes / unit == printed)
 }
 
 #[cfg(test)]
@@ -102,22 +135,25 @@ mod tests {
 
     #[test]
     fn lists_are_process_ids() {
-        assert_eq!(pids("get_server_list", ""), Ok(vec![]));
-        assert_eq!(pids("get_client_list", "6472\n\n 9741\n"), Ok(vec![6472, 9741]));
-        let error = pids("get_server_list", "Unknown command\n").unwrap_err();
+        assert_eq!(servers(""), Ok(vec![]));
+        assert_eq!(server_clients(7, "6472\n\n 9741\n"), Ok(Some(vec![6472, 9741])));
+        assert_eq!(server_clients(7, "Server 7 not found\n"), Ok(None));
+        assert!(server_clients(7, "Server 8 not found\n").is_err());
+        let error = servers("Unknown command \"get_server_list\"\n").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "nvidia-cuda-mps-control answered 'Unknown command' to get_server_list"
+            "nvidia-cuda-mps-control answered 'Unknown command \"get_server_list\"' to get_server_list"
         );
     }
 
     #[test]
     fn a_status_is_one_of_three_words() {
-        assert_eq!(server_status("ACTIVE\n"), Ok(ServerStatus::Active));
-        assert_eq!(server_status("INITIALIZING"), Ok(ServerStatus::Initializing));
-        assert_eq!(server_status("FAULT\n"), Ok(ServerStatus::Fault));
-        for wrong in ["", "active", "ACTIVE ACTIVE", "Server not found"] {
-            assert!(server_status(wrong).is_err(), "{wrong:?}");
+        assert_eq!(server_status(7, "ACTIVE\n"), Ok(Some(ServerStatus::Active)));
+        assert_eq!(server_status(7, "INITIALIZING"), Ok(Some(ServerStatus::Initializing)));
+        assert_eq!(server_status(7, "FAULT\n"), Ok(Some(ServerStatus::Fault)));
+        assert_eq!(server_status(7, "Server 7 not found\n"), Ok(None));
+        for wrong in ["", "active", "ACTIVE ACTIVE", "Server not found", "A server PID is required"] {
+            assert!(server_status(7, wrong).is_err(), "{wrong:?}");
         }
     }
 
@@ -129,6 +165,7 @@ mod tests {
         let expected = [9741, 9743].map(|pid| ClientRow { pid, server_pid: 6472 });
         assert_eq!(clients(text), Ok(expected.into()));
         assert_eq!(clients("PID   ID    SERVER  DEVICE  NAMESPACE  COMMAND\n"), Ok(vec![]));
+        assert_eq!(clients("Server not found\n"), Ok(vec![]));
         for wrong in ["9741 0 6472", "9741 0 x GPU-1 4026531836 ./nbody", "no clients"] {
             assert!(clients(wrong).is_err(), "{wrong:?}");
         }
@@ -138,12 +175,24 @@ mod tests {
     fn a_termination_returns_a_cuda_result() {
         assert_eq!(terminated("0\n"), Ok(()));
         assert!(terminated("201\n").unwrap_err().to_string().contains("'201'"));
-        assert!(terminated("").is_err());
+        for refused in ["", "Server 7 not found\nServer 7 not found!\n1\n", "Server 7 not found!\n1\n"] {
+            assert!(terminated(refused).is_err(), "{refused:?}");
+        }
     }
 
     #[test]
-    fn a_percentage_is_a_number() {
-        assert_eq!(percentage("62.5\n"), Ok(62.5));
-        assert!(percentage("all").is_err());
+    fn a_setting_is_taken_where_it_is_printed() {
+        assert!(is_percentage(62.53, "62.5\n") && is_percentage(0.01, "0.0\n"));
+        let refusal = "Insufficient privileges for UID 65534. Control deamon settings can only be modified by the user \
+                       started it or by the root user.\n";
+        for ignored in ["100.0\n", "", refusal, "Unknown command \"x\"\n"] {
+            assert!(!is_percentage(40.0, ignored) && !is_limit(1536, ignored), "{ignored:?}");
+        }
+        for (mebibytes, printed) in [(2048, "2G\n"), (1536, "1G\n"), (1536, "1536M"), (1023, "1023M\n")] {
+            assert!(is_limit(mebibytes, printed), "{mebibytes}: {printed:?}");
+        }
+        for (mebibytes, printed) in [(2048, "1G"), (512, "0G"), (0, ""), (0, "0M"), (3, "G"), (3, "3")] {
+            assert!(!is_limit(mebibytes, printed), "{mebibytes}: {printed:?}");
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! The first words with a daemon that was just started: whether it answers, and has what is wanted of it.
 
 use super::control::Control;
-use super::daemon::garbled;
-use super::process::Process;
+use super::process::{CONTROL_PROGRAM, Process};
 use super::{parse, partition};
 use crate::{DeviceError, MpsSettings};
 use pillion_core::Fraction;
@@ -13,6 +12,8 @@ use tokio::time::Instant;
 /// How long a daemon may take until it answers. Without persistence mode the driver sets the device up first, which takes
 /// seconds; the scheduler waits a minute for an agent.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// What the control program says where it finds no daemon.
+const NO_DAEMON: &str = "Cannot find MPS control daemon process";
 const STEP: Duration = Duration::from_millis(20);
 
 /// Waits until `child` answers, and tells it how it is to serve. Returns its process.
@@ -62,6 +63,11 @@ fn ended(control: Control<'_>, settings: &MpsSettings) -> DeviceError {
     let words = Control::last_words(settings);
     let options = [(settings.multi_user, "-multiuser-server"), (settings.partitions, "-S")];
     let options: Vec<&str> = options.iter().filter(|(is_given, _)| *is_given).map(|(_, it)| *it).collect();
+    // With an option that it does not know it is no daemon but asks for one, which is not there.
+    if !options.is_empty() && words == NO_DAEMON {
+        let reason = format!("the {CONTROL_PROGRAM} of this node does not know {}", options.join(" "));
+        return DeviceError::Unsupported { index: control.index, reason };
+    }
     if !options.is_empty() {
         let reason = format!("its MPS daemon does not start with {}: {words}", options.join(" "));
         return DeviceError::Unsupported { index: control.index, reason };
@@ -72,18 +78,25 @@ fn ended(control: Control<'_>, settings: &MpsSettings) -> DeviceError {
 /// Before the first server, which takes them.
 fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
     let ask = |text: &str| control.ask(&settings.pipe_directory, text);
+    let not_taken = |what: String, said: &str| {
+        Err(control.refused(format!("MPS took no default {what}: it says '{}'", said.trim())))
+    };
     if let Some(cap) = settings.cap_default {
         let percent = percent(cap);
-        ask(&format!("set_default_active_thread_percentage {percent}"))?;
-        let taken =
-            parse::percentage(&ask("get_default_active_thread_percentage")?).map_err(|it| garbled(&it))?;
-        // A daemon may print it with fewer digits.
-        if (taken - percent).abs() > 0.1 {
-            return Err(control.refused(format!("MPS took a default of {taken} percent for {percent}")));
+        let said = ask(&format!("set_default_active_thread_percentage {percent}"))?;
+        if !parse::is_percentage(percent, &said) {
+            return not_taken(format!("cap of {percent} percent"), &said);
         }
     }
     if let Some(bytes) = settings.memory_limit_bytes_default {
-        ask(&format!("set_default_device_pinned_mem_limit 0 {}M", bytes >> 20))?;
+        let mebibytes = bytes >> 20;
+        // It prints words if it refuses, and nothing if it does not understand.
+        let said = ask(&format!("set_default_device_pinned_mem_limit 0 {mebibytes}M"))?;
+        let holds = ask("get_default_device_pinned_mem_limit 0")?;
+        if !parse::is_limit(mebibytes, &holds) {
+            let said = if said.trim().is_empty() { &holds } else { &said };
+            return not_taken(format!("limit of {mebibytes} MiB"), said);
+        }
     }
     Ok(())
 }

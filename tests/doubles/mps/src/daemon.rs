@@ -314,8 +314,9 @@ impl Daemon {
         let ready = self.running().filter(|_| !self.is_initializing(status));
         match (server, ready) {
             (None, None) => "Server not found\n".to_owned(),
-            (Some(server), _) if !self.is_its(server) => not_found(server).repeat(2),
-            (Some(server), None) => not_found(server),
+            // With an empty line after it.
+            (Some(server), _) if !self.is_its(server) => not_found(server).repeat(2) + "\n",
+            (Some(server), None) => not_found(server) + "\n",
             (_, Some(ready)) => {
                 let clients: Vec<Client> = self.clients(status).into_iter().map(client).collect();
                 commands::table(ready, self.device.as_str(), &clients)

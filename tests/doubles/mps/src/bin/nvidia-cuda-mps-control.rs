@@ -25,9 +25,8 @@ fn main() -> ExitCode {
     match daemon::serve(options) {
         Ok(status) => ExitCode::from(status),
         Err(reason) => {
-            // In the foreground its log is its standard output, and it complains on both.
+            // In the foreground it says all that it says on its standard output.
             println!("{reason}");
-            eprintln!("{reason}");
             ExitCode::FAILURE
         }
     }

@@ -85,7 +85,7 @@ fn the_double_refuses_what_the_real_one_does() {
         .env("CUDA_VISIBLE_DEVICES", Node::devices()[1].1.as_str())
         .output()
         .unwrap();
-    assert_eq!(second.stderr, b"An instance of this daemon is already running\n");
+    assert_eq!(second.stdout, b"An instance of this daemon is already running\n");
     assert_eq!(second.status.code(), Some(1));
     // `quit` returns when the last client has gone.
     let client = node.client(0, &[]);

@@ -103,7 +103,7 @@ fn a_driver_without_partitions_says_so_and_leaves_no_daemon() {
         return;
     }
     let node = Node::start();
-    for (how, said) in [("1", "Unknown option: -S"), ("silent", "Static partitioning is not enabled")] {
+    for (how, said) in [("1", "does not know -S"), ("silent", "Static partitioning is not enabled")] {
         node.write_control(&format!("export MPS_DOUBLE_WITHOUT_PARTITIONS={how}"));
         let mut daemons = node.daemons();
         let refused = daemons.start_mps(0, &settings(&node)).unwrap_err();
