@@ -1,11 +1,12 @@
 //! The whole way of a job on real Slurm, once over each way of reaching devices: the simulated driver itself, the doubles of
 //! NVIDIA's library and MPS programs, the double of Level Zero, and those of the exporters that complete them. What the
-//! agent measured is held against what the device model did, value by value, and printed. They run inside a testbed:
-//! `tests/run hardware`.
+//! agent measured is held against what the device model did, value by value, and printed; and the doubles against vendors' own
+//! parts, where these run without a device. They run inside a testbed: `tests/run hardware`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod played;
+mod vendor;
 
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;

@@ -241,7 +241,10 @@ impl Cluster {
         // The doubles look for the driver as a job does.
         let (variable, devices) = user_environment(self.root());
         let devices = devices.display().to_string().replace("%n", node);
-        self.start_ours(&agent_name(node), "pillion-agent", &text, None, &[(variable, &devices)], &socket)
+        let libraries = doubles::library_folder(self, node)?.map(|folder| folder.display().to_string());
+        let mut environment = vec![(variable, devices.as_str())];
+        environment.extend(libraries.iter().map(|folder| ("LD_LIBRARY_PATH", folder.as_str())));
+        self.start_ours(&agent_name(node), "pillion-agent", &text, None, &environment, &socket)
     }
     /// Ends the agent of a node.
     ///

@@ -64,15 +64,21 @@ fn library_toml(cluster: &Cluster, node: &str) -> Result<String> {
     match backend {
         NodeBackend::Simulated => Ok(String::new()),
         NodeBackend::Xpum => Ok("[intel]\nlibrary = \"/nowhere/libze_loader.so.1\"\n".to_owned()),
-        NodeBackend::Nvidia | NodeBackend::NvidiaAndDcgm => {
-            let library = built("libnvidia_ml_double.so")?;
+        NodeBackend::Nvidia | NodeBackend::NvidiaAndDcgm | NodeBackend::NvidiaWithoutDriver => {
+            let library = match backend {
+                NodeBackend::NvidiaWithoutDriver => vendors(cluster, node, "nvidia/libnvidia-ml.so.1")?,
+                _ => built("libnvidia_ml_double.so")?,
+            };
             let control = mps_control(cluster, node)?;
             let (library, control) = (library.display(), control.display());
             Ok(format!("control_binary = \"{control}\"\n[nvidia]\nlibrary = \"{library}\"\n"))
         }
-        NodeBackend::Intel | NodeBackend::IntelAndXpum => {
-            let burst_seconds = if backend == NodeBackend::Intel { 1.0 } else { 0.0 };
-            let library = built("libpillion_double_level_zero.so")?;
+        NodeBackend::Intel | NodeBackend::IntelAndXpum | NodeBackend::IntelWithoutDevice => {
+            let burst_seconds = if backend == NodeBackend::IntelAndXpum { 0.0 } else { 1.0 };
+            let library = match backend {
+                NodeBackend::IntelWithoutDevice => vendors(cluster, node, "intel/libze_loader.so.1")?,
+                _ => built("libpillion_double_level_zero.so")?,
+            };
             let sysfs = sysfs(cluster, node)?;
             Ok(format!(
                 "[intel]\nlibrary = \"{}\"\nsysfs_root = \"{}\"\nmetric_burst_seconds = {burst_seconds:?}\nmetric_period_seconds = 1.0\n",
@@ -81,6 +87,19 @@ fn library_toml(cluster: &Cluster, node: &str) -> Result<String> {
             ))
         }
     }
+}
+
+/// A library of a vendor's own, behind a link that a test may lead elsewhere later.
+fn vendors(cluster: &Cluster, node: &str, library: &str) -> Result<PathBuf> {
+    let path = cluster.layout().path(format!("run/{node}/library"));
+    link(&built(&format!("vendor/{library}"))?, &path)?;
+    Ok(path)
+}
+
+/// Where a node's agent looks for libraries that others load, besides the system's folders.
+pub(crate) fn library_folder(cluster: &Cluster, node: &str) -> Result<Option<PathBuf>> {
+    let is_intels = backend(cluster, node) == NodeBackend::IntelWithoutDevice;
+    is_intels.then(|| built("vendor/intel")).transpose()
 }
 
 /// The control program under its own name. Daemons get a clean environment, so that it says itself where the devices are.

@@ -42,6 +42,10 @@ pub enum NodeBackend {
     IntelAndXpum,
     /// The double of XPU Manager alone, where Level Zero cannot be loaded.
     Xpum,
+    /// NVIDIA's own library, on a machine without its driver: behind the link `library` in the node's folder.
+    NvidiaWithoutDriver,
+    /// Intel's own loader and runtime, on a machine without a device: likewise.
+    IntelWithoutDevice,
 }
 
 impl NodeBackend {
@@ -49,15 +53,19 @@ impl NodeBackend {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Simulated => "simulated",
-            Self::Nvidia | Self::NvidiaAndDcgm => "nvidia",
-            Self::Intel | Self::IntelAndXpum | Self::Xpum => "intel",
+            Self::Nvidia | Self::NvidiaAndDcgm | Self::NvidiaWithoutDriver => "nvidia",
+            Self::Intel | Self::IntelAndXpum | Self::Xpum | Self::IntelWithoutDevice => "intel",
         }
     }
 
     /// The page of the exporter beside it, if there is one.
     pub(crate) const fn exporter_kind(self) -> Option<&'static str> {
         match self {
-            Self::Simulated | Self::Nvidia | Self::Intel => None,
+            Self::Simulated
+            | Self::Nvidia
+            | Self::Intel
+            | Self::NvidiaWithoutDriver
+            | Self::IntelWithoutDevice => None,
             Self::NvidiaAndDcgm => Some("dcgm-4.9"),
             Self::IntelAndXpum | Self::Xpum => Some("xpum-1.2"),
         }
