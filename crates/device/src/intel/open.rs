@@ -139,10 +139,13 @@ fn name_of(library: Option<&str>) -> String {
 
 fn not_opened(library: Option<&str>, failure: Failure) -> DeviceError {
     match failure.result {
-        ZE_RESULT_ERROR_UNINITIALIZED | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => DeviceError::NoLibrary {
-            library: name_of(library),
-            reason: format!("it has no driver to offer ({})", convert::words(failure)),
-        },
+        ZE_RESULT_ERROR_UNINITIALIZED | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => {
+            // Which call said so depends on the way that was tried last: with its name it would be told twice.
+            let words = convert::words(failure);
+            let said = words.split_once(": ").map_or(words.as_str(), |(_, said)| said);
+            let reason = format!("it has no driver to offer ({said})");
+            DeviceError::NoLibrary { library: name_of(library), reason }
+        }
         _ => device_error(0, failure),
     }
 }

@@ -11,7 +11,7 @@ pub const SOCKET: &str = "control";
 const ENDED: char = '\0';
 
 /// Says each line of standard input to the daemon, and prints what it answers. Returns the exit code: 0 whatever the daemon
-/// answered; after `quit` the daemon's own.
+/// answered; after `quit` the daemon's own (the real one's is at times 0 where its daemon ends with a failure).
 pub fn converse(pipe_directory: &Path) -> u8 {
     let mut lines = io::stdin().lock().lines().peekable();
     // It is looked for also where nothing is said to it.
