@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use pillion_core::SlurmJobId;
 use pillion_slurm::fake::FakeSlurm;
 use pillion_slurm::{Job, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// When a call is lost.
@@ -73,6 +73,9 @@ impl Slurm for FaultySlurm {
     }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.slurm.allows_requeue(job).await
+    }
+    async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
+        self.slurm.job_names(jobs).await
     }
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         match self.next_fault() {

@@ -16,6 +16,7 @@ pub mod heartbeat;
 pub mod ids;
 pub mod invariant;
 pub mod mark;
+pub mod name;
 pub mod option;
 pub mod profile;
 pub mod report;
@@ -30,4 +31,5 @@ pub use error::report;
 pub use ids::{
     DecisionId, DeviceUuid, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId, WorkloadKey,
 };
+pub use name::WorkloadName;
 pub use units::{CapStep, Fraction, Shards, SlowdownRatio};

@@ -147,11 +147,20 @@ fn parse_slowdown(text: &str) -> Result<SlowdownRatio, InvalidOption> {
 }
 
 fn parse_profile_name(text: &str) -> Result<String, InvalidOption> {
+    if is_profile_name(text) { Ok(text.to_owned()) } else { Err(InvalidOption::BadProfile(text.to_owned())) }
+}
+
+/// Whether `profile=` may be this.
+pub fn is_profile_name(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if (1..=PROFILE_NAME_LENGTH_MAX).contains(&text.len()) && text.bytes().all(allowed) {
-        Ok(text.to_owned())
-    } else {
-        Err(InvalidOption::BadProfile(text.to_owned()))
+    (1..=PROFILE_NAME_LENGTH_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}
+
+/// The name that a value of `--colocate` gives its workload.
+pub fn profile_name(value: Option<&str>) -> Option<String> {
+    match parse(Some(value?)) {
+        Ok(ColocateOption::Yes(request)) => request.profile_name,
+        Ok(ColocateOption::No) | Err(_) => None,
     }
 }
 

@@ -223,4 +223,7 @@ pub struct Launch {
     pub decision_id: Option<DecisionId>,
     /// The devices that Slurm gave it.
     pub gres_types: Vec<GresType>,
+    /// `profile=` of the job's own `--colocate`; `None`: it gave none, the step did not carry it, or an older agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_name: Option<String>,
 }

@@ -4,7 +4,9 @@
 
 use crate::parse::{scontrol, squeue};
 use crate::process::Runner;
-use crate::types::{JobState, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use crate::types::{
+    JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Slurm, SlurmError, SlurmVersion,
+};
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -182,6 +184,25 @@ impl Slurm for CommandSlurm {
         let text = self.runner.run("squeue", &arguments).await?;
         squeue::allows_requeue(&text)
             .ok_or(SlurmError::Unreadable { program: "squeue".to_owned(), expected: "Requeue: 0 or 1" })
+    }
+
+    async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
+        if jobs.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let nonce = nonce();
+        let ids: Vec<String> = jobs.iter().take(NAMED_JOBS_MAX).map(ToString::to_string).collect();
+        let format = squeue::names_format_option(&nonce);
+        let arguments = ["-a", "-r", "--local", "-h", "-t", "all", "-O", &format, "-j", &ids.join(",")];
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        match self.runner.run("squeue", &arguments).await {
+            Ok(text) => Ok(squeue::names(&text, &nonce)),
+            // What squeue says where it knows none of them any more.
+            Err(SlurmError::Failed { detail, .. }) if detail.contains("Invalid job id") => {
+                Ok(BTreeMap::new())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {

@@ -14,6 +14,6 @@ mod process;
 pub use command::{CommandSettings, CommandSlurm};
 pub use nodeset::expand;
 pub use types::{
-    Ending, Job, JobState, JobUpdate, JobsScan, Node, NodeAvailability, Partition, ReasonKind, Slurm,
-    SlurmError, SlurmVersion,
+    Ending, Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, NodeAvailability, Partition,
+    ReasonKind, Slurm, SlurmError, SlurmVersion,
 };

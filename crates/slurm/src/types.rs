@@ -25,9 +25,17 @@ pub trait Slurm: Send + Sync {
     async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError>;
     /// Whether Slurm would requeue this job: not where it was submitted with `--no-requeue`.
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError>;
+    /// The names of these jobs, as their users wrote them (any bytes, read as UTF-8 with replacements): foreign text, for
+    /// `pillion_core::WorkloadName::safe` and nothing else. One call for at most [`NAMED_JOBS_MAX`] jobs; those that Slurm
+    /// does not know any more are left out. Beside `jobs` and not in it, so that no user's text ever stands in what decisions
+    /// are made of.
+    async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError>;
     /// `scontrol requeue`.
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError>;
 }
+
+/// Of how many jobs one call of [`Slurm::job_names`] asks; further ones are left out.
+pub const NAMED_JOBS_MAX: usize = 200;
 
 /// What one update changes; `None` leaves a field as it is. Written in Slurm's own order: GRES first, begin time last.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -4,6 +4,7 @@ use super::tally::{SlurmFailure, Tally};
 use async_trait::async_trait;
 use pillion_core::SlurmJobId;
 use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -60,6 +61,9 @@ impl Slurm for CountedSlurm {
     }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.timed("allows-requeue", self.inner.allows_requeue(job)).await
+    }
+    async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
+        self.timed("job-names", self.inner.job_names(jobs)).await
     }
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         self.timed("requeue", self.inner.requeue(job)).await

@@ -18,6 +18,7 @@ pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSe
 use crate::types::{Ending, Job, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
 use async_trait::async_trait;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use world::World;
 
@@ -182,6 +183,12 @@ impl Slurm for FakeSlurm {
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         let world = self.world();
         world.up("squeue").and_then(|()| world.known(job).map(|record| record.request.requeue))
+    }
+
+    async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
+        let mut world = self.world();
+        let answer = world.up("squeue").map(|()| world.names(jobs));
+        world.journal(|at, ok| FakeCall::JobNames { at, ok, jobs: jobs.to_vec() }, answer)
     }
 
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {

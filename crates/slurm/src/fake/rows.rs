@@ -4,9 +4,10 @@ use super::request::Booking;
 use super::settings::{FakeJob, FakePartition};
 use super::world::{Record, World};
 use crate::parse::state::node_availability;
-use crate::types::{Job, JobState, Node, Partition, ReasonKind};
+use crate::types::{Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
 use pillion_core::SlurmJobId;
 use pillion_core::mark::Mark;
+use std::collections::BTreeMap;
 
 impl World {
     pub(super) fn jobs(&self, partitions: &[String]) -> Vec<Job> {
@@ -19,6 +20,14 @@ impl World {
 
     pub(super) fn job(&self, id: SlurmJobId) -> Option<Job> {
         self.records.get(&id).map(|record| self.row(record))
+    }
+
+    pub(super) fn names(&self, jobs: &[SlurmJobId]) -> BTreeMap<SlurmJobId, String> {
+        let name = |id: &SlurmJobId| {
+            let name = &self.records.get(id)?.request.name;
+            Some((*id, if name.is_empty() { "wrap".to_owned() } else { name.clone() }))
+        };
+        jobs.iter().take(NAMED_JOBS_MAX).filter_map(name).collect()
     }
 
     fn row(&self, record: &Record) -> Job {

@@ -135,6 +135,8 @@ pub struct FakeJob {
     pub array: Option<FakeArray>,
     /// `--reservation`; such a job never starts here, the fake has no reservations that admit one.
     pub reservation: String,
+    /// `-J`; the empty text is Slurm's own, `wrap`.
+    pub name: String,
     /// What `job_submit.lua` wrote.
     pub admin_comment: String,
     /// `--requeue`, Slurm's default; `--no-requeue` is `false`.
@@ -164,6 +166,7 @@ impl Default for FakeJob {
             dependency: None,
             array: None,
             reservation: String::new(),
+            name: String::new(),
             admin_comment: String::new(),
             requeue: true,
             run_seconds: None,
@@ -183,6 +186,8 @@ pub enum FakeCall {
     Nodes { at: UnixTime, ok: bool },
     /// `partitions`.
     Partitions { at: UnixTime, ok: bool },
+    /// `job_names`.
+    JobNames { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
     /// `update`.
     Update { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId>, update: JobUpdate },
     /// `release_hold`.

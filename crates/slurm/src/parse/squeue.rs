@@ -16,7 +16,7 @@ use crate::nodeset::{self, number};
 use crate::types::{Job, JobState, JobsScan};
 use pillion_core::mark::Mark;
 use pillion_core::{SlurmJobId, UserId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Fields between the job's id and its admin comment, in order.
 const FIELDS: [&str; 28] = [
@@ -95,6 +95,30 @@ fn drop_duplicates(scan: &mut JobsScan) {
         scan.jobs.retain(|job| !twice.contains(&job.id));
         scan.dropped_line_count += (before - scan.jobs.len()) as u64;
     }
+}
+
+/// The value of `-O` that asks for names: what users wrote, and so fenced as comments are, with nothing else beside them.
+pub fn names_format_option(nonce: &str) -> String {
+    let (fence, end) = fences(nonce);
+    format!("JobArrayID:{fence},Name:{end}")
+}
+
+/// Reads what `squeue -r -h -O` printed with [`names_format_option`] of the same `nonce`. A record that does not parse whole
+/// is no name, and a job that has two has none.
+pub fn names(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, String> {
+    let (fence, end) = fences(nonce);
+    let end = format!("{end}\n");
+    let record = |record: &str| {
+        let (id, name) = record.split_once(fence.as_str())?;
+        Some((id.parse().ok()?, name.to_owned()))
+    };
+    let mut names: BTreeMap<SlurmJobId, Option<String>> = BTreeMap::new();
+    // What stands after the last fence is no whole record.
+    let records = text.rsplit_once(end.as_str()).map_or("", |(whole, _)| whole);
+    for (id, name) in records.split(end.as_str()).filter_map(record) {
+        names.entry(id).and_modify(|known| *known = None).or_insert(Some(name));
+    }
+    names.into_iter().filter_map(|(id, name)| Some((id, name?))).collect()
 }
 
 /// Reads what `squeue -h -O Requeue:` printed of one job.

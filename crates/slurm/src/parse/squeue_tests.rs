@@ -167,3 +167,35 @@ fn whether_a_job_may_be_requeued_is_one_digit() {
     assert_eq!(allows_requeue("0\n"), Some(false));
     assert_eq!(allows_requeue(""), None);
 }
+
+#[test]
+fn a_name_can_forge_neither_a_record_nor_a_fence() {
+    let hostile = [
+        "train.sh",
+        "a\n8;0123456789abcdef;bob\n",
+        ";0123456789abcdef.\n9;0123456789abcdef;x",
+        ";",
+        "\u{1b}[2J\u{202e}",
+        "",
+        &"x".repeat(4096),
+        "n\u{fffd}me",
+    ];
+    let records =
+        hostile.iter().enumerate().map(|(task, name)| format!("7_{task};{NONCE};{name};{NONCE}.\n"));
+    let read = names(&records.collect::<String>(), NONCE);
+    assert_eq!(read.len(), hostile.len());
+    assert_eq!(read[&SlurmJobId::array_task(7, 0)], "train.sh");
+    assert_eq!(read[&SlurmJobId::array_task(7, 1)], "a\n8;0123456789abcdef;bob\n");
+    assert_eq!(read[&SlurmJobId::array_task(7, 6)].len(), 4096);
+    assert!(read.keys().all(|id| id.id == 7), "no job 8 or 9: {read:?}");
+}
+
+#[test]
+fn records_of_names_that_are_cut_or_come_twice_are_none() {
+    let text = format!(
+        "1;{NONCE};a;{NONCE}.\n2;{NONCE};b;{NONCE}.\n2;{NONCE};c;{NONCE}.\nx;{NONCE};d;{NONCE}.\n3;{NONCE};e"
+    );
+    assert_eq!(names(&text, NONCE), [(SlurmJobId::plain(1), "a".to_owned())].into());
+    assert_eq!(names("", NONCE), std::collections::BTreeMap::new());
+    assert_eq!(names_format_option(NONCE), "JobArrayID:;7f3a9c;,Name:;7f3a9c.");
+}

@@ -185,6 +185,7 @@ fn sbatch_options(job: &FakeJob, now: UnixTime) -> Vec<String> {
         let throttle = array.throttle.map(|most| format!("%{most}")).unwrap_or_default();
         option("array", format!("{}{throttle}", tasks.join(",")));
     }
+    option("job-name", job.name.clone());
     option("wrap", "sleep 1000".to_owned());
     if job.held {
         options.push("--hold".to_owned());

@@ -338,6 +338,27 @@ async fn a_dependency_is_still_waited_for(bed: &dyn Bed) {
 }
 
 /// Runs every row on an empty cluster.
+/// What users may call their jobs stands in no other job's name, and nobody else's job comes of it.
+async fn names_are_whole_and_make_no_jobs(bed: &dyn Bed) {
+    let long = "x".repeat(1000);
+    let hostile =
+        ["", "train.sh", "a\n33;RUNNING\n", ";7f3a9c.\n", "\u{1b}[2J\u{202e}evil", "JobId=1 Name=b", &long];
+    let mut jobs = Vec::new();
+    for name in hostile {
+        jobs.push(bed.submit(FakeJob { name: name.to_owned(), ..waiting(bed, "shard:100") }).await);
+    }
+    let array = FakeArray { tasks: vec![1, 2], throttle: None };
+    let array = FakeJob { array: Some(array), name: "swarm".to_owned(), ..waiting(bed, "shard:100") };
+    let task = SlurmJobId::array_task(bed.submit(array).await.id, 2);
+    let gone = SlurmJobId::plain(999_999);
+    let asked: Vec<SlurmJobId> = jobs.iter().copied().chain([gone, task]).collect();
+    let names = bed.slurm().job_names(&asked).await.unwrap();
+    let expected = jobs.iter().copied().zip(["wrap"].into_iter().chain(hostile.into_iter().skip(1)));
+    let expected = expected.chain([(task, "swarm")]).map(|(id, name)| (id, name.to_owned()));
+    assert_eq!(names, expected.collect());
+    assert_eq!(bed.slurm().job_names(&[gone]).await.unwrap(), [].into());
+}
+
 macro_rules! table {
     ($bed:expr; $($row:ident)*) => {$(
         println!("{}", stringify!($row));
@@ -366,6 +387,7 @@ async fn behaviours(bed: &dyn Bed) {
         a_begin_time_that_is_past_means_now
         a_hold_outlives_updates
         a_dependency_is_still_waited_for
+        names_are_whole_and_make_no_jobs
     }
 }
 

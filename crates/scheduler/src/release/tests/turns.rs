@@ -15,7 +15,7 @@ use pillion_core::report::{AgentHello, ToAgent};
 use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};
 
@@ -62,6 +62,9 @@ impl Slurm for SlowSlurm {
     }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.slurm.allows_requeue(job).await
+    }
+    async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
+        self.slurm.job_names(jobs).await
     }
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
         self.slurm.requeue(job).await
