@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+use pillion_core::name;
 use pillion_core::option::{self, ColocateOption};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -191,5 +192,14 @@ fn both_readers_of_the_option_agree() {
         for ((value, line), expected) in values.iter().zip(&lines).zip(&expected) {
             assert_eq!(line, expected, "{:?}", String::from_utf8_lossy(value));
         }
+    }
+}
+
+#[test]
+fn both_make_the_same_digest_of_a_profile() {
+    let names = ["a", "bert", "my-bert", "12345678", "123456789", "A.b_c-9", &"x".repeat(64)];
+    let expected: Vec<String> = names.iter().map(|name| name::digest(&format!("profile:{name}"))).collect();
+    for text in run_everywhere("digest.lua", &names.join("\n")) {
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 }

@@ -188,6 +188,7 @@ impl Node {
                 step_id: 0,
                 decision_id: share.as_ref().map(|share| share.decision_id),
                 gres_types: vec![gres_type.clone()],
+                profile_name: None,
             };
             self.report(ReportBody::Launch(launch));
         }

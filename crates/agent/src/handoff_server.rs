@@ -15,6 +15,7 @@ use crate::progress::ProgressFiles;
 use crate::share::{self, SharePaths};
 use crate::tracker::Registration;
 use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
+use pillion_core::option;
 use pillion_core::report::{Launch, ReportBody};
 use pillion_core::share::Share;
 use pillion_core::{Clock, GresType};
@@ -226,6 +227,7 @@ impl HandoffServer {
             step_id: request.step_id,
             decision_id: share.map(|share| share.decision_id),
             gres_types,
+            profile_name: option::profile_name(request.option.as_deref()),
         };
         self.node.figures().task(share.is_some());
         if self.reports.send(ReportBody::Launch(launch)).await.is_err() {

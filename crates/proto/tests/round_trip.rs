@@ -168,10 +168,10 @@ prop_compose! {
 prop_compose! {
     fn launches()(
         at in quantities(), start in starts(), step_id in any::<u32>(), decision in any::<Option<u64>>(),
-        gres in prop::collection::vec(names(), 0..3),
+        gres in prop::collection::vec(names(), 0..3), profile_name in prop::option::of("[A-Za-z0-9._-]{1,64}"),
     ) -> Launch {
-        let gres_types = gres.into_iter().map(GresType).collect();
-        Launch { at: UnixTime::from_seconds(at), start, step_id, decision_id: decision.map(DecisionId), gres_types }
+        let (gres_types, decision_id) = (gres.into_iter().map(GresType).collect(), decision.map(DecisionId));
+        Launch { at: UnixTime::from_seconds(at), start, step_id, decision_id, gres_types, profile_name }
     }
 }
 

@@ -132,6 +132,8 @@ pub struct Nudges {
     pub judge: Arc<Notify>,
     /// A requeue was decided.
     pub requeue: Arc<Notify>,
+    /// There may be workloads without a name.
+    pub names: Arc<Notify>,
     /// Something new can be learnt.
     pub train: Arc<Notify>,
     /// The first scan is there.

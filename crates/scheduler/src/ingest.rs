@@ -3,11 +3,12 @@
 
 use crate::agents::StreamId;
 use crate::context::{Context, TickError};
-use crate::store::Event;
-use pillion_core::NodeName;
+use crate::store::{Event, Naming};
 use pillion_core::decision::DecisionState;
 use pillion_core::health::DeviceCondition;
-use pillion_core::report::{AgentHello, Report, ReportBody, ShareResult, ToAgent};
+use pillion_core::name::{NameSource, is_profile_of};
+use pillion_core::report::{AgentHello, Launch, Report, ReportBody, ShareResult, ToAgent};
+use pillion_core::{NodeName, WorkloadName};
 use std::sync::Arc;
 use tracing::{info, warn};
 
@@ -32,12 +33,29 @@ impl Ingest {
         journal_id: &str,
         report: &Report,
     ) -> Result<ToAgent, TickError> {
+        if let ReportBody::Launch(launch) = &report.body {
+            // Before it counts as stored: naming twice changes nothing, and an answer that was lost is made up for.
+            self.name_workload(launch).await?;
+        }
         let is_new = self.context.store.ingest(node, journal_id, report).await?;
         if is_new {
             self.context.board_mut().reported_at = Some(self.context.now());
             self.react(node, &report.body).await?;
         }
         Ok(ToAgent::Ack(report.sequence))
+    }
+
+    /// Keeps what a job calls its workload, where the workload's own key says so too.
+    async fn name_workload(&self, launch: &Launch) -> Result<(), TickError> {
+        let Some(profile_name) = &launch.profile_name else { return Ok(()) };
+        let Some(job) = self.context.store.job(launch.start.job_id).await? else { return Ok(()) };
+        let Some(name) = WorkloadName::safe(profile_name) else { return Ok(()) };
+        if is_profile_of(profile_name, &job.workload) {
+            let (workload, uid, source) = (job.workload, job.uid, NameSource::Profile);
+            let naming = Naming { workload, uid, name, source };
+            self.context.store.name_workloads(&[naming], self.context.now()).await?;
+        }
+        Ok(())
     }
 
     async fn react(&self, node: &NodeName, body: &ReportBody) -> Result<(), TickError> {

@@ -19,6 +19,7 @@ pub mod housekeep;
 pub mod ingest;
 pub mod metrics;
 pub mod misses;
+pub mod names;
 pub mod private_postgres;
 pub mod profile;
 pub mod program;

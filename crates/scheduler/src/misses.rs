@@ -161,8 +161,14 @@ mod tests {
     async fn a_start_that_was_reported_is_no_miss() {
         let (context, _inbox) = world();
         let misses = Misses::new(Arc::clone(&context));
-        let launch =
-            Launch { at: at(NOW), start: start(), step_id: 0, decision_id: None, gres_types: Vec::new() };
+        let launch = Launch {
+            at: at(NOW),
+            start: start(),
+            step_id: 0,
+            decision_id: None,
+            gres_types: Vec::new(),
+            profile_name: None,
+        };
         let report = Report { sequence: 1, body: ReportBody::Launch(launch) };
         context.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
         misses.settle(start(), NodeName::new("n1"), at(NOW + 12)).await.unwrap();

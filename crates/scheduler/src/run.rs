@@ -14,6 +14,7 @@ use crate::heartbeat::{Beat, behind_link};
 use crate::housekeep::Housekeep;
 use crate::metrics;
 use crate::misses::Misses;
+use crate::names::Names;
 use crate::private_postgres::PrivatePostgres;
 use crate::profile::Profile;
 use crate::release::Release;
@@ -192,6 +193,9 @@ fn spawn_reconcilers(
     let beat = Beat::new(world());
     let wake = Some(Arc::clone(&nudges.heartbeat));
     tasks.spawn(drive("heartbeat", 5 * second, wake, stop.clone(), async move || beat.tick()));
+    let names = Names::new(world());
+    let wake = Some(Arc::clone(&nudges.names));
+    tasks.spawn(drive("names", 10 * second, wake, stop.clone(), async move || names.tick().await));
     let misses = Misses::new(world());
     tasks.spawn(drive("misses", 5 * second, None, stop.clone(), async move || misses.tick().await));
     let housekeep = Housekeep::new(world());

@@ -57,6 +57,7 @@ impl Watch {
         context.nudges.engine.notify_one();
         context.nudges.judge.notify_one();
         context.nudges.requeue.notify_one();
+        context.nudges.names.notify_one();
         Ok(())
     }
 

@@ -68,11 +68,12 @@ async fn a_decision_on_its_way_is_waited_for() {
 async fn a_decision_that_does_not_come_is_not_waited_for_long() {
     let mut scene = scene();
     let began = Instant::now();
-    let reply = scene.server.answer(&request(Some("yes")), Some(std::process::id())).await;
+    let reply = scene.server.answer(&request(Some("profile=bert")), Some(std::process::id())).await;
     assert_eq!(reply.verdict, Verdict::Unknown);
     assert!(began.elapsed() <= DECISION_WAIT + Duration::from_millis(1));
     let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
     assert_eq!(launch.decision_id, None, "a miss");
+    assert_eq!(launch.profile_name.as_deref(), Some("bert"));
     assert!(matches!(scene.commands.try_recv(), Ok(Command::Register(_))), "measured all the same");
 
     scene.server.node.set_connected(false);

@@ -12,7 +12,14 @@ fn samples() -> ReportBody {
 
 fn launch() -> ReportBody {
     let at = UnixTime::from_epoch(5);
-    ReportBody::Launch(Launch { at, start: START, step_id: 0, decision_id: None, gres_types: Vec::new() })
+    ReportBody::Launch(Launch {
+        at,
+        start: START,
+        step_id: 0,
+        decision_id: None,
+        gres_types: Vec::new(),
+        profile_name: None,
+    })
 }
 
 fn summary() -> ReportBody {

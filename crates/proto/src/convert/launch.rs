@@ -2,6 +2,7 @@
 
 use super::field::{self, InvalidField};
 use crate::v1 as wire;
+use pillion_core::option;
 use pillion_core::report::Launch;
 use pillion_core::{DecisionId, GresType};
 
@@ -18,7 +19,15 @@ pub struct InvalidLaunch {
 impl TryFrom<wire::Launch> for Launch {
     type Error = InvalidLaunch;
     fn try_from(wire: wire::Launch) -> Result<Self, InvalidLaunch> {
-        let wire::Launch { at_seconds, job_id, restart_count, step_id, decision_id, gres_types } = wire;
+        let wire::Launch {
+            at_seconds,
+            job_id,
+            restart_count,
+            step_id,
+            decision_id,
+            gres_types,
+            profile_name,
+        } = wire;
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
                 at: field::time("at_seconds", at_seconds)?,
@@ -26,6 +35,7 @@ impl TryFrom<wire::Launch> for Launch {
                 step_id,
                 decision_id: decision_id.map(DecisionId),
                 gres_types: gres_types.into_iter().map(GresType).collect(),
+                profile_name: Some(profile_name).filter(|name| option::is_profile_name(name)),
             })
         };
         checked().map_err(|source| InvalidLaunch { job_id: job_id.clone(), source })
@@ -34,7 +44,7 @@ impl TryFrom<wire::Launch> for Launch {
 
 impl From<Launch> for wire::Launch {
     fn from(launch: Launch) -> Self {
-        let Launch { at, start, step_id, decision_id, gres_types } = launch;
+        let Launch { at, start, step_id, decision_id, gres_types, profile_name } = launch;
         Self {
             at_seconds: at.seconds(),
             job_id: start.job_id.to_string(),
@@ -42,6 +52,7 @@ impl From<Launch> for wire::Launch {
             step_id,
             decision_id: decision_id.map(|id| id.0),
             gres_types: gres_types.into_iter().map(|gres_type| gres_type.0).collect(),
+            profile_name: profile_name.unwrap_or_default(),
         }
     }
 }

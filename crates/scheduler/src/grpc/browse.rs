@@ -101,6 +101,8 @@ pub(super) fn heatmap(heat: Heat) -> v1::HeatmapResponse {
             predicted_slowdown_ratio,
             energy_ratio,
             promises_broken,
+            workload_name: String::new(),
+            beside_name: String::new(),
         }
     };
     v1::HeatmapResponse {
@@ -278,6 +280,7 @@ fn tenant_row(tenant: &Tenant, caller: Caller) -> v1::Tenant {
         shards: u32::from(tenant.shards.count()),
         predicted_speed_fraction: tenant.speed_fraction.filter(|_| is_visible),
         started_at_seconds: tenant.started_at.map(UnixTime::seconds),
+        workload_name: String::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! (docs/principles.md#everything-is-explained, docs/principles.md#who-may-ask).
 
 use super::auth::Caller;
-use super::listing;
+use super::{listing, naming};
 use crate::store::{DecisionFilter, Store, StoreError};
 use pillion_core::{Revision, SlurmJobId, UnixTime};
 use pillion_pairing::Explanation;
@@ -47,6 +47,7 @@ pub(super) fn shown(
     v1::JobExplanation {
         revision: revision.0,
         at_seconds: at.seconds(),
+        workload_names: naming::places(visible.candidates.iter().map(|candidate| &candidate.workload)),
         explanation_json: serde_json::to_string(&visible).unwrap_or_default(),
     }
 }

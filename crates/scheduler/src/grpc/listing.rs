@@ -1,4 +1,5 @@
-//! Rows of the operator's answers from domain types: pure, and what a caller may not see is left out here.
+//! Rows of the operator's answers from domain types: pure, and what a caller may not see is left out here. Names of workloads
+//! are filled in afterwards (`naming`).
 
 use super::auth::Caller;
 use crate::rules::{Rule, RuleOrigin};
@@ -8,8 +9,8 @@ use crate::store::{
     Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
 };
 use pillion_core::decision::MemberState;
-use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime};
-use pillion_pairing::{Policy, Role};
+use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_pairing::{Plan, Policy, Role};
 use pillion_proto::v1;
 use pillion_slurm::{Job, JobState};
 use std::collections::BTreeMap;
@@ -74,7 +75,16 @@ pub(super) fn member(
         ended_at_seconds: seconds(member.ended_at),
         solo_duration_seconds: plan.solo_duration_seconds,
         energy_joules: member.energy_joules,
+        workload_name: String::new(),
     }
+}
+
+/// Every workload that a plan names.
+pub(super) fn workloads_of(plan: &Plan) -> impl Iterator<Item = &WorkloadKey> {
+    let members = || plan.pairings.iter().flat_map(|pairing| &pairing.members);
+    let explained = members().map(|member| &member.explanation).chain(&plan.left_waiting);
+    let candidates = explained.flat_map(|explanation| &explanation.candidates);
+    members().map(|member| &member.workload).chain(candidates.map(|candidate| &candidate.workload))
 }
 
 pub(super) const fn role_word(role: Role) -> &'static str {
@@ -134,6 +144,7 @@ pub(super) fn past_job(record: &JobRecord) -> v1::QueueJob {
         state,
         reason: String::new(),
         slowdown_ratio_max: record.slowdown_ratio_max.unwrap_or(0.0),
+        workload_name: String::new(),
     }
 }
 
@@ -200,6 +211,7 @@ pub(super) fn account_row(account: Account) -> v1::AccountRow {
         energy_joules_saved,
         promises_kept,
         promises_broken,
+        workload_name: String::new(),
     }
 }
 
@@ -314,6 +326,7 @@ fn queue_job(
         state,
         reason: if is_visible { reason } else { String::new() },
         slowdown_ratio_max: mark.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value()),
+        workload_name: String::new(),
     })
 }
 

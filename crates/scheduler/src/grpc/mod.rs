@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod job;
 mod listing;
+mod naming;
 pub mod operator;
 mod status;
 mod top;

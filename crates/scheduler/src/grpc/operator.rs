@@ -1,11 +1,13 @@
 //! The operators' and users' service: reads the store and the board; what operators order is written down by `act`.
 
 use super::auth::{Caller, caller};
+use super::naming::{self, Naming};
 use super::{act, browse, events, explain, job, listing, status, top};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::rules;
-use crate::store::{Decision, DecisionFilter, StoreError};
+use crate::store::{Decision, DecisionFilter, GroupBy, StoreError};
+use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, SlurmJobId};
 use pillion_proto::v1::operator_service_server::OperatorService;
 use pillion_proto::v1::{self, StatusResponse};
@@ -27,6 +29,19 @@ impl OperatorServer {
     /// A service over the reconcilers' world.
     pub fn new(context: Arc<Context>, engine: Arc<Engine>, database: String) -> Self {
         Self { context, engine, database }
+    }
+
+    /// The answer, with the names of its workloads.
+    async fn named<A: Naming>(&self, answer: A) -> Result<Response<A>, Status> {
+        let named = naming::named(self.context.store.as_ref(), answer).await;
+        Ok(Response::new(named.map_err(store_error)?))
+    }
+
+    /// Puts the key in place of what a request calls a workload.
+    async fn resolve(&self, workload: &mut String, caller: Caller) -> Result<(), Status> {
+        let asked = std::mem::take(workload);
+        *workload = naming::resolved(self.context.store.as_ref(), caller, asked).await?;
+        Ok(())
     }
 
     async fn queue_rows(&self, caller: Caller) -> Result<Vec<v1::QueueJob>, StoreError> {
@@ -110,17 +125,20 @@ impl OperatorService for OperatorServer {
         let user = request.into_inner().user;
         let mut jobs = self.queue_rows(caller).await.map_err(store_error)?;
         jobs.retain(|job| user.is_empty() || job.user == user);
-        Ok(Response::new(v1::QueueResponse { jobs }))
+        self.named(v1::QueueResponse { jobs }).await
     }
 
     async fn pairs(&self, request: Request<v1::PairsRequest>) -> Result<Response<v1::PairsResponse>, Status> {
         let caller = caller(&request);
-        let Some(filter) = browse::decision_filter(request.into_inner(), caller)? else {
+        let mut request = request.into_inner();
+        self.resolve(&mut request.workload, caller).await?;
+        self.resolve(&mut request.beside, caller).await?;
+        let Some(filter) = browse::decision_filter(request, caller)? else {
             return Ok(Response::new(v1::PairsResponse::default()));
         };
         let decisions = self.context.store.decisions(&filter).await.map_err(store_error)?;
         let decisions = self.decisions(&decisions, caller).await.map_err(store_error)?;
-        Ok(Response::new(v1::PairsResponse { decisions }))
+        self.named(v1::PairsResponse { decisions }).await
     }
 
     async fn explain(
@@ -134,7 +152,7 @@ impl OperatorService for OperatorServer {
         let store = self.context.store.as_ref();
         let found = explain::explain(store, id, row, caller).await.map_err(store_error)?;
         let missing = || v1::ExplainResponse { found: false, ..v1::ExplainResponse::default() };
-        Ok(Response::new(found.unwrap_or_else(missing)))
+        self.named(found.unwrap_or_else(missing)).await
     }
 
     async fn job(&self, request: Request<v1::JobRequest>) -> Result<Response<v1::JobResponse>, Status> {
@@ -148,7 +166,7 @@ impl OperatorService for OperatorServer {
         };
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
         let now = self.context.now();
-        Ok(Response::new(job::job(store, record, row, caller, now).await.map_err(store_error)?))
+        self.named(job::job(store, record, row, caller, now).await.map_err(store_error)?).await
     }
 
     async fn account(
@@ -156,7 +174,9 @@ impl OperatorService for OperatorServer {
         request: Request<v1::AccountRequest>,
     ) -> Result<Response<v1::AccountResponse>, Status> {
         let caller = caller(&request);
-        let (mut filter, group_by) = listing::run_filter(request.into_inner(), caller)?;
+        let mut request = request.into_inner();
+        self.resolve(&mut request.workload, caller).await?;
+        let (mut filter, group_by) = listing::run_filter(request, caller)?;
         // Nothing ended later than now; a day for clocks that differ.
         let latest = self.context.now() + Duration::from_hours(24);
         if filter.until > latest {
@@ -164,7 +184,8 @@ impl OperatorService for OperatorServer {
         }
         let accounts = self.context.store.accounts(&filter, group_by).await.map_err(store_error)?;
         let rows = accounts.into_iter().map(listing::account_row);
-        Ok(Response::new(v1::AccountResponse { rows: rows.collect() }))
+        let response = v1::AccountResponse { rows: rows.collect() };
+        if group_by == GroupBy::Workload { self.named(response).await } else { Ok(Response::new(response)) }
     }
 
     async fn profiles(
@@ -172,21 +193,24 @@ impl OperatorService for OperatorServer {
         request: Request<v1::ProfilesRequest>,
     ) -> Result<Response<v1::ProfilesResponse>, Status> {
         let caller = caller(&request);
-        let v1::ProfilesRequest { workload, user } = request.into_inner();
+        let v1::ProfilesRequest { mut workload, user } = request.into_inner();
+        self.resolve(&mut workload, caller).await?;
         let own = own_user_name(&self.context, caller);
         let visible = |key: &str| {
             caller.is_operator || own.as_ref().is_some_and(|own| key.starts_with(&format!("{own}/")))
         };
         let profiles = self.context.store.profiles().await.map_err(store_error)?;
-        let profile_json = profiles
+        let profiles: Vec<WorkloadProfile> = profiles
             .into_iter()
             .map(|stored| stored.profile)
             .filter(|profile| visible(profile.workload.as_str()))
             .filter(|profile| workload.is_empty() || profile.workload.as_str() == workload)
             .filter(|profile| user.is_empty() || profile.workload.as_str().starts_with(&format!("{user}/")))
-            .filter_map(|profile| serde_json::to_string(&profile).ok())
             .collect();
-        Ok(Response::new(v1::ProfilesResponse { profile_json }))
+        let workload_names = naming::places(profiles.iter().map(|profile| &profile.workload));
+        let profile_json =
+            profiles.iter().filter_map(|profile| serde_json::to_string(profile).ok()).collect();
+        self.named(v1::ProfilesResponse { profile_json, workload_names }).await
     }
 
     async fn models(
@@ -209,10 +233,12 @@ impl OperatorService for OperatorServer {
         let dry_run = self.engine.dry_run().await.map_err(|error| status::from_tick(&error))?;
         let (view, plan) = dry_run.ok_or_else(|| Status::unavailable("Slurm's queue was not read yet"))?;
         let json = |error: serde_json::Error| Status::internal(error.to_string());
-        Ok(Response::new(v1::DryRunResponse {
+        self.named(v1::DryRunResponse {
             plan_json: serde_json::to_string(&plan).map_err(json)?,
             view_json: serde_json::to_string(&view).map_err(json)?,
-        }))
+            workload_names: naming::places(listing::workloads_of(&plan)),
+        })
+        .await
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<StatusResponse>, Status> {
@@ -261,7 +287,7 @@ impl OperatorService for OperatorServer {
         request: Request<v1::ClusterRequest>,
     ) -> Result<Response<v1::ClusterResponse>, Status> {
         let caller = caller(&request);
-        Ok(Response::new(browse::cluster(&self.context, request.into_inner(), caller).await?))
+        self.named(browse::cluster(&self.context, request.into_inner(), caller).await?).await
     }
 
     async fn heatmap(
@@ -269,11 +295,13 @@ impl OperatorService for OperatorServer {
         request: Request<v1::HeatmapRequest>,
     ) -> Result<Response<v1::HeatmapResponse>, Status> {
         let caller = caller(&request);
-        let Some(filter) = browse::heat_filter(request.into_inner(), caller) else {
+        let mut request = request.into_inner();
+        self.resolve(&mut request.workload, caller).await?;
+        let Some(filter) = browse::heat_filter(request, caller) else {
             return Ok(Response::new(v1::HeatmapResponse::default()));
         };
         let heat = self.context.store.heat(&filter).await.map_err(store_error)?;
-        Ok(Response::new(browse::heatmap(heat)))
+        self.named(browse::heatmap(heat)).await
     }
 
     async fn decided(
@@ -283,7 +311,7 @@ impl OperatorService for OperatorServer {
         let caller = caller(&request);
         let id = DecisionId(request.into_inner().decision_id);
         let store = self.context.store.as_ref();
-        Ok(Response::new(browse::decided(store, id, caller).await.map_err(store_error)?))
+        self.named(browse::decided(store, id, caller).await.map_err(store_error)?).await
     }
 
     async fn poke(&self, _: Request<v1::PokeRequest>) -> Result<Response<v1::PokeResponse>, Status> {
@@ -329,7 +357,7 @@ impl OperatorService for OperatorServer {
     async fn top(&self, request: Request<v1::TopRequest>) -> Result<Response<v1::TopResponse>, Status> {
         let caller = caller(&request);
         let response = self.overview(request.into_inner(), caller).await.map_err(store_error)?;
-        Ok(Response::new(response))
+        self.named(response).await
     }
 }
 

@@ -7,12 +7,13 @@
 mod browse;
 mod faults;
 mod learning;
+mod names;
 mod operators;
 mod state;
 
 use super::{
     Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision, NewModel,
+    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming, NewDecision, NewModel,
     NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
     StoredObservation, StoredProfile, Tenant, Undrain,
 };
@@ -20,8 +21,12 @@ use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::name::KnownName;
 use pillion_core::report::{JobSummary, Launch, Report};
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_core::{
+    DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey,
+    WorkloadName,
+};
 use pillion_pairing::Explanation;
 use state::State;
 use std::collections::{BTreeMap, VecDeque};
@@ -321,6 +326,28 @@ impl Store for MemoryStore {
         self.call("reading faults of a device", |state| {
             Ok(state.faults.device_faults(node, gres_type, since))
         })
+    }
+
+    async fn name_workloads(&self, namings: &[Naming], _at: UnixTime) -> Result<(), StoreError> {
+        self.call("naming workloads", |state| {
+            state.names.keep(namings);
+            Ok(())
+        })
+    }
+
+    async fn workload_names(
+        &self,
+        workloads: &[WorkloadKey],
+    ) -> Result<BTreeMap<WorkloadKey, KnownName>, StoreError> {
+        self.call("reading names of workloads", |state| Ok(state.names.names(workloads)))
+    }
+
+    async fn workloads_called(
+        &self,
+        name: &WorkloadName,
+        uid: Option<UserId>,
+    ) -> Result<Vec<WorkloadKey>, StoreError> {
+        self.call("reading workloads of a name", |state| Ok(state.names.called(name, uid)))
     }
 
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {

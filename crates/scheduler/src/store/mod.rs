@@ -11,6 +11,7 @@ mod faults;
 mod learning;
 mod lesson;
 pub mod memory;
+mod names;
 mod operators;
 pub mod postgres;
 mod runs;
@@ -24,6 +25,7 @@ pub use learning::{
     StoredObservation,
 };
 pub use lesson::Lesson;
+pub use names::{NAMESAKES_MAX, Naming};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
 pub use runs::MeasuredRun;
 
@@ -31,11 +33,12 @@ use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::name::KnownName;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, Launch, Report};
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
-    WorkloadKey,
+    WorkloadKey, WorkloadName,
 };
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use pillion_slurm::Ending;
@@ -427,6 +430,19 @@ pub trait Store: Send + Sync {
         gres_type: &GresType,
         since: UnixTime,
     ) -> Result<Vec<DeviceFault>, StoreError>;
+    /// What these workloads are called. The first name stays, but that of a profile takes the place of a job's.
+    async fn name_workloads(&self, namings: &[Naming], at: UnixTime) -> Result<(), StoreError>;
+    /// The names of those of these workloads that have one.
+    async fn workload_names(
+        &self,
+        workloads: &[WorkloadKey],
+    ) -> Result<BTreeMap<WorkloadKey, KnownName>, StoreError>;
+    /// Workloads of that name, in the order of keys, at most [`NAMESAKES_MAX`]; `uid`: of this user only.
+    async fn workloads_called(
+        &self,
+        name: &WorkloadName,
+        uid: Option<UserId>,
+    ) -> Result<Vec<WorkloadKey>, StoreError>;
     /// All profiles.
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError>;
     /// Keeps an event.

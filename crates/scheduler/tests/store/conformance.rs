@@ -15,6 +15,10 @@ use crate::learning::{
     starts_of_array_tasks_are_told_apart, tenants_tell_of_one_sharing_one_after_the_other,
     the_power_of_a_device_is_that_of_its_samples, what_a_sharing_does_not_tell_stays_unknown,
 };
+use crate::names::{
+    a_workload_has_one_name_and_that_of_its_profile_is_better,
+    workloads_of_one_name_are_told_by_whose_they_are,
+};
 use crate::operators::{
     a_drain_is_kept_until_it_is_undone, an_eviction_waits_for_the_requeue_before_it,
     events_are_listed_by_filter,
@@ -89,6 +93,8 @@ suite! {
     a_run_is_judged_once,
     a_job_is_requeued_once,
     a_fault_of_a_device_is_told_once_and_when_it_is_over,
+    a_workload_has_one_name_and_that_of_its_profile_is_better,
+    workloads_of_one_name_are_told_by_whose_they_are,
     a_drain_is_kept_until_it_is_undone,
     an_eviction_waits_for_the_requeue_before_it,
     events_are_listed_by_filter,

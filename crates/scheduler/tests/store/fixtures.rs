@@ -240,6 +240,7 @@ pub(crate) fn launch(id: u32) -> Launch {
         step_id: u32::MAX - 4,
         decision_id: Some(DecisionId(7)),
         gres_types: vec![gres(), GresType::new("g2")],
+        profile_name: Some("bert".to_owned()),
     }
 }
 

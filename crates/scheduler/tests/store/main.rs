@@ -8,6 +8,7 @@ mod faults;
 mod fixtures;
 mod learning;
 mod memory;
+mod names;
 mod operators;
 mod postgres;
 mod reports;

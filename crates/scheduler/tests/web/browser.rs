@@ -1,5 +1,5 @@
-//! The page in a real browser (Debian's Chromium, headless): its links, its order of focus, and its pictures in docs/screenshots, which
-//! are written anew with `PILLION_BLESS=1`.
+//! The page in a real browser (Debian's Chromium, headless): its links, its order of focus, and what it becomes light, dark and
+//! narrow. The pictures in docs/screenshots are of a real run: `tests/screenshots` makes them.
 
 use crate::site::{Site, Size};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,6 @@ use std::time::Duration;
 const SITE: Size = Size { nodes: 8, jobs: 6_000 };
 /// How long the browser may take for one page.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The largest picture that is kept.
-const PICTURE_BYTES_MAX: u64 = 200_000;
-const PICTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/screenshots");
 
 /// One picture.
 struct Shot {
@@ -25,17 +22,10 @@ const fn shot(name: &'static str, path: &'static str, is_dark: bool, size: (u32,
     Shot { name, path, is_dark, size }
 }
 
-const SHOTS: [Shot; 10] = [
+const SHOTS: [Shot; 3] = [
     shot("cluster-light", "/", false, (1280, 960)),
     shot("cluster-dark", "/", true, (1280, 960)),
     shot("cluster-narrow", "/", false, (390, 1100)),
-    shot("gains-light", "/gains", false, (1280, 960)),
-    shot("heatmap-light", "/heatmap", false, (1280, 820)),
-    shot("heatmap-dark", "/heatmap?measure=energy", true, (1280, 820)),
-    shot("decision-light", "/decisions/2996", false, (1280, 960)),
-    shot("decision-dark", "/decisions/2996", true, (1280, 960)),
-    shot("workload-light", "/workloads/chen/bert-large-b32", false, (1280, 960)),
-    shot("pairs-narrow", "/pairs", true, (390, 900)),
 ];
 
 fn browser() -> Option<PathBuf> {
@@ -152,10 +142,7 @@ async fn pictures_can_be_made_light_dark_and_narrow() {
     };
     let Some(site) = Site::start(SITE).await else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let is_blessed = std::env::var_os("PILLION_BLESS").is_some();
-    // One of each kind is enough where they are not kept.
-    let shots = SHOTS.iter().filter(|shot| is_blessed || shot.name.starts_with("cluster"));
-    for shot in shots {
+    for shot in SHOTS {
         let (width, height) = shot.size;
         let file = folder.path().join(format!("{}.png", shot.name));
         // In Blink 0 is dark, 1 is light.
@@ -172,11 +159,5 @@ async fn pictures_can_be_made_light_dark_and_narrow() {
         // Width of the header chunk: PNG, section 11.2.2.
         let drawn = picture.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
         assert_eq!(drawn, Some(width), "{}", shot.name);
-        if is_blessed {
-            let bytes = u64::try_from(picture.len()).unwrap_or(u64::MAX);
-            assert!(bytes < PICTURE_BYTES_MAX, "{} has {bytes} bytes", shot.name);
-            std::fs::create_dir_all(PICTURES).expect("the folder of pictures");
-            std::fs::write(Path::new(PICTURES).join(format!("{}.png", shot.name)), picture).expect("kept");
-        }
     }
 }

@@ -19,6 +19,7 @@ insert into kind values
     (20, 'goran', 2007, 'physics', 'lattice-qcd', 0.52, 0.86, 570, 170, 26), (21, 'goran', 2007, 'physics', 'geant-shower', 0.33, 0.08, 330, 75, 3),
     (22, 'hana', 2008, 'speech', 'whisper-batch', 0.36, 0.33, 390, 28, 10), (23, 'hana', 2008, 'speech', 'tts-train', 0.59, 0.29, 480, 90, 18);
 
+create function pg_temp.key(owner text, name text) returns text language sql immutable as $$ select owner || '/' || left(md5(name), 16) $$;
 create function pg_temp.model(node int) returns text language sql immutable as $$ select case when node % 4 = 0 then 'max-1550' else 'h200' end $$;
 create function pg_temp.sharing(node int) returns text language sql immutable as $$ select case when node % 4 = 0 then 'ccs' else 'mps' end $$;
 create function pg_temp.speed(c1 float, m1 float, c2 float, m2 float) returns float language sql immutable as
@@ -33,10 +34,13 @@ insert into device (node, gres_type, device_index, device_uuid, device_model, me
 select 'n' || lpad(node::text, 4, '0'), 'g' || gpu, gpu, 'GPU-' || node || '-' || gpu, pg_temp.model(node), 141::bigint << 30, pg_temp.sharing(node), to_timestamp(:now)
 from generate_series(1, :nodes) as node, generate_series(0, 7) as gpu;
 
+insert into workload_name (workload, owner, uid, name, source, named_at)
+select pg_temp.key(owner, name), owner, uid, name, 'profile', to_timestamp(:now) from kind;
+
 insert into workload_profile (workload, device_model, run_count, duration_seconds, duration_variation_fraction, duration_deviation_squares,
     throughput_per_second, throughput_per_second_at_cap, sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction, tensor_active_fraction,
     gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction, memory_bytes_peak, process_count_peak, power_watts_mean, energy_joules, updated_at)
-select owner || '/' || name, model, 14 + k, minutes * 60, 0.03, 100, 40, array(select 40 * least(1.0, (tenth / 10.0 / greatest(c, 0.15)) ^ 0.8) from generate_series(1, 9) as tenth),
+select pg_temp.key(owner, name), model, 14 + k, minutes * 60, 0.03, 100, 40, array(select 40 * least(1.0, (tenth / 10.0 / greatest(c, 0.15)) ^ 0.8) from generate_series(1, 9) as tenth),
     c, c * 0.6, m * 0.4, c * 0.3, c * 0.7, least(1.0, c * 1.3 + 0.1), m, m * 0.8, (gib * 1073741824)::bigint, 1, watts, watts * minutes * 60, to_timestamp(:now)
 from kind, (values ('h200'), ('max-1550')) as models (model);
 
@@ -75,7 +79,7 @@ select *, greatest(0.2, expected * (1 + 0.07 * chance)) as speed, created_at + i
 from tenancy;
 
 insert into job (job_id, restart_count, uid, user_name, account, partition_name, workload, submitted_at, started_at, ended_at, ending, node, gres, is_alone, seen_at)
-select job, 0, uid, owner, account, 'shared', owner || '/' || name, created_at - interval '3 minutes', started_at, ended_at, 'completed', 'n' || lpad(node::text, 4, '0'),
+select job, 0, uid, owner, account, 'shared', pg_temp.key(owner, name), created_at - interval '3 minutes', started_at, ended_at, 'completed', 'n' || lpad(node::text, 4, '0'),
     'shard:g' || gpu || ':50', is_alone, ended_at from lived;
 
 create function pg_temp.explained(job int, text text, reason text, partner int, other text, own jsonb, its jsonb, gain float) returns jsonb language sql immutable as $$
@@ -92,13 +96,13 @@ create function pg_temp.explained(job int, text text, reason text, partner int, 
 
 insert into pairing_member (decision_id, job_id, restart_count, position, uid, workload, role, cap_fraction, shard_count, memory_bytes, memory_limit_bytes,
     slowdown_ratio_max, estimate, solo_duration_seconds, explanation, state, prepared_at, released_at, started_at, ended_at, measured_speed_fraction, energy_joules)
-select d, job, 0, seat, uid, owner || '/' || name, case when is_alone then 'alone' when seat = 0 then 'host' else 'joiner' end,
+select d, job, 0, seat, uid, pg_temp.key(owner, name), case when is_alone then 'alone' when seat = 0 then 'host' else 'joiner' end,
     case when is_alone or node % 4 = 0 or c < 0.7 then null else 0.8 end, case when is_alone then 100 else 50 end, (gib * 1073741824)::bigint,
     case when is_alone or node % 4 = 0 then null else (gib * 1.1 * 1073741824)::bigint end, 1.25,
     case when is_alone then null else pg_temp.estimate(expected, 1) end, minutes * 60,
     case when is_alone then pg_temp.explained(job, 'starts alone: no partner gains enough', 'alone-joinable', null, null, null, null, null)
         else pg_temp.explained(job, 'shares n' || lpad(node::text, 4, '0') || ' g' || gpu || ' from the start: both are expected above their promise', 'paired',
-            2 * d - seat, other_owner || '/' || other_name, pg_temp.estimate(expected, 1), pg_temp.estimate(expected, 1), 2 * expected - 1) end,
+            2 * d - seat, pg_temp.key(other_owner, other_name), pg_temp.estimate(expected, 1), pg_temp.estimate(expected, 1), 2 * expected - 1) end,
     'ended', created_at + interval '2 seconds', created_at + interval '3 seconds', started_at, ended_at,
     case when is_alone then null else speed end, watts * minutes * 60 * case when is_alone then 1 else 0.62 + 0.35 * (1 / speed - 1) end
 from lived;
@@ -110,7 +114,7 @@ select job, 0, 'g' || gpu, 'n' || lpad(node::text, 4, '0'), started_at, ended_at
 from lived;
 
 insert into run_account
-select job, 0, 'g' || gpu, ended_at, 'n' || lpad(node::text, 4, '0'), uid, owner, account, 'shared', owner || '/' || name, (shared > 0)::int, elapsed - shared / 2,
+select job, 0, 'g' || gpu, ended_at, 'n' || lpad(node::text, 4, '0'), uid, owner, account, 'shared', pg_temp.key(owner, name), (shared > 0)::int, elapsed - shared / 2,
     shared, 0, (speed - 0.5) * shared, watts * minutes * 60 * used, watts * minutes * 60 * (1 - used), (shared > 0 and speed * 1.25 >= 1)::int,
     (shared > 0 and speed * 1.25 < 1)::int
 from (select *, extract(epoch from ended_at - started_at)::float as elapsed, case when is_alone then 0 else extract(epoch from ended_at - started_at)::float * 0.93 end as shared,
@@ -140,13 +144,13 @@ join kind as other on other.k = case when seat = 0 then kb else ka end
 where seat = 0 or not is_alone;
 
 insert into job (job_id, restart_count, uid, user_name, account, partition_name, workload, submitted_at, started_at, node, gres, is_alone, seen_at)
-select job, 0, uid, owner, account, 'shared', owner || '/' || name, created_at - interval '4 minutes', created_at + interval '20 seconds', 'n' || lpad(node::text, 4, '0'),
+select job, 0, uid, owner, account, 'shared', pg_temp.key(owner, name), created_at - interval '4 minutes', created_at + interval '20 seconds', 'n' || lpad(node::text, 4, '0'),
     'shard:g' || gpu || ':50', false, to_timestamp(:now) from resident;
 insert into pairing_member (decision_id, job_id, restart_count, position, uid, workload, role, cap_fraction, shard_count, slowdown_ratio_max, estimate, explanation, state, prepared_at, released_at, started_at)
-select d, job, 0, seat, uid, owner || '/' || name, case when seat = 0 then 'host' else 'joiner' end, case when c < 0.7 or node % 4 = 0 then null else 0.8 end, 50, 1.25,
+select d, job, 0, seat, uid, pg_temp.key(owner, name), case when seat = 0 then 'host' else 'joiner' end, case when c < 0.7 or node % 4 = 0 then null else 0.8 end, 50, 1.25,
     case when is_alone then null else pg_temp.estimate(expected, 1) end,
     pg_temp.explained(job, case when is_alone then 'starts alone, and others may join' else 'shares a device from the start' end, case when is_alone then 'alone-joinable' else 'paired' end,
-        case when is_alone then null else job + 1 - 2 * seat end, other_owner || '/' || other_name, pg_temp.estimate(expected, 1), pg_temp.estimate(expected, 1), 2 * expected - 1),
+        case when is_alone then null else job + 1 - 2 * seat end, pg_temp.key(other_owner, other_name), pg_temp.estimate(expected, 1), pg_temp.estimate(expected, 1), 2 * expected - 1),
     'running', created_at, created_at, created_at + interval '20 seconds' from resident;
 
 analyze;

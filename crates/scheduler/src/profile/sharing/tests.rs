@@ -262,8 +262,14 @@ async fn three_who_were_always_there_are_one_observation_of_three() {
 async fn a_start_without_its_decision_teaches_nothing() {
     let mut world = World::new().await;
     world.plan(None, &[1, 2]).await;
-    let missed =
-        Launch { at: at(300), start: start(2), step_id: 0, decision_id: None, gres_types: Vec::new() };
+    let missed = Launch {
+        at: at(300),
+        start: start(2),
+        step_id: 0,
+        decision_id: None,
+        gres_types: Vec::new(),
+        profile_name: None,
+    };
     world.ingest(ReportBody::Launch(missed)).await;
     world.tell(&Told::new(1, 300, 500).beside(&[2]).at_speed(0.8), 1).await;
     world.tell(&Told::new(2, 300, 500).beside(&[1]).at_speed(0.8), 2).await;

@@ -11,6 +11,7 @@ use super::super::{
 };
 use super::faults::Faults;
 use super::learning::Learning;
+use super::names::Names;
 use super::operators::Drains;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
@@ -59,6 +60,7 @@ pub(super) struct State {
     pub(super) learning: Learning,
     pub(super) faults: Faults,
     pub(super) drains: Drains,
+    pub(super) names: Names,
 }
 
 impl State {

@@ -18,6 +18,7 @@ mod launch;
 mod leader;
 mod member;
 mod model;
+mod name;
 mod observation;
 mod operators;
 mod plan_head;
@@ -32,16 +33,20 @@ pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
     Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, NewDecision,
-    NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
-    StoredObservation, StoredProfile, Tenant, Undrain,
+    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming,
+    NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store,
+    StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::name::KnownName;
 use pillion_core::report::{JobSummary, Launch, Report};
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_core::{
+    DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey,
+    WorkloadName,
+};
 use pillion_pairing::Explanation;
 use sqlx::PgPool;
 use std::collections::BTreeMap;
@@ -333,6 +338,34 @@ impl Store for PgStore {
     ) -> Result<Vec<DeviceFault>, StoreError> {
         self.run_tx("reading faults of a device", Read, |tx| {
             Box::pin(fault::device_faults(tx.connection(), node, gres_type, since))
+        })
+        .await
+    }
+
+    async fn name_workloads(&self, namings: &[Naming], at: UnixTime) -> Result<(), StoreError> {
+        self.run_tx("naming workloads", Write, |tx| Box::pin(name::keep(tx.connection(), namings, at))).await
+    }
+
+    async fn workload_names(
+        &self,
+        workloads: &[WorkloadKey],
+    ) -> Result<BTreeMap<WorkloadKey, KnownName>, StoreError> {
+        if workloads.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let keys: Vec<String> = workloads.iter().map(ToString::to_string).collect();
+        let keys = keys.as_slice();
+        self.run_tx("reading names of workloads", Browse, |tx| Box::pin(name::names(tx.connection(), keys)))
+            .await
+    }
+
+    async fn workloads_called(
+        &self,
+        name: &WorkloadName,
+        uid: Option<UserId>,
+    ) -> Result<Vec<WorkloadKey>, StoreError> {
+        self.run_tx("reading workloads of a name", Browse, |tx| {
+            Box::pin(name::called(tx.connection(), name, uid))
         })
         .await
     }

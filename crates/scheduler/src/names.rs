@@ -1,0 +1,96 @@
+//! Learns what people call the workloads of the queue: the names of their jobs, as Slurm knows them. What `profile=` calls
+//! them comes with the first launch (`ingest`). Nothing waits for a name: where Slurm does not tell, the key is shown.
+
+use crate::context::{Context, TickError};
+use crate::scan::{Scan, mark_of, workload_of};
+use crate::store::Naming;
+use pillion_core::name::NameSource;
+use pillion_core::{SlurmJobId, UnixTime, UserId, WorkloadKey, WorkloadName};
+use pillion_slurm::{Job, NAMED_JOBS_MAX};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a workload that got no name is not asked for again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+/// The namer.
+pub struct Names {
+    context: Arc<Context>,
+    memory: Mutex<Memory>,
+}
+
+/// Of workloads in the queue.
+#[derive(Default)]
+struct Memory {
+    /// Those that have a name.
+    named: BTreeSet<WorkloadKey>,
+    /// When the others were asked for.
+    asked: BTreeMap<WorkloadKey, UnixTime>,
+}
+
+/// One job of each workload.
+type Bearers = BTreeMap<WorkloadKey, (SlurmJobId, UserId)>;
+
+impl Names {
+    /// A namer that knows nothing yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, memory: Mutex::default() }
+    }
+
+    /// Names what has no name: one call of Slurm for all of it, for each workload at most once a minute.
+    ///
+    /// # Errors
+    /// [`TickError`] where Slurm or the store did not answer.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let context = &self.context;
+        let Some(scan) = context.fresh_scan().filter(|_| context.is_leading()) else { return Ok(()) };
+        let mut unnamed = self.unnamed(&scan);
+        if unnamed.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<WorkloadKey> = unnamed.keys().cloned().collect();
+        let known = context.store.workload_names(&keys).await?;
+        unnamed.retain(|workload, _| !known.contains_key(workload));
+        self.lock().named.extend(known.into_keys());
+        let asked: Bearers = unnamed.into_iter().take(NAMED_JOBS_MAX).collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        self.lock().asked.extend(asked.keys().map(|workload| (workload.clone(), scan.at)));
+        let jobs: Vec<SlurmJobId> = asked.values().map(|(job, _)| *job).collect();
+        let names =
+            context.slurm.job_names(&jobs).await.map_err(TickError::slurm("read the names of jobs"))?;
+        let naming = |(workload, (job, uid)): (WorkloadKey, (SlurmJobId, UserId))| {
+            let name = WorkloadName::safe(names.get(&job)?)?;
+            Some(Naming { workload, uid, name, source: NameSource::Job })
+        };
+        let namings: Vec<Naming> = asked.into_iter().filter_map(naming).collect();
+        context.store.name_workloads(&namings, scan.at).await?;
+        self.lock().named.extend(namings.into_iter().map(|naming| naming.workload));
+        Ok(())
+    }
+
+    /// The workloads of the queue that have no name, and were not asked for lately.
+    fn unnamed(&self, scan: &Scan) -> Bearers {
+        let bearers: Bearers = scan.jobs.values().filter_map(bearer).collect();
+        let mut memory = self.lock();
+        let Memory { named, asked } = &mut *memory;
+        named.retain(|workload| bearers.contains_key(workload));
+        asked.retain(|workload, at| bearers.contains_key(workload) && *at + ASKED_AGAIN_AFTER > scan.at);
+        let is_unnamed = |workload: &WorkloadKey| !named.contains(workload) && !asked.contains_key(workload);
+        bearers.into_iter().filter(|(workload, _)| is_unnamed(workload)).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bearer(job: &Job) -> Option<(WorkloadKey, (SlurmJobId, UserId))> {
+    let mark = mark_of(job).filter(|mark| !mark.workload_digest.is_empty())?;
+    Some((workload_of(job, mark), (job.id, job.uid)))
+}
+
+#[cfg(test)]
+mod tests;

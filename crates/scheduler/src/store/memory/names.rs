@@ -1,0 +1,42 @@
+//! What people call workloads.
+
+use crate::store::names::owner;
+use crate::store::{NAMESAKES_MAX, Naming};
+use pillion_core::name::{KnownName, NameSource};
+use pillion_core::{UserId, WorkloadKey, WorkloadName};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names(BTreeMap<WorkloadKey, Naming>);
+
+impl Names {
+    pub(super) fn keep(&mut self, namings: &[Naming]) {
+        for new in namings {
+            let is_better = self
+                .0
+                .get(&new.workload)
+                .is_none_or(|old| (old.source, new.source) == (NameSource::Job, NameSource::Profile));
+            if is_better {
+                self.0.insert(new.workload.clone(), new.clone());
+            }
+        }
+    }
+
+    pub(super) fn names(&self, workloads: &[WorkloadKey]) -> BTreeMap<WorkloadKey, KnownName> {
+        let known = |key: &WorkloadKey| {
+            let name = self.0.get(key)?.name.clone();
+            let is_namesake = |other: &Naming| {
+                other.workload != *key && other.name == name && owner(&other.workload) == owner(key)
+            };
+            let is_shared = self.0.values().any(is_namesake);
+            Some((key.clone(), KnownName { name, is_shared }))
+        };
+        workloads.iter().filter_map(known).collect()
+    }
+
+    pub(super) fn called(&self, name: &WorkloadName, uid: Option<UserId>) -> Vec<WorkloadKey> {
+        let is_meant = |one: &&Naming| one.name == *name && uid.is_none_or(|uid| one.uid == uid);
+        let keys = self.0.values().filter(is_meant).map(|one| one.workload.clone());
+        keys.take(NAMESAKES_MAX as usize).collect()
+    }
+}

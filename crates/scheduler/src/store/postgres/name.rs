@@ -1,0 +1,72 @@
+//! Table `workload_name`: what people call workloads.
+
+use super::convert::{Place, timestamp};
+use super::tx::TxError;
+use crate::store::names::owner;
+use crate::store::{NAMESAKES_MAX, Naming, StoreError};
+use pillion_core::name::KnownName;
+use pillion_core::{UnixTime, UserId, WorkloadKey, WorkloadName};
+use sqlx::PgConnection;
+use std::collections::BTreeMap;
+
+/// One after the other: they are few, and two of one workload may stand among them.
+pub(super) async fn keep(conn: &mut PgConnection, namings: &[Naming], at: UnixTime) -> Result<(), TxError> {
+    for Naming { workload, uid, name, source } in namings {
+        sqlx::query!(
+            "insert into workload_name as old (workload, owner, uid, name, source, named_at)
+            values ($1, $2, $3, $4, $5, $6)
+            on conflict (workload) do update
+            set uid = excluded.uid, name = excluded.name, source = excluded.source, named_at = excluded.named_at
+            where old.source = 'job' and excluded.source = 'profile'",
+            workload.as_str(),
+            owner(workload),
+            i64::from(uid.0),
+            name.as_str(),
+            source.to_string(),
+            timestamp(at),
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn names(
+    conn: &mut PgConnection,
+    workloads: &[String],
+) -> Result<BTreeMap<WorkloadKey, KnownName>, TxError> {
+    let rows = sqlx::query!(
+        r#"select workload, name, exists (
+            select from workload_name as other
+            where other.name = asked.name and other.owner = asked.owner and other.workload <> asked.workload
+        ) as "is_shared!"
+        from workload_name as asked where workload = any($1)"#,
+        workloads
+    )
+    .fetch_all(conn)
+    .await?;
+    let known = |workload: String, name: &str, is_shared| {
+        let place = Place { table: "workload_name", row: &workload };
+        let name = WorkloadName::safe(name).ok_or_else(|| place.corrupt("name"))?;
+        Ok::<_, StoreError>((WorkloadKey(workload), KnownName { name, is_shared }))
+    };
+    let rows = rows.into_iter().map(|row| known(row.workload, &row.name, row.is_shared));
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) async fn called(
+    conn: &mut PgConnection,
+    name: &WorkloadName,
+    uid: Option<UserId>,
+) -> Result<Vec<WorkloadKey>, TxError> {
+    let keys = sqlx::query_scalar!(
+        r#"select workload from workload_name
+        where name = $1 and ($2::bigint is null or uid = $2) order by workload collate "C" limit $3"#,
+        name.as_str(),
+        uid.map(|uid| i64::from(uid.0)),
+        i64::from(NAMESAKES_MAX),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(keys.into_iter().map(WorkloadKey).collect())
+}
