@@ -152,6 +152,9 @@ pub struct PairsArgs {
     /// Only pairings with a job of this user
     #[arg(short, long, default_value = "", hide_default_value = true)]
     pub user: String,
+    /// Only pairings with this workload, by its name or its key
+    #[arg(short = 'W', long, default_value = "", hide_default_value = true)]
+    pub workload: String,
     /// Jobs that run alone, too
     #[arg(short, long)]
     pub all: bool,
@@ -217,7 +220,7 @@ pub struct AcctArgs {
     /// Only in this partition
     #[arg(short, long, default_value = "", hide_default_value = true)]
     pub partition: String,
-    /// Only of this workload
+    /// Only of this workload, by its name or its key
     #[arg(short = 'W', long, default_value = "", hide_default_value = true)]
     pub workload: String,
     /// Only on these nodes: n1,n[3-5]
@@ -231,7 +234,7 @@ pub struct AcctArgs {
 /// `pillion profile`.
 #[derive(Debug, ClapArgs)]
 pub struct ProfileArgs {
-    /// Only this workload
+    /// Only this workload, by its name or its key
     #[arg(default_value = "", hide_default_value = true)]
     pub workload: String,
     /// Only this user's workloads

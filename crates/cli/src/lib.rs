@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod error;
 pub mod exit;
 pub mod format;
+pub mod names;
 pub mod output;
 pub mod plot;
 pub mod slurm_conf;

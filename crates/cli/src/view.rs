@@ -43,6 +43,8 @@ pub struct JobRow {
     pub partition: String,
     /// What it runs; absent for those who may not see it.
     pub workload: Option<String>,
+    /// As people know that.
+    pub workload_name: Option<String>,
     /// When it was submitted.
     pub submitted_at_seconds: Option<f64>,
     /// When Slurm starts it by itself.
@@ -68,13 +70,16 @@ impl From<wire::QueueJob> for JobRow {
             state,
             reason,
             slowdown_ratio_max,
+            workload_name,
         } = job;
+        let workload = some_text(workload);
         Self {
             job_id,
             user,
             account,
             partition,
-            workload: some_text(workload),
+            workload_name: some_text(workload_name).or_else(|| workload.clone()),
+            workload,
             submitted_at_seconds: some_positive(submitted_at_seconds),
             starts_alone_at_seconds: some_positive(starts_alone_at_seconds),
             state,
@@ -153,6 +158,8 @@ pub struct MemberRow {
     pub user: Option<String>,
     /// What it runs; absent for those who may not see it.
     pub workload: Option<String>,
+    /// As people know that.
+    pub workload_name: Option<String>,
     /// host, joiner or alone.
     pub role: String,
     /// planned, guarded, released, running, ended or undone.
@@ -204,12 +211,15 @@ impl From<wire::Member> for MemberRow {
             ended_at_seconds,
             solo_duration_seconds,
             energy_joules,
+            workload_name,
         } = member;
+        let workload = some_text(workload);
         Self {
             job_id: some_text(job_id),
             restart_count,
             user: some_text(user),
-            workload: some_text(workload),
+            workload_name: some_text(workload_name).or_else(|| workload.clone()),
+            workload,
             role,
             state,
             cap_fraction,

@@ -217,7 +217,8 @@ impl Following<'_> {
         let is_stale = has_changed || self.known.profile.is_none();
         if let Some(run) = self.campaign.runs.iter().find(whole).filter(|_| is_stale) {
             let told = story::ask(&mut client, run.job_id).await?;
-            self.known.profile = told.and_then(|story| story.profile);
+            let (profile, name) = told.map(|story| (story.profile, story.job.workload_name)).unzip();
+            (self.known.profile, self.known.workload_name) = (profile.flatten(), name.flatten());
         }
         self.known.looks = looks;
         Ok(())

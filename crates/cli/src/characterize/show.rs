@@ -17,11 +17,14 @@ pub struct Known {
     pub looks: Vec<Option<Look>>,
     /// The profile of the workload on the device model of the run without a cap.
     pub profile: Option<WorkloadProfile>,
+    /// As people know the workload.
+    pub workload_name: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Body<'a> {
     workload: Option<&'a str>,
+    workload_name: Option<&'a str>,
     device_model: Option<&'a str>,
     runs: Vec<RunRow>,
     speeds: Vec<SpeedRow>,
@@ -96,6 +99,7 @@ pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
         |(cap, speed): &(CapStep, f64)| SpeedRow { cap_fraction: (*cap).into(), speed_fraction: *speed };
     let body = Body {
         workload: profile.map(|profile| profile.workload.as_str()),
+        workload_name: known.workload_name.as_deref(),
         device_model: profile.map(|profile| profile.device_model.as_str()),
         runs,
         speeds: speeds.iter().map(row).collect(),
@@ -105,7 +109,11 @@ pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
     if let (Some(profile), Some(learnt)) = (profile, learnt) {
         let lines = [
             String::new(),
-            format!("{} alone on {}: speed of that without a cap", profile.workload, profile.device_model),
+            format!(
+                "{} alone on {}: speed of that without a cap",
+                known.workload_name.as_deref().unwrap_or(profile.workload.as_str()),
+                profile.device_model
+            ),
         ];
         let speed = |(cap, speed): &(CapStep, f64)| format::bar_line(&format!("cap {cap}"), *speed);
         let lines = lines.into_iter().chain(speeds.iter().map(speed)).chain([String::new(), learnt]);

@@ -56,6 +56,8 @@ struct Body {
 #[derive(Serialize)]
 struct Row {
     key: String,
+    /// Of rows by workload: as people know it.
+    workload_name: Option<String>,
     run_count: u32,
     shared_run_count: u32,
     gpu_seconds: f64,
@@ -82,9 +84,11 @@ impl From<AccountRow> for Row {
             energy_joules_saved,
             promises_kept,
             promises_broken,
+            workload_name,
         } = row;
         Self {
             key,
+            workload_name: (!workload_name.is_empty()).then_some(workload_name),
             run_count,
             shared_run_count,
             gpu_seconds,
@@ -148,7 +152,11 @@ fn show(AccountResponse { rows }: AccountResponse, since_seconds: f64, until_sec
 fn cells(row: &Row, time: impl Fn(f64) -> String, energy: impl Fn(f64) -> String) -> Vec<String> {
     let measured = row.promises_kept + row.promises_broken;
     vec![
-        if row.key.is_empty() { "all".to_owned() } else { row.key.clone() },
+        match &row.workload_name {
+            Some(name) => name.clone(),
+            None if row.key.is_empty() => "all".to_owned(),
+            None => row.key.clone(),
+        },
         row.run_count.to_string(),
         row.shared_run_count.to_string(),
         time(row.gpu_seconds),

@@ -9,6 +9,7 @@ use crate::commands::pairs::cap;
 use crate::commands::shown;
 use crate::error::CliError;
 use crate::format;
+use crate::names;
 use crate::output::{Answer, Block, Table, json};
 use crate::view::{DecisionRow, EventRow, JobRow, MemberRow};
 use pillion_core::{Fraction, SlurmJobId};
@@ -41,17 +42,16 @@ struct Body {
 struct Considered {
     revision: u64,
     at_seconds: f64,
-    /// `pillion_pairing::Explanation`, as it was stored; null where it cannot be read.
+    /// `pillion_pairing::Explanation`, as it was stored, with the names of workloads; null where it cannot be read.
     explanation: serde_json::Value,
 }
 
 impl Considered {
-    fn from_wire(JobExplanation { revision, at_seconds, explanation_json }: JobExplanation) -> Self {
-        Self {
-            revision,
-            at_seconds,
-            explanation: serde_json::from_str(&explanation_json).unwrap_or_default(),
-        }
+    fn from_wire(explained: JobExplanation) -> Self {
+        let JobExplanation { revision, at_seconds, explanation_json, workload_names } = explained;
+        let mut explanation = serde_json::from_str(&explanation_json).unwrap_or_default();
+        names::insert(&mut explanation, &workload_names);
+        Self { revision, at_seconds, explanation }
     }
     /// As this version understands it.
     fn typed(&self) -> Option<Explanation> {
@@ -73,6 +73,8 @@ struct Explanation {
 struct Candidate {
     partner: String,
     workload: String,
+    #[serde(default)]
+    workload_name: Option<String>,
     is_running: bool,
     cap_fractions: (Option<Fraction>, Option<Fraction>),
     own: Option<SpeedEstimate>,
@@ -87,7 +89,8 @@ impl Candidate {
         (!matches!(self.partner.as_str(), "" | "0")).then(|| self.partner.clone())
     }
     fn workload(&self) -> Option<String> {
-        (!self.workload.is_empty()).then(|| self.workload.clone())
+        let name = self.workload_name.as_ref().unwrap_or(&self.workload);
+        (!name.is_empty()).then(|| name.clone())
     }
 }
 
@@ -139,7 +142,7 @@ fn job_blocks(job_id: &str, job: Option<&JobRow>, blocks: &mut Vec<Block>) {
             line(blocks, format!("  {name:<14}{value}"));
         }
     };
-    field("Workload", shown(job.workload.as_ref()));
+    field("Workload", shown(job.workload_name.as_ref()));
     field("Submitted", format::time_or_none(job.submitted_at_seconds));
     field("State", job.state.clone());
     field("Why", job.reason.clone());
@@ -204,7 +207,7 @@ fn decided(decision: &DecisionRow) -> Table {
         table.push(vec![
             shown(member.job_id.as_ref()),
             shown(member.user.as_ref()),
-            shown(member.workload.as_ref()),
+            shown(member.workload_name.as_ref()),
             member.role.clone(),
             cap(member),
             member.shards.to_string(),

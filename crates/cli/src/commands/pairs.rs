@@ -23,6 +23,7 @@ pub fn request(args: &PairsArgs, now: UnixTime) -> Result<PairsRequest, CliError
         since_seconds: since.map_or(0.0, UnixTime::seconds),
         until_seconds: until.map_or(0.0, UnixTime::seconds),
         user: args.user.clone(),
+        workload: args.workload.clone(),
         include_single: args.all,
         limit: args.limit,
         ..PairsRequest::default()
@@ -85,7 +86,7 @@ fn line(decision: &DecisionRow, member: &MemberRow) -> Vec<String> {
         decision.mechanism.clone(),
         shown(member.job_id.as_ref()),
         shown(member.user.as_ref()),
-        shown(member.workload.as_ref()),
+        shown(member.workload_name.as_ref()),
         member.role.clone(),
         member.state.clone(),
         cap(member),
@@ -117,6 +118,7 @@ mod tests {
             start: owned(start),
             end: owned(end),
             user: String::new(),
+            workload: String::new(),
             all: false,
             limit: 5,
         }

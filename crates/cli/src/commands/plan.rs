@@ -6,6 +6,7 @@ use crate::client::{Address, answer, connect};
 use crate::commands::explain::word;
 use crate::error::CliError;
 use crate::format;
+use crate::names::{self, Names};
 use crate::output::{Answer, Block, Table, json};
 use pillion_pairing::{ClusterView, Contention, Member, Objective, Pairing, Plan, Policy};
 use pillion_proto::v1::{DryRunRequest, DryRunResponse};
@@ -19,7 +20,7 @@ pub async fn make(args: &PlanArgs, address: &Address) -> Result<Answer, CliError
     if let Some(file) = &args.view {
         let text = read(file)?;
         let view = read_view(&text, &file.display().to_string())?;
-        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args))));
+        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args)), &Names::new()));
     }
     if let (Some(solo), Some(queue)) = (&args.solo, &args.queue) {
         return super::plan_files::make(args, solo, queue);
@@ -29,11 +30,12 @@ pub async fn make(args: &PlanArgs, address: &Address) -> Result<Answer, CliError
 
 async fn live(args: &PlanArgs, address: &Address) -> Result<Answer, CliError> {
     let mut client = connect(address).await?;
-    let DryRunResponse { plan_json, view_json } = answer(client.dry_run(DryRunRequest {})).await?;
+    let response = answer(client.dry_run(DryRunRequest {})).await?;
+    let DryRunResponse { plan_json, view_json, workload_names } = response;
     if has_policy(args) {
         // Another policy than the site's: what would it choose on the same view?
         let view = read_view(&view_json, "the scheduler's answer")?;
-        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args))));
+        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args)), &workload_names));
     }
     let plan: Plan = serde_json::from_str(&plan_json).map_err(|error| {
         CliError::Data(format!(
@@ -41,7 +43,7 @@ async fn live(args: &PlanArgs, address: &Address) -> Result<Answer, CliError> {
              both sides"
         ))
     })?;
-    Ok(show(&plan))
+    Ok(show(&plan, &workload_names))
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
@@ -116,7 +118,7 @@ const COLUMNS: [&str; 13] = [
     "WHY",
 ];
 
-fn show(plan: &Plan) -> Answer {
+fn show(plan: &Plan, names: &Names) -> Answer {
     let mut table = Table::new(&COLUMNS);
     for pairing in &plan.pairings {
         for member in &pairing.members {
@@ -138,7 +140,9 @@ fn show(plan: &Plan) -> Answer {
         plan.parent_revision
     );
     let blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary)];
-    Answer { blocks, parsable: table, json: json::render(plan) }
+    let mut body = serde_json::to_value(plan).unwrap_or_default();
+    names::insert(&mut body, names);
+    Answer { blocks, parsable: table, json: json::render(&body) }
 }
 
 fn start_line(pairing: &Pairing, member: &Member) -> Vec<String> {

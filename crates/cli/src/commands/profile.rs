@@ -4,6 +4,7 @@ use crate::args::ProfileArgs;
 use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
+use crate::names;
 use crate::output::{Answer, Block, Table, json};
 use pillion_core::Fraction;
 use pillion_core::profile::WorkloadProfile;
@@ -21,7 +22,7 @@ pub async fn fetch(client: &mut Operator, args: &ProfileArgs) -> Result<Answer, 
 
 #[derive(Serialize)]
 struct Body {
-    profiles: Vec<WorkloadProfile>,
+    profiles: Vec<serde_json::Value>,
 }
 
 const COLUMNS: [&str; 14] = [
@@ -42,7 +43,8 @@ const COLUMNS: [&str; 14] = [
 ];
 
 /// Whoever names a workload sees it drawn.
-fn show(ProfilesResponse { profile_json }: ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
+fn show(response: ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
+    let ProfilesResponse { profile_json, workload_names } = response;
     let parse = |text: &String| {
         serde_json::from_str::<WorkloadProfile>(text).map_err(|error| {
             CliError::Data(format!(
@@ -54,17 +56,24 @@ fn show(ProfilesResponse { profile_json }: ProfilesResponse, is_drawn: bool) -> 
     let profiles = profile_json.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let mut table = Table::new(&COLUMNS);
     for profile in &profiles {
-        table.push(line(profile));
+        table.push(line(profile, names::of(profile.workload.as_str(), &workload_names)));
     }
-    let drawings =
-        profiles.iter().filter(|_| is_drawn).flat_map(drawing).map(Block::Line).collect::<Vec<_>>();
+    let drawn =
+        |profile: &WorkloadProfile| drawing(profile, names::of(profile.workload.as_str(), &workload_names));
+    let drawings = profiles.iter().filter(|_| is_drawn).flat_map(drawn).map(Block::Line).collect::<Vec<_>>();
+    let object = |profile: &WorkloadProfile| {
+        let mut object = serde_json::to_value(profile).unwrap_or_default();
+        names::insert(&mut object, &workload_names);
+        object
+    };
+    let profiles = profiles.iter().map(object).collect();
     let mut answer = Answer::table(table, json::render(&Body { profiles }));
     answer.blocks.extend(drawings);
     Ok(answer)
 }
 
 /// What a workload uses of the device, and what it does under each cap, where that is known; a line each.
-fn drawing(profile: &WorkloadProfile) -> Vec<String> {
+fn drawing(profile: &WorkloadProfile, name: &str) -> Vec<String> {
     let used = [
         ("SM or XVE active", profile.sm_active_fraction),
         ("occupancy", profile.sm_occupancy_fraction),
@@ -76,7 +85,7 @@ fn drawing(profile: &WorkloadProfile) -> Vec<String> {
         ("held down by power or heat", profile.throttled_fraction),
     ];
     let used = used.into_iter().filter_map(|(name, part)| Some(format::bar_line(name, part?.value())));
-    let title = format!("{} alone on {}, of the whole device", profile.workload, profile.device_model);
+    let title = format!("{name} alone on {}, of the whole device", profile.device_model);
     let mut lines: Vec<String> = [String::new(), format::clean(&title)].into_iter().chain(used).collect();
     let at_cap = profile.speed_fractions_at_cap();
     let speeds: Vec<String> =
@@ -88,10 +97,10 @@ fn drawing(profile: &WorkloadProfile) -> Vec<String> {
     lines
 }
 
-fn line(profile: &WorkloadProfile) -> Vec<String> {
+fn line(profile: &WorkloadProfile, name: &str) -> Vec<String> {
     let part = |fraction: Option<Fraction>| format::fraction(fraction.map(Fraction::value));
     vec![
-        profile.workload.to_string(),
+        name.to_owned(),
         profile.device_model.clone(),
         profile.run_count.to_string(),
         format::duration(profile.duration_seconds),
@@ -115,10 +124,10 @@ mod tests {
 
     #[test]
     fn what_is_known_is_drawn_and_nothing_else() {
-        let mut profile = WorkloadProfile::empty(WorkloadKey::new("alice/bert"), "h100");
+        let mut profile = WorkloadProfile::empty(WorkloadKey::new("alice/aa71"), "h100");
         profile.sm_active_fraction = Some(Fraction::clamped(0.5));
         profile.memory_bandwidth_fraction = Some(Fraction::clamped(0.0));
-        let lines = drawing(&profile);
+        let lines = drawing(&profile, "alice/bert");
         assert_eq!(lines.len(), 4, "{lines:#?}");
         assert_eq!(lines[1], "alice/bert alone on h100, of the whole device");
         assert_eq!(
@@ -128,9 +137,9 @@ mod tests {
         assert!(lines[3].ends_with(&format!("0 %  {}", ".".repeat(40))), "{}", lines[3]);
 
         profile.throughput_per_second_at_cap[2] = Some(9.0);
-        assert_eq!(drawing(&profile).len(), 4, "a speed has no measure without the whole one");
+        assert_eq!(drawing(&profile, "alice/bert").len(), 4, "a speed has no measure without the whole one");
         profile.throughput_per_second = Some(12.0);
-        let lines = drawing(&profile);
+        let lines = drawing(&profile, "alice/bert");
         assert_eq!(
             lines[6],
             format!("  speed at cap 0.3             75 %  {}{}", "#".repeat(30), ".".repeat(10))

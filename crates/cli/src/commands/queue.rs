@@ -47,7 +47,7 @@ fn show(QueueResponse { jobs }: QueueResponse) -> Answer {
             format::time_or_none(job.submitted_at_seconds),
             format::time_or_none(job.starts_alone_at_seconds),
             format::ratio(job.slowdown_ratio_max),
-            super::shown(job.workload.as_ref()),
+            super::shown(job.workload_name.as_ref()),
             job.reason.clone(),
         ]);
     }

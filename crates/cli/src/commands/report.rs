@@ -29,7 +29,7 @@ fn lines(story: &JobStory) -> Vec<String> {
             lines.push(field(name, &value));
         }
     };
-    say("Workload", job.workload.clone());
+    say("Workload", job.workload_name.clone());
     say("State", Some(state(story).to_owned()));
     say("GPU", device(story));
     say("Waited", waited(story));

@@ -23,7 +23,8 @@ struct Body {
 /// # Errors
 /// As [`answer`]; [`CliError::Data`] for a view that this version could not replay; [`CliError::File`].
 pub async fn save(client: &mut Operator, file: &Path) -> Result<Answer, CliError> {
-    let DryRunResponse { plan_json: _, view_json } = answer(client.dry_run(DryRunRequest {})).await?;
+    let DryRunResponse { workload_names: _, plan_json: _, view_json } =
+        answer(client.dry_run(DryRunRequest {})).await?;
     let view = super::plan::read_view(&view_json, "the scheduler's answer")?;
     write_whole(file, view_json.as_bytes()).map_err(|source| CliError::File {
         action: "write",

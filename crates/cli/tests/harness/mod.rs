@@ -114,6 +114,7 @@ fn queue_job(job_id: &str, user: &str) -> QueueJob {
         state: "waiting".to_owned(),
         reason: "no-device-free: every device is taken".to_owned(),
         slowdown_ratio_max: 1.25,
+        workload_name: format!("{user}/bert"),
     }
 }
 
@@ -123,6 +124,7 @@ fn host() -> Member {
         restart_count: 0,
         user: "alice".to_owned(),
         workload: "alice/4f1c09aa12bc77de".to_owned(),
+        workload_name: "alice/bert".to_owned(),
         role: "host".to_owned(),
         state: "ended".to_owned(),
         cap_fraction: Some(0.6),
@@ -187,6 +189,7 @@ fn explanations() -> Vec<JobExplanation> {
         revision,
         at_seconds,
         explanation_json: json.to_owned(),
+        workload_names: [("alice/90ff".to_owned(), "alice/gpt".to_owned())].into(),
     };
     [(40, NOW - 30.0, first), (41, NOW - 2.0, second), (42, NOW, r#"{"format":"of tomorrow"}"#)]
         .map(row)
@@ -259,7 +262,7 @@ impl OperatorService for Fixtures {
         let mut jobs = vec![queue_job("42", "alice"), queue_job("33_2", "bob")];
         // What a hostile user could have brought in must neither forge lines nor cells.
         "odd\n99|root\u{1b}[2J".clone_into(&mut jobs[1].reason);
-        jobs[1].workload = String::new();
+        (jobs[1].workload, jobs[1].workload_name) = (String::new(), String::new());
         let user = request.into_inner().user;
         jobs.retain(|job| user.is_empty() || job.user == user);
         Ok(Response::new(QueueResponse { jobs }))
@@ -316,7 +319,8 @@ impl OperatorService for Fixtures {
                 "power_watts_mean":350.2,"energy_joules":210120.0}"#
                 .to_owned(),
         };
-        Ok(Response::new(ProfilesResponse { profile_json: vec![json] }))
+        let workload_names = [("alice/4f1c".to_owned(), "alice/bert".to_owned())].into();
+        Ok(Response::new(ProfilesResponse { profile_json: vec![json], workload_names }))
     }
 
     async fn models(&self, request: Request<ModelsRequest>) -> Result<Response<ModelsResponse>, Status> {
@@ -352,7 +356,11 @@ impl OperatorService for Fixtures {
     }
 
     async fn dry_run(&self, _: Request<DryRunRequest>) -> Result<Response<DryRunResponse>, Status> {
-        Ok(Response::new(DryRunResponse { plan_json: PLAN.to_owned(), view_json: VIEW.to_owned() }))
+        Ok(Response::new(DryRunResponse {
+            plan_json: PLAN.to_owned(),
+            view_json: VIEW.to_owned(),
+            workload_names: [("alice/4f1c".to_owned(), "alice/bert".to_owned())].into(),
+        }))
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {

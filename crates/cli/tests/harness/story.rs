@@ -53,10 +53,12 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         energy_joules_saved: 5.4e6,
         promises_kept: 27,
         promises_broken,
+        workload_name: if key.contains('/') { "alice/bert".to_owned() } else { String::new() },
     };
     let rows = match request.group_by.as_str() {
         "" if request.nodes == ["n7"] => vec![],
         "" => vec![row("", 18_000.0, 1)],
+        "workload" => vec![row("alice/4f1c", 18_000.0, 1)],
         _ => vec![row("alice", 18_000.0, 1), row("bob", -900.0, 0)],
     };
     AccountResponse { rows }

@@ -44,11 +44,15 @@ fn runs_speeds_and_what_they_mean_stand_below_each_other() {
     ];
     let (script, text) = ("/x.sh".to_owned(), String::new());
     let subject = Subject { script, text, arguments: Vec::new(), options: Vec::new() };
-    let mut profile = WorkloadProfile::empty(WorkloadKey::new("alice/bert"), "h100");
+    let mut profile = WorkloadProfile::empty(WorkloadKey::new("alice/aa710d1a65607725"), "h100");
     profile.duration_seconds = Some(100.0);
     profile.throughput_per_second_at_cap[3] = Some(0.008);
     let open = Look::Open { state: "waiting", detail: "no device is wholly free".to_owned() };
-    let known = Known { looks: vec![None, None, None, Some(open)], profile: Some(profile) };
+    let known = Known {
+        looks: vec![None, None, None, Some(open)],
+        profile: Some(profile),
+        workload_name: Some("alice/bert".to_owned()),
+    };
     let answer = answer(&Campaign { subject, runs }, &known);
     let text = Output::new(Format::Table, true).render(&answer);
     insta::assert_snapshot!(text);
