@@ -16,8 +16,7 @@ pub(super) async fn sheet(ask: &Ask<'_>, id: u64) -> Result<Sheet, Problem> {
         return Err(Problem::missing(&format!("decision {id}")));
     };
     let now = now();
-    let read: Vec<Option<Explanation>> =
-        explanations.iter().map(|it| reasons::read(&it.explanation_json)).collect();
+    let read: Vec<Option<Explanation>> = explanations.iter().map(reasons::read).collect();
     Ok(Sheet {
         title: format!("Decision {id}"),
         body: html! {
@@ -95,7 +94,7 @@ fn members(decision: &Decision, read: &[Option<Explanation>], now: f64) -> Marku
             } }
             tbody { @for member in &decision.members {
                 tr {
-                    th scope="row" { (job_link(&member.job_id)) " " @if !member.workload.is_empty() { (workload_link(&member.workload)) } @if !member.user.is_empty() { span.muted { " of " (member.user) } } }
+                    th scope="row" { (job_link(&member.job_id)) " " @if !member.workload.is_empty() { (workload_link(&member.workload, &member.workload_name)) } @if !member.user.is_empty() { span.muted { " of " (member.user) } } }
                     td { (member.role) br; (state(&member.state)) }
                     td { (cap(member.cap_fraction, member.ccs_mode)) br; span.muted { (member.shards) " shards" @if member.memory_limit_bytes.is_some() { ", " (format::bytes(member.memory_limit_bytes)) } } }
                     td { (chart::range(&range(member, read))) }

@@ -177,7 +177,7 @@ fn table(rows: &[AccountRow], by: &str) -> Markup {
 fn key(row: &AccountRow, by: &str) -> Markup {
     html! {
         @match by {
-            "workload" => { (workload_link(&row.key)) }
+            "workload" => { (workload_link(&row.key, &row.workload_name)) }
             "node" => { (node_link(&row.key)) }
             "day" => { time datetime=(row.key) { (row.key) } }
             _ => { a href=(Page::Gains.with(&[(by, &row.key)])) { (row.key) } }

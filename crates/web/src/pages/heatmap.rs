@@ -48,7 +48,7 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
                 (tabs(ask, measure))
                 (legend(measure))
                 (scrolling("Heatmap", &matrix(&cells, &heat.cells, measure)))
-                (examples(&cells))
+                (examples(&cells, &names(&heat.cells)))
             }
         },
     })
@@ -108,22 +108,32 @@ fn legend(measure: &str) -> Markup {
     }
 }
 
+/// What each workload is called, by its key.
+type Names<'a> = BTreeMap<&'a str, &'a str>;
+
+fn names(cells: &[HeatmapCell]) -> Names<'_> {
+    let own = cells.iter().map(|cell| (cell.workload.as_str(), cell.workload_name.as_str()));
+    own.chain(cells.iter().map(|cell| (cell.beside.as_str(), cell.beside_name.as_str()))).collect()
+}
+
 /// The busiest workloads of all cells, by name.
-fn busiest(cells: &[HeatmapCell]) -> Vec<&str> {
+fn busiest<'a>(cells: &'a [HeatmapCell], called: &Names<'a>) -> Vec<&'a str> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for cell in cells {
         *counts.entry(&cell.workload).or_default() += u64::from(cell.outcome_count);
         *counts.entry(&cell.beside).or_default() += u64::from(cell.outcome_count);
     }
-    let mut names: Vec<(&str, u64)> = counts.into_iter().collect();
-    names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut names: Vec<&str> = names.into_iter().take(WORKLOADS).map(|(name, _)| name).collect();
-    names.sort_unstable();
-    names
+    let mut keys: Vec<(&str, u64)> = counts.into_iter().collect();
+    keys.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut keys: Vec<&str> = keys.into_iter().take(WORKLOADS).map(|(key, _)| key).collect();
+    keys.sort_unstable_by_key(|key| (called.get(key), *key));
+    keys
 }
 
 fn matrix(cells: &Cells<'_>, all: &[HeatmapCell], measure: &str) -> Markup {
-    let shown = busiest(all);
+    let called = names(all);
+    let shown = busiest(all, &called);
+    let link = |key: &str| workload_link(key, called.get(key).copied().unwrap_or_default());
     let has_row = |name: &&&str| shown.iter().any(|beside| cells.contains_key(&(**name, *beside)));
     let has_column = |name: &&&str| shown.iter().any(|workload| cells.contains_key(&(*workload, **name)));
     let rows: Vec<&str> = shown.iter().filter(has_row).copied().collect();
@@ -133,11 +143,11 @@ fn matrix(cells: &Cells<'_>, all: &[HeatmapCell], measure: &str) -> Markup {
             caption.hidden { "Each row’s workload beside each column’s" }
             thead { tr {
                 td {}
-                @for column in &columns { th scope="col" { div { (workload_link(column)) } } }
+                @for column in &columns { th scope="col" { div { (link(column)) } } }
             } }
             tbody { @for row in &rows {
                 tr {
-                    th scope="row" { (workload_link(row)) }
+                    th scope="row" { (link(row)) }
                     @for column in &columns { (heat_cell(cells.get(&(*row, *column)).copied(), measure)) }
                 }
             } }
@@ -156,7 +166,7 @@ fn heat_cell(cell: Option<&HeatmapCell>, measure: &str) -> Markup {
     let address = Page::Pairs.with(&[("workload", &cell.workload), ("with", &cell.beside)]);
     html! {
         td class={ "heat " (class) (step(value, steps)) } {
-            a href=(address) title={ (cell.workload) " beside " (cell.beside) ", " (format::counted(cell.outcome_count.into(), "outcome")) } {
+            a href=(address) title={ (cell.workload_name) " beside " (cell.beside_name) ", " (format::counted(cell.outcome_count.into(), "outcome")) } {
                 (format!("{value:.2}"))
             }
         }
@@ -179,7 +189,7 @@ fn example<'a>(cells: &Cells<'a>, one: &'a str, other: &'a str) -> Option<Exampl
     Some(Example { names: (one, other), gain, slowdowns, outcome_count })
 }
 
-fn examples(cells: &Cells<'_>) -> Markup {
+fn examples(cells: &Cells<'_>, called: &Names<'_>) -> Markup {
     let names: BTreeSet<(&str, &str)> =
         cells.keys().map(|(one, other)| if one <= other { (*one, *other) } else { (*other, *one) }).collect();
     let mut pairs: Vec<Example<'_>> =
@@ -193,22 +203,23 @@ fn examples(cells: &Cells<'_>) -> Markup {
     html! {
         @if !pairs.is_empty() {
             div.columns {
-                section aria-labelledby="best" { h2 #best { "Pairs that gained most" } (list(&best.iter().collect::<Vec<_>>())) }
+                section aria-labelledby="best" { h2 #best { "Pairs that gained most" } (list(&best.iter().collect::<Vec<_>>(), called)) }
                 @if !worst.is_empty() {
-                    section aria-labelledby="worst" { h2 #worst { "Pairs that gained least" } (list(&worst)) }
+                    section aria-labelledby="worst" { h2 #worst { "Pairs that gained least" } (list(&worst, called)) }
                 }
             }
         }
     }
 }
 
-fn list(pairs: &[&Example<'_>]) -> Markup {
+fn list(pairs: &[&Example<'_>], called: &Names<'_>) -> Markup {
+    let word = |key: &str| workload_word(key, called.get(key).copied().unwrap_or_default());
     html! {
         ol.examples {
             @for pair in pairs {
                 @let address = Page::Pairs.with(&[("workload", pair.names.0), ("with", pair.names.1)]);
                 li {
-                    a href=(address) { (workload_word(pair.names.0)) " with " (workload_word(pair.names.1)) }
+                    a href=(address) { (word(pair.names.0)) " with " (word(pair.names.1)) }
                     span.muted {
                         " gain " strong { (format!("{:+.0} %", pair.gain * 100.0).replace('-', "−")) } ", slowed "
                         (format::ratio(Some(pair.slowdowns.0))) " and " (format::ratio(Some(pair.slowdowns.1)))

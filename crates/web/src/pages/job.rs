@@ -36,7 +36,7 @@ fn lead(job: &JobResponse, row: &QueueJob) -> Markup {
     html! {
         p.lead {
             (state(if job.ending.is_empty() { &row.state } else { &job.ending })) " "
-            (workload_link(&row.workload)) " of " strong { (row.user) } @if !row.account.is_empty() { ", account " (row.account) } ", partition " (row.partition)
+            (workload_link(&row.workload, &row.workload_name)) " of " strong { (row.user) } @if !row.account.is_empty() { ", account " (row.account) } ", partition " (row.partition)
             @if let Some(elapsed) = elapsed {
                 @if job.ending.is_empty() { "; has run for " } @else { "; ran for " } (format::duration(elapsed))
             }
@@ -110,7 +110,7 @@ fn considered(explanations: &[JobExplanation], now: f64) -> Markup {
                 @for one in explanations.iter().rev() {
                     article.why {
                         h3 { (format::time(one.at_seconds, now)) @if one.revision > 0 { span.muted { ", revision " (one.revision) } } }
-                        @match reasons::read(&one.explanation_json) {
+                        @match reasons::read(one) {
                             Some(read) => { (reasons::explained(&read)) }
                             None => { p.nothing { "Another version of Pillion wrote this; pillion explain --json prints it." } }
                         }

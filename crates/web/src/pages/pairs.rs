@@ -40,7 +40,7 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
         body: html! {
             (form(ask))
             @if !get("with").is_empty() {
-                p.source { (workload_link(get("workload"))) " beside " (workload_link(get("with"))) ", newest first" }
+                p.source { (asked(&decisions, get("workload"))) " beside " (asked(&decisions, get("with"))) ", newest first" }
             }
             @if decisions.is_empty() {
                 (nothing("No pairing matches, or none that you may see."))
@@ -54,6 +54,13 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
             }
         },
     })
+}
+
+/// A workload that was asked for, as the answer calls it.
+fn asked(decisions: &[Decision], workload: &str) -> Markup {
+    let mut members = decisions.iter().flat_map(|decision| &decision.members);
+    let name = members.find(|member| member.workload == workload).map(|member| member.workload_name.as_str());
+    workload_link(workload, name.unwrap_or_default())
 }
 
 fn form(ask: &Ask<'_>) -> Markup {
@@ -114,7 +121,7 @@ fn member_cells(member: &Member) -> Markup {
     let measured = format::slowdown(member.measured_speed_fraction);
     let is_broken = measured.zip(member.slowdown_ratio_max).is_some_and(|(is, promised)| is > promised);
     html! {
-        td { (job_link(&member.job_id)) " " @if !member.workload.is_empty() { (workload_link(&member.workload)) } " " span.muted { (member.role) } }
+        td { (job_link(&member.job_id)) " " @if !member.workload.is_empty() { (workload_link(&member.workload, &member.workload_name)) } " " span.muted { (member.role) } }
         td.number { (format::ratio(format::slowdown(member.predicted_speed_fraction))) }
         td.number.loss[is_broken] { (format::ratio(measured)) @if is_broken { span.hidden { " promise broken" } } }
         td.number { @if let Some(promised) = member.slowdown_ratio_max { "≤ " (format::ratio(Some(promised))) } }

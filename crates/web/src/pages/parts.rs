@@ -56,27 +56,34 @@ fn word_class(word: &str) -> &'static str {
     KNOWN.into_iter().find(|known| *known == word).unwrap_or("other")
 }
 
-/// A workload by its name, without its user where that is said beside it.
-pub(super) fn workload_link(workload: &str) -> Markup {
-    let (user, name) = workload.split_once('/').unwrap_or(("", workload));
+/// A workload by its name; its address holds its key, which stays.
+pub(super) fn workload_link(key: &str, name: &str) -> Markup {
+    let name = called(key, name);
+    let (user, own) = name.split_once('/').unwrap_or(("", name));
     html! {
-        a.workload href=(Page::Workload(workload.to_owned()).path()) {
+        a.workload href=(Page::Workload(key.to_owned()).path()) {
             @if !user.is_empty() { span.muted { (user) "/" } }
-            (shortened(name))
+            (shortened(own))
         }
     }
 }
 
 /// A workload as a word among others.
-pub(super) fn workload_word(workload: &str) -> String {
-    match workload.split_once('/') {
-        Some((user, name)) => format!("{user}/{}", shortened(name)),
-        None => shortened(workload),
+pub(super) fn workload_word(key: &str, name: &str) -> String {
+    let name = called(key, name);
+    match name.split_once('/') {
+        Some((user, own)) => format!("{user}/{}", shortened(own)),
+        None => shortened(name),
     }
 }
 
+/// What stands for a workload; its key where no name is told.
+fn called<'a>(key: &'a str, name: &'a str) -> &'a str {
+    if name.is_empty() { key } else { name }
+}
+
 /// Digests of scripts are long and alike: their beginning tells them apart.
-pub(super) fn shortened(name: &str) -> String {
+fn shortened(name: &str) -> String {
     let is_digest = name.len() >= 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.chars().take(if is_digest { 10 } else { 60 }).collect()
 }
@@ -109,7 +116,7 @@ fn tenant(tenant: &Tenant) -> Markup {
     html! {
         li {
             @if tenant.is_visible {
-                (job_link(&tenant.job_id)) " " (workload_link(&tenant.workload)) " "
+                (job_link(&tenant.job_id)) " " (workload_link(&tenant.workload, &tenant.workload_name)) " "
                 span.muted {
                     (cap(tenant.cap_fraction, tenant.ccs_mode)) " · " (tenant.shards) " shards"
                     @if let Some(speed) = tenant.predicted_speed_fraction { " · expected at " (format::percent(Some(speed))) }

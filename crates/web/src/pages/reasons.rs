@@ -4,6 +4,7 @@ use super::parts::{job_link, workload_link};
 use crate::chart;
 use crate::format;
 use maud::{Markup, html};
+use pillion_proto::v1::JobExplanation;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ pub(super) struct Candidate {
     partner: String,
     #[serde(default)]
     workload: String,
+    #[serde(skip)]
+    workload_name: String,
     #[serde(default)]
     is_running: bool,
     #[serde(default)]
@@ -53,8 +56,13 @@ pub(super) struct Estimate {
 }
 
 /// Reads one; `None`: another version of Pillion wrote it.
-pub(super) fn read(json: &str) -> Option<Explanation> {
-    serde_json::from_str(json).ok()
+pub(super) fn read(explained: &JobExplanation) -> Option<Explanation> {
+    let mut explanation: Explanation = serde_json::from_str(&explained.explanation_json).ok()?;
+    for candidate in &mut explanation.candidates {
+        candidate.workload_name =
+            explained.workload_names.get(&candidate.workload).cloned().unwrap_or_default();
+    }
+    Some(explanation)
 }
 
 /// What each rule says of a partner that it excluded.
@@ -135,7 +143,7 @@ fn candidate_row(candidate: &Candidate) -> Markup {
     html! {
         tr.chosen[candidate.chosen] {
             th scope="row" {
-                @if is_hidden { span.muted { "another user’s job" } } @else { (job_link(&candidate.partner)) " " (workload_link(&candidate.workload)) }
+                @if is_hidden { span.muted { "another user’s job" } } @else { (job_link(&candidate.partner)) " " (workload_link(&candidate.workload, &candidate.workload_name)) }
                 @if candidate.is_running { span.muted { " runs already" } }
             }
             td { (cap(candidate.cap_fractions.0)) " / " (cap(candidate.cap_fractions.1)) }
@@ -172,13 +180,16 @@ mod tests {
 
     #[test]
     fn an_explanation_is_read_and_one_of_tomorrow_is_not() {
-        let json = r#"{"job_id":"42","reason":"paired","text":"starts","model":"m","candidates":[{"partner":"0","workload":"",
-            "is_running":false,"cap_fractions":[0.6,null],"own":{"speed_fraction":0.85,"speed_fraction_low":0.8,
+        let json = r#"{"job_id":"42","reason":"paired","text":"starts","model":"m","candidates":[{"partner":"41",
+            "workload":"alice/aa71","is_running":true,"excluded_by":"held"},{"partner":"0","workload":"","is_running":false,"cap_fractions":[0.6,null],"own":{"speed_fraction":0.85,"speed_fraction_low":0.8,
             "speed_fraction_high":0.9,"terms":{"prior":0.9}},"other":null,"gain":0.6,"excluded_by":null,"chosen":true}]}"#;
-        let text = explained(&read(json).unwrap()).into_string();
-        for part in ["85 %", "prior", "another user’s job", "chosen"] {
+        let workload_names = [("alice/aa71".to_owned(), "alice/bert".to_owned())].into();
+        let of =
+            |json: &str| JobExplanation { explanation_json: json.to_owned(), ..JobExplanation::default() };
+        let text = explained(&read(&JobExplanation { workload_names, ..of(json) }).unwrap()).into_string();
+        for part in ["85 %", "prior", "another user’s job", "chosen", "bert"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(read(r#"{"format":"of tomorrow"}"#).is_none());
+        assert!(read(&of(r#"{"format":"of tomorrow"}"#)).is_none());
     }
 }

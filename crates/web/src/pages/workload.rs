@@ -11,14 +11,15 @@ use maud::{Markup, html};
 use pillion_core::Fraction;
 use pillion_core::amount::Amount;
 use pillion_core::profile::WorkloadProfile;
-use pillion_proto::v1::{HeatmapCell, HeatmapRequest, ProfilesRequest};
+use pillion_proto::v1::{HeatmapCell, HeatmapRequest, ProfilesRequest, ProfilesResponse};
 
 const DAYS: f64 = 90.0;
 
 pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
     let now = now();
     let request = ProfilesRequest { workload: name.to_owned(), user: String::new() };
-    let profiles = taken(ask.service.profiles(ask.question(request)).await)?.profile_json;
+    let ProfilesResponse { profile_json: profiles, workload_names } =
+        taken(ask.service.profiles(ask.question(request)).await)?;
     let profiles: Vec<WorkloadProfile> =
         profiles.iter().filter_map(|json| serde_json::from_str(json).ok()).collect();
     let request = HeatmapRequest {
@@ -30,8 +31,13 @@ pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
     if profiles.is_empty() && cells.is_empty() {
         return Err(Problem::missing(&format!("workload {name}")));
     }
+    // Whoever typed a name has asked for a key by it.
+    let key = profiles.first().map(|profile| profile.workload.as_str());
+    let name = key.or(cells.first().map(|cell| cell.workload.as_str())).unwrap_or(name);
+    let named = cells.first().map(|cell| cell.workload_name.as_str());
+    let title = workload_names.get(name).map(String::as_str).or(named).unwrap_or(name);
     Ok(Sheet {
-        title: name.to_owned(),
+        title: title.to_owned(),
         body: html! {
             p.source {
                 a href=(Page::Pairs.with(&[("workload", name)])) { "its pairings" } " · "
@@ -42,7 +48,7 @@ pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
             @for profile in &profiles { (on_model(profile)) }
             section aria-labelledby="beside" {
                 h2 #beside { "Beside others, the last " (format!("{DAYS:.0}")) " days" }
-                @if cells.is_empty() { (nothing("No sharing of it was measured, or none that you may see.")) } @else { (scrolling("Neighbours", &neighbours(name, &cells))) }
+                @if cells.is_empty() { (nothing("No sharing of it was measured, or none that you may see.")) } @else { (scrolling("Neighbours", &neighbours(name, title, &cells))) }
             }
         },
     })
@@ -106,19 +112,19 @@ fn capped(profile: &WorkloadProfile) -> Vec<(f64, f64)> {
     points
 }
 
-fn neighbours(name: &str, cells: &[HeatmapCell]) -> Markup {
+fn neighbours(key: &str, title: &str, cells: &[HeatmapCell]) -> Markup {
     html! {
         table {
-            caption.hidden { "What each neighbour did to " (name) }
+            caption.hidden { "What each neighbour did to " (title) }
             thead { tr { th scope="col" { "Beside" } th.number scope="col" { "Outcomes" } th.number scope="col" { "Slowed" } th.number scope="col" { "Predicted" } th.number scope="col" { "Energy" } th.number scope="col" { "Promises broken" } th scope="col" { span.hidden { "Pairings" } } } }
             tbody { @for cell in cells { tr {
-                th scope="row" { (workload_link(&cell.beside)) }
+                th scope="row" { (workload_link(&cell.beside, &cell.beside_name)) }
                 td.number { (cell.outcome_count) }
                 td.number { (format::ratio(Some(cell.slowdown_ratio))) }
                 td.number { (format::ratio(cell.predicted_slowdown_ratio)) }
                 td.number { (format::ratio(cell.energy_ratio)) }
                 td.number.loss[cell.promises_broken > 0] { (cell.promises_broken) }
-                td { a href=(Page::Pairs.with(&[("workload", name), ("with", &cell.beside)])) { "pairings" span.hidden { " beside " (cell.beside) } } }
+                td { a href=(Page::Pairs.with(&[("workload", key), ("with", &cell.beside)])) { "pairings" span.hidden { " beside " (cell.beside_name) } } }
             } } }
         }
     }
