@@ -83,7 +83,7 @@ fn check_pages(demo: &Kept) {
     let first = between(best, "<li>", "</li>");
     let paired = pairs(&demo.result());
     let named: BTreeSet<String> =
-        text(between(first, ">", "</a>")).split(" with ").map(|digest| name_of(demo, digest)).collect();
+        text(between(first, ">", "</a>")).split(" with ").map(str::to_owned).collect();
     assert!(paired.contains(&named), "'{named:?}' is none of {paired:?}");
     let gains: Vec<f64> = best
         .split("<li>")
@@ -97,7 +97,7 @@ fn check_pages(demo: &Kept) {
     let at = between(&demo.steps, &format!("{root}/decisions/"), "\n").trim().to_owned();
     let promised = between(&demo.steps, "      why ", ":");
     let (alone, partner) = promised.split_once(" was not paired with ").unwrap();
-    let shown = |name: &str| digest_of(demo, name).replace('/', "/ ");
+    let shown = |name: &str| name.replace('/', "/ ");
     let decision = document(&format!("{root}/decisions/{at}"));
     let considered = between(&decision, "Partners considered, best first", "</table>");
     let row = considered.split("<tr").map(text).find(|row| row.contains(&shown(partner)));
@@ -125,24 +125,6 @@ fn pairs(result: &Value) -> Vec<BTreeSet<String>> {
     };
     let members = |pairing: &Value| pairing["jobs"].as_array().unwrap().iter().map(workload).collect();
     result["pairings"].as_array().unwrap().iter().map(members).collect()
-}
-
-/// What the steps say of each workload: `alice/0123456789`, `alice/gromacs`.
-fn legend(demo: &Kept) -> Vec<(String, String)> {
-    let text = between(&demo.steps, "Workloads go by digests there, as in every command:", "Whoever");
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let user = |digest: &str| digest.split('/').next().unwrap_or_default().to_owned();
-    words.chunks(2).map(|pair| (pair[0].to_owned(), format!("{}/{}", user(pair[0]), pair[1]))).collect()
-}
-
-fn name_of(demo: &Kept, digest: &str) -> String {
-    let found = legend(demo).into_iter().find(|(known, _)| known == digest.trim());
-    found.unwrap_or_else(|| panic!("the steps do not say what {digest} is")).1
-}
-
-fn digest_of(demo: &Kept, name: &str) -> String {
-    let found = legend(demo).into_iter().find(|(_, known)| known == name);
-    found.unwrap_or_else(|| panic!("the steps do not say what {name} is called")).0
 }
 
 fn number(text: &str) -> f64 {

@@ -50,7 +50,6 @@ pub(super) struct Decided {
     /// The device, by its GRES type.
     pub(super) device: String,
     pub(super) mechanism: String,
-    pub(super) workload: String,
     pub(super) cap_fraction: Option<f64>,
     pub(super) ccs_mode: Option<u64>,
     pub(super) shards: u64,
@@ -82,7 +81,6 @@ fn decided(decision: &Value, member: &Value) -> Decided {
         node: text(decision, "node"),
         device: text(decision, "gres_type"),
         mechanism: text(decision, "mechanism"),
-        workload: text(member, "workload"),
         cap_fraction: member["cap_fraction"].as_f64(),
         ccs_mode: member["ccs_mode"].as_u64(),
         shards: member["shards"].as_u64().unwrap_or_default(),
@@ -118,7 +116,7 @@ pub(super) fn reason(json: &str) -> Result<(String, String)> {
     Ok(last.map(|last| (text(last, "reason"), text(last, "text"))).unwrap_or_default())
 }
 
-/// A partner that a job was not paired with, from `pillion explain --json`: his workload, and the rule that excluded him.
+/// A partner that a job was not paired with, from `pillion explain --json`: the name of his workload, and the rule that excluded him.
 /// `None`: in its last answer the engine considered nobody whom a rule excluded.
 ///
 /// # Errors
@@ -128,7 +126,7 @@ pub(super) fn excluded(json: &str) -> Result<Option<(String, String)>> {
     let last = list(&body, "explanations").last().map(|entry| &entry["explanation"]);
     let candidates = last.map(|last| list(last, "candidates")).unwrap_or_default();
     let excluded = candidates.iter().find(|candidate| candidate["excluded_by"].is_string());
-    Ok(excluded.map(|candidate| (text(candidate, "workload"), text(candidate, "excluded_by"))))
+    Ok(excluded.map(|candidate| (text(candidate, "workload_name"), text(candidate, "excluded_by"))))
 }
 
 /// State and reason of each job, from `pillion queue --json`.
@@ -186,8 +184,8 @@ mod tests {
 
     #[test]
     fn the_one_whom_a_rule_excluded_is_found() {
-        let json = r#"{"explanations": [{"explanation": {"candidates": [{"workload": "a/x", "excluded_by": "held"}]}},
-            {"explanation": {"candidates": [{"workload": "b/y", "excluded_by": null}, {"workload": "b/z", "excluded_by": "promise-at-risk"}]}}]}"#;
+        let json = r#"{"explanations": [{"explanation": {"candidates": [{"workload_name": "a/x", "excluded_by": "held"}]}},
+            {"explanation": {"candidates": [{"workload_name": "b/y", "excluded_by": null}, {"workload_name": "b/z", "excluded_by": "promise-at-risk"}]}}]}"#;
         assert_eq!(excluded(json).unwrap(), Some(("b/z".to_owned(), "promise-at-risk".to_owned())));
         assert_eq!(excluded("{}").unwrap(), None);
     }

@@ -4,8 +4,6 @@
 //! them as they stand, and holds the README against them.
 
 use super::story::{Shown, Unpaired};
-use super::tell::Names;
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 /// What the steps speak of.
@@ -29,14 +27,10 @@ const FOUR_JOBS: &str = "for n in 1 2 3 4; do sbatch -C nvidia --gpus=1 --coloca
 /// One more than there are GPUs: ten seconds.
 const FIFTH_JOB: &str = "JOB=$(sbatch --parsable -C nvidia --gpus=1 --colocate --job-name=mine5 \
      --wrap 'pillion-load bert-small-batch --seconds 600')";
-/// How many names stand on a line of the legend, and how wide each is.
-const NAMES_A_LINE: usize = 3;
-const NAME_WIDTH: usize = 37;
-
 /// The steps.
 pub(super) fn text(steps: &Steps<'_>) -> String {
     let Steps { output, page, prometheus, time_scale, shown } = steps;
-    let Shown { names, unpaired: Unpaired { workload, decision, partner } } = shown;
+    let Shown { unpaired: Unpaired { workload, decision, partner } } = shown;
     format!(
         "\
 The cluster is up. What follows is typed as root in one shell on this machine, in the folder of this checkout.
@@ -66,8 +60,8 @@ The cluster is up. What follows is typed as root in one shell on this machine, i
    http://{page}/decisions/{decision:<4}
       why {workload} was not paired with {partner}: \"Partners considered\", each with its rule
 
-   Workloads go by digests there, as in every command:
-{legend}
+   A workload is called as its jobs are, or by profile=, there as in every command: pillion profile gromacs.
+
    Whoever opens it on this machine, whichever user he is, comes through a port that root forwards, so he sees what operators
    see. It can only be read, nothing but this demo is in it, and it ends with the cluster.
 
@@ -93,40 +87,5 @@ The cluster is up. What follows is typed as root in one shell on this machine, i
     deploy/demo --down
 ",
         port = page.port(),
-        partner = names.of(partner),
-        legend = legend(names),
     )
-}
-
-/// Digests with their names, some on a line.
-fn legend(names: &Names) -> String {
-    let words: Vec<String> = names
-        .legend()
-        .map(|(digest, name)| {
-            let name = name.split_once('/').map_or(name, |(_, name)| name);
-            format!("{digest} {name}")
-        })
-        .collect();
-    words.chunks(NAMES_A_LINE).fold(String::new(), |mut text, line| {
-        let line: Vec<String> = line.iter().map(|word| format!("{word:<NAME_WIDTH$}")).collect();
-        let _ = writeln!(text, "   {}", line.join("  ").trim_end());
-        text
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_legend_has_a_few_names_on_a_line() {
-        let name = |n: u32| (format!("alice/{n}123456789abcdef"), format!("alice/work-{n}"));
-        let text = legend(&Names::new((1..=4).map(name)));
-        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(
-            words[0],
-            ["alice/1123456789", "work-1", "alice/2123456789", "work-2", "alice/3123456789", "work-3"]
-        );
-        assert_eq!(words[1], ["alice/4123456789", "work-4"]);
-    }
 }

@@ -31,8 +31,6 @@ struct Submitted {
 /// What there is to look at afterwards.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// The names of the workloads.
-    pub(super) names: tell::Names,
     /// Two jobs that were not paired.
     pub(super) unpaired: Unpaired,
 }
@@ -44,7 +42,7 @@ pub(super) struct Unpaired {
     pub(super) workload: String,
     /// The decision about it.
     pub(super) decision: u64,
-    /// The workload of the other, by its key.
+    /// The workload of the other, by its name.
     pub(super) partner: String,
 }
 
@@ -61,15 +59,12 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
         Ok(if known >= CAST.len() { Look::Ready(()) } else { Look::NotYet(format!("{known} profiles")) })
     })?;
     let first_decided = outcomes(cluster, &first)?;
-    let names = tell::Names::new(
-        first.iter().zip(&first_decided).map(|(one, decided)| (decided.workload.clone(), one.part.title())),
-    );
     let of_alice = ["profile", "-o", tell::PROFILE_COLUMNS];
-    tell::profiles(&names, &cluster.pillion_as("alice", &of_alice)?.stdout()?);
+    tell::profiles(&cluster.pillion_as("alice", &of_alice)?.stdout()?);
 
     tell::second();
     let second = submit(cluster, &[&cluster.begin_together(TOGETHER_SECONDS)?])?;
-    tell::waiting(&names, &waiting(cluster)?);
+    tell::waiting(&waiting(cluster)?);
     let told = ends(cluster, &second)?;
     let decided = outcomes(cluster, &second)?;
     let firsts: BTreeMap<String, (f64, f64)> = first
@@ -86,14 +81,14 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
     let first_runs: Vec<Run> = first.iter().zip(first_told).zip(first_decided).map(run).collect();
     let runs: Vec<Run> = second.iter().zip(told).zip(decided).map(run).collect();
 
-    paired(cluster, &names, &runs)?;
+    paired(cluster, &runs)?;
     let unpaired = left_alone(cluster, &runs)?;
     environments(cluster, &first_runs, &runs)?;
     let all: Vec<Run> = first_runs.iter().chain(&runs).cloned().collect();
     tell::totals(totals(&runs), totals(&all), &runs, cluster.spec().time_scale);
     result::write(&all, totals(&all), result)?;
     println!("\nFor programs: {}", result.display());
-    Ok(Shown { names, unpaired })
+    Ok(Shown { unpaired })
 }
 
 /// `pillion` as an operator.
@@ -143,16 +138,16 @@ fn waiting(cluster: &Cluster) -> Result<String> {
 }
 
 /// Who shared, and everything that is known about one of them.
-fn paired(cluster: &Cluster, names: &tell::Names, runs: &[Run]) -> Result<()> {
+fn paired(cluster: &Cluster, runs: &[Run]) -> Result<()> {
     let pairs = operator(cluster, &["pairs", "-S", LATELY, "-o", tell::PAIRS_COLUMNS])?;
     let capped = runs.iter().find(|run| run.decided.cap_fraction.is_some());
     let shown = capped.or_else(|| runs.iter().find(|run| partner(runs, run).is_some()));
-    tell::pairs(names, &pairs);
+    tell::pairs(&pairs);
     let Some(run) = shown else {
         return Err(HarnessError::Refused("no two jobs shared a device".to_owned()));
     };
     let whose = operator(cluster, &["explain", &run.job.to_string()])?;
-    tell::explanation(names, run, &whose);
+    tell::explanation(run, &whose);
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 
 use super::cast::{CAST, WORK_SECONDS, shown};
 use super::totals::{Run, Totals};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What is shown of `pillion profile`.
@@ -14,41 +13,12 @@ pub(super) const QUEUE_COLUMNS: &str = "jobid,workload,reason";
 pub(super) const PAIRS_COLUMNS: &str =
     "decision,node,gres,mechanism,jobid,workload,role,cap,shards,predicted,measured";
 
-/// So much of a digest tells workloads apart, and is shown on the page.
-const SHOWN_DIGITS: usize = 10;
-
-/// The names under which people know workloads, whose keys are digests.
-#[derive(Debug)]
-pub(super) struct Names(BTreeMap<String, String>);
-
-impl Names {
-    pub(super) fn new(names: impl Iterator<Item = (String, String)>) -> Self {
-        Self(names.collect())
-    }
-
-    /// Each with its digest, as the page shows that.
-    pub(super) fn legend(&self) -> impl Iterator<Item = (String, &str)> {
-        let shown =
-            |key: &str| key.split_once('/').map(|(user, digest)| format!("{user}/{digest:.SHOWN_DIGITS$}"));
-        self.0.iter().map(move |(key, name)| (shown(key).unwrap_or_default(), name.as_str()))
-    }
-
-    /// The name of a workload, by its key.
-    pub(super) fn of<'n>(&'n self, key: &'n str) -> &'n str {
-        self.0.get(key).map_or(key, String::as_str)
-    }
-
-    /// The text with names instead of digests, columns where they were.
-    fn put_into(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for (key, name) in &self.0 {
-            text = text.replace(key, &format!("{name:<width$}", width = key.len()));
-        }
-        text.lines().fold(String::new(), |mut shown, line| {
-            let _ = writeln!(shown, "{}", format!("  {line}").trim_end());
-            shown
-        })
-    }
+/// The text two blanks further in.
+fn indented(text: &str) -> String {
+    text.lines().fold(String::new(), |mut shown, line| {
+        let _ = writeln!(shown, "{}", format!("  {line}").trim_end());
+        shown
+    })
 }
 
 fn heading(number: u32, text: &str) {
@@ -85,14 +55,14 @@ pub(super) fn opening(status_json: &str, time_scale: f64) {
 }
 
 /// What the first runs taught.
-pub(super) fn profiles(names: &Names, table: &str) {
+pub(super) fn profiles(table: &str) {
     command(
         "alice",
         &format!(
-            "pillion profile                 # {WORK_SECONDS} s of work each. Workloads go by digests; this demo writes names"
+            "pillion profile                 # {WORK_SECONDS} s of work each; a workload is called as its job is"
         ),
     );
-    print!("{}", names.put_into(table));
+    print!("{}", indented(table));
 }
 
 /// The second time.
@@ -104,28 +74,28 @@ pub(super) fn second() {
 }
 
 /// While some wait.
-pub(super) fn waiting(names: &Names, queue: &str) {
+pub(super) fn waiting(queue: &str) {
     command("root", "pillion queue                    # a moment later");
-    print!("{}", names.put_into(queue));
+    print!("{}", indented(queue));
 }
 
 /// Who shared.
-pub(super) fn pairs(names: &Names, table: &str) {
+pub(super) fn pairs(table: &str) {
     command(
         "root",
         "pillion pairs -S now-1hour       # when all are over: speed against alone, predicted and measured",
     );
-    print!("{}", names.put_into(table));
+    print!("{}", indented(table));
 }
 
 /// One explanation.
-pub(super) fn explanation(names: &Names, run: &Run, text: &str) {
+pub(super) fn explanation(run: &Run, text: &str) {
     heading(
         3,
         "Why? Every decision can be asked for, days later too: users about their own jobs, operators about all.",
     );
     command("root", &format!("pillion explain {}", run.job));
-    print!("{}", names.put_into(&from_decision_on(text)));
+    print!("{}", indented(&from_decision_on(text)));
 }
 
 /// Without what was answered while the job's own begin time had not come: that is this demo's doing.
@@ -223,17 +193,4 @@ pub(super) fn totals(second: Totals, all: Totals, runs: &[Run], time_scale: f64)
 
 fn saved(used: f64, exclusive: f64) -> String {
     format!("{:.0} %", (1.0 - used / exclusive) * 100.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_keep_columns_in_place() {
-        let names =
-            Names::new([("alice/0123456789abcdef".to_owned(), "alice/gromacs".to_owned())].into_iter());
-        let text = "WORKLOAD                MODEL\nalice/0123456789abcdef  h200\n";
-        assert_eq!(names.put_into(text), "  WORKLOAD                MODEL\n  alice/gromacs           h200\n");
-    }
 }
