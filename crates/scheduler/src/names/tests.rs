@@ -74,7 +74,7 @@ impl World {
 async fn one_call_names_all_that_has_no_name_and_none_is_made_without_need() {
     let world = World::new();
     world.look(0).await;
-    assert_eq!(world.asked(), [], "nobody is there");
+    assert_eq!(world.asked(), [0; 0], "nobody is there");
     for name in ["bert", "bert", "evil\n9;RUNNING"] {
         world.submit(name, if name == "bert" { "aa" } else { "bb" });
     }

@@ -32,6 +32,7 @@ fn device(gres_type: &str, shards_used: u32, tenants: Vec<MemberRow>) -> TopDevi
 
 fn job(id: &str, reason: &str) -> JobRow {
     JobRow {
+        workload_name: None,
         job_id: id.to_owned(),
         user: "bob".to_owned(),
         account: String::new(),
