@@ -70,6 +70,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand queue" -s V -l version -
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s S -l start -d 'From this time on: 2026-11-21, 2026-11-21T14:05:00, 14:05, today, now-2hours' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s E -l end -d 'Until this time' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s u -l user -d 'Only pairings with a job of this user' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s W -l workload -d 'Only pairings with this workload, by its name or its key' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l limit -d 'At most so many decisions, newest first' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
@@ -110,7 +111,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand acct" -s E -l end -d 'Un
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s u -l user -d 'Only this user\'s' -r
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s A -l account -d 'Only this account\'s' -r
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s p -l partition -d 'Only in this partition' -r
-complete -c pillion -n "__fish_pillion_using_subcommand acct" -s W -l workload -d 'Only of this workload' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -s W -l workload -d 'Only of this workload, by its name or its key' -r
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s w -l nodes -d 'Only on these nodes: n1,n[3-5]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s b -l by -d 'One row for each' -r -f -a "user\t'The user'
 account\t'The account'
