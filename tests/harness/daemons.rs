@@ -29,8 +29,6 @@ const SPANK_LIBRARY: &str = "libpillion_slurm_spank.so";
 const SPANK_STAMP: &str = "pillion-spank-stamp";
 /// Names of daemons, as [`Cluster::daemon`] knows them.
 const SCHEDULER: &str = "pillion-scheduler";
-/// The same program with points at which it can be stopped; runs under the name of the other.
-const SCHEDULER_WITH_FAILPOINTS: &str = "pillion-scheduler-failpoints";
 /// How long one of our daemons may take to be ready; the scheduler makes a database at its first start.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -187,7 +185,7 @@ impl Cluster {
     /// # Errors
     /// Where it was not built or does not get ready, with the end of its log.
     pub fn start_scheduler(&mut self) -> Result<()> {
-        self.start_scheduler_program(SCHEDULER, &[])
+        self.start_scheduler_program(&[])
     }
 
     /// Starts a scheduler that stops, or takes its time, where `failpoints` says: `release-after-guard=pause`,
@@ -197,16 +195,16 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::start_scheduler`].
     pub fn start_scheduler_with_failpoints(&mut self, failpoints: &str) -> Result<()> {
-        self.start_scheduler_program(SCHEDULER_WITH_FAILPOINTS, &[("FAILPOINTS", failpoints)])
+        self.start_scheduler_program(&[("FAILPOINTS", failpoints)])
     }
 
-    fn start_scheduler_program(&mut self, program: &str, environment: &[(&str, &str)]) -> Result<()> {
+    fn start_scheduler_program(&mut self, environment: &[(&str, &str)]) -> Result<()> {
         self.give_folder("scheduler", "slurm")?;
         let agents = self.local_address("scheduler")?;
         let (web, metrics) = (self.web_address()?, self.metrics_address("scheduler")?);
         let text = scheduler_toml(self, &Listens { agents, web, metrics });
         let socket = self.layout().path("run/scheduler.sock");
-        self.start_ours(SCHEDULER, program, &text, Some("slurm"), environment, &socket)?;
+        self.start_ours(SCHEDULER, SCHEDULER, &text, Some("slurm"), environment, &socket)?;
         // A scheduler that has just begun does not act yet, and says so in its first heartbeat.
         let beat = heartbeat(self);
         wait_for("heartbeat of an active scheduler", READY_DEADLINE, || {

@@ -1,5 +1,4 @@
-//! The program `pillion-scheduler`: arguments, log, configuration, run. Its two binaries differ only in what they arm
-//! before they call [`main`].
+//! The program `pillion-scheduler`: arguments, log, configuration, run.
 
 use crate::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
@@ -38,6 +37,8 @@ enum Action {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    // For the end-to-end tests, which kill it at the points that `FAILPOINTS` names; a release has none.
+    let _armed = cfg!(debug_assertions).then(fail::FailScenario::setup);
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
