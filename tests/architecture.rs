@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-metrics", &[]),
     ("pillion-config", &["pillion-core"]),
-    ("pillion-pairing", &["pillion-core"]),
+    ("pillion-linear", &[]),
+    ("pillion-pairing", &["pillion-core", "pillion-linear"]),
     ("pillion-device", &["pillion-core", "level-zero-sys"]),
     ("pillion-slurm", &["pillion-core"]),
     ("pillion-proto", &["pillion-core"]),
@@ -68,7 +69,7 @@ const FENCED: [(&str, &[&str]); 4] = [
 ];
 
 /// The pure packages: neither sockets nor threads nor SQL can come in by a dependency.
-const PURE: [&str; 3] = ["pillion-core", "pillion-config", "pillion-pairing"];
+const PURE: [&str; 4] = ["pillion-core", "pillion-config", "pillion-linear", "pillion-pairing"];
 const IMPURE: [&str; 6] = ["tokio", "async-trait", "tonic", "sqlx", "rustix", "libc"];
 
 /// The files that may hold unsafe code, besides the doubles of C libraries (docs/architecture.md names them).

@@ -2,9 +2,9 @@
 //! What is missing counts as average, and that it is missing counts as a feature.
 
 use super::prior::Appetite;
-use faer::{Mat, Side};
 use pillion_core::Fraction;
 use pillion_core::profile::WorkloadProfile;
+use pillion_linear::{Directions, Matrix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -148,14 +148,21 @@ fn directions(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     if width == 0 {
         return Vec::new();
     }
-    let products = Mat::from_fn(width, width, |a, b| rows.iter().map(|row| row[a] * row[b]).sum::<f64>());
-    let Ok(eigen) = products.self_adjoint_eigen(Side::Lower) else { return Vec::new() };
+    let mut products = Matrix::zeros(width);
+    for b in 0..width {
+        for a in b..width {
+            products[(a, b)] = rows.iter().map(|row| row[a] * row[b]).sum();
+        }
+    }
+    let Some(Directions { stretches, directions }) = products.directions_of_lower() else {
+        return Vec::new();
+    };
     // In growing order.
-    let kept: Vec<usize> = (0..width).rev().take(DIRECTIONS).filter(|at| eigen.S()[*at] > 1e-9).collect();
-    let spread = |at: &usize| (eigen.S()[*at] / count(rows.len())).sqrt();
+    let kept: Vec<usize> = (0..width).rev().take(DIRECTIONS).filter(|at| stretches[*at] > 1e-9).collect();
+    let spread = |at: &usize| (stretches[*at] / count(rows.len())).sqrt();
     let typical = kept.iter().map(spread).sum::<f64>() / count(kept.len().max(1));
     let direction = |at: &usize| {
-        let column: Vec<f64> = (0..width).map(|row| eigen.U()[(row, *at)]).collect();
+        let column = &directions[*at];
         // An eigenvector's sign is chance: make its largest part positive.
         let largest = column.iter().copied().fold(0.0, |a: f64, b| if b.abs() > a.abs() { b } else { a });
         column.iter().map(|part| part * largest.signum() / typical).collect()

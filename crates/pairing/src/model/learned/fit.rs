@@ -7,8 +7,7 @@
 //! ```
 
 use super::effects::{Group, Kind, Regime};
-use faer::linalg::solvers::DenseSolveCore;
-use faer::{Mat, Side};
+use pillion_linear::Matrix;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -100,7 +99,7 @@ fn dot(a: [f64; 2], b: [f64; 2]) -> f64 {
 #[derive(Debug, Clone)]
 pub(super) struct Evidence {
     groups: Vec<Group>,
-    products: Mat<f64>,
+    products: Matrix,
     pulls: Vec<f64>,
     square: f64,
     row_count: usize,
@@ -117,7 +116,7 @@ impl Evidence {
         let width = groups.len();
         let mut evidence = Self {
             groups: groups.to_vec(),
-            products: Mat::zeros(width, width),
+            products: Matrix::zeros(width),
             pulls: vec![0.0; width],
             square: 0.0,
             row_count: 0,
@@ -241,10 +240,13 @@ impl Evidence {
     /// What is known of all effects; `None` where the numbers are broken.
     pub(super) fn posterior(&self, variances: &Variances) -> Option<Posterior> {
         let width = self.groups.len();
-        let mut precision = Mat::from_fn(width, width, |a, b| {
-            let own = if a == b { 1.0 / variances.of(self.groups[a]) } else { 0.0 };
-            if a >= b { self.products[(a, b)] / variances.noise + own } else { 0.0 }
-        });
+        let mut precision = Matrix::zeros(width);
+        for b in 0..width {
+            for a in b..width {
+                let own = if a == b { 1.0 / variances.of(self.groups[a]) } else { 0.0 };
+                precision[(a, b)] = self.products[(a, b)] / variances.noise + own;
+            }
+        }
         let mut pulls: Vec<f64> = self.pulls.iter().map(|pull| pull / variances.noise).collect();
         for combination in self.combinations.values() {
             let own = combination.covariance(variances);
@@ -263,17 +265,15 @@ impl Evidence {
             return Some(
                 Posterior {
                     means: Vec::new(),
-                    covariance: Mat::zeros(0, 0),
+                    covariance: Matrix::zeros(0),
                     noise: variances.noise,
                     pairs: FxHashMap::default(),
                 }
                 .with_pairs(self, variances),
             );
         }
-        let covariance = precision.llt(Side::Lower).ok()?.inverse();
-        let pulls = Mat::from_fn(width, 1, |row, _| pulls[row]);
-        let means = &covariance * &pulls;
-        let means: Vec<f64> = (0..width).map(|row| means[(row, 0)]).collect();
+        let covariance = precision.inverse_of_lower()?;
+        let means = covariance.times(&pulls);
         if means.iter().any(|mean| !mean.is_finite()) {
             return None;
         }
@@ -299,7 +299,7 @@ struct PairPosterior {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Posterior {
     means: Vec<f64>,
-    covariance: Mat<f64>,
+    covariance: Matrix,
     noise: f64,
     pairs: FxHashMap<usize, PairPosterior>,
 }
@@ -418,7 +418,7 @@ impl Posterior {
     fn quadratic(&self, effects: &[(usize, f64)]) -> f64 {
         let mut sum = 0.0;
         for (place, (a, left)) in effects.iter().enumerate() {
-            let column = self.covariance.col_as_slice(*a);
+            let column = self.covariance.column(*a);
             let cross: f64 = effects[..place].iter().map(|(b, right)| right * column[*b]).sum();
             sum += left * (2.0 * cross + left * column[*a]);
         }
