@@ -32,11 +32,12 @@ run_child() {
 # stop_child CODE: what the signals below do.
 stop_child() {
     trap '' INT TERM HUP
-    if [[ -n ${PILLION_CHILD:-} ]]; then
-        kill -TERM -- "-$PILLION_CHILD" 2>/dev/null || true
-        wait "$PILLION_CHILD" 2>/dev/null || true
-        kill -KILL -- "-$PILLION_CHILD" 2>/dev/null || true
-    fi
+    local group
+    for group in ${PILLION_CHILD:-} ${PILLION_BESIDE:-}; do
+        kill -TERM -- "-$group" 2>/dev/null || true
+        wait "$group" 2>/dev/null || true
+        kill -KILL -- "-$group" 2>/dev/null || true
+    done
     # What the script keeps running outside that group.
     if declare -F at_stop >/dev/null; then at_stop || true; fi
     printf '\nstopped; nothing is left running\n' >&2
@@ -45,6 +46,40 @@ stop_child() {
 trap 'stop_child 130' INT
 trap 'stop_child 143' TERM
 trap 'stop_child 129' HUP
+
+# beside COMMAND...: begins it while this script goes on, in a process group of its own; `join_beside` waits for it and
+# shows what it printed. One at a time.
+beside() {
+    mkdir -p "$PILLION_LOG_DIR"
+    set -m
+    (
+        # A subshell forgets the traps, and its own children are in groups of their own.
+        trap 'stop_child 143' TERM
+        PILLION_BESIDE=
+        "$@"
+    ) </dev/null >"$PILLION_LOG_DIR/beside.log" 2>&1 &
+    PILLION_BESIDE=$!
+    set +m
+}
+
+join_beside() {
+    local status=0
+    [[ -n ${PILLION_BESIDE:-} ]] || return 0
+    wait "$PILLION_BESIDE" || status=$?
+    PILLION_BESIDE=
+    cat "$PILLION_LOG_DIR/beside.log"
+    return "$status"
+}
+
+# took SECONDS TITLE: remembers how long a step took, for `slowest_first`.
+took() {
+    printf '%5d s  %s\n' "$1" "$2" >>"$PILLION_LOG_DIR/steps"
+}
+
+# slowest_first: how long each step took. Some go side by side, so together they are more than the whole.
+slowest_first() {
+    sort -rn "$PILLION_LOG_DIR/steps"
+}
 
 # step TITLE COMMAND...: runs it with its output in a log, and prints one line with the seconds it took. Where output
 # goes to a terminal, the line shows while the step runs.
@@ -56,6 +91,7 @@ step() {
     [[ -t 1 ]] && printf '       ....  %s' "$title"
     run_child "$@" >"$log" 2>&1 || status=$?
     [[ -t 1 ]] && printf '\r'
+    took $((SECONDS - begun)) "$title"
     if ((status == 0)); then
         printf '%5d s  ok    %s\n' $((SECONDS - begun)) "$title"
         return 0
@@ -118,10 +154,15 @@ fetch_packages() {
         die "could not fetch the Rust packages that Cargo.lock names: is the registry (crates.io) reachable?"
 }
 
-# build_programs: every program and library of ours, and pillion-testbed among them; sets PILLION_PROGRAMS.
+# Packages that only the tests run. Left out by name, so that what is built for the demo has the features that it has in the
+# tests, and is not built again there.
+# shellcheck disable=SC2034 # for the demo
+ONLY_FOR_TESTS=(pillion-nvml-double pillion-mps-double pillion-double-level-zero pillion-exporter-double pillion-gpu-checks)
+
+# build_programs [OPTION...]: every program and library of ours, and pillion-testbed among them; sets PILLION_PROGRAMS.
 build_programs() {
     fetch_packages
-    step "build the programs" cargo build --workspace --locked || return 1
+    step "build the programs" cargo build --workspace --locked "$@" || return 1
     PILLION_PROGRAMS="$(target_dir)/debug"
 }
 

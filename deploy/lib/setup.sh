@@ -12,10 +12,14 @@ ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd mu
 # A policy of the machine's own is left alone.
 [[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d
 
-# install_missing: what building and the unit tests need on the machine itself.
+# install_compiler: what cargo itself needs; everything else may come while it builds.
+install_compiler() {
+    command -v cc >/dev/null || install_wanted gcc libc6-dev
+}
+
+# install_missing: what running the programs and the unit tests needs on the machine itself.
 install_missing() {
     local wanted=()
-    command -v cc >/dev/null || wanted+=(gcc libc6-dev)
     command -v lua5.3 >/dev/null || wanted+=(lua5.3)
     # The real loader of Level Zero, for the tests of the Intel backend.
     [[ -n $(compgen -G '/usr/lib/*/libze_loader.so.1') ]] || wanted+=(libze1)
