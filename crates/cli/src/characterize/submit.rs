@@ -10,7 +10,7 @@ use tokio::process::Command;
 /// slurmctld may be busy for a while; sbatch itself tries again and again.
 const SBATCH_DEADLINE: Duration = Duration::from_mins(2);
 /// What pillion.lua says of a job that it takes: the rest of the sentence is for people.
-const TAKEN: &str = "pillion: runs alone";
+const TAKEN: &str = "pillion: waits for a GPU of its own";
 
 /// Submits. The job exists when this returns it.
 ///
@@ -63,6 +63,15 @@ fn job_id(told: &str) -> Option<SlurmJobId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The sentence is the module's; an older one beside a newer command would cancel every run of a campaign.
+    #[test]
+    fn what_the_module_says_of_a_job_that_it_takes_is_known() {
+        let module = include_str!("../../../../deploy/slurm/pillion.lua");
+        let (said, whose) =
+            (TAKEN.strip_prefix("pillion: ").unwrap(), "the sentences for jobs that run alone");
+        assert_eq!(module.matches(&format!("\"{said}; runs alone")).count(), 2, "{whose}");
+    }
 
     #[test]
     fn sbatch_names_the_job_with_or_without_its_cluster() {
