@@ -1,6 +1,6 @@
 //! What waits, and why.
 
-use super::parts::{job_link, nothing, scrolling, state, workload_link};
+use super::parts::{job_link, nothing, scrolling, state, workload_word};
 use super::{Ask, now, taken};
 use crate::format;
 use crate::frame::Sheet;
@@ -38,7 +38,7 @@ fn table(jobs: &[QueueJob], now: f64) -> Markup {
             thead { tr { th scope="col" { "Job" } th scope="col" { "User" } th scope="col" { "Workload" } th scope="col" { "State" } th scope="col" { "Why" } th scope="col" { "Submitted" } th scope="col" { "Starts alone at the latest" } th.number scope="col" { "Promise" } } }
             tbody { @for job in jobs.iter().take(SHOWN) { tr {
                 th scope="row" { (job_link(&job.job_id)) }
-                td { (job.user) } td { (workload_link(&job.workload, &job.workload_name)) } td { (state(&job.state)) } td { (job.reason) }
+                td { (job.user) } td { (workload_word(&job.workload, &job.workload_name)) } td { (state(&job.state)) } td { (job.reason) }
                 td { (format::time(job.submitted_at_seconds, now)) } td { (format::time(job.starts_alone_at_seconds, now)) }
                 td.number { "≤ " (format::ratio(Some(job.slowdown_ratio_max).filter(|it| *it > 0.0))) }
             } } }
