@@ -62,10 +62,14 @@ fn is_allowed(letter: char) -> bool {
         // Letters that are drawn as nothing.
         '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => false,
         // Letters that run from right to left turn the rest of a line around.
-        '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{feff}' => false,
-        '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}' => false,
+        _ if runs_from_right_to_left(letter) => false,
         _ => letter.is_alphanumeric(),
     }
+}
+
+fn runs_from_right_to_left(letter: char) -> bool {
+    matches!(letter, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{feff}')
+        || matches!(letter, '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
 }
 
 fn is_digest(text: &str) -> bool {

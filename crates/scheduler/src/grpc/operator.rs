@@ -108,12 +108,12 @@ impl OperatorServer {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
 /// Empty where there is none.
 fn text_of(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| path.display().to_string())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
 fn store_error(error: StoreError) -> Status {
     status::from_store(&error)
 }

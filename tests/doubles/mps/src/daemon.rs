@@ -98,10 +98,10 @@ pub fn serve(options: Options) -> Result<u8, String> {
         memory_limits_bytes: BTreeMap::new(),
         quitting: Vec::new(),
     };
-    daemon.note("Starting control daemon");
+    Daemon::note("Starting control daemon");
     daemon.run(&listener)?;
     let status = u8::from(daemon.has_lost_server);
-    daemon.note(&format!("Exit with status {status}"));
+    Daemon::note(&format!("Exit with status {status}"));
     // Whoever asked is told when nothing of it is left that goes.
     files.leave();
     for stream in &daemon.quitting {
@@ -151,7 +151,7 @@ impl Daemon {
         let status = self.status()?;
         if has_died {
             let served = self.server.take().map(|server| server.uid);
-            self.note("Server exited with status 1");
+            Self::note("Server exited with status 1");
             self.has_lost_server = true;
             self.asked_for = None;
             if status.server_uid.is_some() && status.server_uid == served {
@@ -166,7 +166,7 @@ impl Daemon {
         if wanted != self.server.as_ref().map(|server| server.uid) {
             self.end_server();
             self.server = wanted.map(start_server).transpose()?;
-            self.note("Starting new server");
+            Self::note("Starting new server");
         }
         if let Some(partitions) = &self.partitions {
             // A client without a partition has CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION at once.
@@ -195,7 +195,7 @@ impl Daemon {
     fn serve_one(&mut self, stream: UnixStream) -> Result<(), String> {
         let _ = stream.set_nonblocking(false);
         let Ok(Some((line, who))) = control::hear(&stream) else { return Ok(()) };
-        self.note(&format!("Cmd:{line}"));
+        Self::note(&format!("Cmd:{line}"));
         let status = self.settle()?;
         let answer = match commands::read(&line, self.has_partitions) {
             Ok(Command::Quit) if is_ours(who) => {
@@ -206,7 +206,7 @@ impl Daemon {
             Ok(command) => self.answer(&command, who, &status),
             Err(refusal) => refusal,
         };
-        self.note(answer.trim_end());
+        Self::note(answer.trim_end());
         control::answer(&stream, &answer);
         Ok(())
     }
@@ -324,7 +324,7 @@ impl Daemon {
         }
     }
 
-    /// `terminate_client`: CUDA_SUCCESS, or CUDA_ERROR_INVALID_VALUE.
+    /// `terminate_client`: `CUDA_SUCCESS`, or `CUDA_ERROR_INVALID_VALUE`.
     fn terminate(&mut self, server: u32, pid: u32) -> String {
         if !self.is_its(server) {
             return format!("{}Server {server} not found!\n1\n", not_found(server));
@@ -339,12 +339,12 @@ impl Daemon {
         let limit = self.memory_limits_bytes.get(&ORDINAL).copied().filter(|bytes| *bytes > 0);
         let told = self.service.set_defaults(Some(Fraction::clamped(self.percentage / 100.0)), limit);
         if let Err(error) = told {
-            self.note(&error.to_string());
+            Self::note(&error.to_string());
         }
     }
 
     /// In the foreground its log is its standard output.
-    fn note(&self, text: &str) {
+    fn note(text: &str) {
         // One that cannot be written stops no daemon.
         let _ = writeln!(std::io::stdout(), "[Control {:>5}] {text}", std::process::id());
     }

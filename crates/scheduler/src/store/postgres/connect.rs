@@ -53,12 +53,11 @@ impl ConnectError {
     /// Whether the answer stays the same until somebody changes something.
     pub fn needs_somebody(&self) -> bool {
         match self {
-            Self::Url(_) | Self::Refused(_) => true,
             Self::Away { .. } => false,
             Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
                 lacks_rights(error)
             }
-            Self::Migrate(_) => true,
+            Self::Url(_) | Self::Refused(_) | Self::Migrate(_) => true,
         }
     }
 }

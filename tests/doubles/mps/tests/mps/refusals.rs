@@ -61,8 +61,8 @@ fn a_default_that_was_not_taken_is_no_default() {
         assert_eq!(daemons.mps(0).unwrap(), None, "no daemon without the limit");
     }
     node.write_control("");
-    let none = MpsSettings { memory_limit_bytes_default: Some(1 << 19), ..node.settings(0) };
-    let started = daemons.start_mps(0, &none);
+    let below_a_mebibyte = MpsSettings { memory_limit_bytes_default: Some(1 << 19), ..node.settings(0) };
+    let started = daemons.start_mps(0, &below_a_mebibyte);
     assert!(is_refused(&started, "took no default limit of 0 MiB"), "0M is none: {started:?}");
     let both = MpsSettings { cap_default: capped.cap_default, ..limited };
     daemons.start_mps(0, &both).unwrap();
