@@ -51,6 +51,15 @@ impl Entry {
     fn is_connected(&self) -> bool {
         self.state.is_connected && !self.outbox.is_closed()
     }
+
+    /// The devices that are not closed by a fault; none of an agent that is away.
+    fn open_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
+        let condition = |device: &DeviceDescription| self.state.conditions.get(&device.gres_type);
+        let is_open = move |device: &&DeviceDescription| {
+            condition(device).and_then(DeviceCondition::closed_by).is_none()
+        };
+        self.state.devices.iter().filter(|_| self.is_connected()).filter(is_open)
+    }
 }
 
 /// All agents by node.
@@ -178,11 +187,16 @@ impl Agents {
         self.lock().entries.get(node).is_some_and(Entry::is_connected)
     }
 
-    /// Whether that agent can set a cap on a device of its node, too.
+    /// Whether that agent has a device that no fault of its own keeps new tenants from. One without any, such as over a library
+    /// without a driver, can start nobody, as if it were away.
+    pub fn takes_tenants(&self, node: &NodeName) -> bool {
+        self.lock().entries.get(node).is_some_and(|entry| entry.open_devices().next().is_some())
+    }
+
+    /// Whether it can set a cap on one of those, too.
     pub fn sets_caps(&self, node: &NodeName) -> bool {
-        let has_mps =
-            |entry: &Entry| entry.state.devices.iter().any(|device| device.mechanism == Mechanism::Mps);
-        self.lock().entries.get(node).is_some_and(|entry| entry.is_connected() && has_mps(entry))
+        let is_mps = |device: &DeviceDescription| device.mechanism == Mechanism::Mps;
+        self.lock().entries.get(node).is_some_and(|entry| entry.open_devices().any(is_mps))
     }
 
     /// The newest readings of these devices.
@@ -204,6 +218,8 @@ impl Agents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::device;
+    use pillion_core::health::{DeviceFault, FaultKind};
     use pillion_core::report::DeviceSample;
 
     fn hello() -> AgentHello {
@@ -230,6 +246,32 @@ mod tests {
         assert_eq!(agents.setup(&node), Some(NodeSetup::default()));
         let _new = agents.connect(&hello(), UnixTime::from_epoch(11));
         assert_eq!(agents.setup(&node), None, "an agent of an earlier release tells nothing");
+    }
+
+    #[test]
+    fn who_has_no_device_that_is_open_takes_nobody() {
+        let agents = Agents::default();
+        let node = NodeName::new("n1");
+        let takes = || (agents.takes_tenants(&node), agents.sets_caps(&node), agents.is_connected(&node));
+        let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        assert_eq!(takes(), (false, false, true), "a library without a driver");
+        let devices = vec![device(0), device(1)];
+        let told = AgentHello { devices, ..hello() };
+        let (stream, _inbox) = agents.connect(&told, UnixTime::from_epoch(11));
+        assert_eq!(takes(), (true, true, true));
+        let hangs = |name: &str| DeviceCondition {
+            gres_type: GresType::new(name),
+            faults: vec![DeviceFault {
+                kind: FaultKind::Unreadable,
+                detail: "it hangs".into(),
+                since: UnixTime::from_epoch(12),
+            }],
+            sources: BTreeMap::new(),
+        };
+        agents.set_conditions(&stream, &[hangs("g0")]);
+        assert_eq!(takes(), (true, true, true), "the other one is well");
+        agents.set_conditions(&stream, &[hangs("g0"), hangs("g1")]);
+        assert_eq!(takes(), (false, false, true), "drivers that hang");
     }
 
     #[test]

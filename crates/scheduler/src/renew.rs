@@ -1,7 +1,7 @@
 //! The dead man's switch, held down: moves the begin time of waiting jobs ahead of them, one bound from now, in few
 //! calls. When this stops, Slurm starts each job alone, at the latest one bound later
-//! (docs/decisions/0007-begin-time-fails-open.md). So too for a job that only nodes without an agent could run, or that
-//! is to have a cap where nobody can set one: nobody can release it.
+//! (docs/decisions/0007-begin-time-fails-open.md). So too for a job that only nodes could run whose agents are away
+//! or have no device that is open, or that is to have a cap where nobody can set one: nobody can release it.
 
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, is_waiting, mark_of};
@@ -45,7 +45,7 @@ impl Renew {
             scan.jobs.get(id).is_some_and(|job| {
                 let needs_cap = wants_cap(job);
                 let takes = |node: &NodeName| {
-                    if needs_cap { agents.sets_caps(node) } else { agents.is_connected(node) }
+                    if needs_cap { agents.sets_caps(node) } else { agents.takes_tenants(node) }
                 };
                 !is_abandoned(job, &scan, takes)
             })
@@ -115,8 +115,8 @@ fn wants_cap(job: &Job) -> bool {
     mark_of(job).is_some_and(|mark| mark.cap.is_some())
 }
 
-/// Whether some node could run the job, and the agents of all that could are away, or can set no cap where it is to have
-/// one: a release would never come.
+/// Whether some node could run the job, and the agents of all that could are away or have no device for it, or can set no cap
+/// where it is to have one: a release would never come.
 fn is_abandoned(job: &Job, scan: &Scan, takes: impl Fn(&NodeName) -> bool) -> bool {
     let suits = |node: &&Node| {
         node.availability == NodeAvailability::Up

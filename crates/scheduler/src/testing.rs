@@ -3,11 +3,11 @@
 use crate::scan::Scan;
 use crate::store::{Decision, JobRecord, Member, NewDecision, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::Mechanism;
+use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{
-    DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+    DecisionId, DeviceUuid, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
 use pillion_pairing::{Explanation, Reason, Role};
 use pillion_slurm::{Ending, Job, JobState, Node, NodeAvailability, ReasonKind};
@@ -191,5 +191,18 @@ pub(crate) fn summary(start: JobStart) -> JobSummary {
         solo_sample_count: 0,
         neighbours: Vec::new(),
         signs: None,
+    }
+}
+
+/// A device that shares by MPS.
+pub(crate) fn device(index: u32) -> DeviceDescription {
+    DeviceDescription {
+        index,
+        uuid: DeviceUuid::new(format!("GPU-{index}")),
+        model: "h200".into(),
+        memory_bytes: 141 << 30,
+        gres_type: GresType::new(format!("g{index}")),
+        mechanism: Mechanism::Mps,
+        instances: None,
     }
 }

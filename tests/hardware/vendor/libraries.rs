@@ -38,7 +38,7 @@ fn without_device(title: &str, backend: NodeBackend, mechanism: Mechanism, says:
     assert_eq!(device_count(&cluster), 0);
     let job = submit(&cluster, "solo", work);
     cluster.wait_for_job(job, &["COMPLETED"], SOON).expect("jobs run as without us");
-    let log = std::fs::read_to_string(cluster.root().join("log/pillion-agent-n1.log")).unwrap();
+    let log = std::fs::read_to_string(cluster.layout().log("pillion-agent-n1.out")).unwrap();
     assert_eq!(log.matches("no device can be shared here").count(), 1, "once: {log}");
     cluster
 }

@@ -6,7 +6,7 @@ use crate::release::Release;
 use crate::renew::Renew;
 use crate::store::NewMember;
 use crate::store::memory::MemoryStore;
-use crate::testing::{NOW, at, member, new_decision};
+use crate::testing::{NOW, at, device, member, new_decision};
 use crate::watch::Watch;
 use async_trait::async_trait;
 use pillion_core::decision::MemberState;
@@ -135,7 +135,7 @@ fn hello() -> AgentHello {
         node: NodeName::new("n1"),
         agent_version: "0".into(),
         journal_id: "j".into(),
-        devices: Vec::new(),
+        devices: vec![device(0)],
         sent_at: at(NOW),
         decision_ids: Vec::new(),
         conditions: Vec::new(),
