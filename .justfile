@@ -24,7 +24,8 @@ test *PART:
 
 # Writes snapshots and generated documents anew; look at the difference afterwards.
 bless:
-    INSTA_UPDATE=always PILLION_BLESS=1 cargo test --locked -p pillion-config -p pillion-cli -p pillion-agent -p pillion-scheduler
+    INSTA_UPDATE=always PILLION_BLESS=1 cargo test --locked -p pillion-config -p pillion-cli -p pillion-pairing
+    PILLION_BLESS=1 cargo test --locked -p pillion-agent -p pillion-scheduler --lib --bins
     PILLION_BLESS=1 cargo test --locked -p pillion-tests --test monitoring
 
 # Writes .sqlx/ anew, after a change of a query or a migration.
