@@ -37,6 +37,8 @@ fn cluster(model: &str, mechanism: Mechanism, backend: NodeBackend) -> Cluster {
         pool_nodes: vec![node],
         whole_gpu_node_count: 0,
         gpus_per_node: 2,
+        // A job that nobody can start waits for so long.
+        bound_seconds: 20,
         ..ClusterSpec::default()
     })
     .unwrap();
