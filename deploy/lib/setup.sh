@@ -5,9 +5,10 @@
 
 PILLION_CACHE="${PILLION_CACHE:-/var/cache/pillion}"
 ROOT_SUITE=trixie
-# Its digest names the cached root, so a change here makes a new one.
-ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins slurmdbd munge mariadb-server postgresql lua5.3
-    procps valgrind patch)
+# The root of the demo, and what the tests need on top of it. Their digest names the cached root, so a change here makes a
+# new one.
+ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge postgresql lua5.3 procps)
+ROOT_PACKAGES_FOR_TESTS=(slurmdbd mariadb-server valgrind patch)
 
 # A policy of the machine's own is left alone.
 [[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d
@@ -114,29 +115,43 @@ slurm_is_supported() {
 }
 
 # shellcheck disable=SC2034 # PILLION_SLURM is for the caller
-# find_slurm: sets PILLION_ROOT to "/" or to the cached root, making it if need be, and PILLION_SLURM to what it is.
+# find_slurm [for-tests]: sets PILLION_ROOT to "/" or to a cached root, making it if need be, and PILLION_SLURM to what it is.
 find_slurm() {
-    local own
+    local own mirror roomy
     own=$(slurmctld -V 2>/dev/null || true)
     if slurm_is_supported "$own" && command -v slurmd munged >/dev/null; then
         PILLION_ROOT=/
         PILLION_SLURM="$own, installed on this machine"
         return
     fi
-    PILLION_ROOT="$PILLION_CACHE/debian13-$(sha256sum <<<"$ROOT_SUITE ${ROOT_PACKAGES[*]}" | cut -c1-12)"
+    roomy=$(cached_root "${ROOT_PACKAGES_FOR_TESTS[@]}")
+    PILLION_ROOT=$roomy
+    # The demo takes the tests' root where there is one.
+    [[ ${1:-} == for-tests || -e $roomy/.pillion-ready ]] || PILLION_ROOT=$(cached_root)
     PILLION_SLURM="Debian 13 root in $PILLION_ROOT"
     [[ -e $PILLION_ROOT/.pillion-ready ]] && return
+    mirror=$(debian_mirror)
     mkdir -p "$PILLION_CACHE"
     enough_disk "$PILLION_CACHE" 1500
     command -v debootstrap >/dev/null || step "install debootstrap" apt_install debootstrap ||
-        die "could not install debootstrap: is the package mirror $(debian_mirror) reachable?"
-    step "make a Debian 13 root with Slurm (once, some minutes)" make_root "$PILLION_ROOT" "$(debian_mirror)" ||
-        die "could not make the Debian 13 root from $(debian_mirror): is the mirror reachable, and is there disk space?"
+        die "could not install debootstrap: is the package mirror $mirror reachable?"
+    step "make a Debian 13 root with Slurm (once, some minutes)" make_root "$(cached_root)" "$mirror" "" "${ROOT_PACKAGES[@]}" ||
+        die "could not make the Debian 13 root from $mirror: is the mirror reachable, and is there disk space?"
+    [[ $PILLION_ROOT == "$roomy" ]] || return 0
+    step "add to it what the tests need" make_root "$roomy" "$mirror" "$(cached_root)" "${ROOT_PACKAGES_FOR_TESTS[@]}" ||
+        die "could not add ${ROOT_PACKAGES_FOR_TESTS[*]} from $mirror: is the mirror reachable, and is there disk space?"
 }
 
-# make_root FOLDER MIRROR: whole or not at all; two runs at once wait for each other.
+# cached_root PACKAGE...: where the root with these packages besides the demo's is, or will be.
+cached_root() {
+    printf '%s/debian13-%s\n' "$PILLION_CACHE" "$(sha256sum <<<"$ROOT_SUITE ${ROOT_PACKAGES[*]} $*" | cut -c1-12)"
+}
+
+# make_root FOLDER MIRROR BASE PACKAGE...: BASE, or a new root where that is empty, with the packages. Whole or not at all; two
+# runs at once wait for each other.
 make_root() {
-    local root=$1 mirror=$2 building="$1.building"
+    local root=$1 mirror=$2 base=$3 building="$1.building"
+    shift 3
     exec 9>"$PILLION_CACHE/lock"
     flock 9
     if [[ -e $root/.pillion-ready ]]; then
@@ -147,9 +162,14 @@ make_root() {
     # In a mount namespace of its own: whatever is mounted for the packages' scripts is gone when it ends, however it ends.
     # shellcheck disable=SC2016
     unshare --mount --propagation private bash -euc '
-            building=$1 suite=$2 mirror=$3; shift 3
+            building=$1 suite=$2 mirror=$3 base=$4; shift 4
             rm -rf --one-file-system "$building"
-            debootstrap --variant=minbase "$suite" "$building" "$mirror"
+            if [[ $base ]]; then
+                cp -a --reflink=auto "$base" "$building"
+                rm "$building/.pillion-ready"
+            else
+                debootstrap --variant=minbase "$suite" "$building" "$mirror"
+            fi
             cd "$building"
             printf "#!/bin/sh\nexit 101\n" >usr/sbin/policy-rc.d
             chmod 755 usr/sbin/policy-rc.d
@@ -161,7 +181,7 @@ make_root() {
             chroot . apt-get update
             chroot . apt-get install -y --no-install-recommends "$@"
             rm -rf var/cache/apt/archives/*.deb var/lib/apt/lists/* usr/share/doc usr/share/man
-            umount -R dev proc' make-root "$building" "$ROOT_SUITE" "$mirror" "${ROOT_PACKAGES[@]}" 9>&- || return 1
+            umount -R dev proc' make-root "$building" "$ROOT_SUITE" "$mirror" "$base" "$@" 9>&- || return 1
     slurm_is_supported "$(chroot "$building" slurmctld -V)" || {
         echo "the Slurm in it is not supported: $(chroot "$building" slurmctld -V)"
         return 1
