@@ -115,7 +115,7 @@ slurm_is_supported() {
 }
 
 # shellcheck disable=SC2034 # PILLION_SLURM is for the caller
-# find_slurm [for-tests]: sets PILLION_ROOT to "/" or to a cached root, making it if need be, and PILLION_SLURM to what it is.
+# find_slurm for-demo|for-tests: sets PILLION_ROOT to "/" or to a cached root, making it if need be, and PILLION_SLURM to what it is.
 find_slurm() {
     local own mirror roomy
     own=$(slurmctld -V 2>/dev/null || true)
@@ -127,7 +127,7 @@ find_slurm() {
     roomy=$(cached_root "${ROOT_PACKAGES_FOR_TESTS[@]}")
     PILLION_ROOT=$roomy
     # The demo takes the tests' root where there is one.
-    [[ ${1:-} == for-tests || -e $roomy/.pillion-ready ]] || PILLION_ROOT=$(cached_root)
+    [[ $1 == for-tests || -e $roomy/.pillion-ready ]] || PILLION_ROOT=$(cached_root)
     PILLION_SLURM="Debian 13 root in $PILLION_ROOT"
     [[ -e $PILLION_ROOT/.pillion-ready ]] && return
     mirror=$(debian_mirror)
