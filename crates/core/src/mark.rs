@@ -7,6 +7,10 @@
 //! ```text
 //! pillion1;w=4f1c09aa12bc77de;s=1.15;m=8192;part=gpu;field=node;gres=gpu:1;other=lscratch:100;begin=0;lease=1700000000;r=0
 //! ```
+//!
+//! Each update of ours to a waiting job writes its mark, and what it presupposes of the job follows from that mark alone:
+//! `pillion.lua` compares it with the job as it is, under slurmctld's lock, and refuses the update whole where they differ
+//! (docs/decisions/0012-a-fence-under-slurms-lock.md).
 
 use crate::clock::UnixTime;
 use crate::units::CapStep;
@@ -16,6 +20,10 @@ use std::fmt;
 pub const MARK_PREFIX: &str = "pillion1";
 /// The longest mark, prefix included.
 pub const MARK_LENGTH_MAX: usize = 520;
+
+/// Every field that this release knows.
+const FIELDS: [&str; 14] =
+    ["w", "s", "m", "c", "part", "field", "gres", "other", "begin", "lease", "r", "alone", "u", "left"];
 
 /// What is known of a managed job from Slurm alone.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -44,6 +52,13 @@ pub struct Mark {
     pub lease_restart_count: Option<u32>,
     /// `alone`: it was undone once; it runs alone and is not released again.
     pub alone: bool,
+    /// `u`: the lease that the newest undo took back, 0 where there was none: what that undo presupposed.
+    pub undone_lease_epoch: Option<u64>,
+    /// `left`: it was found outside the pool with shards, and was given its own request back; it is not managed any more.
+    pub left: bool,
+    /// Fields of a later release, as they stand there, each with its semicolon before it: kept, so that a release that is
+    /// rolled back still finds its leases.
+    pub further: String,
 }
 
 /// An `AdminComment` that begins like a mark and is none.
@@ -55,7 +70,7 @@ pub enum InvalidMark {
     /// A byte outside `[0-9A-Za-z=,.:_-;]`.
     #[error("mark holds a byte that is not allowed: {0:#04x}")]
     BadByte(u8),
-    /// A field without `=`, unknown, repeated or with a value that does not parse.
+    /// A field without `=`, repeated or with a value that does not parse.
     #[error("mark has a field that cannot be read: '{0}'")]
     BadField(String),
 }
@@ -78,10 +93,16 @@ impl Mark {
         for field in fields.split(';').filter(|field| !field.is_empty()) {
             let bad = || InvalidMark::BadField(field.to_owned());
             let (name, value) = field.split_once('=').ok_or_else(bad)?;
-            if seen.contains(&name) || mark.set(name, value).is_none() {
+            if seen.contains(&name) {
                 return Err(bad());
             }
             seen.push(name);
+            if !FIELDS.contains(&name) {
+                mark.further.push(';');
+                mark.further.push_str(field);
+            } else if mark.set(name, value).is_none() {
+                return Err(bad());
+            }
         }
         Ok(Some(mark))
     }
@@ -102,6 +123,8 @@ impl Mark {
             "lease" => self.lease_epoch = Some(value.parse().ok()?),
             "r" => self.lease_restart_count = Some(value.parse().ok()?),
             "alone" => self.alone = value == "1",
+            "u" => self.undone_lease_epoch = Some(value.parse().ok()?),
+            "left" => self.left = value == "1",
             _ => return None,
         }
         Some(())
@@ -114,14 +137,29 @@ impl Mark {
             lease_epoch: Some(at.epoch()),
             lease_restart_count: Some(restart_count),
             alone: false,
+            undone_lease_epoch: None,
             ..self.clone()
         }
     }
 
-    /// The mark without a lease, alone from now on: what an undo writes.
+    /// The mark without a lease, alone from now on: what an undo writes. It names the lease that it takes back, so that
+    /// `pillion.lua` refuses it where the job carries another one by then.
     #[must_use]
     pub fn undone(&self) -> Self {
-        Self { lease_epoch: None, lease_restart_count: None, alone: true, ..self.clone() }
+        let undone_lease_epoch = Some(self.lease_epoch.unwrap_or(0));
+        Self { lease_epoch: None, lease_restart_count: None, alone: true, undone_lease_epoch, ..self.clone() }
+    }
+
+    /// The mark of a job that is given its own request back outside the pool.
+    #[must_use]
+    pub fn left(&self) -> Self {
+        Self { alone: false, left: true, ..self.undone() }
+    }
+
+    /// The request that the job was submitted with, as a `Gres=` value: one GPU by node, whichever option asked for it, and
+    /// the other GRES.
+    pub fn own_gres(&self) -> String {
+        self.gres_with(&self.original_gres)
     }
 
     /// A `Gres=` value for `shards` (such as `shard:100` or `shard:g1:40`) that keeps the job's other GRES.
@@ -150,6 +188,13 @@ impl fmt::Display for Mark {
         }
         if let Some(count) = self.lease_restart_count {
             write!(f, ";r={count}")?;
+        }
+        if let Some(epoch) = self.undone_lease_epoch {
+            write!(f, ";u={epoch}")?;
+        }
+        f.write_str(&self.further)?;
+        if self.left {
+            f.write_str(";left=1")?;
         }
         if self.alone {
             f.write_str(";alone=1")?;
@@ -180,7 +225,7 @@ mod tests {
     #[test]
     fn a_mark_reads_back_as_it_was_written() {
         let leased = sample().leased(UnixTime::from_epoch(1_700_000_000), 2);
-        for mark in [Mark::default(), sample(), leased.clone(), leased.undone()] {
+        for mark in [Mark::default(), sample(), leased.clone(), leased.undone(), leased.left()] {
             assert_eq!(Mark::parse(&mark.to_string()), Ok(Some(mark)));
         }
     }
@@ -188,7 +233,17 @@ mod tests {
     #[test]
     fn an_undo_forgets_the_lease_and_keeps_the_rest() {
         let undone = sample().leased(UnixTime::from_epoch(5), 0).undone();
-        assert_eq!(undone, Mark { alone: true, ..sample() });
+        assert_eq!(undone, Mark { alone: true, undone_lease_epoch: Some(5), ..sample() });
+        assert_eq!(undone.undone().undone_lease_epoch, Some(0), "there was no lease to take back");
+    }
+
+    #[test]
+    fn fields_of_a_later_release_are_kept() {
+        let text = "pillion1;w=a;part=gpu;field=node;gres=gpu:1;other=;zz=1;begin=0;lease=5;r=0;y2=b";
+        let mark = Mark::parse(text).unwrap().unwrap();
+        assert_eq!((mark.lease_epoch, mark.further.as_str()), (Some(5), ";zz=1;y2=b"));
+        let undone = mark.undone();
+        assert_eq!(Mark::parse(&undone.to_string()), Ok(Some(undone)));
     }
 
     #[test]
@@ -203,7 +258,7 @@ mod tests {
         assert_eq!(Mark::parse("JS1:H4sIAA"), Ok(None));
         for text in [
             "pillion1;w",
-            "pillion1;zz=1",
+            "pillion1;zz",
             "pillion1;w=a;w=b",
             "pillion1;lease=x",
             "pillion1;w=a b",
