@@ -22,8 +22,10 @@ local config = {
 }
 
 local STALE_AFTER_SECONDS = 30
+local LEASE_SECONDS = 30 -- how long a decided release may take to reach us
 local HEARTBEAT_LENGTH_MAX = 64 * 1024
 local OPTION_LENGTH_MAX = 256
+local MARK_PREFIX = "pillion1;"
 local MARK_LENGTH_MAX = 520
 local PREAMBLE_LENGTH_MAX = 256 * 1024 -- where #SBATCH lines are looked for
 local OPTION_PREFIX = "_SLURM_SPANK_OPTION_pillion_colocate="
@@ -215,7 +217,7 @@ end
 
 -- The workload's name ------------------------------------------------------------------------------------------------
 
-local DIGEST_LENGTH_MAX = 1024 * 1024
+local DIGEST_LENGTH_MAX = 64 * 1024
 
 -- 16 hexadecimal digits of a text: two polynomial hashes over 32-bit words, modulo two primes just below 2^32. Each
 -- product stays below 2^53, so Lua 5.1's floating point gives exactly what 5.3's integers give. It is a name and no
@@ -236,7 +238,7 @@ function M.digest(text)
 end
 
 -- The digest of a workload: of the profile's name, or of job name and script without #SBATCH lines and blanks. Of a
--- script above a megabyte, the two ends and the length stand for the whole, or slurmctld would wait for us.
+-- script above 64 KiB, the two ends and the length stand for the whole, or slurmctld would wait for us.
 function M.workload_digest(profile, name, script)
   if profile then return M.digest("profile:" .. profile) end
   local length = #script
@@ -664,17 +666,67 @@ local function ends_management(job, moves)
   return moves or (job.begin_time or 0) ~= 0 or job.min_mem_per_node ~= nil or job.min_mem_per_cpu ~= nil
 end
 
--- The mark of a managed job as {part, gres, other, begin, lease}; nil for any other job.
-local function managed_mark(rec, beat)
-  local comment = rec.admin_comment
-  if not comment or string.sub(comment, 1, 9) ~= "pillion1;" or #comment > MARK_LENGTH_MAX then return nil end
-  if (rec.job_state or 0) % 256 ~= 0 or not is_pool(rec.partition, beat) then return nil end
+-- Slurm applies an update field by field, and keeps what it has applied where it refuses a later one; the partition comes
+-- before the GRES. What it may refuse in between would leave a job with shards outside the pool, held for ever. So these do
+-- not go into one update with leaving the pool (docs/slurm.md has the order). Deadline, CoreSpec, ThreadSpec and
+-- ClusterFeatures belong here too, but lua is not shown them: what they leave, the scheduler and `pillion rescue` mend.
+local REFUSED_LATE = {
+  text = {
+    "array_inx", "batch_features", "burst_buffer", "clusters", "cpus_per_tres", "dependency", "extra", "features",
+    "mem_per_tres", "prefer", "req_nodes", "tres_bind", "tres_freq", "tres_per_job", "tres_per_socket", "tres_per_task",
+    "wckey",
+  },
+  bits32 = { "max_nodes", "min_nodes", "nice", "priority", "site_factor", "time_limit", "time_min" },
+  bits16 = { "contiguous", "ntasks_per_node", "ntasks_per_socket", "ntasks_per_tres", "reboot", "shared" },
+}
+
+-- Whether what is changed of the numbers of CPUs and tasks is in order: none of them 0, and the least number of CPUs not
+-- above the greatest, where there is one (0 stands for none too).
+local function are_counts_in_order(job, rec)
+  local most = given(job.max_cpus) or given(rec.max_cpus)
+  if most == 0 then most = nil end
+  for _, field in ipairs({ "cpus_per_task", "num_tasks", "pn_min_cpus" }) do
+    local count = given(job[field])
+    if count and (count < 1 or most) then return false end
+  end
+  local least = given(job.min_cpus)
+  return (least or 1) >= 1 and (not most or most >= (least or rec.min_cpus or 1))
+end
+
+-- Whether Slurm may refuse a part of this update when it has moved the job already.
+local function may_be_halved(job, rec)
+  -- Clearing one is never refused.
+  for _, field in ipairs(REFUSED_LATE.text) do
+    if text_of(job[field]) then return true end
+  end
+  for _, field in ipairs(REFUSED_LATE.bits32) do
+    if job[field] ~= nil and job[field] ~= slurm.NO_VAL then return true end
+  end
+  for _, field in ipairs(REFUSED_LATE.bits16) do
+    if job[field] ~= nil and job[field] ~= slurm.NO_VAL16 then return true end
+  end
+  return (job.end_time or 0) ~= 0 or not are_counts_in_order(job, rec)
+end
+
+-- The fields of a mark by name; nil for what is not one of ours.
+local function parse_mark(comment)
+  if not comment or string.sub(comment, 1, #MARK_PREFIX) ~= MARK_PREFIX or #comment > MARK_LENGTH_MAX then return nil end
   local mark = {}
   for _, field in ipairs(split(comment, ";")) do
     local name, value = string.match(field, "^(%l+)=(.*)$")
     if name then mark[name] = value end
   end
   return mark
+end
+
+-- Whether the job waits; its state carries flags above the lowest byte.
+local function is_pending(rec)
+  return (rec.job_state or 0) % 256 == 0
+end
+
+-- The mark of a managed job; nil for any other job.
+local function managed_mark(rec, beat)
+  return is_pending(rec) and is_pool(rec.partition, beat) and parse_mark(rec.admin_comment) or nil
 end
 
 -- Where a job goes that leaves the pool: where its user sends it now, or sent it at first. nil if that is a pool itself.
@@ -685,6 +737,13 @@ local function way_out(job, mark, moves, part_list, beat)
     if not is_pool(name, beat) then outside[#outside + 1] = name end
   end
   return text_of(table.concat(outside, ","))
+end
+
+-- How `scontrol` calls the job.
+local function name_of(rec)
+  local array, task = rec.array_job_id or 0, given(rec.array_task_id)
+  if array == 0 then return string.format("%.0f", rec.job_id or 0) end
+  return string.format(task and "%.0f_%.0f" or "%.0f", array, task)
 end
 
 -- Takes a job out of management: with what its user changes now, and otherwise as it was submitted. Its one GPU on one
@@ -702,9 +761,8 @@ local function release_to_user(job, mark, target, now)
   return assign(job, plan)
 end
 
--- For slurm_job_modify. Gives slurm.SUCCESS, or slurm.ERROR having told the user why.
-function M.modify(job, rec, part_list, uid)
-  if is_trusted(uid) then return slurm.SUCCESS end -- our own scheduler, among others
+-- A change by its user, or by whoever else is not trusted.
+local function modify_for_user(job, rec, part_list, uid)
   if names_shards(job) then
     note("change refused", uid, "shards")
     say("not changed: " .. SHARD_REFUSAL)
@@ -727,6 +785,13 @@ function M.modify(job, rec, part_list, uid)
     return slurm.ERROR
   end
   local target = way_out(job, mark, moves, part_list, beat)
+  if target and may_be_halved(job, rec) then
+    note("change refused", uid, "halves")
+    say("not changed: this job waits for a shared GPU, and Slurm may refuse a part of this change when it has moved the job "
+      .. "already; take it out first (scontrol update JobId=" .. name_of(rec) .. " Partition=" .. target
+      .. "), and then make this change")
+    return slurm.ERROR
+  end
   local failure = not (target and text_of(mark.gres)) and "where it came from is not known"
     or release_to_user(job, mark, target, os.time())
   if failure then
@@ -739,6 +804,93 @@ function M.modify(job, rec, part_list, uid)
   -- Without accounting, slurmctld takes what an earlier system call left in errno for the outcome of a change of
   -- partition. Reading this field looks the user up, which leaves errno at 0.
   return job.user_name and slurm.SUCCESS or slurm.SUCCESS
+end
+
+-- The fence ----------------------------------------------------------------------------------------------------------
+
+-- Every update of ours (the scheduler's, and that of `pillion rescue`) to a waiting job carries the mark that the job is to
+-- have, and is a compare-and-set: what it presupposes follows from that mark, and it is compared here with the job as it is,
+-- under slurmctld's lock (docs/decisions/0012-a-fence-under-slurms-lock.md). What was true when the scheduler looked need not
+-- be true now: its user may have held the job, or taken it out; another scheduler may have acted.
+
+local NOTHING_ASKED = "nothing was asked"
+
+-- The lease that a mark carries, as an undo names it.
+local function lease_of(mark)
+  return mark.lease or "0"
+end
+
+-- Where no pool is known, neither from the heartbeat nor configured, every partition counts as one: `pillion rescue` has to
+-- work then.
+local function counts_as_pool(name, beat)
+  if #config.pools == 0 and #(beat and beat.pools or {}) == 0 then return true end
+  return is_pool(name, beat)
+end
+
+-- What a change of a job that waits without a lease presupposes.
+local function why_not_waiting(old, rec)
+  if old.lease then return "the job has a lease" end
+  if old.alone then return "the job is to run alone" end
+  if (rec.priority or 0) <= 0 then return "the job is held" end
+  return nil
+end
+
+-- A release.
+local function why_no_release(new, old, rec, now)
+  local why = why_not_waiting(old, rec)
+  if why then return why end
+  -- Some release of Slurm may not show it.
+  if rec.restart_cnt ~= nil and rec.restart_cnt ~= tonumber(new.r or "") then return "the job was started meanwhile" end
+  local decided = tonumber(new.lease)
+  -- Whoever was stopped between deciding and acting does not know what happened since.
+  if not decided or math.abs(now - decided) > LEASE_SECONDS then return "the release is out of date" end
+  return nil
+end
+
+-- Why an update of ours does not fit the job as it is; nil if it does.
+local function why_fenced(job, rec, now)
+  local new, old = parse_mark(job.admin_comment), parse_mark(rec.admin_comment)
+  if not new then return "its mark cannot be read" end
+  local is_renewal = not (new.lease or new.alone or new.left)
+  local begins = (job.begin_time or 0) ~= 0
+  -- How the scheduler learns that this module is loaded.
+  if is_renewal and not begins and job.tres_per_node == nil and job.req_nodes == nil then return NOTHING_ASKED end
+  if not is_pending(rec) then return "the job does not wait" end
+  if not old or not text_of(new.w) or new.w ~= old.w then return "the job carries another mark" end
+  if old.left then return "the job was given back" end
+  local beat = M.read_heartbeat()
+  if new.left then
+    if lease_of(old) ~= new.u then return "the job carries another lease" end
+    return pool_among(split(rec.partition or "", ","), beat) and "the job is in a pool" or nil
+  end
+  if not counts_as_pool(rec.partition, beat) then return "the job is not in a pool" end
+  if new.lease then return why_no_release(new, old, rec, now) end
+  -- An undo takes pin and lease back, also of a job that is held; the hold stays.
+  if new.alone then return lease_of(old) ~= new.u and "the job carries another lease" or nil end
+  return why_not_waiting(old, rec) or (not begins and "no begin time was asked" or nil)
+end
+
+-- An update by root, by SlurmUser or by whoever is trusted besides. An admin's own passes, whatever fails in here.
+local function modify_for_trusted(job, rec, uid)
+  local is_read, comment = pcall(function() return job.admin_comment end)
+  local is_ours = is_read and type(comment) == "string" and string.sub(comment, 1, #MARK_PREFIX) == MARK_PREFIX
+  if not is_ours then return slurm.SUCCESS end
+  local ok, why = pcall(why_fenced, job, rec, os.time())
+  if ok and not why then return slurm.SUCCESS end
+  if not ok then
+    slurm.log_error("%s", "pillion.lua: " .. tostring(why))
+    why = "something failed inside Pillion"
+  end
+  if why ~= NOTHING_ASKED then note("update fenced", uid, why) end
+  -- Our own programs look for the first two words.
+  say("fence 1: " .. why)
+  return slurm.ERROR
+end
+
+-- For slurm_job_modify. Gives slurm.SUCCESS, or slurm.ERROR having told why.
+function M.modify(job, rec, part_list, uid)
+  if is_trusted(uid) then return modify_for_trusted(job, rec, uid) end
+  return modify_for_user(job, rec, part_list, uid)
 end
 
 return M

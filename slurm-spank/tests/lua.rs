@@ -63,6 +63,11 @@ fn modify() {
     assert!(run_everywhere("modify.lua", "").iter().all(|text| text.contains(" passed with Lua")));
 }
 
+#[test]
+fn fence() {
+    assert!(run_everywhere("fence.lua", "").iter().all(|text| text.contains(" passed with Lua")));
+}
+
 /// A small generator with a fixed seed: the values must be the same in each run, or a failure could not be looked at.
 struct Generator(u64);
 

@@ -18,16 +18,21 @@ enum Outcome {
     Refused(&'static str),
     /// The job goes where it came from: what it asks for there, and where it may run.
     Leaves(&'static str, &'static str),
+    /// Refused with the advice to take it out first; held meanwhile, so that it does not start between the two steps, it then
+    /// leaves so.
+    InTwoSteps(&'static str, &'static str),
     /// It stays managed.
     Stays,
 }
-use Outcome::{Leaves, Refused, Stays};
+use Outcome::{InTwoSteps, Leaves, Refused, Stays};
 
 const SHARDS: &str = "shards are given out by Pillion alone";
 const ONE: &str = "gres/gpu:1";
+/// What Slurm may refuse when it has moved the job already.
+const FIRST: &str = "take it out first (scontrol update JobId=";
 
 /// How the job was submitted, what its user changes, and what becomes of it.
-static ROWS: [(&str, &str, Outcome); 27] = [
+static ROWS: [(&str, &str, Outcome); 49] = [
     ("--gres=gpu:1", "Gres=shard:g1:10", Refused(SHARDS)),
     ("--gres=gpu:1", "Gres=shard:g1:100,lscratch:1", Refused(SHARDS)),
     ("--gres=gpu:1", "TresPerNode=gres/shard:1", Refused(SHARDS)),
@@ -44,14 +49,36 @@ static ROWS: [(&str, &str, Outcome); 27] = [
     ("--gres=gpu:1 -p other", "Comment=changed", Leaves(ONE, "w2")),
     ("--gres=gpu:1", "StartTime=now", Leaves(ONE, "w[1-2]")),
     ("--gres=gpu:1 --begin=now+2hours", "StartTime=now", Leaves(ONE, "w[1-2]")),
-    ("--gres=gpu:1", "ReqNodeList=w1", Leaves(ONE, "w1")),
+    ("--gres=gpu:1", "ReqNodeList=w1", InTwoSteps(ONE, "w1")),
     // As a job of that partition would wait for a node that it has not.
-    ("--gres=gpu:1", "ReqNodeList=n1", Leaves(ONE, "")),
+    ("--gres=gpu:1", "ReqNodeList=n1", InTwoSteps(ONE, "")),
     ("--gres=gpu:1", "ExcNodeList=w1", Leaves(ONE, "w2")),
-    ("--gres=gpu:1", "Features=old", Leaves(ONE, "w[1-2]")),
+    ("--gres=gpu:1", "Features=old", InTwoSteps(ONE, "w[1-2]")),
+    ("--gres=gpu:1 -p other", "NumNodes=1", InTwoSteps(ONE, "w2")),
+    ("--gres=gpu:1", "StartTime=now Nice=7", InTwoSteps(ONE, "w[1-2]")),
     ("--gres=gpu:1", "Partition=other", Leaves(ONE, "w2")),
     ("--gres=gpu:1", "MinMemoryNode=200", Leaves(ONE, "w[1-2]")),
     ("--gres=gpu:1", "NumCPUs=2-2", Leaves(ONE, "w[1-2]")),
+    ("--gres=gpu:1", "CPUsPerTask=2", Leaves(ONE, "w[1-2]")),
+    ("--gres=gpu:1", "Comment=x JobName=y WorkDir=/tmp", Leaves(ONE, "w[1-2]")),
+    ("--gres=gpu:1", "Gres=bogus:1", Refused("")),
+    ("--gres=gpu:1", "Partition=nowhere", Refused("")),
+    ("--gres=gpu:1", "Features=bogus", Refused(FIRST)),
+    ("--gres=gpu:1", "OverSubscribe=YES", Refused(FIRST)),
+    ("--gres=gpu:1", "OverSubscribe=NO", Refused(FIRST)),
+    ("--gres=gpu:1", "CPUsPerTask=0", Refused(FIRST)),
+    ("--gres=gpu:1", "NumNodes=2", Refused(FIRST)),
+    ("--gres=gpu:1", "TresPerTask=gres/gpu:1", Refused(FIRST)),
+    ("--gres=gpu:1", "Comment=x Clusters=c", Refused(FIRST)),
+    ("--gres=gpu:1", "Comment=x Contiguous=1", Refused(FIRST)),
+    ("--gres=gpu:1", "Comment=x Dependency=bogus", Refused(FIRST)),
+    ("--gres=gpu:1", "Comment=x EndTime=now+1hour", Refused(FIRST)),
+    ("--gres=gpu:1", "Comment=x Nice=-5", Refused(FIRST)),
+    ("--gres=gpu:1", "Comment=x TasksPerNode=1", Refused(FIRST)),
+    ("--gres=gpu:1", "Comment=x TimeMin=600", Refused(FIRST)),
+    ("--gres=gpu:1", "Partition=gpu Prefer=bogus", Refused(FIRST)),
+    ("--gres=gpu:1", "Partition=gpu Priority=4000000000", Refused(FIRST)),
+    ("--gres=gpu:1", "StartTime=now TimeLimit=30-0", Refused(FIRST)),
     ("--gres=gpu:1", "TimeLimit=4", Stays),
     ("--gres=gpu:1", "JobName=other", Stays),
     ("--gres=gpu:1", "Nice=5", Stays),
@@ -60,13 +87,40 @@ static ROWS: [(&str, &str, Outcome); 27] = [
 
 fn change(cluster: &Cluster, user: &str, job: SlurmJobId, change: &str) -> Result<(), String> {
     let program = cluster.program_as(user, "scontrol").unwrap();
-    let output = program.args(["update", &format!("JobId={job}"), change]).output().unwrap();
+    let output = program.args(["update", &format!("JobId={job}")]).args(change.split(' ')).output().unwrap();
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 fn is_managed(fields: &Fields) -> bool {
     let is_leased = fields["AdminComment"].contains(";lease=");
     fields["Partition"] == "shared" && fields["TresPerNode"].starts_with("gres/shard:100") && !is_leased
+}
+
+/// What a refused change changed all the same.
+fn changed(before: &Fields, after: &Fields) -> String {
+    let names = ["Partition", "TresPerNode", "AdminComment", "Comment", "ReqNodeList", "Priority", "Nice"];
+    let changed = names.iter().filter(|name| before.get(**name) != after.get(**name));
+    changed
+        .map(|name| format!("; {name} was {:?} and is {:?}", before.get(*name), after.get(*name)))
+        .collect()
+}
+
+/// What is wrong with the request of a job that has left.
+fn asked_outside(job: &Fields, gres: &str) -> String {
+    let asks = job["TresPerNode"].replace("gres:", "gres/");
+    let is_right = job["Partition"] != "shared" && asks == gres && !job.contains_key("TresPerJob");
+    if is_right { String::new() } else { format!("; it is in {} and asks for {asks}", job["Partition"]) }
+}
+
+fn scontrol_as_alice(cluster: &Cluster, arguments: &[&str]) {
+    cluster.program_as("alice", "scontrol").unwrap().args(arguments).stdout().unwrap();
+}
+
+/// Does what the user was told, having held the job, as the user guide says.
+fn take_out(cluster: &Cluster, job: SlurmJobId, said: &str) {
+    scontrol_as_alice(cluster, &["hold", &job.to_string()]);
+    let advice = said.split("(scontrol ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+    scontrol_as_alice(cluster, &advice.split(' ').collect::<Vec<_>>());
 }
 
 /// What is wrong right after the change; the pool is closed, so that a managed job waits.
@@ -79,22 +133,20 @@ fn wrong_at_once(cluster: &Cluster, job: SlurmJobId, words: &str, outcome: Outco
     let after = cluster.job(job).unwrap();
     let mut wrong = String::new();
     match (outcome, &answer) {
-        (Refused(why), Err(said)) if said.contains(why) => {
-            for name in
-                ["Partition", "TresPerNode", "AdminComment", "Comment", "ReqNodeList", "Priority", "Nice"]
-            {
-                if before.get(name) != after.get(name) {
-                    let _ = write!(wrong, "; {name} was {:?} and is {:?}", before.get(name), after.get(name));
-                }
+        (Refused(why), Err(said)) if said.contains(why) => wrong = changed(&before, &after),
+        (InTwoSteps(gres, _), Err(said)) if said.contains(FIRST) => {
+            wrong = changed(&before, &after);
+            take_out(cluster, job, said);
+            if wrong.is_empty() {
+                wrong = match change(cluster, "alice", job, words) {
+                    Ok(()) => asked_outside(&cluster.job(job).unwrap(), gres),
+                    Err(said) => format!("; outside: {said}"),
+                };
             }
+            scontrol_as_alice(cluster, &["release", &job.to_string()]);
         }
         (Stays, Ok(())) if is_managed(&after) => {}
-        (Leaves(gres, _), Ok(())) => {
-            let asks = after["TresPerNode"].replace("gres:", "gres/");
-            if after["Partition"] == "shared" || asks != gres || after.contains_key("TresPerJob") {
-                let _ = write!(wrong, "; it is in {} and asks for {asks}", after["Partition"]);
-            }
-        }
+        (Leaves(gres, _), Ok(())) => wrong = asked_outside(&after, gres),
         _ => {
             let of = |name: &str| after.get(name).map_or("", String::as_str);
             let _ = write!(
@@ -112,7 +164,7 @@ fn wrong_at_once(cluster: &Cluster, job: SlurmJobId, words: &str, outcome: Outco
 
 /// What is wrong with the job when it has run: where, and with what.
 fn wrong_in_the_end(cluster: &Cluster, job: SlurmJobId, outcome: Outcome) -> String {
-    if matches!(outcome, Leaves(_, "")) {
+    if matches!(outcome, Leaves(_, "") | InTwoSteps(_, "")) {
         let state = cluster.job_field(job, "JobState").unwrap();
         return if state == "PENDING" { String::new() } else { format!("; it is {state}") };
     }
@@ -126,7 +178,7 @@ fn wrong_in_the_end(cluster: &Cluster, job: SlurmJobId, outcome: Outcome) -> Str
     let (node, mark) = (words["node"], fields["AdminComment"].contains(";lease="));
     let right = match outcome {
         Refused(_) | Stays => words["shards"] == "100" && words["gpus"] == "1" && mark,
-        Leaves(gres, nodes) => {
+        Leaves(gres, nodes) | InTwoSteps(gres, nodes) => {
             let gpus = gres.strip_prefix("gres/gpu:").and_then(|rest| rest.split(',').next()).unwrap_or("");
             let is_where = if nodes == "w[1-2]" { node.starts_with('w') } else { node == nodes };
             words["shards"].is_empty() && words["gpus"] == gpus && is_where && !mark
@@ -211,7 +263,7 @@ fn nobody_gets_in(cluster: &Cluster) {
 /// Pillion's queue holds the jobs that stayed, and no other.
 fn wait_until_queue_is(cluster: &Cluster, jobs: &[SlurmJobId]) {
     let stays = |(row, job): (&(&str, &str, Outcome), &SlurmJobId)| {
-        (!matches!(row.2, Leaves(..))).then(|| job.to_string())
+        (!matches!(row.2, Leaves(..) | InTwoSteps(..))).then(|| job.to_string())
     };
     let expected: Vec<String> = ROWS.iter().zip(jobs).filter_map(stays).collect();
     wait_for("queue of the jobs that stayed", SOON, || {

@@ -6,7 +6,7 @@ local MARK = "pillion1;w=4f1c09aa12bc77de;part=gpu;field=job;gres=gpu:a100:1;oth
 
 -- The job as slurmctld knows it, waiting in the pool.
 local function waiting(changes, begin)
-  local rec = { partition = "shared", job_state = 0, tres_per_node = "gres/shard:100,gres/lscratch:100",
+  local rec = { partition = "shared", job_state = 0, min_cpus = 1, max_cpus = 0, tres_per_node = "gres/shard:100,gres/lscratch:100",
     admin_comment = string.format(MARK, begin or "0") }
   for name, value in pairs(changes or {}) do rec[name] = value end
   return rec
@@ -43,17 +43,24 @@ S.test("what does not matter to us passes", function()
   assert_passes("nothing", {})
 end)
 
-S.test("our scheduler, and root, may change everything", function()
-  local all = { tres_per_node = "gres/shard:g1:40", req_nodes = "n2", begin_time = 1, admin_comment = "x", partition = "shared" }
-  assert_passes("root", all, nil, 0)
-  assert_passes("SlurmUser", all, nil, 64030)
+S.test("an admin may change everything", function()
+  local all = { tres_per_node = "gres/shard:g1:40", req_nodes = "n2", begin_time = 1, partition = "shared" }
+  for _, comment in ipairs({ false, "x", "pillion2;w=1", "pillion1", "" }) do
+    all.admin_comment = comment or nil
+    assert_passes("root", all, nil, 0)
+    assert_passes("SlurmUser", all, nil, 64030)
+  end
 end)
 
 local CHANGES = {
-  GRES = { tres_per_node = "gres/gpu:2" }, ["GPUs by job"] = { tres_per_job = "gres/gpu:1" }, ["begin time"] = { begin_time = 4000000000 },
-  nodes = { min_nodes = 2, max_nodes = 2 }, ["node list"] = { req_nodes = "n2" }, exclusion = { exc_nodes = "n1" },
-  comment = { comment = "x" }, features = { features = "a100" }, CPUs = { min_cpus = 2 }, tasks = { num_tasks = 2 },
-  memory = { min_mem_per_node = 5 }, reservation = { reservation = "r" }, partition = { partition = "long" }, exclusive = { shared = 0 },
+  GRES = { tres_per_node = "gres/gpu:2" }, ["begin time"] = { begin_time = 4000000000 }, exclusion = { exc_nodes = "n1" },
+  comment = { comment = "x" }, ["no features"] = { features = "" }, ["no node list"] = { req_nodes = "" },
+  CPUs = { min_cpus = 2 }, tasks = { num_tasks = 2 }, ["CPUs by task"] = { cpus_per_task = 2 }, ["CPUs by node"] = { pn_min_cpus = 2 },
+  ["CPUs, with a maximum"] = { min_cpus = 2, max_cpus = 2 },
+  memory = { min_mem_per_node = 5 }, ["memory by CPU"] = { min_mem_per_cpu = 5 }, reservation = { reservation = "r" },
+  partition = { partition = "long" }, ["comment and name"] = { comment = "x", name = "y" },
+  ["partition and account"] = { partition = "long", account = "bio", qos = "low" },
+  ["what others asked for before"] = { comment = "x", array_inx = "", dependency = "" },
 }
 for name, changes in pairs(CHANGES) do
   S.test("a change of " .. name .. " takes the job out of management, whole", function()
@@ -71,6 +78,40 @@ for name, changes in pairs(CHANGES) do
     assert_passes("afterwards it is a job like any other", changes, waiting({ partition = "gpu" }))
   end)
 end
+
+-- What Slurm may refuse when it has moved the job already: a job outside the pool with shards would be left.
+local HALVES = {
+  nodes = { min_nodes = 2, max_nodes = 2 }, tasks = { num_tasks = 2 }, ["CPUs by task"] = { cpus_per_task = 2 },
+  ["CPUs by node"] = { pn_min_cpus = 2 }, exclusive = { shared = 0 }, features = { features = "a100" },
+  ["node list"] = { req_nodes = "n2" }, ["GPUs by job"] = { tres_per_job = "gres/gpu:1" },
+  ["GPUs by task"] = { tres_per_task = "gres/gpu:1" }, ["CPUs by GPU"] = { cpus_per_tres = "gres/gpu:2" },
+  binding = { tres_bind = "gres/gpu:closest" }, ["no CPUs"] = { min_cpus = 0 }, ["CPUs upside down"] = { min_cpus = 3, max_cpus = 2 },
+  ["more CPUs than the greatest number"] = { min_cpus = 9 }, ["no tasks"] = { num_tasks = 0, max_cpus = 0 },
+}
+for field, value in pairs({ nice = 2147483643, priority = 65534, time_limit = 43200, time_min = 5, dependency = "afterok:1",
+  prefer = "a100", extra = "x=1", wckey = "w", contiguous = 1, ntasks_per_node = 1, end_time = 4000000000, clusters = "c",
+  array_inx = "1", reboot = 1 }) do
+  HALVES["comment and " .. field] = { comment = "x", [field] = value }
+  HALVES["partition and " .. field] = { partition = "long", [field] = value }
+end
+for name, changes in pairs(HALVES) do
+  S.test("a change of " .. name .. " is refused, and the way in two steps told", function()
+    local rec = waiting({ job_id = 7, max_cpus = 8, min_cpus = 1 })
+    local target = changes.partition or "gpu"
+    assert_refused(name, changes, rec, "(scontrol update JobId=7 Partition=" .. target .. ")")
+    S.contains(S.noted[1], "why=halves")
+    assert_passes("afterwards", changes, waiting({ partition = target }))
+  end)
+end
+
+S.test("an array's task is called as scontrol calls it", function()
+  local function called(fields, name)
+    assert_refused(name, { features = "a100" }, waiting(fields), "JobId=" .. name .. " Partition=gpu")
+  end
+  called({ job_id = 40, array_job_id = 33, array_task_id = 2 }, "33_2")
+  called({ job_id = 33, array_job_id = 33, array_task_id = slurm.NO_VAL }, "33")
+  called({ job_id = 34, array_job_id = 0, array_task_id = slurm.NO_VAL }, "34")
+end)
 
 S.test("the user's own begin comes back", function()
   local later = string.format("%.0f", os.time() + 5000)

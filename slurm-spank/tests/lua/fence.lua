@@ -1,0 +1,210 @@
+-- What pillion.modify lets our own programs do to a job: only what their mark presupposes of it. Each row of
+-- docs/decisions/0012-a-fence-under-slurms-lock.md, accepted and refused.
+
+local S = dofile("support.lua")
+local pillion = S.pillion
+local NOW = os.time()
+local BASE = "pillion1;w=4f1c09aa12bc77de;part=gpu;field=job;gres=gpu:1;other=;begin=0"
+
+local function mark(more) return BASE .. (more or "") end
+local function lease(age) return string.format(";lease=%.0f;r=0", NOW - (age or 0)) end
+
+-- The job as slurmctld knows it, waiting in the pool.
+local function waiting(changes)
+  local rec = { partition = "shared", job_state = 0, priority = 5, restart_cnt = 0, admin_comment = mark() }
+  for name, value in pairs(changes or {}) do rec[name] = value end
+  return rec
+end
+
+local PIN = { tres_per_node = "gres/shard:g1:40", req_nodes = "n2", begin_time = NOW }
+local UNPIN = { tres_per_node = "gres/shard:100", req_nodes = "", begin_time = NOW }
+
+local function update(comment, asked)
+  local changes = S.update(asked or PIN)
+  changes.admin_comment = comment
+  return changes
+end
+
+-- Runs an update as root or SlurmUser; gives the answer, and checks that nothing was written into it.
+local function modify(comment, asked, rec, uid)
+  local job, _, writes = S.job(update(comment, asked))
+  S.said, S.noted, S.logged = {}, {}, {}
+  local answer = pillion.modify(job, rec, S.partitions(), uid or 0)
+  S.equal(writes(), 0, "writes")
+  return answer
+end
+
+local function passes(name, comment, asked, rec)
+  for _, uid in ipairs({ 0, 64030 }) do
+    S.equal(modify(comment, asked, rec or waiting(), uid), slurm.SUCCESS, name .. ": " .. tostring(S.said[1]))
+    S.equal(#S.said + #S.noted + #S.logged, 0, name .. ": " .. tostring(S.said[1]))
+  end
+end
+
+local function refused(name, comment, asked, rec, why)
+  for _, uid in ipairs({ 0, 64030 }) do
+    S.equal(modify(comment, asked, rec or waiting(), uid), slurm.ERROR, name)
+    S.equal(table.concat(S.said, "|"), "pillion: fence 1: " .. why, name)
+    S.equal(table.concat(S.noted, "|"), string.format("pillion: update fenced uid=%d why=%s", uid, why), name)
+  end
+end
+
+-- An update of each kind that fits a job that waits as decided.
+local KINDS = {
+  release = { mark(lease()), PIN },
+  undo = { mark(";u=0;alone=1"), UNPIN },
+  renewal = { mark(), { begin_time = NOW + 600 } },
+}
+
+S.test("what fits is carried out", function()
+  for name, kind in pairs(KINDS) do passes(name, kind[1], kind[2]) end
+end)
+
+S.test("every kind needs a job that waits, with the same mark", function()
+  KINDS["own request"] = { mark(";u=0;left=1"), { tres_per_node = "gres/gpu:1", begin_time = NOW } }
+  for name, kind in pairs(KINDS) do
+    local partition = name == "own request" and "gpu" or "shared"
+    local function against(what, changes, why)
+      changes.partition = partition
+      refused(name .. ", " .. what, kind[1], kind[2], waiting(changes), why)
+    end
+    against("running", { job_state = 1 }, "the job does not wait")
+    against("ended, with a flag", { job_state = 3 + 0x8000 }, "the job does not wait")
+    for what, comment in pairs({ none = false, ["another tool's"] = "JS1:abc", empty = "", ["too long"] = mark(string.rep("x", 600)),
+      ["another workload's"] = "pillion1;w=0000000000000000;part=gpu;gres=gpu:1", ["one without a workload"] = "pillion1;part=gpu" }) do
+      local rec = waiting({ partition = partition })
+      rec.admin_comment = comment or nil
+      refused(name .. ", mark: " .. what, kind[1], kind[2], rec, "the job carries another mark")
+    end
+    against("given back", { admin_comment = mark(";u=0;left=1") }, "the job was given back")
+    passes(name .. ", requeued and still completing", kind[1], kind[2], waiting({ partition = partition, job_state = 0x8000 }))
+    local nameless = string.gsub(kind[1], "w=%x+;", "w=;")
+    refused(name .. ", without a workload", nameless, kind[2], waiting({ partition = partition, admin_comment = nameless }),
+      "the job carries another mark")
+    refused(name .. ", too long", kind[1] .. ";x=" .. string.rep("x", 600), kind[2], waiting({ partition = partition }),
+      "its mark cannot be read")
+  end
+  KINDS["own request"] = nil
+end)
+
+S.test("nothing but its own request is given to a job outside the pool", function()
+  for name, kind in pairs(KINDS) do
+    for _, partition in ipairs({ "gpu", "gpu,shared", "" }) do
+      refused(name .. " in '" .. partition .. "'", kind[1], kind[2], waiting({ partition = partition }), "the job is not in a pool")
+    end
+  end
+end)
+
+S.test("the heartbeat tells which pools there are, however old it is", function()
+  S.beat(5000, "off", "pool=big cpus=64 memory_mib=500000 features= gpu_types=h100")
+  for name, kind in pairs(KINDS) do
+    passes(name, kind[1], kind[2], waiting({ partition = "big" }))
+    passes(name .. ", one that is configured", kind[1], kind[2])
+    refused(name, kind[1], kind[2], waiting({ partition = "gpu" }), "the job is not in a pool")
+  end
+end)
+
+S.test("where no pool is known at all, every partition counts as one", function()
+  pillion.configure({ pools = {} })
+  for _, text in ipairs({ "", "nonsense\n" }) do
+    S.write_heartbeat(text)
+    for name, kind in pairs(KINDS) do passes(name, kind[1], kind[2], waiting({ partition = "gpu" })) end
+  end
+  os.remove(S.heartbeat_path)
+  for name, kind in pairs(KINDS) do passes(name, kind[1], kind[2]) end
+  passes("own request", mark(";u=0;left=1"), { tres_per_node = "gres/gpu:1" }, waiting({ partition = "gpu" }))
+  pillion.configure({ pools = { "shared" } })
+end)
+
+S.test("a release needs a job that is neither leased, alone, held nor restarted", function()
+  local function release(name, changes, why) refused(name, mark(lease()), PIN, waiting(changes), why) end
+  release("leased", { admin_comment = mark(";lease=5;r=0") }, "the job has a lease")
+  release("the same lease", { admin_comment = mark(lease()) }, "the job has a lease")
+  release("alone", { admin_comment = mark(";u=5;alone=1") }, "the job is to run alone")
+  release("held", { priority = 0 }, "the job is held")
+  release("restarted", { restart_cnt = 1 }, "the job was started meanwhile")
+  refused("of an earlier start", mark(string.format(";lease=%.0f;r=2", NOW)), PIN, nil, "the job was started meanwhile")
+  refused("without a count", mark(string.format(";lease=%.0f", NOW)), PIN, nil, "the job was started meanwhile")
+  passes("of a later start", mark(string.format(";lease=%.0f;r=2", NOW)), PIN, waiting({ restart_cnt = 2 }))
+  local rec = waiting()
+  rec.restart_cnt = nil
+  passes("where Slurm does not show the count", mark(lease()), PIN, rec)
+  passes("a job that was undone before and is not alone", mark(lease()), PIN, waiting({ admin_comment = mark(";u=5") }))
+end)
+
+S.test("a release that was decided long ago is refused", function()
+  passes("25 s ago", mark(lease(25)), PIN)
+  passes("by a clock that is fast", mark(lease(-25)), PIN)
+  for _, age in ipairs({ 36, -36, 100000 }) do
+    refused(age .. " s ago", mark(lease(age)), PIN, nil, "the release is out of date")
+  end
+  refused("no time at all", mark(";lease=x;r=0"), PIN, nil, "the release is out of date")
+end)
+
+S.test("an undo takes back the lease that it names, and no other", function()
+  local leased = waiting({ admin_comment = mark(";lease=5;r=0") })
+  passes("that lease", mark(";u=5;alone=1"), UNPIN, leased)
+  refused("none", mark(";u=0;alone=1"), UNPIN, leased, "the job carries another lease")
+  refused("another", mark(";u=6;alone=1"), UNPIN, leased, "the job carries another lease")
+  refused("not said", mark(";alone=1"), UNPIN, leased, "the job carries another lease")
+  refused("one that is gone", mark(";u=5;alone=1"), UNPIN, nil, "the job carries another lease")
+  passes("without a lease", mark(";u=0;alone=1"), UNPIN)
+  passes("again", mark(";u=0;alone=1"), UNPIN, waiting({ admin_comment = mark(";u=5;alone=1") }))
+  passes("a held job", mark(";u=5;alone=1"), UNPIN, waiting({ admin_comment = mark(";lease=5;r=0"), priority = 0 }))
+  passes("a restarted job", mark(";u=5;alone=1"), UNPIN, waiting({ admin_comment = mark(";lease=5;r=0"), restart_cnt = 3 }))
+  passes("the mark alone", mark(";u=5;alone=1"), {}, leased)
+end)
+
+S.test("its own request is given back outside the pool only", function()
+  local own = { tres_per_node = "gres/gpu:1", req_nodes = "", begin_time = NOW }
+  local out = waiting({ partition = "gpu,long", priority = 0 })
+  passes("outside", mark(";u=0;left=1"), own, out)
+  passes("with its lease", mark(";u=5;left=1"), own, waiting({ partition = "gpu", admin_comment = mark(";lease=5;r=0") }))
+  refused("with another lease", mark(";u=6;left=1"), own, waiting({ partition = "gpu", admin_comment = mark(";lease=5;r=0") }),
+    "the job carries another lease")
+  refused("not said which", mark(";left=1"), own, out, "the job carries another lease")
+  refused("inside", mark(";u=0;left=1"), own, nil, "the job is in a pool")
+  refused("inside too", mark(";u=0;left=1"), own, waiting({ partition = "gpu,shared" }), "the job is in a pool")
+end)
+
+S.test("a renewal needs a job that waits without a lease and is not held", function()
+  local later = { begin_time = NOW + 600 }
+  refused("leased", mark(), later, waiting({ admin_comment = mark(";lease=5;r=0") }), "the job has a lease")
+  refused("alone", mark(), later, waiting({ admin_comment = mark(";u=5;alone=1") }), "the job is to run alone")
+  refused("held", mark(), later, waiting({ priority = 0 }), "the job is held")
+  refused("no begin time", mark(), { tres_per_node = "gres/shard:100" }, nil, "no begin time was asked")
+  refused("no begin time either", mark(), { req_nodes = "" }, nil, "no begin time was asked")
+end)
+
+S.test("the probe is refused always, and fills no log", function()
+  for _, rec in ipairs({ waiting(), waiting({ partition = "gpu" }), waiting({ job_state = 1 }), waiting({ admin_comment = "x" }) }) do
+    S.equal(modify(mark(), {}, rec), slurm.ERROR)
+    S.equal(S.said[1], "pillion: fence 1: nothing was asked")
+    S.equal(#S.noted, 0)
+  end
+end)
+
+S.test("what fails in here refuses our update, and never an admin's", function()
+  local function failing(field)
+    return setmetatable({}, { __index = function(_, name)
+      if name == field then error("told to fail") end
+      return waiting()[name]
+    end })
+  end
+  for _, field in ipairs({ "admin_comment", "job_state", "partition", "priority", "restart_cnt" }) do
+    S.equal(modify(mark(lease()), PIN, failing(field)), slurm.ERROR, field)
+    S.equal(S.said[1], "pillion: fence 1: something failed inside Pillion")
+    S.contains(S.logged[1], "told to fail", field)
+    S.equal(modify("x", PIN, failing(field)), slurm.SUCCESS, field)
+    S.equal(modify(nil, PIN, failing(field)), slurm.SUCCESS, field)
+  end
+  local unreadable = setmetatable({}, { __index = function() error("told to fail") end })
+  S.equal(pillion.modify(unreadable, waiting(), S.partitions(), 0), slurm.SUCCESS, "an update that cannot be read")
+end)
+
+S.test("a user cannot pass for us", function()
+  S.equal(modify(mark(lease()), PIN, waiting(), S.ALICE), slurm.ERROR)
+  S.contains(S.said[1], "shards are given out by Pillion alone")
+end)
+
+S.done()
