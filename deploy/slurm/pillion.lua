@@ -761,6 +761,14 @@ local function release_to_user(job, mark, target, now)
   return assign(job, plan)
 end
 
+-- SUCCESS. Without accounting, slurmctld takes what an earlier system call left in errno for the outcome of a change of
+-- partition ("Resource temporarily unavailable"). Reading the user's name looks the user up, which leaves errno at 0; that may
+-- ask a directory, so it is done for such a change only.
+local function passed(job)
+  pcall(function() return job.partition and job.user_name end)
+  return slurm.SUCCESS
+end
+
 -- A change by its user, or by whoever else is not trusted.
 local function modify_for_user(job, rec, part_list, uid)
   if names_shards(job) then
@@ -777,7 +785,7 @@ local function modify_for_user(job, rec, part_list, uid)
     say("not changed: " .. pool_refusal(pool))
     return slurm.ERROR
   end
-  if not mark or not ends_management(job, moves) then return slurm.SUCCESS end
+  if not mark or not ends_management(job, moves) then return passed(job) end
   if mark.lease then
     -- It is pinned to a node, and lua cannot unpin it.
     note("change refused", uid, "released")
@@ -801,9 +809,7 @@ local function modify_for_user(job, rec, part_list, uid)
     return slurm.ERROR
   end
   say("this job does not wait for a shared GPU any more: it goes back to what you submitted, with this change")
-  -- Without accounting, slurmctld takes what an earlier system call left in errno for the outcome of a change of
-  -- partition. Reading this field looks the user up, which leaves errno at 0.
-  return job.user_name and slurm.SUCCESS or slurm.SUCCESS
+  return passed(job)
 end
 
 -- The fence ----------------------------------------------------------------------------------------------------------
@@ -874,9 +880,9 @@ end
 local function modify_for_trusted(job, rec, uid)
   local is_read, comment = pcall(function() return job.admin_comment end)
   local is_ours = is_read and type(comment) == "string" and string.sub(comment, 1, #MARK_PREFIX) == MARK_PREFIX
-  if not is_ours then return slurm.SUCCESS end
+  if not is_ours then return passed(job) end
   local ok, why = pcall(why_fenced, job, rec, os.time())
-  if ok and not why then return slurm.SUCCESS end
+  if ok and not why then return passed(job) end
   if not ok then
     slurm.log_error("%s", "pillion.lua: " .. tostring(why))
     why = "something failed inside Pillion"

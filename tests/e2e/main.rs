@@ -5,6 +5,7 @@
 mod changes;
 mod characterize;
 mod faults;
+mod fence;
 mod guides;
 mod harness;
 mod hostile;

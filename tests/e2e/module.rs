@@ -21,7 +21,7 @@ const REQUESTS: [&[&str]; 3] = [
 ];
 
 /// Makes lua act as if a scheduler had just been there.
-fn beat(cluster: &Cluster) {
+pub(crate) fn beat(cluster: &Cluster) {
     let pool = PoolAbility {
         partition: "shared".into(),
         cpus: 64,
