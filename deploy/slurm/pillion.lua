@@ -693,6 +693,15 @@ local function are_counts_in_order(job, rec)
   return (least or 1) >= 1 and (not most or most >= (least or rec.min_cpus or 1))
 end
 
+-- Whether GRES are asked for of which nothing is left: Slurm applies those last of all, when all else may have been refused.
+local function asks_no_gres(job)
+  if not text_of(job.tres_per_node) then return false end
+  for _, item in ipairs(parse_tres(job.tres_per_node) or {}) do
+    if item.count > 0 then return false end
+  end
+  return true
+end
+
 -- Whether Slurm may refuse a part of this update when it has moved the job already.
 local function may_be_halved(job, rec)
   -- Clearing one is never refused.
@@ -705,7 +714,7 @@ local function may_be_halved(job, rec)
   for _, field in ipairs(REFUSED_LATE.bits16) do
     if job[field] ~= nil and job[field] ~= slurm.NO_VAL16 then return true end
   end
-  return (job.end_time or 0) ~= 0 or not are_counts_in_order(job, rec)
+  return (job.end_time or 0) ~= 0 or not are_counts_in_order(job, rec) or asks_no_gres(job)
 end
 
 -- The fields of a mark by name; nil for what is not one of ours.
@@ -808,7 +817,8 @@ local function modify_for_user(job, rec, part_list, uid)
     say("not changed: this job waits for a shared GPU; cancel it and submit it again without --colocate")
     return slurm.ERROR
   end
-  say("this job does not wait for a shared GPU any more: it goes back to what you submitted, with this change")
+  -- Before Slurm has looked at the change.
+  say("if Slurm takes this change, the job does not wait for a shared GPU any more and goes back to what you submitted, with it")
   return passed(job)
 end
 

@@ -8,6 +8,7 @@ mod faults;
 mod fence;
 mod guides;
 mod harness;
+mod hooks;
 mod hostile;
 mod install;
 mod jobs;

@@ -86,6 +86,7 @@ local HALVES = {
   ["node list"] = { req_nodes = "n2" }, ["GPUs by job"] = { tres_per_job = "gres/gpu:1" },
   ["GPUs by task"] = { tres_per_task = "gres/gpu:1" }, ["CPUs by GPU"] = { cpus_per_tres = "gres/gpu:2" },
   binding = { tres_bind = "gres/gpu:closest" }, ["no CPUs"] = { min_cpus = 0 }, ["CPUs upside down"] = { min_cpus = 3, max_cpus = 2 },
+  ["GRES to none"] = { tres_per_node = "gres/" }, ["GPUs to 0"] = { tres_per_node = "gres/gpu:0" },
   ["more CPUs than the greatest number"] = { min_cpus = 9 }, ["no tasks"] = { num_tasks = 0, max_cpus = 0 },
 }
 for field, value in pairs({ nice = 2147483643, priority = 65534, time_limit = 43200, time_min = 5, dependency = "afterok:1",

@@ -45,6 +45,8 @@ pub struct Facts {
     pub job_container: TextFile,
     /// The scheduler's heartbeat.
     pub heartbeat: TextFile,
+    /// Whether it lies on a file system in memory; absent where that cannot be told.
+    pub is_heartbeat_in_memory: Option<bool>,
     /// Whose it is: who the scheduler runs as.
     pub heartbeat_uid: Known<u32>,
     /// The scripts behind `Prolog`, `Epilog` and `EpilogSlurmctld`.

@@ -55,6 +55,7 @@ pub async fn gather(
         job_container: text_file(folder.join("job_container.conf")),
         config_text: text_file(path),
         is_config_told: is_told,
+        is_heartbeat_in_memory: is_in_memory(&config.heartbeat_path),
         heartbeat_uid: owner(&config.heartbeat_path),
         heartbeat: text_file(config.heartbeat_path.clone()),
         hooks: hooks(&conf),
@@ -110,6 +111,14 @@ async fn status(scheduler: &Address) -> Known<StatusRow> {
 fn owner(path: &Path) -> Known<u32> {
     let metadata = std::fs::metadata(path).map_err(|_| "there is no heartbeat".to_owned())?;
     Ok(std::os::unix::fs::MetadataExt::uid(&metadata))
+}
+
+/// `f_type` of a tmpfs and of a ramfs (statfs(2)).
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+fn is_in_memory(path: &Path) -> Option<bool> {
+    let found = rustix::fs::statfs(path).ok()?;
+    Some(u64::try_from(found.f_type).is_ok_and(|kind| IN_MEMORY.contains(&kind)))
 }
 
 fn text_file(path: PathBuf) -> TextFile {
@@ -317,6 +326,12 @@ mod tests {
                 "user alice of account ml: GrpTRESMins=gres/gpu=600"
             ]
         );
+    }
+
+    #[test]
+    fn a_file_system_in_memory_is_known() {
+        assert_eq!(is_in_memory(Path::new("/proc/self/status")), Some(false));
+        assert_eq!(is_in_memory(Path::new("/nowhere/heartbeat")), None);
     }
 
     #[test]

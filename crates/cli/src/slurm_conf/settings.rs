@@ -7,7 +7,7 @@ use super::{Proposal, SLURM_CONF};
 const HOOKS: [(&str, &str, &str); 3] = [
     ("Prolog", "/etc/slurm/pillion/prolog", "timeout 2 pillion-agent poke"),
     ("Epilog", "/etc/slurm/pillion/epilog", "timeout 5 pillion-agent cleanup"),
-    ("EpilogSlurmctld", "/etc/slurm/pillion/epilog_slurmctld", "timeout 2 pillion poke"),
+    ("EpilogSlurmctld", "/etc/slurm/pillion/epilog_slurmctld", "/etc/slurm/pillion/epilog_slurmctld"),
 ];
 
 /// Where a setting stands that holds: Slurm uses the last one.

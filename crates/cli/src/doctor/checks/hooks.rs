@@ -59,8 +59,12 @@ fn commands(script: &str) -> impl DoubleEndedIterator<Item = &str> {
     script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Whether a line runs one of our programs (and does not only name a file of ours).
+/// Whether a line runs one of our programs (and does not only name a file of ours), or the script that does.
 fn calls_us(line: &str) -> bool {
+    runs_us(line) || line.contains("/pillion/epilog_slurmctld")
+}
+
+fn runs_us(line: &str) -> bool {
     line.contains("pillion poke") || line.contains("pillion-agent ")
 }
 
@@ -73,7 +77,7 @@ fn judge(check: Check, hook: &Hook) -> Option<Finding> {
         );
     }
     let text = file.text.as_deref().unwrap_or_default();
-    let hangs = commands(text).any(|line| calls_us(line) && !line.contains("timeout"));
+    let hangs = commands(text).any(|line| runs_us(line) && !line.contains("timeout"));
     if hangs {
         return Some(check.fail(
             format!("{setting}={path} calls pillion without a time limit"),
@@ -84,6 +88,14 @@ fn judge(check: Check, hook: &Hook) -> Option<Finding> {
         return Some(check.fail(
             format!("{setting}={path} does not end in 'exit 0'"),
             "make 'exit 0' its last line: a hook that fails drains the node",
+        ));
+    }
+    // Slurm runs this one for every job of the cluster, and calls the job completing meanwhile.
+    let is_waited_for = commands(text).any(runs_us) && !commands(text).any(|line| line.contains("setsid"));
+    if *kind == HookKind::EpilogSlurmctld && is_waited_for {
+        return Some(check.warn(
+            format!("{setting}={path} waits for pillion: every job of the cluster ends later while the scheduler is slow"),
+            "install the script of deploy/slurm/hooks, or call it from yours: it waits for nothing",
         ));
     }
     None

@@ -84,5 +84,11 @@ pub(super) fn heartbeat(facts: &Facts) -> Vec<Finding> {
             "set this machine's clock, and see that chronyd or ntpd runs",
         )];
     }
+    if facts.is_heartbeat_in_memory == Some(false) {
+        return vec![check.warn(
+            format!("{} lies on a disk, and slurmctld reads it at each submission under its lock", written.display()),
+            "name a file on a tmpfs: heartbeat_path = \"/run/pillion/heartbeat\" in pillion.toml, the same in job_submit.lua and hooks.env",
+        )];
+    }
     vec![check.ok(format!("{} is {} s old", written.display(), now.saturating_sub(epoch)))]
 }

@@ -21,6 +21,16 @@ use std::collections::BTreeMap;
 const NOW: u64 = 1_795_000_000;
 const CONFIG: &str = "mode = \"active\"\n[pool]\npartitions = [\"shared\"]\n";
 const HOOK: &str = include_str!("../../../../../deploy/slurm/hooks/prolog");
+const CONTROLLER_HOOK: &str = include_str!("../../../../../deploy/slurm/hooks/epilog_slurmctld");
+
+#[test]
+fn a_hook_of_the_sites_own_may_call_ours() {
+    let mut facts = sound();
+    facts.hooks[2].file.text =
+        Ok("#!/bin/sh\nlogger ended\n/etc/slurm/pillion/epilog_slurmctld\nexit 0\n".to_owned());
+    let findings = examine(&facts);
+    assert!(findings.iter().all(|finding| finding.status == Status::Ok), "{findings:?}");
+}
 
 #[test]
 fn a_sound_setup_has_nothing_to_mend() {
@@ -163,7 +173,7 @@ const BROKEN_POOL: [Broken; 13] = [
     }),
 ];
 
-const BROKEN_FILES: [Broken; 15] = [
+const BROKEN_FILES: [Broken; 17] = [
     ("lua-module", FAIL, "does not load pillion.lua", "job_submit.lua.example", |f| {
         lua(f, "return slurm.SUCCESS");
     }),
@@ -182,6 +192,7 @@ const BROKEN_FILES: [Broken; 15] = [
     ("heartbeat", FAIL, "is no heartbeat", "restart pillion-scheduler", |f| {
         f.heartbeat.text = Ok("hello".to_owned());
     }),
+    ("heartbeat", WARN, "lies on a disk", "on a tmpfs", |f| f.is_heartbeat_in_memory = Some(false)),
     ("plugstack", FAIL, "does not load pillion.so", "optional pillion.so", |f| {
         f.plugstack.text = Ok("optional /usr/lib/slurm/other.so\n".to_owned());
     }),
@@ -200,6 +211,9 @@ const BROKEN_FILES: [Broken; 15] = [
     }),
     ("hooks", FAIL, "calls pillion without a time limit", "timeout 2", |f| {
         f.hooks[2].file.text = Ok("#!/bin/sh\npillion poke\nexit 0\n".to_owned());
+    }),
+    ("hooks", WARN, "waits for pillion: every job of the cluster", "deploy/slurm/hooks", |f| {
+        f.hooks[2].file.text = Ok("#!/bin/sh\ntimeout 2 pillion poke\nexit 0\n".to_owned());
     }),
     ("hooks", FAIL, "there is no such file", "install the script here", |f| {
         f.hooks[2].file.text = Err("there is no such file".to_owned());

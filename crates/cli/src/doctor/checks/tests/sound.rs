@@ -127,6 +127,7 @@ pub(super) fn sound() -> Facts {
         config,
         config_text: file("/etc/pillion/pillion.toml", CONFIG),
         is_config_told: false,
+        is_heartbeat_in_memory: Some(true),
         heartbeat_uid: Ok(64030),
         version: Ok(SlurmVersion { major: 24, minor: 11, patch: 5 }),
         slurm_conf: Ok(conf(&[])),
@@ -164,7 +165,10 @@ pub(super) fn sound() -> Facts {
         hooks: vec![
             hook(HookKind::Prolog, "/etc/slurm/prolog.d/pillion"),
             hook(HookKind::Epilog, "/etc/slurm/epilog.d/pillion"),
-            hook(HookKind::EpilogSlurmctld, "/etc/slurm/epilog_slurmctld"),
+            Hook {
+                file: file("/etc/slurm/epilog_slurmctld", CONTROLLER_HOOK),
+                ..hook(HookKind::EpilogSlurmctld, "")
+            },
         ],
         rescue_timer: Ok("active".to_owned()),
         status: Ok(status()),
