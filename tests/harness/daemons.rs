@@ -29,6 +29,7 @@ const SPANK_LIBRARY: &str = "libpillion_slurm_spank.so";
 const SPANK_STAMP: &str = "pillion-spank-stamp";
 /// Names of daemons, as [`Cluster::daemon`] knows them.
 const SCHEDULER: &str = "pillion-scheduler";
+const SECOND_SCHEDULER: &str = "pillion-scheduler-second";
 /// How long one of our daemons may take to be ready; the scheduler makes a database at its first start.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -216,6 +217,32 @@ impl Cluster {
             Ok(if first.ends_with(" mode=active") { Look::Ready(()) } else { Look::NotYet(first) })
         })
     }
+    /// Starts another scheduler on the database of the first, which runs: one leads, the other follows. Returns its name as
+    /// [`Cluster::daemon`] knows it.
+    ///
+    /// # Errors
+    /// Where the first has no private database yet, or this one cannot be started; nobody waits for it to be ready.
+    pub fn start_second_scheduler(&mut self) -> Result<&'static str> {
+        self.give_folder("scheduler-second", "slurm")?;
+        let agents = self.local_address("scheduler-second")?;
+        let (web, metrics) = (self.local_address("web-second")?, self.metrics_address("scheduler-second")?);
+        let first = self.layout().path("scheduler/postgres");
+        let password = first.join("password");
+        let password = std::fs::read_to_string(&password).map_err(io_error("read", &password))?;
+        let host: String = first.display().to_string().replace('/', "%2F");
+        let toml = scheduler_toml(self, &Listens { agents, web, metrics })
+            .replace("scheduler.sock", "scheduler-second.sock")
+            .replacen("/scheduler\"", "/scheduler-second\"", 1)
+            + &format!(
+                "[database]\nurl = \"postgres://pillion:{}@localhost:5432/postgres?host={host}\"\n",
+                password.trim()
+            );
+        let config = self.layout().write(&format!("conf/{SECOND_SCHEDULER}.toml"), toml)?;
+        let program = self.program(&built(SCHEDULER)?.display().to_string()).arg("--config").arg(config);
+        self.start_daemon(SECOND_SCHEDULER, &program.identity(identity_of("slurm")?))?;
+        Ok(SECOND_SCHEDULER)
+    }
+
     /// Ends the scheduler. After `KILL` its private database still runs; the next start must cope with that.
     ///
     /// # Errors

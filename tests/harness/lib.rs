@@ -9,6 +9,7 @@
 //!        ▼
 //!   cluster    one a test, several side by side: slurm.conf, ports, keys and state under one folder
 //!   daemons    the programs of Pillion on such a cluster; the only file that knows their configuration
+//!   storm      what a storm draws and how it is judged; pure, and carried out by tests/storm
 //! ```
 //!
 //! It starts programs and asserts on what Slurm and jobs report; it must not know how Pillion decides.
@@ -23,6 +24,7 @@ pub mod host;
 pub mod monitoring;
 pub mod process;
 pub mod services;
+pub mod storm;
 pub mod testbed;
 pub mod wait;
 

@@ -11,6 +11,7 @@
 
 mod accounting;
 mod client;
+mod disk;
 mod files;
 mod layout;
 pub mod show;
@@ -22,12 +23,12 @@ pub use client::{JobOutput, Submission};
 pub use layout::{Layout, Ports};
 
 use crate::error::{HarnessError, Result};
-use crate::process::{Daemon, Program, log_tail};
+use crate::process::{Daemon, Program, describe, log_tail};
 use crate::testbed;
 use rustix::process::Signal;
 use spec::ClusterSpec;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a daemon of Slurm may take to start or to end.
@@ -42,6 +43,10 @@ pub struct Cluster {
     layout: Layout,
     ports: Ports,
     daemons: BTreeMap<String, Daemon>,
+    /// How each daemon was started last.
+    programs: BTreeMap<String, Program>,
+    /// Folders that are disks of their own.
+    disks: Vec<PathBuf>,
     stopped: bool,
 }
 
@@ -56,7 +61,8 @@ impl Cluster {
         }
         let layout = Layout::claim()?;
         let ports = Ports::given(spec.ports.clone());
-        let mut cluster = Self { spec, layout, ports, daemons: BTreeMap::new(), stopped: false };
+        let (daemons, programs) = (BTreeMap::new(), BTreeMap::new());
+        let mut cluster = Self { spec, layout, ports, daemons, programs, disks: Vec::new(), stopped: false };
         if let Err(error) = start::start(&mut cluster) {
             eprintln!("{}", cluster.log_tails());
             return Err(error);
@@ -106,7 +112,26 @@ impl Cluster {
         }
         let daemon = program.daemon(name, &self.layout.log(&format!("{name}.out")))?;
         self.daemons.insert(name.to_owned(), daemon);
+        self.programs.insert(name.to_owned(), program.clone());
         Ok(())
+    }
+
+    /// Starts a daemon that has ended as it was started before, and waits for nothing: what systemd does.
+    ///
+    /// # Errors
+    /// Where none of that name was started, or it still runs.
+    pub fn start_again(&mut self, name: &str) -> Result<()> {
+        let missing = || HarnessError::Refused(format!("no daemon '{name}' was started in this cluster"));
+        let program = self.programs.get(name).cloned().ok_or_else(missing)?;
+        self.start_daemon(name, &program)
+    }
+
+    /// The names of the daemons that have ended, and how.
+    pub fn ended_daemons(&mut self) -> Vec<(String, String)> {
+        let ended = |(name, daemon): (&String, &mut Daemon)| {
+            daemon.ended().map(|status| (name.clone(), describe(status)))
+        };
+        self.daemons.iter_mut().filter_map(ended).collect()
     }
 
     /// A daemon by name.
@@ -175,6 +200,7 @@ impl Cluster {
         }
         sweep::sweep(self.root())?;
         self.daemons.clear();
+        self.remove_disks()?;
         let root = self.root();
         std::fs::remove_dir_all(root).map_err(crate::error::io_error("remove", root))
     }

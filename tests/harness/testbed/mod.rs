@@ -32,7 +32,7 @@ pub const BIN_DIR: &str = "/run/testbed/bin";
 /// The host name inside; every Slurm daemon runs under it.
 pub const HOST_NAME: &str = "controller";
 /// Users that exist inside, besides those of the system.
-pub const USERS: [&str; 3] = ["alice", "bob", "carol"];
+pub const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 /// Set in the environment inside.
 const INSIDE_VARIABLE: &str = "PILLION_TESTBED";
 /// Holds the ports that lead inside, with commas between them.

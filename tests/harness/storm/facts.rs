@@ -1,0 +1,242 @@
+//! What is known of a storm when it is over. Times are epoch seconds of this machine, on which every clock is the same.
+
+use super::plan::{Broken, Deed, Kind, Order};
+use std::collections::BTreeMap;
+
+/// A span of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    /// Its begin.
+    pub from: f64,
+    /// Its end.
+    pub until: f64,
+}
+
+impl Span {
+    /// Whether a time lies in it.
+    pub fn holds(&self, at: f64) -> bool {
+        self.from <= at && at < self.until
+    }
+    /// Whether both have a moment in common.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.from < other.until && other.from < self.until
+    }
+}
+
+/// A job as `scontrol show job` gave it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// `PENDING`, `RUNNING`, ..
+    pub state: String,
+    /// Its partition.
+    pub partition: String,
+    /// 0 where it is held.
+    pub priority: String,
+    /// `Reason=`
+    pub reason: String,
+    /// `AdminComment=`
+    pub mark: String,
+    /// `ReqNodeList=`
+    pub nodes: String,
+}
+
+/// What was done to a job, and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// What.
+    pub deed: Deed,
+    /// By root, else by its user.
+    pub by_root: bool,
+    /// From when it was asked to when it was answered.
+    pub span: Span,
+    /// Whether Slurm took it.
+    pub accepted: bool,
+    /// What the client said, in one line.
+    pub said: String,
+    /// How the job was just after it.
+    pub after: Option<Seen>,
+}
+
+/// One time that Slurm gave a job a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Allocation {
+    /// When, by slurmctld's log.
+    pub at: f64,
+    /// When slurmctld took note of its end, or of a requeue.
+    pub until: Option<f64>,
+    /// Which.
+    pub node: String,
+}
+
+/// One start, as the job wrote it down itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Start {
+    /// Its first line.
+    pub at: f64,
+    /// Its last line, where it came so far.
+    pub ended_at: Option<f64>,
+    /// What its work returned; `None` where it was ended from outside.
+    pub exit: Option<i32>,
+    /// `SLURM_RESTART_COUNT`
+    pub restarts: u32,
+    /// `SLURMD_NODENAME`
+    pub node: String,
+    /// `SLURM_JOB_PARTITION`
+    pub partition: String,
+    /// `SLURM_JOB_GPUS`
+    pub gpus: Vec<u32>,
+    /// `SLURM_SHARDS_ON_NODE`
+    pub shards: Option<u32>,
+    /// Names of variables of ours that it found.
+    pub ours: String,
+    /// What else it printed: decision, cap, limit, pipe, ccs.
+    pub words: BTreeMap<String, String>,
+}
+
+impl Start {
+    /// A word that it printed; empty where it did not.
+    pub fn word(&self, name: &str) -> &str {
+        self.words.get(name).map_or("", String::as_str)
+    }
+}
+
+/// One line of `sacct --duplicates`: one run of a job.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Account {
+    /// `COMPLETED`, `REQUEUED`, ..
+    pub state: String,
+    /// When it began.
+    pub start: Option<f64>,
+    /// When it ended.
+    pub end: Option<f64>,
+    /// In minutes.
+    pub time_limit: Option<u32>,
+}
+
+/// One job or array task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// What was submitted.
+    pub order: Order,
+    /// Which task of it.
+    pub task: Option<u32>,
+    /// As Slurm calls it: `12`, `12_3`. Empty where the submission was not answered with one.
+    pub name: String,
+    /// From `sbatch` to its answer.
+    pub submitted: Span,
+    /// What `sbatch` said.
+    pub said: String,
+    /// Whether `sbatch` said that it waits for a GPU, of its own or shared.
+    pub is_managed: bool,
+    /// What was done to it, in order.
+    pub done: Vec<Done>,
+    /// When Slurm gave it a node.
+    pub allocations: Vec<Allocation>,
+    /// What it wrote down, in order.
+    pub starts: Vec<Start>,
+    /// What Slurm's accounting has of it, in order.
+    pub accounts: Vec<Account>,
+    /// How it was when the queue no longer moved; `None` where it was gone by then.
+    pub left: Option<Seen>,
+}
+
+impl Job {
+    /// How the accounting says that it ended at last; empty where it never did.
+    pub fn state(&self) -> &str {
+        self.accounts.last().map_or("", |account| account.state.split(' ').next().unwrap_or_default())
+    }
+    /// What was done to it and accepted.
+    pub fn accepted(&self, is_it: impl Fn(Deed) -> bool) -> impl Iterator<Item = &Done> {
+        self.done.iter().filter(move |done| done.accepted && is_it(done.deed))
+    }
+    /// Whether it may share.
+    pub fn may_share(&self) -> bool {
+        self.order.kind != Kind::Plain
+    }
+    /// The allocation that a start belongs to.
+    pub fn allocation_of(&self, start: &Start) -> Option<&Allocation> {
+        self.allocations.iter().rev().find(|allocation| allocation.at <= start.at)
+    }
+    /// The start that an allocation led to, if it came so far.
+    pub fn start_of(&self, index: usize) -> Option<&Start> {
+        let allocation = &self.allocations[index];
+        let next = self.allocations.get(index + 1).map_or(f64::INFINITY, |next| next.at);
+        self.starts.iter().find(|start| allocation.at <= start.at && start.at < next)
+    }
+    /// How long a start held its devices at the least: by its own clock, and no longer than by Slurm's.
+    pub fn held(&self, start: &Start) -> Option<Span> {
+        let by_slurm = self.allocation_of(start).and_then(|allocation| allocation.until);
+        let until = match (start.ended_at, by_slurm) {
+            (Some(own), Some(slurm)) => own.min(slurm),
+            (own, slurm) => own.or(slurm)?,
+        };
+        (until > start.at).then_some(Span { from: start.at, until })
+    }
+}
+
+/// Something that was broken, as it came about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outage {
+    /// What.
+    pub broken: Broken,
+    /// From when to when.
+    pub span: Span,
+}
+
+/// What Pillion says that it decided.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Decision {
+    /// Its number.
+    pub id: u64,
+    /// Decisions of one group were planned together.
+    pub group: u64,
+    /// Where.
+    pub node: String,
+    /// Which GPU.
+    pub gpu: String,
+    /// What each start is to find in its environment: shards, cap, limit, ccs.
+    pub members: Vec<Member>,
+}
+
+/// One start in a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Member {
+    /// The job's name.
+    pub job: String,
+    /// Which start.
+    pub restarts: u32,
+    /// The words that the job is to print, and their values.
+    pub expected: BTreeMap<String, String>,
+}
+
+/// Something that was seen and is a harm by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight {
+    /// One line.
+    pub text: String,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Facts {
+    /// How long a job may be held back while a device that fits is free.
+    pub bound_seconds: f64,
+    /// Every job and array task, by number and task.
+    pub jobs: Vec<Job>,
+    /// What was broken.
+    pub outages: Vec<Outage>,
+    /// What was decided; empty where nobody could be asked.
+    pub decisions: Vec<Decision>,
+    /// GPUs beyond their shards by Slurm's own books, looked for all along.
+    pub overbooked: Vec<Sight>,
+    /// Daemons that ended though nobody ended them.
+    pub died: Vec<Sight>,
+    /// Nodes that are drained or down though nobody did it.
+    pub drained: Vec<Sight>,
+    /// Lines of slurmctld.log by the job that they name.
+    pub log: BTreeMap<String, Vec<String>>,
+    /// When the storm began.
+    pub began_at: f64,
+    /// When nothing moved any more.
+    pub ended_at: f64,
+}

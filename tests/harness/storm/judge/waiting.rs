@@ -1,0 +1,209 @@
+//! Nobody was held back for longer than the bound while a device that fits stood free. What plain Slurm or the user himself
+//! makes a job wait for does not count: holds, dependencies, throttles, the two minutes after a requeue, begin times, nodes
+//! that are away.
+
+use super::runs::holds;
+use super::{Harm, HarmKind, RECOVERY_SECONDS, clock, slurm_away};
+use crate::storm::facts::{Facts, Job, Span};
+use crate::storm::plan::{After, Broken, Change, Deed, GPUS_PER_NODE, POOL_NODES, Part};
+use std::collections::BTreeMap;
+
+/// A released job that cannot start is given back after so long.
+const LEASE_SECONDS: f64 = 30.0;
+/// Slurm and a busy machine, from a begin time to a start.
+const START_SECONDS: f64 = 15.0;
+/// Slurm holds a requeued job back for two minutes.
+const REQUEUE_SECONDS: f64 = 125.0;
+/// A span in which no device is free for less than this, and one in which a device is free, count as they are; a free one of
+/// less is between two jobs.
+const FREE_SECONDS: f64 = 0.5;
+
+/// How long a job may stand in front of a free device. Where things are broken a leader may die just after it moved the begin
+/// time ahead: one bound more.
+pub(super) fn limit(facts: &Facts) -> f64 {
+    let bounds = if facts.outages.is_empty() { 1.0 } else { 2.0 };
+    bounds * facts.bound_seconds + LEASE_SECONDS + START_SECONDS
+}
+
+pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
+    let free = free_pool(facts);
+    for (index, job) in facts.jobs.iter().enumerate().filter(|(_, job)| job.is_managed) {
+        let blocked = blocked(facts, job);
+        let mut since = job.submitted.until;
+        for (number, allocation) in job.allocations.iter().enumerate() {
+            let waits = Span { from: since, until: allocation.at };
+            since = allocation.until.unwrap_or(allocation.at);
+            // Outside the pool it waits as every job there.
+            if job.start_of(number).is_some_and(|start| start.partition != "shared") {
+                continue;
+            }
+            let longest = longest_in(&waits, &free, &blocked);
+            if let Some(span) = longest.filter(|span| span.until - span.from > limit(facts)) {
+                let text = format!(
+                    "waited {:.0} s in front of a free device, from {} to {}",
+                    span.until - span.from,
+                    clock(facts, span.from),
+                    clock(facts, span.until)
+                );
+                harms.push(Harm { kind: HarmKind::WaitedTooLong, job: Some(index), text, excuse: None });
+            }
+        }
+    }
+}
+
+/// How long each managed job stood in front of a free device before its start, longest first.
+pub(in crate::storm) fn waits(facts: &Facts) -> Vec<f64> {
+    let free = free_pool(facts);
+    let of_job = |job: &Job| {
+        let begun = job.allocations.first()?.at;
+        let waits = Span { from: job.submitted.until, until: begun };
+        Some(longest_in(&waits, &free, &blocked(facts, job)).map_or(0.0, |span| span.until - span.from))
+    };
+    let mut waits: Vec<f64> = facts.jobs.iter().filter(|job| job.is_managed).filter_map(of_job).collect();
+    waits.sort_by(|first, second| second.total_cmp(first));
+    waits
+}
+
+/// The longest piece of a span in which a device is free and nothing blocks the job.
+fn longest_in(waits: &Span, free: &[Span], blocked: &[Span]) -> Option<Span> {
+    let first = free.partition_point(|span| span.until <= waits.from);
+    let mut longest: Option<Span> = None;
+    for span in free[first..].iter().take_while(|span| span.from < waits.until) {
+        let mut from = span.from.max(waits.from);
+        let until = span.until.min(waits.until);
+        for block in blocked {
+            if block.from >= until || block.until <= from {
+                continue;
+            }
+            keep_longer(&mut longest, Span { from, until: block.from });
+            from = from.max(block.until);
+        }
+        keep_longer(&mut longest, Span { from, until });
+    }
+    longest
+}
+
+fn keep_longer(longest: &mut Option<Span>, span: Span) {
+    let length = span.until - span.from;
+    if length > 0.0 && longest.is_none_or(|longest| length > longest.until - longest.from) {
+        *longest = Some(span);
+    }
+}
+
+/// When the job could not have started anyway, in order.
+fn blocked(facts: &Facts, job: &Job) -> Vec<Span> {
+    let mut spans: Vec<Span> = holds(job).collect();
+    for done in job.done.iter().filter(|done| done.accepted) {
+        let from = done.span.from;
+        spans.extend(match done.deed {
+            Deed::Requeue => Some(Span { from, until: done.span.until + REQUEUE_SECONDS }),
+            Deed::Change(Change::StartIn(seconds)) => {
+                Some(Span { from, until: done.span.until + f64::from(seconds) })
+            }
+            // Where its second half was refused, the two minutes stand.
+            Deed::RequeueNow if !done.said.is_empty() => {
+                Some(Span { from, until: done.span.until + REQUEUE_SECONDS })
+            }
+            _ => None,
+        });
+    }
+    spans.extend(dependency(facts, job));
+    spans.extend(throttled(facts, job));
+    spans.extend(slurm_away(facts, |part| part == Part::Slurmctld));
+    spans.sort_by(|first, second| first.from.total_cmp(&second.from));
+    spans
+}
+
+fn dependency(facts: &Facts, job: &Job) -> Option<Span> {
+    let waits_for = |other: &Job| match job.order.after {
+        Some(After::Ok(number) | After::Any(number)) => other.order.number == number,
+        Some(After::Singleton(_)) => {
+            other.order.after == job.order.after
+                && other.order.user == job.order.user
+                && other.order.number < job.order.number
+        }
+        None => false,
+    };
+    let ends = facts.jobs.iter().filter(|other| waits_for(other)).map(|other| {
+        let last = other.allocations.last();
+        // One that never ran ends when it is cancelled, or does not.
+        let cancelled = other.accepted(|deed| deed == Deed::Cancel).next().map(|done| done.span.until);
+        last.map_or(cancelled.unwrap_or(f64::INFINITY), |last| last.until.unwrap_or(f64::INFINITY))
+    });
+    let until = ends.reduce(f64::max)?;
+    Some(Span { from: job.submitted.from, until })
+}
+
+/// From the moment at which as many tasks ran as may, by Slurm's log.
+fn throttled(facts: &Facts, job: &Job) -> Vec<Span> {
+    let Some(array) = job.order.array else { return Vec::new() };
+    let siblings = facts.jobs.iter().filter(|other| other.order.number == job.order.number);
+    let spans = siblings
+        .filter(|other| other.task != job.task)
+        .flat_map(|other| &other.allocations)
+        .map(|one| Span { from: one.at, until: one.until.unwrap_or(f64::INFINITY) });
+    at_least(spans, array.throttle as usize)
+}
+
+/// When so many of the spans overlap.
+fn at_least(spans: impl Iterator<Item = Span>, count: usize) -> Vec<Span> {
+    let mut edges: Vec<(f64, bool)> = spans.flat_map(|span| [(span.from, true), (span.until, false)]).collect();
+    edges.sort_by(|first, second| first.0.total_cmp(&second.0).then(first.1.cmp(&second.1)));
+    let (mut running, mut since, mut found) = (0_usize, None, Vec::new());
+    for (at, begins) in edges {
+        if begins {
+            running += 1;
+            if running == count {
+                since = Some(at);
+            }
+        } else {
+            if running == count
+                && let Some(from) = since.take()
+            {
+                found.push(Span { from, until: at });
+            }
+            running = running.saturating_sub(1);
+        }
+    }
+    found
+}
+
+/// When at least one whole device of the pool was free, on a node that was there.
+fn free_pool(facts: &Facts) -> Vec<Span> {
+    let mut busy: BTreeMap<(&str, u32), Vec<Span>> = BTreeMap::new();
+    let devices = POOL_NODES.iter().flat_map(|node| (0..GPUS_PER_NODE).map(move |gpu| (*node, gpu)));
+    busy.extend(devices.map(|device| (device, Vec::new())));
+    let mut take = |node: &str, gpus: &[u32], span: Span| {
+        for (device, spans) in &mut busy {
+            // Where it is not known which one, it was every one.
+            if device.0 == node && (gpus.is_empty() || gpus.contains(&device.1)) {
+                spans.push(span);
+            }
+        }
+    };
+    for job in &facts.jobs {
+        for (number, one) in job.allocations.iter().enumerate() {
+            let gpus = job.start_of(number).map_or(&[][..], |start| &start.gpus);
+            take(&one.node, gpus, Span { from: one.at, until: one.until.unwrap_or(facts.ended_at) });
+        }
+    }
+    for outage in &facts.outages {
+        if let Broken::Process(Part::Slurmd(node), _) | Broken::Drain(node) = outage.broken {
+            take(node, &[], Span { from: outage.span.from, until: outage.span.until + RECOVERY_SECONDS });
+        }
+    }
+    let all = busy.len();
+    // A device is busy from the first of overlapping spans to the last.
+    let merged = busy.into_values().flat_map(|spans| at_least(spans.into_iter(), 1));
+    let mut none_free = at_least(merged, all);
+    none_free.push(Span { from: f64::INFINITY, until: f64::INFINITY });
+    let mut from = f64::NEG_INFINITY;
+    let mut free = Vec::new();
+    for taken in none_free {
+        if taken.from - from > FREE_SECONDS {
+            free.push(Span { from, until: taken.from });
+        }
+        from = taken.until;
+    }
+    free
+}

@@ -1,0 +1,113 @@
+//! The words after `tests/run storm`.
+
+use std::path::PathBuf;
+
+/// What `--help` prints.
+pub const USAGE: &str = "\
+usage: tests/run storm [--starts=N] [--minutes=M] [--seed=S] [--faults=yes|no] [--output=FOLDER]     as root
+
+Jobs of four users, plain and managed, while users change, hold, cancel and requeue them and (with faults) daemons are killed
+and frozen, disks fill and nodes drain. Judged by Slurm's accounting and by what the jobs saw inside themselves.
+
+  --starts=N       jobs and array tasks that are submitted, 1 to 100000 (default 300)
+  --minutes=M      over how long, 1 to 1440 (default 6); waiting for the queue to drain comes on top
+  --seed=S         everything that is drawn comes from it (default 1)
+  --faults=yes|no  whether things are broken too (default yes)
+  --output=FOLDER  where the sequence, the stories of harmed jobs and the logs are written
+
+Ends with 0 where no harm was found, with 1 where one was, with 2 where the storm could not be made.
+";
+
+/// How a storm is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Jobs and array tasks.
+    pub starts: u32,
+    /// Over how long they are submitted.
+    pub minutes: u32,
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// Whether things are broken.
+    pub faults: bool,
+    /// Where the long answers go; absent: a folder of the testbed, gone with it.
+    pub output: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { starts: 300, minutes: 6, seed: 1, faults: true, output: None }
+    }
+}
+
+/// Reads the words; `Ok(None)`: the usage is wanted.
+///
+/// # Errors
+/// One sentence that says what is wrong.
+pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
+    let mut options = Options::default();
+    for word in words {
+        if word == "--help" || word == "-h" {
+            return Ok(None);
+        }
+        let (name, value) = word.split_once('=').ok_or_else(|| {
+            format!("'{word}' is not understood; write for example --starts=1000 --minutes=20 --seed=7 --faults=no")
+        })?;
+        match name {
+            "--starts" => options.starts = number(name, value, 1, 100_000)?,
+            "--minutes" => options.minutes = number(name, value, 1, 1440)?,
+            "--seed" => {
+                options.seed =
+                    value.parse().map_err(|_| format!("--seed takes a whole number, not '{value}'"))?;
+            }
+            "--faults" => {
+                options.faults = match value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err(format!("--faults takes yes or no, not '{value}'")),
+                }
+            }
+            "--output" if !value.is_empty() => options.output = Some(value.into()),
+            "--output" => return Err("--output takes a folder".to_owned()),
+            _ => {
+                return Err(format!(
+                    "there is no option '{name}'; there are --starts, --minutes, --seed, --faults and --output"
+                ));
+            }
+        }
+    }
+    Ok(Some(options))
+}
+
+fn number(name: &str, value: &str, least: u32, most: u32) -> Result<u32, String> {
+    let read = value.parse().ok().filter(|read| (least..=most).contains(read));
+    read.ok_or_else(|| format!("{name} takes a whole number from {least} to {most}, not '{value}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &str) -> Result<Option<Options>, String> {
+        parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_read() {
+        assert_eq!(parsed("").unwrap(), Some(Options::default()));
+        let all = parsed("--starts=1000 --minutes=20 --seed=7 --faults=no --output=/x").unwrap().unwrap();
+        let expected =
+            Options { starts: 1000, minutes: 20, seed: 7, faults: false, output: Some("/x".into()) };
+        assert_eq!(all, expected);
+        assert_eq!(parsed("--seed=3 --help").unwrap(), None);
+    }
+
+    #[test]
+    fn a_bad_option_gives_one_sentence() {
+        for words in [
+            "--starts=0", "--starts=many", "--minutes=1441", "--seed=-1", "--faults=some", "--output=", "storm", "--x=1",
+        ] {
+            let said = parsed(words).unwrap_err();
+            assert!(!said.contains('\n') && said.len() < 120, "{words}: {said}");
+        }
+    }
+}

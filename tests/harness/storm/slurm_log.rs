@@ -1,0 +1,130 @@
+//! Reads `slurmctld.log`: when each job was given a node, and when that was over. Its clock has milliseconds, the accounting's
+//! only seconds. Pure.
+
+use super::facts::Allocation;
+use std::collections::BTreeMap;
+
+/// What is read of the log.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SlurmLog {
+    /// By the job's name.
+    pub allocations: BTreeMap<String, Vec<Allocation>>,
+    /// Every line that names a job, by its name.
+    pub lines: BTreeMap<String, Vec<String>>,
+}
+
+/// Reads the whole text. What does not look like a line of a log is passed over.
+pub fn read(text: &str) -> SlurmLog {
+    let mut log = SlurmLog::default();
+    for line in text.lines() {
+        let (Some(at), Some(name)) = (time_of(line), job_of(line)) else { continue };
+        log.lines.entry(name.clone()).or_default().push(line.to_owned());
+        let begins = line.contains("Allocate JobId=") || line.contains("Started JobId=");
+        let of_job = log.allocations.entry(name).or_default();
+        if begins {
+            // Both lines are written where the main scheduler starts a job.
+            if of_job.last().is_none_or(|last| last.until.is_some()) {
+                of_job.push(Allocation { at, until: None, node: node_of(line).unwrap_or_default() });
+            }
+        } else if ends(line)
+            && let Some(last) = of_job.last_mut()
+        {
+            last.until.get_or_insert(at);
+        }
+    }
+    log.allocations.retain(|_, of_job| !of_job.is_empty());
+    log
+}
+
+/// Whether from this line on the job has its node no more, or will not have it for long.
+fn ends(line: &str) -> bool {
+    (line.contains("_job_complete: ") && line.ends_with(" done"))
+        || line.contains("_job_requeue")
+        || line.contains("Requeuing JobId=")
+        || line.contains("requeue job")
+        || line.contains("requeue JobId=")
+        || line.contains("Killing JobId=")
+        || line.contains("REQUEST_KILL_JOB JobId=")
+        || line.contains("_slurm_rpc_kill_job: ")
+        || line.contains("job_signal")
+        || line.contains("Time limit exhausted for JobId=")
+        || line.contains("killing old JobId=")
+        || line.contains("batch requested abort")
+}
+
+/// `JobId=12`, `JobId=12_3(15)` and `JobId=12_3` become `12` and `12_3`; `None` for an array as a whole.
+fn job_of(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("JobId=")?;
+    let end = rest.find(|next: char| !next.is_ascii_digit() && next != '_').unwrap_or(rest.len());
+    let name = &rest[..end];
+    (!name.is_empty() && !name.ends_with('_')).then(|| name.to_owned())
+}
+
+fn node_of(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once(" NodeList=").or_else(|| line.split_once(" on "))?;
+    let name: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// `[2026-11-21T05:02:45.004]` in UTC, as epoch seconds.
+fn time_of(line: &str) -> Option<f64> {
+    let (stamp, _) = line.strip_prefix('[')?.split_once(']')?;
+    let (date, clock) = stamp.split_once('T')?;
+    let mut parts = date.split('-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    let mut clock = clock.split(':').map(|part| part.parse::<f64>().ok());
+    let (hours, minutes, seconds) = (clock.next()??, clock.next()??, clock.next()??);
+    let days = i32::try_from(days_since_1970(year, month, day)).ok()?;
+    Some(f64::from(days) * 86_400.0 + hours * 3600.0 + minutes * 60.0 + seconds)
+}
+
+/// Days of the Gregorian calendar; years are counted from March, so that the odd day comes last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+[2026-11-23T04:00:00.125] _slurm_rpc_submit_batch_job: JobId=12 InitPrio=1 usec=300
+[2026-11-23T04:00:01.500] sched: Allocate JobId=12 NodeList=n1 #CPUs=1 Partition=shared
+[2026-11-23T04:00:04.000] _job_complete: JobId=12 WEXITSTATUS 0
+[2026-11-23T04:00:04.250] _job_complete: JobId=12 done
+[2026-11-23T04:00:05.000] sched/backfill: _start_job: Started JobId=13_2(15) in shared on n2
+[2026-11-23T04:00:06.000] _slurm_rpc_requeue: Requeue of JobId=13_* returned an error
+[2026-11-23T04:00:07.000] Requeuing JobId=13_2(15)
+[2026-11-23T04:00:09.000] sched: Allocate JobId=13_2(15) NodeList=n1 #CPUs=1 Partition=shared
+no line of a log
+";
+
+    #[test]
+    fn allocations_and_their_ends_are_found() {
+        let log = read(TEXT);
+        let begun = 1_795_406_400.0;
+        assert_eq!(
+            log.allocations["12"],
+            [Allocation { at: begun + 1.5, until: Some(begun + 4.25), node: "n1".into() }]
+        );
+        assert_eq!(
+            log.allocations["13_2"],
+            [
+                Allocation { at: begun + 5.0, until: Some(begun + 7.0), node: "n2".into() },
+                Allocation { at: begun + 9.0, until: None, node: "n1".into() },
+            ]
+        );
+        assert_eq!((log.lines["12"].len(), log.lines["13_2"].len()), (4, 3));
+        assert!(!log.lines.contains_key("13"));
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        assert_eq!(days_since_1970(1970, 1, 1), 0);
+        assert_eq!(days_since_1970(2000, 3, 1), 11_017);
+        assert_eq!(days_since_1970(2024, 2, 29), 19_782);
+    }
+}
