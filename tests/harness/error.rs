@@ -85,7 +85,7 @@ impl std::fmt::Debug for HarnessError {
 pub type Result<T, E = HarnessError> = std::result::Result<T, E>;
 
 /// Turns an I/O error into one that names the path.
-pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> HarnessError {
+pub fn io_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> HarnessError {
     let path = path.to_owned();
     move |source| HarnessError::Io { action, path, source }
 }

@@ -146,9 +146,9 @@ fn acts_on(order: &Order, seconds: f64, chance: &mut ChaCha8Rng, acts: &mut Vec<
 /// From a submission to what is done to it.
 fn pause(chance: &mut ChaCha8Rng) -> (Moment, f64) {
     match chance.random_range(0..100) {
-        0..45 => (Moment::Drawn, chance.random_range(RELEASE_SECONDS)),
-        45..65 => (Moment::AtRelease, 0.1),
-        65..80 => (Moment::Drawn, chance.random_range(0.0..0.2)),
+        0..50 => (Moment::Drawn, chance.random_range(RELEASE_SECONDS)),
+        50..72 => (Moment::AtRelease, 0.1),
+        72..87 => (Moment::Drawn, chance.random_range(0.0..0.2)),
         _ => (Moment::Drawn, chance.random_range(3.0..12.0)),
     }
 }

@@ -1,5 +1,5 @@
 //! Reads `slurmctld.log`: when each job was given a node, and when that was over. Its clock has milliseconds, the accounting's
-//! only seconds. Pure.
+//! only seconds. And the shards in use that `scontrol show node -d` tells. Pure.
 
 use super::facts::Allocation;
 use std::collections::BTreeMap;
@@ -86,6 +86,15 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
+/// `shard:g0:40(40/100,0/100,..)`: the shards of each GPU that are in use, with its index.
+pub fn shards_used(gres: &str) -> Vec<(usize, u32)> {
+    let lists = gres.split("shard:").skip(1).filter_map(|entry| entry.split_once('(')?.1.split(')').next());
+    let used = lists.flat_map(|list| {
+        list.split(',').enumerate().filter_map(|(gpu, count)| Some((gpu, count.split('/').next()?.parse().ok()?)))
+    });
+    used.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +135,12 @@ no line of a log
         assert_eq!(days_since_1970(1970, 1, 1), 0);
         assert_eq!(days_since_1970(2000, 3, 1), 11_017);
         assert_eq!(days_since_1970(2024, 2, 29), 19_782);
+    }
+
+    #[test]
+    fn shards_in_use_are_read() {
+        let gres = "gpu:g0:0(IDX:N/A),shard:g0:140(140/100,0/100),shard:g1:30(0/100,30/100)";
+        let used = shards_used(gres);
+        assert!(used.contains(&(0, 140)) && used.contains(&(1, 30)), "{used:?}");
     }
 }

@@ -137,8 +137,8 @@ fn how_it_ended(facts: &Facts, job: &Job) -> Option<(HarmKind, String)> {
             })
         }
         "CANCELLED" if was_cancelled || lost_its_dependency(facts, job) => None,
-        // What came between a cancel and its end: Slurm keeps the first.
-        "FAILED" | "REQUEUED" if was_cancelled => None,
+        // What came between a cancel and its end: Slurm keeps the first. Of tasks that never began it keeps nothing.
+        "" | "FAILED" | "REQUEUED" if was_cancelled => None,
         state => {
             let text = format!("it ended {state} after {} starts{}", job.starts.len(), last_done(facts, job));
             Some((HarmKind::EndedWrong, text))

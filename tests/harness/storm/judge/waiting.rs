@@ -101,7 +101,7 @@ fn blocked(facts: &Facts, job: &Job) -> Vec<Span> {
                 Some(Span { from, until: done.span.until + f64::from(seconds) })
             }
             // Where its second half was refused, the two minutes stand.
-            Deed::RequeueNow if !done.said.is_empty() => {
+            Deed::RequeueNow if done.said.starts_with("StartTime=now refused") => {
                 Some(Span { from, until: done.span.until + REQUEUE_SECONDS })
             }
             _ => None,
