@@ -6,6 +6,7 @@
 mod browser;
 mod kept;
 mod result;
+mod testbeds;
 
 use browser::{between, document, text};
 use kept::{Kept, Typed, output};

@@ -127,7 +127,9 @@ impl Postgres {
     fn pid(&self) -> Option<Pid> {
         let text = std::fs::read_to_string(self.data.join("postmaster.pid")).ok()?;
         let pid = text.lines().next()?.trim().parse().ok().and_then(Pid::from_raw)?;
-        std::fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero())).ok().map(|_| pid)
+        // Numbers of processes are used again, within minutes where many are started.
+        let folder = std::fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero())).ok()?;
+        (folder == self.data).then_some(pid)
     }
 
     /// Ends the server; with its data out of the way, nobody can start it again.

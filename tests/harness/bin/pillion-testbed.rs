@@ -1,6 +1,7 @@
 //! `pillion-testbed`: makes a private world for a test run or a demo (`enter`), or runs a command in one (`join`).
 
 use clap::{Parser, Subcommand};
+use pillion_tests::cluster::sweep::sweep;
 use pillion_tests::error::{HarnessError, Result};
 use pillion_tests::testbed::{self, EnterOptions, InitOptions};
 use std::ffi::OsString;
@@ -59,6 +60,11 @@ enum Action {
         #[arg(long)]
         pid_file: PathBuf,
     },
+    /// Inside a testbed: end every process of the cluster in a folder, as its owner does when it ends.
+    Sweep {
+        /// The cluster's folder, such as /run/testbed/c1.
+        folder: PathBuf,
+    },
     /// Process 1 of a testbed.
     #[command(hide = true)]
     Init {
@@ -111,6 +117,8 @@ fn run(action: Action) -> Result<i32> {
             })?;
             testbed::join(up, &user, &command).map(exit_code)
         }
+        Action::Sweep { folder } if testbed::is_inside() => sweep(&folder).map(|()| 0),
+        Action::Sweep { .. } => Err(HarnessError::NotInTestbed),
         Action::Down { pid_file } => testbed::down(&pid_file).map(|()| 0),
         Action::Init { private_network, folder, command } => {
             testbed::init(&InitOptions { private_network, folder, command })

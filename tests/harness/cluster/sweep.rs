@@ -2,6 +2,9 @@
 //!
 //! A process belongs to a cluster if its environment, its command line or its working folder names the cluster's folder.
 //! `PostgreSQL` overwrites its environment, so one sign alone is not enough. Zombies show none of them, and count as gone.
+//!
+//! Every testbed has its clusters under the same path. So a process counts only where it is in the process namespace of who
+//! looks: from the machine itself the processes of all testbeds are seen, and none of them belongs to it.
 
 use crate::error::Result;
 use crate::wait::wait_until;
@@ -23,7 +26,7 @@ pub struct Leftover {
     pub command: String,
 }
 
-/// Every living process of the cluster in `root`, except this one.
+/// Every living process of the cluster in `root` in this testbed, except this one.
 pub fn processes_of(root: &Path) -> Vec<Leftover> {
     let this = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -33,6 +36,8 @@ pub fn processes_of(root: &Path) -> Vec<Leftover> {
 
 fn belongs(pid: i32, root: &Path) -> Option<Leftover> {
     let folder = Path::new("/proc").join(pid.to_string());
+    let namespace = |of: &Path| fs::read_link(of.join("ns/pid")).ok();
+    namespace(&folder).filter(|its| namespace(Path::new("/proc/self")).as_ref() == Some(its))?;
     let command = fs::read(folder.join("cmdline")).ok().filter(|bytes| !bytes.is_empty())?;
     let mentions = |bytes: &[u8]| holds_path(bytes, root.as_os_str().as_bytes());
     let is_ours = mentions(&command)
@@ -55,7 +60,7 @@ fn holds_path(bytes: &[u8], path: &[u8]) -> bool {
 ///
 /// # Errors
 /// A timeout where some do not end.
-pub(super) fn sweep(root: &Path) -> Result<()> {
+pub fn sweep(root: &Path) -> Result<()> {
     wait_until("end of every process of the cluster", SWEEP_DEADLINE, || {
         let left = processes_of(root);
         for leftover in &left {

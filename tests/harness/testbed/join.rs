@@ -1,6 +1,6 @@
 //! A testbed that is already up: finding it by its pid file, running a command in it, ending it.
 
-use super::{home_of, identity_of, inside_environment};
+use super::{PROCESS_NAME, home_of, identity_of, inside_environment};
 use crate::error::{HarnessError, Result, io_error, system_error};
 use crate::process::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,8 +12,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-/// How the outer process appears in `/proc/PID/comm`, which holds 15 bytes.
-const PROCESS_NAME: &str = "pillion-testbed";
 /// How long the kernel may take to end everything in a testbed.
 const DOWN_DEADLINE_SECONDS: i64 = 30;
 /// Kept from the caller's environment; everything else is as inside.

@@ -33,14 +33,17 @@ pub const BIN_DIR: &str = "/run/testbed/bin";
 pub const HOST_NAME: &str = "controller";
 /// Users that exist inside, besides those of the system.
 pub const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
+/// How the outer process and process 1 appear in `/proc/PID/comm`, which holds 15 bytes.
+const PROCESS_NAME: &str = "pillion-testbed";
 /// Set in the environment inside.
 const INSIDE_VARIABLE: &str = "PILLION_TESTBED";
 /// Holds the ports that lead inside, with commas between them.
 const FORWARDED_VARIABLE: &str = "PILLION_TESTBED_FORWARDED";
 
-/// Whether this process runs inside a testbed.
+/// Whether this process runs inside a testbed. A variable may have come along from one, so process 1 is looked at as well.
 pub fn is_inside() -> bool {
-    std::env::var_os(INSIDE_VARIABLE).is_some()
+    let first = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
+    std::env::var_os(INSIDE_VARIABLE).is_some() && first.trim() == PROCESS_NAME
 }
 
 /// The ports of the machine's loopback that lead to the same ports in here, in the order in which they were asked for.

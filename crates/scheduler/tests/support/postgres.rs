@@ -58,7 +58,9 @@ impl Workplace {
         // The pipe ends with us, also where we are killed. The first process of the server is named in its pid file.
         let script = r#"cat
             for file in "$0"/*/data/postmaster.pid; do
-                [ -f "$file" ] && kill -QUIT "$(head -n 1 "$file")" || continue
+                # Numbers of processes are used again: it is ours only where it works there.
+                pid=$([ -f "$file" ] && head -n 1 "$file") || continue
+                [ "$(readlink "/proc/$pid/cwd")" = "${file%/*}" ] && kill -QUIT "$pid" || continue
                 for try in $(seq 100); do [ -f "$file" ] && sleep 0.05; done
             done
             rm -rf "$0""#;
