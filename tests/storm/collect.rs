@@ -8,6 +8,7 @@ use pillion_tests::error::{Result, io_error};
 use pillion_tests::storm::facts::{Account, Decision, Done, Facts, Job, Member, Seen, Sight, Start};
 use pillion_tests::storm::plan::{Order, Plan, USERS};
 use pillion_tests::storm::slurm_log;
+use pillion_tests::testbed::identity_of;
 use pillion_tests::wait::{Look, wait_for};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use std::time::Duration;
 /// Slurm tells its accounting within seconds, and its database within some more.
 const ACCOUNTING_DEADLINE: Duration = Duration::from_secs(60);
 const ACCOUNT_FIELDS: &str = "JobID,State,Start,End,TimelimitRaw";
+const STATES: &str = "BF,CA,CD,DL,F,NF,OOM,PD,PR,R,RQ,RS,S,TO";
 /// Decisions are asked for in pieces of so many seconds.
 const DECISION_SECONDS: u32 = 300;
 const DECISIONS_MAX: &str = "10000";
@@ -64,6 +66,7 @@ pub(crate) fn facts(
         died: seen.died,
         drained: sights(seen.drained),
         log: log.lines,
+        slurm_uid: identity_of("slurm")?.uid,
         began_at: journal.began_at,
         ended_at,
     })
@@ -110,17 +113,14 @@ fn accounts(
     let date = cluster.program("date").args(["-d", &format!("@{since}"), "+%FT%T"]).stdout()?;
     let mut last = BTreeMap::new();
     let waited = wait_for("the accounting of all that ended", ACCOUNTING_DEADLINE, || {
-        let program = cluster.program("sacct").env("SLURM_TIME_FORMAT", "%s").args([
-            "--allusers", "--allocations", "--duplicates", "--array", "--noheader", "--parsable2",
-            "--starttime", date.trim(), "--format", ACCOUNT_FIELDS,
-        ]);
-        let mut all: BTreeMap<String, Vec<Account>> = BTreeMap::new();
-        for line in program.stdout()?.lines() {
-            let fields: Vec<&str> = line.split('|').collect();
-            let [name, state, start, end, limit] = fields[..] else { continue };
-            let (start, end, time_limit) = (start.parse().ok(), end.parse().ok(), limit.parse().ok());
-            let account = Account { state: state.to_owned(), start, end, time_limit };
-            all.entry(name.to_owned()).or_default().push(account);
+        let mut all = asked(cluster, &["--starttime", date.trim()])?;
+        // Who was held while it ran counts as never eligible: it is shown only where its state is asked for.
+        let of_states = ["--starttime", date.trim(), "--endtime", "now", "--state", STATES];
+        for (name, accounts) in asked(cluster, &of_states)? {
+            let known = all.entry(name).or_default();
+            if accounts.len() > known.len() {
+                *known = accounts;
+            }
         }
         let open = |(name, accounts): &(&String, &Vec<Account>)| {
             !left.contains_key(*name) && accounts.last().is_some_and(|last| last.end.is_none())
@@ -134,6 +134,28 @@ fn accounts(
         crate::say(&pillion_core::report(&error).to_string());
     }
     Ok(last)
+}
+
+fn asked(cluster: &Cluster, which: &[&str]) -> Result<BTreeMap<String, Vec<Account>>> {
+    let program = cluster.program("sacct").env("SLURM_TIME_FORMAT", "%s").args(which.iter().copied()).args([
+        "--allusers",
+        "--allocations",
+        "--duplicates",
+        "--array",
+        "--noheader",
+        "--parsable2",
+        "--format",
+        ACCOUNT_FIELDS,
+    ]);
+    let mut all: BTreeMap<String, Vec<Account>> = BTreeMap::new();
+    for line in program.stdout()?.lines() {
+        let fields: Vec<&str> = line.split('|').collect();
+        let [name, state, start, end, limit] = fields[..] else { continue };
+        let (start, end, time_limit) = (start.parse().ok(), end.parse().ok(), limit.parse().ok());
+        let account = Account { state: state.to_owned(), start, end, time_limit };
+        all.entry(name.to_owned()).or_default().push(account);
+    }
+    Ok(all)
 }
 
 /// What the jobs wrote down, by number and task, in order.

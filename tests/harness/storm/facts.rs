@@ -235,6 +235,8 @@ pub struct Facts {
     pub drained: Vec<Sight>,
     /// Lines of slurmctld.log by the job that they name.
     pub log: BTreeMap<String, Vec<String>>,
+    /// As whom Pillion changes jobs.
+    pub slurm_uid: u32,
     /// When the storm began.
     pub began_at: f64,
     /// When nothing moved any more.

@@ -144,6 +144,9 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
     if slurm_away(facts, |part| part == Part::Slurmctld).any(|span| is_unsure(&span)) {
         return Some("slurmctld was away when it was asked".to_owned());
     }
+    if kind == HarmKind::EndedWrong && was_revoked_by_its_user(facts, job) {
+        return Some("its user's own StartTime=now right after a requeue".to_owned());
+    }
     facts.outages.iter().find_map(|outage| match outage.broken {
         Broken::Process(Part::Slurmctld, How::Kill) => {
             let forgets = Span {
@@ -162,6 +165,16 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
         }
         _ => None,
     })
+}
+
+/// Slurm refuses a start in the second in which a node gave the last one's credential back, and the job fails. Plain Slurm does
+/// so too where nobody but the user or root moved the begin time of a requeued job to now.
+fn was_revoked_by_its_user(facts: &Facts, job: &Job) -> bool {
+    let lines = facts.log.get(&job.name).map(Vec::as_slice).unwrap_or_default();
+    let Some(revoked) = lines.iter().rposition(|line| line.contains("Job credential revoked")) else { return false };
+    let Some(requeued) = lines[..revoked].iter().rposition(|line| line.contains("Requeuing JobId=")) else { return false };
+    let by_us = format!("uid={} ", facts.slurm_uid);
+    !lines[requeued..revoked].iter().any(|line| line.contains("_slurm_rpc_update_job") && line.contains(&by_us))
 }
 
 /// What was broken of Slurm itself, from when on and until it was itself again.

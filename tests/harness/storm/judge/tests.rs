@@ -398,6 +398,23 @@ fn daemons_and_nodes_are_looked_after() {
 }
 
 #[test]
+fn a_credential_that_slurm_takes_back_is_ours_only_where_we_moved_the_begin_time() {
+    let failed = |uid: u32| {
+        doctored(|facts| {
+            facts.slurm_uid = 64_030;
+            facts.jobs[1].accounts[0].state = "FAILED".into();
+            let lines = [
+                "Requeuing JobId=101".to_owned(),
+                format!("_slurm_rpc_update_job: complete JobId=101 uid={uid} usec=195"),
+                "Killing non-startable batch JobId=101: Job credential revoked".to_owned(),
+            ];
+            facts.log.insert("101".into(), lines.into());
+        })
+    };
+    assert_eq!((failed(60_001), failed(64_030)), (vec![], vec![HarmKind::EndedWrong]));
+}
+
+#[test]
 fn what_plain_slurm_may_have_done_is_told_apart() {
     let broken = |part, how| {
         let mut facts = calm();

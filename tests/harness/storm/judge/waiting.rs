@@ -4,7 +4,7 @@
 
 use super::runs::holds;
 use super::{Harm, HarmKind, RECOVERY_SECONDS, clock, slurm_away};
-use crate::storm::facts::{Facts, Job, Span};
+use crate::storm::facts::{Done, Facts, Job, Span};
 use crate::storm::plan::{After, Broken, Change, Deed, GPUS_PER_NODE, POOL_NODES, Part};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,12 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
         for (number, allocation) in job.allocations.iter().enumerate() {
             let waits = Span { from: since, until: allocation.at };
             since = allocation.until.unwrap_or(allocation.at);
+            // What its node loses, Slurm requeues by itself.
+            let is_its = |part| matches!(part, Part::Slurmd(node) if node == allocation.node);
+            let ran = Span { from: allocation.at, until: since + 1.0 };
+            if slurm_away(facts, is_its).any(|span| span.meets(&ran)) {
+                since += REQUEUE_SECONDS;
+            }
             // Outside the pool it waits as every job there.
             if job.start_of(number).is_some_and(|start| start.partition != "shared") {
                 continue;
@@ -100,10 +106,8 @@ fn blocked(facts: &Facts, job: &Job) -> Vec<Span> {
             Deed::Change(Change::StartIn(seconds)) => {
                 Some(Span { from, until: done.span.until + f64::from(seconds) })
             }
-            // Where its second half was refused, the two minutes stand.
-            Deed::RequeueNow if done.said.starts_with("StartTime=now refused") => {
-                Some(Span { from, until: done.span.until + REQUEUE_SECONDS })
-            }
+            // Where the begin time was not taken, or before Slurm set its own, the two minutes stand.
+            Deed::RequeueNow if !is_pending(done) => Some(Span { from, until: done.span.until + REQUEUE_SECONDS }),
             _ => None,
         });
     }
@@ -112,6 +116,12 @@ fn blocked(facts: &Facts, job: &Job) -> Vec<Span> {
     spans.extend(slurm_away(facts, |part| part == Part::Slurmctld));
     spans.sort_by(|first, second| first.from.total_cmp(&second.from));
     spans
+}
+
+/// Its begin time is the one that was asked for.
+fn is_pending(done: &Done) -> bool {
+    let was_taken = !done.said.starts_with("StartTime=now refused");
+    was_taken && done.after.as_ref().is_some_and(|seen| seen.state == "PENDING")
 }
 
 fn dependency(facts: &Facts, job: &Job) -> Option<Span> {
