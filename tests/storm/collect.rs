@@ -55,7 +55,8 @@ pub(crate) fn facts(
             jobs.push(job);
         }
     }
-    let sights = |texts: std::collections::BTreeSet<String>| texts.into_iter().map(|text| Sight { text }).collect();
+    let sights =
+        |texts: std::collections::BTreeSet<String>| texts.into_iter().map(|text| Sight { text }).collect();
     let decisions = decisions(cluster, journal.began_at, ended_at);
     Ok(Facts {
         bound_seconds,
@@ -77,7 +78,8 @@ fn tasks_of(order: &Order) -> Vec<Option<u32>> {
 }
 
 fn job(order: &Order, submitted: &Submitted, task: Option<u32>, done: &[(usize, Option<u32>, Done)]) -> Job {
-    let suffix = task.filter(|_| !submitted.name.is_empty()).map(|task| format!("_{task}")).unwrap_or_default();
+    let suffix =
+        task.filter(|_| !submitted.name.is_empty()).map(|task| format!("_{task}")).unwrap_or_default();
     let mut of_job: Vec<Done> = done
         .iter()
         .filter(|(number, to, _)| *number == order.number && (to.is_none() || *to == task))
@@ -165,7 +167,8 @@ fn starts(cluster: &Cluster) -> Result<BTreeMap<(usize, Option<u32>), Vec<Start>
         let path = cluster.home(user).join("storm.log");
         let text = std::fs::read_to_string(&path).map_err(io_error("read", &path))?;
         for line in text.lines() {
-            let words: BTreeMap<&str, &str> = line.split(' ').filter_map(|word| word.split_once('=')).collect();
+            let words: BTreeMap<&str, &str> =
+                line.split(' ').filter_map(|word| word.split_once('=')).collect();
             let word = |name: &str| words.get(name).copied().unwrap_or_default();
             let (Ok(number), Ok(at)) = (word("number").parse(), word("at").parse::<f64>()) else { continue };
             let restarts = word("restarts").parse().unwrap_or_default();

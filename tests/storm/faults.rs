@@ -5,8 +5,8 @@ use crate::say;
 use pillion_tests::Cluster;
 use pillion_tests::error::Result;
 use pillion_tests::storm::facts::{Outage, Seen as JobSeen, Sight, Span};
-use pillion_tests::storm::slurm_log::shards_used;
 use pillion_tests::storm::plan::{Broken, Change, Deed, Disk, Fault, How, Part, Plan};
+use pillion_tests::storm::slurm_log::shards_used;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
@@ -75,7 +75,9 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
                     seen.outages.push(Outage { broken: fault.broken, span });
                     broken.push((fault, seen.outages.len() - 1));
                 }
-                Err(error) => journal.note(epoch(), &format!("  not broken: {}", pillion_core::report(&error))),
+                Err(error) => {
+                    journal.note(epoch(), &format!("  not broken: {}", pillion_core::report(&error)))
+                }
             }
         }
         let (over, rest): (Vec<_>, Vec<_>) = broken.into_iter().partition(|(fault, _)| fault.until <= now);
@@ -83,7 +85,9 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
         for (fault, outage) in over {
             if let Err(error) = mend(cluster, fault.broken) {
                 journal.note(epoch(), &format!("  not mended: {}", pillion_core::report(&error)));
-                seen.died.push(Sight { text: format!("{} was not mended: {}", fault.broken, pillion_core::report(&error)) });
+                seen.died.push(Sight {
+                    text: format!("{} was not mended: {}", fault.broken, pillion_core::report(&error)),
+                });
             }
             seen.outages[outage].span.until = epoch();
             journal.note(epoch(), &format!("mended: {}", fault.broken));
@@ -181,7 +185,9 @@ fn signal_postgres(cluster: &Cluster, signal: Signal) {
         .and_then(|text| text.lines().next()?.trim().parse::<i32>().ok());
     let is_freeze = matches!(signal, Signal::STOP | Signal::CONT);
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         let works_there = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
         if works_there
             && (is_freeze || server == Some(pid))
@@ -209,8 +215,12 @@ fn look_after(cluster: &mut Cluster, clients: &Clients, journal: &Journal, seen:
     }
     if now - seen.rescued_at >= RESCUE_SECONDS {
         seen.rescued_at = now;
-        let (_, printed, said) = clients.run("slurm", &["pillion", "rescue", "--older-than", RESCUE_OLDER_THAN], "");
-        journal.note(epoch(), &format!("rescue: {} {said}", printed.split_whitespace().collect::<Vec<_>>().join(" ")));
+        let (_, printed, said) =
+            clients.run("slurm", &["pillion", "rescue", "--older-than", RESCUE_OLDER_THAN], "");
+        journal.note(
+            epoch(),
+            &format!("rescue: {} {said}", printed.split_whitespace().collect::<Vec<_>>().join(" ")),
+        );
     }
     if now - seen.told_at >= TELL_SECONDS {
         seen.told_at = now;
@@ -254,10 +264,13 @@ fn look_at_daemons(cluster: &mut Cluster, journal: &Journal, seen: &mut Seen) {
         if is_explained {
             seen.restarted += 1;
         } else {
-            seen.died.push(Sight { text: format!("{name} ended by itself at {:.1}: {how}", now - journal.began_at) });
+            seen.died.push(Sight {
+                text: format!("{name} ended by itself at {:.1}: {how}", now - journal.began_at),
+            });
         }
         if let Err(error) = cluster.start_again(&name) {
-            seen.died.push(Sight { text: format!("{name} does not start: {}", pillion_core::report(&error)) });
+            seen.died
+                .push(Sight { text: format!("{name} does not start: {}", pillion_core::report(&error)) });
         }
     }
 }
@@ -270,11 +283,14 @@ fn look_at_nodes(clients: &Clients, journal: &Journal, seen: &mut Seen) {
             let (_, rest) = line.split_once(&format!(" {name}="))?;
             rest.split(' ').next()
         };
-        let Some(node) = line.strip_prefix("NodeName=").and_then(|rest| rest.split(' ').next()) else { continue };
+        let Some(node) = line.strip_prefix("NodeName=").and_then(|rest| rest.split(' ').next()) else {
+            continue;
+        };
         let used = word("GresUsed").unwrap_or_default();
         for (gpu, count) in shards_used(used) {
             if count > 100 {
-                seen.overbooked.insert(format!("{node} GPU {gpu}: {count} shards in use by Slurm's books: {used}"));
+                seen.overbooked
+                    .insert(format!("{node} GPU {gpu}: {count} shards in use by Slurm's books: {used}"));
             }
         }
         let state = word("State").unwrap_or_default();
@@ -343,7 +359,8 @@ fn cancel_the_impossible(clients: &Clients, journal: &Journal) {
         let Some(submitted) = locked(&journal.submitted)[number].clone() else { continue };
         let name = submitted.name + &task.map(|task| format!("_{task}")).unwrap_or_default();
         let done = carry_out_on(&name, "root", Deed::Cancel, clients);
-        journal.note(done.span.from, &format!("root: cancel #{number} job {name}: it asks for the impossible"));
+        journal
+            .note(done.span.from, &format!("root: cancel #{number} job {name}: it asks for the impossible"));
         locked(&journal.done).push((number, task, done));
     }
 }

@@ -37,7 +37,8 @@ pub(crate) struct Clients(BTreeMap<&'static str, Program>);
 impl Clients {
     pub(crate) fn of(cluster: &Cluster) -> Result<Self> {
         let users = USERS.into_iter().chain(["root", "slurm"]);
-        let of_user = |user: &'static str| Ok((user, cluster.program_as(user, "timeout")?.arg(CLIENT_SECONDS)));
+        let of_user =
+            |user: &'static str| Ok((user, cluster.program_as(user, "timeout")?.arg(CLIENT_SECONDS)));
         Ok(Self(users.map(of_user).collect::<Result<_>>()?))
     }
 
@@ -116,7 +117,9 @@ impl Journal {
     /// Whether a job was requeued after that second of the storm.
     pub(crate) fn has_requeued_since(&self, second: f64) -> bool {
         let is_requeue = |done: &Done| matches!(done.deed, Deed::Requeue | Deed::RequeueNow) && done.accepted;
-        locked(&self.done).iter().any(|(_, _, done)| is_requeue(done) && done.span.until - self.began_at > second)
+        locked(&self.done)
+            .iter()
+            .any(|(_, _, done)| is_requeue(done) && done.span.until - self.began_at > second)
     }
 
     fn wait_until(&self, at: f64) {
@@ -208,7 +211,8 @@ fn submit(order: &Order, clients: &Clients, journal: &Journal) {
     if let Some(array) = order.array {
         words.push(format!("--array=0-{}%{}", array.tasks - 1, array.throttle));
     }
-    let job_of = |number: usize| journal.submission(number).map(|submitted| submitted.name).unwrap_or_default();
+    let job_of =
+        |number: usize| journal.submission(number).map(|submitted| submitted.name).unwrap_or_default();
     match after {
         Some(After::Ok(number)) => words.push(format!("--dependency=afterok:{}", job_of(number))),
         Some(After::Any(number)) => words.push(format!("--dependency=afterany:{}", job_of(number))),
@@ -303,7 +307,9 @@ fn carry_out(act: &Act, user: &str, clients: &Clients, journal: &Journal) {
 
 /// Does something to a job, and looks how it is then.
 pub(crate) fn carry_out_on(name: &str, user: &str, deed: Deed, clients: &Clients) -> Done {
-    let change = |change: Change| vec!["scontrol".to_owned(), "update".into(), format!("JobId={name}"), change.to_string()];
+    let change = |change: Change| {
+        vec!["scontrol".to_owned(), "update".into(), format!("JobId={name}"), change.to_string()]
+    };
     let control = |verb: &str| vec!["scontrol".to_owned(), verb.into(), name.to_owned()];
     let words = match deed {
         Deed::Cancel => vec!["scancel".to_owned(), name.to_owned()],

@@ -63,7 +63,10 @@ fn run(options: &Options) -> Result<usize> {
         plan.faults.len()
     ));
     let mut world = World::start(options)?;
-    say(&format!("the cluster stands, known workloads were run; the sequence: {}", world.path("sequence.log").display()));
+    say(&format!(
+        "the cluster stands, known workloads were run; the sequence: {}",
+        world.path("sequence.log").display()
+    ));
     let begun = now();
     let facts = world.storm(&plan, begun)?;
     let verdict = judge::judge(&facts);

@@ -83,7 +83,9 @@ impl World {
 }
 
 fn spec() -> ClusterSpec {
-    let mechanism = |node: &str| if node == POOL_NODES[0] { ("h200", Mechanism::Mps) } else { ("max-1550", Mechanism::Ccs) };
+    let mechanism = |node: &str| {
+        if node == POOL_NODES[0] { ("h200", Mechanism::Mps) } else { ("max-1550", Mechanism::Ccs) }
+    };
     let pool = POOL_NODES.map(|node| {
         let (model, mechanism) = mechanism(node);
         PoolNode::new(node, model, mechanism)
@@ -109,7 +111,8 @@ fn make_known(cluster: &Cluster) -> Result<()> {
             for other in POOL_NODES {
                 let option = format!("--colocate=profile={name}");
                 let script = format!("exec pillion-load {name} --seconds {KNOWN_SECONDS}");
-                let arguments = [&option, "--gres=gpu:1", "-c1", "--mem=100", "-t10", "-o", "/dev/null", "-x", other];
+                let arguments =
+                    [&option, "--gres=gpu:1", "-c1", "--mem=100", "-t10", "-o", "/dev/null", "-x", other];
                 jobs.push(cluster.submit_as(user, &script, &arguments)?);
             }
         }

@@ -2,8 +2,8 @@
 
 use super::options::Options;
 use super::plan::{
-    Act, After, Array, Broken, Change, Deed, Disk, Fault, How, KNOWN, Kind, Moment, Order, POOL_NODES, Part, Plan,
-    USERS, WHOLE_NODES, Work,
+    Act, After, Array, Broken, Change, Deed, Disk, Fault, How, KNOWN, Kind, Moment, Order, POOL_NODES, Part,
+    Plan, USERS, WHOLE_NODES, Work,
 };
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -112,7 +112,8 @@ fn acts(orders: &[Order], seconds: f64, chance: &mut ChaCha8Rng) -> Vec<Act> {
 }
 
 fn acts_on(order: &Order, seconds: f64, chance: &mut ChaCha8Rng, acts: &mut Vec<Act>) {
-    let task = order.array.filter(|_| chance.random_bool(0.5)).map(|array| chance.random_range(0..array.tasks));
+    let task =
+        order.array.filter(|_| chance.random_bool(0.5)).map(|array| chance.random_range(0..array.tasks));
     let mut add = |by_root: bool, (moment, pause): (Moment, f64), deed: Deed| {
         let at = order.at + pause;
         acts.push(Act { at, moment, by_root, number: order.number, task, deed });
@@ -181,8 +182,7 @@ fn faults(seconds: f64, chance: &mut ChaCha8Rng) -> Vec<Fault> {
         };
         let fault = Fault { at, until: (at + lasts).min(seconds), broken: broken(chance) };
         // What is broken already is not broken once more before it was mended and had time to come up.
-        let is_broken =
-            |other: &Fault| touches(other.broken, fault.broken) && other.until + 5.0 > fault.at;
+        let is_broken = |other: &Fault| touches(other.broken, fault.broken) && other.until + 5.0 > fault.at;
         if !faults.iter().any(is_broken) {
             faults.push(fault);
         }

@@ -104,7 +104,14 @@ mod tests {
     #[test]
     fn a_bad_option_gives_one_sentence() {
         for words in [
-            "--starts=0", "--starts=many", "--minutes=1441", "--seed=-1", "--faults=some", "--output=", "storm", "--x=1",
+            "--starts=0",
+            "--starts=many",
+            "--minutes=1441",
+            "--seed=-1",
+            "--faults=some",
+            "--output=",
+            "storm",
+            "--x=1",
         ] {
             let said = parsed(words).unwrap_err();
             assert!(!said.contains('\n') && said.len() < 120, "{words}: {said}");

@@ -24,7 +24,12 @@ pub fn table(facts: &Facts, verdict: &Verdict, stories: &str) -> String {
             // What was done to an array stands at each of its tasks.
             if seen.insert((job.order.number, one.span.from.to_bits())) {
                 let word = one.deed.to_string();
-                let word = word.split(['+', ':']).next().unwrap_or_default().trim_end_matches(char::is_numeric).to_owned();
+                let word = word
+                    .split(['+', ':'])
+                    .next()
+                    .unwrap_or_default()
+                    .trim_end_matches(char::is_numeric)
+                    .to_owned();
                 let counts = done.entry(word).or_default();
                 counts.0 += 1;
                 counts.1 += usize::from(one.accepted);
@@ -54,7 +59,12 @@ pub fn table(facts: &Facts, verdict: &Verdict, stories: &str) -> String {
 
 fn starts(text: &mut String, facts: &Facts) {
     let all: usize = facts.jobs.iter().map(|job| job.starts.len()).sum();
-    let _ = writeln!(text, "jobs and tasks {:>21}, {all} starts, {:.0} s", facts.jobs.len(), facts.ended_at - facts.began_at);
+    let _ = writeln!(
+        text,
+        "jobs and tasks {:>21}, {all} starts, {:.0} s",
+        facts.jobs.len(),
+        facts.ended_at - facts.began_at
+    );
     let mut line = |what: &str, is_it: &dyn Fn(&Job) -> bool| {
         let jobs: Vec<&Job> = facts.jobs.iter().filter(|job| is_it(job)).collect();
         let starts: usize = jobs.iter().map(|job| job.starts.len()).sum();
@@ -72,7 +82,10 @@ fn starts(text: &mut String, facts: &Facts) {
     line("alone, without a decision", &is_missed);
     let waits = waits(facts);
     if let (Some(longest), Some(middle)) = (waits.first(), waits.get(waits.len() / 2)) {
-        let _ = writeln!(text, "  in front of a free device {middle:>9.1} s at the median, {longest:.0} s at most");
+        let _ = writeln!(
+            text,
+            "  in front of a free device {middle:>9.1} s at the median, {longest:.0} s at most"
+        );
     }
 }
 
@@ -143,19 +156,30 @@ fn story(text: &mut String, facts: &Facts, job: &Job) {
         let who = if done.by_root { "root" } else { order.user };
         let answer = if done.accepted { "taken" } else { "refused" };
         let after = done.after.as_ref().map_or(String::new(), |seen| {
-            format!("; then {} in {} priority {} ({})", seen.state, seen.partition, seen.priority, seen.reason)
+            format!(
+                "; then {} in {} priority {} ({})",
+                seen.state, seen.partition, seen.priority, seen.reason
+            )
         });
         lines.push((done.span.from, format!("{who}: {} -> {answer} {}{after}", done.deed, done.said)));
     }
     for start in &job.starts {
-        let end = start.ended_at.map_or("no end".to_owned(), |at| format!("{:?} at {}", start.exit, clock(facts, at)));
-        let share = format!("{} GPU {:?} shards {:?} restarts {}", start.node, start.gpus, start.shards, start.restarts);
+        let end = start
+            .ended_at
+            .map_or("no end".to_owned(), |at| format!("{:?} at {}", start.exit, clock(facts, at)));
+        let share = format!(
+            "{} GPU {:?} shards {:?} restarts {}",
+            start.node, start.gpus, start.shards, start.restarts
+        );
         lines.push((start.at, format!("its own first line: {share}, {end}")));
     }
     for outage in &facts.outages {
         let ended = job.accounts.last().and_then(|last| last.end).unwrap_or(facts.ended_at);
         if outage.span.until > job.submitted.from - 15.0 && outage.span.from < ended {
-            lines.push((outage.span.from, format!("{} until {}", outage.broken, clock(facts, outage.span.until))));
+            lines.push((
+                outage.span.from,
+                format!("{} until {}", outage.broken, clock(facts, outage.span.until)),
+            ));
         }
     }
     lines.sort_by(|first, second| first.0.total_cmp(&second.0));

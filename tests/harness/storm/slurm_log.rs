@@ -90,7 +90,9 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 pub fn shards_used(gres: &str) -> Vec<(usize, u32)> {
     let lists = gres.split("shard:").skip(1).filter_map(|entry| entry.split_once('(')?.1.split(')').next());
     let used = lists.flat_map(|list| {
-        list.split(',').enumerate().filter_map(|(gpu, count)| Some((gpu, count.split('/').next()?.parse().ok()?)))
+        list.split(',')
+            .enumerate()
+            .filter_map(|(gpu, count)| Some((gpu, count.split('/').next()?.parse().ok()?)))
     });
     used.collect()
 }

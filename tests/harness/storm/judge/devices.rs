@@ -20,7 +20,8 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
             // At the moment of its start all of them are there.
             let shards: u32 = tenancies[at].shards + beside.iter().map(|other| other.shards).sum::<u32>();
             if shards > 100 {
-                let names: Vec<&str> = beside.iter().map(|other| facts.jobs[other.job].name.as_str()).collect();
+                let names: Vec<&str> =
+                    beside.iter().map(|other| facts.jobs[other.job].name.as_str()).collect();
                 let text = format!(
                     "{node} GPU {gpu} at {}: {shards} shards in use, beside {}",
                     clock(facts, tenancies[at].span.from),
@@ -71,8 +72,14 @@ fn together(facts: &Facts, later: &Tenancy, earlier: &Tenancy, harms: &mut Vec<H
         return;
     }
     let group = |name: &str, start: &Start| {
-        let is_it = |member: &&crate::storm::facts::Member| member.job == name && member.restarts == start.restarts;
-        facts.decisions.iter().rev().find(|decision| decision.members.iter().any(|member| is_it(&member))).map(|one| one.group)
+        let is_it =
+            |member: &&crate::storm::facts::Member| member.job == name && member.restarts == start.restarts;
+        facts
+            .decisions
+            .iter()
+            .rev()
+            .find(|decision| decision.members.iter().any(|member| is_it(&member)))
+            .map(|one| one.group)
     };
     let groups = (group(&job.name, later.start), group(&other.name, earlier.start));
     if groups.0.is_none() || groups.0 != groups.1 {

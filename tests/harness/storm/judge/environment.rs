@@ -23,7 +23,8 @@ pub(super) fn judge(facts: &Facts, harms: &mut Vec<Harm>) {
                     found(HarmKind::WrongEnvironment, text);
                 }
             } else if !start.ours.is_empty() || start.shards.is_some() {
-                let text = format!("in {}: it found {} and shards {:?}", start.partition, start.ours, start.shards);
+                let text =
+                    format!("in {}: it found {} and shards {:?}", start.partition, start.ours, start.shards);
                 found(HarmKind::PlainTouched, text);
             }
             if let Some(text) = not_as_changed(job, start) {
@@ -44,7 +45,8 @@ fn members(facts: &Facts) -> Members<'_> {
     let mut members = Members::new();
     for decision in &facts.decisions {
         for member in &decision.members {
-            let entry = members.entry((&member.job, member.restarts)).or_insert((decision.id, &member.expected));
+            let entry =
+                members.entry((&member.job, member.restarts)).or_insert((decision.id, &member.expected));
             if decision.id > entry.0 {
                 *entry = (decision.id, &member.expected);
             }
@@ -97,7 +99,11 @@ fn wrong_share(members: &Members, job: &Job, start: &Start) -> Option<String> {
 }
 
 /// The last change of a kind that was taken before a start; nothing where one of that kind was under way at the time.
-fn last_before<'j>(job: &'j Job, start: &Start, is_it: impl Fn(Change) -> bool + 'j) -> Option<(&'j Done, Change)> {
+fn last_before<'j>(
+    job: &'j Job,
+    start: &Start,
+    is_it: impl Fn(Change) -> bool + 'j,
+) -> Option<(&'j Done, Change)> {
     let begun = job.allocation_of(start).map_or(start.at, |allocation| allocation.at);
     let changes = job.done.iter().filter_map(|done| match done.deed {
         Deed::Change(change) if done.accepted && is_it(change) => Some((done, change)),
@@ -121,22 +127,26 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
         return Some(format!("it had left the pool by '{}', and ran there", done.deed));
     }
     let wrong = |change: Change, found: String| Some(format!("'{change}' was taken, and it {found}"));
-    if let Some((_, change @ Change::Partition(name))) = last_before(job, start, |one| matches!(one, Change::Partition(_)))
+    if let Some((_, change @ Change::Partition(name))) =
+        last_before(job, start, |one| matches!(one, Change::Partition(_)))
         && start.partition != name
     {
         return wrong(change, format!("ran in {}", start.partition));
     }
-    if let Some((_, change @ Change::Gpus(count))) = last_before(job, start, |one| matches!(one, Change::Gpus(_)))
+    if let Some((_, change @ Change::Gpus(count))) =
+        last_before(job, start, |one| matches!(one, Change::Gpus(_)))
         && (start.gpus.len() != count as usize || start.shards.is_some())
     {
         return wrong(change, format!("had the GPUs {:?}, shards {:?}", start.gpus, start.shards));
     }
-    if let Some((_, change @ Change::ReqNode(node))) = last_before(job, start, |one| matches!(one, Change::ReqNode(_)))
+    if let Some((_, change @ Change::ReqNode(node))) =
+        last_before(job, start, |one| matches!(one, Change::ReqNode(_)))
         && start.node != node
     {
         return wrong(change, format!("ran on {}", start.node));
     }
-    if let Some((_, change @ Change::ExcNode(node))) = last_before(job, start, |one| matches!(one, Change::ExcNode(_)))
+    if let Some((_, change @ Change::ExcNode(node))) =
+        last_before(job, start, |one| matches!(one, Change::ExcNode(_)))
         && start.node == node
     {
         return wrong(change, format!("ran on {}", start.node));
@@ -154,7 +164,13 @@ fn not_as_changed(job: &Job, start: &Start) -> Option<String> {
 fn other_limit(job: &Job) -> Option<String> {
     let (wanted, _) = job
         .accepted(|deed| matches!(deed, Deed::Change(Change::TimeLimit(_))))
-        .filter_map(|done| if let Deed::Change(Change::TimeLimit(minutes)) = done.deed { Some((minutes, done)) } else { None })
+        .filter_map(|done| {
+            if let Deed::Change(Change::TimeLimit(minutes)) = done.deed {
+                Some((minutes, done))
+            } else {
+                None
+            }
+        })
         .last()?;
     let found = job.accounts.last()?.time_limit?;
     (found != wanted).then(|| format!("'TimeLimit={wanted}' was taken, and it ended with a limit of {found}"))

@@ -115,10 +115,18 @@ pub fn judge(facts: &Facts) -> Verdict {
     waiting::judge(facts, &mut harms);
     devices::judge(facts, &mut harms);
     environment::judge(facts, &mut harms);
-    let sights =
-        [(HarmKind::Overbooked, &facts.overbooked), (HarmKind::DaemonDied, &facts.died), (HarmKind::NodeDrained, &facts.drained)];
+    let sights = [
+        (HarmKind::Overbooked, &facts.overbooked),
+        (HarmKind::DaemonDied, &facts.died),
+        (HarmKind::NodeDrained, &facts.drained),
+    ];
     for (kind, sights) in sights {
-        harms.extend(sights.iter().map(|sight| Harm { kind, job: None, text: sight.text.clone(), excuse: None }));
+        harms.extend(sights.iter().map(|sight| Harm {
+            kind,
+            job: None,
+            text: sight.text.clone(),
+            excuse: None,
+        }));
     }
     for harm in &mut harms {
         if harm.excuse.is_none() {
@@ -171,10 +179,16 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
 /// so too where nobody but the user or root moved the begin time of a requeued job to now.
 fn was_revoked_by_its_user(facts: &Facts, job: &Job) -> bool {
     let lines = facts.log.get(&job.name).map(Vec::as_slice).unwrap_or_default();
-    let Some(revoked) = lines.iter().rposition(|line| line.contains("Job credential revoked")) else { return false };
-    let Some(requeued) = lines[..revoked].iter().rposition(|line| line.contains("Requeuing JobId=")) else { return false };
+    let Some(revoked) = lines.iter().rposition(|line| line.contains("Job credential revoked")) else {
+        return false;
+    };
+    let Some(requeued) = lines[..revoked].iter().rposition(|line| line.contains("Requeuing JobId=")) else {
+        return false;
+    };
     let by_us = format!("uid={} ", facts.slurm_uid);
-    !lines[requeued..revoked].iter().any(|line| line.contains("_slurm_rpc_update_job") && line.contains(&by_us))
+    !lines[requeued..revoked]
+        .iter()
+        .any(|line| line.contains("_slurm_rpc_update_job") && line.contains(&by_us))
 }
 
 /// What was broken of Slurm itself, from when on and until it was itself again.

@@ -77,7 +77,7 @@ pub(super) fn holds(job: &Job) -> impl Iterator<Item = Span> + '_ {
     })
 }
 
-fn others<'f>(facts: &'f Facts, number: usize) -> impl Iterator<Item = &'f Job> {
+fn others(facts: &Facts, number: usize) -> impl Iterator<Item = &Job> {
     facts.jobs.iter().filter(move |other| other.order.number == number)
 }
 

@@ -57,12 +57,17 @@ fn job(number: usize, kind: Kind, at: f64) -> Job {
 
 /// A calm storm: a plain job, a managed one that runs alone, and later a pair on another GPU.
 fn calm() -> Facts {
-    let mut jobs =
-        vec![job(0, Kind::Plain, 0.0), job(1, Kind::First, 0.0), job(2, Kind::Known, 10.0), job(3, Kind::Known, 11.0)];
+    let mut jobs = vec![
+        job(0, Kind::Plain, 0.0),
+        job(1, Kind::First, 0.0),
+        job(2, Kind::Known, 10.0),
+        job(3, Kind::Known, 11.0),
+    ];
     let expected = |shards: &str| {
         words(&[("shards", shards), ("gpu", "1"), ("node", "n1"), ("decision", "7"), ("cap", "")])
     };
-    let member = |job: &str, shards: &str| Member { job: job.into(), restarts: 0, expected: expected(shards) };
+    let member =
+        |job: &str, shards: &str| Member { job: job.into(), restarts: 0, expected: expected(shards) };
     for (pair, shards) in [(2, 40), (3, 60)] {
         let start = &mut jobs[pair].starts[0];
         (start.gpus, start.shards, start.ours) = (vec![1], Some(shards), "PILLION_DECISION".into());
@@ -216,8 +221,17 @@ fn a_hold_that_does_not_hold_is_found() {
     let freed = doctored(|facts| {
         later(&mut facts.jobs[1], 10.0);
         held(facts);
-        let seen = Seen { state: "PENDING".into(), priority: "100".into(), partition: "shared".into(), ..Seen::default() };
-        facts.jobs[1].done.push(Done { after: Some(seen), accepted: false, ..done(Deed::Change(Change::Comment), 3.0) });
+        let seen = Seen {
+            state: "PENDING".into(),
+            priority: "100".into(),
+            partition: "shared".into(),
+            ..Seen::default()
+        };
+        facts.jobs[1].done.push(Done {
+            after: Some(seen),
+            accepted: false,
+            ..done(Deed::Change(Change::Comment), 3.0)
+        });
         facts.jobs[1].done.push(done(Deed::Release, 9.0));
     });
     assert_eq!(freed, [HarmKind::HoldLifted]);
@@ -276,7 +290,8 @@ fn waiting_beyond_the_bound_in_front_of_a_free_device_is_found() {
             // Every device is taken for most of the time.
             for gpu in 0..8 {
                 let mut hog = job(10 + gpu, Kind::Known, 0.0);
-                hog.allocations[0] = Allocation { at: 2.0, until: Some(60.0), node: format!("n{}", 1 + gpu / 4) };
+                hog.allocations[0] =
+                    Allocation { at: 2.0, until: Some(60.0), node: format!("n{}", 1 + gpu / 4) };
                 hog.starts[0].gpus = vec![u32::try_from(gpu % 4).unwrap()];
                 hog.starts[0].at = 2.3;
                 hog.starts[0].node = hog.allocations[0].node.clone();
@@ -310,7 +325,10 @@ fn waiting_beyond_the_bound_in_front_of_a_free_device_is_found() {
 
 #[test]
 fn more_shards_than_a_gpu_has_are_found() {
-    assert_eq!(doctored(|facts| facts.jobs[2].starts[0].shards = Some(41)), [HarmKind::Overbooked, HarmKind::WrongEnvironment]);
+    assert_eq!(
+        doctored(|facts| facts.jobs[2].starts[0].shards = Some(41)),
+        [HarmKind::Overbooked, HarmKind::WrongEnvironment]
+    );
     let whole = doctored(|facts| {
         let mut second = job(4, Kind::Plain, 1.0);
         second.starts[0].gpus = vec![0, 1];

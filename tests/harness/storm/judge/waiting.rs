@@ -107,7 +107,9 @@ fn blocked(facts: &Facts, job: &Job) -> Vec<Span> {
                 Some(Span { from, until: done.span.until + f64::from(seconds) })
             }
             // Where the begin time was not taken, or before Slurm set its own, the two minutes stand.
-            Deed::RequeueNow if !is_pending(done) => Some(Span { from, until: done.span.until + REQUEUE_SECONDS }),
+            Deed::RequeueNow if !is_pending(done) => {
+                Some(Span { from, until: done.span.until + REQUEUE_SECONDS })
+            }
             _ => None,
         });
     }
@@ -157,7 +159,8 @@ fn throttled(facts: &Facts, job: &Job) -> Vec<Span> {
 
 /// When so many of the spans overlap.
 fn at_least(spans: impl Iterator<Item = Span>, count: usize) -> Vec<Span> {
-    let mut edges: Vec<(f64, bool)> = spans.flat_map(|span| [(span.from, true), (span.until, false)]).collect();
+    let mut edges: Vec<(f64, bool)> =
+        spans.flat_map(|span| [(span.from, true), (span.until, false)]).collect();
     edges.sort_by(|first, second| first.0.total_cmp(&second.0).then(first.1.cmp(&second.1)));
     let (mut running, mut since, mut found) = (0_usize, None, Vec::new());
     for (at, begins) in edges {
