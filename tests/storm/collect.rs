@@ -83,10 +83,10 @@ fn job(order: &Order, submitted: &Submitted, task: Option<u32>, done: &[(usize, 
     let mut of_job: Vec<Done> = done
         .iter()
         .filter(|(number, to, _)| *number == order.number && (to.is_none() || *to == task))
-        .map(|(_, to, done)| {
-            // What was seen of an array as a whole is nothing about this task.
-            let after = done.after.clone().filter(|_| *to == task);
-            Done { after, ..done.clone() }
+        .map(|(_, to, done)| match task {
+            // What was done to the array as a whole.
+            Some(task) if to.is_none() => done.of_task(&submitted.name, task),
+            _ => done.clone(),
         })
         .collect();
     of_job.sort_by(|first, second| first.span.from.total_cmp(&second.span.from));

@@ -57,6 +57,34 @@ pub struct Done {
     pub after: Option<Seen>,
 }
 
+/// What a client says that did not hear Slurm's answer: what it asked for may have been done.
+const UNHEARD: [&str; 5] =
+    ["Unable to contact", "timed out", "Unexpected message", "onnection", "Zero Bytes"];
+
+impl Done {
+    /// Whether nobody was told what became of it.
+    pub fn is_unclear(&self) -> bool {
+        !self.accepted && (self.said.is_empty() || UNHEARD.iter().any(|words| self.said.contains(words)))
+    }
+
+    /// The same for one task, of something that was done to the whole array: Slurm answers `12_0-2: No error 12_3: Job is
+    /// pending execution`.
+    pub fn of_task(&self, array: &str, task: u32) -> Self {
+        let prefix = format!("{array}_");
+        let answers = self.said.split(&prefix).skip(1).filter_map(|answer| answer.split_once(": "));
+        let is_its = |(tasks, _): &(&str, &str)| {
+            tasks.split(',').any(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let within = |first: u32, last: u32| (first..=last).contains(&task);
+                first.parse().is_ok_and(|first| last.parse().is_ok_and(|last| within(first, last)))
+            })
+        };
+        let own = answers.filter(is_its).last().map(|(_, text)| text.trim());
+        let accepted = own.map_or(self.accepted, |text| text.starts_with("No error"));
+        Self { accepted, after: None, ..self.clone() }
+    }
+}
+
 /// One time that Slurm gave a job a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
@@ -241,4 +269,34 @@ pub struct Facts {
     pub began_at: f64,
     /// When nothing moved any more.
     pub ended_at: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(said: &str, accepted: bool) -> Done {
+        let span = Span { from: 0.0, until: 1.0 };
+        Done { deed: Deed::Requeue, by_root: false, span, accepted, said: said.into(), after: None }
+    }
+
+    #[test]
+    fn an_answer_about_an_array_is_read_by_task() {
+        let mixed = answered("218_0-2,5: No error 218_3: Job is pending execution", false);
+        let taken: Vec<bool> = (0..6).map(|task| mixed.of_task("218", task).accepted).collect();
+        assert_eq!(taken, [true, true, true, false, false, true]);
+        assert!(answered("", true).of_task("218", 1).accepted);
+    }
+
+    #[test]
+    fn what_nobody_heard_is_unclear() {
+        let lost = [
+            "slurm_load_jobs error: Unable to contact slurm controller",
+            "Socket timed out on send/recv operation",
+            "",
+        ];
+        assert!(lost.iter().all(|said| answered(said, false).is_unclear()));
+        assert!(!answered("Job has already finished for job 12", false).is_unclear());
+        assert!(!answered("", true).is_unclear());
+    }
 }

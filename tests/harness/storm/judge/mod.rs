@@ -145,11 +145,15 @@ fn excuse(facts: &Facts, job: &Job, kind: HarmKind) -> Option<String> {
         let allocated = job.allocations.iter().flat_map(|one| [Some(one.at), one.until]).flatten();
         [job.submitted.from, job.submitted.until].into_iter().chain(done).chain(allocated)
     };
-    // Whether it was taken, nobody was told.
+    // Whether it was taken, nobody was told; a start under a hold is none of what may follow.
+    let may_follow = matches!(
+        kind,
+        HarmKind::RanTwice | HarmKind::EndedWrong | HarmKind::NeverRan | HarmKind::WaitedTooLong
+    );
     let is_unsure = |span: &Span| {
-        job.submitted.meets(span) || job.done.iter().any(|done| !done.accepted && done.span.meets(span))
+        job.submitted.meets(span) || job.done.iter().any(|done| done.is_unclear() && done.span.meets(span))
     };
-    if slurm_away(facts, |part| part == Part::Slurmctld).any(|span| is_unsure(&span)) {
+    if may_follow && slurm_away(facts, |part| part == Part::Slurmctld).any(|span| is_unsure(&span)) {
         return Some("slurmctld was away when it was asked".to_owned());
     }
     if kind == HarmKind::EndedWrong && was_revoked_by_its_user(facts, job) {

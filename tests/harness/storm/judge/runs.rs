@@ -71,7 +71,7 @@ pub(super) fn holds(job: &Job) -> impl Iterator<Item = Span> + '_ {
             return None;
         }
         let is_release = |done: &&Done| done.deed == Deed::Release && done.span.until > hold.span.from;
-        let released = job.done.iter().filter(|done| done.accepted).find(is_release);
+        let released = job.done.iter().filter(|done| done.accepted || done.is_unclear()).find(is_release);
         let until = released.map_or(f64::INFINITY, |done| done.span.from);
         (until > hold.span.until).then_some(Span { from: hold.span.until, until })
     })

@@ -216,6 +216,17 @@ fn a_hold_that_does_not_hold_is_found() {
         facts.jobs[1].done.push(done(Deed::Release, 1.5));
     });
     assert_eq!(released, []);
+    let said = |said: &str| {
+        doctored(|facts| {
+            held(facts);
+            let release = Done { accepted: false, said: said.into(), ..done(Deed::Release, 1.5) };
+            facts.jobs[1].done.push(release);
+            let broken = Broken::Process(Part::Slurmctld, How::Freeze);
+            facts.outages.push(Outage { broken, span: Span { from: 1.4, until: 1.6 } });
+        })
+    };
+    assert_eq!(said("Socket timed out on send/recv operation"), [], "it may have been released");
+    assert_eq!(said("Access/permission denied for job 101"), [HarmKind::HoldLifted]);
     let running = doctored(|facts| facts.jobs[1].done.push(done(Deed::Hold, 3.0)));
     assert_eq!(running, [], "who runs is not held");
     let freed = doctored(|facts| {
