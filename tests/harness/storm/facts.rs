@@ -69,6 +69,7 @@ impl Done {
 
     /// The same for one task, of something that was done to the whole array: Slurm answers `12_0-2: No error 12_3: Job is
     /// pending execution`.
+    #[must_use]
     pub fn of_task(&self, array: &str, task: u32) -> Self {
         let prefix = format!("{array}_");
         let answers = self.said.split(&prefix).skip(1).filter_map(|answer| answer.split_once(": "));
