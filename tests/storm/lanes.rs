@@ -6,7 +6,7 @@ use pillion_tests::Cluster;
 use pillion_tests::cluster::show::parse_fields;
 use pillion_tests::error::{Result, io_error};
 use pillion_tests::process::Program;
-use pillion_tests::storm::facts::{Done, Seen, Span};
+use pillion_tests::storm::facts::{BEGIN_REFUSED, Done, Seen, Span};
 use pillion_tests::storm::plan::{Act, After, Change, Deed, KNOWN, Kind, Moment, Order, Plan, USERS, Work};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -326,7 +326,7 @@ pub(crate) fn carry_out_on(name: &str, user: &str, deed: Deed, clients: &Clients
     let (accepted, _, mut said) = run(&words);
     if accepted && deed == Deed::RequeueNow {
         let (is_taken, _, answer) = run(&change(Change::StartNow));
-        said = if is_taken { said } else { format!("StartTime=now refused: {answer}") };
+        said = if is_taken { said } else { format!("{BEGIN_REFUSED}{answer}") };
     }
     let span = Span { from, until: epoch() };
     let after = clients.look(name).map(|(seen, _)| seen);

@@ -61,6 +61,9 @@ pub struct Done {
 const UNHEARD: [&str; 5] =
     ["Unable to contact", "timed out", "Unexpected message", "onnection", "Zero Bytes"];
 
+/// What stands before the answer to `StartTime=now` where the requeue before it was taken.
+pub const BEGIN_REFUSED: &str = "StartTime=now refused: ";
+
 impl Done {
     /// Whether nobody was told what became of it.
     pub fn is_unclear(&self) -> bool {
@@ -72,7 +75,9 @@ impl Done {
     #[must_use]
     pub fn of_task(&self, array: &str, task: u32) -> Self {
         let prefix = format!("{array}_");
-        let answers = self.said.split(&prefix).skip(1).filter_map(|answer| answer.split_once(": "));
+        // What came of the begin time is no answer to the requeue before it.
+        let said = self.said.split(BEGIN_REFUSED).next().unwrap_or_default();
+        let answers = said.split(&prefix).skip(1).filter_map(|answer| answer.split_once(": "));
         let is_its = |(tasks, _): &(&str, &str)| {
             tasks.split(',').any(|range| {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -287,6 +292,8 @@ mod tests {
         let taken: Vec<bool> = (0..6).map(|task| mixed.of_task("218", task).accepted).collect();
         assert_eq!(taken, [true, true, true, false, false, true]);
         assert!(answered("", true).of_task("218", 1).accepted);
+        let half = answered("StartTime=now refused: 218_1: Unspecified error", true);
+        assert!(half.of_task("218", 1).accepted, "the requeue was taken");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::runs::holds;
 use super::{Harm, HarmKind, RECOVERY_SECONDS, clock, slurm_away};
-use crate::storm::facts::{Done, Facts, Job, Span};
+use crate::storm::facts::{BEGIN_REFUSED, Done, Facts, Job, Span};
 use crate::storm::plan::{After, Broken, Change, Deed, GPUS_PER_NODE, POOL_NODES, Part};
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ fn blocked(facts: &Facts, job: &Job) -> Vec<Span> {
 
 /// Its begin time is the one that was asked for.
 fn is_pending(done: &Done) -> bool {
-    let was_taken = !done.said.starts_with("StartTime=now refused");
+    let was_taken = !done.said.starts_with(BEGIN_REFUSED);
     was_taken && done.after.as_ref().is_some_and(|seen| seen.state == "PENDING")
 }
 
