@@ -173,8 +173,16 @@ impl Slurm for CommandSlurm {
         first_error.map_or(Ok(()), Err)
     }
 
-    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.scontrol(&["release", &job.to_string()]).await.map(drop)
+    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
+        let mut refused_count = 0;
+        for chunk in updates.chunks(UPDATE_JOBS_MAX) {
+            let line = |(job, update): &(SlurmJobId, JobUpdate)| {
+                Ok(format!("update JobId={job} {}", update_arguments(update)?.join(" ")))
+            };
+            let lines = chunk.iter().map(line).collect::<Result<Vec<_>, SlurmError>>()?;
+            refused_count += self.runner.run_lines("scontrol", &lines).await?;
+        }
+        Ok(refused_count)
     }
 
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {

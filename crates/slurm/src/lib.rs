@@ -1,13 +1,14 @@
 //! Slurm behind one trait: what the queue and the nodes are, and the few updates that we make.
 //!
 //! `command` runs the real programs (the only room that may), `parse` reads their text (foreign), `fake` is a
-//! strict double for the simulation. Nothing here decides anything.
+//! strict double for the simulation, `updates` the changes that we make. Nothing here decides anything.
 
 pub mod command;
 pub mod fake;
 pub mod nodeset;
 pub mod parse;
 pub mod types;
+pub mod updates;
 
 mod process;
 

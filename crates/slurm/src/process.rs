@@ -4,8 +4,9 @@
 use crate::types::SlurmError;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 /// How to run Slurm's programs.
 #[derive(Debug, Clone)]
@@ -25,27 +26,61 @@ impl Runner {
         program: &'static str,
         arguments: &[String],
     ) -> Result<String, SlurmError> {
-        let path =
-            self.binary_directory.as_ref().map_or_else(|| PathBuf::from(program), |dir| dir.join(program));
-        let mut command = tokio::process::Command::new(path);
-        command.args(arguments).env_clear().envs(self.environment()).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let spawn_error = |source| SlurmError::Spawn { program: program.to_owned(), source };
-        let child = command.spawn().map_err(spawn_error)?;
-        // A deadline that passes drops the child, which kills it.
-        let output = tokio::time::timeout(self.timeout, child.wait_with_output())
-            .await
-            .map_err(|_| SlurmError::Timeout {
-                program: program.to_owned(),
-                seconds: self.timeout.as_secs(),
-            })?
-            .map_err(spawn_error)?;
+        let output = self.output(program, arguments, None).await?;
         let said = String::from_utf8_lossy(&output.stderr);
         // `scontrol show` ends with 0 where it could not reach the controller: no nodes is not what it means.
         if output.status.success() && !said.lines().any(passes) {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         Err(failure(program, output.status.code().unwrap_or(-1), &said))
+    }
+
+    /// Runs `program` on these lines, each a command of its own, and returns how many of them were refused.
+    pub(crate) async fn run_lines(&self, program: &'static str, lines: &[String]) -> Result<u64, SlurmError> {
+        let output = self.output(program, &[], Some(lines.join("\n") + "\nquit\n")).await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) if said.trim().is_empty() => Ok(0),
+            // One line for each that was refused, beside what the module says of it.
+            Some(0 | 1) if !said.lines().any(passes) && !said.trim().is_empty() => {
+                let refused = said.lines().filter(|line| !line.starts_with("scontrol: error:")).count();
+                Ok(u64::try_from(refused).unwrap_or(u64::MAX))
+            }
+            status => Err(failure(program, status.unwrap_or(-1), &said)),
+        }
+    }
+
+    async fn output(
+        &self,
+        program: &'static str,
+        arguments: &[String],
+        input: Option<String>,
+    ) -> Result<Output, SlurmError> {
+        let path =
+            self.binary_directory.as_ref().map_or_else(|| PathBuf::from(program), |dir| dir.join(program));
+        let mut command = tokio::process::Command::new(path);
+        command.args(arguments).env_clear().envs(self.environment()).kill_on_drop(true);
+        let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let spawn_error = |source| SlurmError::Spawn { program: program.to_owned(), source };
+        let mut child = command.spawn().map_err(spawn_error)?;
+        let stdin = child.stdin.take().zip(input);
+        // Written beside the reading: a program that answers while it reads would fill its pipe and stop.
+        let written = async {
+            if let Some((mut stdin, input)) = stdin {
+                // One that ends early says why on its own.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        // A deadline that passes drops the child, which kills it.
+        let both = async { tokio::join!(written, child.wait_with_output()).1 };
+        tokio::time::timeout(self.timeout, both)
+            .await
+            .map_err(|_| SlurmError::Timeout {
+                program: program.to_owned(),
+                seconds: self.timeout.as_secs(),
+            })?
+            .map_err(spawn_error)
     }
 
     fn environment(&self) -> Vec<(&'static str, OsString)> {
@@ -72,6 +107,9 @@ const PASSING: [&str; 9] = [
     "Transport endpoint is not connected",
 ];
 
+/// What `pillion.lua` begins a refusal of an update of ours with; the number of its rules follows.
+const FENCE: &str = "pillion: fence ";
+
 fn passes(line: &str) -> bool {
     PASSING.iter().any(|words| line.contains(words))
 }
@@ -81,6 +119,11 @@ fn failure(program: &str, status: i32, said: &str) -> SlurmError {
         |line: &str| line.chars().filter(|character| !character.is_control()).take(300).collect::<String>();
     if let Some(line) = said.lines().find(|line| passes(line)) {
         return SlurmError::Unavailable { program: program.to_owned(), detail: clean(line) };
+    }
+    if let Some((_, reason)) = said.lines().find_map(|line| line.split_once(FENCE)) {
+        let reason = reason
+            .trim_start_matches(|character: char| character.is_ascii_digit() || " :".contains(character));
+        return SlurmError::Fenced { reason: clean(reason.trim_end_matches(')')) };
     }
     let detail = clean(said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default());
     SlurmError::Failed { program: program.to_owned(), status, detail }
@@ -148,6 +191,32 @@ mod tests {
         let directory = script(&format!("echo '{said}' >&2"));
         let result = runner(directory.path(), Duration::from_secs(20)).run("squeue", &[]).await;
         assert!(matches!(result, Err(SlurmError::Unavailable { .. })), "{result:?}");
+    }
+
+    #[test]
+    fn the_fence_is_known_by_its_words() {
+        for said in [
+            "scontrol: error: pillion: fence 1: the job is held\nUnspecified error for job 1",
+            "2_1-3: Unspecified error (pillion: fence 1: the job is held)",
+        ] {
+            let SlurmError::Fenced { reason } = failure("scontrol", 1, said) else { panic!("{said}") };
+            assert_eq!(reason, "the job is held");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_many_lines_those_are_counted_that_were_refused() {
+        let refused = "scontrol: error: pillion: fence 1: the job is held\nUnspecified error for job 4";
+        let also = "2_2: Unspecified error (pillion: fence 1: the job has a lease)";
+        let directory = script(&format!("cat >\"$0.in\"; printf '{refused}\\n{also}\\n' >&2; exit 1"));
+        let lines = ["update JobId=4 StartTime=now".to_owned(), "update JobId=2_2 StartTime=now".to_owned()];
+        let runner = runner(directory.path(), Duration::from_secs(20));
+        assert_eq!(runner.run_lines("squeue", &lines).await.unwrap(), 2);
+        let read = std::fs::read_to_string(directory.path().join("squeue.in")).unwrap();
+        assert_eq!(read, "update JobId=4 StartTime=now\nupdate JobId=2_2 StartTime=now\nquit\n");
+        let away = script("cat >/dev/null; echo 'Unable to contact slurm controller (connect failure)' >&2");
+        let runner = self::runner(away.path(), Duration::from_secs(20));
+        assert!(runner.run_lines("squeue", &lines).await.unwrap_err().is_transient());
     }
 
     #[test]

@@ -21,8 +21,9 @@ pub trait Slurm: Send + Sync {
     async fn partitions(&self) -> Result<Vec<Partition>, SlurmError>;
     /// One `scontrol update` for one job or many. Slurm may have applied a part of it when it fails: read back.
     async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError>;
-    /// `scontrol release`: clears a Priority of 0 that a pin against a feature or exclusion left.
-    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError>;
+    /// Many updates, each of one job and refused on its own: how many of them were. In few calls; an error means that Slurm
+    /// could not be told at all, or not all of it.
+    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError>;
     /// Whether Slurm would requeue this job: not where it was submitted with `--no-requeue`.
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError>;
     /// The names of these jobs, as their users wrote them (any bytes, read as UTF-8 with replacements): foreign text, for
@@ -363,6 +364,12 @@ pub enum SlurmError {
         /// What it said.
         detail: String,
     },
+    /// `pillion.lua` refused an update of ours whole: the job is not any more what the update presupposed.
+    #[error("the fence refused it: {reason}")]
+    Fenced {
+        /// What was different.
+        reason: String,
+    },
     /// Slurm could not serve this call now: the controller is away or in standby, or its backfill holds the job (an
     /// update of `Partition=` often meets that). The same call may work a moment later.
     #[error("{program} could not be served now: {detail}")]
@@ -395,6 +402,6 @@ pub enum SlurmError {
 impl SlurmError {
     /// Whether trying again later may help: everything but what Slurm, or we ourselves, refused.
     pub const fn is_transient(&self) -> bool {
-        !matches!(self, Self::Failed { .. } | Self::InvalidArgument { .. })
+        !matches!(self, Self::Failed { .. } | Self::Fenced { .. } | Self::InvalidArgument { .. })
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Time moves only in [`FakeSlurm::tick`]; what is due until then happens in order, at its own moment.
 
+mod fence;
 mod request;
 mod rows;
 mod schedule;
@@ -78,6 +79,11 @@ impl FakeSlurm {
     /// A user's `scontrol requeue`, not counted as a call of ours.
     pub fn user_requeue(&self, job: SlurmJobId) -> bool {
         self.world().requeue(job).is_ok()
+    }
+
+    /// `scontrol release`, by its user or an admin, not counted as a call of ours. `false`: unknown.
+    pub fn release_hold(&self, job: SlurmJobId) -> bool {
+        self.world().release_hold(job).is_ok()
     }
 
     /// An admin's `scontrol update` (another tool's, a user's allowed one), not counted as a call of ours.
@@ -174,10 +180,16 @@ impl Slurm for FakeSlurm {
         world.journal(call, answer)
     }
 
-    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        let mut world = self.world();
-        let answer = world.up("scontrol").and_then(|()| world.release_hold(job));
-        world.journal(|at, ok| FakeCall::ReleaseHold { at, ok, job }, answer)
+    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
+        let mut refused_count = 0;
+        for (job, update) in updates {
+            match self.update(&[*job], update).await {
+                Ok(()) => {}
+                Err(error) if error.is_transient() => return Err(error),
+                Err(_) => refused_count += 1,
+            }
+        }
+        Ok(refused_count)
     }
 
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {

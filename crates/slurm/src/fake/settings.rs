@@ -20,6 +20,10 @@ pub struct FakeSettings {
     pub waiting_jobs_block: bool,
     /// From a change to the pass of the scheduler that sees it.
     pub scheduling_delay: Duration,
+    /// The pool's partitions, as `pillion.lua` knows them.
+    pub pools: Vec<String>,
+    /// Whether `pillion.lua` is loaded, and refuses updates of ours that presuppose something else.
+    pub is_fenced: bool,
 }
 
 impl Default for FakeSettings {
@@ -31,6 +35,8 @@ impl Default for FakeSettings {
             completing: Duration::from_millis(200),
             waiting_jobs_block: true,
             scheduling_delay: Duration::from_millis(300),
+            pools: vec!["shared".to_owned()],
+            is_fenced: true,
         }
     }
 }
@@ -190,8 +196,6 @@ pub enum FakeCall {
     JobNames { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
     /// `update`.
     Update { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId>, update: JobUpdate },
-    /// `release_hold`.
-    ReleaseHold { at: UnixTime, ok: bool, job: SlurmJobId },
     /// `requeue`.
     Requeue { at: UnixTime, ok: bool, job: SlurmJobId },
 }

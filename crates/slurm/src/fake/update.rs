@@ -20,6 +20,7 @@ impl World {
 
     fn update_one(&mut self, id: SlurmJobId, update: &JobUpdate) -> Result<(), SlurmError> {
         let record = self.known(id)?;
+        self.pass_fence(record, update)?;
         if matches!(record.state, JobState::Ended(_)) || matches!(record.completing, Some((_, Some(_)))) {
             return Err(refused(&format!("Job has already finished for job {id}")));
         }

@@ -25,6 +25,8 @@ pub(crate) trait Bed: Sync {
     async fn cancel(&self, job: SlurmJobId);
     /// `scontrol hold`.
     async fn hold(&self, job: SlurmJobId);
+    /// `scontrol release`.
+    async fn release(&self, job: SlurmJobId);
     /// Drains a node, or resumes it.
     async fn drain(&self, node: &str, on: bool);
     /// Lets a little time pass.
@@ -101,7 +103,9 @@ impl FakeBed {
             [GresType::new("g0"), GresType::new("g1")]
         );
         let partitions = ["shared", "urgent"].map(|name| FakePartition::new(name, &["n1", "n2"])).to_vec();
-        Self { slurm: FakeSlurm::new(FakeSettings::default(), nodes, partitions, now), now: Mutex::new(now) }
+        // Slurm by itself: what pillion.lua refuses is held against the real one elsewhere.
+        let settings = FakeSettings { is_fenced: false, ..FakeSettings::default() };
+        Self { slurm: FakeSlurm::new(settings, nodes, partitions, now), now: Mutex::new(now) }
     }
 }
 
@@ -121,6 +125,9 @@ impl Bed for FakeBed {
     }
     async fn hold(&self, job: SlurmJobId) {
         assert!(self.slurm.hold(job));
+    }
+    async fn release(&self, job: SlurmJobId) {
+        assert!(self.slurm.release_hold(job));
     }
     async fn drain(&self, node: &str, on: bool) {
         self.slurm.set_node_flag(&NodeName::new(node), on.then_some("DRAIN"));
@@ -217,6 +224,9 @@ impl Bed for RealBed {
     }
     async fn hold(&self, job: SlurmJobId) {
         self.run("scontrol", &["hold".to_owned(), job.to_string()]).await;
+    }
+    async fn release(&self, job: SlurmJobId) {
+        self.run("scontrol", &["release".to_owned(), job.to_string()]).await;
     }
     async fn drain(&self, node: &str, on: bool) {
         let state = if on { "State=DRAIN" } else { "State=RESUME" };

@@ -141,7 +141,7 @@ async fn what_no_node_can_run_is_set_aside(bed: &dyn Bed) {
         let aside = bed.until(id, "set aside", |job| job.priority == 0).await;
         assert_eq!(aside.reason, ReasonKind::Other("BadConstraints".to_owned()));
         // Released as it is, it is set aside again.
-        bed.slurm().release_hold(id).await.unwrap();
+        bed.release(id).await;
         bed.until(id, "set aside again", |job| job.priority == 0).await;
         // An update of anything gives it a priority again; the undo lets it run.
         let undo = JobUpdate { required_nodes: Some(String::new()), ..gres("shard:100") };
@@ -321,7 +321,7 @@ async fn a_hold_outlives_updates(bed: &dyn Bed) {
         let job = bed.job(id).await;
         assert_eq!((job.priority, job.state), (0, JobState::Pending));
         assert!(matches!(job.reason, ReasonKind::Held(_)), "{:?}", job.reason);
-        bed.slurm().release_hold(id).await.unwrap();
+        bed.release(id).await;
         bed.running(id).await;
     }
 }

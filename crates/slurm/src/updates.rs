@@ -1,0 +1,94 @@
+//! The updates that Pillion makes to waiting jobs, each from the job and its mark alone: pure. Shared by the scheduler and
+//! by `pillion rescue`.
+//!
+//! Each writes the job's mark, and what it presupposes follows from that mark: `pillion.lua` compares it with the job as it
+//! is then, under slurmctld's lock, and refuses the update whole where they differ
+//! (docs/decisions/0012-a-fence-under-slurms-lock.md).
+
+use crate::types::{Job, JobState, JobUpdate, ReasonKind};
+use pillion_core::mark::Mark;
+use pillion_core::{GresType, NodeName, Shards, UnixTime};
+use std::time::Duration;
+
+/// What an exclusive job asks for.
+const WHOLE_DEVICE: &str = "shard:100";
+/// How long a job that is put back waits at least: its agent has to be told first that the share is taken back. More than
+/// two seconds, because Slurm cuts begin times to whole ones.
+pub const UNDO_PAUSE: Duration = Duration::from_secs(3);
+/// How long a job that is started again waits at least. The node refuses a start whose credential is no younger than the
+/// end of the one before, by the second and by its own clock, and Slurm then fails the job ("credential revoked").
+pub const RESTART_PAUSE: Duration = Duration::from_secs(5);
+
+/// Pins a job to a device, writes the lease into its mark, and makes it eligible.
+pub fn release(
+    job: &Job,
+    mark: &Mark,
+    node: &NodeName,
+    gres_type: &GresType,
+    shards: Shards,
+    at: UnixTime,
+) -> JobUpdate {
+    JobUpdate {
+        gres: Some(mark.gres_with(&format!("shard:{gres_type}:{shards}"))),
+        required_nodes: Some(node.to_string()),
+        partition: None,
+        admin_comment: Some(mark.leased(at, job.restart_count).to_string()),
+        start_time: Some(at),
+    }
+}
+
+/// Moves the begin time of a job that waits, and nothing else.
+pub fn renewal(mark: &Mark, begin: UnixTime) -> JobUpdate {
+    JobUpdate { admin_comment: Some(mark.to_string()), start_time: Some(begin), ..JobUpdate::default() }
+}
+
+/// Asks for nothing: what the fence always refuses, and what changes nothing where there is none.
+pub fn probe(mark: &Mark) -> JobUpdate {
+    JobUpdate { admin_comment: Some(mark.to_string()), ..JobUpdate::default() }
+}
+
+/// Puts a waiting job's request back: any whole device, as soon as its user wanted it, and never released again. A hold of its
+/// user's stays; one that our own pin brought about (`BadConstraints`) goes with the update.
+pub fn undo(job: &Job, mark: &Mark, now: UnixTime) -> JobUpdate {
+    let pause = if job.restart_count > 0 { RESTART_PAUSE } else { UNDO_PAUSE };
+    let (own_begin, soon) = (UnixTime::from_epoch(mark.original_begin_epoch), now + pause);
+    JobUpdate {
+        gres: Some(mark.gres_with(WHOLE_DEVICE)),
+        required_nodes: Some(String::new()),
+        partition: None,
+        admin_comment: Some(mark.undone().to_string()),
+        start_time: Some(if own_begin > soon { own_begin } else { soon }),
+    }
+}
+
+/// Gives a job that is outside the pool its own request back. When it may begin is left as it is: its user may have said so.
+pub fn leave(mark: &Mark) -> JobUpdate {
+    JobUpdate {
+        gres: Some(mark.own_gres()),
+        required_nodes: Some(String::new()),
+        partition: None,
+        admin_comment: Some(mark.left().to_string()),
+        start_time: None,
+    }
+}
+
+/// Whether a job still asks for one device or one node. A managed job of its user names neither.
+pub fn is_pinned(job: &Job) -> bool {
+    !job.required_nodes.is_empty() || job.shards() != Some((None, 100))
+}
+
+/// The mark of a waiting job that holds out for shards where nobody gives any: its user or an admin moved it, and Slurm
+/// refused the rest of that change. It would wait for ever. `pools`: the pool's partitions.
+pub fn stray<'a>(job: &'a Job, pools: &[String]) -> Option<&'a Mark> {
+    let mark = job.mark.as_ref().ok()?.as_ref()?;
+    let is_outside = !job.partition.split(',').any(|name| pools.iter().any(|pool| pool == name));
+    let is_stray = job.state == JobState::Pending && !mark.left && is_outside && job.shards().is_some();
+    is_stray.then_some(mark)
+}
+
+/// Whether its user or an admin holds a job. Slurm sets a job whose nodes, features and exclusions exclude each other aside
+/// with a priority of 0 as well, and calls that `BadConstraints`: it goes with the next update that mends it.
+pub fn is_held(job: &Job) -> bool {
+    let is_set_aside = matches!(&job.reason, ReasonKind::Other(word) if word == "BadConstraints");
+    job.priority == 0 && !is_set_aside
+}
