@@ -80,7 +80,7 @@ pub struct SlurmConfig {
 }
 
 /// `[database]`
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DatabaseConfig {
     /// A PostgreSQL server (tested: 15 and 17), with a database and a role that owns it, or by socket:
@@ -92,6 +92,13 @@ pub struct DatabaseConfig {
     /// The directory of initdb, pg_ctl and postgres, for the private one; absent: they are looked for.
     #[schemars(extend("x-rule" = "absolute-path", "x-example" = "/usr/lib/postgresql/17/bin"))]
     pub binary_directory: Option<PathBuf>,
+    /// How many days decisions, explanations, events, runs and ended jobs are kept: how far back pillion explain, pairs and
+    /// events can tell. What was learnt from them, and what sharing gained by the hour, is kept for ever. 0: all of it for ever.
+    #[schemars(range(min = 0, max = 36500))]
+    pub history_kept_days: u32,
+    /// How many days the samples of the devices are kept, some kilobytes a device and hour.
+    #[schemars(range(min = 1, max = 3650))]
+    pub samples_kept_days: u32,
 }
 
 /// `[listen]`
@@ -228,6 +235,12 @@ impl Default for Scheduler {
             training: TrainingConfig::default(),
             metrics: MetricsConfig::default(),
         }
+    }
+}
+
+impl Default for DatabaseConfig {
+    fn default() -> Self {
+        Self { url: None, binary_directory: None, history_kept_days: 400, samples_kept_days: 14 }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The life of a decision and of its members, each as one `match`.
 //!
 //! ```text
-//! decision: planned ──► released ──► ended          member: planned ──► guarded ──► released ──► running ──► ended
-//!              └───────────┴───────► abandoned                  └──────────┴───────────┴───► undone
+//! decision: planned ──► released ──► ended          member: planned ──► released ──► running ──► ended
+//!              └───────────┴───────► abandoned                  └───────────┴───► undone
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,6 @@ pub enum DecisionState {
 pub enum MemberState {
     /// Not touched yet.
     Planned,
-    /// Its begin time was moved near, so that a crash of ours cannot strand it.
-    Guarded,
     /// Pinned and eligible: the lease runs.
     Released,
     /// Slurm says that it runs.
@@ -64,6 +62,19 @@ impl DecisionState {
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Planned | Self::Released)
     }
+    /// Where a decision that stands here stands once its members stand there.
+    #[must_use]
+    pub fn after(self, members: &[MemberState]) -> Self {
+        if !self.is_active() {
+            return self;
+        }
+        let any = |states: &[MemberState]| members.iter().any(|member| states.contains(member));
+        if members.iter().any(|member| member.is_active()) {
+            let was_released = any(&[MemberState::Released, MemberState::Running, MemberState::Ended]);
+            return if was_released { Self::Released } else { self };
+        }
+        if any(&[MemberState::Ended]) { Self::Ended } else { Self::Abandoned }
+    }
     /// The next state.
     ///
     /// # Errors
@@ -82,7 +93,6 @@ impl MemberState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
-            Self::Guarded => "guarded",
             Self::Released => "released",
             Self::Running => "running",
             Self::Ended => "ended",
@@ -91,7 +101,7 @@ impl MemberState {
     }
     /// Whether the job still belongs to this decision (invariant P-1: at most one such member a job).
     pub const fn is_active(self) -> bool {
-        matches!(self, Self::Planned | Self::Guarded | Self::Released | Self::Running)
+        matches!(self, Self::Planned | Self::Released | Self::Running)
     }
     /// The next state.
     ///
@@ -99,8 +109,7 @@ impl MemberState {
     /// [`IllegalTransition`] where the diagram above has no such arrow.
     pub fn advance(self, to: Self) -> Result<Self, IllegalTransition> {
         match (self, to) {
-            (Self::Planned, Self::Guarded | Self::Undone)
-            | (Self::Guarded, Self::Released | Self::Running | Self::Undone)
+            (Self::Planned, Self::Released | Self::Undone)
             | (Self::Released, Self::Running | Self::Ended | Self::Undone)
             | (Self::Running, Self::Ended) => Ok(to),
             _ => Err(IllegalTransition { from: self.as_str(), to: to.as_str() }),
@@ -126,7 +135,7 @@ impl std::str::FromStr for DecisionState {
 impl std::str::FromStr for MemberState {
     type Err = UnknownState;
     fn from_str(text: &str) -> Result<Self, UnknownState> {
-        [Self::Planned, Self::Guarded, Self::Released, Self::Running, Self::Ended, Self::Undone]
+        [Self::Planned, Self::Released, Self::Running, Self::Ended, Self::Undone]
             .into_iter()
             .find(|state| state.as_str() == text)
             .ok_or_else(|| UnknownState(text.to_owned()))
@@ -160,9 +169,25 @@ mod tests {
     }
 
     #[test]
-    fn only_a_guarded_member_is_released() {
-        assert!(MemberState::Planned.advance(MemberState::Released).is_err());
-        assert_eq!(MemberState::Guarded.advance(MemberState::Released), Ok(MemberState::Released));
+    fn a_decision_follows_its_members() {
+        use MemberState::{Ended, Planned, Released, Running, Undone};
+        for (from, members, to) in [
+            (DecisionState::Planned, [Planned, Undone], DecisionState::Planned),
+            (DecisionState::Planned, [Released, Planned], DecisionState::Released),
+            (DecisionState::Released, [Undone, Running], DecisionState::Released),
+            (DecisionState::Released, [Undone, Ended], DecisionState::Ended),
+            (DecisionState::Released, [Undone, Undone], DecisionState::Abandoned),
+            (DecisionState::Planned, [Undone, Undone], DecisionState::Abandoned),
+            (DecisionState::Ended, [Ended, Ended], DecisionState::Ended),
+        ] {
+            assert_eq!(from.after(&members), to, "{from} {members:?}");
+            assert!(from == to || from.advance(to).is_ok());
+        }
+    }
+
+    #[test]
+    fn only_a_planned_member_is_released() {
+        assert_eq!(MemberState::Planned.advance(MemberState::Released), Ok(MemberState::Released));
         assert!(MemberState::Undone.advance(MemberState::Released).is_err());
         assert!(MemberState::Running.advance(MemberState::Undone).is_err(), "a running job is never resized");
     }

@@ -2,7 +2,6 @@
 
 use crate::context::Settings;
 use crate::grpc::auth::Operators;
-use crate::step::Patience;
 use crate::train::Training;
 use pillion_config::{Objective, PolicyConfig, Scheduler, TrainingConfig, Users};
 use pillion_core::SlowdownRatio;
@@ -11,19 +10,23 @@ use std::time::Duration;
 
 /// The reconcilers' part of it.
 pub fn settings(config: &Scheduler) -> Settings {
-    let (bound, patience) = (Duration::from_secs(config.bound_seconds), Patience::default());
     Settings {
         pool: config.pool.partitions.clone(),
-        bound,
-        // A guard is a wait too: whoever is killed right after setting it must not hold the job beyond the bound.
-        patience: Patience { guard: patience.guard.min(bound), ..patience },
+        bound: Duration::from_secs(config.bound_seconds),
         mode: config.mode,
+        history_kept: days(config.database.history_kept_days),
+        samples_kept: Duration::from_hours(24 * u64::from(config.database.samples_kept_days)),
         policy: policy(&config.policy),
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         training: training(config.training),
         ..Settings::default()
     }
+}
+
+/// 0 means no end.
+fn days(count: u32) -> Option<Duration> {
+    (count > 0).then(|| Duration::from_hours(24 * u64::from(count)))
 }
 
 /// Who may see everything.
@@ -106,14 +109,5 @@ mod tests {
             pair_when_idle: false,
         };
         assert_eq!(settings(&config).policy, expected);
-    }
-
-    #[test]
-    fn a_guard_holds_no_job_beyond_the_bound() {
-        let guard_of = |bound_seconds: u64| {
-            settings(&Scheduler { bound_seconds, ..Scheduler::default() }).patience.guard
-        };
-        assert_eq!(guard_of(10), Duration::from_secs(10));
-        assert_eq!(guard_of(600), Patience::default().guard);
     }
 }

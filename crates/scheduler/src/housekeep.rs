@@ -1,4 +1,4 @@
-//! Throws away what is no longer of use: device samples past their time, cool-downs that are over.
+//! Throws away what is no longer of use: device samples and history past their time, cool-downs that are over.
 
 use crate::context::{Context, TickError};
 use std::sync::Arc;
@@ -28,6 +28,12 @@ impl Housekeep {
         let pruned = self.context.store.prune_samples(now - self.context.settings.samples_kept).await?;
         if pruned > 0 {
             info!(pruned, "old device samples deleted");
+        }
+        if let Some(kept) = self.context.settings.history_kept {
+            let pruned = self.context.store.prune_history(now - kept).await?;
+            if pruned > 0 {
+                info!(pruned, "old history deleted");
+            }
         }
         Ok(())
     }

@@ -18,7 +18,6 @@ use super::{
     StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
-use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::name::KnownName;
@@ -182,14 +181,8 @@ impl Store for MemoryStore {
         })
     }
 
-    async fn step_decision(
-        &self,
-        id: DecisionId,
-        to: DecisionState,
-        reason: Option<&str>,
-        at: UnixTime,
-    ) -> Result<bool, StoreError> {
-        self.call("moving a decision", |state| state.step_decision(id, to, reason, at))
+    async fn abandon(&self, id: DecisionId, reason: &str, at: UnixTime) -> Result<bool, StoreError> {
+        self.call("abandoning a decision", |state| Ok(state.abandon(id, reason, at)))
     }
 
     async fn record_outcome(
@@ -416,6 +409,10 @@ impl Store for MemoryStore {
 
     async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError> {
         self.call("reading a model", |state| Ok(state.learning.model_body(version)))
+    }
+
+    async fn prune_history(&self, before: UnixTime) -> Result<u64, StoreError> {
+        self.call("pruning history", |state| Ok(state.prune_history(before)))
     }
 
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {

@@ -86,14 +86,6 @@ pub struct JobRecord {
     pub exit: Option<(u32, u32)>,
 }
 
-impl JobRecord {
-    /// Whether a plan that was made from `before` may be wrong now. Not so by a renewed begin time: it is moved every few
-    /// minutes for every waiting job, and would make each plan stale. What a job exited with is of the past.
-    fn changes_plans(&self, before: &Self) -> bool {
-        Self { eligible_at: before.eligible_at, exit: before.exit, ..self.clone() } != *before
-    }
-}
-
 /// A decision to be committed: one device, one or more members.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewDecision {
@@ -182,8 +174,6 @@ pub struct Member {
     pub state: MemberState,
     /// When the agent said that it is ready for it.
     pub prepared_at: Option<UnixTime>,
-    /// When the guard was set.
-    pub guarded_at: Option<UnixTime>,
     /// When the lease began.
     pub released_at: Option<UnixTime>,
     /// When Slurm started it.
@@ -207,7 +197,7 @@ pub struct MemberStep {
     pub from: MemberState,
     /// Where it goes.
     pub to: MemberState,
-    /// When: becomes `guarded_at`, `released_at`, `started_at` or `ended_at` by the state it goes to.
+    /// When: becomes `released_at`, `started_at` or `ended_at` by the state it goes to.
     pub at: UnixTime,
 }
 
@@ -273,6 +263,8 @@ pub struct DecisionFilter {
     pub limit: u32,
 }
 
+/// Why a decision is abandoned.
+pub const NOBODY_RAN: &str = "no member of it ran under it";
 /// How many explanations of waiting are kept for a job.
 pub const EXPLANATIONS_MAX: usize = 50;
 /// How many decisions a filter without a limit lists.
@@ -281,9 +273,9 @@ pub const LIST_LIMIT_DEFAULT: u32 = 1_000;
 /// Durable memory. All times are arguments; nothing here reads a clock.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// The present revision.
+    /// The present revision: it moves with what takes a place or closes one (plans, drains), and with the model in use.
     async fn revision(&self) -> Result<Revision, StoreError>;
-    /// Upserts jobs; a new revision if anything that a plan depends on changed (state, restart count, gres, promise, ..).
+    /// Upserts jobs. No new revision: a plan is held against the newest scan before it is committed.
     async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError>;
     /// Those of these jobs that were ever recorded, as they were last.
     async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError>;
@@ -329,20 +321,14 @@ pub trait Store: Send + Sync {
     async fn tenancies(&self, jobs: &[SlurmJobId]) -> Result<Vec<Tenant>, StoreError>;
     /// What sharing did to each workload beside each other one.
     async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError>;
-    /// Moves one member. `Ok(false)`: it did not stand at `from`. An illegal step is [`StoreError::Illegal`].
-    /// Makes a new revision.
+    /// Moves one member, and with it its decision ([`DecisionState::after`]). `Ok(false)`: it did not stand at `from`. An
+    /// illegal step is [`StoreError::Illegal`]. No new revision: what a step frees makes no plan wrong, and what takes a place
+    /// was committed before.
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError>;
     /// The agent is ready for this member.
     async fn member_prepared(&self, id: DecisionId, start: JobStart, at: UnixTime) -> Result<(), StoreError>;
-    /// Moves a decision; `reason` is kept where it is abandoned, and its members that are still planned or guarded
-    /// become undone. `Ok(false)`: it stood there already. Makes a new revision.
-    async fn step_decision(
-        &self,
-        id: DecisionId,
-        to: DecisionState,
-        reason: Option<&str>,
-        at: UnixTime,
-    ) -> Result<bool, StoreError>;
+    /// Abandons a decision none of whose members was released, and undoes them. `Ok(false)`: there is none that is planned.
+    async fn abandon(&self, id: DecisionId, reason: &str, at: UnixTime) -> Result<bool, StoreError>;
     /// What was measured of a member.
     async fn record_outcome(
         &self,
@@ -480,6 +466,9 @@ pub trait Store: Send + Sync {
     async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError>;
     /// The body of a model; absent where it was never stored, or not kept: see [`MODEL_BODIES_KEPT`].
     async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError>;
+    /// Deletes what is of the past alone and older than `before`: sharings that are over with what led to them, explanations,
+    /// events, starts, runs and jobs. What was learnt stays. Returns how many rows went.
+    async fn prune_history(&self, before: UnixTime) -> Result<u64, StoreError>;
     /// Deletes device samples older than `before`; returns how many.
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError>;
 }

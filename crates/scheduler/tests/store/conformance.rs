@@ -25,7 +25,8 @@ use crate::operators::{
 };
 use crate::reports::{
     a_report_is_stored_once, a_run_counts_once, a_run_is_profiled_when_its_end_is_known, a_run_is_told_once,
-    a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded, old_samples_are_pruned,
+    a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded,
+    old_history_goes_and_what_was_learnt_stays, old_samples_are_pruned,
 };
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
@@ -58,7 +59,7 @@ macro_rules! suite {
 suite! {
     a_job_reads_as_it_was_recorded,
     who_holds_devices_and_what_came_of_it_is_told,
-    only_what_plans_depend_on_makes_a_new_revision,
+    what_jobs_do_makes_no_plan_stale,
     a_plan_reads_as_it_was_committed,
     a_stale_plan_is_refused_whole,
     a_job_is_active_in_one_decision_only,
@@ -67,7 +68,7 @@ suite! {
     a_member_moves_along_its_life_only,
     one_of_two_schedulers_makes_a_step,
     an_abandoned_decision_gives_back_what_was_not_released,
-    a_decision_moves_along_its_life_only,
+    a_decision_follows_its_members,
     what_was_prepared_and_measured_is_kept,
     what_was_never_stored_is_missing,
     an_explanation_is_kept_while_its_reason_lasts,
@@ -78,6 +79,7 @@ suite! {
     a_run_is_profiled_when_its_end_is_known,
     a_run_knows_the_decision_it_ran_under,
     a_run_counts_once,
+    old_history_goes_and_what_was_learnt_stays,
     what_runs_used_and_gained_is_told_by_filter,
     hours_and_runs_add_up_to_the_same,
     launches_and_events_read_as_recorded,
@@ -146,31 +148,15 @@ async fn a_job_reads_as_it_was_recorded(store: Arc<dyn Store>) {
     }
 }
 
-async fn only_what_plans_depend_on_makes_a_new_revision(store: Arc<dyn Store>) {
-    let mut expected = 0;
-    let mut record = async |job: JobRecord, is_change: bool, what: &str| {
+async fn what_jobs_do_makes_no_plan_stale(store: Arc<dyn Store>) {
+    for job in [job(1), JobRecord { restart_count: 1, ..job(1) }, ended_job(1)] {
         store.record_jobs(&[job], at(0)).await.expect("recorded");
-        expected += u64::from(is_change);
-        assert_eq!(revision(&*store).await, expected, "{what}");
-    };
-    record(job(1), true, "a new job").await;
-    record(job(1), false, "the same again").await;
-    let renewed = JobRecord { eligible_at: Some(at(900)), ..job(1) };
-    record(renewed.clone(), false, "a renewed begin time").await;
-    record(JobRecord { gres: "gres/shard:g1:40".to_owned(), ..renewed.clone() }, true, "gres").await;
-    record(JobRecord { restart_count: 1, ..renewed.clone() }, true, "restart count").await;
-    record(
-        JobRecord { slowdown_ratio_max: Some(1.5), restart_count: 1, ..renewed.clone() },
-        true,
-        "a promise",
-    )
-    .await;
-    record(ended_job(1), true, "its end").await;
+    }
     assert_eq!(store.job(plain(1)).await.expect("read"), Some(ended_job(1)));
     store.record_jobs(&[], at(0)).await.expect("nothing to record");
     store.record_jobs(&[job(2), ended_job(2)], at(0)).await.expect("one job twice: the last one counts");
     assert_eq!(store.job(plain(2)).await.expect("read"), Some(ended_job(2)));
-    assert_eq!(revision(&*store).await, expected + 1);
+    assert_eq!(revision(&*store).await, 0);
 }
 
 async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
@@ -196,11 +182,12 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
 }
 
 async fn a_stale_plan_is_refused_whole(store: Arc<dyn Store>) {
-    store.record_jobs(&[job(1)], at(0)).await.expect("recorded");
+    let held = commit(&*store, &[pair(3, 4)]).await;
     let error = store.commit_plan(Revision(0), &[pair(1, 2)], at(1)).await.expect_err("stale");
     let StoreError::StaleView { parent, current } = error else { panic!("{error}") };
     assert_eq!((parent, current), (Revision(0), Revision(1)));
-    assert_eq!(store.active_decisions().await.expect("read"), []);
+    let active = store.active_decisions().await.expect("read");
+    assert_eq!(active.iter().map(|one| one.id).collect::<Vec<_>>(), held);
     store.commit_plan(Revision(0), &[], at(1)).await.expect_err("an empty plan can be stale too");
     assert_eq!(store.commit_plan(Revision(1), &[], at(1)).await.expect("empty"), []);
     assert_eq!(revision(&*store).await, 1, "an empty plan changes nothing");
@@ -229,7 +216,7 @@ async fn a_job_that_was_given_back_can_be_planned_again(store: Arc<dyn Store>) {
     assert!(store.step_member(&undone).await.expect("step"));
     let second = commit(&*store, &[decision(vec![member(2, Role::Alone)])]).await[0];
     assert_ne!(first, second);
-    let error = store.commit_plan(Revision(3), &[pair(1, 3)], at(1)).await.expect_err("P-1");
+    let error = store.commit_plan(Revision(2), &[pair(1, 3)], at(1)).await.expect_err("P-1");
     assert!(matches!(error, StoreError::Conflict(id) if id == plain(1)), "{error}");
 }
 
@@ -252,92 +239,83 @@ async fn one_of_two_plans_from_one_view_is_committed(store: Arc<dyn Store>) {
 }
 
 async fn a_member_moves_along_its_life_only(store: Arc<dyn Store>) {
-    use MemberState::{Ended, Guarded, Planned, Released, Running};
+    use MemberState::{Ended, Planned, Released, Running};
     let id = commit(&*store, &[pair(1, 2)]).await[0];
-    let skip = store.step_member(&step(id, 1, Planned, Released, 2)).await.expect_err("a step left out");
+    let skip = store.step_member(&step(id, 1, Planned, Running, 2)).await.expect_err("a step left out");
     assert!(matches!(skip, StoreError::Illegal { id: named, .. } if named == id), "{skip}");
-    assert!(!store.step_member(&step(id, 1, Guarded, Released, 2)).await.expect("not there yet"));
-    assert_eq!(revision(&*store).await, 1, "nothing moved");
-    for (from, to, seconds) in
-        [(Planned, Guarded, 2), (Guarded, Released, 3), (Released, Running, 4), (Running, Ended, 5)]
-    {
+    assert!(!store.step_member(&step(id, 1, Released, Running, 2)).await.expect("not there yet"));
+    for (from, to, seconds) in [(Planned, Released, 3), (Released, Running, 4), (Running, Ended, 5)] {
         assert!(store.step_member(&step(id, 1, from, to, seconds)).await.expect("step"));
     }
-    assert_eq!(revision(&*store).await, 5, "each step is a revision");
+    assert_eq!(revision(&*store).await, 1, "no step makes a plan stale");
     let members = the(&*store, id).await.members;
-    let times = (members[0].guarded_at, members[0].released_at, members[0].started_at, members[0].ended_at);
-    assert_eq!(times, (Some(at(2)), Some(at(3)), Some(at(4)), Some(at(5))));
+    let times = (members[0].released_at, members[0].started_at, members[0].ended_at);
+    assert_eq!(times, (Some(at(3)), Some(at(4)), Some(at(5))));
     assert_eq!(members[1].state, Planned, "the other did not move");
     let restarted = JobStart { restart_count: 1, ..start(2) };
     let other_start =
-        pillion_scheduler::store::MemberStep { start: restarted, ..step(id, 2, Planned, Guarded, 6) };
+        pillion_scheduler::store::MemberStep { start: restarted, ..step(id, 2, Planned, Released, 6) };
     assert!(!store.step_member(&other_start).await.expect("another start"), "a decision holds for one start");
     assert!(
-        !store.step_member(&step(DecisionId(999), 1, Planned, Guarded, 6)).await.expect("no such decision")
+        !store.step_member(&step(DecisionId(999), 1, Planned, Released, 6)).await.expect("no such decision")
     );
 }
 
 async fn one_of_two_schedulers_makes_a_step(store: Arc<dyn Store>) {
     let id = commit(&*store, &[pair(1, 2)]).await[0];
-    let guarding = |_| {
+    let releasing = |_| {
         let store = Arc::clone(&store);
-        let step = step(id, 1, MemberState::Planned, MemberState::Guarded, 2);
+        let step = step(id, 1, MemberState::Planned, MemberState::Released, 2);
         tokio::spawn(async move { store.step_member(&step).await })
     };
-    let racers: Vec<_> = (0..4).map(guarding).collect();
+    let racers: Vec<_> = (0..4).map(releasing).collect();
     let mut won = 0;
     for racer in racers {
         won += u32::from(racer.await.expect("no panic").expect("no error"));
     }
     assert_eq!(won, 1);
-    assert_eq!(revision(&*store).await, 2);
 }
 
 async fn an_abandoned_decision_gives_back_what_was_not_released(store: Arc<dyn Store>) {
-    use MemberState::{Guarded, Planned, Released, Undone};
-    let id = commit(
-        &*store,
-        &[decision(vec![member(1, Role::Host), member(2, Role::Joiner), member(3, Role::Joiner)])],
-    )
-    .await[0];
-    for (job, from, to) in [(1, Planned, Guarded), (1, Guarded, Released), (2, Planned, Guarded)] {
-        assert!(store.step_member(&step(id, job, from, to, 2)).await.expect("step"));
-    }
-    let before = revision(&*store).await;
-    assert!(
-        store
-            .step_decision(id, DecisionState::Abandoned, Some("the agent is gone"), at(9))
-            .await
-            .expect("step")
-    );
-    assert_eq!(states(&*store, id).await, [Released, Undone, Undone]);
+    use MemberState::{Planned, Released, Undone};
+    let id = commit(&*store, &[pair(1, 2)]).await[0];
+    assert!(store.abandon(id, "the agent is gone", at(9)).await.expect("step"));
+    assert_eq!(states(&*store, id).await, [Undone, Undone]);
     let read = the(&*store, id).await;
-    assert_eq!(read.abandoned_reason.as_deref(), Some("the agent is gone"));
-    assert_eq!((read.members[0].ended_at, read.members[1].ended_at), (None, Some(at(9))));
-    assert_eq!(revision(&*store).await, before + 1, "one revision for the whole");
-    assert!(
-        !store
-            .step_decision(id, DecisionState::Abandoned, Some("again"), at(10))
-            .await
-            .expect("it stood there")
+    assert_eq!(
+        (read.state, read.abandoned_reason.as_deref()),
+        (DecisionState::Abandoned, Some("the agent is gone"))
     );
+    assert_eq!(read.members[1].ended_at, Some(at(9)));
+    assert!(!store.abandon(id, "again", at(10)).await.expect("it stood there"));
     assert_eq!(the(&*store, id).await.abandoned_reason.as_deref(), Some("the agent is gone"));
     assert_eq!(store.active_decisions().await.expect("read"), []);
-    commit(&*store, &[pair(2, 3)]).await;
+    let released = commit(&*store, &[pair(2, 3)]).await[0];
+    assert!(store.step_member(&step(released, 2, Planned, Released, 11)).await.expect("step"));
+    assert!(!store.abandon(released, "too late", at(12)).await.expect("it is released"));
+    assert_eq!(states(&*store, released).await, [Released, Planned]);
 }
 
-async fn a_decision_moves_along_its_life_only(store: Arc<dyn Store>) {
-    use DecisionState::{Ended, Planned, Released};
+async fn a_decision_follows_its_members(store: Arc<dyn Store>) {
+    use MemberState::{Ended, Planned, Released, Running, Undone};
     let id = commit(&*store, &[pair(1, 2)]).await[0];
-    let skip = store.step_decision(id, Ended, None, at(2)).await.expect_err("a step left out");
-    assert!(matches!(skip, StoreError::Illegal { .. }), "{skip}");
-    assert!(!store.step_decision(id, Planned, None, at(2)).await.expect("it stands there"));
-    assert!(store.step_decision(id, Released, Some("no reason is kept here"), at(2)).await.expect("step"));
-    assert!(store.step_decision(id, Ended, None, at(3)).await.expect("step"));
-    let read = the(&*store, id).await;
-    assert_eq!((read.state, read.abandoned_reason), (Ended, None));
+    let moved = async |job, from, to, expected: DecisionState| {
+        assert!(store.step_member(&step(id, job, from, to, 2)).await.expect("step"));
+        assert_eq!(the(&*store, id).await.state, expected, "{from} to {to}");
+    };
+    moved(1, Planned, Released, DecisionState::Released).await;
+    moved(1, Released, Running, DecisionState::Released).await;
+    moved(2, Planned, Undone, DecisionState::Released).await;
+    moved(1, Running, Ended, DecisionState::Ended).await;
+    assert_eq!(the(&*store, id).await.abandoned_reason, None);
     assert_eq!(store.active_decisions().await.expect("read"), []);
-    assert_eq!(revision(&*store).await, 3);
+    let nobody = commit(&*store, &[pair(3, 4)]).await[0];
+    for job in [3, 4] {
+        assert!(store.step_member(&step(nobody, job, Planned, Undone, 2)).await.expect("step"));
+    }
+    let read = the(&*store, nobody).await;
+    let reason = Some(pillion_scheduler::store::NOBODY_RAN);
+    assert_eq!((read.state, read.abandoned_reason.as_deref()), (DecisionState::Abandoned, reason));
 }
 
 async fn what_was_prepared_and_measured_is_kept(store: Arc<dyn Store>) {
@@ -358,7 +336,6 @@ async fn what_was_never_stored_is_missing(store: Arc<dyn Store>) {
     let joiner = NewDecision { joins: Some(unknown), ..pair(3, 4) };
     let results = [
         store.commit_plan(Revision(1), &[pair(5, 6), joiner], at(2)).await.map(drop),
-        store.step_decision(unknown, DecisionState::Released, None, at(2)).await.map(drop),
         store.member_prepared(unknown, start(1), at(2)).await,
         store.member_prepared(id, start(3), at(2)).await,
         store.record_outcome(unknown, start(1), None, None).await,
@@ -386,7 +363,7 @@ async fn an_explanation_is_kept_while_its_reason_lasts(store: Arc<dyn Store>) {
     record(0, Reason::BehindOthers, "c").await;
     assert_eq!(kept().await, [(0, "b".to_owned()), (0, "c".to_owned())]);
     let id = commit(&*store, &[pair(1, 3)]).await[0];
-    store.step_decision(id, DecisionState::Abandoned, None, at(1)).await.expect("abandoned");
+    store.abandon(id, "", at(1)).await.expect("abandoned");
     record(2, Reason::BehindOthers, "d").await;
     record(3, Reason::BehindOthers, "e").await;
     record(4, Reason::BehindOthers, "e").await;
@@ -400,7 +377,7 @@ async fn an_explanation_is_kept_while_its_reason_lasts(store: Arc<dyn Store>) {
     let same_since = (at(3), explanation(1, Reason::BehindOthers, "e"));
     assert_eq!((last.1, last.2), same_since, "the same again changes nothing");
     assert_eq!(store.explanations(plain(2)).await.expect("read").len(), 1);
-    assert_eq!(revision(&*store).await, 2, "no plan depends on explanations");
+    assert_eq!(revision(&*store).await, 1, "no plan depends on explanations");
 }
 
 async fn explanations_are_bounded(store: Arc<dyn Store>) {
@@ -426,7 +403,7 @@ async fn decisions_are_listed_by_filter(store: Arc<dyn Store>) {
     }
     let joiner = NewDecision { joins: Some(ids[1]), ..decision(vec![member(5, Role::Joiner)]) };
     ids.extend(commit(&*store, &[joiner]).await);
-    store.step_decision(ids[0], DecisionState::Abandoned, None, at(40)).await.expect("abandoned");
+    store.abandon(ids[0], "", at(40)).await.expect("abandoned");
 
     let list = async |filter: DecisionFilter| -> Vec<usize> {
         let found = store.decisions(&filter).await.expect("listed");
@@ -464,6 +441,6 @@ async fn odd_texts_survive(store: Arc<dyn Store>) {
     store.record_explanations(Revision(0), std::slice::from_ref(&one), at(1)).await.expect("recorded");
     assert_eq!(store.explanations(plain(1)).await.expect("read")[0].2, one);
     let ids = commit(&*store, &[NewDecision { gres_type: GresType::new("g'1"), ..pair(1, 2) }]).await;
-    store.step_decision(ids[0], DecisionState::Abandoned, Some(&odd), at(2)).await.expect("abandoned");
+    store.abandon(ids[0], &odd, at(2)).await.expect("abandoned");
     assert_eq!(the(&*store, ids[0]).await.abandoned_reason, Some(odd));
 }

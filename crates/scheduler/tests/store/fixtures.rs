@@ -176,8 +176,8 @@ pub(crate) fn step(id: DecisionId, job: u32, from: MemberState, to: MemberState,
 
 /// Brings a member from planned to running.
 pub(crate) async fn run(store: &dyn Store, id: DecisionId, job: u32) {
-    use MemberState::{Guarded, Planned, Released, Running};
-    for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running)] {
+    use MemberState::{Planned, Released, Running};
+    for (from, to) in [(Planned, Released), (Released, Running)] {
         assert!(store.step_member(&step(id, job, from, to, 5)).await.expect("step"), "{from} to {to}");
     }
 }

@@ -1,6 +1,6 @@
 //! Faults on request.
 
-use crate::fixtures::{commit, job, pair};
+use crate::fixtures::{commit, job, pair, plain};
 use pillion_core::Revision;
 use pillion_scheduler::store::memory::{FailWhen, MemoryStore};
 use pillion_scheduler::store::{Store, StoreError};
@@ -11,11 +11,11 @@ async fn a_fault_before_leaves_nothing_and_a_fault_after_leaves_all() {
     store.fail_next(1, FailWhen::Before);
     let error = store.record_jobs(&[job(1)], crate::fixtures::at(0)).await.expect_err("told to fail");
     assert!(matches!(error, StoreError::Database { action: "recording jobs", .. }) && error.is_transient());
-    assert_eq!(store.revision().await.expect("healthy again"), Revision(0));
+    assert_eq!(store.job(plain(1)).await.expect("healthy again"), None);
 
     store.fail_next(1, FailWhen::After);
     store.record_jobs(&[job(1)], crate::fixtures::at(0)).await.expect_err("told to fail");
-    assert_eq!(store.revision().await.expect("healthy again"), Revision(1));
+    assert_eq!(store.job(plain(1)).await.expect("healthy again"), Some(job(1)));
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ mod runs;
 
 use super::super::{
     Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson,
-    Member, MemberStep, ModelState, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount, StoreError,
-    StoredProfile,
+    Member, MemberStep, ModelState, NOBODY_RAN, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount,
+    StoreError, StoredProfile,
 };
 use super::faults::Faults;
 use super::learning::Learning;
@@ -73,14 +73,7 @@ impl State {
     }
 
     pub(super) fn record_jobs(&mut self, jobs: &[JobRecord]) {
-        let mut has_changed = false;
-        for job in jobs {
-            let before = self.jobs.insert(job.id, job.clone());
-            has_changed |= before.is_none_or(|before| job.changes_plans(&before));
-        }
-        if has_changed {
-            self.bump();
-        }
+        self.jobs.extend(jobs.iter().map(|job| (job.id, job.clone())));
     }
 
     pub(super) fn job(&self, id: SlurmJobId) -> Option<&JobRecord> {
@@ -221,7 +214,14 @@ impl State {
             return Ok(false);
         }
         enter(member, to, step.at);
-        self.bump();
+        let committed =
+            self.decisions.get_mut(&step.decision_id).ok_or_else(|| missing_decision(step.decision_id))?;
+        let decision = &mut committed.decision;
+        let members: Vec<MemberState> = decision.members.iter().map(|member| member.state).collect();
+        decision.state = decision.state.after(&members);
+        if decision.state == DecisionState::Abandoned {
+            decision.abandoned_reason = Some(NOBODY_RAN.to_owned());
+        }
         Ok(true)
     }
 
@@ -233,29 +233,17 @@ impl State {
             .ok_or_else(|| StoreError::Missing(format!("member {start} of decision {id}")))
     }
 
-    pub(super) fn step_decision(
-        &mut self,
-        id: DecisionId,
-        to: DecisionState,
-        reason: Option<&str>,
-        at: UnixTime,
-    ) -> Result<bool, StoreError> {
-        let committed = self.decisions.get_mut(&id).ok_or_else(|| missing_decision(id))?;
-        let decision = &mut committed.decision;
-        if decision.state == to {
-            return Ok(false);
+    pub(super) fn abandon(&mut self, id: DecisionId, reason: &str, at: UnixTime) -> bool {
+        let Some(Committed { decision, .. }) = self.decisions.get_mut(&id) else { return false };
+        if decision.state != DecisionState::Planned {
+            return false;
         }
-        decision.state = decision.state.advance(to).map_err(|source| StoreError::Illegal { id, source })?;
-        if to == DecisionState::Abandoned {
-            decision.abandoned_reason = reason.map(str::to_owned);
-            for member in &mut decision.members {
-                if matches!(member.state, MemberState::Planned | MemberState::Guarded) {
-                    enter(member, MemberState::Undone, at);
-                }
-            }
+        decision.state = DecisionState::Abandoned;
+        decision.abandoned_reason = Some(reason.to_owned());
+        for member in decision.members.iter_mut().filter(|member| member.state.is_active()) {
+            enter(member, MemberState::Undone, at);
         }
-        self.bump();
-        Ok(true)
+        true
     }
 
     pub(super) fn ingest(&mut self, node: &NodeName, journal_id: &str, report: &Report) -> bool {
@@ -314,7 +302,6 @@ impl State {
         if let Some(stored) = profile {
             let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
             self.profiles.insert(key, stored.clone());
-            self.bump();
         }
         Ok(())
     }
@@ -408,6 +395,33 @@ impl State {
         (count > 0.0).then(|| sum / count)
     }
 
+    pub(super) fn prune_history(&mut self, before: UnixTime) -> u64 {
+        let count = |state: &Self| {
+            let explanations: usize = state.explanations.values().map(Vec::len).sum();
+            state.decisions.len()
+                + explanations
+                + state.events.len()
+                + state.launches.len()
+                + state.runs.len()
+                + state.jobs.len()
+        };
+        let rows = count(self);
+        let stays: BTreeSet<DecisionId> = self
+            .all_decisions()
+            .filter(|decision| decision.state.is_active() || decision.created_at >= before)
+            .map(|decision| decision.group)
+            .collect();
+        self.decisions.retain(|_, committed| stays.contains(&committed.decision.group));
+        for kept in self.explanations.values_mut() {
+            kept.retain(|(_, at, _)| *at >= before);
+        }
+        self.events.retain(|event| event.at >= before);
+        self.launches.retain(|launch| launch.at >= before);
+        self.runs.retain(|_, run| run.account.is_none() || !run.is_judged || run.summary.ended_at >= before);
+        self.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
+        (rows - count(self)).try_into().unwrap_or(u64::MAX)
+    }
+
     pub(super) fn prune_samples(&mut self, before: UnixTime) -> u64 {
         let count = self.samples.len();
         self.samples.retain(|(recorded_at, ..)| *recorded_at >= before);
@@ -428,7 +442,6 @@ fn enter(member: &mut Member, to: MemberState, at: UnixTime) {
     member.state = to;
     match to {
         MemberState::Planned => {}
-        MemberState::Guarded => member.guarded_at = Some(at),
         MemberState::Released => member.released_at = Some(at),
         MemberState::Running => member.started_at = Some(at),
         MemberState::Ended | MemberState::Undone => member.ended_at = Some(at),
@@ -441,7 +454,6 @@ fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decision {
         plan: plan.clone(),
         state: MemberState::Planned,
         prepared_at: None,
-        guarded_at: None,
         released_at: None,
         started_at: None,
         ended_at: None,

@@ -4,7 +4,9 @@ use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
 use super::member;
 use super::tx::TxError;
 use super::{integer_limit, plan_head};
-use crate::store::{Decision, DecisionFilter, LIST_LIMIT_DEFAULT, Member, NewDecision, StoreError};
+use crate::store::{
+    Decision, DecisionFilter, LIST_LIMIT_DEFAULT, Member, NOBODY_RAN, NewDecision, StoreError,
+};
 use pillion_core::decision::DecisionState;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, UnixTime};
 use sqlx::PgConnection;
@@ -279,14 +281,8 @@ pub(super) async fn ran_under(
     Ok(newest.into_iter().filter_map(|(start, id)| Some((start, by_id.get(&id)?.clone()))).collect())
 }
 
-/// Moves a decision; what it abandons and has not released yet is undone.
-pub(super) async fn step(
-    conn: &mut PgConnection,
-    id: DecisionId,
-    to: DecisionState,
-    reason: Option<&str>,
-    at: UnixTime,
-) -> Result<bool, TxError> {
+/// A member of this decision moved: the decision follows.
+pub(super) async fn follow(conn: &mut PgConnection, id: DecisionId) -> Result<(), TxError> {
     let row = id.to_string();
     let place = Place { table: "pairing_decision", row: &row };
     let state =
@@ -294,26 +290,50 @@ pub(super) async fn step(
             .fetch_optional(&mut *conn)
             .await?;
     let from: DecisionState = place.parse("state", &state.ok_or_else(|| missing(id))?)?;
-    if from == to {
-        return Ok(false);
+    let states = sqlx::query_scalar!("select state from pairing_member where decision_id = $1", bigint(id.0))
+        .fetch_all(&mut *conn)
+        .await?;
+    let member = Place { table: "pairing_member", row: &row };
+    let members = states.iter().map(|state| member.parse("state", state)).collect::<Result<Vec<_>, _>>()?;
+    let to = from.after(&members);
+    if to != from {
+        let reason = (to == DecisionState::Abandoned).then_some(NOBODY_RAN);
+        sqlx::query!(
+            "update pairing_decision set state = $2, abandoned_reason = $3 where decision_id = $1",
+            bigint(id.0),
+            to.as_str(),
+            reason,
+        )
+        .execute(conn)
+        .await?;
     }
-    let to = from.advance(to).map_err(|source| StoreError::Illegal { id, source })?;
-    let reason = reason.filter(|_| to == DecisionState::Abandoned).map(text);
+    Ok(())
+}
+
+/// Only while none of its members was released.
+pub(super) async fn abandon(
+    conn: &mut PgConnection,
+    id: DecisionId,
+    reason: &str,
+    at: UnixTime,
+) -> Result<bool, TxError> {
     let done = sqlx::query!(
-        "update pairing_decision set state = $3, abandoned_reason = $4 where decision_id = $1 and state = $2",
+        "update pairing_decision set state = 'abandoned', abandoned_reason = $2
+        where decision_id = $1 and state = 'planned'",
         bigint(id.0),
-        from.as_str(),
-        to.as_str(),
-        reason.as_deref(),
+        &*text(reason),
     )
     .execute(&mut *conn)
     .await?;
     if done.rows_affected() == 0 {
-        return Err(missing(id));
+        return Ok(false);
     }
-    if to == DecisionState::Abandoned {
-        member::undo_unreleased(conn, id, at).await?;
-    }
-    plan_head::bump(conn).await?;
+    sqlx::query!(
+        "update pairing_member set state = 'undone', ended_at = $2 where decision_id = $1 and state = 'planned'",
+        bigint(id.0),
+        timestamp(at),
+    )
+    .execute(conn)
+    .await?;
     Ok(true)
 }

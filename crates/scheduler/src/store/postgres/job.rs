@@ -1,7 +1,6 @@
 //! Table `job`: managed jobs as the last scan saw them.
 
 use super::convert::{Place, Timestamp, bigint, text, unix_time};
-use super::plan_head;
 use super::tx::TxError;
 use crate::store::{JobRecord, StoreError};
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
@@ -90,9 +89,6 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
     // One row a job, or Postgres refuses the upsert: the last one counts, as if they came one by one.
     let rows: BTreeMap<SlurmJobId, Value> = jobs.iter().map(|job| (job.id, json_row(job))).collect();
     let rows = Value::Array(rows.into_values().collect());
-    if plans_change(conn, &rows).await? {
-        plan_head::bump(conn).await?;
-    }
     sqlx::query!(
         "insert into job as old (job_id, restart_count, uid, user_name, account, partition_name, workload,
             slowdown_ratio_max, memory_bytes_declared, submitted_at, eligible_at, started_at, ended_at, ending, node, gres,
@@ -120,31 +116,6 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// Whether any of these jobs is new, or differs in more than its begin time (see `JobRecord::changes_plans`).
-async fn plans_change(conn: &mut PgConnection, rows: &Value) -> Result<bool, TxError> {
-    let changed = sqlx::query_scalar!(
-        r#"select exists (
-            select from jsonb_to_recordset($1) as new (job_id text, restart_count integer, uid bigint, user_name text,
-                account text, partition_name text, workload text, slowdown_ratio_max double precision,
-                memory_bytes_declared bigint, submitted_at double precision, started_at double precision,
-                ended_at double precision, ending text, node text, gres text, is_alone boolean)
-            left join job as old on old.job_id = new.job_id
-            where old.job_id is null
-                or (old.restart_count, old.uid, old.user_name, old.account, old.partition_name, old.workload,
-                    old.slowdown_ratio_max, old.memory_bytes_declared, old.submitted_at, old.started_at, old.ended_at,
-                    old.ending, old.node, old.gres, old.is_alone)
-                is distinct from (new.restart_count, new.uid, new.user_name, new.account, new.partition_name,
-                    new.workload, new.slowdown_ratio_max, new.memory_bytes_declared, to_timestamp(new.submitted_at),
-                    to_timestamp(new.started_at), to_timestamp(new.ended_at), new.ending, new.node, new.gres,
-                    new.is_alone)
-        ) as "changed!""#,
-        rows
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(changed)
 }
 
 fn json_row(job: &JobRecord) -> Value {

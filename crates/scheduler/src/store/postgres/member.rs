@@ -1,7 +1,7 @@
 //! Table `pairing_member`: one start of one job under a decision. Its index `pairing_member_active_key` is invariant P-1.
 
 use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
-use super::plan_head;
+use super::decision;
 use super::tx::TxError;
 use crate::store::{Member, MemberStep, NewMember, StoreError};
 use pillion_core::{DecisionId, JobStart, Shards, UnixTime, UserId, WorkloadKey};
@@ -28,7 +28,6 @@ struct MemberRow {
     explanation: Value,
     state: String,
     prepared_at: Option<Timestamp>,
-    guarded_at: Option<Timestamp>,
     released_at: Option<Timestamp>,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
@@ -64,7 +63,6 @@ impl TryFrom<MemberRow> for Member {
             plan,
             state: place.parse("state", &row.state)?,
             prepared_at: row.prepared_at.map(unix_time),
-            guarded_at: row.guarded_at.map(unix_time),
             released_at: row.released_at.map(unix_time),
             started_at: row.started_at.map(unix_time),
             ended_at: row.ended_at.map(unix_time),
@@ -125,7 +123,7 @@ pub(super) async fn load(
         MemberRow,
         "select decision_id, job_id, restart_count, uid, workload, role, cap_fraction, shard_count, memory_bytes,
             memory_limit_bytes, slowdown_ratio_max, estimate, solo_duration_seconds, explanation, state, prepared_at,
-            guarded_at, released_at, started_at, ended_at, measured_speed_fraction, energy_joules
+            released_at, started_at, ended_at, measured_speed_fraction, energy_joules
         from pairing_member where decision_id = any($1) order by decision_id, position",
         ids
     )
@@ -157,7 +155,6 @@ pub(super) async fn step(conn: &mut PgConnection, step: &MemberStep) -> Result<b
     let to = step.from.advance(step.to).map_err(illegal)?;
     let done = sqlx::query!(
         "update pairing_member set state = $5,
-            guarded_at = case when $5 = 'guarded' then $6 else guarded_at end,
             released_at = case when $5 = 'released' then $6 else released_at end,
             started_at = case when $5 = 'running' then $6 else started_at end,
             ended_at = case when $5 in ('ended', 'undone') then $6 else ended_at end
@@ -174,24 +171,8 @@ pub(super) async fn step(conn: &mut PgConnection, step: &MemberStep) -> Result<b
     if done.rows_affected() == 0 {
         return Ok(false);
     }
-    plan_head::bump(conn).await?;
+    decision::follow(conn, step.decision_id).await?;
     Ok(true)
-}
-
-pub(super) async fn undo_unreleased(
-    conn: &mut PgConnection,
-    id: DecisionId,
-    at: UnixTime,
-) -> Result<(), TxError> {
-    sqlx::query!(
-        "update pairing_member set state = 'undone', ended_at = $2
-        where decision_id = $1 and state in ('planned', 'guarded')",
-        bigint(id.0),
-        timestamp(at),
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
 }
 
 /// The first time counts.

@@ -12,6 +12,7 @@ mod device;
 mod event;
 mod explanation;
 mod fault;
+mod history;
 mod ingest;
 mod job;
 mod launch;
@@ -38,7 +39,6 @@ use super::{
     StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
-use pillion_core::decision::DecisionState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::name::KnownName;
@@ -171,15 +171,9 @@ impl Store for PgStore {
         .await
     }
 
-    async fn step_decision(
-        &self,
-        id: DecisionId,
-        to: DecisionState,
-        reason: Option<&str>,
-        at: UnixTime,
-    ) -> Result<bool, StoreError> {
-        self.run_tx("moving a decision", Write, |tx| {
-            Box::pin(decision::step(tx.connection(), id, to, reason, at))
+    async fn abandon(&self, id: DecisionId, reason: &str, at: UnixTime) -> Result<bool, StoreError> {
+        self.run_tx("abandoning a decision", Write, |tx| {
+            Box::pin(decision::abandon(tx.connection(), id, reason, at))
         })
         .await
     }
@@ -441,6 +435,18 @@ impl Store for PgStore {
 
     async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError> {
         self.run_tx("reading a model", Read, |tx| Box::pin(model::body(tx.connection(), version))).await
+    }
+
+    async fn prune_history(&self, before: UnixTime) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        loop {
+            let prune =
+                self.run_tx("pruning history", Write, |tx| Box::pin(history::prune(tx.connection(), before)));
+            match prune.await? {
+                0 => return Ok(deleted),
+                some => deleted += some,
+            }
+        }
     }
 
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {

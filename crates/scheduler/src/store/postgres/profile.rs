@@ -2,7 +2,7 @@
 
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
 use super::tx::TxError;
-use super::{account, plan_head, run};
+use super::{account, run};
 use crate::store::{Lesson, RunAccount, StoreError, StoredProfile};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, WorkloadKey};
@@ -121,7 +121,6 @@ pub(super) async fn profile_run(
     }
     if let Some(profile) = profile.filter(|_| !before.is_profiled) {
         upsert(conn, profile).await?;
-        plan_head::bump(conn).await?;
     }
     Ok(())
 }
