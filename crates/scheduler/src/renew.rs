@@ -1,20 +1,29 @@
-//! The dead man's switch, held down: moves the begin time of waiting jobs ahead of them, one bound from now, in few
-//! calls. When this stops, Slurm starts each job alone, at the latest one bound later
-//! (docs/decisions/0007-begin-time-fails-open.md). So too for a job that only nodes could run whose agents are away
-//! or have no device that is open, or that is to have a cap where nobody can set one: nobody can release it.
+//! The dead man's switch, held down: moves the begin time of waiting jobs ahead of them. When this stops, Slurm starts each
+//! job alone, at the latest one bound later (docs/decisions/0007-begin-time-fails-open.md).
+//!
+//! It is held down by progress and not by life. No begin time is moved further than one bound from the moment since
+//! when a device that the job could run on has stood free, nor than one bound from the last plan. And not at all for a job
+//! that only nodes could run whose agents are away or have no device that is open, or that is to have a cap where nobody can
+//! set one: nobody can release it.
 
+use crate::agents::Agents;
 use crate::context::{Context, TickError};
-use crate::scan::{Scan, is_waiting, mark_of};
-use pillion_core::decision::MemberState;
-use pillion_core::{JobStart, NodeName, SlurmJobId, UnixTime};
-use pillion_slurm::{Job, JobUpdate, Node, NodeAvailability, SlurmError};
-use std::collections::BTreeSet;
+use crate::fence;
+use crate::idle::{Idle, Place, Wish, suits, wish};
+use crate::scan::{Scan, held_reason, is_waiting, mark_of};
+use crate::store::drain_of;
+use pillion_core::device::Mechanism;
+use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_slurm::{Job, JobUpdate, updates};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// How many jobs one call renews; bounds the command line.
-const JOBS_PER_CALL: usize = 200;
+/// How many jobs one tick renews at most, the most urgent first: the others have time, and Slurm has more to do.
+const JOBS_PER_TICK: usize = 2_000;
+/// A begin time that would move by less is left.
+const MOVE_MIN: Duration = Duration::from_secs(1);
 
 /// The renewer.
 pub struct Renew {
@@ -33,139 +42,187 @@ impl Renew {
     /// [`TickError`] where Slurm or the store did not answer.
     pub async fn tick(&self) -> Result<(), TickError> {
         let context = &self.context;
-        let agents = &context.agents;
         let Some(scan) = context.fresh_scan().filter(|_| context.is_active()) else { return Ok(()) };
-        // From here on nothing is released or put back, so what is due is not moved by anybody else.
-        let _alone = context.begin_times.lock().await;
-        let mut busy = self.jobs_being_released().await?;
-        let touched = |(start, at): (&JobStart, &UnixTime)| (*at >= scan.at).then_some(start.job_id);
-        busy.extend(context.board().tried.iter().filter_map(touched));
-        let mut due = due(&scan, &busy, context.settings.bound);
-        due.at_bound.retain(|id| {
-            scan.jobs.get(id).is_some_and(|job| {
-                let needs_cap = wants_cap(job);
-                let takes = |node: &NodeName| {
-                    if needs_cap { agents.sets_caps(node) } else { agents.takes_tenants(node) }
-                };
-                !is_abandoned(job, &scan, takes)
-            })
-        });
-        let begin = context.now() + context.settings.bound;
-        for jobs in due.at_bound.chunks(JOBS_PER_CALL) {
-            self.set_begin(jobs, begin).await?;
+        let drains = context.store.drains().await?;
+        let open = context.agents.open_devices();
+        let is_open = |place: &Place, needs_cap: bool| {
+            let mechanism = open.get(place);
+            drain_of(&drains, &place.0, &place.1).is_none()
+                && mechanism.is_some_and(|mechanism| !needs_cap || *mechanism == Mechanism::Mps)
+        };
+        let (idle, planned_at) = {
+            let board = context.board();
+            (board.idle.clone(), board.planned_at)
+        };
+        let progress = Progress { idle: &idle, planned_at, bound: context.settings.bound };
+        let mut due = due(&scan, progress, is_open);
+        due.retain(|(job, _)| !is_abandoned(job, &scan, |node| takes(&context.agents, job, node)));
+        due.sort_by_key(|(job, _)| job.eligible_at.map_or(0, UnixTime::epoch));
+        due.truncate(JOBS_PER_TICK);
+        let Some((first, mark)) = due.first().and_then(|(job, _)| Some((*job, mark_of(job)?))) else {
+            return Ok(());
+        };
+        if !fence::holds(context, first, mark).await? {
+            return Ok(());
         }
-        for (job, own_begin) in due.at_own_begin {
-            self.set_begin(&[job], own_begin).await?;
-        }
+        let updates: Vec<(SlurmJobId, JobUpdate)> = due
+            .into_iter()
+            .filter_map(|(job, begin)| Some((job.id, updates::renewal(mark_of(job)?, begin))))
+            .collect();
+        // Who was released, held or moved since the scan is refused by the fence, and is not ours to move.
+        let refused_count =
+            context.slurm.update_each(&updates).await.map_err(TickError::slurm("renew begin times"))?;
+        debug!(renewed = updates.len(), refused_count, "begin times renewed");
         Ok(())
     }
+}
 
-    /// Guarded and released jobs have begin times that `release` set: not ours to move.
-    async fn jobs_being_released(&self) -> Result<BTreeSet<SlurmJobId>, TickError> {
-        let decisions = self.context.store.active_decisions().await?;
-        let members = decisions.iter().flat_map(|decision| &decision.members);
-        let busy =
-            members.filter(|member| matches!(member.state, MemberState::Guarded | MemberState::Released));
-        Ok(busy.map(|member| member.plan.start.job_id).collect())
+fn takes(agents: &Agents, job: &Job, node: &NodeName) -> bool {
+    if mark_of(job).is_some_and(|mark| mark.cap.is_some()) {
+        agents.sets_caps(node)
+    } else {
+        agents.takes_tenants(node)
     }
+}
 
-    async fn set_begin(&self, jobs: &[SlurmJobId], begin: UnixTime) -> Result<(), TickError> {
-        let update = JobUpdate { start_time: Some(begin), ..JobUpdate::default() };
-        match self.context.slurm.update(jobs, &update).await {
-            Ok(()) => Ok(()),
-            // One of them started or ended meanwhile: the others were updated, and the next scan shows which were not.
-            Err(error @ SlurmError::Failed { .. }) => {
-                debug!(%error, jobs = jobs.len(), "some begin times were not moved");
-                Ok(())
-            }
-            Err(error) => Err(TickError::slurm("renew begin times")(error)),
+/// What the switch is held down by.
+#[derive(Debug, Clone, Copy)]
+struct Progress<'a> {
+    idle: &'a Idle,
+    /// When a plan was last made and committed, or nothing was left to plan.
+    planned_at: Option<UnixTime>,
+    bound: Duration,
+}
+
+/// Which jobs to renew, and until when they are held back then.
+fn due<'a>(
+    scan: &'a Scan,
+    progress: Progress<'_>,
+    is_open: impl Fn(&Place, bool) -> bool,
+) -> Vec<(&'a Job, UnixTime)> {
+    let mut idle_since: BTreeMap<Wish<'_>, Option<UnixTime>> = BTreeMap::new();
+    let mut due = Vec::new();
+    for job in scan.jobs.values().filter(|job| is_waiting(job) && job.priority > 0) {
+        if !is_due(job, scan, progress.bound) {
+            continue;
         }
-    }
-}
-
-/// Which jobs to renew.
-#[derive(Debug, PartialEq, Default)]
-struct Due {
-    /// To one bound from now.
-    at_bound: Vec<SlurmJobId>,
-    /// To their user's own begin time, which is further away.
-    at_own_begin: Vec<(SlurmJobId, UnixTime)>,
-}
-
-fn due(scan: &Scan, busy: &BTreeSet<SlurmJobId>, bound: Duration) -> Due {
-    let mut due = Due::default();
-    let waiting =
-        scan.jobs.values().filter(|job| is_waiting(job) && !busy.contains(&job.id) && job.priority > 0);
-    for job in waiting {
-        let own_begin = mark_of(job).map_or(0, |mark| mark.original_begin_epoch);
-        let begin = UnixTime::from_epoch(own_begin);
-        if begin > scan.at + bound {
-            if job.eligible_at.is_none_or(|at| at.epoch() != own_begin) {
-                due.at_own_begin.push((job.id, begin));
-            }
-        } else if is_due(job, scan, bound) {
-            due.at_bound.push(job.id);
+        let own_begin = UnixTime::from_epoch(mark_of(job).map_or(0, |mark| mark.original_begin_epoch));
+        if own_begin > scan.at + progress.bound {
+            due.push((job, own_begin));
+            continue;
+        }
+        let needs_cap = mark_of(job).is_some_and(|mark| mark.cap.is_some());
+        let free_since = *idle_since
+            .entry(wish(job))
+            .or_insert_with(|| progress.idle.since(job, scan, |place| is_open(place, needs_cap)));
+        // Who could not run anyway is kept from nothing.
+        let free_since = free_since.filter(|_| held_reason(job, scan).is_none());
+        let since = [free_since, progress.planned_at].into_iter().flatten().fold(scan.at, earlier);
+        let begin = since + progress.bound;
+        if job.eligible_at.is_none_or(|at| begin > at + MOVE_MIN) {
+            due.push((job, begin));
         }
     }
     due
 }
 
-/// Whether a job is to run where caps can be set.
-fn wants_cap(job: &Job) -> bool {
-    mark_of(job).is_some_and(|mark| mark.cap.is_some())
+fn earlier(a: UnixTime, b: UnixTime) -> UnixTime {
+    if b < a { b } else { a }
 }
 
 /// Whether some node could run the job, and the agents of all that could are away or have no device for it, or can set no cap
 /// where it is to have one: a release would never come.
 fn is_abandoned(job: &Job, scan: &Scan, takes: impl Fn(&NodeName) -> bool) -> bool {
-    let suits = |node: &&Node| {
-        node.availability == NodeAvailability::Up
-            && node.partitions.contains(&job.partition)
-            && !job.excluded_nodes.contains(&node.name)
-            && job
-                .features
-                .split('&')
-                .filter(|name| !name.is_empty())
-                .all(|name| node.features.iter().any(|has| has == name))
-    };
-    let mut suitable = scan.nodes.iter().filter(suits).peekable();
+    let mut suitable = scan.nodes.iter().filter(|node| suits(job, node)).peekable();
     suitable.peek().is_some() && suitable.all(|node| !takes(&node.name))
 }
 
-/// Due when less than two thirds of the bound are left: two renewals may fail before Slurm takes over.
+/// Due when between a third and two thirds of the bound are left, each job at a moment of its own: jobs that came together are
+/// not renewed together, and some renewals may fail before Slurm takes over.
 fn is_due(job: &Job, scan: &Scan, bound: Duration) -> bool {
-    job.eligible_at.is_none_or(|at| at < scan.at + bound.mul_f64(2.0 / 3.0))
+    let own = UnixTime::from_epoch(mark_of(job).map_or(0, |mark| mark.original_begin_epoch));
+    if own > scan.at + bound {
+        return job.eligible_at.is_none_or(|at| at.epoch() != own.epoch());
+    }
+    let spread = f64::from(job.id.id.wrapping_add(job.id.task.unwrap_or(0)).wrapping_mul(0x9E37_79B1) >> 16);
+    let share = 1.0 / 3.0 + spread / f64::from(1 << 16) / 3.0;
+    job.eligible_at.is_none_or(|at| at < scan.at + bound.mul_f64(share))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{NOW, at, job, node};
+    use pillion_core::GresType;
     use pillion_core::mark::Mark;
-    use pillion_slurm::JobState;
+    use pillion_slurm::{JobState, Node, NodeAvailability};
 
-    fn due_of(job: Job, busy: bool) -> Due {
-        let busy = if busy { [job.id].into() } else { BTreeSet::new() };
-        let scan = Scan::new(at(NOW), vec![job], Vec::new(), &[], 0);
-        due(&scan, &busy, Duration::from_mins(10))
+    const BOUND: Duration = Duration::from_mins(10);
+
+    fn scan_of(job: Job) -> Scan {
+        Scan::new(at(NOW), vec![job], vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0)
+    }
+
+    fn begin_of(job: Job, idle: &Idle, planned_at: Option<UnixTime>) -> Option<UnixTime> {
+        let scan = scan_of(job);
+        let progress = Progress { idle, planned_at, bound: BOUND };
+        due(&scan, progress, |_, _| true).first().map(|(_, begin)| *begin)
+    }
+
+    fn renewed(job: Job) -> Option<UnixTime> {
+        begin_of(job, &Idle::default(), Some(at(NOW)))
     }
 
     #[test]
-    fn a_job_is_renewed_when_less_than_two_thirds_of_the_bound_are_left() {
-        let begins = |epoch| due_of(Job { eligible_at: Some(at(epoch)), ..job(JobState::Pending) }, false);
-        assert_eq!(begins(NOW + 401), Due::default());
-        assert_eq!(begins(NOW + 399).at_bound.len(), 1);
-        assert_eq!(begins(NOW - 100).at_bound.len(), 1, "we were away: it is ours again");
+    fn a_job_is_renewed_in_good_time_and_not_all_at_once() {
+        let begins = |epoch| renewed(Job { eligible_at: Some(at(epoch)), ..job(JobState::Pending) });
+        assert_eq!(begins(NOW + 401), None);
+        assert_eq!(begins(NOW + 199), Some(at(NOW + 600)));
+        assert_eq!(begins(NOW - 100), Some(at(NOW + 600)), "we were away: it is ours again");
+        let early = (1..1000)
+            .filter(|id| {
+                let eligible_at = Some(at(NOW + 300));
+                renewed(Job { id: SlurmJobId::plain(*id), eligible_at, ..job(JobState::Pending) }).is_some()
+            })
+            .count();
+        assert!((400..600).contains(&early), "{early} of 1000 are due half way");
     }
 
     #[test]
-    fn what_is_being_released_undone_or_held_is_not_ours_to_move() {
+    fn what_is_released_undone_or_held_is_not_ours_to_move() {
         let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
-        assert_eq!(due_of(late(), true), Due::default());
-        assert_eq!(due_of(Job { priority: 0, ..late() }, false), Due::default());
-        let alone = Job { mark: Ok(Some(Mark { alone: true, ..Mark::default() })), ..late() };
-        assert_eq!(due_of(alone, false), Due::default());
-        assert_eq!(due_of(Job { mark: Ok(None), ..late() }, false), Due::default());
+        assert_eq!(renewed(Job { priority: 0, ..late() }), None);
+        let with = |mark| renewed(Job { mark: Ok(Some(mark)), ..late() });
+        assert_eq!(with(Mark { alone: true, ..Mark::default() }), None);
+        assert_eq!(with(Mark::default().leased(at(NOW), 0)), None);
+        assert_eq!(renewed(Job { mark: Ok(None), ..late() }), None);
+    }
+
+    #[test]
+    fn nobody_is_held_longer_than_a_bound_beside_a_free_device() {
+        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
+        let free = |epoch: u64| {
+            let mut scan = scan_of(late());
+            scan.at = at(epoch);
+            for node in &mut scan.nodes {
+                node.shards = [(GresType::new("g0"), (100, 0))].into();
+            }
+            Idle::default().after(&scan)
+        };
+        let planned = Some(at(NOW));
+        assert_eq!(begin_of(late(), &free(NOW - 200), planned), Some(at(NOW + 400)));
+        assert_eq!(begin_of(late(), &free(NOW - 599), planned), None, "Slurm starts it");
+        let excluded = Job { excluded_nodes: vec![NodeName::new("n1")], ..late() };
+        assert_eq!(begin_of(excluded, &free(NOW - 599), planned), Some(at(NOW + 600)), "it cannot use it");
+        let dependent = Job { has_dependency: true, ..late() };
+        assert_eq!(begin_of(dependent, &free(NOW - 599), planned), Some(at(NOW + 600)), "it cannot run yet");
+    }
+
+    #[test]
+    fn nobody_is_held_longer_than_a_bound_by_who_plans_nothing() {
+        let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
+        assert_eq!(begin_of(late(), &Idle::default(), Some(at(NOW - 100))), Some(at(NOW + 500)));
+        assert_eq!(begin_of(late(), &Idle::default(), Some(at(NOW - 600))), None);
     }
 
     #[test]
@@ -186,7 +243,7 @@ mod tests {
     fn who_is_measured_under_a_cap_needs_somebody_who_sets_it() {
         let with = |tenths| {
             let mark = Mark { cap: pillion_core::CapStep::from_tenths(tenths), ..Mark::default() };
-            wants_cap(&Job { mark: Ok(Some(mark)), ..job(JobState::Pending) })
+            wish(&Job { mark: Ok(Some(mark)), ..job(JobState::Pending) }).5
         };
         assert_eq!((with(3), with(10), with(0)), (true, true, false));
     }
@@ -199,7 +256,7 @@ mod tests {
             mark: Ok(Some(mark.clone())),
             ..job(JobState::Pending)
         };
-        assert_eq!(due_of(waiting(NOW + 5000), false), Due::default());
-        assert_eq!(due_of(waiting(NOW + 10), false).at_own_begin, [(SlurmJobId::plain(7), at(NOW + 5000))]);
+        assert_eq!(renewed(waiting(NOW + 5000)), None);
+        assert_eq!(renewed(waiting(NOW + 10)), Some(at(NOW + 5000)));
     }
 }

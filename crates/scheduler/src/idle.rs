@@ -1,0 +1,119 @@
+//! Devices that stand free by Slurm's own books, and since when: pure. The dead man's switch is held down by progress and not
+//! by life: where a job could run on one of these, it is held back no longer than a bound from then on, whatever we believe
+//! that we are doing (`renew`).
+
+use crate::scan::{Scan, mark_of};
+use pillion_core::{GresType, NodeName, UnixTime};
+use pillion_slurm::{Job, Node, NodeAvailability};
+use std::collections::BTreeMap;
+
+/// A device by node and GRES type.
+pub type Place = (NodeName, GresType);
+
+/// Devices of which Slurm has booked nothing, each with the first scan in a row that shows it so.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Idle(BTreeMap<Place, UnixTime>);
+
+impl Idle {
+    /// Adds what this scan shows to what the ones before showed.
+    #[must_use]
+    pub fn after(&self, scan: &Scan) -> Self {
+        let free =
+            scan.nodes.iter().filter(|node| node.availability == NodeAvailability::Up).flat_map(|node| {
+                let unbooked = node.shards.iter().filter(|(_, (total, used))| *total > 0 && *used == 0);
+                unbooked.map(|(gres_type, _)| (node.name.clone(), gres_type.clone()))
+            });
+        Self(
+            free.map(|place| {
+                let since = self.0.get(&place).copied().unwrap_or(scan.at);
+                (place, since)
+            })
+            .collect(),
+        )
+    }
+
+    /// Since when one of the `open` places that this job could run on has stood free; `None`: none does. A place is open
+    /// where we could start somebody there; where we could not, Slurm is not to send anybody either.
+    pub fn since(&self, job: &Job, scan: &Scan, is_open: impl Fn(&Place) -> bool) -> Option<UnixTime> {
+        let here = self.0.iter().filter(|(place, _)| is_open(place));
+        let usable = here.filter(|((name, _), _)| {
+            scan.node(name).is_some_and(|node| suits(job, node) && has_room(job, node))
+        });
+        usable.map(|(_, since)| *since).min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
+    }
+}
+
+/// Whether Slurm would ever start the job on this node, by what the job asks of nodes.
+pub fn suits(job: &Job, node: &Node) -> bool {
+    let has_feature = |name: &str| node.features.iter().any(|has| has == name);
+    node.availability == NodeAvailability::Up
+        && node.partitions.contains(&job.partition)
+        && !job.excluded_nodes.contains(&node.name)
+        && job.features.split('&').filter(|name| !name.is_empty()).all(has_feature)
+}
+
+fn has_room(job: &Job, node: &Node) -> bool {
+    job.cpus <= node.cpus.saturating_sub(node.cpus_allocated)
+        && job.memory_mib <= node.memory_mib.saturating_sub(node.memory_mib_allocated)
+}
+
+/// What a job's place depends on, so that jobs that ask for the same are looked up once.
+pub type Wish<'a> = (&'a str, &'a str, &'a [NodeName], u32, u64, bool);
+
+/// The wish of a job.
+pub fn wish(job: &Job) -> Wish<'_> {
+    let is_capped = mark_of(job).is_some_and(|mark| mark.cap.is_some());
+    (&job.partition, &job.features, &job.excluded_nodes, job.cpus, job.memory_mib, is_capped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, at, job, node, scan};
+    use pillion_slurm::JobState;
+
+    /// A look at n1, on which so many shards of g1 are booked.
+    fn look(epoch: u64, used: u32) -> Scan {
+        let mut look = scan(Some(job(JobState::Pending)), NodeAvailability::Up);
+        look.at = at(epoch);
+        for node in &mut look.nodes {
+            node.shards = [(GresType::new("g1"), (100, used))].into();
+        }
+        look
+    }
+
+    fn since(idle: &Idle, scan: &Scan, job: &Job) -> Option<UnixTime> {
+        idle.since(job, scan, |_| true)
+    }
+
+    #[test]
+    fn a_device_is_free_since_the_first_look_in_a_row() {
+        let waits = job(JobState::Pending);
+        let first = Idle::default().after(&look(NOW, 0));
+        let second = first.after(&look(NOW + 2, 0));
+        assert_eq!(since(&second, &look(NOW + 2, 0), &waits), Some(at(NOW)));
+        let taken = second.after(&look(NOW + 4, 40));
+        assert_eq!(since(&taken, &look(NOW + 4, 40), &waits), None);
+        let again = taken.after(&look(NOW + 6, 0));
+        assert_eq!(since(&again, &look(NOW + 6, 0), &waits), Some(at(NOW + 6)));
+    }
+
+    #[test]
+    fn only_where_the_job_could_run_and_we_could_start_it() {
+        let scan = look(NOW, 0);
+        let idle = Idle::default().after(&scan);
+        let waits = || job(JobState::Pending);
+        assert_eq!(idle.since(&waits(), &scan, |_| false), None, "its device is closed");
+        let excluded = Job { excluded_nodes: vec![NodeName::new("n1")], ..waits() };
+        assert_eq!(since(&idle, &scan, &excluded), None);
+        let large = Job { cpus: node(NodeAvailability::Up).cpus + 1, ..waits() };
+        assert_eq!(since(&idle, &scan, &large), None);
+        let featured = Job { features: "none".into(), ..waits() };
+        assert_eq!(since(&idle, &scan, &featured), None);
+        let elsewhere = Job { partition: "other".into(), ..waits() };
+        assert_eq!(since(&idle, &scan, &elsewhere), None);
+        let mut down = scan.clone();
+        down.nodes[0].availability = NodeAvailability::Unavailable("DOWN".into());
+        assert_eq!(since(&idle.after(&down), &down, &waits()), None);
+    }
+}
