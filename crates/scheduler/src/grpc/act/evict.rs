@@ -11,7 +11,11 @@ use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, SlurmJobId};
 use pillion_proto::v1;
 use pillion_slurm::{Job, JobState};
+use std::time::Duration;
 use tonic::Status;
+
+/// How long an answer may wait for a newer look at Slurm.
+const LOOK_WAIT: Duration = Duration::from_secs(3);
 
 /// Evicts a job.
 pub(in crate::grpc) async fn evict(
@@ -33,6 +37,14 @@ pub(in crate::grpc) async fn evict(
     let scan =
         context.fresh_scan().ok_or_else(|| Status::unavailable("Slurm's queue was not read lately"))?;
     let decisions = context.store.active_decisions().await.map_err(|error| status::from_store(&error))?;
+    // Before anybody is told that a job does not run, Slurm is asked again: it may have started since.
+    let (scan, decisions) = if eligible(id, &scan, &decisions).is_ok() {
+        (scan, decisions)
+    } else {
+        let newer = context.newer_scan(&scan, LOOK_WAIT).await.unwrap_or(scan);
+        let now = context.store.active_decisions().await;
+        (newer, now.map_err(|error| status::from_store(&error))?)
+    };
     let (job, node) = eligible(id, &scan, &decisions).map_err(refused)?;
     let allowed = context.slurm.allows_requeue(id).await.map_err(TickError::slurm("ask for a job"));
     if !allowed.map_err(|error| status::from_tick(&error))? {

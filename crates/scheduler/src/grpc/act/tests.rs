@@ -10,7 +10,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{MemberStep, NewMember, RequeueCause, Store as _};
 use crate::testing::{NOW, at, member, new_decision};
 use crate::watch::Watch;
-use pillion_core::decision::MemberState::{Guarded, Planned, Released, Running};
+use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::heartbeat::Mode;
 use pillion_core::mark::Mark;
 use pillion_core::{JobStart, ManualClock, NodeName, SlurmJobId, UserId};
@@ -91,7 +91,7 @@ impl World {
         let revision = self.store.revision().await.unwrap();
         let decision_id = self.store.commit_plan(revision, &[plan], at(NOW)).await.unwrap()[0];
         for (id, _) in jobs {
-            for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running)] {
+            for (from, to) in [(Planned, Released), (Released, Running)] {
                 let step = MemberStep { decision_id, start: start(*id), from, to, at: at(NOW) };
                 assert!(self.store.step_member(&step).await.unwrap());
             }
@@ -132,7 +132,7 @@ fn place(node: &str, gres_type: &str) -> v1::Place {
     v1::Place { node: node.to_owned(), gres_type: gres_type.to_owned() }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_user_may_order_nothing() {
     let world = World::new().await;
     let drained = drain(&world.context, ALICE, v1::DrainRequest::default()).await;
@@ -142,7 +142,7 @@ async fn a_user_may_order_nothing() {
     assert_eq!(codes, [Code::PermissionDenied; 3]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_drain_is_kept_and_told_and_its_tenants_go_on() {
     let world = World::new().await;
     assert_eq!(
@@ -171,17 +171,17 @@ async fn a_drain_is_kept_and_told_and_its_tenants_go_on() {
     assert_eq!(told, expected);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_plan_from_before_a_drain_is_stale() {
     let world = World::new().await;
     let revision = world.store.revision().await.unwrap();
     world.drain(&[("n1", "")], "fan noise").await.unwrap();
     assert!(world.store.commit_plan(revision, &[], at(NOW)).await.is_err());
-    let (view, _) = Engine::new(Arc::clone(&world.context)).view().await.unwrap().expect("a fresh scan");
+    let (view, _) = Engine::new(Arc::clone(&world.context)).dry_run().await.unwrap().expect("a fresh scan");
     assert_eq!(view.nodes[0].blocked.as_deref(), Some("drained by root: fan noise"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_drained_is_said_and_nothing_is_done() {
     let world = World::new().await;
     let refusal = async |places: &[(&str, &str)], reason: &str| {
@@ -196,7 +196,7 @@ async fn what_cannot_be_drained_is_said_and_nothing_is_done() {
     assert!(world.store.drains().await.unwrap().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_undrain_opens_what_was_named_and_says_what_is_left() {
     let world = World::new().await;
     world.drain(&[("n1", ""), ("n1", "g1")], "fan noise").await.unwrap();
@@ -215,7 +215,7 @@ async fn an_undrain_opens_what_was_named_and_says_what_is_left() {
     assert_eq!(world.undrain("n9", "").await.unwrap(), (true, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_evicted_job_is_started_again_alone_and_its_neighbour_goes_on() {
     let world = World::new().await;
     let answer = world.evict(world.guest).await.unwrap();
@@ -247,7 +247,7 @@ async fn an_evicted_job_is_started_again_alone_and_its_neighbour_goes_on() {
     assert!(again.ends_with("runs alone already: nobody shares its GPU"), "{again}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_evicted_is_said_in_one_sentence() {
     let world = World::new().await;
     let unknown = world.refusal(SlurmJobId::plain(999)).await;
@@ -275,7 +275,7 @@ fn a_reason_is_one_line() {
     assert_eq!(reason(" \n").unwrap(), None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_acts_is_named_or_at_least_numbered() {
     assert_eq!(name_of(OPERATOR).await, "root");
     let nobody = Caller { uid: Some(UserId(3_999_999_999)), is_operator: true };
