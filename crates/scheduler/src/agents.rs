@@ -209,9 +209,22 @@ impl Agents {
         places.filter_map(known).collect()
     }
 
+    /// Every device that no fault of its own keeps new tenants from, of every agent that is there, and how it is shared.
+    pub fn open_devices(&self) -> BTreeMap<(NodeName, GresType), Mechanism> {
+        let registry = self.lock();
+        let of_node = |(node, entry): (&NodeName, &Entry)| {
+            let places = entry
+                .open_devices()
+                .map(|device| ((node.clone(), device.gres_type.clone()), device.mechanism));
+            places.collect::<Vec<_>>()
+        };
+        registry.entries.iter().flat_map(of_node).collect()
+    }
+
     /// All agents, connected or not.
     pub fn all(&self) -> BTreeMap<NodeName, AgentState> {
-        self.lock().entries.iter().map(|(node, entry)| (node.clone(), entry.state.clone())).collect()
+        let state = |entry: &Entry| AgentState { is_connected: entry.is_connected(), ..entry.state.clone() };
+        self.lock().entries.iter().map(|(node, entry)| (node.clone(), state(entry))).collect()
     }
 }
 
@@ -314,6 +327,9 @@ mod tests {
         assert!(agents.is_connected(&NodeName::new("n1")));
         assert!(agents.send(&NodeName::new("n1"), ToAgent::Poke));
         assert_eq!(inbox.try_recv(), Ok(ToAgent::Poke));
+        drop(inbox);
+        let node = NodeName::new("n1");
+        assert_eq!((agents.is_connected(&node), agents.all()[&node].is_connected), (false, false));
     }
 
     #[test]

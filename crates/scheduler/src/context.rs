@@ -1,6 +1,8 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
 use crate::agents::Agents;
+use crate::fence::MISSING;
+use crate::idle::Idle;
 use crate::metrics::{CountedSlurm, Tally};
 use crate::rules::Rule;
 use crate::scan::Scan;
@@ -41,6 +43,8 @@ pub struct Settings {
     pub heartbeat_path: Option<PathBuf>,
     /// Names by device model under which users may ask for it.
     pub gpu_types: BTreeMap<String, Vec<String>>,
+    /// How long is kept what is of the past alone; `None` = for ever.
+    pub history_kept: Option<Duration>,
     /// How long device samples are kept.
     pub samples_kept: Duration,
     /// When the model is trained.
@@ -62,6 +66,7 @@ impl Default for Settings {
             config_path: None,
             heartbeat_path: None,
             gpu_types: BTreeMap::new(),
+            history_kept: None,
             samples_kept: Duration::from_hours(14 * 24),
             training: Training::default(),
             rules: Vec::new(),
@@ -84,6 +89,8 @@ pub struct Board {
     pub reasons: BTreeMap<SlurmJobId, String>,
     /// When a release was last tried or answered for a start: only a later scan tells what became of it.
     pub tried: BTreeMap<JobStart, UnixTime>,
+    /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.
+    pub launched: BTreeMap<JobStart, UnixTime>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.
@@ -98,6 +105,14 @@ pub struct Board {
     pub reported_at: Option<UnixTime>,
     /// What `train` saw of models last.
     pub model: Option<ModelSeen>,
+    /// When the fence of `pillion.lua` was last met.
+    pub fence_met_at: Option<UnixTime>,
+    /// When it was found to be missing.
+    pub fence_missing_since: Option<UnixTime>,
+    /// Devices that stand free, and since when.
+    pub idle: Idle,
+    /// When a plan was last made and committed, or nothing was left to plan; before the first one, when we first looked.
+    pub planned_at: Option<UnixTime>,
 }
 
 /// Models at one moment.
@@ -158,9 +173,6 @@ pub struct Context {
     pub models: Models,
     /// What has happened since we started.
     pub tally: Arc<Tally>,
-    /// Held while begin times are moved: a renewal that overtook a release would hold the released job back, pinned, until
-    /// its lease runs out.
-    pub begin_times: tokio::sync::Mutex<()>,
     board: RwLock<Board>,
     leading: AtomicBool,
 }
@@ -174,12 +186,12 @@ impl Context {
         agents: Arc<Agents>,
         settings: Settings,
     ) -> Self {
-        let (nudges, begin_times, board) = <(Nudges, tokio::sync::Mutex<()>, RwLock<Board>)>::default();
+        let (nudges, board) = <(Nudges, RwLock<Board>)>::default();
         let leading = AtomicBool::new(true);
         let models = Models::new(Arc::new(LearnedRecipe::default()));
         let tally = Arc::new(Tally::default());
         let slurm = Arc::new(CountedSlurm::new(slurm, Arc::clone(&tally)));
-        Self { clock, slurm, store, agents, settings, nudges, models, tally, begin_times, board, leading }
+        Self { clock, slurm, store, agents, settings, nudges, models, tally, board, leading }
     }
     /// The same, with models made in another way.
     #[must_use]
@@ -201,9 +213,26 @@ impl Context {
     /// The last scan, if it is fresh enough to act on.
     pub fn fresh_scan(&self) -> Option<Arc<Scan>> {
         let scan = self.board().scan.clone()?;
+        self.is_fresh(&scan).then_some(scan)
+    }
+    /// A scan that was taken after this one, where one comes within `wait`: what people ask for is judged by what is now.
+    pub async fn newer_scan(&self, than: &Scan, wait: Duration) -> Option<Arc<Scan>> {
+        self.nudges.watch.notify_one();
+        let newer = async {
+            loop {
+                if let Some(scan) = self.fresh_scan().filter(|scan| scan.at > than.at) {
+                    return scan;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(wait, newer).await.ok()
+    }
+    /// Whether a scan is fresh enough to act on.
+    pub fn is_fresh(&self, scan: &Scan) -> bool {
         let age = self.now().seconds() - scan.at.seconds();
         // A scan from the future means that the clock was set back: as good as old.
-        (age.abs() <= self.settings.scan_age_max.as_secs_f64()).then_some(scan)
+        age.abs() <= self.settings.scan_age_max.as_secs_f64()
     }
     /// Whether we lead, or another scheduler does and we only look. Who begins to lead looks anew first: an older scan may
     /// not show what the leader before did.
@@ -221,6 +250,9 @@ impl Context {
     pub fn refusal(&self) -> Option<String> {
         if !self.is_leading() {
             return Some("another scheduler leads".to_owned());
+        }
+        if self.board().fence_missing_since.is_some_and(|since| self.now() < since + MISSING) {
+            return Some("the pillion.lua of this release is not in use".to_owned());
         }
         match self.board().slurm_version {
             None => Some("Slurm's version is not known yet".to_owned()),

@@ -9,11 +9,34 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// Runs `tick` until `stop`. The first tick comes at once. An error is logged when it begins and when it changes, not on
+/// How often a reconciler looks.
+#[derive(Debug, Clone, Copy)]
+pub struct Rhythm {
+    /// At the latest after so long.
+    pub period: Duration,
+    /// At the earliest after so long: who is woken by every end of a job is not to ask Slurm that often.
+    pub pause: Duration,
+}
+
+impl Rhythm {
+    /// Every so often, and at once when woken.
+    pub const fn every(period: Duration) -> Self {
+        Self { period, pause: Duration::ZERO }
+    }
+
+    /// The same, with a pause.
+    #[must_use]
+    pub const fn pausing(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+}
+
+/// Runs `tick` until `stop`, every `period` and when it is woken, but never within `pause` of the tick before. The first tick
+/// comes at once. An error is logged when it begins and when it changes, not on
 /// every tick.
 pub async fn drive<F>(
     name: &'static str,
-    period: Duration,
+    Rhythm { period, pause }: Rhythm,
     wake: Option<Arc<Notify>>,
     stop: CancellationToken,
     tick: F,
@@ -40,8 +63,12 @@ pub async fn drive<F>(
         };
         tokio::select! {
             () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
             () = woken => {}
-            () = tokio::time::sleep(period) => {}
+            () = tokio::time::sleep(period.saturating_sub(pause)) => {}
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
 use crate::context::{Context, TickError};
+use crate::scan::{Scan, is_waiting};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
-use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, plan};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{JobStart, WorkloadKey};
+use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -29,24 +32,27 @@ impl Engine {
             return Ok(());
         }
         let begun = Instant::now();
-        let Some((view, profiles)) = self.view().await? else { return Ok(()) };
+        let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
+        let (view, profiles) = self.view(&scan).await?;
         if view.waiting.is_empty() {
             self.context.board_mut().reason_counts.clear();
-            return Ok(());
+        } else {
+            let mut plan = self.plan(&view).await?;
+            let newest = self.context.board().scan.clone().unwrap_or_else(|| Arc::clone(&scan));
+            plan.pairings.retain(|pairing| !is_overtaken(pairing, &scan, &newest));
+            if !self.commit(&view, &plan, &profiles, begun).await? {
+                return Ok(());
+            }
         }
-        let plan = self.plan(&view).await?;
-        self.commit(&view, &plan, &profiles, begun).await
+        self.context.board_mut().planned_at = Some(scan.at);
+        Ok(())
     }
 
-    /// The engine's input now; `None` while there is no fresh scan.
-    ///
-    /// # Errors
-    /// [`TickError`] where the store did not answer.
-    pub async fn view(&self) -> Result<Option<(ClusterView, Vec<StoredProfile>)>, TickError> {
+    /// The engine's input, by this scan.
+    async fn view(&self, scan: &Scan) -> Result<(ClusterView, Vec<StoredProfile>), TickError> {
         let context = &self.context;
-        // The revision is read first: whatever changes while the rest is read makes the plan stale.
+        // The revision is read first: whatever takes or closes a place while the rest is read makes the plan stale.
         let revision = context.store.revision().await?;
-        let Some(scan) = context.fresh_scan() else { return Ok(None) };
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
         let drains = context.store.drains().await?;
@@ -54,7 +60,7 @@ impl Engine {
         let board = context.board();
         let view = cluster_view(Sources {
             revision,
-            scan: &scan,
+            scan,
             decisions: &decisions,
             agents: &agents,
             stopped: &board.stopped,
@@ -65,15 +71,18 @@ impl Engine {
             gpu_types: &context.settings.gpu_types,
         });
         drop(board);
-        Ok(Some((view, profiles)))
+        Ok((view, profiles))
     }
 
     /// Plans on the view of now without committing, for `pillion plan --live`.
     ///
+    /// `None` while there is no fresh scan.
+    ///
     /// # Errors
-    /// As [`Self::view`].
+    /// [`TickError`] where the store did not answer.
     pub async fn dry_run(&self) -> Result<Option<(ClusterView, Plan)>, TickError> {
-        let Some((view, _)) = self.view().await? else { return Ok(None) };
+        let Some(scan) = self.context.fresh_scan() else { return Ok(None) };
+        let (view, _) = self.view(&scan).await?;
         let plan = self.plan(&view).await?;
         Ok(Some((view, plan)))
     }
@@ -87,13 +96,14 @@ impl Engine {
         Ok(plan)
     }
 
+    /// `false`: the plan came too late.
     async fn commit(
         &self,
         view: &ClusterView,
         plan: &Plan,
         profiles: &[StoredProfile],
         begun: Instant,
-    ) -> Result<(), TickError> {
+    ) -> Result<bool, TickError> {
         let context = &self.context;
         let now = context.now();
         let reason = |left: &Explanation| (left.job_id, left.text.clone());
@@ -101,26 +111,41 @@ impl Engine {
         context.board_mut().reason_counts = reason_counts(&plan.left_waiting);
         context.store.record_explanations(plan.parent_revision, &plan.left_waiting, now).await?;
         if plan.pairings.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
+        let known = Known::new(view, profiles);
         let decisions: Vec<NewDecision> =
-            plan.pairings.iter().map(|pairing| new_decision(pairing, view, profiles)).collect();
+            plan.pairings.iter().map(|pairing| new_decision(pairing, &known)).collect();
         match context.store.commit_plan(plan.parent_revision, &decisions, now).await {
             Ok(ids) => {
                 context.tally.committed(&plan.pairings, begun.elapsed());
                 info!(decisions = ids.len(), waiting = plan.left_waiting.len(), "plan committed");
                 context.nudges.release.notify_one();
-                Ok(())
+                Ok(true)
             }
             Err(error @ (StoreError::StaleView { .. } | StoreError::Conflict(_))) => {
                 context.tally.plan_refused();
                 debug!(%error, "plan refused; the next one is made from what is true now");
                 context.nudges.watch.notify_one();
-                Ok(())
+                Ok(false)
             }
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether something happened since the scan that was planned on which makes this pairing wrong: its device was given more
+/// (by Slurm itself, to a job whose begin time came), or one of its jobs does not wait any more. The others still hold.
+fn is_overtaken(pairing: &Pairing, planned_on: &Scan, newest: &Scan) -> bool {
+    let used = |scan: &Scan| {
+        let node = scan.node(&pairing.node)?;
+        node.shards.get(&pairing.gres_type).map(|(_, used)| *used)
+    };
+    let is_fuller = used(newest).zip(used(planned_on)).is_none_or(|(new, old)| new > old);
+    let waits = |start: &JobStart| {
+        newest.jobs.get(&start.job_id).is_some_and(|job| job.start() == *start && is_waiting(job))
+    };
+    is_fuller || !pairing.members.iter().all(|member| waits(&member.start))
 }
 
 fn reason_counts(left: &[Explanation]) -> BTreeMap<Reason, u64> {
@@ -131,12 +156,28 @@ fn reason_counts(left: &[Explanation]) -> BTreeMap<Reason, u64> {
     counts
 }
 
-fn new_decision(pairing: &Pairing, view: &ClusterView, profiles: &[StoredProfile]) -> NewDecision {
+/// What a decision keeps of its jobs and their workloads, found by name: a plan may have thousands of both.
+struct Known<'a> {
+    waiting: BTreeMap<JobStart, &'a WaitingJob>,
+    profiles: BTreeMap<(&'a WorkloadKey, &'a str), &'a WorkloadProfile>,
+}
+
+impl<'a> Known<'a> {
+    fn new(view: &'a ClusterView, profiles: &'a [StoredProfile]) -> Self {
+        let profile = |stored: &'a StoredProfile| {
+            ((&stored.profile.workload, stored.profile.device_model.as_str()), &stored.profile)
+        };
+        Self {
+            waiting: view.waiting.iter().map(|job| (job.start, job)).collect(),
+            profiles: profiles.iter().map(profile).collect(),
+        }
+    }
+}
+
+fn new_decision(pairing: &Pairing, known: &Known<'_>) -> NewDecision {
     let members = pairing.members.iter().map(|member| {
-        let job = view.waiting.iter().find(|job| job.start == member.start);
-        let solo = profiles.iter().map(|stored| &stored.profile).find(|profile| {
-            profile.workload == member.workload && profile.device_model == pairing.device_model
-        });
+        let job = known.waiting.get(&member.start);
+        let solo = known.profiles.get(&(&member.workload, pairing.device_model.as_str()));
         NewMember {
             start: member.start,
             uid: job.map_or(pillion_core::UserId(u32::MAX), |job| job.uid),

@@ -67,6 +67,8 @@ impl Ingest {
                 self.context.nudges.judge.notify_one();
             }
             ReportBody::Launch(launch) => {
+                let now = self.context.now();
+                self.context.board_mut().launched.insert(launch.start, now);
                 self.context.nudges.watch.notify_one();
                 if launch.decision_id.is_none() {
                     let detail =
@@ -139,8 +141,7 @@ impl Ingest {
                 .await?
                 .is_some_and(|decision| decision.state == DecisionState::Planned);
             if is_planned {
-                let to = DecisionState::Abandoned;
-                context.store.step_decision(result.decision_id, to, Some(&reason), now).await?;
+                context.store.abandon(result.decision_id, &reason, now).await?;
                 let until = now + context.settings.cooling;
                 context.board_mut().cooling.insert(result.start.job_id, until);
             }

@@ -4,7 +4,7 @@
 use crate::agents::Agents;
 use crate::config::{operators, settings};
 use crate::context::{Context, Settings};
-use crate::drive::drive;
+use crate::drive::{Rhythm, drive};
 use crate::engine::Engine;
 use crate::failure::Judge;
 use crate::failure::requeue::Requeuer;
@@ -44,6 +44,9 @@ use tracing::{debug, error, info, warn};
 
 /// Explanations and whole views are larger than tonic's default of 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// The least time between two plans: each end of a job asks for one.
+const ENGINE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs the scheduler until `stop` is cancelled. `path`: the configuration's file; `rules`: what of it is told to everybody.
 ///
@@ -169,37 +172,63 @@ fn spawn_reconcilers(
     let second = Duration::from_secs(1);
     let watch = Watch::new(world());
     let wake = Some(Arc::clone(&nudges.watch));
-    tasks.spawn(drive("watch", scan, wake, stop.clone(), async move || watch.tick().await));
+    tasks.spawn(drive("watch", Rhythm::every(scan).pausing(scan / 2), wake, stop.clone(), async move || {
+        watch.tick().await
+    }));
     let engine = Arc::clone(engine);
     let wake = Some(Arc::clone(&nudges.engine));
-    tasks.spawn(drive("engine", scan, wake, stop.clone(), async move || engine.tick().await));
+    tasks.spawn(drive(
+        "engine",
+        Rhythm::every(scan).pausing(ENGINE_PAUSE),
+        wake,
+        stop.clone(),
+        async move || engine.tick().await,
+    ));
     let release = Release::new(world());
     let wake = Some(Arc::clone(&nudges.release));
-    tasks.spawn(drive("release", second, wake, stop.clone(), async move || release.tick().await));
+    tasks.spawn(drive("release", Rhythm::every(second), wake, stop.clone(), async move || {
+        release.tick().await
+    }));
     let profile = Profile::new(world());
     let wake = Some(Arc::clone(&nudges.profile));
-    tasks.spawn(drive("profile", 2 * second, wake, stop.clone(), async move || profile.tick().await));
+    tasks.spawn(drive("profile", Rhythm::every(2 * second), wake, stop.clone(), async move || {
+        profile.tick().await
+    }));
     let judge = Judge::new(world());
     let wake = Some(Arc::clone(&nudges.judge));
-    tasks.spawn(drive("judge", 2 * second, wake, stop.clone(), async move || judge.tick().await));
+    tasks.spawn(drive("judge", Rhythm::every(2 * second), wake, stop.clone(), async move || {
+        judge.tick().await
+    }));
     let requeuer = Requeuer::new(world());
     let wake = Some(Arc::clone(&nudges.requeue));
-    tasks.spawn(drive("requeue", 2 * second, wake, stop.clone(), async move || requeuer.tick().await));
+    tasks.spawn(drive("requeue", Rhythm::every(2 * second), wake, stop.clone(), async move || {
+        requeuer.tick().await
+    }));
     let train = Train::new(world());
     let wake = Some(Arc::clone(&nudges.train));
-    tasks.spawn(drive("train", 10 * second, wake, stop.clone(), async move || train.tick().await));
+    tasks.spawn(drive("train", Rhythm::every(10 * second), wake, stop.clone(), async move || {
+        train.tick().await
+    }));
     let renew = Renew::new(world());
-    tasks.spawn(drive("renew", 5 * second, None, stop.clone(), async move || renew.tick().await));
+    tasks.spawn(drive("renew", Rhythm::every(5 * second), None, stop.clone(), async move || {
+        renew.tick().await
+    }));
     let beat = Beat::new(world());
     let wake = Some(Arc::clone(&nudges.heartbeat));
-    tasks.spawn(drive("heartbeat", 5 * second, wake, stop.clone(), async move || beat.tick()));
+    tasks.spawn(drive("heartbeat", Rhythm::every(5 * second), wake, stop.clone(), async move || beat.tick()));
     let names = Names::new(world());
     let wake = Some(Arc::clone(&nudges.names));
-    tasks.spawn(drive("names", 10 * second, wake, stop.clone(), async move || names.tick().await));
+    tasks.spawn(drive("names", Rhythm::every(10 * second), wake, stop.clone(), async move || {
+        names.tick().await
+    }));
     let misses = Misses::new(world());
-    tasks.spawn(drive("misses", 5 * second, None, stop.clone(), async move || misses.tick().await));
+    tasks.spawn(drive("misses", Rhythm::every(5 * second), None, stop.clone(), async move || {
+        misses.tick().await
+    }));
     let housekeep = Housekeep::new(world());
-    tasks.spawn(drive("housekeep", 600 * second, None, stop.clone(), async move || housekeep.tick().await));
+    tasks.spawn(drive("housekeep", Rhythm::every(600 * second), None, stop.clone(), async move || {
+        housekeep.tick().await
+    }));
 }
 
 fn spawn_metrics(

@@ -18,6 +18,10 @@ pub struct Scan {
     pub nodes: Vec<Node>,
     /// Lines of the queue that could not be read.
     pub dropped_line_count: u64,
+    /// Where each node stands in `nodes`.
+    places: BTreeMap<NodeName, usize>,
+    /// How many tasks of each array hold resources.
+    active_tasks: BTreeMap<u32, usize>,
 }
 
 impl Scan {
@@ -30,23 +34,26 @@ impl Scan {
         dropped_line_count: u64,
     ) -> Self {
         let in_pool = |node: &Node| node.partitions.iter().any(|partition| pool.contains(partition));
-        Self {
-            at,
-            jobs: jobs.into_iter().map(|job| (job.id, job)).collect(),
-            nodes: nodes.into_iter().filter(in_pool).collect(),
-            dropped_line_count,
+        let jobs: BTreeMap<SlurmJobId, Job> = jobs.into_iter().map(|job| (job.id, job)).collect();
+        let nodes: Vec<Node> = nodes.into_iter().filter(in_pool).collect();
+        let places = nodes.iter().enumerate().map(|(place, node)| (node.name.clone(), place)).collect();
+        let mut active_tasks = BTreeMap::new();
+        for job in jobs.values().filter(|job| job.id.task.is_some()) {
+            if matches!(job.state, JobState::Running | JobState::Suspended) {
+                *active_tasks.entry(job.id.id).or_default() += 1;
+            }
         }
+        Self { at, jobs, nodes, dropped_line_count, places, active_tasks }
     }
 
     /// The node of that name, if it is in the pool.
     pub fn node(&self, name: &NodeName) -> Option<&Node> {
-        self.nodes.iter().find(|node| node.name == *name)
+        self.places.get(name).and_then(|place| self.nodes.get(*place))
     }
 
     /// How many tasks of this array hold or are about to hold resources.
     pub fn active_array_tasks(&self, array_id: u32) -> usize {
-        let active = |job: &&Job| matches!(job.state, JobState::Running | JobState::Suspended);
-        self.jobs.values().filter(|job| job.id.id == array_id && job.id.task.is_some()).filter(active).count()
+        self.active_tasks.get(&array_id).copied().unwrap_or(0)
     }
 }
 

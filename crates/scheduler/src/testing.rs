@@ -48,7 +48,6 @@ pub(crate) fn member(state: MemberState) -> Member {
         },
         state,
         prepared_at: None,
-        guarded_at: None,
         released_at: None,
         started_at: None,
         ended_at: None,

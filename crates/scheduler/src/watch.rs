@@ -2,17 +2,20 @@
 //! board. Changes nothing in Slurm.
 
 use crate::context::{Context, TickError};
-use crate::release::RESTART_PAUSE;
 use crate::scan::{Scan, record_of};
 use crate::store::{Event, JobRecord};
 use crate::view::occupants;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, NodeName, SlurmJobId};
+use pillion_slurm::updates::RESTART_PAUSE;
 use pillion_slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{error, warn};
+
+/// How many jobs are read from the store at once.
+const JOBS_PER_QUERY: usize = 5_000;
 
 /// The queue watcher.
 pub struct Watch {
@@ -48,11 +51,8 @@ impl Watch {
         let scan = Arc::new(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count));
         self.record(&scan).await?;
         context.board_mut().dropped_line_count += scan.dropped_line_count;
-        let before = context.board_mut().scan.replace(Arc::clone(&scan));
-        if before.is_none() {
-            context.nudges.heartbeat.notify_one();
-        }
-        self.check(&scan).await?;
+        let is_first = self.hang(&scan);
+        self.check(&scan, is_first).await?;
         context.nudges.release.notify_one();
         context.nudges.engine.notify_one();
         context.nudges.judge.notify_one();
@@ -61,10 +61,25 @@ impl Watch {
         Ok(())
     }
 
+    /// Hangs the scan on the board, with what follows from it. `true`: it is the first one.
+    fn hang(&self, scan: &Arc<Scan>) -> bool {
+        let mut board = self.context.board_mut();
+        board.idle = board.idle.after(scan);
+        board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
+        board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
+        let is_first = board.scan.replace(Arc::clone(scan)).is_none();
+        if is_first {
+            board.planned_at = Some(scan.at);
+            self.context.nudges.heartbeat.notify_one();
+        }
+        is_first
+    }
+
     async fn record(&self, scan: &Scan) -> Result<(), TickError> {
+        self.recall(scan).await?;
         let mut changed = Vec::new();
         for job in scan.jobs.values() {
-            let known = self.known(job).await?;
+            let known = self.lock().get(&job.id).cloned().flatten();
             if let Some(record) =
                 record_of(job, known.as_ref()).filter(|record| known.as_ref() != Some(record))
             {
@@ -85,18 +100,27 @@ impl Watch {
         Ok(())
     }
 
-    async fn known(&self, job: &Job) -> Result<Option<JobRecord>, TickError> {
-        let seen = self.lock().get(&job.id).cloned();
-        if let Some(known) = seen {
-            return Ok(known);
-        }
+    /// Reads what is stored of jobs that were not seen before.
+    async fn recall(&self, scan: &Scan) -> Result<(), TickError> {
         // Only a job of ours can have a row: one that carries a mark, or shards that only we hand out.
-        let may_be_ours = !matches!(job.mark, Ok(None)) || job.shards().is_some();
-        let stored = if may_be_ours { self.context.store.job(job.id).await? } else { None };
-        // Job ids may be used again after years: a row of another submission is not this job.
-        let stored = stored.filter(|record| record.submitted_at == job.submitted_at);
-        self.lock().insert(job.id, stored.clone());
-        Ok(stored)
+        let may_be_ours = |job: &&Job| !matches!(job.mark, Ok(None)) || job.shards().is_some();
+        let unknown: Vec<SlurmJobId> = {
+            let known = self.lock();
+            let new = scan.jobs.values().filter(|job| !known.contains_key(&job.id));
+            new.filter(may_be_ours).map(|job| job.id).collect()
+        };
+        for ids in unknown.chunks(JOBS_PER_QUERY) {
+            let mut stored = self.context.store.jobs(ids).await?;
+            let mut known = self.lock();
+            for id in ids {
+                // Job ids may be used again after years: a row of another submission is not this job.
+                let is_it = |record: &JobRecord| {
+                    scan.jobs.get(id).is_some_and(|job| job.submitted_at == record.submitted_at)
+                };
+                known.insert(*id, stored.remove(id).filter(is_it));
+            }
+        }
+        Ok(())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SlurmJobId, Option<JobRecord>>> {
@@ -104,8 +128,13 @@ impl Watch {
     }
 
     /// Checks what Slurm says against the invariants; a violation stops releases on its node until it is gone.
-    async fn check(&self, scan: &Scan) -> Result<(), TickError> {
-        let decisions = self.context.store.active_decisions().await?;
+    async fn check(&self, scan: &Scan, is_first: bool) -> Result<(), TickError> {
+        // Whoever runs under a decision of ours was released from the board's. Those of another scheduler stand in the store.
+        let decisions = if is_first || !self.context.is_leading() {
+            Arc::new(self.context.store.active_decisions().await?)
+        } else {
+            Arc::clone(&self.context.board().active)
+        };
         let mut violations = check_occupants(&occupants(scan, &decisions), device_bytes(&self.context));
         violations.extend(whole_gpu_holders(scan));
         let stopped: BTreeMap<NodeName, String> = violations

@@ -4,7 +4,7 @@ use crate::context::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{JobRecord, NewDecision, Store};
 use crate::testing::{at, decision, job, leased, member, node, start};
-use pillion_core::decision::{DecisionState, MemberState};
+use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::report::{JobSummary, Report, ReportBody};
@@ -130,7 +130,7 @@ impl Room {
     }
 
     async fn run_under_a_decision(&self) {
-        use MemberState::{Ended, Guarded, Planned, Released, Running};
+        use MemberState::{Ended, Planned, Released, Running};
         let planned = decision(&member(MemberState::Planned));
         let new = NewDecision {
             node: planned.node,
@@ -143,12 +143,10 @@ impl Room {
             members: vec![planned.members[0].plan.clone()],
         };
         let id = self.store.commit_plan(Revision(0), &[new], at(ENDED - 110)).await.unwrap()[0];
-        for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running), (Running, Ended)] {
+        for (from, to) in [(Planned, Released), (Released, Running), (Running, Ended)] {
             let step = crate::store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };
             assert!(self.store.step_member(&step).await.unwrap());
         }
-        self.store.step_decision(id, DecisionState::Released, None, at(ENDED)).await.unwrap();
-        self.store.step_decision(id, DecisionState::Ended, None, at(ENDED)).await.unwrap();
     }
 
     fn see(&self, job: Job, later_seconds: u64) {

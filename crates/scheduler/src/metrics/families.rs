@@ -17,7 +17,7 @@ pillion_metrics::families! {
 
     // Jobs.
     JOBS = gauge("pillion_jobs", "jobs", &["state"],
-        "Managed jobs by state: waiting for a partner or a device, held by something else, planned, guarded, released, alone \
+        "Managed jobs by state: waiting for a partner or a device, held by something else, planned, released, alone \
          (runs alone as soon as it can), restarted (is being put back), running");
     WAIT_MAX = gauge("pillion_job_wait_seconds_max", "seconds", &[],
         "How long the oldest job that waits for a decision has waited since it was submitted");

@@ -9,8 +9,8 @@ use pillion_slurm::{Job, JobState};
 use std::collections::BTreeMap;
 
 /// All states of [`Queue::states`].
-pub(super) const STATES: [&str; 8] =
-    ["waiting", "held", "planned", "guarded", "released", "alone", "restarted", "running"];
+pub(super) const STATES: [&str; 7] =
+    ["waiting", "held", "planned", "released", "alone", "restarted", "running"];
 
 /// The queue in numbers.
 #[derive(Debug, Default, PartialEq)]
@@ -45,10 +45,9 @@ fn state(job: &Job, scan: &Scan, member: Option<MemberState>) -> Option<&'static
     let mark = mark_of(job)?;
     match (&job.state, member) {
         (JobState::Running | JobState::Suspended | JobState::Completing, _) => Some("running"),
-        (
-            JobState::Pending,
-            Some(member @ (MemberState::Planned | MemberState::Guarded | MemberState::Released)),
-        ) => Some(member.as_str()),
+        (JobState::Pending, Some(member @ (MemberState::Planned | MemberState::Released))) => {
+            Some(member.as_str())
+        }
         (JobState::Pending, _) if mark.alone => Some("alone"),
         (JobState::Pending, _) if is_waiting(job) => {
             Some(if held_reason(job, scan).is_some() { "held" } else { "waiting" })

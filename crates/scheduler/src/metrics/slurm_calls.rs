@@ -34,7 +34,9 @@ impl CountedSlurm {
 
 fn failure(error: &SlurmError) -> SlurmFailure {
     match error {
-        SlurmError::Failed { .. } | SlurmError::InvalidArgument { .. } => SlurmFailure::Refused,
+        SlurmError::Failed { .. } | SlurmError::Fenced { .. } | SlurmError::InvalidArgument { .. } => {
+            SlurmFailure::Refused
+        }
         _ => SlurmFailure::Unanswered,
     }
 }
@@ -56,8 +58,8 @@ impl Slurm for CountedSlurm {
     async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
         self.timed("update", self.inner.update(jobs, update)).await
     }
-    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.timed("release-hold", self.inner.release_hold(job)).await
+    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
+        self.timed("update-each", self.inner.update_each(updates)).await
     }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.timed("allows-requeue", self.inner.allows_requeue(job)).await

@@ -2,10 +2,11 @@
 //! carries the answer out; after a crash anywhere, the same function finds the same next step
 //! (docs/decisions/0008-leases.md).
 
-use crate::scan::{Scan, mark_of};
+use crate::scan::{Scan, held_reason, mark_of};
 use crate::store::{Decision, Drain, Member};
 use pillion_core::UnixTime;
 use pillion_core::decision::MemberState;
+use pillion_slurm::updates::is_held;
 use pillion_slurm::{Job, JobState, NodeAvailability};
 use std::time::Duration;
 
@@ -16,17 +17,11 @@ pub struct Patience {
     pub plan_age_max: Duration,
     /// A lease: not running by then is undone.
     pub lease: Duration,
-    /// How long a guard holds off Slurm's own start.
-    pub guard: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self {
-            plan_age_max: Duration::from_mins(1),
-            lease: Duration::from_secs(30),
-            guard: Duration::from_secs(30),
-        }
+        Self { plan_age_max: Duration::from_mins(1), lease: Duration::from_secs(30) }
     }
 }
 
@@ -43,6 +38,8 @@ pub struct Surroundings<'a> {
     pub host: Host,
     /// When the last release of it by this process was answered (or begun, if none answered yet), whatever became of it.
     pub tried_at: Option<UnixTime>,
+    /// When its node said that it has begun this start.
+    pub launched_at: Option<UnixTime>,
     /// Whether Slurm has to be asked again before anything is released (the last scan is too old).
     pub scan_is_stale: bool,
     /// Whether the scheduler is to release at all now (mode, supported Slurm, no violation on the node).
@@ -69,9 +66,7 @@ pub enum Next {
     Wait,
     /// Ask the agent to get ready, and wait for it.
     Prepare,
-    /// Set the guard, then release.
-    Guard,
-    /// The guard stands: release.
+    /// The agent is ready: release.
     Release,
     /// A release was made and not written down: write it down.
     AdoptRelease(u64),
@@ -80,7 +75,12 @@ pub enum Next {
     /// It is over.
     Ended(UnixTime),
     /// Give it up without touching the job: it waits as before, runs by itself or is gone.
-    Drop(String),
+    Drop {
+        /// Why.
+        reason: String,
+        /// Slurm refused it: it is left out of plans for a while, or the same would come again at once.
+        is_refused: bool,
+    },
     /// Give it up and put the job's request back: it runs alone.
     Undo(String),
 }
@@ -92,7 +92,6 @@ pub fn next(decision: &Decision, member: &Member, around: Surroundings<'_>, pati
     };
     match member.state {
         MemberState::Planned => planned(decision, member, job, around, patience),
-        MemberState::Guarded => guarded(decision, member, job, around, patience),
         MemberState::Released => released(decision, member, job, around, patience),
         MemberState::Running => running(member, job, around),
         MemberState::Ended | MemberState::Undone => Next::Wait,
@@ -104,7 +103,7 @@ fn vanished(member: &Member, around: Surroundings<'_>) -> Next {
         return Next::Wait;
     }
     match member.state {
-        MemberState::Planned | MemberState::Guarded => Next::Drop("the job is gone".to_owned()),
+        MemberState::Planned => gone("the job is gone".to_owned()),
         MemberState::Released | MemberState::Running => Next::Ended(around.scan.at),
         MemberState::Ended | MemberState::Undone => Next::Wait,
     }
@@ -147,58 +146,54 @@ fn planned(
     around: Surroundings<'_>,
     patience: Patience,
 ) -> Next {
-    if around.scan_is_stale || !around.releases_allowed {
+    if predates(around.scan, around.tried_at) {
         return Next::Wait;
     }
-    let lease = mark_of(job).and_then(|mark| mark.lease_epoch);
-    let obstacle = no_longer_waits(member, job)
-        .or_else(|| lease.map(|_| "it carries another release".to_owned()))
-        .or_else(|| place_obstacle(decision, around))
-        .or_else(|| (around.host == Host::Gone).then(|| "its host did not stay".to_owned()));
-    if let Some(obstacle) = obstacle {
-        return Next::Drop(obstacle);
-    }
-    let is_old = around.scan.at.seconds_since(decision.created_at) > patience.plan_age_max.as_secs_f64();
-    match (member.prepared_at, around.host) {
-        (_, Host::Expected) => Next::Wait,
-        _ if is_old => Next::Drop("the plan grew old before it was carried out".to_owned()),
-        (None, _) => Next::Prepare,
-        (Some(_), _) => Next::Guard,
-    }
-}
-
-fn guarded(
-    decision: &Decision,
-    member: &Member,
-    job: &Job,
-    around: Surroundings<'_>,
-    patience: Patience,
-) -> Next {
-    if predates(around.scan, member.guarded_at) || predates(around.scan, around.tried_at) {
-        return Next::Wait;
-    }
-    let mark = mark_of(job);
+    // The release arrived, whatever we were told of it, and it may even run by now.
     if let Some(lease) = own_lease(member, job) {
         return Next::AdoptRelease(lease);
     }
-    if mark.is_some_and(|mark| mark.alone) {
-        return Next::Drop("the release was refused and taken back".to_owned());
-    }
-    if let Some(obstacle) = no_longer_waits(member, job) {
-        return Next::Drop(obstacle);
-    }
-    if around.scan_is_stale || !around.releases_allowed {
+    if around.scan_is_stale {
         return Next::Wait;
     }
+    if let Some(reason) = no_longer_waits(member, job) {
+        return gone(reason);
+    }
+    if mark_of(job).is_some_and(|mark| mark.lease_epoch.is_some()) {
+        return gone("it carries another release".to_owned());
+    }
+    if let Some(reason) = half_released(decision, job) {
+        return Next::Undo(reason);
+    }
+    if !around.releases_allowed {
+        return Next::Wait;
+    }
+    // A hold or a dependency that came after the plan: the place is for others.
+    if let Some(reason) = held_reason(job, around.scan) {
+        return gone(reason);
+    }
     if let Some(obstacle) = place_obstacle(decision, around) {
-        return Next::Drop(obstacle);
+        return gone(obstacle);
     }
-    match around.host {
-        Host::Gone => Next::Drop("its host did not stay".to_owned()),
-        // The guard may have run out while we were away: set it again before releasing.
-        _ if age(around, member.guarded_at) > patience.guard.as_secs_f64() / 2.0 => Next::Guard,
-        _ => Next::Release,
+    let is_old = around.scan.at.seconds_since(decision.created_at) > patience.plan_age_max.as_secs_f64();
+    match (member.prepared_at, around.host) {
+        (_, Host::Gone) => gone("its host did not stay".to_owned()),
+        (_, Host::Expected) => Next::Wait,
+        _ if is_old => gone("the plan grew old before it was carried out".to_owned()),
+        (None, _) => Next::Prepare,
+        (Some(_), _) => Next::Release,
     }
+}
+
+/// A job that was not touched, and may be planned again at once.
+fn gone(reason: String) -> Next {
+    Next::Drop { reason, is_refused: false }
+}
+
+/// What a release that Slurm refused may leave: the node list without the lease. The job would wait for that node for ever.
+fn half_released(decision: &Decision, job: &Job) -> Option<String> {
+    let is_pinned = job.required_nodes.as_slice() == std::slice::from_ref(&decision.node);
+    is_pinned.then(|| "Slurm refused its release and kept the node".to_owned())
 }
 
 fn released(
@@ -222,8 +217,13 @@ fn released(
         JobState::Ended(_) => Next::Ended(job.ended_at.unwrap_or(around.scan.at)),
         JobState::Other(_) => Next::Wait,
         JobState::Pending => match mark_of(job) {
-            None => Next::Drop("it left management".to_owned()),
-            Some(mark) if mark.lease_epoch.is_none() => Next::Drop("the release was taken back".to_owned()),
+            None => gone("it left management".to_owned()),
+            Some(mark) if mark.lease_epoch.is_none() => gone("the release was taken back".to_owned()),
+            // It lost its last seconds, as a controller that is killed does. Pinned to where the job runs already, it would
+            // be started there a second time, which the node takes for an error of its own.
+            Some(_) if around.launched_at.is_some_and(|at| at < around.scan.at) => {
+                Next::Undo("Slurm has forgotten that it runs".to_owned())
+            }
             Some(_) => undo_reason(decision, member, job, around, patience).map_or(Next::Wait, Next::Undo),
         },
     }
@@ -239,6 +239,9 @@ fn undo_reason(
     let waited = age(around, member.released_at);
     if waited > patience.lease.as_secs_f64() {
         return Some(format!("Slurm did not start it within {waited:.0} s: {}", job.reason));
+    }
+    if is_held(job) {
+        return Some("its user or an admin holds it".to_owned());
     }
     if job.priority == 0 {
         return Some("Slurm holds it: the node does not match what it asked for".to_owned());

@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::DrainPlace;
 use crate::testing::{NOW, at, decision, job, leased, member, scan};
+use pillion_core::mark::Mark;
 use pillion_core::{GresType, NodeName};
 use pillion_slurm::{Ending, ReasonKind};
 
@@ -23,6 +24,7 @@ fn step_with(
         drain: None,
         host: Host::NotNeeded,
         tried_at: None,
+        launched_at: None,
         scan_is_stale: false,
         releases_allowed: true,
     };
@@ -31,11 +33,11 @@ fn step_with(
 }
 
 #[test]
-fn a_planned_member_is_prepared_then_guarded() {
+fn a_planned_member_is_prepared_then_released() {
     let mut planned = member(MemberState::Planned);
     assert_eq!(step(&planned, Some(job(JobState::Pending))), Next::Prepare);
     planned.prepared_at = Some(at(NOW - 1));
-    assert_eq!(step(&planned, Some(job(JobState::Pending))), Next::Guard);
+    assert_eq!(step(&planned, Some(job(JobState::Pending))), Next::Release);
 }
 
 #[test]
@@ -43,7 +45,8 @@ fn a_planned_member_is_dropped_when_its_ground_is_gone() {
     let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
     let up = NodeAvailability::Up;
     let pending = || Some(job(JobState::Pending));
-    let is_drop = |next: Next| matches!(next, Next::Drop(_));
+    let other = Mark::default().leased(at(NOW - 5), 3);
+    let is_drop = |next: Next| matches!(next, Next::Drop { is_refused: false, .. });
     assert!(is_drop(step(&planned, None)), "cancelled");
     assert!(is_drop(step(&planned, Some(job(JobState::Running)))), "started by itself");
     assert!(is_drop(step(&planned, Some(Job { restart_count: 1, ..job(JobState::Pending) }))), "restarted");
@@ -52,8 +55,8 @@ fn a_planned_member_is_dropped_when_its_ground_is_gone() {
         "left management"
     );
     assert!(
-        is_drop(step(&planned, Some(leased(job(JobState::Pending), NOW - 5)))),
-        "released by somebody else"
+        is_drop(step(&planned, Some(Job { mark: Ok(Some(other)), ..job(JobState::Pending) }))),
+        "released for another start"
     );
     assert!(is_drop(step_with(&planned, pending(), NodeAvailability::Unavailable("DRAIN".into()), |_| {})));
     assert!(is_drop(step_with(&planned, pending(), up.clone(), |around| around.agent_connected = false)));
@@ -83,39 +86,66 @@ fn a_joiner_waits_for_its_host_and_goes_when_it_runs() {
         })
     };
     assert_eq!(with_host(Host::Expected), Next::Wait);
-    assert_eq!(with_host(Host::Running), Next::Guard);
+    assert_eq!(with_host(Host::Running), Next::Release);
 }
 
 #[test]
-fn after_a_crash_between_guard_and_release_the_guard_is_set_again() {
-    let fresh = Member { guarded_at: Some(at(NOW - 2)), ..member(MemberState::Guarded) };
-    assert_eq!(step(&fresh, Some(job(JobState::Pending))), Next::Release);
-    let old = Member { guarded_at: Some(at(NOW - 20)), ..member(MemberState::Guarded) };
-    assert_eq!(step(&old, Some(job(JobState::Pending))), Next::Guard);
+fn what_a_refused_release_left_is_taken_back() {
+    let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
+    let half = Job { required_nodes: vec![NodeName::new("n1")], ..job(JobState::Pending) };
+    assert!(matches!(step(&planned, Some(half)), Next::Undo(_)));
+    let admins = Job { required_nodes: vec![NodeName::new("n9")], ..job(JobState::Pending) };
+    assert!(!matches!(step(&planned, Some(admins)), Next::Undo(_)), "not ours");
+}
+
+#[test]
+fn a_job_that_is_held_meanwhile_gives_its_place_up() {
+    let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
+    let held = Job { priority: 0, reason: ReasonKind::Held("JobHeldUser".into()), ..job(JobState::Pending) };
+    assert_eq!(step(&planned, Some(held)), gone("it is held".to_owned()));
+    let released = Member { released_at: Some(at(NOW - 2)), ..member(MemberState::Released) };
+    let held = Job {
+        priority: 0,
+        reason: ReasonKind::Held("JobHeldUser".into()),
+        ..leased(job(JobState::Pending), NOW - 2)
+    };
+    assert_eq!(step(&released, Some(held)), Next::Undo("its user or an admin holds it".to_owned()));
+}
+
+#[test]
+fn who_runs_and_was_forgotten_is_not_started_where_he_runs() {
+    let released = Member { released_at: Some(at(NOW - 9)), ..member(MemberState::Released) };
+    let launched = |epoch| {
+        let change = move |around: &mut Surroundings<'_>| around.launched_at = Some(at(epoch));
+        let waits = leased(job(JobState::Pending), NOW - 9);
+        step_with(&released, Some(waits), NodeAvailability::Up, change)
+    };
+    assert!(matches!(launched(NOW - 3), Next::Undo(_)));
+    assert_eq!(launched(NOW + 1), Next::Wait, "the scan is older than that");
 }
 
 #[test]
 fn after_a_crash_behind_the_release_the_lease_is_adopted_and_not_made_again() {
-    let guarded = Member { guarded_at: Some(at(NOW - 2)), ..member(MemberState::Guarded) };
-    assert_eq!(step(&guarded, Some(leased(job(JobState::Pending), NOW - 1))), Next::AdoptRelease(NOW - 1));
-    assert_eq!(step(&guarded, Some(leased(job(JobState::Running), NOW - 1))), Next::AdoptRelease(NOW - 1));
+    let planned = Member { prepared_at: Some(at(NOW - 2)), ..member(MemberState::Planned) };
+    assert_eq!(step(&planned, Some(leased(job(JobState::Pending), NOW - 1))), Next::AdoptRelease(NOW - 1));
+    assert_eq!(step(&planned, Some(leased(job(JobState::Running), NOW - 1))), Next::AdoptRelease(NOW - 1));
 }
 
 #[test]
 fn a_release_whose_answer_was_lost_is_not_made_again_before_slurm_was_looked_at() {
-    let guarded = Member { guarded_at: Some(at(NOW - 40)), ..member(MemberState::Guarded) };
+    let planned = Member { prepared_at: Some(at(NOW - 40)), ..member(MemberState::Planned) };
     let tried = |epoch| {
         let change = move |around: &mut Surroundings<'_>| around.tried_at = Some(at(epoch));
-        step_with(&guarded, Some(job(JobState::Pending)), NodeAvailability::Up, change)
+        step_with(&planned, Some(job(JobState::Pending)), NodeAvailability::Up, change)
     };
     assert_eq!(tried(NOW + 1), Next::Wait);
-    assert_eq!(tried(NOW - 1), Next::Guard);
+    assert_eq!(tried(NOW - 1), Next::Release);
 }
 
 #[test]
-fn a_guarded_job_that_slurm_started_alone_is_let_go() {
-    let guarded = Member { guarded_at: Some(at(NOW - 40)), ..member(MemberState::Guarded) };
-    assert!(matches!(step(&guarded, Some(job(JobState::Running))), Next::Drop(_)));
+fn a_planned_job_that_slurm_started_alone_is_let_go() {
+    let planned = Member { prepared_at: Some(at(NOW - 40)), ..member(MemberState::Planned) };
+    assert!(matches!(step(&planned, Some(job(JobState::Running))), Next::Drop { .. }));
 }
 
 #[test]
@@ -134,7 +164,7 @@ fn a_scan_from_during_the_release_says_nothing_about_it() {
     };
     assert_eq!(seen(NOW + 1), Next::Wait);
     assert_eq!(seen(NOW), Next::Wait);
-    assert!(matches!(seen(NOW - 1), Next::Drop(_)), "taken back by somebody");
+    assert!(matches!(seen(NOW - 1), Next::Drop { .. }), "taken back by somebody");
 }
 
 #[test]
@@ -172,7 +202,7 @@ fn a_released_member_follows_what_slurm_says() {
     assert_eq!(step(&released, Some(over)), Next::Ended(at(NOW - 1)));
     let requeued = Job { restart_count: 1, ..leased(job(JobState::Pending), NOW - 2) };
     assert_eq!(step(&released, Some(requeued)), Next::Ended(at(NOW)));
-    assert!(matches!(step(&released, Some(job(JobState::Pending))), Next::Drop(_)), "undone by rescue");
+    assert!(matches!(step(&released, Some(job(JobState::Pending))), Next::Drop { .. }), "undone by rescue");
 }
 
 #[test]
@@ -197,6 +227,7 @@ fn nothing_is_released_to_a_drained_device_and_who_runs_there_goes_on() {
             drain: Some(&drain),
             host: Host::NotNeeded,
             tried_at: None,
+            launched_at: None,
             scan_is_stale: false,
             releases_allowed: true,
         };
@@ -204,9 +235,7 @@ fn nothing_is_released_to_a_drained_device_and_who_runs_there_goes_on() {
     };
     let why = || "n1:g1 is drained by alice: fan noise".to_owned();
     let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };
-    assert_eq!(step(&planned, job(JobState::Pending)), Next::Drop(why()));
-    let guarded = Member { guarded_at: Some(at(NOW - 1)), ..member(MemberState::Guarded) };
-    assert_eq!(step(&guarded, job(JobState::Pending)), Next::Drop(why()));
+    assert_eq!(step(&planned, job(JobState::Pending)), gone(why()));
     let released = Member { released_at: Some(at(NOW - 2)), ..member(MemberState::Released) };
     assert_eq!(step(&released, leased(job(JobState::Pending), NOW - 2)), Next::Undo(why()));
     let started = Job { started_at: Some(at(NOW - 1)), ..leased(job(JobState::Running), NOW - 2) };

@@ -44,11 +44,18 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
     let profiles: Vec<_> = sources.profiles.iter().map(|stored| stored.profile.clone()).collect();
     let book = ProfileBook::from(profiles);
     let planned = planned_members(sources.decisions);
+    let tenancies = by_node(sources.decisions);
+    let here = |node: &Node| tenancies.get(&node.name).map(Vec::as_slice).unwrap_or_default();
     ClusterView {
         revision: sources.revision,
         taken_at: sources.scan.at,
-        nodes: sources.scan.nodes.iter().map(|node| node_view(node, sources)).collect(),
-        devices: sources.scan.nodes.iter().flat_map(|node| device_views(node, &book, sources)).collect(),
+        nodes: sources.scan.nodes.iter().map(|node| node_view(node, here(node), sources)).collect(),
+        devices: sources
+            .scan
+            .nodes
+            .iter()
+            .flat_map(|node| device_views(node, here(node), &book, sources))
+            .collect(),
         waiting: waiting_jobs(&planned, sources),
         alone_claims: alone_claims(&planned, sources.scan),
         profiles: book,
@@ -57,6 +64,17 @@ pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
 
 fn planned_members(decisions: &[Decision]) -> BTreeSet<SlurmJobId> {
     active_members(decisions).map(|(_, member)| member.plan.start.job_id).collect()
+}
+
+/// An active member and its decision.
+type Tenancy<'a> = (&'a Decision, &'a Member);
+
+fn by_node(decisions: &[Decision]) -> BTreeMap<&NodeName, Vec<Tenancy<'_>>> {
+    let mut nodes: BTreeMap<&NodeName, Vec<Tenancy<'_>>> = BTreeMap::new();
+    for (decision, member) in active_members(decisions) {
+        nodes.entry(&decision.node).or_default().push((decision, member));
+    }
+    nodes
 }
 
 fn active_members(decisions: &[Decision]) -> impl Iterator<Item = (&Decision, &Member)> {
@@ -73,11 +91,10 @@ fn is_booked(scan: &Scan, job_id: SlurmJobId) -> bool {
     })
 }
 
-fn node_view(node: &Node, sources: Sources<'_>) -> NodeView {
-    let unbooked: Vec<&Job> = active_members(sources.decisions)
-        .filter(|(decision, member)| {
-            decision.node == node.name && !is_booked(sources.scan, member.plan.start.job_id)
-        })
+fn node_view(node: &Node, here: &[Tenancy<'_>], sources: Sources<'_>) -> NodeView {
+    let unbooked: Vec<&Job> = here
+        .iter()
+        .filter(|(_, member)| !is_booked(sources.scan, member.plan.start.job_id))
         .filter_map(|(_, member)| sources.scan.jobs.get(&member.plan.start.job_id))
         .collect();
     let drain =
@@ -109,12 +126,13 @@ fn node_view(node: &Node, sources: Sources<'_>) -> NodeView {
 
 fn device_views<'a>(
     node: &'a Node,
+    here: &'a [Tenancy<'a>],
     book: &'a ProfileBook,
     sources: Sources<'a>,
 ) -> impl Iterator<Item = DeviceView> + 'a {
     let devices = sources.agents.get(&node.name).map(|agent| agent.devices.as_slice()).unwrap_or_default();
     devices.iter().filter_map(move |device| {
-        Some(device_view(node, device, *node.shards.get(&device.gres_type)?, book, sources))
+        Some(device_view(node, device, *node.shards.get(&device.gres_type)?, here, book, sources))
     })
 }
 
@@ -122,15 +140,15 @@ fn device_view(
     node: &Node,
     device: &DeviceDescription,
     (shards_total, shards_used): (u32, u32),
+    on_node: &[Tenancy<'_>],
     book: &ProfileBook,
     sources: Sources<'_>,
 ) -> DeviceView {
-    let here: Vec<(&Decision, &Member)> = active_members(sources.decisions)
-        .filter(|(decision, _)| decision.node == node.name && decision.gres_type == device.gres_type)
-        .collect();
+    let here: Vec<Tenancy<'_>> =
+        on_node.iter().filter(|(decision, _)| decision.gres_type == device.gres_type).copied().collect();
     let shards_of = |booked: bool| -> u32 {
         let counted =
-            |(_, member): &&(&Decision, &Member)| is_booked(sources.scan, member.plan.start.job_id) == booked;
+            |(_, member): &&Tenancy<'_>| is_booked(sources.scan, member.plan.start.job_id) == booked;
         here.iter().filter(counted).map(|(_, member)| u32::from(member.plan.shards.count())).sum()
     };
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);

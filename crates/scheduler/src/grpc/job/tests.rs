@@ -2,7 +2,7 @@ use super::*;
 use crate::store::memory::MemoryStore;
 use crate::store::{MemberStep, NewDecision, NewMember};
 use crate::testing::{at, member};
-use pillion_core::decision::MemberState::{Ended, Guarded, Planned, Released, Running};
+use pillion_core::decision::MemberState::{Ended, Planned, Released, Running};
 use pillion_core::device::Mechanism;
 use pillion_core::report::{Report, ReportBody};
 use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
@@ -53,7 +53,7 @@ async fn shared_run() -> MemoryStore {
     };
     let parent = store.revision().await.unwrap();
     let decision_id = store.commit_plan(parent, &[decision], at(900)).await.unwrap()[0];
-    for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running), (Running, Ended)] {
+    for (from, to) in [(Planned, Released), (Released, Running), (Running, Ended)] {
         let step = MemberStep { decision_id, start: start(1), from, to, at: at(1000) };
         assert!(store.step_member(&step).await.unwrap());
     }

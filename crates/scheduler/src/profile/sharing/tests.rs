@@ -6,7 +6,7 @@ use crate::profile::Profile;
 use crate::store::memory::MemoryStore;
 use crate::store::{JobRecord, MemberStep, NewDecision, NewMember, Store, StoredObservation};
 use crate::testing::{at, member, record, summary};
-use pillion_core::decision::MemberState::{Guarded, Planned, Released, Running};
+use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
@@ -168,7 +168,7 @@ impl World {
         let parent = self.store.revision().await.unwrap();
         let decision_id = self.store.commit_plan(parent, &[decision], at(300)).await.unwrap()[0];
         for id in ids {
-            for (from, to) in [(Planned, Guarded), (Guarded, Released), (Released, Running)] {
+            for (from, to) in [(Planned, Released), (Released, Running)] {
                 let step = MemberStep { decision_id, start: start(*id), from, to, at: at(300) };
                 assert!(self.store.step_member(&step).await.unwrap());
             }

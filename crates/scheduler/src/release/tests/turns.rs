@@ -1,4 +1,4 @@
-//! Releases and renewals both move begin times: they take turns, and neither acts on what the other has overtaken.
+//! Releases and renewals both move begin times: whichever is overtaken by the other is refused by the fence.
 
 use crate::agents::Agents;
 use crate::context::{Context, Settings};
@@ -57,8 +57,12 @@ impl Slurm for SlowSlurm {
         }
         self.slurm.update(jobs, update).await
     }
-    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.slurm.release_hold(job).await
+    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
+        let mut refused_count = 0;
+        for (job, update) in updates {
+            refused_count += u64::from(self.update(&[*job], update).await.is_err());
+        }
+        Ok(refused_count)
     }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.slurm.allows_requeue(job).await
@@ -83,9 +87,13 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let partitions = vec![FakePartition::new("shared", &["n1"])];
+        Self::with(FakeSettings::default()).await
+    }
+
+    async fn with(settings: FakeSettings) -> Self {
+        let partitions = vec![FakePartition::new("shared", &["n1"]), FakePartition::new("everyday", &["n1"])];
         let nodes = vec![FakeNode::pool("n1", 1)];
-        let slurm = FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(NOW));
+        let slurm = FakeSlurm::new(settings, nodes, partitions, at(NOW));
         let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
         let begin = Some(at(NOW + 60));
         let job = slurm.submit(FakeJob { admin_comment: mark.to_string(), begin, ..FakeJob::default() });
@@ -113,10 +121,11 @@ impl World {
         self.slurm.slurm.job(self.job).unwrap().eligible_at
     }
 
-    /// The begin times that arrived, in order.
+    /// The begin times that Slurm took, in order.
     fn begin_times(&self) -> Vec<UnixTime> {
-        let begin_time =
-            |call| if let FakeCall::Update { update, .. } = call { update.start_time } else { None };
+        let begin_time = |call| {
+            if let FakeCall::Update { ok: true, update, .. } = call { update.start_time } else { None }
+        };
         self.slurm.slurm.journal().into_iter().filter_map(begin_time).collect()
     }
 
@@ -154,49 +163,69 @@ async fn plan(context: &Context, job: SlurmJobId) -> DecisionId {
 }
 
 #[tokio::test]
-async fn a_renewal_that_was_chosen_first_is_not_carried_out_after_a_release() {
+async fn a_renewal_that_a_release_overtakes_does_nothing() {
     let world = World::new().await;
     let (renew, release) = (world.renew(), world.release());
-    let let_go = world.slurm.keep_update(0);
+    // Behind the update that finds the fence.
+    let let_go = world.slurm.keep_update(1);
     let (renewed, released, ()) = tokio::join!(
         biased;
         renew.tick(),
-        // The renewal is on its way to Slurm: without turns, this would overtake it.
+        // The renewal is on its way to Slurm.
         release.tick(),
         async { let_go.send(()).unwrap() },
     );
     renewed.and(released).unwrap();
-    assert_eq!(world.begin_times(), [at(NOW + 600), at(NOW + 30), at(NOW)]);
+    assert_eq!(world.begin_times(), [at(NOW)]);
     assert_eq!(world.member_state().await, MemberState::Released);
     assert_eq!(world.begins_at(), Some(at(NOW)), "the released job was held back");
 }
 
 #[tokio::test]
-async fn a_renewal_waits_while_begin_times_are_being_moved() {
-    let world = World::new().await;
-    let renew = world.renew();
-    let turn = world.context.begin_times.lock().await;
-    let (renewed, ()) = tokio::join!(
-        biased;
-        renew.tick(),
-        async {
-            assert_eq!(world.begin_times(), []);
-            drop(turn);
-        },
-    );
-    renewed.unwrap();
-    assert_eq!(world.begin_times(), [at(NOW + 600)]);
-}
-
-#[tokio::test]
 async fn a_job_that_was_put_back_since_the_scan_is_not_renewed() {
     let world = World::new().await;
-    // The guard is set; the release itself is refused, and the job is to run alone, now.
+    // The release itself is refused, and the job is to run alone, in a moment.
     drop(world.slurm.keep_update(1));
     world.release().tick().await.unwrap();
     assert_eq!(world.member_state().await, MemberState::Undone);
     // No decision has it any more, and the last scan shows it as it waited before.
     world.renew().tick().await.unwrap();
-    assert_eq!(world.begin_times(), [at(NOW + 30), at(NOW)]);
-    assert_eq!(world.begins_at(), Some(at(NOW)), "a job that is to start was held back");
+    assert_eq!(world.begin_times(), [at(NOW + 3)]);
+    assert_eq!(world.begins_at(), Some(at(NOW + 3)), "a job that is to start was held back");
+}
+
+#[tokio::test]
+async fn a_job_that_its_user_held_or_moved_since_the_scan_is_left_alone() {
+    for change in [Change::Held, Change::Moved] {
+        let world = World::new().await;
+        let before = |world: &World| world.slurm.slurm.job(world.job).unwrap();
+        match change {
+            Change::Held => assert!(world.slurm.slurm.hold(world.job)),
+            Change::Moved => {
+                let update = JobUpdate { partition: Some("everyday".into()), ..JobUpdate::default() };
+                world.slurm.slurm.foreign_update(&[world.job], &update).unwrap();
+            }
+        }
+        let changed = before(&world);
+        world.release().tick().await.unwrap();
+        world.renew().tick().await.unwrap();
+        assert_eq!(before(&world), changed, "{change:?}");
+        assert_eq!(world.member_state().await, MemberState::Undone, "{change:?}");
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Held,
+    Moved,
+}
+
+#[tokio::test]
+async fn without_a_fence_nothing_is_released_or_renewed() {
+    let world = World::with(FakeSettings { is_fenced: false, ..FakeSettings::default() }).await;
+    world.release().tick().await.unwrap();
+    world.renew().tick().await.unwrap();
+    assert_eq!(world.begin_times(), []);
+    assert_eq!(world.member_state().await, MemberState::Planned);
+    assert_eq!(world.context.refusal().as_deref(), Some("the pillion.lua of this release is not in use"));
 }
