@@ -49,7 +49,7 @@ pub struct JobRow {
     pub submitted_at_seconds: Option<f64>,
     /// When Slurm starts it by itself.
     pub starts_alone_at_seconds: Option<f64>,
-    /// waiting, planned, guarded, released or alone.
+    /// waiting, planned, released or alone.
     pub state: String,
     /// Why.
     pub reason: String,
@@ -162,7 +162,7 @@ pub struct MemberRow {
     pub workload_name: Option<String>,
     /// host, joiner or alone.
     pub role: String,
-    /// planned, guarded, released, running, ended or undone.
+    /// planned, released, running, ended or undone.
     pub state: String,
     /// The most compute units it may use.
     pub cap_fraction: Option<f64>,

@@ -283,10 +283,10 @@ impl OperatorService for Fixtures {
         }
         let event = Event {
             at_seconds: NOW + 3.0,
-            kind: "guarded".to_owned(),
+            kind: "dropped".to_owned(),
             job_id: "42".to_owned(),
             node: "n1".to_owned(),
-            detail: "begin time moved near".to_owned(),
+            detail: "it is held".to_owned(),
         };
         Ok(Response::new(ExplainResponse {
             found: true,

@@ -1,9 +1,9 @@
 //! Carries the undos out, one job after the other, reads the queue back, and tries again what did not hold.
 
-use super::plan::{Undo, is_pinned, plan};
+use super::plan::{Undo, Why, plan};
 use crate::error::CliError;
 use pillion_core::{Clock, SlurmJobId, report};
-use pillion_slurm::{Job, JobState, JobUpdate, JobsScan, Slurm, SlurmError};
+use pillion_slurm::{Job, JobState, JobsScan, Slurm, updates};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,19 +36,20 @@ impl Outcome {
     }
 }
 
-/// Finds and undoes, at most [`ATTEMPTS_MAX`] times. Also says how many lines of Slurm's could not be read.
+/// Finds and undoes, at most [`ATTEMPTS_MAX`] times. `pools`: the pool's partitions, empty where nobody knows them. Also says how many lines of Slurm's could not be read.
 ///
 /// # Errors
 /// [`CliError::Slurm`] when the queue cannot be read at all.
 pub async fn carry_out(
     slurm: &dyn Slurm,
     clock: &dyn Clock,
+    pools: &[String],
     older_than_seconds: f64,
     dry_run: bool,
 ) -> Result<(Vec<Outcome>, u64), CliError> {
     let scan = read(slurm).await?;
     let dropped_line_count = scan.dropped_line_count;
-    let mut due = plan(&scan.jobs, clock.now(), older_than_seconds);
+    let mut due = plan(&scan.jobs, pools, clock.now(), older_than_seconds);
     if dry_run {
         let said = due.iter().map(|undo| Outcome::new(undo.job_id, undo.why.to_string(), "would be undone"));
         return Ok((said.collect(), dropped_line_count));
@@ -63,7 +64,7 @@ pub async fn carry_out(
         }
         let mut errors = BTreeMap::new();
         for undo in &due {
-            if let Err(error) = apply(slurm, undo).await {
+            if let Err(error) = slurm.update(&[undo.job_id], &undo.update).await {
                 errors.insert(undo.job_id, report(&error));
             }
         }
@@ -75,7 +76,7 @@ pub async fn carry_out(
             left
         });
         // What is left is planned anew from what Slurm says now: the job may have been requeued or held meanwhile.
-        let again = plan(&after.jobs, clock.now(), older_than_seconds);
+        let again = plan(&after.jobs, pools, clock.now(), older_than_seconds);
         due.retain_mut(|undo| match again.iter().find(|new| new.job_id == undo.job_id) {
             Some(new) => {
                 new.clone_into(undo);
@@ -100,17 +101,6 @@ async fn read(slurm: &dyn Slurm) -> Result<JobsScan, CliError> {
     }
 }
 
-async fn apply(slurm: &dyn Slurm, undo: &Undo) -> Result<(), SlurmError> {
-    let jobs = [undo.job_id];
-    slurm.update(&jobs, &undo.update).await?;
-    if undo.release_hold {
-        slurm.release_hold(undo.job_id).await?;
-        let mark = JobUpdate { admin_comment: Some(undo.mark_after.to_string()), ..JobUpdate::default() };
-        slurm.update(&jobs, &mark).await?;
-    }
-    Ok(())
-}
-
 /// What the queue says afterwards counts, not the status of `scontrol`: an update that failed may have been applied in part.
 fn judge(undo: &Undo, after: &JobsScan, error: Option<&String>) -> Outcome {
     let outcome = |result: &str| Outcome::new(undo.job_id, undo.why.to_string(), result);
@@ -129,6 +119,10 @@ fn judge(undo: &Undo, after: &JobsScan, error: Option<&String>) -> Outcome {
 }
 
 fn is_undone(job: &Job, undo: &Undo) -> bool {
-    let mark_is_clean = matches!(&job.mark, Ok(Some(mark)) if mark.lease_epoch.is_none());
-    mark_is_clean && !is_pinned(job) && !(undo.release_hold && job.priority == 0)
+    let Ok(Some(mark)) = &job.mark else { return false };
+    if undo.why == Why::OutsidePool {
+        mark.left
+    } else {
+        mark.lease_epoch.is_none() && !updates::is_pinned(job)
+    }
 }

@@ -1,5 +1,7 @@
 //! `pillion rescue`: gives back released jobs that did not start, when nobody else is left to do it.
 //!
+//! And gives a job that is outside the pool, and waits there for shards, its own request back.
+//!
 //! It needs Slurm only: the lease and all that an undo needs stand in the job's own mark. A systemd timer runs it once a
 //! minute; beside a living scheduler it finds nothing, for that one undoes a lease long before.
 
@@ -39,7 +41,8 @@ pub async fn run(
     });
     let slurm = CommandSlurm::new(config.slurm.command_settings());
     let older_than_seconds = f64::from(args.older_than);
-    let (outcomes, dropped_line_count) = carry_out(&slurm, clock, older_than_seconds, args.dry_run).await?;
+    let (outcomes, dropped_line_count) =
+        carry_out(&slurm, clock, &config.pool.partitions, older_than_seconds, args.dry_run).await?;
     let left = outcomes.iter().any(Outcome::is_left);
     output.print(&show(&outcomes, dropped_line_count, args.dry_run))?;
     Ok(if left { exit::TRY_LATER } else { exit::OK })

@@ -2,11 +2,8 @@
 
 use pillion_core::mark::Mark;
 use pillion_core::{SlurmJobId, UnixTime};
-use pillion_slurm::{Job, JobState, JobUpdate, ReasonKind};
+use pillion_slurm::{Job, JobState, JobUpdate, updates};
 use std::fmt;
-
-/// What an exclusive job asks for.
-const WHOLE_DEVICE: &str = "shard:100";
 
 /// Why a job is given back.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,6 +24,8 @@ pub enum Why {
     },
     /// An undo before this one was cut short.
     HalfUndone,
+    /// It was moved out of the pool and still asks for shards, which nobody gives it there.
+    OutsidePool,
 }
 
 impl fmt::Display for Why {
@@ -40,6 +39,7 @@ impl fmt::Display for Why {
                 write!(f, "released for restart {leased} and requeued since ({now})")
             }
             Self::HalfUndone => f.write_str("an earlier undo was cut short"),
+            Self::OutsidePool => f.write_str("it asks for shards outside the pool"),
         }
     }
 }
@@ -51,42 +51,36 @@ pub struct Undo {
     pub job_id: SlurmJobId,
     /// Why.
     pub why: Why,
-    /// Back to a whole device, anywhere, now; without the mark where [`Self::release_hold`] has to come between.
+    /// Back to a whole device, anywhere; outside the pool back to its own request. One update, so that nothing is cut short.
     pub update: JobUpdate,
-    /// Whether the pin left it held (never where its user or an admin holds it).
-    pub release_hold: bool,
-    /// The mark without its lease. It is written last, so that whatever is cut short is found again.
-    pub mark_after: Mark,
 }
 
-/// Every undo that is due.
-pub fn plan(jobs: &[Job], now: UnixTime, older_than_seconds: f64) -> Vec<Undo> {
-    jobs.iter().filter_map(|job| undo(job, now, older_than_seconds)).collect()
+/// Every undo that is due. `pools`: the pool's partitions; empty where nobody knows them, and then each may be one.
+pub fn plan(jobs: &[Job], pools: &[String], now: UnixTime, older_than_seconds: f64) -> Vec<Undo> {
+    jobs.iter().filter_map(|job| undo(job, pools, now, older_than_seconds)).collect()
 }
 
-fn undo(job: &Job, now: UnixTime, older_than_seconds: f64) -> Option<Undo> {
+fn undo(job: &Job, pools: &[String], now: UnixTime, older_than_seconds: f64) -> Option<Undo> {
     if job.state != JobState::Pending {
         return None;
     }
     // A mark that cannot be read whole is left alone: nothing in it may be trusted.
-    let mark = job.mark.as_ref().ok()?.as_ref()?;
+    let mark = job.mark.as_ref().ok()?.as_ref().filter(|mark| !mark.left)?;
+    if !pools.is_empty() && updates::stray(job, pools).is_some() {
+        return Some(Undo { job_id: job.id, why: Why::OutsidePool, update: updates::leave(mark) });
+    }
+    let is_outside =
+        !pools.is_empty() && !job.partition.split(',').any(|name| pools.iter().any(|p| p == name));
+    if is_outside {
+        return None;
+    }
     let why = why(job, mark, now, older_than_seconds)?;
-    let release_hold = is_held_by_our_pin(job);
-    let own_begin = UnixTime::from_epoch(mark.original_begin_epoch);
-    let mark_after = mark.undone();
-    let update = JobUpdate {
-        gres: Some(mark.gres_with(WHOLE_DEVICE)),
-        required_nodes: Some(String::new()),
-        partition: None,
-        admin_comment: (!release_hold).then(|| mark_after.to_string()),
-        start_time: Some(if own_begin > now { own_begin } else { now }),
-    };
-    Some(Undo { job_id: job.id, why, update, release_hold, mark_after })
+    Some(Undo { job_id: job.id, why, update: updates::undo(job, mark, now) })
 }
 
 fn why(job: &Job, mark: &Mark, now: UnixTime, older_than_seconds: f64) -> Option<Why> {
     let Some(lease_epoch) = mark.lease_epoch else {
-        return (mark.alone && is_pinned(job)).then_some(Why::HalfUndone);
+        return (mark.alone && updates::is_pinned(job)).then_some(Why::HalfUndone);
     };
     let leased_at = UnixTime::from_epoch(lease_epoch);
     let leased = mark.lease_restart_count.unwrap_or(0);
@@ -98,15 +92,4 @@ fn why(job: &Job, mark: &Mark, now: UnixTime, older_than_seconds: f64) -> Option
     }
     let seconds = now.seconds_since(leased_at);
     (seconds > older_than_seconds).then_some(Why::LeaseOld { seconds })
-}
-
-/// Whether the job still asks for one device or one node. A managed job of its user names neither.
-pub(super) fn is_pinned(job: &Job) -> bool {
-    !job.required_nodes.is_empty() || job.shards() != Some((None, 100))
-}
-
-/// Slurm sets the priority of a job to 0 when its nodes, features and exclusions exclude each other, with the reason
-/// `BadConstraints`; a user's or an admin's hold says `JobHeldUser` or `JobHeldAdmin` and is not ours to lift.
-fn is_held_by_our_pin(job: &Job) -> bool {
-    job.priority == 0 && matches!(&job.reason, ReasonKind::Other(word) if word == "BadConstraints")
 }

@@ -4,13 +4,17 @@ use super::{Outcome, Why, carry_out, plan};
 use pillion_core::mark::Mark;
 use pillion_core::{Clock as _, ManualClock, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
-use pillion_slurm::{Job, JobState, JobUpdate, ReasonKind, Slurm as _, SlurmError};
+use pillion_slurm::{Job, JobState, JobUpdate, Slurm as _, SlurmError};
 
 const BEGIN: u64 = 1_795_000_000;
 const LIMIT: f64 = 120.0;
 
 fn at(seconds: u64) -> UnixTime {
     UnixTime::from_epoch(BEGIN + seconds)
+}
+
+fn pools() -> Vec<String> {
+    vec!["shared".to_owned()]
 }
 
 fn mark() -> Mark {
@@ -37,8 +41,14 @@ impl World {
             node.other_gres.insert("lscratch".to_owned(), 1000);
             node
         };
-        let partitions = vec![FakePartition::new("shared", &["n1", "n2"])];
-        let slurm = FakeSlurm::new(FakeSettings::default(), vec![node("n1"), node("n2")], partitions, at(0));
+        let partitions =
+            vec![FakePartition::new("shared", &["n1", "n2"]), FakePartition::new("everyday", &["w1"])];
+        let slurm = FakeSlurm::new(
+            FakeSettings::default(),
+            vec![node("n1"), node("n2"), node("w1")],
+            partitions,
+            at(0),
+        );
         Self { slurm, clock: ManualClock::new(at(0)) }
     }
 
@@ -71,7 +81,7 @@ impl World {
     }
 
     async fn rescue(&self) -> Vec<Outcome> {
-        carry_out(&self.slurm, &self.clock, LIMIT, false).await.expect("Slurm answers").0
+        carry_out(&self.slurm, &self.clock, &pools(), LIMIT, false).await.expect("Slurm answers").0
     }
 
     fn job(&self, job: SlurmJobId) -> Job {
@@ -95,7 +105,7 @@ async fn a_release_that_never_started_is_given_back_and_runs_alone() {
     assert_eq!(after.shards(), Some((None, 100)));
     assert_eq!(after.nodes, [NodeName::new("n2")]);
     assert!(after.gres.contains("lscratch:100"), "its other GRES are kept: {}", after.gres);
-    assert_eq!(after.mark, Ok(Some(mark().undone())));
+    assert_eq!(after.mark, Ok(Some(mark().leased(at(0), 0).undone())));
     assert_eq!(world.rescue().await, [], "the second run finds nothing");
     assert_eq!(world.slurm.overbooked(), Vec::<String>::new());
 }
@@ -112,7 +122,7 @@ async fn a_pin_that_sets_the_priority_to_zero_is_lifted() {
     assert!(!outcomes[0].is_left(), "{outcomes:?}");
     world.go(130);
     assert_eq!(world.job(job).state, JobState::Running);
-    assert_eq!(world.job(job).mark, Ok(Some(mark().undone())));
+    assert_eq!(world.job(job).mark, Ok(Some(mark().leased(at(0), 0).undone())));
 }
 
 #[tokio::test]
@@ -166,7 +176,8 @@ async fn lost_answers_are_read_back_and_a_dead_controller_is_said() {
         "the update was carried out, whatever scontrol said"
     );
     world.slurm.set_down(true);
-    let error = carry_out(&world.slurm, &world.clock, LIMIT, false).await.expect_err("nobody answers");
+    let error =
+        carry_out(&world.slurm, &world.clock, &pools(), LIMIT, false).await.expect_err("nobody answers");
     assert_eq!(error.exit_status().code(), 75);
 }
 
@@ -177,7 +188,8 @@ async fn a_dry_run_says_and_does_nothing() {
     world.release_to_drained(job).await;
     world.go(500);
     let before = world.job(job);
-    let (outcomes, _) = carry_out(&world.slurm, &world.clock, LIMIT, true).await.expect("Slurm answers");
+    let (outcomes, _) =
+        carry_out(&world.slurm, &world.clock, &pools(), LIMIT, true).await.expect("Slurm answers");
     assert_eq!(outcomes[0].result, "would be undone");
     assert_eq!(world.job(job), before);
 }
@@ -193,7 +205,7 @@ async fn released() -> Job {
 #[tokio::test]
 async fn only_waiting_jobs_of_ours_with_a_lease_are_touched() {
     let job = released().await;
-    let due = |job: Job| plan(&[job], at(500), LIMIT).len();
+    let due = |job: Job| plan(&[job], &pools(), at(500), LIMIT).len();
     assert_eq!(due(job.clone()), 1);
     assert_eq!(due(Job { state: JobState::Running, ..job.clone() }), 0);
     assert_eq!(due(Job { state: JobState::Completing, ..job.clone() }), 0);
@@ -209,8 +221,9 @@ async fn only_waiting_jobs_of_ours_with_a_lease_are_touched() {
 #[tokio::test]
 async fn every_way_to_be_stranded_has_its_reason() {
     let job = released().await;
-    let why =
-        |job: &Job, now: UnixTime| plan(std::slice::from_ref(job), now, LIMIT).first().map(|undo| undo.why);
+    let why = |job: &Job, now: UnixTime| {
+        plan(std::slice::from_ref(job), &pools(), now, LIMIT).first().map(|undo| undo.why)
+    };
     assert_eq!(why(&job, at(200)), Some(Why::LeaseOld { seconds: 200.0 }));
     let requeued = Job { restart_count: 2, ..job.clone() };
     assert_eq!(why(&requeued, at(1)), Some(Why::Restarted { leased: 0, now: 2 }));
@@ -221,19 +234,41 @@ async fn every_way_to_be_stranded_has_its_reason() {
 }
 
 #[tokio::test]
-async fn the_mark_is_written_last_where_a_hold_has_to_go_first() {
-    let held =
-        Job { priority: 0, reason: ReasonKind::Other("BadConstraints".to_owned()), ..released().await };
-    let undo = plan(&[held], at(500), LIMIT).remove(0);
-    assert!(undo.release_hold);
-    assert_eq!(undo.update.admin_comment, None);
+async fn nobody_begins_before_his_user_said() {
     let own_begin = Mark { original_begin_epoch: at(900).epoch(), ..mark().leased(at(0), 0) };
     let later = Job { mark: Ok(Some(own_begin)), ..released().await };
+    assert_eq!(plan(&[later], &pools(), at(500), LIMIT)[0].update.start_time, Some(at(900)));
+}
+
+#[tokio::test]
+async fn what_is_outside_the_pool_gets_its_own_request_back() {
+    let world = World::new();
+    let job = world.waiting(FakeJob { partition: "everyday".to_owned(), ..FakeJob::default() });
+    let outcomes = world.rescue().await;
+    assert_eq!(outcomes[0].result, "undone", "{outcomes:?}");
+    let after = world.job(job);
     assert_eq!(
-        plan(&[later], at(500), LIMIT)[0].update.start_time,
-        Some(at(900)),
-        "not before its user's own begin"
+        (after.gres.as_str(), after.mark.as_ref().map(|mark| mark.as_ref().is_some_and(|mark| mark.left))),
+        ("gpu:1,lscratch:100", Ok(true))
     );
+    assert_eq!(after.eligible_at, Some(at(100_000)), "its begin time may be its user's");
+    assert_eq!(world.rescue().await, [], "once");
+}
+
+#[tokio::test]
+async fn a_job_that_left_the_pool_whole_is_not_touched() {
+    let world = World::new();
+    for leased in [mark(), mark().leased(at(0), 0), mark().undone()] {
+        world.slurm.submit(FakeJob {
+            gres: "gpu:1,lscratch:100".to_owned(),
+            admin_comment: leased.to_string(),
+            partition: "everyday".to_owned(),
+            begin: Some(at(100_000)),
+            ..FakeJob::default()
+        });
+    }
+    world.go(500);
+    assert_eq!(world.rescue().await, []);
 }
 
 #[test]
