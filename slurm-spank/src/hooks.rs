@@ -178,6 +178,7 @@ fn request(spank: &mut impl Spank, option: Option<String>) -> Option<HandoffRequ
         gid: spank.item(Item::Gid)?,
         step_id: spank.item(Item::StepId)?,
         devices: spank.getenv("SLURM_JOB_GPUS").map(|text| env::parse_devices(&text)).unwrap_or_default(),
+        shards: spank.getenv("SLURM_SHARDS_ON_NODE").and_then(|text| text.parse().ok()),
         option,
     })
 }

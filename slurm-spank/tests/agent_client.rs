@@ -28,6 +28,7 @@ fn request() -> HandoffRequest {
         gid: 1000,
         step_id: 0xffff_fffb,
         devices: vec![1],
+        shards: None,
         option: None,
     }
 }

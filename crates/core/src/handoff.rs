@@ -37,6 +37,10 @@ pub struct HandoffRequest {
     pub step_id: u32,
     /// `SLURM_JOB_GPUS` as slurmstepd set it: global device indexes.
     pub devices: Vec<u32>,
+    /// `SLURM_SHARDS_ON_NODE` as slurmstepd set it: what Slurm booked, of the job or of a smaller step. Only ever a reason to
+    /// give less; absent: not told, or a plugin of an earlier release.
+    #[serde(default)]
+    pub shards: Option<u32>,
     /// The job's value of `--colocate`, `None` where the step did not carry it.
     pub option: Option<String>,
 }

@@ -5,7 +5,7 @@ use crate::node::Inventory;
 use crate::share::ShareTable;
 use crate::share::tests::{device, share};
 use pillion_core::device::Mechanism;
-use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, SlurmJobId, UserId};
+use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UserId};
 use tokio::time::Instant;
 
 struct Scene {
@@ -45,6 +45,7 @@ fn request(option: Option<&str>) -> HandoffRequest {
         gid: rustix::process::getgid().as_raw(),
         step_id: 0,
         devices: vec![3],
+        shards: None,
         option: option.map(str::to_owned),
     }
 }
@@ -62,6 +63,23 @@ async fn a_decision_on_its_way_is_waited_for() {
     });
     assert_eq!((reply.verdict, reply.decision_id), (Verdict::Decided, Some(DecisionId(7))));
     assert!(began.elapsed() < DECISION_WAIT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_put_back_to_run_alone_gets_nothing_of_the_sharing() {
+    let scene = scene();
+    let shared = Share { shards: Shards::try_new(40).unwrap(), ..share(33, Mechanism::Mps) };
+    scene.server.node.insert_share(shared, None).unwrap();
+    for (booked, verdict) in [
+        (None, Verdict::Decided),
+        (Some(10), Verdict::Decided),
+        (Some(40), Verdict::Decided),
+        (Some(100), Verdict::Unknown),
+    ] {
+        let request = HandoffRequest { shards: booked, ..request(Some("yes")) };
+        let reply = scene.server.answer(&request, Some(std::process::id())).await;
+        assert_eq!(reply.verdict, verdict, "{booked:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -154,6 +154,7 @@ impl TestNode {
             gid: rustix::process::getgid().as_raw(),
             step_id: 0xffff_fffb,
             devices: vec![device],
+            shards: None,
             option: option.map(str::to_owned),
         }
     }
