@@ -24,8 +24,14 @@ impl World {
             self.check_released_once();
             self.check_requeued();
         }
+        self.check_users();
         self.check_waiting();
         self.check_neighbours().await;
+    }
+
+    /// What users did stands.
+    fn check_users(&self) {
+        self.line.users.lock().expect("nobody panics with it").check(&self.slurm);
     }
 
     /// a lease is written at most once for a start.

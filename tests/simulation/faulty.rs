@@ -1,7 +1,8 @@
 //! The fake Slurm behind a bad line: a call may time out before it arrives, or after it took effect.
 
+use crate::users::{Action, Users};
 use async_trait::async_trait;
-use pillion_core::SlurmJobId;
+use pillion_core::{Clock as _, ManualClock, SlurmJobId};
 use pillion_slurm::fake::FakeSlurm;
 use pillion_slurm::{Job, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,11 +20,29 @@ pub(crate) enum Lost {
 pub(crate) struct FaultySlurm {
     pub(crate) slurm: Arc<FakeSlurm>,
     faults: Mutex<VecDeque<Option<Lost>>>,
+    /// What users do to a job in the moment in which it is updated.
+    between: Mutex<VecDeque<Option<Action>>>,
+    pub(crate) users: Mutex<Users>,
+    clock: Arc<ManualClock>,
 }
 
 impl FaultySlurm {
-    pub(crate) fn new(slurm: Arc<FakeSlurm>) -> Self {
-        Self { slurm, faults: Mutex::default() }
+    pub(crate) fn new(slurm: Arc<FakeSlurm>, clock: Arc<ManualClock>) -> Self {
+        Self { slurm, faults: Mutex::default(), between: Mutex::default(), users: Mutex::default(), clock }
+    }
+
+    /// After `skip` more updates, a user does this to the job of the next one, just before Slurm hears of ours.
+    pub(crate) fn come_between(&self, skip: usize, action: Action) {
+        let mut between = self.between.lock().expect("nobody panics with it");
+        between.clear();
+        between.extend(std::iter::repeat_n(None, skip));
+        between.push_back(Some(action));
+    }
+
+    /// A user does something now.
+    pub(crate) fn act(&self, job: SlurmJobId, action: Action) -> bool {
+        let mut users = self.users.lock().expect("nobody panics with it");
+        users.act(&self.slurm, job, action, self.clock.now())
     }
 
     /// After `skip` more changes, one is lost.
@@ -36,6 +55,8 @@ impl FaultySlurm {
 
     pub(crate) fn heal(&self) {
         self.faults.lock().expect("nobody panics with it").clear();
+        self.between.lock().expect("nobody panics with it").clear();
+        self.users.lock().expect("nobody panics with it").release_all(&self.slurm);
     }
 
     fn next_fault(&self) -> Option<Lost> {
@@ -62,14 +83,26 @@ impl Slurm for FaultySlurm {
         self.slurm.partitions().await
     }
     async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError> {
+        let between = self.between.lock().expect("nobody panics with it").pop_front().flatten();
+        if let (Some(action), Some(job)) = (between, jobs.first()) {
+            self.act(*job, action);
+        }
         match self.next_fault() {
             Some(Lost::Before) => Err(timeout()),
             Some(Lost::After) => self.slurm.update(jobs, update).await.and(Err(timeout())),
             None => self.slurm.update(jobs, update).await,
         }
     }
-    async fn release_hold(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.slurm.release_hold(job).await
+    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
+        let mut refused_count = 0;
+        for (job, update) in updates {
+            match self.update(&[*job], update).await {
+                Ok(()) => {}
+                Err(error) if error.is_transient() => return Err(error),
+                Err(_) => refused_count += 1,
+            }
+        }
+        Ok(refused_count)
     }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.slurm.allows_requeue(job).await

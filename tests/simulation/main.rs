@@ -5,6 +5,7 @@ mod check;
 mod faulty;
 mod node;
 mod scheduler;
+mod users;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

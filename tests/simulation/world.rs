@@ -4,6 +4,7 @@
 use crate::faulty::{FaultySlurm, Lost, is_over};
 use crate::node::{Node, Work};
 use crate::scheduler::{Scheduler, TICKS};
+use crate::users::{Action, OUTSIDE};
 use pillion_cli::commands::rescue::carry_out;
 use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime, UserId};
@@ -32,7 +33,7 @@ pub(crate) struct World {
     pub(crate) now: UnixTime,
     clock: Arc<ManualClock>,
     pub(crate) slurm: Arc<FakeSlurm>,
-    line: Arc<FaultySlurm>,
+    pub(crate) line: Arc<FaultySlurm>,
     pub(crate) store: Arc<MemoryStore>,
     settings: Settings,
     schedulers: Vec<Scheduler>,
@@ -61,13 +62,17 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let now = UnixTime::from_epoch(BEGIN);
         let clock = Arc::new(ManualClock::new(now));
-        let nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 2)];
-        let partitions = vec![FakePartition::new("shared", &["n1", "n2"])];
+        // A node without shards, for jobs that leave the pool.
+        let mut outside = FakeNode::pool("w1", 8);
+        outside.devices.values_mut().for_each(|shards| *shards = 0);
+        let nodes = vec![FakeNode::pool("n1", 3), FakeNode::pool("n2", 2), outside];
+        let partitions =
+            vec![FakePartition::new("shared", &["n1", "n2"]), FakePartition::new(OUTSIDE, &["w1"])];
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, now));
-        let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm)));
+        let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm), Arc::clone(&clock)));
         let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
         settings.policy.users = UserPolicy::Any;
-        settings.policy.tenants_max = if seed.is_multiple_of(3) { 4 } else { 2 };
+        settings.policy.tenants_max = if seed.is_multiple_of(2) { 4 } else { 2 };
         let mut world = Self {
             rng: SmallRng::seed_from_u64(seed),
             now,
@@ -123,7 +128,7 @@ impl World {
             }
             70..86 => self.talk().await,
             86..94 => self.submit(),
-            94..96 => self.meddle(),
+            94..97 => self.meddle(),
             _ => self.fault(),
         }
     }
@@ -148,11 +153,23 @@ impl World {
     /// Processes that are done exit; Slurm notices.
     fn finish_work(&mut self) {
         let done: Vec<(JobStart, bool)> = self.nodes.iter().flat_map(Node::finished).collect();
+        self.finish_outside();
         for (start, is_good) in done {
             assert!(is_good, "{start} failed on its device: sharing must not make a job fail");
             self.slurm.finish(start.job_id, Ending::Completed);
         }
         self.let_victims_die();
+    }
+
+    /// What runs outside the pool is over when its time has passed there.
+    fn finish_outside(&mut self) {
+        for (id, work) in &self.works {
+            let job = self.slurm.job(*id).filter(|job| job.state == JobState::Running);
+            let Some(started_at) = job.filter(is_outside).and_then(|job| job.started_at) else { continue };
+            if self.now.seconds_since(started_at) >= work.seconds {
+                self.slurm.finish(*id, Ending::Completed);
+            }
+        }
     }
 
     /// Who shared a device with a tenant that was killed fails a moment later, unless it was done by then.
@@ -187,7 +204,7 @@ impl World {
         let ids: Vec<SlurmJobId> = self.works.keys().copied().collect();
         for id in ids {
             let Some(job) = self.slurm.job(id).filter(|job| job.state == JobState::Running) else { continue };
-            if self.started.insert(job.start()) {
+            if self.started.insert(job.start()) && !is_outside(&job) {
                 self.run_on_node(&job);
             }
         }
@@ -306,9 +323,21 @@ impl World {
         }
         let which = self.below(self.works.len());
         let id = *self.works.keys().nth(which).expect("counted");
-        match self.below(4) {
+        match self.below(9) {
             0 => self.cancel(id),
             3 => self.kill_a_tenant(),
+            4..6 => {
+                let action = Action::draw(&mut self.rng);
+                // Who kills a tenant dooms others: `cancel` does that.
+                if action != Action::Cancel && self.line.act(id, action) {
+                    self.note(format!("user: {action:?} {id}"));
+                }
+            }
+            6..9 => {
+                let (skip, action) = (self.rng.random_range(0..4), Action::draw(&mut self.rng));
+                self.note(format!("user: {action:?} between, after {skip}"));
+                self.line.come_between(skip, action);
+            }
             1 => {
                 if self.slurm.user_requeue(id) {
                     self.note(format!("requeue {id}"));
@@ -460,7 +489,8 @@ impl World {
         }
         self.rescued_at = self.now;
         let clock = Arc::clone(&self.clock);
-        let undone = carry_out(self.slurm.as_ref(), clock.as_ref(), 120.0, false).await;
+        let pools = ["shared".to_owned()];
+        let undone = carry_out(self.slurm.as_ref(), clock.as_ref(), &pools, 120.0, false).await;
         for outcome in undone.map(|(outcomes, _)| outcomes).unwrap_or_default() {
             self.note(format!("rescue: {} {}", outcome.job_id, outcome.result));
         }
@@ -484,6 +514,10 @@ impl World {
         let open = |id: &&SlurmJobId| !is_over(self.slurm.job(**id).as_ref());
         self.works.keys().filter(open).copied().collect()
     }
+}
+
+fn is_outside(job: &pillion_slurm::Job) -> bool {
+    job.partition == OUTSIDE
 }
 
 /// What `pillion.lua` leaves in a job.

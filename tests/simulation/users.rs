@@ -1,0 +1,142 @@
+//! Users who act between any two of our steps: at random moments, and in the middle of a call, after we have decided and
+//! before Slurm hears of it. Holds, changes that take a job out of the pool, changes that Slurm refuses halfway, cancels and
+//! requeues.
+
+use pillion_core::mark::Mark;
+use pillion_core::{SlurmJobId, UnixTime};
+use pillion_slurm::fake::FakeSlurm;
+use pillion_slurm::{Job, JobState, JobUpdate};
+use rand::Rng;
+use std::collections::BTreeMap;
+
+/// The partition that jobs leave the pool for, on a node without shards.
+pub(crate) const OUTSIDE: &str = "everyday";
+
+/// What a user does to a job of his.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// `scontrol hold`.
+    Hold,
+    /// `scontrol release`.
+    Release,
+    /// A change that `pillion.lua` lets out of the pool whole: partition, request and begin time.
+    Leave,
+    /// An admin's change of the partition alone: the request for shards stays.
+    Strand,
+    /// `scancel`.
+    Cancel,
+    /// `scontrol requeue`.
+    Requeue,
+}
+
+impl Action {
+    /// One that fits in between.
+    pub(crate) fn draw(rng: &mut impl Rng) -> Self {
+        match rng.random_range(0..10) {
+            0..3 => Self::Hold,
+            3..5 => Self::Release,
+            5..7 => Self::Leave,
+            7 => Self::Strand,
+            8 => Self::Cancel,
+            _ => Self::Requeue,
+        }
+    }
+}
+
+/// Where users' jobs stand by what was done to them.
+#[derive(Debug, Default)]
+pub(crate) struct Users {
+    /// Held, and not released since.
+    pub(crate) held: BTreeMap<SlurmJobId, UnixTime>,
+    /// Out of the pool, and when their user wants them to begin.
+    pub(crate) left: BTreeMap<SlurmJobId, Option<UnixTime>>,
+    /// Cancelled.
+    pub(crate) cancelled: Vec<SlurmJobId>,
+}
+
+impl Users {
+    /// Does it, where Slurm lets the user; says whether it did.
+    pub(crate) fn act(&mut self, slurm: &FakeSlurm, id: SlurmJobId, action: Action, now: UnixTime) -> bool {
+        let Some(job) = slurm.job(id) else { return false };
+        let is_pending = job.state == JobState::Pending;
+        match action {
+            Action::Hold => {
+                let did = is_pending && slurm.hold(id);
+                if did {
+                    self.held.insert(id, now);
+                }
+                did
+            }
+            Action::Release => self.held.remove(&id).is_some() && is_pending && slurm.release_hold(id),
+            Action::Leave => is_pending && self.leave(slurm, &job, now),
+            Action::Strand => {
+                let update = JobUpdate { partition: Some(OUTSIDE.to_owned()), ..JobUpdate::default() };
+                let may = is_pending && !self.left.contains_key(&id) && waits_unleased(&job);
+                let did = may && slurm.foreign_update(&[id], &update).is_ok();
+                if did {
+                    self.left.insert(id, None);
+                }
+                did
+            }
+            Action::Cancel => {
+                let did = slurm.cancel(id);
+                self.cancelled.extend(did.then_some(id));
+                did
+            }
+            Action::Requeue => slurm.user_requeue(id),
+        }
+    }
+
+    /// As `pillion.lua` does it: refused while a lease stands, else all of it.
+    fn leave(&mut self, slurm: &FakeSlurm, job: &Job, now: UnixTime) -> bool {
+        let Some(mark) = mark(job).filter(|mark| mark.lease_epoch.is_none()) else { return false };
+        if self.left.contains_key(&job.id) || !waits_unleased(job) {
+            return false;
+        }
+        let own_begin = UnixTime::from_epoch(mark.original_begin_epoch.max(now.epoch() + 30));
+        let update = JobUpdate {
+            partition: Some(OUTSIDE.to_owned()),
+            gres: Some(mark.own_gres()),
+            start_time: Some(own_begin),
+            ..JobUpdate::default()
+        };
+        let did = slurm.foreign_update(&[job.id], &update).is_ok();
+        if did {
+            self.left.insert(job.id, Some(own_begin));
+        }
+        did
+    }
+
+    /// A job that its user holds does not start, and one that left is as its user wants it.
+    pub(crate) fn check(&self, slurm: &FakeSlurm) {
+        for id in self.held.keys() {
+            let job = slurm.job(*id);
+            let runs = job.as_ref().is_some_and(|job| job.state == JobState::Running);
+            assert!(!runs, "{id} runs although its user holds it");
+        }
+        for (id, begin) in &self.left {
+            let Some(job) = slurm.job(*id).filter(|job| job.state == JobState::Pending) else { continue };
+            assert_eq!(job.partition, OUTSIDE, "{id}");
+            let is_restarted = job.restart_count > 0;
+            if let Some((begin, eligible_at)) = begin.filter(|_| !is_restarted).zip(job.eligible_at) {
+                assert_eq!(eligible_at, begin, "the begin time of {id} is its user's");
+                assert_eq!(job.shards(), None, "{id} left the pool, and asks for {}", job.gres);
+            }
+        }
+    }
+
+    /// Everybody lets his jobs go.
+    pub(crate) fn release_all(&mut self, slurm: &FakeSlurm) {
+        for id in std::mem::take(&mut self.held).into_keys() {
+            slurm.release_hold(id);
+        }
+    }
+}
+
+fn mark(job: &Job) -> Option<&Mark> {
+    job.mark.as_ref().ok()?.as_ref()
+}
+
+fn waits_unleased(job: &Job) -> bool {
+    mark(job).is_some_and(|mark| mark.lease_epoch.is_none() && !mark.left)
+}
