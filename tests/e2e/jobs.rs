@@ -1,7 +1,7 @@
 //! What a job is stays what it is under management: cancelled, an array, one that waits for another or for a time, one
 //! that fails, one that starts steps, one that is no batch job, one that goes well with nobody.
 
-use crate::leases::{Journal, SOON, epoch_of, explain, wait_for_member, wait_until_settled};
+use crate::leases::{Journal, SOON, epoch_of, explain, wait_for_fail_point, wait_until_settled};
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
 use pillion_tests::cluster::spec::PoolNode;
@@ -59,27 +59,22 @@ fn cancelled_before_the_plan(cluster: &Cluster) {
     });
 }
 
-/// Cancelled when it was planned, and when Slurm was told already: it never runs, nothing of it stays, others are served.
+/// Cancelled when it was planned and is about to be released: it never runs, nothing of it stays, others are served.
 fn cancelled_within_a_release(cluster: &mut Cluster) {
-    for (point, state) in [("release-before-guard", "guarded"), ("release-after-guard", "guarded")] {
-        cluster.kill_scheduler(Signal::TERM).unwrap();
-        cluster.start_scheduler_with_failpoints(&format!("{point}=pause")).unwrap();
-        let job = submit(cluster, "touch ran-cancelled", &[]);
-        wait_for_member(cluster, job, &[state]);
-        if point == "release-after-guard" {
-            wait_until("guard in Slurm", SOON, || Ok(Journal::of(cluster, job).updates() > 0)).unwrap();
-        }
-        cluster.program("scancel").arg(job.to_string()).stdout().unwrap();
-        cluster.kill_scheduler(Signal::KILL).unwrap();
-        cluster.start_scheduler().unwrap();
-        wait_until_settled(cluster, job);
-        let fields = cluster.job(job).unwrap();
-        assert_eq!(fields["JobState"], "CANCELLED", "{point}");
-        assert!(!fields["AdminComment"].contains(";lease="), "{point}: {}", fields["AdminComment"]);
-        assert_eq!(Journal::of(cluster, job).starts(), 0, "{point}");
-        let next = submit(cluster, "echo decision=$PILLION_DECISION", &[]);
-        assert!(!word(&cluster.finished_output(next, SOON).unwrap(), "decision").is_empty(), "{point}");
-    }
+    cluster.kill_scheduler(Signal::TERM).unwrap();
+    cluster.start_scheduler_with_failpoints("release-before-release=pause").unwrap();
+    let job = submit(cluster, "touch ran-cancelled", &[]);
+    wait_for_fail_point(cluster, job, "release-before-release");
+    cluster.program("scancel").arg(job.to_string()).stdout().unwrap();
+    cluster.kill_scheduler(Signal::KILL).unwrap();
+    cluster.start_scheduler().unwrap();
+    wait_until_settled(cluster, job);
+    let fields = cluster.job(job).unwrap();
+    assert_eq!(fields["JobState"], "CANCELLED");
+    assert!(!fields["AdminComment"].contains(";lease="), "{}", fields["AdminComment"]);
+    assert_eq!(Journal::of(cluster, job).starts(), 0);
+    let next = submit(cluster, "echo decision=$PILLION_DECISION", &[]);
+    assert!(!word(&cluster.finished_output(next, SOON).unwrap(), "decision").is_empty());
     assert!(!cluster.home("alice").join("ran-cancelled").exists());
 }
 

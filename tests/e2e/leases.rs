@@ -14,8 +14,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// The scheduler's name among the daemons of a cluster.
 pub(crate) const SCHEDULER: &str = "pillion-scheduler";
 
-/// The fail point that leaves [`between_guard_and_release`] the time to stop the scheduler there.
-pub(crate) const SLOW_RELEASE: &str = "release-after-guard=sleep(4000)";
+/// The fail point that leaves [`before_release`] the time to stop the scheduler there.
+pub(crate) const SLOW_RELEASE: &str = "release-before-release=sleep(4000)";
 
 /// A script that says when it starts and runs until [`let_end`].
 pub(crate) const UNTIL_TOLD: &str = "echo started restarts=${SLURM_RESTART_COUNT:-0}
@@ -37,7 +37,7 @@ pub(crate) fn explain(cluster: &Cluster, job: SlurmJobId) -> Result<Option<Value
 pub(crate) struct Standing {
     /// Of the decision: planned, released, ended or abandoned.
     pub(crate) decision: String,
-    /// Of the job in it: planned, guarded, released, running, ended or undone.
+    /// Of the job in it: planned, released, running, ended or undone.
     pub(crate) member: String,
     /// Where it was to run.
     pub(crate) node: String,
@@ -88,23 +88,45 @@ pub(crate) fn wait_until_settled(cluster: &Cluster, job: SlurmJobId) {
     .unwrap();
 }
 
+/// Whether the scheduler came to a fail point of its release with this job.
+pub(crate) fn stands_at(cluster: &Cluster, job: SlurmJobId, point: &str) -> bool {
+    let text = std::fs::read_to_string(cluster.layout().log(&format!("{SCHEDULER}.out"))).unwrap_or_default();
+    let words = [format!("job_id={job} "), format!("point=\"{point}\" ")];
+    text.lines().any(|line| words.iter().all(|word| format!("{line} ").contains(word)))
+}
+
+/// Waits until it does.
+pub(crate) fn wait_for_fail_point(cluster: &Cluster, job: SlurmJobId, point: &str) {
+    wait_until(&format!("{point} of job {job}"), SOON, || Ok(stands_at(cluster, job, point))).unwrap();
+}
+
 /// Waits until a job is about to be released, and lets `change` make that impossible while the scheduler stands still:
 /// it decided on a world that is not there any more. Returns when it was released all the same.
 ///
 /// The scheduler runs with [`SLOW_RELEASE`]. `change` is given the node.
-pub(crate) fn between_guard_and_release(
+pub(crate) fn before_release(
     cluster: &mut Cluster,
     job: SlurmJobId,
     change: impl FnOnce(&mut Cluster, &str),
 ) {
-    let node = wait_for_member(cluster, job, &["guarded"]).node;
+    change_before_release(cluster, job, change);
+    wait_until(&format!("release of job {job}"), SOON, || Ok(Journal::of(cluster, job).releases() == 1))
+        .unwrap();
+}
+
+/// The same, and returns as soon as the scheduler goes on.
+pub(crate) fn change_before_release(
+    cluster: &mut Cluster,
+    job: SlurmJobId,
+    change: impl FnOnce(&mut Cluster, &str),
+) {
+    wait_for_fail_point(cluster, job, "release-before-release");
+    let node = wait_for_member(cluster, job, &["planned"]).node;
     cluster.daemon(SCHEDULER).unwrap().signal(Signal::STOP);
     change(cluster, &node);
     let journal = Journal::of(cluster, job);
     assert_eq!(journal.releases(), 0, "job {job} was released before its node changed: {journal:?}");
     cluster.daemon(SCHEDULER).unwrap().signal(Signal::CONT);
-    wait_until(&format!("release of job {job}"), SOON, || Ok(Journal::of(cluster, job).releases() == 1))
-        .unwrap();
 }
 
 /// What was told of a job as events of one kind, and why.
@@ -157,10 +179,6 @@ impl Journal {
     /// How often a release of it was taken back.
     pub(crate) fn undos(&self) -> usize {
         self.count(|line| line.contains("setting admin_comment to ") && line.contains(";alone=1"))
-    }
-    /// How often it was updated, even to what it was already.
-    pub(crate) fn updates(&self) -> usize {
-        self.count(|line| line.contains("_slurm_rpc_update_job: complete"))
     }
 }
 

@@ -2,7 +2,7 @@
 //! later; after a restart nothing is released twice and nothing stays open.
 
 use crate::leases::{
-    Journal, SCHEDULER, SOON, UNTIL_TOLD, epoch_of, explain, let_end, standing, wait_for_member,
+    Journal, SCHEDULER, SOON, UNTIL_TOLD, epoch_of, explain, let_end, stands_at, wait_for_member,
     wait_until_settled,
 };
 use pillion_core::{Clock as _, SlurmJobId, SystemClock};
@@ -19,9 +19,7 @@ const START_SECONDS_MAX: u64 = 10;
 enum Moment {
     BeforeDeciding,
     /// The decision is committed, Slurm knows nothing of it.
-    BeforeGuard,
-    /// The guard stands.
-    AfterGuard,
+    BeforeRelease,
     /// Slurm has the release, our database has not.
     AfterRelease,
 }
@@ -30,22 +28,17 @@ impl Moment {
     fn failpoints(self) -> &'static str {
         match self {
             Self::BeforeDeciding => "",
-            Self::BeforeGuard => "release-before-guard=pause",
-            Self::AfterGuard => "release-after-guard=pause",
+            Self::BeforeRelease => "release-before-release=pause",
             Self::AfterRelease => "release-after-release=pause",
         }
     }
 
     /// Whether this job is where the scheduler stands still now.
     fn has_come(self, cluster: &Cluster, job: SlurmJobId) -> bool {
-        let is_guarded =
-            || standing(cluster, job).unwrap().is_some_and(|standing| standing.member == "guarded");
-        let journal = Journal::of(cluster, job);
         match self {
             Self::BeforeDeciding => true,
-            Self::BeforeGuard => is_guarded(),
-            Self::AfterGuard => journal.updates() > 0 && is_guarded(),
-            Self::AfterRelease => journal.releases() > 0,
+            Self::BeforeRelease => stands_at(cluster, job, "release-before-release"),
+            Self::AfterRelease => Journal::of(cluster, job).releases() > 0,
         }
     }
 }
@@ -107,7 +100,7 @@ fn a_scheduler_that_dies_at_any_moment_costs_one_bound_at_most() {
     let spec = ClusterSpec { bound_seconds: BOUND_SECONDS, ..ClusterSpec::default() };
     let mut cluster = Cluster::start(spec).unwrap();
     cluster.start_pillion().unwrap();
-    for moment in [Moment::BeforeDeciding, Moment::BeforeGuard, Moment::AfterGuard, Moment::AfterRelease] {
+    for moment in [Moment::BeforeDeciding, Moment::BeforeRelease, Moment::AfterRelease] {
         let (jobs, died_at) = die(&mut cluster, moment);
         for job in jobs {
             starts_within_the_bound(&cluster, job, died_at);
@@ -140,7 +133,7 @@ fn a_scheduler_that_comes_back_at_once_carries_on_where_it_was() {
     // The bound is far away: only the scheduler can start them.
     let mut cluster = Cluster::start(ClusterSpec { bound_seconds: 600, ..ClusterSpec::default() }).unwrap();
     cluster.start_pillion().unwrap();
-    for moment in [Moment::BeforeDeciding, Moment::BeforeGuard, Moment::AfterGuard, Moment::AfterRelease] {
+    for moment in [Moment::BeforeDeciding, Moment::BeforeRelease, Moment::AfterRelease] {
         let (jobs, _) = die(&mut cluster, moment);
         cluster.start_scheduler().unwrap();
         for job in jobs {

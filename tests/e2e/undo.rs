@@ -2,8 +2,7 @@
 //! and its user can read why. Where nobody is left, `pillion rescue` does it within four.
 
 use crate::leases::{
-    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, between_guard_and_release, epoch_of, let_end, told,
-    wait_until_settled,
+    Journal, SLOW_RELEASE, SOON, UNTIL_TOLD, before_release, epoch_of, let_end, told, wait_until_settled,
 };
 use pillion_core::SlurmJobId;
 use pillion_core::device::Mechanism;
@@ -32,7 +31,7 @@ fn pool(names: &[&str]) -> Vec<PoolNode> {
     nodes
 }
 
-/// Everything of ours but an agent on `spare`, and a scheduler that takes its time between guard and release.
+/// Everything of ours but an agent on `spare`, and a scheduler that takes its time before each release.
 fn start(spec: ClusterSpec, failpoints: &str) -> Cluster {
     let mut cluster = Cluster::start(spec).unwrap();
     for node in cluster.spec().node_names() {
@@ -133,7 +132,7 @@ fn limits(cluster: &mut Cluster) -> (Case, Case, SlurmJobId) {
         cluster.submit_as("alice", UNTIL_TOLD, &["-p", "gpu", "--qos=one", "-c1", "--mem=100"]).unwrap();
     cluster.wait_for_job(first, &["RUNNING"], SOON).unwrap();
     let job = submit(cluster, WORK, &["-C", "calm", "--qos=one"]);
-    between_guard_and_release(cluster, job, |_, _| ());
+    before_release(cluster, job, |_, _| ());
     let qos = Case::new("a QOS limit", job, "s: QOSMaxJobsPerUserLimit");
 
     let array = submit(cluster, UNTIL_TOLD, &["-C", "calm", "--array=1-2"]).id;
@@ -145,7 +144,7 @@ fn limits(cluster: &mut Cluster) -> (Case, Case, SlurmJobId) {
     let is_second = |task: &SlurmJobId| Journal::of(cluster, *task).releases() == 0;
     let second = tasks.into_iter().find(is_second).unwrap();
     let running = if second == tasks[0] { tasks[1] } else { tasks[0] };
-    between_guard_and_release(cluster, second, |cluster, _| {
+    before_release(cluster, second, |cluster, _| {
         cluster.wait_for_job(running, &["RUNNING"], SOON).unwrap();
         update(cluster, &[&format!("JobId={array}"), "ArrayTaskThrottle=1"]);
     });
@@ -169,14 +168,14 @@ fn a_release_that_cannot_start_is_undone_and_the_job_runs_alone() {
     let mut cases = Vec::new();
 
     let job = submit(&cluster, WORK, &["-C", "busy"]);
-    between_guard_and_release(&mut cluster, job, |cluster, node| {
+    before_release(&mut cluster, job, |cluster, node| {
         take_cpus(cluster, node);
     });
     cases.push(Case::new("CPUs taken", job, "s: Resources"));
     let (qos, throttle, first) = limits(&mut cluster);
 
     let job = submit(&cluster, WORK, &["-C", "reserved"]);
-    between_guard_and_release(&mut cluster, job, |cluster, node| {
+    before_release(&mut cluster, job, |cluster, node| {
         let nodes = format!("Nodes={node}");
         let words = ["create", "reservation", "StartTime=now", "Duration=10", "Users=root", &nodes];
         cluster.scontrol(&words).unwrap();
@@ -184,25 +183,25 @@ fn a_release_that_cannot_start_is_undone_and_the_job_runs_alone() {
     cases.push(Case::new("a reservation", job, "RESERVED"));
 
     let job = submit(&cluster, WORK, &["-C", "drained"]);
-    between_guard_and_release(&mut cluster, job, |cluster, node| {
+    before_release(&mut cluster, job, |cluster, node| {
         update(cluster, &[&format!("NodeName={node}"), "State=DRAIN", "Reason=test"]);
     });
     cases.push(Case::new("node drained", job, "DRAIN"));
 
     let job = submit(&cluster, WORK, &["-C", "calm"]);
-    between_guard_and_release(&mut cluster, job, |cluster, node| {
+    before_release(&mut cluster, job, |cluster, node| {
         update(cluster, &[&format!("JobId={job}"), &format!("ExcNodeList={node}")]);
     });
     cases.push(Case::new("node excluded", job, "Slurm holds it"));
 
     let job = submit(&cluster, WORK, &["-C", "calm"]);
-    between_guard_and_release(&mut cluster, job, |cluster, _| {
+    before_release(&mut cluster, job, |cluster, _| {
         update(cluster, &[&format!("JobId={job}"), "Features=elsewhere"]);
     });
     cases.push(Case::new("a feature that it lacks", job, "Slurm holds it"));
 
     let job = submit(&cluster, WORK, &["-C", "killed"]);
-    between_guard_and_release(&mut cluster, job, |cluster, node| {
+    before_release(&mut cluster, job, |cluster, node| {
         cluster.stop_slurmd(node, Signal::KILL).unwrap();
     });
     cases.push(Case { restarts: 1, ..Case::new("slurmd killed", job, "the pin of an earlier release") });
@@ -232,9 +231,9 @@ fn rescue_alone_brings_every_released_job_to_run() {
     // The first stands pinned where all CPUs are taken, the second where it may not run at all.
     let first = submit(&cluster, WORK, &["-C", "n1"]);
     let mut hog = None;
-    between_guard_and_release(&mut cluster, first, |cluster, node| hog = Some(take_cpus(cluster, node)));
+    before_release(&mut cluster, first, |cluster, node| hog = Some(take_cpus(cluster, node)));
     let second = submit(&cluster, WORK, &["-C", "n2"]);
-    between_guard_and_release(&mut cluster, second, |cluster, node| {
+    before_release(&mut cluster, second, |cluster, node| {
         update(cluster, &[&format!("JobId={second}"), &format!("ExcNodeList={node}")]);
     });
     cluster.kill_scheduler(Signal::KILL).unwrap();

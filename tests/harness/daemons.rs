@@ -191,8 +191,8 @@ impl Cluster {
         self.start_scheduler_program(&[])
     }
 
-    /// Starts a scheduler that stops, or takes its time, where `failpoints` says: `release-after-guard=pause`,
-    /// `release-after-guard=sleep(3000);release-after-release=2*off->pause`. The points are in its `release.rs`; `pause`
+    /// Starts a scheduler that stops, or takes its time, where `failpoints` says: `release-before-release=pause`,
+    /// `release-before-release=sleep(3000);release-after-release=2*off->pause`. The points are in its `release.rs`; `pause`
     /// lasts until it is killed.
     ///
     /// # Errors
