@@ -37,7 +37,7 @@ pub(super) fn state(word: &str) -> Markup {
 
 /// The class of a word: only words that the style knows become one.
 fn word_class(word: &str) -> &'static str {
-    const KNOWN: [&str; 14] = [
+    const KNOWN: [&str; 13] = [
         "shared",
         "alone",
         "idle",
@@ -49,7 +49,6 @@ fn word_class(word: &str) -> &'static str {
         "ended",
         "abandoned",
         "undone",
-        "guarded",
         "waiting",
         "completed",
     ];
