@@ -77,6 +77,16 @@ pub(super) fn holds(job: &Job) -> impl Iterator<Item = Span> + '_ {
     })
 }
 
+/// Its user's, or root's, last word was a hold. One that a running job takes counts when the job is requeued.
+fn is_left_held(job: &Job) -> bool {
+    let said = |done: &&Done| match done.deed {
+        Deed::Hold => done.accepted,
+        Deed::Release => done.accepted || done.is_unclear(),
+        _ => false,
+    };
+    job.done.iter().rfind(said).is_some_and(|done| done.deed == Deed::Hold)
+}
+
 fn others(facts: &Facts, number: usize) -> impl Iterator<Item = &Job> {
     facts.jobs.iter().filter(move |other| other.order.number == number)
 }
@@ -107,8 +117,7 @@ fn waits_for_a_lost_one(facts: &Facts, job: &Job) -> bool {
 
 fn how_it_ended(facts: &Facts, job: &Job) -> Option<(HarmKind, String)> {
     if let Some(seen) = &job.left {
-        let is_held = holds(job).any(|hold| hold.until.is_infinite());
-        if is_held || asks_for_the_impossible(job) || waits_for_a_lost_one(facts, job) {
+        if is_left_held(job) || asks_for_the_impossible(job) || waits_for_a_lost_one(facts, job) {
             return None;
         }
         let text = format!(

@@ -149,6 +149,19 @@ fn a_job_that_never_runs_is_found_unless_its_user_wants_it_so() {
         });
         assert_eq!(refused, [HarmKind::NeverRan], "{deed}");
     }
+    // Held while it ran, and requeued after its end: Slurm keeps the hold, as its user asked.
+    let requeued = doctored(|facts| {
+        let job = &mut facts.jobs[1];
+        job.left = Some(Seen { state: "PENDING".into(), priority: "0".into(), ..Seen::default() });
+        job.done.push(done(Deed::Hold, 3.0));
+        job.done.push(Done {
+            accepted: false,
+            said: "Job has already finished".into(),
+            ..done(Deed::Release, 30.0)
+        });
+        job.done.push(done(Deed::Requeue, 31.0));
+    });
+    assert!(!requeued.contains(&HarmKind::NeverRan), "{requeued:?}");
     // Who waits for it is not to be counted once more.
     let behind = doctored(|facts| {
         waiting(&mut facts.jobs[1]);
