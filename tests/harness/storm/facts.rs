@@ -58,8 +58,8 @@ pub struct Done {
 }
 
 /// What a client says that did not hear Slurm's answer: what it asked for may have been done.
-const UNHEARD: [&str; 5] =
-    ["Unable to contact", "timed out", "Unexpected message", "onnection", "Zero Bytes"];
+const UNHEARD: [&str; 6] =
+    ["Unable to contact", "timed out", "Unexpected message", "Connection", " connection", "Zero Bytes"];
 
 /// What stands before the answer to `StartTime=now` where the requeue before it was taken.
 pub const BEGIN_REFUSED: &str = "StartTime=now refused: ";
