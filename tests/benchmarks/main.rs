@@ -6,6 +6,7 @@
 
 mod decision;
 mod launch;
+mod queue;
 mod stats;
 mod submit;
 mod update;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 const ROUNDS: usize = 200;
 
 const USAGE: &str =
-    "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch and decision";
+    "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue and decision";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -43,6 +44,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "update-to-start" => update::run(rounds),
         "submit" => submit::run(rounds),
         "launch" => launch::run(rounds),
+        "queue" => queue::run(rounds),
         "decision" => decision::run(),
         other => bail!("there is no topic '{other}'; {USAGE}"),
     }

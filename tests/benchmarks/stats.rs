@@ -50,7 +50,7 @@ impl Chance {
 }
 
 /// The quantile of some samples, by linear interpolation; NaN for none.
-fn quantile(samples: &mut [f64], fraction: f64) -> f64 {
+pub(crate) fn quantile(samples: &mut [f64], fraction: f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     let Some(last) = samples.len().checked_sub(1) else { return f64::NAN };
     #[expect(clippy::cast_precision_loss, reason = "there are thousands of samples, not 2^52")]

@@ -1,0 +1,184 @@
+//! The same queue of short jobs beside plain Slurm: how many are launched while a backlog lasts, how long jobs wait while
+//! devices for all of them stand idle, and what jobs that asked for nothing pay for a scheduler of ours that lives, is frozen
+//! or is dead.
+
+use crate::stats::{Chance, Variant, quantile, table};
+use anyhow::{Context as _, ensure};
+use pillion_core::SlurmJobId;
+use pillion_core::device::Mechanism;
+use pillion_tests::cluster::spec::{JobSubmit, PoolNode};
+use pillion_tests::wait::{Look, now, wait_for};
+use pillion_tests::{Cluster, ClusterSpec};
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+use rustix::process::Signal;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_mins(20);
+/// Where the scheduler's name is among a cluster's daemons.
+const SCHEDULER: &str = "pillion-scheduler";
+const DEVICES_PER_NODE: u32 = 8;
+/// Jobs of one burst, on twice as many idle devices.
+const BURST: usize = 8;
+/// Plain jobs of one round, and on how many CPUs at once.
+const PLAIN_COUNT: usize = 60;
+
+fn spec(is_ours: bool) -> ClusterSpec {
+    ClusterSpec {
+        pool_nodes: ["n1", "n2"].map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).into(),
+        gpus_per_node: DEVICES_PER_NODE,
+        job_submit: if is_ours { JobSubmit::Pillion } else { JobSubmit::Absent },
+        spank: is_ours,
+        hooks: is_ours,
+        ..ClusterSpec::default()
+    }
+}
+
+/// One side: where jobs go, and what they ask for there.
+struct Side<'a> {
+    cluster: &'a Cluster,
+    is_ours: bool,
+}
+
+impl Side<'_> {
+    /// A job that says when it begins, and runs so long. None was seen before, so each has a device alone, here as there.
+    fn submit(&self, number: usize, seconds: f64) -> anyhow::Result<SlurmJobId> {
+        let script = format!("echo $EPOCHREALTIME\nsleep {seconds:.2}");
+        let profile = format!("--colocate=profile=first-{number}");
+        let ours = [profile.as_str(), "--gres=gpu:1"];
+        let plain = ["-p", "shared", "--gres=shard:100"];
+        let asked: &[&str] = if self.is_ours { &ours } else { &plain };
+        let job =
+            self.cluster.submit_as("alice", &script, &[asked, &["-c1", "--mem=100", "-t5"]].concat())?;
+        Ok(job)
+    }
+
+    /// Waits for the ends of these jobs, and gives the moments at which they began.
+    fn begun(&self, jobs: &[SlurmJobId]) -> anyhow::Result<Vec<f64>> {
+        wait_for("the end of the queue", LONG, || {
+            let open = self.cluster.squeue("%i")?.len();
+            Ok(if open == 0 { Look::Ready(()) } else { Look::NotYet(format!("{open} jobs")) })
+        })?;
+        let began = |job: &SlurmJobId| {
+            let printed = self.cluster.finished_output(*job, LONG)?;
+            printed.trim().parse().with_context(|| format!("job {job} printed '{printed}'"))
+        };
+        jobs.iter().map(began).collect()
+    }
+}
+
+fn clock() -> f64 {
+    pillion_core::Clock::now(&pillion_core::SystemClock).seconds()
+}
+
+/// All at once: how many are launched a second from the first submission until the last one began.
+fn backlog(side: &Side<'_>, jobs: usize) -> anyhow::Result<f64> {
+    let mut chance = SmallRng::seed_from_u64(14);
+    let opened = clock();
+    let ids = (0..jobs)
+        .map(|number| side.submit(number, chance.random_range(0.5..7.0)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let last = side.begun(&ids)?.into_iter().fold(opened, f64::max);
+    #[expect(clippy::cast_precision_loss, reason = "some hundred jobs")]
+    let count = jobs as f64;
+    Ok(count / (last - opened))
+}
+
+/// Bursts onto a pool with twice as many idle devices: how long each job waits.
+fn bursts(side: &Side<'_>, count: usize) -> anyhow::Result<Vec<f64>> {
+    let mut chance = SmallRng::seed_from_u64(15);
+    let mut waits = Vec::new();
+    for burst in 0..count {
+        let mut submitted = Vec::new();
+        for place in 0..BURST {
+            let at = clock();
+            let number = 100_000 + burst * BURST + place;
+            submitted.push((side.submit(number, chance.random_range(0.5..3.0))?, at));
+        }
+        let ids: Vec<SlurmJobId> = submitted.iter().map(|(job, _)| *job).collect();
+        let begun = side.begun(&ids)?;
+        waits.extend(begun.iter().zip(&submitted).map(|(begun, (_, at))| begun - at));
+    }
+    Ok(waits)
+}
+
+/// Both sides at the same time, so that whatever else the machine does slows both.
+fn beside<T: Send>(
+    plain: &Side<'_>,
+    ours: &Side<'_>,
+    measure: impl Fn(&Side<'_>) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<(T, T)> {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| measure(plain));
+        let here = measure(ours);
+        Ok((other.join().expect("it does not panic")?, here?))
+    })
+}
+
+/// Plain jobs on nodes outside the pool, one after the other: seconds for all of them.
+fn plain_jobs(cluster: &Cluster) -> anyhow::Result<f64> {
+    let begun = now();
+    for _ in 0..PLAIN_COUNT {
+        cluster.submit_as("bob", "true", &["-p", "gpu", "-c1", "--mem=100", "-t5"])?;
+    }
+    wait_for("the end of the plain jobs", LONG, || {
+        let open = cluster.squeue("%i")?.len();
+        Ok(if open == 0 { Look::Ready(()) } else { Look::NotYet(format!("{open} jobs")) })
+    })?;
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+fn elsewhere(cluster: &mut Cluster, rounds: usize) -> anyhow::Result<()> {
+    let mut variants = [
+        Variant::new("every part of ours alive"),
+        Variant::new("the scheduler frozen"),
+        Variant::new("the scheduler dead"),
+    ];
+    let mut chance = Chance::new();
+    for _ in 0..rounds {
+        for which in chance.order(3) {
+            match which {
+                1 => cluster.daemon(SCHEDULER)?.signal(Signal::STOP),
+                2 => cluster.kill_scheduler(Signal::KILL)?,
+                _ => {}
+            }
+            let seconds = plain_jobs(cluster)?;
+            match which {
+                1 => cluster.daemon(SCHEDULER)?.signal(Signal::CONT),
+                2 => cluster.start_scheduler()?,
+                _ => {}
+            }
+            variants[which].push(seconds);
+        }
+    }
+    println!(
+        "### {PLAIN_COUNT} plain jobs outside the pool, seconds for all of them\n\n{}",
+        table(&variants)
+    );
+    Ok(())
+}
+
+/// Runs the topic; `rounds` is the number of jobs in the backlog.
+pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
+    let mut plain = Cluster::start(spec(false))?;
+    for node in ["n1", "n2"] {
+        plain.start_devices(node)?;
+    }
+    let mut ours = Cluster::start(spec(true))?;
+    ours.start_pillion()?;
+    let sides = (Side { cluster: &plain, is_ours: false }, Side { cluster: &ours, is_ours: true });
+    let (there, here) = beside(&sides.0, &sides.1, |side| backlog(side, rounds))?;
+    ensure!(there > 0.0 && here > 0.0, "nothing was launched");
+    println!("### A backlog of {rounds} jobs of 0.5 to 7 s on 16 devices\n");
+    println!("| | launches a second | ratio |\n|---|---:|---:|");
+    println!("| plain Slurm | {there:.3} | 1 |\n| with Pillion | {here:.3} | {:.3} |\n", here / there);
+    let (there, here) = beside(&sides.0, &sides.1, |side| bursts(side, rounds.div_ceil(20)))?;
+    println!("### Bursts of {BURST} jobs on 16 idle devices, from sbatch to the first instruction\n");
+    println!("| | n | p50 s | p95 s | max s |\n|---|---:|---:|---:|---:|");
+    for (name, mut waits) in [("plain Slurm", there), ("with Pillion", here)] {
+        let [p50, p95, max] = [0.5, 0.95, 1.0].map(|fraction| quantile(&mut waits, fraction));
+        println!("| {name} | {} | {p50:.2} | {p95:.2} | {max:.2} |", waits.len());
+    }
+    println!();
+    elsewhere(&mut ours, 3)
+}
