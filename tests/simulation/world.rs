@@ -25,6 +25,7 @@ pub(crate) const BOUND_SECONDS: u64 = 120;
 const JOBS_MAX: usize = 14;
 const WORKLOADS: [&str; 6] =
     ["resnet50-infer", "bert-small-batch", "gemm-hog", "spmv-bandwidth", "launch-bound", "llama-infer"];
+const LIGHT: &str = "launch-bound";
 const USERS: [(&str, u32); 2] = [("alice", 2001), ("bob", 2002)];
 
 /// The world at one moment.
@@ -281,7 +282,9 @@ impl World {
         if unfinished >= JOBS_MAX || self.is_slurmctld_down {
             return;
         }
-        let workload = WORKLOADS[self.below(WORKLOADS.len())];
+        // Where more than two may share, jobs come often that leave room for a third.
+        let is_light = self.settings.policy.tenants_max > 2 && self.rng.random_bool(0.5);
+        let workload = if is_light { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
         let (user, uid) = USERS[self.below(USERS.len())];
         let mut mark = mark_of(workload);
         if self.rng.random_bool(0.2) {
