@@ -105,15 +105,18 @@ fn a_scheduler_that_dies_at_any_moment_costs_one_bound_at_most() {
         for job in jobs {
             starts_within_the_bound(&cluster, job, died_at);
         }
-        let released = usize::from(moment == Moment::AfterRelease);
-        assert_eq!(releases(&cluster, &jobs), released, "{moment:?}");
+        // Releases go side by side: the other one may have been on its way to Slurm already.
+        let released = releases(&cluster, &jobs);
+        let may_be = if moment == Moment::AfterRelease { 1..=2 } else { 0..=0 };
+        assert!(may_be.contains(&released), "{moment:?}: {released} of {jobs:?} were released");
         // It comes back while both run: what Slurm started by itself is let go, what it had released is its own again.
         cluster.start_scheduler().unwrap();
-        let released_one = jobs.into_iter().find(|job| Journal::of(&cluster, *job).releases() == 1);
-        if let Some(job) = released_one {
+        let (own, others): (Vec<SlurmJobId>, Vec<SlurmJobId>) =
+            jobs.into_iter().partition(|job| Journal::of(&cluster, *job).releases() == 1);
+        for job in own {
             wait_for_member(&cluster, job, &["running"]);
         }
-        for job in jobs.into_iter().filter(|job| Some(*job) != released_one) {
+        for job in others {
             wait_for(&format!("job {job} known to the scheduler"), SOON, || {
                 Ok(explain(&cluster, job)?.map_or_else(|| Look::NotYet("it is not".into()), Look::Ready))
             })
