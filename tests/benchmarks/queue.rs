@@ -56,7 +56,7 @@ impl Side<'_> {
     /// Waits for the ends of these jobs, and gives the moments at which they began.
     fn begun(&self, jobs: &[SlurmJobId]) -> anyhow::Result<Vec<f64>> {
         wait_for("the end of the queue", LONG, || {
-            let open = self.cluster.squeue("%i")?.len();
+            let open = open_count(self.cluster)?;
             Ok(if open == 0 { Look::Ready(()) } else { Look::NotYet(format!("{open} jobs")) })
         })?;
         let began = |job: &SlurmJobId| {
@@ -65,6 +65,12 @@ impl Side<'_> {
         };
         jobs.iter().map(began).collect()
     }
+}
+
+/// Jobs that are not over; Slurm lists those that are for some minutes more.
+fn open_count(cluster: &Cluster) -> Result<usize, pillion_tests::HarnessError> {
+    let states = cluster.squeue("%T")?;
+    Ok(states.iter().filter(|state| !matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED")).count())
 }
 
 fn clock() -> f64 {
@@ -122,7 +128,7 @@ fn plain_jobs(cluster: &Cluster) -> anyhow::Result<f64> {
         cluster.submit_as("bob", "true", &["-p", "gpu", "-c1", "--mem=100", "-t5"])?;
     }
     wait_for("the end of the plain jobs", LONG, || {
-        let open = cluster.squeue("%i")?.len();
+        let open = open_count(cluster)?;
         Ok(if open == 0 { Look::Ready(()) } else { Look::NotYet(format!("{open} jobs")) })
     })?;
     Ok(begun.elapsed().as_secs_f64())
