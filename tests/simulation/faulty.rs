@@ -93,17 +93,6 @@ impl Slurm for FaultySlurm {
             None => self.slurm.update(jobs, update).await,
         }
     }
-    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
-        let mut refused_count = 0;
-        for (job, update) in updates {
-            match self.update(&[*job], update).await {
-                Ok(()) => {}
-                Err(error) if error.is_transient() => return Err(error),
-                Err(_) => refused_count += 1,
-            }
-        }
-        Ok(refused_count)
-    }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.slurm.allows_requeue(job).await
     }

@@ -62,8 +62,12 @@ pub type Wish<'a> = (&'a str, &'a str, &'a [NodeName], u32, u64, bool);
 
 /// The wish of a job.
 pub fn wish(job: &Job) -> Wish<'_> {
-    let is_capped = mark_of(job).is_some_and(|mark| mark.cap.is_some());
-    (&job.partition, &job.features, &job.excluded_nodes, job.cpus, job.memory_mib, is_capped)
+    (&job.partition, &job.features, &job.excluded_nodes, job.cpus, job.memory_mib, wants_cap(job))
+}
+
+/// Whether a job is to run where caps can be set.
+pub fn wants_cap(job: &Job) -> bool {
+    mark_of(job).is_some_and(|mark| mark.cap.is_some())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use crate::agents::Agents;
 use crate::context::{Context, TickError};
 use crate::fence;
-use crate::idle::{Idle, Place, Wish, suits, wish};
+use crate::idle::{Idle, Place, Wish, suits, wants_cap, wish};
 use crate::scan::{Scan, held_reason, is_waiting, mark_of};
 use crate::store::drain_of;
 use pillion_core::device::Mechanism;
@@ -78,11 +78,7 @@ impl Renew {
 }
 
 fn takes(agents: &Agents, job: &Job, node: &NodeName) -> bool {
-    if mark_of(job).is_some_and(|mark| mark.cap.is_some()) {
-        agents.sets_caps(node)
-    } else {
-        agents.takes_tenants(node)
-    }
+    if wants_cap(job) { agents.sets_caps(node) } else { agents.takes_tenants(node) }
 }
 
 /// What the switch is held down by.
@@ -111,7 +107,7 @@ fn due<'a>(
             due.push((job, own_begin));
             continue;
         }
-        let needs_cap = mark_of(job).is_some_and(|mark| mark.cap.is_some());
+        let needs_cap = wants_cap(job);
         let free_since = *idle_since
             .entry(wish(job))
             .or_insert_with(|| progress.idle.since(job, scan, |place| is_open(place, needs_cap)));

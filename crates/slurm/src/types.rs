@@ -23,7 +23,17 @@ pub trait Slurm: Send + Sync {
     async fn update(&self, jobs: &[SlurmJobId], update: &JobUpdate) -> Result<(), SlurmError>;
     /// Many updates, each of one job and refused on its own: how many of them were. In few calls; an error means that Slurm
     /// could not be told at all, or not all of it.
-    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError>;
+    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
+        let mut refused_count = 0;
+        for (job, update) in updates {
+            match self.update(&[*job], update).await {
+                Ok(()) => {}
+                Err(error) if error.is_transient() => return Err(error),
+                Err(_) => refused_count += 1,
+            }
+        }
+        Ok(refused_count)
+    }
     /// Whether Slurm would requeue this job: not where it was submitted with `--no-requeue`.
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError>;
     /// The names of these jobs, as their users wrote them (any bytes, read as UTF-8 with replacements): foreign text, for

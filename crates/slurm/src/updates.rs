@@ -77,12 +77,17 @@ pub fn is_pinned(job: &Job) -> bool {
     !job.required_nodes.is_empty() || job.shards() != Some((None, 100))
 }
 
+/// Whether a job is in one of these partitions, also where it names several.
+pub fn is_in(job: &Job, pools: &[String]) -> bool {
+    job.partition.split(',').any(|name| pools.iter().any(|pool| pool == name))
+}
+
 /// The mark of a waiting job that holds out for shards where nobody gives any: its user or an admin moved it, and Slurm
 /// refused the rest of that change. It would wait for ever. `pools`: the pool's partitions.
 pub fn stray<'a>(job: &'a Job, pools: &[String]) -> Option<&'a Mark> {
     let mark = job.mark.as_ref().ok()?.as_ref()?;
-    let is_outside = !job.partition.split(',').any(|name| pools.iter().any(|pool| pool == name));
-    let is_stray = job.state == JobState::Pending && !mark.left && is_outside && job.shards().is_some();
+    let is_stray =
+        job.state == JobState::Pending && !mark.left && !is_in(job, pools) && job.shards().is_some();
     is_stray.then_some(mark)
 }
 

@@ -180,18 +180,6 @@ impl Slurm for FakeSlurm {
         world.journal(call, answer)
     }
 
-    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
-        let mut refused_count = 0;
-        for (job, update) in updates {
-            match self.update(&[*job], update).await {
-                Ok(()) => {}
-                Err(error) if error.is_transient() => return Err(error),
-                Err(_) => refused_count += 1,
-            }
-        }
-        Ok(refused_count)
-    }
-
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         let world = self.world();
         world.up("squeue").and_then(|()| world.known(job).map(|record| record.request.requeue))

@@ -69,9 +69,7 @@ fn undo(job: &Job, pools: &[String], now: UnixTime, older_than_seconds: f64) -> 
     if !pools.is_empty() && updates::stray(job, pools).is_some() {
         return Some(Undo { job_id: job.id, why: Why::OutsidePool, update: updates::leave(mark) });
     }
-    let is_outside =
-        !pools.is_empty() && !job.partition.split(',').any(|name| pools.iter().any(|p| p == name));
-    if is_outside {
+    if !pools.is_empty() && !updates::is_in(job, pools) {
         return None;
     }
     let why = why(job, mark, now, older_than_seconds)?;

@@ -57,13 +57,6 @@ impl Slurm for SlowSlurm {
         }
         self.slurm.update(jobs, update).await
     }
-    async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
-        let mut refused_count = 0;
-        for (job, update) in updates {
-            refused_count += u64::from(self.update(&[*job], update).await.is_err());
-        }
-        Ok(refused_count)
-    }
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {
         self.slurm.allows_requeue(job).await
     }
