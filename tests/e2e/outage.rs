@@ -208,7 +208,8 @@ fn nothing_is_lost_while_postgres_slurmctld_or_the_scheduler_is_away() {
     let running = pair(&cluster, 600);
     postgres.stop(Signal::KILL, true);
     let known_before = PAIR.len();
-    let meanwhile = submit(&cluster, "alice", "meanwhile", &load("launch-bound", 240), &[]);
+    // Long enough for a profile even where a busy machine lets the agent look every few seconds only.
+    let meanwhile = submit(&cluster, "alice", "meanwhile", &load("launch-bound", 700), &[]);
     completed(&cluster, &[meanwhile]);
     assert_eq!(starts(&cluster, "alice", meanwhile)[0]["shards"], "100");
     postgres.give_back();
