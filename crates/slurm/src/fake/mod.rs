@@ -6,6 +6,7 @@
 //!
 //! Time moves only in [`FakeSlurm::tick`]; what is due until then happens in order, at its own moment.
 
+mod disk;
 mod fence;
 mod request;
 mod rows;
@@ -108,6 +109,16 @@ impl FakeSlurm {
     /// scheduled, and running jobs run on.
     pub fn set_down(&self, down: bool) {
         self.world().set_down(down);
+    }
+
+    /// slurmctld writes the state of its jobs to disk, as it does every few seconds.
+    pub fn save(&self) {
+        self.world().save();
+    }
+
+    /// slurmctld is killed and comes back with what it saved last. `false`: it never saved anything, nothing happened.
+    pub fn forget(&self) -> bool {
+        self.world().forget()
     }
 
     /// The next so many updates that name a partition are refused for the moment, as backfill makes Slurm do.

@@ -198,4 +198,6 @@ pub enum FakeCall {
     Update { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId>, update: JobUpdate },
     /// `requeue`.
     Requeue { at: UnixTime, ok: bool, job: SlurmJobId },
+    /// No call: the controller was killed, and all since its last save is forgotten.
+    Forgot { at: UnixTime },
 }

@@ -1,5 +1,6 @@
 //! The state of the fake: jobs, time, and what happens by itself.
 
+use super::disk::Saved;
 use super::request::Booking;
 use super::settings::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
 use crate::types::{Ending, JobState, ReasonKind, SlurmError};
@@ -56,8 +57,9 @@ pub(super) struct World {
     pass_at: Option<UnixTime>,
     last_pass_at: UnixTime,
     down: bool,
-    next_id: u32,
-    next_priority: u64,
+    pub(super) next_id: u32,
+    pub(super) next_priority: u64,
+    pub(super) saved: Option<Saved>,
     pub(super) booted_at: UnixTime,
 }
 
@@ -83,6 +85,7 @@ impl World {
             down: false,
             next_id: 1,
             next_priority: PRIORITY_FIRST,
+            saved: None,
             booted_at: now,
         }
     }
