@@ -38,6 +38,10 @@ impl World {
     pub(crate) fn check_released_once(&self) {
         let mut released = BTreeSet::new();
         for call in self.slurm.journal() {
+            // What Slurm has forgotten was never released.
+            if matches!(call, FakeCall::Forgot { .. }) {
+                released.clear();
+            }
             let FakeCall::Update { ok: true, jobs, update, .. } = call else { continue };
             let mark = update.admin_comment.as_deref().and_then(|text| Mark::parse(text).ok().flatten());
             let Some((mark, job_id)) = mark.zip(jobs.first().copied()) else { continue };
@@ -52,6 +56,9 @@ impl World {
     pub(crate) fn check_requeued(&mut self) {
         let mut requeued = BTreeSet::new();
         for call in self.slurm.journal() {
+            if matches!(call, FakeCall::Forgot { .. }) {
+                requeued.clear();
+            }
             let FakeCall::Requeue { ok: true, job, .. } = call else { continue };
             assert!(self.victims.contains_key(&job), "{job} was requeued, and had not died of its partner");
             assert!(requeued.insert(job), "{job} was requeued twice");

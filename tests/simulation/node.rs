@@ -148,10 +148,21 @@ impl Node {
         self.devices.iter().find(|device| device.gres_type == *gres_type)
     }
 
-    /// Slurm starts a job here: the plugin asks the agent, the job opens its device.
-    pub(crate) fn start(&mut self, start: JobStart, gres_type: &GresType, work: &Work, now: UnixTime) {
+    /// Slurm starts a job here, with so many shards: the plugin asks the agent, the job opens its device. A job id may have
+    /// been given twice: the agent applies no share to another user's job, nor to one that holds more than it says.
+    pub(crate) fn start(
+        &mut self,
+        start: JobStart,
+        (gres_type, shards): (&GresType, u32),
+        work: &Work,
+        now: UnixTime,
+    ) {
         let device = self.device(gres_type).expect("Slurm books devices that are there").clone();
-        let share = self.shares.get(&start).filter(|_| self.is_agent_alive).cloned();
+        let fits = |share: &&Share| {
+            let is_larger = shards > u32::from(share.shards.count());
+            share.uid == work.uid && share.gres_type == *gres_type && !is_larger
+        };
+        let share = self.shares.get(&start).filter(|_| self.is_agent_alive).filter(fits).cloned();
         let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
         match device.mechanism {
             Mechanism::Ccs => variables.push(("ZE_AFFINITY_MASK".to_owned(), device.index.to_string())),

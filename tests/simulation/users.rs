@@ -44,14 +44,12 @@ impl Action {
 }
 
 /// Where users' jobs stand by what was done to them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Users {
     /// Held, and not released since.
     pub(crate) held: BTreeMap<SlurmJobId, UnixTime>,
     /// Out of the pool, and when their user wants them to begin.
     pub(crate) left: BTreeMap<SlurmJobId, Option<UnixTime>>,
-    /// Cancelled.
-    pub(crate) cancelled: Vec<SlurmJobId>,
 }
 
 impl Users {
@@ -78,11 +76,7 @@ impl Users {
                 }
                 did
             }
-            Action::Cancel => {
-                let did = slurm.cancel(id);
-                self.cancelled.extend(did.then_some(id));
-                did
-            }
+            Action::Cancel => slurm.cancel(id),
             Action::Requeue => slurm.user_requeue(id),
         }
     }

@@ -1,17 +1,21 @@
 //! The whole system in one thread and in virtual time, driven by a seed: real reconcilers over fake Slurm, the memory store
 //! and simulated devices. `step` does one random thing; `check` holds the world against the invariants.
 
-use crate::faulty::{FaultySlurm, Lost, is_over};
+mod faults;
+mod meddle;
+mod submit;
+
+use crate::faulty::{FaultySlurm, is_over};
 use crate::node::{Node, Work};
 use crate::scheduler::{Scheduler, TICKS};
-use crate::users::{Action, OUTSIDE};
+use crate::users::OUTSIDE;
+use faults::Saved;
 use pillion_cli::commands::rescue::carry_out;
-use pillion_core::mark::Mark;
-use pillion_core::{GresType, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime, UserId};
+use pillion_core::{GresType, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_pairing::UserPolicy;
 use pillion_scheduler::context::Settings;
-use pillion_scheduler::store::memory::{FailWhen, MemoryStore};
-use pillion_slurm::fake::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_scheduler::store::memory::MemoryStore;
+use pillion_slurm::fake::{FakeCall, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{Ending, JobState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -40,13 +44,14 @@ pub(crate) struct World {
     schedulers: Vec<Scheduler>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) works: BTreeMap<SlurmJobId, Work>,
-    cancelled: BTreeSet<SlurmJobId>,
     /// Starts that are to die with a partner, and when.
     dying: Vec<(UnixTime, JobStart)>,
     /// Who died so, each job's first time.
     pub(crate) victims: BTreeMap<SlurmJobId, JobStart>,
     started: BTreeSet<JobStart>,
     is_slurmctld_down: bool,
+    /// What the world was when slurmctld last wrote its state.
+    saved: Option<Saved>,
     rescued_at: UnixTime,
     pub(crate) check_count: u64,
     /// What happened, for a failing seed.
@@ -85,11 +90,11 @@ impl World {
             schedulers: Vec::new(),
             nodes: vec![Node::new("n1", "h200", 3), Node::new("n2", "max-1550", 2)],
             works: BTreeMap::new(),
-            cancelled: BTreeSet::new(),
             dying: Vec::new(),
             victims: BTreeMap::new(),
             started: BTreeSet::new(),
             is_slurmctld_down: false,
+            saved: None,
             rescued_at: now,
             check_count: 0,
             log: Vec::new(),
@@ -146,6 +151,7 @@ impl World {
         }
         self.slurm.tick(self.now);
         self.follow_slurm();
+        self.save_now_and_then();
         for node in &mut self.nodes {
             node.look(self.now);
         }
@@ -169,20 +175,6 @@ impl World {
             let Some(started_at) = job.filter(is_outside).and_then(|job| job.started_at) else { continue };
             if self.now.seconds_since(started_at) >= work.seconds {
                 self.slurm.finish(*id, Ending::Completed);
-            }
-        }
-    }
-
-    /// Who shared a device with a tenant that was killed fails a moment later, unless it was done by then.
-    fn let_victims_die(&mut self) {
-        let now = self.now;
-        let (due, later): (Vec<_>, Vec<_>) = self.dying.drain(..).partition(|(at, _)| *at <= now);
-        self.dying = later;
-        for (_, start) in due {
-            let is_it = self.slurm.job(start.job_id).is_some_and(|job| job.start() == start);
-            if is_it && self.slurm.finish(start.job_id, Ending::Failed) {
-                self.victims.entry(start.job_id).or_insert(start);
-                self.note(format!("{start} dies with its partner"));
             }
         }
     }
@@ -214,9 +206,9 @@ impl World {
     fn run_on_node(&mut self, job: &pillion_slurm::Job) {
         let place =
             self.nodes.iter().position(|node| job.nodes.contains(&node.name)).expect("it runs on a node");
-        let gres_type = match job.shards().expect("pool jobs hold shards") {
-            (Some(gres_type), _) => gres_type,
-            (None, _) => self.free_device(place),
+        let (gres_type, shards) = match job.shards().expect("pool jobs hold shards") {
+            (Some(gres_type), shards) => (gres_type, shards),
+            (None, shards) => (self.free_device(place), shards),
         };
         let (now, work) = (self.now, self.works[&job.id].clone());
         self.note(format!(
@@ -225,7 +217,7 @@ impl World {
             self.nodes[place].name,
             job.gres
         ));
-        self.nodes[place].start(job.start(), &gres_type, &work, now);
+        self.nodes[place].start(job.start(), (&gres_type, shards), &work, now);
     }
 
     /// Slurm gave an untyped request a whole device: the one that nobody else runs on.
@@ -251,220 +243,6 @@ impl World {
         let (count, twice) = (self.rng.random_range(0..6), self.rng.random_bool(0.1));
         if let Some(scheduler) = self.schedulers.get_mut(which) {
             scheduler.talk(&mut self.nodes[place], count, twice).await;
-        }
-    }
-
-    /// Everybody's workloads run once, without faults, so that the engine knows them on both models.
-    pub(crate) async fn warm_up(&mut self) {
-        for (user, uid) in USERS {
-            for workload in WORKLOADS {
-                for excluded in ["n1", "n2"] {
-                    let mark = mark_of(workload);
-                    let id = self.slurm.submit(FakeJob {
-                        uid: UserId(uid),
-                        user: user.to_owned(),
-                        begin: Some(self.now + Duration::from_secs(BOUND_SECONDS)),
-                        excluded_nodes: vec![NodeName::new(excluded)],
-                        admin_comment: mark.to_string(),
-                        ..FakeJob::default()
-                    });
-                    self.works.insert(id, Work { workload, seconds: 12.0, uid: UserId(uid) });
-                }
-            }
-        }
-        while !self.unfinished().is_empty() {
-            self.run_for(10).await;
-        }
-    }
-
-    fn submit(&mut self) {
-        let unfinished = self.works.keys().filter(|id| !is_over(self.slurm.job(**id).as_ref())).count();
-        if unfinished >= JOBS_MAX || self.is_slurmctld_down {
-            return;
-        }
-        // Where more than two may share, jobs come often that leave room for a third.
-        let is_light = self.settings.policy.tenants_max > 2 && self.rng.random_bool(0.5);
-        let workload = if is_light { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
-        let (user, uid) = USERS[self.below(USERS.len())];
-        let mut mark = mark_of(workload);
-        if self.rng.random_bool(0.2) {
-            mark.slowdown_ratio_max = Some(1.05);
-        }
-        let mut begin = self.now + Duration::from_secs(BOUND_SECONDS);
-        if self.rng.random_bool(0.1) {
-            let own = self.now + Duration::from_secs(self.rng.random_range(10..300));
-            mark.original_begin_epoch = own.epoch();
-            begin = if own > begin { UnixTime::from_epoch(own.epoch()) } else { begin };
-        }
-        let array = self.rng.random_bool(0.1).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(1) });
-        let tasks = array.as_ref().map(|array| array.tasks.clone());
-        let dependency = self.works.keys().next_back().copied().filter(|_| self.rng.random_bool(0.05));
-        let id = self.slurm.submit(FakeJob {
-            uid: UserId(uid),
-            user: user.to_owned(),
-            begin: Some(begin),
-            array,
-            dependency,
-            excluded_nodes: if self.rng.random_bool(0.1) { vec![NodeName::new("n1")] } else { Vec::new() },
-            admin_comment: mark.to_string(),
-            ..FakeJob::default()
-        });
-        self.note(format!("submit {id} {workload} of {user}"));
-        let ids = tasks.map_or(vec![id], |tasks| {
-            tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
-        });
-        for id in ids {
-            let seconds = self.rng.random_range(5.0..60.0);
-            self.works.insert(id, Work { workload, seconds, uid: UserId(uid) });
-        }
-    }
-
-    /// Users and Slurm do things to jobs.
-    fn meddle(&mut self) {
-        if self.is_slurmctld_down || self.works.is_empty() {
-            return;
-        }
-        let which = self.below(self.works.len());
-        let id = *self.works.keys().nth(which).expect("counted");
-        match self.below(9) {
-            0 => self.cancel(id),
-            3 => self.kill_a_tenant(),
-            4..6 => {
-                let action = Action::draw(&mut self.rng);
-                // Who kills a tenant dooms others: `cancel` does that.
-                if action != Action::Cancel && self.line.act(id, action) {
-                    self.note(format!("user: {action:?} {id}"));
-                }
-            }
-            6..9 => {
-                let (skip, action) = (self.rng.random_range(0..4), Action::draw(&mut self.rng));
-                self.note(format!("user: {action:?} between, after {skip}"));
-                self.line.come_between(skip, action);
-            }
-            1 => {
-                if self.slurm.user_requeue(id) {
-                    self.note(format!("requeue {id}"));
-                }
-            }
-            _ => {
-                if self.slurm.preempt(id) {
-                    self.note(format!("preempt {id}"));
-                }
-            }
-        }
-        self.follow_slurm();
-    }
-
-    fn cancel(&mut self, id: SlurmJobId) {
-        self.doom_partners(id);
-        if self.slurm.cancel(id) {
-            self.cancelled.insert(id);
-            self.note(format!("cancel {id}"));
-        }
-    }
-
-    /// Cancels somebody who shares a device under MPS now.
-    pub(crate) fn kill_a_tenant(&mut self) {
-        let runs = self.nodes.iter().flat_map(|node| node.running.iter().map(move |run| (node, run.start)));
-        let shares = |(node, start): &(&Node, JobStart)| !node.beside_under_mps(*start).is_empty();
-        let tenants: Vec<SlurmJobId> = runs.filter(shares).map(|(_, start)| start.job_id).collect();
-        let which = self.below(tenants.len());
-        if let Some(tenant) = tenants.get(which) {
-            self.cancel(*tenant);
-        }
-    }
-
-    /// A tenant is about to be killed: some of those beside it under MPS will die of it.
-    fn doom_partners(&mut self, id: SlurmJobId) {
-        let Some(job) = self.slurm.job(id).filter(|job| job.state == JobState::Running) else { return };
-        let beside: Vec<JobStart> =
-            self.nodes.iter().flat_map(|node| node.beside_under_mps(job.start())).collect();
-        for start in beside {
-            if self.rng.random_bool(0.7) {
-                let at = self.now + Duration::from_secs_f64(self.rng.random_range(0.5..20.0));
-                self.dying.push((at, start));
-            }
-        }
-    }
-
-    fn fault(&mut self) {
-        let place = self.below(self.nodes.len());
-        let name = self.nodes[place].name.clone();
-        match self.below(10) {
-            0 => {
-                self.schedulers.clear();
-                self.start_scheduler();
-                self.note("scheduler killed and started");
-            }
-            1 => {
-                if self.schedulers.len() < 2 {
-                    self.start_scheduler();
-                    self.schedulers[1].context.set_leading(false);
-                }
-                let leads = self.rng.random_range(0..2);
-                for (number, scheduler) in self.schedulers.iter().enumerate() {
-                    scheduler.context.set_leading(number == leads);
-                }
-                self.note(format!("scheduler {leads} of two leads"));
-            }
-            2 => {
-                self.nodes[place].is_agent_alive ^= true;
-                self.note(format!("agent of {name} alive: {}", self.nodes[place].is_agent_alive));
-            }
-            3 => {
-                self.is_slurmctld_down ^= true;
-                self.slurm.set_down(self.is_slurmctld_down);
-                self.note(format!("slurmctld down: {}", self.is_slurmctld_down));
-            }
-            4 => {
-                let when = if self.rng.random_bool(0.5) { FailWhen::Before } else { FailWhen::After };
-                let count = self.rng.random_range(1..4);
-                self.store.fail_next(count, when);
-                self.note(format!("store fails {when:?}"));
-            }
-            5 | 6 => {
-                let lost = if self.rng.random_bool(0.5) { Lost::Before } else { Lost::After };
-                let skip = self.rng.random_range(0..3);
-                self.line.lose_update(skip, lost);
-                self.note(format!("update lost {lost:?} after {skip}"));
-            }
-            7 => {
-                let flag = self.rng.random_bool(0.5).then_some("DRAIN");
-                self.slurm.set_node_flag(&name, flag);
-                self.note(format!("node {name} {flag:?}"));
-            }
-            8 if !self.is_slurmctld_down && self.rng.random_bool(0.3) => {
-                self.slurm.fail_node(&name);
-                self.note(format!("node {name} fails"));
-                self.follow_slurm();
-                self.slurm.set_node_flag(&name, None);
-            }
-            9 if self.rng.random_bool(0.3) => {
-                let seconds = self.rng.random_range(30..400);
-                self.note(format!("nothing runs for {seconds} s"));
-                for _ in 0..seconds {
-                    self.pass(Duration::from_secs(1));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Ends all faults: one scheduler, agents, nodes and slurmctld up.
-    pub(crate) fn heal(&mut self) {
-        self.note("healed");
-        self.store.heal();
-        self.line.heal();
-        self.is_slurmctld_down = false;
-        self.slurm.set_down(false);
-        self.schedulers.truncate(1);
-        if self.schedulers.is_empty() {
-            self.start_scheduler();
-        }
-        self.schedulers[0].context.set_leading(true);
-        for node in &mut self.nodes {
-            node.is_agent_alive = true;
-            self.slurm.set_node_flag(&node.name, None);
         }
     }
 
@@ -521,15 +299,4 @@ impl World {
 
 fn is_outside(job: &pillion_slurm::Job) -> bool {
     job.partition == OUTSIDE
-}
-
-/// What `pillion.lua` leaves in a job.
-fn mark_of(workload: &str) -> Mark {
-    Mark {
-        workload_digest: workload.replace('-', ""),
-        original_partition: "gpu".to_owned(),
-        original_field: "node".to_owned(),
-        original_gres: "gpu:1".to_owned(),
-        ..Mark::default()
-    }
 }

@@ -1,0 +1,153 @@
+//! What fails: daemons, nodes, the store, the line to Slurm, and Slurm itself.
+
+use super::{World, is_outside};
+use crate::faulty::Lost;
+use crate::node::Work;
+use crate::users::Users;
+use pillion_core::{JobStart, SlurmJobId, UnixTime};
+use pillion_scheduler::store::memory::FailWhen;
+use pillion_slurm::JobState;
+use rand::Rng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How often slurmctld writes its state at most, in seconds (`SAVE_MAX_WAIT` in its source).
+const SAVE_INTERVAL_SECONDS: f64 = 5.0;
+
+/// What is forgotten with the jobs: what their users know of them.
+#[derive(Debug, Clone)]
+pub(super) struct Saved {
+    at: UnixTime,
+    users: Users,
+    works: BTreeMap<SlurmJobId, Work>,
+}
+
+impl World {
+    /// slurmctld writes its state while it is up.
+    pub(super) fn save_now_and_then(&mut self) {
+        let is_fresh =
+            self.saved.as_ref().is_some_and(|saved| self.now.seconds_since(saved.at) < SAVE_INTERVAL_SECONDS);
+        if self.is_slurmctld_down || is_fresh {
+            return;
+        }
+        self.slurm.save();
+        self.saved = Some(Saved {
+            at: self.now,
+            users: self.line.users.lock().expect("nobody panics with it").clone(),
+            works: self.works.clone(),
+        });
+    }
+
+    /// slurmctld is killed and started. Nodes then tell what runs on them: what it believes to wait is ended there
+    /// (`Registered PENDING`), and what it believes to run and is not there is requeued (`missing from batch node`).
+    fn kill_slurmctld(&mut self) {
+        let Some(saved) = self.saved.clone().filter(|_| self.slurm.forget()) else { return };
+        self.note(format!("slurmctld forgets {:.1} s", self.now.seconds_since(saved.at)));
+        *self.line.users.lock().expect("nobody panics with it") = saved.users;
+        self.works = saved.works;
+        self.follow_slurm();
+        let there: BTreeSet<JobStart> =
+            self.nodes.iter().flat_map(|node| node.running.iter().map(|run| run.start)).collect();
+        self.started.retain(|start| there.contains(start));
+        for id in self.works.keys() {
+            let job = self.slurm.job(*id).filter(|job| job.state == JobState::Running && !is_outside(job));
+            if job.is_some_and(|job| !there.contains(&job.start())) {
+                self.slurm.user_requeue(*id);
+            }
+        }
+    }
+
+    pub(super) fn fault(&mut self) {
+        let place = self.below(self.nodes.len());
+        let name = self.nodes[place].name.clone();
+        match self.below(13) {
+            0 => {
+                self.schedulers.clear();
+                self.start_scheduler();
+                self.note("scheduler killed and started");
+            }
+            1 => {
+                if self.schedulers.len() < 2 {
+                    self.start_scheduler();
+                    self.schedulers[1].context.set_leading(false);
+                }
+                let leads = self.rng.random_range(0..2);
+                for (number, scheduler) in self.schedulers.iter().enumerate() {
+                    scheduler.context.set_leading(number == leads);
+                }
+                self.note(format!("scheduler {leads} of two leads"));
+            }
+            2 => {
+                self.nodes[place].is_agent_alive ^= true;
+                self.note(format!("agent of {name} alive: {}", self.nodes[place].is_agent_alive));
+            }
+            3 => {
+                self.is_slurmctld_down ^= true;
+                self.slurm.set_down(self.is_slurmctld_down);
+                self.note(format!("slurmctld down: {}", self.is_slurmctld_down));
+            }
+            4 => {
+                let when = if self.rng.random_bool(0.5) { FailWhen::Before } else { FailWhen::After };
+                let count = self.rng.random_range(1..4);
+                self.store.fail_next(count, when);
+                self.note(format!("store fails {when:?}"));
+            }
+            5 | 6 => {
+                let lost = if self.rng.random_bool(0.5) { Lost::Before } else { Lost::After };
+                let skip = self.rng.random_range(0..3);
+                self.line.lose_update(skip, lost);
+                self.note(format!("update lost {lost:?} after {skip}"));
+            }
+            7 => {
+                let flag = self.rng.random_bool(0.5).then_some("DRAIN");
+                self.slurm.set_node_flag(&name, flag);
+                self.note(format!("node {name} {flag:?}"));
+            }
+            8 if !self.is_slurmctld_down && self.rng.random_bool(0.3) => {
+                self.slurm.fail_node(&name);
+                self.note(format!("node {name} fails"));
+                self.follow_slurm();
+                self.slurm.set_node_flag(&name, None);
+            }
+            9 if self.rng.random_bool(0.3) => {
+                let seconds = self.rng.random_range(30..400);
+                self.note(format!("nothing runs for {seconds} s"));
+                for _ in 0..seconds {
+                    self.pass(Duration::from_secs(1));
+                }
+            }
+            10 if !self.is_slurmctld_down => self.kill_slurmctld(),
+            11 => {
+                let count = self.rng.random_range(1..4);
+                self.slurm.refuse_partition_updates(count);
+                self.note(format!("{count} updates of partitions are refused"));
+            }
+            12 => {
+                let jobs_max = self.rng.random_bool(0.5).then(|| self.rng.random_range(1..4));
+                self.slurm.set_user_jobs_max(jobs_max);
+                self.note(format!("a user may run {jobs_max:?} jobs"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends all faults: one scheduler, agents, nodes and slurmctld up.
+    pub(crate) fn heal(&mut self) {
+        self.note("healed");
+        self.store.heal();
+        self.line.heal();
+        self.is_slurmctld_down = false;
+        self.slurm.set_down(false);
+        self.slurm.refuse_partition_updates(0);
+        self.slurm.set_user_jobs_max(None);
+        self.schedulers.truncate(1);
+        if self.schedulers.is_empty() {
+            self.start_scheduler();
+        }
+        self.schedulers[0].context.set_leading(true);
+        for node in &mut self.nodes {
+            node.is_agent_alive = true;
+            self.slurm.set_node_flag(&node.name, None);
+        }
+    }
+}

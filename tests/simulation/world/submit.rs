@@ -1,0 +1,88 @@
+//! What users submit.
+
+use super::{BOUND_SECONDS, JOBS_MAX, LIGHT, USERS, WORKLOADS, World};
+use crate::faulty::is_over;
+use crate::node::Work;
+use pillion_core::mark::Mark;
+use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId};
+use pillion_slurm::fake::{FakeArray, FakeJob};
+use rand::Rng;
+use std::time::Duration;
+
+impl World {
+    /// Everybody's workloads run once, without faults, so that the engine knows them on both models.
+    pub(crate) async fn warm_up(&mut self) {
+        for (user, uid) in USERS {
+            for workload in WORKLOADS {
+                for excluded in ["n1", "n2"] {
+                    let mark = mark_of(workload);
+                    let id = self.slurm.submit(FakeJob {
+                        uid: UserId(uid),
+                        user: user.to_owned(),
+                        begin: Some(self.now + Duration::from_secs(BOUND_SECONDS)),
+                        excluded_nodes: vec![NodeName::new(excluded)],
+                        admin_comment: mark.to_string(),
+                        ..FakeJob::default()
+                    });
+                    self.works.insert(id, Work { workload, seconds: 12.0, uid: UserId(uid) });
+                }
+            }
+        }
+        while !self.unfinished().is_empty() {
+            self.run_for(10).await;
+        }
+    }
+
+    pub(super) fn submit(&mut self) {
+        let unfinished = self.works.keys().filter(|id| !is_over(self.slurm.job(**id).as_ref())).count();
+        if unfinished >= JOBS_MAX || self.is_slurmctld_down {
+            return;
+        }
+        // Where more than two may share, jobs come often that leave room for a third.
+        let is_light = self.settings.policy.tenants_max > 2 && self.rng.random_bool(0.5);
+        let workload = if is_light { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
+        let (user, uid) = USERS[self.below(USERS.len())];
+        let mut mark = mark_of(workload);
+        if self.rng.random_bool(0.2) {
+            mark.slowdown_ratio_max = Some(1.05);
+        }
+        let mut begin = self.now + Duration::from_secs(BOUND_SECONDS);
+        if self.rng.random_bool(0.1) {
+            let own = self.now + Duration::from_secs(self.rng.random_range(10..300));
+            mark.original_begin_epoch = own.epoch();
+            begin = if own > begin { UnixTime::from_epoch(own.epoch()) } else { begin };
+        }
+        let array = self.rng.random_bool(0.1).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(1) });
+        let tasks = array.as_ref().map(|array| array.tasks.clone());
+        let dependency = self.works.keys().next_back().copied().filter(|_| self.rng.random_bool(0.05));
+        let id = self.slurm.submit(FakeJob {
+            uid: UserId(uid),
+            user: user.to_owned(),
+            begin: Some(begin),
+            array,
+            dependency,
+            excluded_nodes: if self.rng.random_bool(0.1) { vec![NodeName::new("n1")] } else { Vec::new() },
+            admin_comment: mark.to_string(),
+            ..FakeJob::default()
+        });
+        self.note(format!("submit {id} {workload} of {user}"));
+        let ids = tasks.map_or(vec![id], |tasks| {
+            tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
+        });
+        for id in ids {
+            let seconds = self.rng.random_range(5.0..60.0);
+            self.works.insert(id, Work { workload, seconds, uid: UserId(uid) });
+        }
+    }
+}
+
+/// What `pillion.lua` leaves in a job.
+fn mark_of(workload: &str) -> Mark {
+    Mark {
+        workload_digest: workload.replace('-', ""),
+        original_partition: "gpu".to_owned(),
+        original_field: "node".to_owned(),
+        original_gres: "gpu:1".to_owned(),
+        ..Mark::default()
+    }
+}
