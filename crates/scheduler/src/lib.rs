@@ -33,6 +33,7 @@ pub mod scan;
 pub mod step;
 pub mod store;
 pub mod story;
+pub mod strays;
 #[cfg(test)]
 mod testing;
 pub mod train;

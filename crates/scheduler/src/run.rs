@@ -22,6 +22,7 @@ use crate::renew::Renew;
 use crate::rules::Rule;
 use crate::store::Store;
 use crate::store::postgres::PgStore;
+use crate::strays::Strays;
 use crate::train::Train;
 use crate::watch::Watch;
 use crate::web;
@@ -224,6 +225,10 @@ fn spawn_reconcilers(
     let misses = Misses::new(world());
     tasks.spawn(drive("misses", Rhythm::every(5 * second), None, stop.clone(), async move || {
         misses.tick().await
+    }));
+    let strays = Strays::new(world());
+    tasks.spawn(drive("strays", Rhythm::every(60 * second), None, stop.clone(), async move || {
+        strays.tick().await
     }));
     let housekeep = Housekeep::new(world());
     tasks.spawn(drive("housekeep", Rhythm::every(600 * second), None, stop.clone(), async move || {

@@ -208,7 +208,7 @@ pub struct Event {
     pub at: UnixTime,
     /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`,
     /// `model-promoted`, `model-rejected`, `out-of-memory`, `device-fault`, `device-well`, `program-fault`,
-    /// `victim`, `evicted`, `requeued`, `drained`, `undrained`, ..
+    /// `victim`, `evicted`, `requeued`, `drained`, `undrained`, `stray`, ..
     pub kind: String,
     /// The job, if any.
     pub job_id: Option<SlurmJobId>,
