@@ -111,7 +111,7 @@ pub struct Board {
     pub fence_missing_since: Option<UnixTime>,
     /// Devices that stand free, and since when.
     pub idle: Idle,
-    /// When a plan was last made and committed, or nothing was left to plan; before the first one, when we first looked.
+    /// When a plan was last made and committed, or nothing was left to plan.
     pub planned_at: Option<UnixTime>,
 }
 

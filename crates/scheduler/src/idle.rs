@@ -10,9 +10,13 @@ use std::collections::BTreeMap;
 /// A device by node and GRES type.
 pub type Place = (NodeName, GresType);
 
-/// Devices of which Slurm has booked nothing, each with the first scan in a row that shows it so.
+/// Devices of which Slurm has booked nothing, each with the first scan in a row that shows it so. One that was free when we
+/// looked first may have been so for ever: a scheduler that dies again and again would else hold jobs down by being born.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Idle(BTreeMap<Place, UnixTime>);
+pub struct Idle {
+    has_looked: bool,
+    since: BTreeMap<Place, UnixTime>,
+}
 
 impl Idle {
     /// Adds what this scan shows to what the ones before showed.
@@ -23,19 +27,18 @@ impl Idle {
                 let unbooked = node.shards.iter().filter(|(_, (total, used))| *total > 0 && *used == 0);
                 unbooked.map(|(gres_type, _)| (node.name.clone(), gres_type.clone()))
             });
-        Self(
-            free.map(|place| {
-                let since = self.0.get(&place).copied().unwrap_or(scan.at);
-                (place, since)
-            })
-            .collect(),
-        )
+        let new = if self.has_looked { scan.at } else { UnixTime::from_epoch(0) };
+        let since = |place: Place| {
+            let since = self.since.get(&place).copied().unwrap_or(new);
+            (place, since)
+        };
+        Self { has_looked: true, since: free.map(since).collect() }
     }
 
     /// Since when one of the `open` places that this job could run on has stood free; `None`: none does. A place is open
     /// where we could start somebody there; where we could not, Slurm is not to send anybody either.
     pub fn since(&self, job: &Job, scan: &Scan, is_open: impl Fn(&Place) -> bool) -> Option<UnixTime> {
-        let here = self.0.iter().filter(|(place, _)| is_open(place));
+        let here = self.since.iter().filter(|(place, _)| is_open(place));
         let usable = here.filter(|((name, _), _)| {
             scan.node(name).is_some_and(|node| suits(job, node) && has_room(job, node))
         });
@@ -93,13 +96,24 @@ mod tests {
     #[test]
     fn a_device_is_free_since_the_first_look_in_a_row() {
         let waits = job(JobState::Pending);
-        let first = Idle::default().after(&look(NOW, 0));
+        let busy = Idle::default().after(&look(NOW - 2, 100));
+        let first = busy.after(&look(NOW, 0));
         let second = first.after(&look(NOW + 2, 0));
         assert_eq!(since(&second, &look(NOW + 2, 0), &waits), Some(at(NOW)));
         let taken = second.after(&look(NOW + 4, 40));
         assert_eq!(since(&taken, &look(NOW + 4, 40), &waits), None);
         let again = taken.after(&look(NOW + 6, 0));
         assert_eq!(since(&again, &look(NOW + 6, 0), &waits), Some(at(NOW + 6)));
+    }
+
+    #[test]
+    fn a_device_that_was_free_before_we_looked_may_have_been_so_for_ever() {
+        let waits = job(JobState::Pending);
+        let first = Idle::default().after(&look(NOW, 0));
+        assert_eq!(since(&first.after(&look(NOW + 2, 0)), &look(NOW + 2, 0), &waits), Some(at(0)));
+        let taken = first.after(&look(NOW + 2, 40));
+        let again = taken.after(&look(NOW + 4, 0));
+        assert_eq!(since(&again, &look(NOW + 4, 0), &waits), Some(at(NOW + 4)));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! job alone, at the latest one bound later (docs/decisions/0007-begin-time-fails-open.md).
 //!
 //! It is held down by progress and not by life. No begin time is moved further than one bound from the moment since
-//! when a device that the job could run on has stood free, nor than one bound from the last plan. And not at all for a job
-//! that only nodes could run whose agents are away or have no device that is open, or that is to have a cap where nobody can
+//! when a device that the job could run on has stood free, nor than one bound from the last plan. What we did before we were
+//! started counts for nothing: until the first plan, and beside a device that was free when we looked first, nobody is moved.
+//! And not at all for a job that only nodes could run whose agents are away or have no device that is open, or that is to have a cap where nobody can
 //! set one: nobody can release it.
 
 use crate::agents::Agents;
@@ -85,7 +86,7 @@ fn takes(agents: &Agents, job: &Job, node: &NodeName) -> bool {
 #[derive(Debug, Clone, Copy)]
 struct Progress<'a> {
     idle: &'a Idle,
-    /// When a plan was last made and committed, or nothing was left to plan.
+    /// When a plan was last made and committed, or nothing was left to plan; `None`: never since we were started.
     planned_at: Option<UnixTime>,
     bound: Duration,
 }
@@ -107,13 +108,14 @@ fn due<'a>(
             due.push((job, own_begin));
             continue;
         }
+        let Some(planned_at) = progress.planned_at else { continue };
         let needs_cap = wants_cap(job);
         let free_since = *idle_since
             .entry(wish(job))
             .or_insert_with(|| progress.idle.since(job, scan, |place| is_open(place, needs_cap)));
         // Who could not run anyway is kept from nothing.
         let free_since = free_since.filter(|_| held_reason(job, scan).is_none());
-        let since = [free_since, progress.planned_at].into_iter().flatten().fold(scan.at, earlier);
+        let since = free_since.into_iter().chain([planned_at]).fold(scan.at, earlier);
         let begin = since + progress.bound;
         if job.eligible_at.is_none_or(|at| begin > at + MOVE_MIN) {
             due.push((job, begin));
@@ -197,17 +199,24 @@ mod tests {
     #[test]
     fn nobody_is_held_longer_than_a_bound_beside_a_free_device() {
         let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
-        let free = |epoch: u64| {
+        let look = |epoch: u64, used: u32| {
             let mut scan = scan_of(late());
             scan.at = at(epoch);
             for node in &mut scan.nodes {
-                node.shards = [(GresType::new("g0"), (100, 0))].into();
+                node.shards = [(GresType::new("g0"), (100, used))].into();
             }
-            Idle::default().after(&scan)
+            scan
         };
+        let free = |epoch: u64| Idle::default().after(&look(epoch - 2, 100)).after(&look(epoch, 0));
         let planned = Some(at(NOW));
         assert_eq!(begin_of(late(), &free(NOW - 200), planned), Some(at(NOW + 400)));
         assert_eq!(begin_of(late(), &free(NOW - 599), planned), None, "Slurm starts it");
+        let born = Idle::default().after(&look(NOW - 10, 0));
+        assert_eq!(
+            begin_of(late(), &born, planned),
+            None,
+            "it may have stood free for an hour before we were started"
+        );
         let excluded = Job { excluded_nodes: vec![NodeName::new("n1")], ..late() };
         assert_eq!(begin_of(excluded, &free(NOW - 599), planned), Some(at(NOW + 600)), "it cannot use it");
         let dependent = Job { has_dependency: true, ..late() };
@@ -219,6 +228,11 @@ mod tests {
         let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
         assert_eq!(begin_of(late(), &Idle::default(), Some(at(NOW - 100))), Some(at(NOW + 500)));
         assert_eq!(begin_of(late(), &Idle::default(), Some(at(NOW - 600))), None);
+        assert_eq!(
+            begin_of(late(), &Idle::default(), None),
+            None,
+            "we were started again and again, and planned nothing"
+        );
     }
 
     #[test]

@@ -69,7 +69,6 @@ impl Watch {
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         let is_first = board.scan.replace(Arc::clone(scan)).is_none();
         if is_first {
-            board.planned_at = Some(scan.at);
             self.context.nudges.heartbeat.notify_one();
         }
         is_first
