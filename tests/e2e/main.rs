@@ -13,6 +13,7 @@ mod hooks;
 mod hostile;
 mod install;
 mod jobs;
+mod killed;
 mod learning;
 mod leases;
 mod metrics;
