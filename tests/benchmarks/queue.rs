@@ -12,12 +12,17 @@ use pillion_tests::{Cluster, ClusterSpec};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use rustix::process::Signal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_mins(20);
-/// Where the scheduler's name is among a cluster's daemons.
+/// The names of ours among a cluster's daemons.
 const SCHEDULER: &str = "pillion-scheduler";
+const AGENTS: [&str; 2] = ["pillion-agent-n1", "pillion-agent-n2"];
+const NODES: [&str; 2] = ["n1", "n2"];
 const DEVICES_PER_NODE: u32 = 8;
+/// Backlogs on a quiet machine, and as many on a busy one in between.
+const BACKLOGS: usize = 3;
 /// Jobs of one burst, on twice as many idle devices.
 const BURST: usize = 8;
 /// Plain jobs of one round, and on how many CPUs at once.
@@ -25,7 +30,7 @@ const PLAIN_COUNT: usize = 60;
 
 fn spec(is_ours: bool) -> ClusterSpec {
     ClusterSpec {
-        pool_nodes: ["n1", "n2"].map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).into(),
+        pool_nodes: NODES.map(|name| PoolNode::new(name, "h200", Mechanism::Mps)).into(),
         gpus_per_node: DEVICES_PER_NODE,
         job_submit: if is_ours { JobSubmit::Pillion } else { JobSubmit::Absent },
         spank: is_ours,
@@ -78,11 +83,11 @@ fn clock() -> f64 {
 }
 
 /// All at once: how many are launched a second from the first submission until the last one began.
-fn backlog(side: &Side<'_>, jobs: usize) -> anyhow::Result<f64> {
-    let mut chance = SmallRng::seed_from_u64(14);
+fn backlog(side: &Side<'_>, jobs: usize, round: usize) -> anyhow::Result<f64> {
+    let mut chance = SmallRng::seed_from_u64(14 + round as u64);
     let opened = clock();
     let ids = (0..jobs)
-        .map(|number| side.submit(number, chance.random_range(0.5..7.0)))
+        .map(|number| side.submit(round * jobs + number, chance.random_range(0.5..7.0)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let last = side.begun(&ids)?.into_iter().fold(opened, f64::max);
     #[expect(clippy::cast_precision_loss, reason = "some hundred jobs")]
@@ -98,7 +103,7 @@ fn bursts(side: &Side<'_>, count: usize) -> anyhow::Result<Vec<f64>> {
         let mut submitted = Vec::new();
         for place in 0..BURST {
             let at = clock();
-            let number = 100_000 + burst * BURST + place;
+            let number = 1_000_000 + burst * BURST + place;
             submitted.push((side.submit(number, chance.random_range(0.5..3.0))?, at));
         }
         let ids: Vec<SlurmJobId> = submitted.iter().map(|(job, _)| *job).collect();
@@ -134,27 +139,59 @@ fn plain_jobs(cluster: &Cluster) -> anyhow::Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-fn elsewhere(cluster: &mut Cluster, rounds: usize) -> anyhow::Result<()> {
-    let mut variants = [
-        Variant::new("every part of ours alive"),
-        Variant::new("the scheduler frozen"),
-        Variant::new("the scheduler dead"),
-    ];
+/// What of ours is how while plain jobs run elsewhere.
+const STATES: [&str; 6] = [
+    "plain Slurm, without us",
+    "every part of ours alive",
+    "the scheduler frozen",
+    "the scheduler dead",
+    "the agents frozen",
+    "scheduler and agents dead",
+];
+
+/// Brings our daemons from life into that state.
+fn bring_down(cluster: &mut Cluster, state: usize) -> anyhow::Result<()> {
+    match state {
+        2 => cluster.daemon(SCHEDULER)?.signal(Signal::STOP),
+        3 => cluster.kill_scheduler(Signal::KILL)?,
+        4 => AGENTS
+            .iter()
+            .try_for_each(|agent| cluster.daemon(agent).map(|daemon| daemon.signal(Signal::STOP)))?,
+        5 => {
+            cluster.kill_scheduler(Signal::KILL)?;
+            NODES.iter().try_for_each(|node| cluster.kill_agent(node, Signal::KILL))?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// And back to life.
+fn bring_back(cluster: &mut Cluster, state: usize) -> anyhow::Result<()> {
+    match state {
+        2 => cluster.daemon(SCHEDULER)?.signal(Signal::CONT),
+        3 => cluster.start_scheduler()?,
+        4 => AGENTS
+            .iter()
+            .try_for_each(|agent| cluster.daemon(agent).map(|daemon| daemon.signal(Signal::CONT)))?,
+        5 => {
+            cluster.start_scheduler()?;
+            NODES.iter().try_for_each(|node| cluster.start_agent(node))?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn elsewhere(plain: &Cluster, ours: &mut Cluster, rounds: usize) -> anyhow::Result<()> {
+    let mut variants = STATES.map(Variant::new);
     let mut chance = Chance::new();
     for _ in 0..rounds {
-        for which in chance.order(3) {
-            match which {
-                1 => cluster.daemon(SCHEDULER)?.signal(Signal::STOP),
-                2 => cluster.kill_scheduler(Signal::KILL)?,
-                _ => {}
-            }
-            let seconds = plain_jobs(cluster)?;
-            match which {
-                1 => cluster.daemon(SCHEDULER)?.signal(Signal::CONT),
-                2 => cluster.start_scheduler()?,
-                _ => {}
-            }
-            variants[which].push(seconds);
+        for state in chance.order(STATES.len()) {
+            bring_down(ours, state)?;
+            let seconds = plain_jobs(if state == 0 { plain } else { ours })?;
+            bring_back(ours, state)?;
+            variants[state].push(seconds);
         }
     }
     println!(
@@ -164,20 +201,44 @@ fn elsewhere(cluster: &mut Cluster, rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs something while every core computes something else.
+fn with_busy_cores<T>(work: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let result = work();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
 /// Runs the topic; `rounds` is the number of jobs in the backlog.
 pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
     let mut plain = Cluster::start(spec(false))?;
-    for node in ["n1", "n2"] {
+    for node in NODES {
         plain.start_devices(node)?;
     }
     let mut ours = Cluster::start(spec(true))?;
     ours.start_pillion()?;
     let sides = (Side { cluster: &plain, is_ours: false }, Side { cluster: &ours, is_ours: true });
-    let (there, here) = beside(&sides.0, &sides.1, |side| backlog(side, rounds))?;
-    ensure!(there > 0.0 && here > 0.0, "nothing was launched");
     println!("### A backlog of {rounds} jobs of 0.5 to 7 s on 16 devices\n");
-    println!("| | launches a second | ratio |\n|---|---:|---:|");
-    println!("| plain Slurm | {there:.3} | 1 |\n| with Pillion | {here:.3} | {:.3} |\n", here / there);
+    println!("| machine | plain Slurm, launches a second | with Pillion | ratio |\n|---|---:|---:|---:|");
+    for round in 0..BACKLOGS * 2 {
+        let both = || beside(&sides.0, &sides.1, |side| backlog(side, rounds, round));
+        let is_busy = round % 2 == 1;
+        let (there, here) = if is_busy { with_busy_cores(both)? } else { both()? };
+        ensure!(there > 0.0 && here > 0.0, "nothing was launched");
+        let machine = if is_busy { "every core busy" } else { "quiet" };
+        println!("| {machine} | {there:.3} | {here:.3} | {:.3} |", here / there);
+    }
+    println!();
     let (there, here) = beside(&sides.0, &sides.1, |side| bursts(side, rounds.div_ceil(20)))?;
     println!("### Bursts of {BURST} jobs on 16 idle devices, from sbatch to the first instruction\n");
     println!("| | n | p50 s | p95 s | max s |\n|---|---:|---:|---:|---:|");
@@ -186,5 +247,5 @@ pub(crate) fn run(rounds: usize) -> anyhow::Result<()> {
         println!("| {name} | {} | {p50:.2} | {p95:.2} | {max:.2} |", waits.len());
     }
     println!();
-    elsewhere(&mut ours, 3)
+    elsewhere(&plain, &mut ours, 3)
 }
