@@ -134,6 +134,9 @@ impl Devices {
             answers,
         } = parts;
         let state: SamplerState = disk::read_or_default(&state_path);
+        for tracked in state.starts() {
+            node.restore_begun(tracked.start, tracked.gres_types.iter().cloned());
+        }
         let saved_at = clock.now();
         let sampler = Sampler::new(tools, state);
         let health = Health::new(&node.devices());
@@ -307,6 +310,7 @@ impl Devices {
     fn ended(&mut self, start: JobStart) {
         let share = self.node.remove_share(start);
         self.node.remove_marker(start);
+        self.node.end(start);
         info!(%start, decision = share.as_ref().map(|share| share.decision_id.0), "start is over");
         if let Some(share) = share {
             self.left(&share);

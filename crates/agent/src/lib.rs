@@ -11,6 +11,7 @@
 
 pub mod accumulator;
 mod backend;
+pub mod begun;
 pub mod cleanup;
 pub mod config;
 pub mod devices;

@@ -135,7 +135,9 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
         reports,
         answers,
     };
-    let device_thread = tokio::task::spawn_blocking(move || Devices::new(parts).run(commands_out));
+    // Before the first step is answered: it knows which starts run here.
+    let devices = Devices::new(parts);
+    let device_thread = tokio::task::spawn_blocking(move || devices.run(commands_out));
     let journal_thread = tokio::task::spawn_blocking(move || write_reports(&journal, reports_out, &appended));
 
     let told = async {

@@ -52,6 +52,13 @@ pub struct SamplerState {
     looked_at: UnixTime,
 }
 
+impl SamplerState {
+    /// The starts that had tasks here.
+    pub fn starts(&self) -> impl Iterator<Item = &TrackedStart> {
+        self.starts.iter()
+    }
+}
+
 /// A process on a device, and whose it is.
 type Attributed<'a> = (&'a DeviceProcess, Option<JobStart>);
 
