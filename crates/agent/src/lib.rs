@@ -25,6 +25,7 @@ pub mod lookout;
 pub mod mechanism;
 pub mod metrics;
 pub mod node;
+pub mod overuse;
 mod poke;
 pub mod procfs;
 pub mod progress;

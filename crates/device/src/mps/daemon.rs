@@ -2,13 +2,14 @@
 //! where the next agent finds them.
 
 use super::control::Control;
+use super::limits;
 use super::parse::{self, ServerStatus, Unknown};
 use super::partition;
 use super::process::{CONTROL_PROGRAM, Process, servers};
 use super::record::{Record, read_record, write};
 use super::start;
 use super::state::{self, Finding, Sight};
-use crate::{DeviceError, MpsState};
+use crate::{DeviceError, MpsSettings, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{Fraction, UserId};
 use std::collections::BTreeSet;
@@ -19,8 +20,8 @@ use std::time::Duration;
 
 const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 /// How often, and in which steps, something is waited for that takes a moment: two seconds in all.
-const TRIES: u32 = 100;
-const STEP: Duration = Duration::from_millis(20);
+pub(super) const TRIES: u32 = 100;
+pub(super) const STEP: Duration = Duration::from_millis(20);
 
 /// A control daemon that was started, by us or by an agent before us.
 #[derive(Debug)]
@@ -124,6 +125,24 @@ impl Daemon {
     pub(super) fn orphaned_server(&self) -> Option<u32> {
         let found = self.has_unknown_clients.then(|| servers(self.pipe_directory()));
         found?.first().map(|server| server.pid)
+    }
+
+    /// Changes what can be changed of it while it runs.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`; then it is told again the next time.
+    pub(super) fn become_as(
+        &mut self,
+        control: Control<'_>,
+        settings: &MpsSettings,
+    ) -> Result<(), DeviceError> {
+        if self.record.settings == *settings {
+            return Ok(());
+        }
+        limits::set_all(control, settings)?;
+        self.record.settings = settings.clone();
+        write(&self.record)
+            .map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
     }
 
     fn pipe_directory(&self) -> &Path {

@@ -11,6 +11,7 @@
 mod cleanup;
 mod control;
 mod daemon;
+mod limits;
 mod parse;
 mod partition;
 mod process;
@@ -153,13 +154,13 @@ impl MpsDaemons {
                     return Err(control.busy(reason.to_owned()));
                 }
                 MpsState::Died => {}
-                _ if daemon.record.settings != *settings => {
+                _ if !daemon.record.settings.can_become(settings) => {
                     let reason = "an MPS daemon runs there with other settings; stop it first";
                     return Err(control.busy(reason.to_owned()));
                 }
                 _ => {
                     daemon.state = state::resume(daemon.state);
-                    return Ok(());
+                    return daemon.become_as(control, settings);
                 }
             }
             if let Some(pid) = daemon.holders().first() {

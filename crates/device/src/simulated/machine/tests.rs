@@ -235,6 +235,22 @@ fn a_daemons_own_cap_and_limit_hold_for_clients_that_set_none() {
 }
 
 #[test]
+fn limits_that_change_hold_for_clients_that_come_after() {
+    let mut machine = machine("h200", 1);
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    let free = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
+    let strict = MpsSettings { memory_limit_bytes_default: Some(4 << 30), ..settings(false) };
+    machine.start_mps(ROOT, 0, &strict).unwrap();
+    let large = AttachRequest { memory_bytes: Some(8 << 30), ..load("gemm-hog", &[PIPE]) };
+    assert!(matches!(machine.attach(&large, 8, ALICE), Err(ClientError::OutOfMemory { .. })));
+    assert_eq!(phase(&machine, free), Phase::Running);
+    assert_eq!(machine.tenants(0).unwrap()[0].memory_bytes_max, None, "it came before");
+    let larger = MpsSettings { memory_limit_bytes_default: Some(16 << 30), ..settings(false) };
+    machine.start_mps(ROOT, 0, &larger).unwrap();
+    machine.attach(&large, 9, ALICE).unwrap();
+}
+
+#[test]
 fn memory_is_counted_refused_and_freed() {
     let mut machine = machine("v100", 1);
     let of = |gib: u64| AttachRequest { memory_bytes: Some(gib << 30), ..load("launch-bound", &[]) };
