@@ -35,6 +35,9 @@ pub struct MpsSettings {
     /// one is refused, and percentages do not count.
     #[serde(default)]
     pub partitions: bool,
+    /// Who reaches the pipe directory besides root: the users of the device's tenants. It may change while the daemon runs.
+    #[serde(default)]
+    pub users: BTreeSet<UserId>,
     /// The most compute units of each client, whatever its environment says; a client can only lower it. It may change while
     /// the daemon runs; clients that are there keep what they came under.
     pub cap_default: Option<Fraction>,
@@ -45,13 +48,8 @@ pub struct MpsSettings {
 impl MpsSettings {
     /// Whether a daemon that was started so can be made one of `wanted` while it runs.
     pub fn can_become(&self, wanted: &Self) -> bool {
-        let Self { cap_default, memory_limit_bytes_default, .. } = self;
-        let same_limits = Self {
-            cap_default: *cap_default,
-            memory_limit_bytes_default: *memory_limit_bytes_default,
-            ..wanted.clone()
-        };
-        *self == same_limits
+        let Self { users, cap_default, memory_limit_bytes_default, .. } = self.clone();
+        *self == Self { users, cap_default, memory_limit_bytes_default, ..wanted.clone() }
     }
 }
 
@@ -148,8 +146,8 @@ pub trait Backend: Send {
         Vec::new()
     }
 
-    /// Starts the MPS control daemon of one device, as root. One that runs is told the limits of these settings; with the
-    /// same settings again nothing is done.
+    /// Starts the MPS control daemon of one device, as root. One that runs is told the limits of these settings, and
+    /// their users are let in; with the same settings again nothing is done.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] where there is no MPS, [`DeviceError::Refused`] if not root, and

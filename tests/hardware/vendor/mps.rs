@@ -292,6 +292,7 @@ impl Agents {
             log_directory: directory.join("log"),
             multi_user: false,
             partitions: false,
+            users: std::collections::BTreeSet::new(),
             cap_default: None,
             memory_limit_bytes_default: None,
         }

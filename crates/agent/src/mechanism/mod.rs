@@ -17,6 +17,7 @@ mod undo;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
 use pillion_core::{Fraction, GresType, JobStart};
+use pillion_device::mps::make_private;
 use pillion_device::{Backend, DeviceError, MpsSettings, MpsState, MpsStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -336,10 +337,10 @@ impl Mechanisms {
         let stays = others.iter().copied().filter(|other| other.start.job_id != share.start.job_id);
         let tenants = mps::tenants(stays.chain([share]));
         let settings = mps::settings(&self.runtime_directory, device, multi_user, &tenants);
-        for path in [&settings.pipe_directory, &settings.log_directory] {
-            let failed = |source| MechanismError::Directory { path: path.clone(), source };
-            std::fs::create_dir_all(path).map_err(failed)?;
-        }
+        let failed = |path: &Path, source| MechanismError::Directory { path: path.to_owned(), source };
+        let MpsSettings { pipe_directory, log_directory, .. } = &settings;
+        make_private(pipe_directory).map_err(|error| failed(pipe_directory, error))?;
+        std::fs::create_dir_all(log_directory).map_err(|error| failed(log_directory, error))?;
         Ok(settings)
     }
 

@@ -6,8 +6,9 @@ use super::MechanismError;
 use super::Variable;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
-use pillion_core::{Fraction, GresType};
+use pillion_core::{Fraction, GresType, UserId};
 use pillion_device::MpsSettings;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
@@ -42,19 +43,25 @@ pub(super) fn settings(
         log_directory,
         multi_user,
         partitions: false,
+        users: users(tenants),
         cap_default,
         memory_limit_bytes_default,
     }
 }
 
-/// These settings with the limits for other tenants.
+/// Who has business with the daemon.
+fn users(tenants: &[&Share]) -> BTreeSet<UserId> {
+    tenants.iter().map(|tenant| tenant.uid).collect()
+}
+
+/// These settings for other tenants.
 pub(super) fn for_tenants(
     settings: &MpsSettings,
     device: &DeviceDescription,
     tenants: &[&Share],
 ) -> MpsSettings {
     let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, device);
-    MpsSettings { cap_default, memory_limit_bytes_default, ..settings.clone() }
+    MpsSettings { users: users(tenants), cap_default, memory_limit_bytes_default, ..settings.clone() }
 }
 
 /// The largest cap and the largest memory limit. One tenant without a cap frees all of it, one without a memory limit may

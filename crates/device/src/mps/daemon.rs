@@ -2,13 +2,14 @@
 //! where the next agent finds them.
 
 use super::control::Control;
-use super::limits;
+use super::identity::{daemon_at, servers};
 use super::parse::{self, ServerStatus, Unknown};
 use super::partition;
-use super::process::{CONTROL_PROGRAM, Process, servers};
+use super::process::Process;
 use super::record::{Record, read_record, write};
 use super::start;
 use super::state::{self, Finding, Sight};
+use super::{access, limits};
 use crate::{DeviceError, MpsSettings, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{Fraction, UserId};
@@ -18,7 +19,6 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 /// How often, and in which steps, something is waited for that takes a moment: two seconds in all.
 pub(super) const TRIES: u32 = 100;
 pub(super) const STEP: Duration = Duration::from_millis(20);
@@ -64,10 +64,13 @@ impl Daemon {
         close: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<Self, DeviceError> {
         let settings = &record.settings;
-        for directory in [&settings.pipe_directory, &settings.log_directory] {
-            std::fs::create_dir_all(directory)
-                .map_err(|error| control.refused(format!("cannot make {}: {error}", directory.display())))?;
-        }
+        let made = |path: &Path, made: std::io::Result<()>| {
+            made.map_err(|error| control.refused(format!("cannot make {}: {error}", path.display())))
+        };
+        let MpsSettings { pipe_directory, log_directory, users, .. } = settings;
+        made(log_directory, std::fs::create_dir_all(log_directory))?;
+        made(pipe_directory, access::make_private(pipe_directory))?;
+        made(pipe_directory, access::let_in(pipe_directory, users))?;
         let write_down = |record: &Record| {
             write(record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
         };
@@ -76,7 +79,12 @@ impl Daemon {
         close()?;
         let mut child = control.serve(&record.device, settings)?;
         record.pid = Some(child.id());
-        match write_down(&record).and_then(|()| start::begin(control, &record.settings, &mut child)) {
+        let begun = write_down(&record).and_then(|()| start::begin(control, &record.settings, &mut child));
+        let written = begun.and_then(|process| {
+            record.take_process(process);
+            write_down(&record).map(|()| process)
+        });
+        match written {
             Ok(process) => Ok(Self::new(record, process, Some(child))),
             Err(error) => {
                 // Nobody is its client yet. A daemon that cannot be buried has ended already.
@@ -139,6 +147,8 @@ impl Daemon {
         if self.record.settings == *settings {
             return Ok(());
         }
+        access::let_in(&settings.pipe_directory, &settings.users)
+            .map_err(|error| control.refused(format!("its pipe directory cannot be shut: {error}")))?;
         limits::set_all(control, settings)?;
         self.record.settings = settings.clone();
         write(&self.record)
@@ -465,14 +475,4 @@ pub(super) fn clear(pipe_directory: &Path) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// The daemon that was started there, if it runs. Its pid file tells too: whoever started it may have been ended before it
-/// wrote the number down.
-fn daemon_at(pipe_directory: &Path) -> Option<Process> {
-    let of_file = || std::fs::read_to_string(pipe_directory.join(PID_FILE)).ok()?.trim().parse().ok();
-    let of_record = read_record(pipe_directory).and_then(|record| record.pid);
-    let pids = [of_record, of_file()].into_iter().flatten();
-    let serves = |process: &Process| process.serves(CONTROL_PROGRAM, pipe_directory);
-    pids.filter_map(Process::find).find(serves)
 }

@@ -8,9 +8,11 @@
 //!
 //! Daemons outlive the agent. The next one finds them beneath DIR and goes on with them.
 
+mod access;
 mod cleanup;
 mod control;
 mod daemon;
+mod identity;
 mod limits;
 mod parse;
 mod partition;
@@ -19,6 +21,7 @@ mod record;
 mod start;
 mod state;
 
+pub use access::make_private;
 pub use cleanup::{Cleaned, cleanup};
 pub use control::control_binary_default;
 pub use process::CONTROL_PROGRAM;

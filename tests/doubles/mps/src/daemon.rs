@@ -83,6 +83,7 @@ pub fn serve(options: Options) -> Result<u8, String> {
         multi_user: options.multi_user,
         // The driver knows nothing of them: they are kept here.
         partitions: false,
+        users: std::collections::BTreeSet::new(),
         cap_default: None,
         memory_limit_bytes_default: None,
     };

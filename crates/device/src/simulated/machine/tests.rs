@@ -19,6 +19,7 @@ fn settings(multi_user: bool) -> MpsSettings {
         log_directory: PathBuf::from("/run/mps/0/log"),
         multi_user,
         partitions: false,
+        users: std::collections::BTreeSet::new(),
         cap_default: None,
         memory_limit_bytes_default: None,
     }
