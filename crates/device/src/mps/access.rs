@@ -22,12 +22,24 @@ const ALL: u16 = 7;
 /// Whatever the file system says.
 pub fn make_private(pipe_directory: &Path) -> io::Result<()> {
     if let Some(parent) = pipe_directory.parent() {
-        std::fs::create_dir_all(parent)?;
+        make_passable(parent)?;
     }
     match std::fs::DirBuilder::new().mode(0o700).create(pipe_directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && pipe_directory.is_dir() => Ok(()),
         made => made,
     }
+}
+
+/// Makes the way to a pipe directory, whatever the umask is; what is there stays as it is.
+fn make_passable(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = directory.parent() {
+        make_passable(parent)?;
+    }
+    std::fs::create_dir(directory)?;
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o711))
 }
 
 /// Lets these users in, and nobody else but root.
@@ -68,6 +80,8 @@ mod tests {
         make_private(&pipe).expect("it is there");
         let mode = || pipe.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(), 0o700);
+        let of_way = directory.path().join("g0").metadata().unwrap().permissions().mode();
+        assert_eq!(of_way & 0o777, 0o711);
         // What an earlier release made.
         std::fs::set_permissions(&pipe, std::fs::Permissions::from_mode(0o755)).unwrap();
         let_in(&pipe, &BTreeSet::from([UserId(1001), UserId(1000)])).unwrap();
