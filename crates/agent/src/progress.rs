@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// How much of the file's end is looked at.
 const TAIL_BYTES_MAX: usize = 4096;
 /// Beyond this the file is emptied: it stands in memory on most nodes, and is not the user's to fill.
-const KEPT_BYTES_MAX: u64 = 64 * 1024;
+const KEPT_BYTES_MAX: u64 = 1 << 20;
 /// What a counter may count: more than any job does, and far from where sums of doubles end.
 const PROGRESS_MAX: f64 = 1e15;
 
