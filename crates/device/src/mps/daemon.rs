@@ -14,7 +14,6 @@ use crate::{DeviceError, MpsSettings, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{Fraction, UserId};
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
@@ -235,8 +234,7 @@ impl Daemon {
 
     /// Whose the server of the last look is.
     pub(super) fn server_uid(&self) -> Option<UserId> {
-        let server = self.servers.last()?;
-        std::fs::metadata(format!("/proc/{}", server.pid)).ok().map(|it| UserId(it.uid()))
+        self.servers.last()?.uid()
     }
 
     /// Lets one client go in the clean way.

@@ -3,7 +3,6 @@
 use pillion_core::UserId;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The name of NVIDIA's control program, and of the daemon that it becomes.
@@ -57,9 +56,9 @@ impl Process {
         std::fs::read_link(self.program_link()).ok()
     }
 
-    /// Its user.
+    /// Its user, who began it. Not the owner of its directory: that is root for every process that forbids being dumped.
     pub(super) fn uid(self) -> Option<UserId> {
-        std::fs::metadata(format!("/proc/{}", self.pid)).ok().map(|it| UserId(it.uid()))
+        real_uid(&std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?)
     }
 
     /// Whether it acts as root.
@@ -104,6 +103,12 @@ pub(super) struct Family {
 pub(super) fn processes() -> impl Iterator<Item = Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Process::find)
+}
+
+/// The first number of `Uid:` in `/proc/PID/status`. The name above it may hold anything but an end of line.
+fn real_uid(status: &str) -> Option<UserId> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    numbers.split_ascii_whitespace().next()?.parse().ok().map(UserId)
 }
 
 /// Fields 4 to 6 of `/proc/PID/stat`.
@@ -163,6 +168,15 @@ mod tests {
             Process::find(std::process::id()).and_then(Process::family).map(|it| it.parent > 0),
             Some(true)
         );
+    }
+
+    #[test]
+    fn whose_a_process_is_its_status_tells() {
+        let status = "Name:\tUid: 0\\n\nUmask:\t0022\nUid:\t1000\t0\t0\t0\n";
+        assert_eq!(real_uid(status), Some(UserId(1000)));
+        assert_eq!(real_uid("Name:\tx\n"), None);
+        let own = UserId(rustix::process::getuid().as_raw());
+        assert_eq!(Process::find(std::process::id()).and_then(Process::uid), Some(own));
     }
 
     #[test]
