@@ -15,6 +15,7 @@ mod install;
 mod jobs;
 mod learning;
 mod leases;
+mod memcheck;
 mod metrics;
 mod module;
 mod mps_faults;
