@@ -66,6 +66,22 @@ fn assert_clean(folder: &Path, name: &str) {
 }
 
 #[test]
+fn a_record_with_our_frames_is_found_among_slurms_own() {
+    let record = |frame: &str| {
+        format!(
+            "==7== Invalid read of size 4\n==7==    at 0x484: memcpy (vg_replace.c:1)\n==7==    by 0x5: {frame}\n==7== \n"
+        )
+    };
+    let log = format!(
+        "==7== Command: sbatch /x/conf/pillion.so\n==7== \n{}{}{}==7== ERROR SUMMARY: 3 errors\n",
+        record("slurm_init (in /usr/lib/libslurmfull.so)"),
+        record("pillion_slurm_spank::hooks::init (hooks.rs:112)"),
+        record("??? (in /tmp/c/conf/pillion.so)"),
+    );
+    assert_eq!(ours(&log).len(), 2, "{:?}", ours(&log));
+}
+
+#[test]
 fn the_plugin_in_slurms_programs_is_clean_under_valgrind() {
     if !Path::new(VALGRIND).exists() {
         println!("skipped: there is no {VALGRIND}");
