@@ -4,12 +4,13 @@ use crate::is_busy;
 use crate::node::{Node, command, is_root, kill, runs, until};
 use pillion_core::UserId;
 use pillion_device::{MpsSettings, MpsState};
-use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 
 const TENANT: UserId = UserId(60_001);
 const STRANGER: UserId = UserId(60_002);
+/// What the control program says to whoever cannot reach its daemon.
+const NOBODY_THERE: &str = "Cannot find MPS control daemon process";
 
 /// Ended with the test.
 struct Process(Child);
@@ -128,12 +129,8 @@ fn only_a_devices_users_reach_its_daemon() {
     if !is_root() {
         return;
     }
-    const NOBODY_THERE: &str = "Cannot find MPS control daemon process";
     let node = Node::for_all_users();
-    let of = |users: &[UserId]| MpsSettings {
-        users: BTreeSet::from_iter(users.iter().copied()),
-        ..node.settings(0)
-    };
+    let of = |users: &[UserId]| MpsSettings { users: users.iter().copied().collect(), ..node.settings(0) };
     let mut daemons = node.daemons();
     daemons.start_mps(0, &of(&[TENANT])).unwrap();
     assert_eq!((answer_to(&node, TENANT), answer_to(&node, STRANGER)), ("100.0".into(), NOBODY_THERE.into()));
