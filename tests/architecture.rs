@@ -55,6 +55,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "pillion-agent",
             "pillion-scheduler",
             "pillion-cli",
+            "pillion-web",
         ],
     ),
 ];

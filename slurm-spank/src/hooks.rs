@@ -8,13 +8,15 @@
 
 use crate::agent_client::Connection;
 use crate::env::{self, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX};
-use pillion_core::handoff::{HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
+use pillion_core::handoff::{BATCH_STEP, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
 use pillion_core::ids::{JobStart, SlurmJobId, UserId};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Set in every task that a decision was applied to; read only as a hint.
 pub const DECISION_VARIABLE: &str = "PILLION_DECISION";
+/// How often the job was restarted: written by slurmstepd for the script of a later start, else left as the user had it.
+const RESTART_COUNT: &str = "SLURM_RESTART_COUNT";
 
 /// Where Slurm has loaded us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +141,10 @@ pub fn task_init_privileged(spank: &mut impl Spank, arguments: &[&str]) -> Optio
             None
         }
     };
+    if is_batch(spank) {
+        // Or what the user exported would be read as Slurm's word: slurmstepd writes its own only for a later start.
+        spank.unsetenv(RESTART_COUNT);
+    }
     Some(Recognised { option, agent })
 }
 
@@ -169,28 +175,35 @@ fn job_id(spank: &mut impl Spank) -> Option<SlurmJobId> {
     Some(env::job_id(inner, spank.item(Item::ArrayId), spank.item(Item::ArrayTaskId)))
 }
 
+/// What of the task the agent is told. Of a batch script slurmstepd itself has written or removed every variable that is
+/// read here; in any other step they are what the script, or its user, made of them, and the agent knows better.
 fn request(spank: &mut impl Spank, option: Option<String>) -> Option<HandoffRequest> {
+    let is_batch = is_batch(spank);
+    let mut variable = |name: &str| spank.getenv(name).filter(|_| is_batch);
+    let devices = variable("SLURM_JOB_GPUS").map(|text| env::parse_devices(&text)).unwrap_or_default();
+    let shards = variable("SLURM_SHARDS_ON_NODE").and_then(|text| text.parse().ok());
+    let written = variable(RESTART_COUNT).and_then(|text| text.parse().ok());
     Some(HandoffRequest {
         version: HANDOFF_VERSION,
-        start: JobStart { job_id: job_id(spank)?, restart_count: restart_count(spank) },
+        start: JobStart { job_id: job_id(spank)?, restart_count: restart_count(spank, written) },
         inner_job_id: spank.item(Item::JobId),
         uid: UserId(spank.item(Item::Uid)?),
         gid: spank.item(Item::Gid)?,
         step_id: spank.item(Item::StepId)?,
-        devices: spank.getenv("SLURM_JOB_GPUS").map(|text| env::parse_devices(&text)).unwrap_or_default(),
-        shards: spank.getenv("SLURM_SHARDS_ON_NODE").and_then(|text| text.parse().ok()),
+        devices,
+        shards,
         option,
     })
 }
 
-/// How often the job was restarted. Slurm 24.11 never fills in its own item for it (it reads 0 for every start), so the
-/// environment has to do: slurmstepd has just overwritten the variable if the count of a batch step is not 0. A user can
-/// therefore make a first start look like a later one, which has no decision, but not the other way round.
-fn restart_count(spank: &mut impl Spank) -> u32 {
-    match spank.item(Item::RestartCount) {
-        Some(count) if count > 0 => count,
-        _ => spank.getenv("SLURM_RESTART_COUNT").and_then(|text| text.parse().ok()).unwrap_or(0),
-    }
+fn is_batch(spank: &mut impl Spank) -> bool {
+    spank.item(Item::StepId) == Some(BATCH_STEP)
+}
+
+/// How often the job was restarted. Slurm 24.11 never fills in its own item for it (it reads 0 for every start): then it is
+/// what slurmstepd has `written` since the privileged hook removed whatever the user had there, and 0 where it wrote none.
+fn restart_count(spank: &mut impl Spank, written: Option<u32>) -> u32 {
+    spank.item(Item::RestartCount).filter(|count| *count > 0).or(written).unwrap_or(0)
 }
 
 /// The one line for a task that starts without an answer.

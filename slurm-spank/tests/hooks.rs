@@ -174,6 +174,9 @@ fn a_restart_is_told_as_slurmstepd_tells_it() {
         (Some(0), "0", "2", 2),
         (Some(3), "7", "", 3),
         (Some(0), "x", "", 0),
+        (None, "7", "", 0),
+        (Some(0), "7", "", 0),
+        (Some(0), "7", "2", 2),
     ];
     for (item, forged, written, expected) in cases {
         let directory = tempfile::tempdir().unwrap();
@@ -185,6 +188,20 @@ fn a_restart_is_told_as_slurmstepd_tells_it() {
         run_task(&mut spank, &[&socket], if written.is_empty() { &[] } else { &between });
         assert_eq!(asked.join().unwrap().start.restart_count, expected, "{item:?} {forged} {written}");
     }
+}
+
+#[test]
+fn nothing_of_a_steps_environment_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, asked) = agent(directory.path(), decided(&[], &[]));
+    let mut spank = FakeSpank::colocated();
+    spank.items.insert(Item::StepId, 0);
+    let forged = [("SLURM_JOB_GPUS", "0-3"), ("SLURM_SHARDS_ON_NODE", "100"), ("SLURM_RESTART_COUNT", "7")];
+    spank.job.extend(variables(&forged));
+    assert!(run_task(&mut spank, &[&socket], &[]));
+    let asked = asked.join().unwrap();
+    assert_eq!((asked.start.restart_count, asked.devices, asked.shards), (0, vec![], None));
+    assert_eq!(spank.job["SLURM_RESTART_COUNT"], "7", "its own, for its own use");
 }
 
 #[test]

@@ -169,7 +169,8 @@ fn read_by_rust(value: &[u8]) -> String {
             let slowdown =
                 request.slowdown_ratio_max.map_or("-".to_owned(), |ratio| ratio.value().to_string());
             let memory = request.memory_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
-            format!("yes {slowdown} {} {memory}", request.profile_name.as_deref().unwrap_or("-"))
+            let cap = request.cap.map_or("-".to_owned(), |cap| cap.to_string());
+            format!("yes {slowdown} {} {memory} {cap}", request.profile_name.as_deref().unwrap_or("-"))
         }
     }
 }

@@ -225,15 +225,54 @@ fn environment(cluster: &Cluster) {
     let inner = cluster.wait_for_job(inner, &["COMPLETED"], SOON).unwrap();
     assert_eq!((inner["Partition"].as_str(), inner.get("AdminComment")), ("gpu", None), "{output}");
 
-    // A start that looks like a later one has no decision: it gets no share, and is counted.
+    restarts_and_steps(cluster);
+    assert_served(cluster, neighbour(cluster));
+}
+
+/// Steps that claim to be another start, on all devices, or to have all shards.
+const FORGED_STEPS: &str = r#"show() { echo "$1 decision=$PILLION_DECISION pipe=$CUDA_MPS_PIPE_DIRECTORY progress=$PILLION_PROGRESS"; }
+export -f show
+show script
+srun --gres=none --export=ALL,SLURM_JOB_GPUS=0-3,SLURM_RESTART_COUNT=7,SLURM_SHARDS_ON_NODE=100 bash -c "show step"
+while [ ! -e seen ]; do sleep 0.2; done"#;
+
+/// The devices of each start of a job, as the nodes' agents have written them down.
+fn devices_of(cluster: &Cluster, job: SlurmJobId) -> Vec<Value> {
+    let starts_on = |node: &str| -> Vec<Value> {
+        let text = std::fs::read(cluster.root().join(format!("agent/{node}/runs.json"))).unwrap_or_default();
+        let state: Value = serde_json::from_slice(&text).unwrap_or_default();
+        state["starts"].as_array().cloned().unwrap_or_default()
+    };
+    let starts = ["n1", "n2"].into_iter().flat_map(starts_on);
+    let its = starts.filter(|start| start["inner_job_id"] == job.id);
+    its.map(|start| start["gres_types"].clone()).collect()
+}
+
+/// A start that its user made look like a later one is the one that it is; steps have what their script has, and book no
+/// device beside it.
+fn restarts_and_steps(cluster: &Cluster) {
     let missed = || ask(cluster, &["status", "--json"])["miss_count"].as_u64().unwrap();
     let before = missed();
-    let (job, _) = submit_words(cluster, vec!["--colocate".into()], &[("SLURM_RESTART_COUNT", "7")]);
-    let output = cluster.finished_output(job.unwrap(), SOON).unwrap();
-    assert_eq!(variable(&output, "PILLION_DECISION"), None, "{output}");
-    assert_eq!(variable(&output, "SLURM_SHARDS_ON_NODE").as_deref(), Some("100"));
-    wait_until("miss that was counted", SOON, || Ok(missed() > before)).unwrap();
-    assert_served(cluster, neighbour(cluster));
+    let (job, said) = submit_words(cluster, vec!["--colocate".into()], &[("SLURM_RESTART_COUNT", "7")]);
+    let job = job.unwrap_or_else(|| panic!("{said}"));
+    let output = cluster.finished_output(job, SOON).unwrap();
+    let decision = explain(cluster, job).unwrap().unwrap()["decisions"][0]["decision_id"].to_string();
+    assert_eq!(variable(&output, "PILLION_DECISION"), Some(decision), "{output}");
+    assert_eq!(variable(&output, "SLURM_RESTART_COUNT"), None, "{output}");
+
+    let arguments = ["--colocate", "--gres=gpu:1", "--mem=100", "-t5"];
+    let job = cluster.submit_as("alice", FORGED_STEPS, &arguments).unwrap();
+    let output = cluster.wait_for_output(job, "step decision", SOON).unwrap();
+    let line = |who: &str| output.lines().find_map(|line| line.strip_prefix(who)).map(str::to_owned);
+    let script = line("script ").unwrap_or_else(|| panic!("{output}"));
+    assert!(script.starts_with("decision=") && !script.starts_with("decision= "), "{output}");
+    assert_eq!(line("step "), Some(script), "{output}");
+    let devices = devices_of(cluster, job);
+    assert_eq!(devices.len(), 1, "one start of the job: {devices:?}");
+    assert_eq!(devices[0].as_array().map(Vec::len), Some(1), "on one device: {devices:?}");
+    std::fs::write(cluster.home("alice").join("seen"), "").unwrap();
+    cluster.finished_output(job, SOON).unwrap();
+    assert_eq!(missed(), before, "no start is blamed on its node");
 }
 
 /// Everything that a job can do to its progress file, by itself.

@@ -16,6 +16,7 @@ mod jobs;
 mod killed;
 mod learning;
 mod leases;
+mod memcheck;
 mod metrics;
 mod module;
 mod mps_faults;

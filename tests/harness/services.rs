@@ -164,6 +164,12 @@ fn prepare(cluster: &Cluster, host: &Host, name: &str) -> Result<Program> {
     let mut words = command.split_whitespace();
     let path = words.next().filter(|path| path.starts_with('/'));
     let path = path.ok_or_else(|| HarnessError::Refused(format!("{name} has no ExecStart= with a path")))?;
-    let program = host.program(cluster, path).args(words).folder("/");
+    let program = match unit.get("Service", "UMask") {
+        Some(mask) => {
+            let shell = format!("umask {mask}; exec \"$0\" \"$@\"");
+            host.program(cluster, "/bin/sh").args(["-c", &shell, path]).args(words).folder("/")
+        }
+        None => host.program(cluster, path).args(words).folder("/"),
+    };
     Ok(if user == "root" { program } else { program.identity(identity_of(user)?) })
 }

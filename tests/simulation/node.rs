@@ -136,6 +136,7 @@ impl Node {
                 log_directory: pipe_directory(&device),
                 multi_user: true,
                 partitions: false,
+                users: std::collections::BTreeSet::new(),
                 cap_default: None,
                 memory_limit_bytes_default: None,
             };

@@ -204,7 +204,9 @@ impl Counter {
             _ => return,
         };
         if now > last {
-            part.progress = Some(part.progress.unwrap_or(0.0) + now - last);
+            let sum = part.progress.unwrap_or(0.0) + now - last;
+            // A sum that is none is of no use; all else that is known of the run is.
+            part.progress = Some(sum).filter(|sum| sum.is_finite());
             part.seconds += solo + shared;
         }
     }

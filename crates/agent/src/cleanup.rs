@@ -73,6 +73,7 @@ fn read_shares(path: &Path) -> anyhow::Result<Vec<Share>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::procfs::ProcFs;
     use crate::share::tests::share;
 
     #[test]
@@ -128,7 +129,11 @@ mod tests {
             "pipe_directory": pipe, "log_directory": device.join("log"), "multi_user": false,
             "cap_default": null, "memory_limit_bytes_default": null,
         });
-        let record = serde_json::json!({ "index": index, "device": "GPU-1", "settings": settings });
+        let started_ticks = ProcFs::new("/proc").identify(child.id()).unwrap().start_ticks;
+        let record = serde_json::json!({
+            "index": index, "device": "GPU-1", "settings": settings,
+            "pid": child.id(), "started_ticks": started_ticks,
+        });
         std::fs::write(pipe.join("pillion.json"), record.to_string()).unwrap();
         child
     }

@@ -13,6 +13,8 @@ use crate::inventory::{self, Names};
 use crate::lookout::Lookout;
 use crate::mechanism::{MechanismError, Mechanisms, Prepared};
 use crate::node::Node;
+use crate::overuse::{Holding, limit_exceeded};
+use crate::procfs::{ProcFs, ProcessId};
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
 use pillion_core::device::{DeviceDescription, Mechanism, NoticeKind};
@@ -55,6 +57,7 @@ pub struct Devices {
     node: Arc<Node>,
     mechanisms: Mechanisms,
     sampler: Sampler,
+    proc: ProcFs,
     state_path: PathBuf,
     saved_at: UnixTime,
     backend_fails: bool,
@@ -134,7 +137,11 @@ impl Devices {
             answers,
         } = parts;
         let state: SamplerState = disk::read_or_default(&state_path);
+        for tracked in state.starts() {
+            node.restore_begun(tracked.start, tracked.gres_types.iter().cloned());
+        }
         let saved_at = clock.now();
+        let proc = tools.proc.clone();
         let sampler = Sampler::new(tools, state);
         let health = Health::new(&node.devices());
         Self {
@@ -143,6 +150,7 @@ impl Devices {
             node,
             mechanisms,
             sampler,
+            proc,
             state_path,
             saved_at,
             backend_fails: false,
@@ -247,6 +255,9 @@ impl Devices {
         };
         let looked = self.sampler.look(now, states);
         self.node.figures().tenants(&looked.tenants);
+        for holding in &looked.holdings {
+            self.hold_to_limit(now, holding);
+        }
         for mut report in looked.reports {
             if let ReportBody::JobSummary(summary) = &mut report {
                 self.add_limit(summary);
@@ -261,6 +272,31 @@ impl Devices {
         let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
         if due || !looked.ended.is_empty() {
             self.save();
+        }
+    }
+
+    /// Ends a tenant that holds more of the device's memory than its share allows: what it has too much, its neighbour lacks.
+    fn hold_to_limit(&mut self, now: UnixTime, holding: &Holding) {
+        let share = self.node.share(holding.start);
+        let Some(limit_bytes) = share.and_then(|share| limit_exceeded(holding, &share)) else { return };
+        let Holding { index, gres_type, start, memory_bytes, processes } = holding;
+        warn!(%start, device = index, %gres_type, memory_bytes, limit_bytes, "over its memory limit; it is ended");
+        // Not by how much: operators and neighbours read it.
+        let detail = format!("job {} held more of it than its share allows, and was ended", start.job_id);
+        self.health.overused(now, *index, detail);
+        for process in processes {
+            self.end_client(*index, *process);
+        }
+    }
+
+    /// In the clean way, which takes nobody else along. One that is no client of the daemon runs beside it, and is killed.
+    fn end_client(&mut self, index: u32, process: ProcessId) {
+        let ended = match self.backend.terminate_mps_client(index, process.pid) {
+            Err(DeviceError::Refused { .. }) => self.proc.kill(process).map_err(|error| error.to_string()),
+            ended => ended.map_err(|error| pillion_core::report(&error)),
+        };
+        if let Err(error) = ended {
+            warn!(device = index, pid = process.pid, error, "a process over its limit cannot be ended");
         }
     }
 
@@ -307,6 +343,7 @@ impl Devices {
     fn ended(&mut self, start: JobStart) {
         let share = self.node.remove_share(start);
         self.node.remove_marker(start);
+        self.node.end(start);
         info!(%start, decision = share.as_ref().map(|share| share.decision_id.0), "start is over");
         if let Some(share) = share {
             self.left(&share);

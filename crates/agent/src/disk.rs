@@ -59,4 +59,21 @@ mod tests {
         assert_eq!(read_or_default::<Vec<u32>>(&path), Vec::<u32>::new());
         assert!(!path.exists() && directory.path().join("state.unreadable").exists());
     }
+
+    #[test]
+    fn a_file_that_was_cut_anywhere_is_no_state_and_one_beside_it_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        replace(&path, &vec![1_u32, 22, 333], true).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            // Power went while the next one was written: the last one stands.
+            std::fs::write(path.with_extension("new"), &whole[..length]).unwrap();
+            assert_eq!(read_or_default::<Vec<u32>>(&path), [1, 22, 333], "{length}");
+            // A file system that renames before it writes.
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(read_or_default::<Vec<u32>>(&path), Vec::<u32>::new(), "{length}");
+            replace(&path, &vec![1_u32, 22, 333], true).unwrap();
+        }
+    }
 }

@@ -4,9 +4,14 @@
 //! root itself, the agent's own user) is answered, nobody else. Asking and answering have a deadline each, an answer is
 //! made from memory, and at most [`CONNECTIONS_MAX`] are served at once; the rest waits in the kernel's backlog.
 //!
+//! Of a job's script, slurmstepd says which start it is and what Slurm gave it. Any other step is begun by the script: it has
+//! the share and the devices of its job's script, as this agent knows them, whatever stands in its environment. A step of a
+//! job whose script was not seen (the agent was away) is left alone.
+//!
 //! A start without a decision gets no shared mechanism and no cap; what its user asked for himself is left alone. It is
 //! measured all the same: a job that the dead man's switch started alone is a run alone like any other.
 
+use crate::begun::BegunStart;
 use crate::devices::Command;
 use crate::mechanism::PipeFinder;
 use crate::node::Node;
@@ -18,7 +23,7 @@ use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HANDOFF_VERSION, HandoffReply, H
 use pillion_core::option;
 use pillion_core::report::{Launch, ReportBody};
 use pillion_core::share::Share;
-use pillion_core::{Clock, GresType};
+use pillion_core::{Clock, JobStart};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -164,20 +169,33 @@ impl HandoffServer {
             warn!(version = request.version, "the SPANK plugin speaks another version; not answered");
             return HandoffReply::unknown();
         }
-        let share = self.share_of(request).await;
-        if share.is_none() && request.option.is_none() {
+        let Some(begun) = self.begun(request).await else {
             // A step that did not carry the option, of a job that nobody decided on: not ours.
             return HandoffReply::unknown();
-        }
-        let gres_types: Vec<GresType> =
-            request.devices.iter().filter_map(|index| self.node.gres_type(*index)).collect();
-        self.register(request, pid, &gres_types);
-        self.report(request, share.as_ref(), gres_types).await;
-        self.reply(request, share.as_ref())
+        };
+        let share = self.node.share(begun.start).filter(|share| begun.has_share && share.uid == request.uid);
+        self.register(request, pid, &begun);
+        self.report(request, share.as_ref(), begun.clone()).await;
+        self.reply(request, begun.start, share.as_ref())
     }
 
-    /// The share of the start, waited for a moment if it may be on its way. One that does not fit what Slurm says of the
-    /// job is none: never another user's, never for a device that the job does not have.
+    /// The start that asks, as Slurm told it. `None`: none of ours.
+    async fn begun(&self, request: &HandoffRequest) -> Option<BegunStart> {
+        if !request.is_batch() {
+            return self.node.begun(request.start.job_id);
+        }
+        let share = self.share_of(request).await;
+        if share.is_none() && request.option.is_none() {
+            return None;
+        }
+        let gres_types = request.devices.iter().filter_map(|index| self.node.gres_type(*index)).collect();
+        let begun = BegunStart { start: request.start, gres_types, has_share: share.is_some() };
+        self.node.begin(begun.clone());
+        Some(begun)
+    }
+
+    /// The share of a script's start, waited for a moment if it may be on its way. One that does not fit what Slurm says of
+    /// the job is none: never another user's, never for a device that the job does not have.
     async fn share_of(&self, request: &HandoffRequest) -> Option<Share> {
         let found = match self.node.share(request.start) {
             Some(share) => share,
@@ -191,7 +209,7 @@ impl HandoffServer {
             None => return None,
         };
         let holds = |index: &u32| self.node.gres_type(*index).as_ref() == Some(&found.gres_type);
-        // A step may hold fewer. More is a job that was put back to run alone before we heard of it: it is given a whole
+        // More shards than decided is a job that was put back to run alone before we heard of it: it is given a whole
         // device, and no limit of a sharing that did not come about.
         let is_larger = request.shards.is_some_and(|booked| booked > u32::from(found.shards.count()));
         let fits = found.uid == request.uid
@@ -204,33 +222,34 @@ impl HandoffServer {
         Some(found).filter(|_| fits)
     }
 
-    fn register(&self, request: &HandoffRequest, pid: Option<u32>, gres_types: &[GresType]) {
-        self.node.make_marker(request.start);
+    fn register(&self, request: &HandoffRequest, pid: Option<u32>, begun: &BegunStart) {
+        let start = begun.start;
+        self.node.make_marker(start);
         let Some(root) = pid.and_then(|pid| self.proc.identify(pid)) else {
-            warn!(start = %request.start, "the task's process is not visible here; it will not be measured");
+            warn!(%start, "the task's process is not visible here; it will not be measured");
             return;
         };
         let registration = Registration {
-            start: request.start,
+            start,
             inner_job_id: request.inner_job_id,
             uid: request.uid,
-            gres_types: gres_types.to_vec(),
+            gres_types: begun.gres_types.clone(),
             root,
             at: self.clock.now(),
         };
         // Not waited for: a task that is not measured has its environment all the same.
         if let Err(error) = self.commands.try_send(Command::Register(registration)) {
-            warn!(start = %request.start, %error, "the device thread does not listen; the task will not be measured");
+            warn!(%start, %error, "the device thread does not listen; the task will not be measured");
         }
     }
 
-    async fn report(&self, request: &HandoffRequest, share: Option<&Share>, gres_types: Vec<GresType>) {
+    async fn report(&self, request: &HandoffRequest, share: Option<&Share>, begun: BegunStart) {
         let launch = Launch {
             at: self.clock.now(),
-            start: request.start,
+            start: begun.start,
             step_id: request.step_id,
             decision_id: share.map(|share| share.decision_id),
-            gres_types,
+            gres_types: begun.gres_types,
             profile_name: option::profile_name(request.option.as_deref()),
         };
         self.node.figures().task(share.is_some());
@@ -239,16 +258,16 @@ impl HandoffServer {
         }
     }
 
-    fn reply(&self, request: &HandoffRequest, share: Option<&Share>) -> HandoffReply {
-        let made = self.progress_files.make(request.start, request.uid, request.gid);
+    fn reply(&self, request: &HandoffRequest, start: JobStart, share: Option<&Share>) -> HandoffReply {
+        let made = self.progress_files.make(start, request.uid, request.gid);
         if let Err(error) = &made {
-            warn!(start = %request.start, %error, "the progress file cannot be made");
+            warn!(%start, %error, "the progress file cannot be made");
         }
         let progress = made.ok();
         let Some((share, device)) =
             share.and_then(|share| Some((share, self.node.device(&share.gres_type)?)))
         else {
-            info!(start = %request.start, "no decision for this start; it runs without a cap");
+            info!(%start, "no decision for this start; it runs without a cap");
             return HandoffReply { set: share::profiling(progress.as_deref()), ..HandoffReply::unknown() };
         };
         let mps_pipe_directory = (self.mps_pipe_directory)(&device.gres_type);

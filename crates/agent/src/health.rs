@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What may pass by itself counts when so many looks in a row met it.
 const TRANSIENT_LOOKS: u32 = 3;
+/// How long it is told that a tenant took too much: long enough for a scheduler that is away for a moment.
+const OVERUSE_SECONDS: f64 = 60.0;
 
 /// All devices of the node.
 #[derive(Debug)]
@@ -49,6 +51,10 @@ impl Health {
                 Ok(None) => watched.failed(at, &DeviceError::NoSuchDevice { index: *index }),
             }
             watched.was_seen = true;
+            let is_over = |fault: &DeviceFault| at.seconds_since(fault.since) > OVERUSE_SECONDS;
+            if watched.faults.get(&(FaultKind::Overused, None)).is_some_and(is_over) {
+                watched.clear(FaultKind::Overused, None);
+            }
         }
         self.free_modes(states.map(Vec::as_slice).unwrap_or_default());
     }
@@ -104,6 +110,16 @@ impl Health {
         watched.clear(FaultKind::NoPartitions, None);
         if let Some(reason) = without_partition {
             watched.raise(FaultKind::NoPartitions, None, at, reason);
+        }
+    }
+
+    /// A tenant held more of its memory than its share allows. Each new one is told anew.
+    pub fn overused(&mut self, at: UnixTime, index: u32, detail: String) {
+        let Some(watched) = self.0.get_mut(&index) else { return };
+        let known = watched.faults.get(&(FaultKind::Overused, None));
+        if known.is_none_or(|known| known.detail != detail) {
+            watched.clear(FaultKind::Overused, None);
+            watched.raise(FaultKind::Overused, None, at, detail);
         }
     }
 

@@ -123,7 +123,17 @@ impl Journal {
             .set_cache_size(CACHE_BYTES)
             .create(path)
             .map_err(|error| failed(error.into()))?;
-        let (id, tail) = begin(&database, new_id).map_err(failed)?;
+        Self::over(database, path, bytes_max, new_id).map_err(failed)
+    }
+
+    /// The journal in this store.
+    fn over(
+        database: Database,
+        path: &Path,
+        bytes_max: u64,
+        new_id: &impl Fn() -> String,
+    ) -> Result<Self, redb::Error> {
+        let (id, tail) = begin(&database, new_id)?;
         let (path, tail, written) = (path.to_owned(), Mutex::new(tail), Mutex::new(tail));
         let (acknowledged, lost_count) = <(AtomicU64, AtomicU64)>::default();
         Ok(Self { path, database, id, bytes_max, tail, written, acknowledged, lost_count })
@@ -333,5 +343,7 @@ fn kind_of(body: &ReportBody) -> Reports {
     }
 }
 
+#[cfg(test)]
+mod power_cut;
 #[cfg(test)]
 mod tests;

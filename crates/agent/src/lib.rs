@@ -11,6 +11,7 @@
 
 pub mod accumulator;
 mod backend;
+pub mod begun;
 pub mod cleanup;
 pub mod config;
 pub mod devices;
@@ -24,6 +25,7 @@ pub mod lookout;
 pub mod mechanism;
 pub mod metrics;
 pub mod node;
+pub mod overuse;
 mod poke;
 pub mod procfs;
 pub mod progress;

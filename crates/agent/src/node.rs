@@ -1,12 +1,13 @@
 //! What the rooms of one agent share: the node's devices, its shares and markers, and whether the scheduler listens.
 //! The lock is held for moments only: nobody waits for a driver, a disk or the network under it.
 
+use crate::begun::{BegunStart, BegunStarts};
 use crate::metrics::Figures;
 use crate::share::ShareTable;
 use pillion_core::device::DeviceDescription;
 use pillion_core::setup::SetupFault;
 use pillion_core::share::Share;
-use pillion_core::{DecisionId, GresType, JobStart, NodeName};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, SlurmJobId};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,7 @@ pub struct Node {
     name: NodeName,
     inventory: watch::Sender<Inventory>,
     shares: Mutex<ShareTable>,
+    begun: Mutex<BegunStarts>,
     /// Told at every new share.
     shares_changed: Notify,
     markers: PathBuf,
@@ -58,6 +60,7 @@ impl Node {
             name,
             inventory: watch::Sender::new(inventory),
             shares: Mutex::new(shares),
+            begun: Mutex::default(),
             shares_changed: Notify::new(),
             markers,
             is_connected: AtomicBool::new(false),
@@ -107,6 +110,33 @@ impl Node {
     fn table(&self) -> MutexGuard<'_, ShareTable> {
         // Each change of the table is whole before anything can panic.
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which starts run here, of those whose script was seen to begin.
+    fn begun_starts(&self) -> MutexGuard<'_, BegunStarts> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The start of this job whose script runs here.
+    pub fn begun(&self, job_id: SlurmJobId) -> Option<BegunStart> {
+        self.begun_starts().get(job_id).cloned()
+    }
+
+    /// The script of a start begins.
+    pub fn begin(&self, begun: BegunStart) {
+        self.begun_starts().begin(begun);
+    }
+
+    /// The script of this start ran before the agent did.
+    pub fn restore_begun(&self, start: JobStart, gres_types: impl IntoIterator<Item = GresType>) {
+        let gres_types: Vec<GresType> = gres_types.into_iter().collect();
+        let has_share = self.share(start).is_some_and(|share| gres_types.contains(&share.gres_type));
+        self.begun_starts().restore(BegunStart { start, gres_types, has_share });
+    }
+
+    /// A start is over.
+    pub fn end(&self, start: JobStart) {
+        self.begun_starts().end(start);
     }
 
     /// The share of a start.

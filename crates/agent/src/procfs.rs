@@ -1,6 +1,8 @@
-//! What `/proc` says of a process: who its parent is, when it started, which job's cgroup holds it. Read only; knows
-//! nothing of devices or shares. The root is an argument, so that tests bring their own process tree.
+//! What `/proc` says of a process: who its parent is, when it started, which job's cgroup holds it. Changes nothing but that it
+//! can end one; knows nothing of devices or shares. The root is an argument, so that tests bring their own process tree.
 
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -107,6 +109,25 @@ impl ProcFs {
         self.identify(process.pid) == Some(process)
     }
 
+    /// Ends this very process at once, if it runs still.
+    ///
+    /// # Errors
+    /// If that is not allowed.
+    pub fn kill(&self, process: ProcessId) -> std::io::Result<()> {
+        let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+        let Some(handle) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
+            return Ok(());
+        };
+        // Looked at only now: the handle is of whoever has the pid, and so is what is looked at.
+        if !self.is_alive(process) {
+            return Ok(());
+        }
+        match pidfd_send_signal(handle, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The job whose cgroup holds the process, as Slurm itself laid it out.
     pub fn job_group(&self, pid: u32) -> Option<JobGroup> {
         parse_job_group(&std::fs::read_to_string(self.root.join(format!("{pid}/cgroup"))).ok()?)
@@ -186,6 +207,19 @@ mod tests {
             "the pid was used again"
         );
         assert!(!proc.boot_id().is_empty());
+    }
+
+    #[test]
+    fn only_the_very_process_is_ended() {
+        let proc = ProcFs::new("/proc");
+        #[expect(clippy::disallowed_methods, reason = "a test of processes runs one")]
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let process = proc.identify(child.id()).expect("it runs");
+        proc.kill(ProcessId { start_ticks: process.start_ticks + 1, ..process }).expect("nobody");
+        assert!(proc.is_alive(process), "one that had the pid before");
+        proc.kill(process).expect("our own");
+        assert!(!child.wait().expect("it has ended").success());
+        proc.kill(process).expect("it has gone");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! The file is the user's own and so may hold anything, be of any size, and change while it is read. The directory is
 //! ours, so that it cannot be exchanged for a link or a pipe; should it be one all the same, it is not opened (`NOFOLLOW`),
-//! not waited for (`NONBLOCK`) and not read unless it is a regular file of that user. Knows nothing of what the numbers mean.
+//! not waited for (`NONBLOCK`) and not read unless it is a regular file of that user, under no other name. Where the site has the
+//! unit for it, the directory is a small file system of its own: then no job can fill what others need, and no hard link
+//! leads out of it. Knows nothing of what the numbers mean.
 
 use pillion_core::{JobStart, UserId};
 use rustix::fs::{self, FileType, Gid, Mode, OFlags, Uid};
@@ -14,6 +16,8 @@ use std::path::{Path, PathBuf};
 const TAIL_BYTES_MAX: usize = 4096;
 /// Beyond this the file is emptied: it stands in memory on most nodes, and is not the user's to fill.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
+/// What a counter may count: more than any job does, and far from where sums of doubles end.
+const PROGRESS_MAX: f64 = 1e15;
 
 /// The directory of progress files.
 #[derive(Debug, Clone)]
@@ -31,6 +35,13 @@ impl ProgressFiles {
         std::fs::create_dir_all(&directory)?;
         fs::chmod(&directory, Mode::from_raw_mode(0o711))?;
         Ok(Self { directory })
+    }
+
+    /// Whether it is a file system of its own, which bounds all that jobs can write there.
+    pub fn is_bounded(&self) -> bool {
+        let device = |path: Option<&Path>| Some(fs::stat(path?).ok()?.st_dev);
+        let own = device(Some(&self.directory));
+        own.is_some() && own != device(self.directory.parent())
     }
 
     /// Where a start's counter is.
@@ -68,9 +79,14 @@ impl ProgressFiles {
         last_number(&tail[..count], from == 0)
     }
 
-    /// Removes the file of a start that has ended.
+    /// Removes the file of a start that has ended, and empties it: it may have another name.
     pub fn remove(&self, start: JobStart) {
-        let _ = std::fs::remove_file(self.path(start));
+        let path = self.path(start);
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        if let Ok(file) = fs::open(&path, flags, Mode::empty()) {
+            let _ = fs::ftruncate(&file, 0);
+        }
+        let _ = std::fs::remove_file(path);
     }
 
     /// Opens the file if it is what it should be.
@@ -82,8 +98,13 @@ impl ProgressFiles {
             return None;
         }
         let kept_bytes = u64::try_from(what.st_blocks).unwrap_or(0) * 512;
-        if kept_bytes > KEPT_BYTES_MAX {
+        // Its user gave it another name, by which it would outlive the job: what is in it is not for us.
+        let is_linked = what.st_nlink != 1;
+        if kept_bytes > KEPT_BYTES_MAX || is_linked {
             let _ = fs::ftruncate(&file, 0);
+        }
+        if is_linked {
+            return None;
         }
         Some((file, u64::try_from(what.st_size).unwrap_or(0)))
     }
@@ -99,7 +120,7 @@ fn last_number(tail: &[u8], is_whole_file: bool) -> Option<f64> {
     };
     let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1);
     let text = std::str::from_utf8(&lines[start..]).ok()?;
-    text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)
+    text.trim().parse::<f64>().ok().filter(|number| (0.0..=PROGRESS_MAX).contains(number))
 }
 
 #[cfg(test)]
@@ -137,6 +158,8 @@ mod tests {
             ("NaN\n", None),
             ("inf\n", None),
             ("1e999\n", None),
+            ("2e307\n", None),
+            ("1e15\n", Some(1e15)),
             ("5\n\0\0\0\n", None),
             ("5\n\u{664}\n", None),
         ] {
@@ -180,6 +203,28 @@ mod tests {
         files.remove(JOB);
         std::fs::create_dir(files.path(JOB)).unwrap();
         assert_eq!(files.read(JOB, own_uid()), None, "a directory");
+    }
+
+    #[test]
+    fn a_file_that_its_user_gave_another_name_is_emptied_and_not_read() {
+        let (directory, files) = files();
+        let path = files.make(JOB, own_uid(), rustix::process::getgid().as_raw()).unwrap();
+        std::fs::write(&path, "5\n").unwrap();
+        let kept = directory.path().join("kept");
+        std::fs::hard_link(&path, &kept).unwrap();
+        assert_eq!(files.read(JOB, own_uid()), None);
+        assert_eq!(kept.metadata().unwrap().len(), 0);
+        std::fs::write(&kept, vec![b'x'; 100]).unwrap();
+        files.remove(JOB);
+        assert_eq!(kept.metadata().unwrap().len(), 0, "nothing of it outlives the job");
+    }
+
+    #[test]
+    fn a_directory_of_its_parent_s_file_system_is_not_bounded() {
+        let (_directory, files) = files();
+        assert!(!files.is_bounded());
+        assert!(ProgressFiles { directory: PathBuf::from("/proc") }.is_bounded());
+        assert!(!ProgressFiles { directory: PathBuf::from("/nowhere/at/all") }.is_bounded());
     }
 
     #[test]

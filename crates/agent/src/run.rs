@@ -86,9 +86,7 @@ struct Rooms {
 async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send)) -> anyhow::Result<()> {
     let Rooms { clock, stop, journal, backend, inventory, listener } = rooms;
     let devices = inventory.devices.to_vec();
-    let progress_files = ProgressFiles::new(&config.runtime_directory).with_context(|| {
-        format!("making the progress directory in {}", config.runtime_directory.display())
-    })?;
+    let progress_files = progress_files(config)?;
     let node = Arc::new(node(config, inventory)?);
     let mechanisms =
         Mechanisms::new(&config.runtime_directory, mps_policy(config), &devices, &node.all_shares());
@@ -135,7 +133,9 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
         reports,
         answers,
     };
-    let device_thread = tokio::task::spawn_blocking(move || Devices::new(parts).run(commands_out));
+    // Before the first step is answered: it knows which starts run here.
+    let devices = Devices::new(parts);
+    let device_thread = tokio::task::spawn_blocking(move || devices.run(commands_out));
     let journal_thread = tokio::task::spawn_blocking(move || write_reports(&journal, reports_out, &appended));
 
     let told = async {
@@ -153,6 +153,17 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
     journal_thread.await.context("the journal thread failed")?;
     info!("agent has stopped");
     Ok(())
+}
+
+/// Where jobs write their counters.
+fn progress_files(config: &Config) -> anyhow::Result<ProgressFiles> {
+    let directory = config.runtime_directory.join("progress");
+    let files = ProgressFiles::new(&config.runtime_directory)
+        .with_context(|| format!("making {}", directory.display()))?;
+    if !files.is_bounded() {
+        info!(directory = %directory.display(), "no file system of its own: jobs can fill the one that it lies on");
+    }
+    Ok(files)
 }
 
 /// Nobody but us has business in there: it names every job.

@@ -5,6 +5,7 @@
 //! shares, of the journal or of the scheduler; asks no driver itself, but is handed what one said.
 
 use crate::accumulator::{DeviceRuns, Look, Sighting};
+use crate::overuse::Holding;
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
 use crate::signs::{DeviceSigns, OwnProcess};
@@ -40,6 +41,8 @@ pub struct Looked {
     pub ended: Vec<JobStart>,
     /// How many starts were seen on which device.
     pub tenants: BTreeMap<GresType, u64>,
+    /// What each start holds of the memory of each device.
+    pub holdings: Vec<Holding>,
 }
 
 /// What outlives the agent's process.
@@ -50,6 +53,13 @@ pub struct SamplerState {
     starts: Vec<TrackedStart>,
     runs: BTreeMap<GresType, DeviceRuns>,
     looked_at: UnixTime,
+}
+
+impl SamplerState {
+    /// The starts that had tasks here.
+    pub fn starts(&self) -> impl Iterator<Item = &TrackedStart> {
+        self.starts.iter()
+    }
 }
 
 /// A process on a device, and whose it is.
@@ -173,11 +183,13 @@ impl Sampler {
         let mut samples = Vec::new();
         let mut on_devices = BTreeSet::new();
         let mut on_device = BTreeMap::new();
+        let mut holdings = Vec::new();
         for (index, state) in states {
             let Some(state) = self.understood(index, state) else { continue };
             let Some(gres_type) = self.gres_type(index) else { continue };
             let attributed = self.attributed(&state.processes);
             self.keep_signs(at, index, &gres_type, (state.reading.memory_bytes_used, &attributed));
+            holdings.extend(self.holdings(index, &gres_type, &attributed));
             let sightings = self.sightings(&attributed);
             on_devices.extend(sightings.iter().filter_map(|seen| seen.start));
             let tenant_count = sightings.iter().filter(|seen| seen.start.is_some()).count() as u64;
@@ -193,7 +205,7 @@ impl Sampler {
                 samples.push(DeviceSample { gres_type, reading: state.reading, tenants });
             }
         }
-        let mut looked = Looked { tenants: on_device, ..self.endings(at, &on_devices) };
+        let mut looked = Looked { tenants: on_device, holdings, ..self.endings(at, &on_devices) };
         if !samples.is_empty() {
             looked.reports.push(ReportBody::Samples(DeviceSamples { recorded_at: at, samples }));
         }
@@ -277,6 +289,29 @@ impl Sampler {
             seen.process_count += 1;
         }
         of_starts.into_values().collect()
+    }
+
+    /// What each start holds of a device.
+    fn holdings(
+        &self,
+        index: u32,
+        gres_type: &GresType,
+        processes: &[Attributed<'_>],
+    ) -> impl Iterator<Item = Holding> {
+        let mut of_starts: BTreeMap<JobStart, Holding> = BTreeMap::new();
+        for (process, start) in processes {
+            let Some(start) = *start else { continue };
+            let holding = of_starts.entry(start).or_insert_with(|| Holding {
+                index,
+                gres_type: gres_type.clone(),
+                start,
+                memory_bytes: 0,
+                processes: Vec::new(),
+            });
+            holding.memory_bytes = holding.memory_bytes.saturating_add(process.memory_bytes.unwrap_or(0));
+            holding.processes.extend(self.proc.identify(process.pid));
+        }
+        of_starts.into_values()
     }
 
     /// A busy device is told of at every look, and once more when it falls quiet; a quiet one now and then.

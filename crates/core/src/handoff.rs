@@ -13,17 +13,20 @@ pub const HANDOFF_SOCKET: &str = "/run/pillion/agent.sock";
 /// How long the plugin waits in all, in milliseconds.
 pub const HANDOFF_DEADLINE_MILLISECONDS: u64 = 200;
 
+/// The step id of a batch script, Slurm's own number.
+pub const BATCH_STEP: u32 = 0xffff_fffb;
+
 /// What the plugin asks in the process that is about to become the task: the peer's pid is therefore the root of the task's
 /// process tree, and the agent attributes its children to the job. It connects as root (`task_init_privileged`; the kernel
 /// remembers who connected) and asks some milliseconds later as the user (`task_init`), because only then does slurmstepd
-/// say how often the job was restarted.
+/// say how often the job was restarted. A job that runs cannot change what is asked: no task of it is there yet, or it
+/// is another step than the script, of which nothing but Slurm's own numbers is believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HandoffRequest {
     /// [`HANDOFF_VERSION`].
     pub version: u32,
-    /// The job from `spank_get_item`. The restart count too where Slurm fills it in (24.11.5 does not), else from
-    /// `SLURM_RESTART_COUNT` as slurmstepd has just set it: a user can make a first start of his look like a later one, not
-    /// the other way round.
+    /// The job from `spank_get_item`. The restart count is Slurm's word in the request of a batch script
+    /// ([`HandoffRequest::is_batch`]) and 0 in that of any other step, which nobody tells it.
     pub start: JobStart,
     /// Slurm's own number for the job (`S_JOB_ID`): for an array task another than the array's, and the one that names
     /// its cgroup.
@@ -35,14 +38,22 @@ pub struct HandoffRequest {
     pub gid: u32,
     /// The step; Slurm's own large numbers for batch (0xfffffffb) and interactive steps.
     pub step_id: u32,
-    /// `SLURM_JOB_GPUS` as slurmstepd set it: global device indexes.
+    /// Of a batch script: `SLURM_JOB_GPUS` as slurmstepd set it, global device indexes.
     pub devices: Vec<u32>,
-    /// `SLURM_SHARDS_ON_NODE` as slurmstepd set it: what Slurm booked, of the job or of a smaller step. Only ever a reason to
-    /// give less; absent: not told, or a plugin of an earlier release.
+    /// Of a batch script: `SLURM_SHARDS_ON_NODE` as slurmstepd set it, what Slurm booked. Only ever a reason to give less;
+    /// absent: not told, or a plugin of an earlier release.
     #[serde(default)]
     pub shards: Option<u32>,
     /// The job's value of `--colocate`, `None` where the step did not carry it.
     pub option: Option<String>,
+}
+
+impl HandoffRequest {
+    /// Whether this is the job's script. Only then do its restart count, devices and shards come from Slurm: other steps
+    /// are begun by the script, with an environment of its making.
+    pub const fn is_batch(&self) -> bool {
+        self.step_id == BATCH_STEP
+    }
 }
 
 /// What the agent found.

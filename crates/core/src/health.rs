@@ -15,6 +15,8 @@ use std::fmt;
 pub enum FaultKind {
     /// Something that a newer agent knows.
     Other,
+    /// A tenant took more of its memory than its share allows, and was ended.
+    Overused,
     /// It stopped giving a metric.
     MetricLost,
     /// It serves one user at a time, though the site lets several share.
@@ -43,7 +45,12 @@ impl FaultKind {
     /// Whether nobody new may be put on the device meanwhile.
     pub const fn closes_device(self) -> bool {
         match self {
-            Self::Other | Self::MetricLost | Self::OneUser | Self::NoPartitions | Self::NoMechanism => false,
+            Self::Other
+            | Self::Overused
+            | Self::MetricLost
+            | Self::OneUser
+            | Self::NoPartitions
+            | Self::NoMechanism => false,
             Self::ModeHeld
             | Self::Divided
             | Self::MpsDied
@@ -57,6 +64,7 @@ impl FaultKind {
     pub const fn phrase(self) -> &'static str {
         match self {
             Self::Other => "something is wrong",
+            Self::Overused => "a tenant took too much of its memory",
             Self::MetricLost => "it lost a metric",
             Self::OneUser => "its MPS serves one user at a time",
             Self::NoPartitions => "its tenants have no compute units of their own",

@@ -35,10 +35,22 @@ pub struct MpsSettings {
     /// one is refused, and percentages do not count.
     #[serde(default)]
     pub partitions: bool,
-    /// The most compute units of each client, whatever its environment says; a client can only lower it.
+    /// Who reaches the pipe directory besides root: the users of the device's tenants. It may change while the daemon runs.
+    #[serde(default)]
+    pub users: BTreeSet<UserId>,
+    /// The most compute units of each client, whatever its environment says; a client can only lower it. It may change while
+    /// the daemon runs; clients that are there keep what they came under.
     pub cap_default: Option<Fraction>,
-    /// The most device memory of each client process; a client can only lower it.
+    /// The same for the device memory of each client process; `None`: nothing is said of it.
     pub memory_limit_bytes_default: Option<u64>,
+}
+
+impl MpsSettings {
+    /// Whether a daemon that was started so can be made one of `wanted` while it runs.
+    pub fn can_become(&self, wanted: &Self) -> bool {
+        let Self { users, cap_default, memory_limit_bytes_default, .. } = self.clone();
+        *self == Self { users, cap_default, memory_limit_bytes_default, ..wanted.clone() }
+    }
 }
 
 /// How an MPS control daemon and its server are.
@@ -134,7 +146,8 @@ pub trait Backend: Send {
         Vec::new()
     }
 
-    /// Starts the MPS control daemon of one device, as root. With the same settings again it does nothing.
+    /// Starts the MPS control daemon of one device, as root. One that runs is told the limits of these settings, and
+    /// their users are let in; with the same settings again nothing is done.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] where there is no MPS, [`DeviceError::Refused`] if not root, and

@@ -80,6 +80,7 @@ impl Driver {
             log_directory: self.directory.path().join("log"),
             multi_user: false,
             partitions: false,
+            users: std::collections::BTreeSet::new(),
             cap_default: None,
             memory_limit_bytes_default: None,
         }

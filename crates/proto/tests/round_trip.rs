@@ -191,7 +191,7 @@ fn mechanisms() -> impl Strategy<Value = Mechanism> {
 fn fault_kinds() -> impl Strategy<Value = FaultKind> {
     use FaultKind::{
         Divided, Gone, MetricLost, ModeHeld, MpsDied, MpsFault, NoMechanism, NoPartitions, OneUser, Other,
-        Unreadable,
+        Overused, Unreadable,
     };
     prop::sample::select(vec![
         Divided,
@@ -204,6 +204,7 @@ fn fault_kinds() -> impl Strategy<Value = FaultKind> {
         NoPartitions,
         OneUser,
         Other,
+        Overused,
         Unreadable,
     ])
 }

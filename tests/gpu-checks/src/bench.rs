@@ -51,6 +51,7 @@ impl Bench {
             log_directory: directory.join("log"),
             multi_user,
             partitions: false,
+            users: std::collections::BTreeSet::new(),
             cap_default,
             memory_limit_bytes_default: None,
         }

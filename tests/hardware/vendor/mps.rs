@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// As root, in this order: what is set stays. First what the agent sends, as it sends it; then what it must never be told has
 /// worked.
-const AS_ROOT: [(&str, &str); 40] = [
+const AS_ROOT: [(&str, &str); 43] = [
     ("list_of_no_server", "get_server_list"),
     ("status_of_nobody", "get_server_status 1"),
     ("clients_of_nobody", "get_client_list 1"),
@@ -49,6 +49,9 @@ const AS_ROOT: [(&str, &str); 40] = [
     ("limit_of_no_device_told", "get_default_device_pinned_mem_limit 32"),
     ("limit_by_uuid", "set_default_device_pinned_mem_limit GPU-0 1G"),
     ("limit_by_uuid_is_nobodys", "get_default_device_pinned_mem_limit 0"),
+    ("percentage_of_nobodys_server", "set_active_thread_percentage 1 30"),
+    ("limit_of_nobodys_server", "set_device_pinned_mem_limit 1 0 1G"),
+    ("limit_of_a_server_of_letters", "set_device_pinned_mem_limit x"),
     ("partition_table_unknown", "lspart"),
     ("partition_add_unknown", "sm_partition add GPU-0 2"),
     ("partition_rm_unknown", "sm_partition rm GPU-0 D"),
@@ -61,7 +64,7 @@ const AS_ROOT: [(&str, &str); 40] = [
     ("server_for_no_user", "start_server"),
 ];
 
-const AS_STRANGER: [(&str, &str); 13] = [
+const AS_STRANGER: [(&str, &str); 14] = [
     ("list_of_servers", "get_server_list"),
     ("status_of_nobody", "get_server_status 1"),
     ("clients_of_nobody", "get_client_list 1"),
@@ -70,6 +73,7 @@ const AS_STRANGER: [(&str, &str); 13] = [
     ("percentage_told", "get_default_active_thread_percentage"),
     ("limit_set", "set_default_device_pinned_mem_limit 0 1G"),
     ("limit_told", "get_default_device_pinned_mem_limit 0"),
+    ("limit_of_nobodys_server", "set_device_pinned_mem_limit 1 0 1G"),
     ("terminate_of_nobodys_client", "terminate_client 1 2"),
     ("partition_table_unknown", "lspart"),
     ("unknown_command", "get_servers"),
@@ -78,10 +82,13 @@ const AS_STRANGER: [(&str, &str); 13] = [
 ];
 
 /// With a server that comes up; `SERVER` is its process.
-const WITH_SERVER: [(&str, Option<Identity>, &str); 9] = [
+const WITH_SERVER: [(&str, Option<Identity>, &str); 12] = [
     ("server_listed", None, "get_server_list"),
     ("server_initialises", None, "get_server_status SERVER"),
     ("server_without_clients", None, "get_client_list SERVER"),
+    ("limit_while_it_initialises", None, "set_device_pinned_mem_limit SERVER 0 1G"),
+    ("percentage_while_it_initialises", None, "set_active_thread_percentage SERVER 30"),
+    ("stranger_limits_it", Some(STRANGER), "set_device_pinned_mem_limit SERVER 0 1G"),
     ("ps_of_all", None, "ps"),
     ("ps_of_the_server", None, "ps -p SERVER"),
     ("terminate_a_client", None, "terminate_client SERVER 77"),
@@ -285,6 +292,7 @@ impl Agents {
             log_directory: directory.join("log"),
             multi_user: false,
             partitions: false,
+            users: std::collections::BTreeSet::new(),
             cap_default: None,
             memory_limit_bytes_default: None,
         }

@@ -2,6 +2,7 @@
 
 use pillion_core::device::Mechanism;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Who may share a device; the scheduler's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -128,6 +129,8 @@ pub struct ClusterSpec {
     pub job_submit: JobSubmit,
     /// Load the SPANK plugin, where it was built.
     pub spank: bool,
+    /// What slurmd starts in the place of `slurmstepd`.
+    pub slurmstepd: Option<PathBuf>,
     /// The hooks of `deploy/slurm/hooks`, where the checkout has them and the programs were built.
     pub hooks: bool,
     /// Who may share.
@@ -160,6 +163,7 @@ impl Default for ClusterSpec {
             accounting: false,
             job_submit: JobSubmit::default(),
             spank: true,
+            slurmstepd: None,
             hooks: true,
             policy: SharingPolicy::default(),
             bound_seconds: 60,

@@ -162,7 +162,10 @@ pub(super) fn slurmctld(cluster: &mut Cluster) -> Result<()> {
 }
 
 pub(super) fn slurmd(cluster: &mut Cluster, node: &str) -> Result<()> {
-    let program = cluster.program("slurmd").args(["-D", "-N", node]);
+    let mut program = cluster.program("slurmd").args(["-D", "-N", node]);
+    if let Some(path) = &cluster.spec().slurmstepd {
+        program = program.arg("-d").arg(path);
+    }
     cluster.start_daemon(&format!("slurmd-{node}"), &program)
 }
 

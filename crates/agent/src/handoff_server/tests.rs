@@ -5,7 +5,8 @@ use crate::node::Inventory;
 use crate::share::ShareTable;
 use crate::share::tests::{device, share};
 use pillion_core::device::Mechanism;
-use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UserId};
+use pillion_core::handoff::BATCH_STEP;
+use pillion_core::{DecisionId, GresType, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UserId};
 use tokio::time::Instant;
 
 struct Scene {
@@ -43,7 +44,7 @@ fn request(option: Option<&str>) -> HandoffRequest {
         inner_job_id: Some(33),
         uid: UserId(1000),
         gid: rustix::process::getgid().as_raw(),
-        step_id: 0,
+        step_id: BATCH_STEP,
         devices: vec![3],
         shards: None,
         option: option.map(str::to_owned),
@@ -108,8 +109,57 @@ async fn other_versions_and_foreign_steps_are_left_alone() {
     assert_eq!(scene.server.answer(&request(None), None).await, HandoffReply::unknown());
     assert!(scene.reports.try_recv().is_err() && scene.commands.try_recv().is_err());
     scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
-    let step = scene.server.answer(&request(None), None).await;
-    assert_eq!(step.verdict, Verdict::Decided, "a step of a job that was decided on");
+    let script = scene.server.answer(&request(None), None).await;
+    assert_eq!(script.verdict, Verdict::Decided, "the script of a job that was decided on");
+}
+
+/// A step that the script of job 33 begins, with all of its environment made up.
+fn forged_step() -> HandoffRequest {
+    HandoffRequest {
+        start: JobStart { restart_count: 7, ..request(None).start },
+        step_id: 0,
+        devices: vec![0, 1, 2, 3],
+        shards: Some(100),
+        ..request(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_is_what_its_script_is_whatever_it_says() {
+    let mut scene = scene();
+    let shared = Share { shards: Shards::try_new(40).unwrap(), ..share(33, Mechanism::Mps) };
+    scene.server.node.insert_share(shared, None).unwrap();
+    let own = Some(std::process::id());
+    let script = scene.server.answer(&request(Some("yes")), own).await;
+    assert_eq!(scene.server.answer(&forged_step(), own).await, script);
+    for _ in 0..2 {
+        let Ok(ReportBody::Launch(launch)) = scene.reports.try_recv() else { panic!("a launch is told") };
+        assert_eq!((launch.start, launch.decision_id), (request(None).start, Some(DecisionId(7))));
+        assert_eq!(launch.gres_types, [GresType::new("g3")], "no device but its own");
+        let Ok(Command::Register(task)) = scene.commands.try_recv() else { panic!("a task is measured") };
+        assert_eq!((task.start, task.gres_types), (request(None).start, vec![GresType::new("g3")]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_a_script_that_was_not_seen_is_left_alone() {
+    let mut scene = scene();
+    scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
+    assert_eq!(scene.server.answer(&forged_step(), None).await, HandoffReply::unknown());
+    assert!(scene.reports.try_recv().is_err() && scene.commands.try_recv().is_err());
+    // An agent that starts again has it from the runs that it wrote down.
+    scene.server.node.restore_begun(request(None).start, [GresType::new("g3")]);
+    assert_eq!(scene.server.answer(&forged_step(), None).await.verdict, Verdict::Decided);
+    scene.server.node.end(request(None).start);
+    assert_eq!(scene.server.answer(&forged_step(), None).await, HandoffReply::unknown());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_began_without_a_share_has_none_later() {
+    let scene = scene();
+    scene.server.answer(&request(Some("yes")), None).await;
+    scene.server.node.insert_share(share(33, Mechanism::Mps), None).unwrap();
+    assert_eq!(scene.server.answer(&forged_step(), None).await.verdict, Verdict::Unknown);
 }
 
 #[tokio::test(start_paused = true)]

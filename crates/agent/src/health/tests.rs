@@ -229,6 +229,20 @@ fn a_notice_is_one_line() {
 }
 
 #[test]
+fn who_took_too_much_is_told_for_a_minute_and_closes_nothing() {
+    let mut health = health();
+    health.overused(at(5), 0, "job 33".to_owned());
+    health.overused(at(6), 0, "job 33".to_owned());
+    look(&mut health, 60, Ok(well(&[])));
+    assert_eq!((faults(&health), health.conditions()[0].closed_by()), (vec![(FaultKind::Overused, 5)], None));
+    health.overused(at(61), 0, "job 34".to_owned());
+    look(&mut health, 70, Ok(well(&[])));
+    assert_eq!(faults(&health), [(FaultKind::Overused, 61)], "another one is told anew");
+    look(&mut health, 122, Ok(well(&[])));
+    assert_eq!(faults(&health), []);
+}
+
+#[test]
 fn a_device_that_serves_one_user_at_a_time_stays_open_and_says_so() {
     let mut health = health();
     health.serves_one_user(at(5), 0, "it does not know -multiuser-server");

@@ -6,11 +6,11 @@ use pillion_core::{GresType, JobStart, SlurmJobId, UnixTime};
 
 const START: JobStart = JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 };
 
-fn samples() -> ReportBody {
+pub(super) fn samples() -> ReportBody {
     ReportBody::Samples(DeviceSamples { recorded_at: UnixTime::from_epoch(5), samples: Vec::new() })
 }
 
-fn launch() -> ReportBody {
+pub(super) fn launch() -> ReportBody {
     let at = UnixTime::from_epoch(5);
     ReportBody::Launch(Launch {
         at,
@@ -22,7 +22,7 @@ fn launch() -> ReportBody {
     })
 }
 
-fn summary() -> ReportBody {
+pub(super) fn summary() -> ReportBody {
     ReportBody::JobSummary(Box::new(JobSummary {
         start: START,
         gres_type: GresType::new("g1"),
@@ -46,7 +46,7 @@ fn open(directory: &Path, bytes_max: u64) -> Journal {
     Journal::open(directory, bytes_max, || "first".to_owned()).unwrap()
 }
 
-fn sequences(journal: &Journal, after: u64) -> Vec<u64> {
+pub(super) fn sequences(journal: &Journal, after: u64) -> Vec<u64> {
     journal.read_after(after, 1000).unwrap().into_iter().map(|report| report.sequence).collect()
 }
 

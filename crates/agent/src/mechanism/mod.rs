@@ -17,7 +17,8 @@ mod undo;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
 use pillion_core::{Fraction, GresType, JobStart};
-use pillion_device::{Backend, DeviceError, MpsSettings};
+use pillion_device::mps::make_private;
+use pillion_device::{Backend, DeviceError, MpsSettings, MpsState, MpsStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
@@ -302,7 +303,7 @@ impl Mechanisms {
         share: &Share,
         multi_user: bool,
     ) -> Result<Prepared, MechanismError> {
-        let plain = self.mps_settings(&device.gres_type, multi_user)?;
+        let plain = self.mps_settings(device, others, share, multi_user)?;
         let without = |reason: String| Prepared {
             without_partition: share.cap_fraction.map(|_| reason),
             ..Prepared::default()
@@ -325,12 +326,21 @@ impl Mechanisms {
         }
     }
 
-    fn mps_settings(&self, gres_type: &GresType, multi_user: bool) -> Result<MpsSettings, MechanismError> {
-        let settings = mps::settings(&self.runtime_directory, gres_type, multi_user);
-        for path in [&settings.pipe_directory, &settings.log_directory] {
-            let failed = |source| MechanismError::Directory { path: path.clone(), source };
-            std::fs::create_dir_all(path).map_err(failed)?;
-        }
+    fn mps_settings(
+        &self,
+        device: &DeviceDescription,
+        others: &[&Share],
+        share: &Share,
+        multi_user: bool,
+    ) -> Result<MpsSettings, MechanismError> {
+        // Its own start before a requeue is over.
+        let stays = others.iter().copied().filter(|other| other.start.job_id != share.start.job_id);
+        let tenants = mps::tenants(stays.chain([share]));
+        let settings = mps::settings(&self.runtime_directory, device, multi_user, &tenants);
+        let failed = |path: &Path, source| MechanismError::Directory { path: path.to_owned(), source };
+        let MpsSettings { pipe_directory, log_directory, .. } = &settings;
+        make_private(pipe_directory).map_err(|error| failed(pipe_directory, error))?;
+        std::fs::create_dir_all(log_directory).map_err(|error| failed(log_directory, error))?;
         Ok(settings)
     }
 
@@ -358,11 +368,24 @@ impl Mechanisms {
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         try_due(&mut self.untidy, devices, "the partition of a tenant", |device| {
-            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
-            let tenants = on_it.map(|share| share.start.to_string()).collect();
-            backend.keep_mps_partitions(device.index, &tenants)
+            let on_it = || shares.iter().filter(|share| share.gres_type == device.gres_type);
+            let names = on_it().map(|share| share.start.to_string()).collect();
+            backend.keep_mps_partitions(device.index, &names)?;
+            limit_to(backend, device, &mps::tenants(on_it()))
         });
     }
+}
+
+/// Holds the daemon's next clients to the limits of those who are left. Where it is to stop, or cannot take any, nobody is let
+/// in anyway.
+fn limit_to(
+    backend: &mut dyn Backend,
+    device: &DeviceDescription,
+    tenants: &[&Share],
+) -> Result<(), DeviceError> {
+    let status = backend.mps(device.index)?.filter(|status| status.state == MpsState::Up);
+    let Some(MpsStatus { settings, .. }) = status.filter(|_| !tenants.is_empty()) else { return Ok(()) };
+    backend.start_mps(device.index, &mps::for_tenants(&settings, device, tenants))
 }
 
 /// Tries what is due; what is undone, or is on no device any more, is off the list.

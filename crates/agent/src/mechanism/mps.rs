@@ -4,10 +4,11 @@
 
 use super::MechanismError;
 use super::Variable;
-use pillion_core::GresType;
-use pillion_core::device::DeviceDescription;
+use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
+use pillion_core::{Fraction, GresType, UserId};
 use pillion_device::MpsSettings;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
@@ -22,16 +23,54 @@ pub(super) fn pipe_directory(runtime_directory: &Path, gres_type: &GresType) -> 
     directory(runtime_directory).join(gres_type.as_str()).join("pipe")
 }
 
-/// How a device's daemon is run. No default cap or limit: tenants of one daemon have different ones.
-pub(super) fn settings(runtime_directory: &Path, gres_type: &GresType, multi_user: bool) -> MpsSettings {
+/// Those of a device's shares whose processes are clients of its daemon.
+pub(super) fn tenants<'a>(shares: impl Iterator<Item = &'a Share>) -> Vec<&'a Share> {
+    shares.filter(|share| share.mechanism == Mechanism::Mps).collect()
+}
+
+/// How a device's daemon is run for these tenants. It holds every client to the largest limit and cap among them, whatever
+/// the client's environment says: no less, for it cannot tell one tenant from another.
+pub(super) fn settings(
+    runtime_directory: &Path,
+    device: &DeviceDescription,
+    multi_user: bool,
+    tenants: &[&Share],
+) -> MpsSettings {
+    let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, device);
+    let log_directory = directory(runtime_directory).join(device.gres_type.as_str()).join("log");
     MpsSettings {
-        pipe_directory: pipe_directory(runtime_directory, gres_type),
-        log_directory: directory(runtime_directory).join(gres_type.as_str()).join("log"),
+        pipe_directory: pipe_directory(runtime_directory, &device.gres_type),
+        log_directory,
         multi_user,
         partitions: false,
-        cap_default: None,
-        memory_limit_bytes_default: None,
+        users: users(tenants),
+        cap_default,
+        memory_limit_bytes_default,
     }
+}
+
+/// Who has business with the daemon.
+fn users(tenants: &[&Share]) -> BTreeSet<UserId> {
+    tenants.iter().map(|tenant| tenant.uid).collect()
+}
+
+/// These settings for other tenants.
+pub(super) fn for_tenants(
+    settings: &MpsSettings,
+    device: &DeviceDescription,
+    tenants: &[&Share],
+) -> MpsSettings {
+    let (cap_default, memory_limit_bytes_default) = largest_limits(tenants, device);
+    MpsSettings { users: users(tenants), cap_default, memory_limit_bytes_default, ..settings.clone() }
+}
+
+/// The largest cap and the largest memory limit. One tenant without a cap frees all of it, one without a memory limit may
+/// have all of the device: said as a number, because MPS takes a limit back from no server.
+fn largest_limits(tenants: &[&Share], device: &DeviceDescription) -> (Option<Fraction>, Option<u64>) {
+    let caps: Option<Vec<Fraction>> = tenants.iter().map(|tenant| tenant.cap_fraction).collect();
+    let cap = caps.and_then(|caps| caps.into_iter().max_by(|a, b| a.value().total_cmp(&b.value())));
+    let limits = tenants.iter().map(|tenant| tenant.memory_limit_bytes.unwrap_or(device.memory_bytes));
+    (cap, limits.max().map(|bytes| bytes.max(MIB)))
 }
 
 /// Whether the limits can be written as MPS reads them.
@@ -72,4 +111,25 @@ pub(crate) fn environment(
         variables.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT".to_owned(), format!("0={}M", bytes / MIB)));
     }
     variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::tests::{device, share};
+
+    fn tenant(cap: Option<f64>, memory_limit_bytes: Option<u64>) -> Share {
+        let cap_fraction = cap.map(Fraction::clamped);
+        Share { cap_fraction, memory_limit_bytes, ..share(1, Mechanism::Mps) }
+    }
+
+    #[test]
+    fn everybody_is_held_to_the_largest_limits_among_the_tenants() {
+        let nvidia = device(Mechanism::Mps);
+        let limits = |tenants: &[Share]| largest_limits(&tenants.iter().collect::<Vec<_>>(), &nvidia);
+        let (small, large) = (tenant(Some(0.3), Some(1 << 30)), tenant(Some(0.6), Some(8 << 30)));
+        assert_eq!(limits(&[small.clone(), large]), (Some(Fraction::clamped(0.6)), Some(8 << 30)));
+        let free = tenant(None, None);
+        assert_eq!(limits(&[small, free]), (None, Some(nvidia.memory_bytes)), "one without any");
+    }
 }

@@ -73,8 +73,13 @@ impl Backend for Driver {
                 reason: "it does not know -multiuser-server".into(),
             });
         }
-        if self.running.as_ref().is_some_and(|running| running != settings) && self.state.takes_clients() {
+        let running = self.running.as_ref().filter(|_| self.state.takes_clients());
+        if running.is_some_and(|running| !running.can_become(settings)) {
             return Err(DeviceError::Busy { index, reason: "other settings".into() });
+        }
+        if running.is_some() {
+            self.running = Some(settings.clone());
+            return Ok(());
         }
         self.told.push(format!("start {index} {}", settings.pipe_directory.display()));
         self.running = Some(settings.clone());
@@ -203,6 +208,30 @@ fn a_daemon_comes_with_the_first_tenant_and_goes_when_its_clients_have() {
     mechanisms.settle(&mut driver, &devices, &[]);
     mechanisms.settle(&mut driver, &devices, &[]);
     assert_eq!(driver.told[1..], ["stop 3"]);
+}
+
+#[test]
+fn limits_follow_the_tenants_as_they_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let devices = [device(Mechanism::Mps)];
+    let limited = |job: u32, cap: f64, gib: u64| {
+        let cap_fraction = Some(Fraction::clamped(cap));
+        Share { cap_fraction, memory_limit_bytes: Some(gib << 30), ..share(job, Mechanism::Mps) }
+    };
+    let (host, joiner) = (limited(1, 0.6, 8), limited(2, 0.4, 2));
+    let mut driver = Driver::default();
+    let mut mechanisms = Mechanisms::new(directory.path(), MpsPolicy::default(), &devices, &[]);
+    let holds = |driver: &Driver| {
+        let settings = driver.running.clone().unwrap();
+        (settings.cap_default.map(Fraction::value), settings.memory_limit_bytes_default)
+    };
+    mechanisms.prepare(&mut driver, &devices[0], [].iter(), &joiner).unwrap();
+    assert_eq!(holds(&driver), (Some(0.4), Some(2 << 30)));
+    mechanisms.prepare(&mut driver, &devices[0], [joiner.clone()].iter(), &host).unwrap();
+    assert_eq!(holds(&driver), (Some(0.6), Some(8 << 30)));
+    mechanisms.left(&devices[0], [joiner.clone()].iter());
+    mechanisms.settle(&mut driver, &devices, std::slice::from_ref(&joiner));
+    assert_eq!(holds(&driver), (Some(0.4), Some(2 << 30)), "the larger has left");
 }
 
 #[test]
@@ -383,7 +412,7 @@ fn a_daemon_that_died_gives_those_who_are_there_their_partitions_again() {
     let devices = [device(Mechanism::Mps)];
     let others = [share(1, Mechanism::Mps), capped(2, 0.3)];
     for state in [Some(MpsState::Died), None] {
-        let settings = mps::settings(directory.path(), &devices[0].gres_type, false);
+        let settings = mps::settings(directory.path(), &devices[0], false, &[]);
         let running = state.map(|_| MpsSettings { partitions: true, ..settings });
         let state = state.unwrap_or(MpsState::Up);
         let mut driver = Driver { has_partitions: true, running, state, ..Driver::default() };

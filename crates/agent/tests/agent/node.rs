@@ -161,6 +161,17 @@ impl TestNode {
 
     /// Starts a task of a job: it asks the agent, then works on the device.
     pub(crate) fn start_task(&self, job: u32, device: u32, option: Option<&str>) -> Task {
+        self.start_task_without("", job, device, option)
+    }
+
+    /// The same with a task that takes a variable away from what it is given.
+    pub(crate) fn start_task_without(
+        &self,
+        variable: &str,
+        job: u32,
+        device: u32,
+        option: Option<&str>,
+    ) -> Task {
         let answer = self.path(&format!("task-{job}.json"));
         let child = program(std::env::current_exe().unwrap())
             .args(["--exact", "task::the_task_itself", "--ignored", "--nocapture"])
@@ -168,6 +179,7 @@ impl TestNode {
             .env(task::HANDOFF_SOCKET, self.handoff_socket())
             .env(task::DEVICE_SOCKET, self.path("devices.sock"))
             .env(task::ANSWER, &answer)
+            .env(task::UNSET, variable)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -13,6 +13,8 @@ pub(crate) const REQUEST: &str = "PILLION_TEST_REQUEST";
 pub(crate) const HANDOFF_SOCKET: &str = "PILLION_TEST_HANDOFF_SOCKET";
 pub(crate) const DEVICE_SOCKET: &str = "PILLION_TEST_DEVICE_SOCKET";
 pub(crate) const ANSWER: &str = "PILLION_TEST_ANSWER";
+/// A variable that the task takes away again from what it is given.
+pub(crate) const UNSET: &str = "PILLION_TEST_UNSET";
 
 /// Asks as the plugin does.
 pub(crate) fn ask(socket: &Path, request: &HandoffRequest) -> io::Result<HandoffReply> {
@@ -77,6 +79,9 @@ fn the_task_itself() {
     };
     let mut environment: Environment =
         reply.set.iter().filter(|(name, _)| VARIABLES.contains(&name.as_str())).cloned().collect();
+    if let Ok(name) = std::env::var(UNSET) {
+        environment.remove(&name);
+    }
     let device = request.devices[0].to_string();
     environment.entry("CUDA_VISIBLE_DEVICES".into()).or_insert_with(|| device.clone());
     environment.entry("SLURM_JOB_GPUS".into()).or_insert(device);

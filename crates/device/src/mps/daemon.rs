@@ -2,25 +2,25 @@
 //! where the next agent finds them.
 
 use super::control::Control;
+use super::identity::{daemon_at, servers};
 use super::parse::{self, ServerStatus, Unknown};
 use super::partition;
-use super::process::{CONTROL_PROGRAM, Process, servers};
+use super::process::Process;
 use super::record::{Record, read_record, write};
 use super::start;
 use super::state::{self, Finding, Sight};
-use crate::{DeviceError, MpsState};
+use super::{access, limits};
+use crate::{DeviceError, MpsSettings, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{Fraction, UserId};
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 /// How often, and in which steps, something is waited for that takes a moment: two seconds in all.
-const TRIES: u32 = 100;
-const STEP: Duration = Duration::from_millis(20);
+pub(super) const TRIES: u32 = 100;
+pub(super) const STEP: Duration = Duration::from_millis(20);
 
 /// A control daemon that was started, by us or by an agent before us.
 #[derive(Debug)]
@@ -63,10 +63,13 @@ impl Daemon {
         close: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<Self, DeviceError> {
         let settings = &record.settings;
-        for directory in [&settings.pipe_directory, &settings.log_directory] {
-            std::fs::create_dir_all(directory)
-                .map_err(|error| control.refused(format!("cannot make {}: {error}", directory.display())))?;
-        }
+        let made = |path: &Path, made: std::io::Result<()>| {
+            made.map_err(|error| control.refused(format!("cannot make {}: {error}", path.display())))
+        };
+        let MpsSettings { pipe_directory, log_directory, users, .. } = settings;
+        made(log_directory, std::fs::create_dir_all(log_directory))?;
+        made(pipe_directory, access::make_private(pipe_directory))?;
+        made(pipe_directory, access::let_in(pipe_directory, users))?;
         let write_down = |record: &Record| {
             write(record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
         };
@@ -75,7 +78,12 @@ impl Daemon {
         close()?;
         let mut child = control.serve(&record.device, settings)?;
         record.pid = Some(child.id());
-        match write_down(&record).and_then(|()| start::begin(control, &record.settings, &mut child)) {
+        let begun = write_down(&record).and_then(|()| start::begin(control, &record.settings, &mut child));
+        let written = begun.and_then(|process| {
+            record.take_process(process);
+            write_down(&record).map(|()| process)
+        });
+        match written {
             Ok(process) => Ok(Self::new(record, process, Some(child))),
             Err(error) => {
                 // Nobody is its client yet. A daemon that cannot be buried has ended already.
@@ -124,6 +132,26 @@ impl Daemon {
     pub(super) fn orphaned_server(&self) -> Option<u32> {
         let found = self.has_unknown_clients.then(|| servers(self.pipe_directory()));
         found?.first().map(|server| server.pid)
+    }
+
+    /// Changes what can be changed of it while it runs.
+    ///
+    /// # Errors
+    /// As `Backend::start_mps`; then it is told again the next time.
+    pub(super) fn become_as(
+        &mut self,
+        control: Control<'_>,
+        settings: &MpsSettings,
+    ) -> Result<(), DeviceError> {
+        if self.record.settings == *settings {
+            return Ok(());
+        }
+        access::let_in(&settings.pipe_directory, &settings.users)
+            .map_err(|error| control.refused(format!("its pipe directory cannot be shut: {error}")))?;
+        limits::set_all(control, settings)?;
+        self.record.settings = settings.clone();
+        write(&self.record)
+            .map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
     }
 
     fn pipe_directory(&self) -> &Path {
@@ -206,8 +234,7 @@ impl Daemon {
 
     /// Whose the server of the last look is.
     pub(super) fn server_uid(&self) -> Option<UserId> {
-        let server = self.servers.last()?;
-        std::fs::metadata(format!("/proc/{}", server.pid)).ok().map(|it| UserId(it.uid()))
+        self.servers.last()?.uid()
     }
 
     /// Lets one client go in the clean way.
@@ -446,14 +473,4 @@ pub(super) fn clear(pipe_directory: &Path) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// The daemon that was started there, if it runs. Its pid file tells too: whoever started it may have been ended before it
-/// wrote the number down.
-fn daemon_at(pipe_directory: &Path) -> Option<Process> {
-    let of_file = || std::fs::read_to_string(pipe_directory.join(PID_FILE)).ok()?.trim().parse().ok();
-    let of_record = read_record(pipe_directory).and_then(|record| record.pid);
-    let pids = [of_record, of_file()].into_iter().flatten();
-    let serves = |process: &Process| process.serves(CONTROL_PROGRAM, pipe_directory);
-    pids.filter_map(Process::find).find(serves)
 }

@@ -8,9 +8,12 @@
 //!
 //! Daemons outlive the agent. The next one finds them beneath DIR and goes on with them.
 
+mod access;
 mod cleanup;
 mod control;
 mod daemon;
+mod identity;
+mod limits;
 mod parse;
 mod partition;
 mod process;
@@ -18,6 +21,7 @@ mod record;
 mod start;
 mod state;
 
+pub use access::make_private;
 pub use cleanup::{Cleaned, cleanup};
 pub use control::control_binary_default;
 pub use process::CONTROL_PROGRAM;
@@ -153,13 +157,13 @@ impl MpsDaemons {
                     return Err(control.busy(reason.to_owned()));
                 }
                 MpsState::Died => {}
-                _ if daemon.record.settings != *settings => {
+                _ if !daemon.record.settings.can_become(settings) => {
                     let reason = "an MPS daemon runs there with other settings; stop it first";
                     return Err(control.busy(reason.to_owned()));
                 }
                 _ => {
                     daemon.state = state::resume(daemon.state);
-                    return Ok(());
+                    return daemon.become_as(control, settings);
                 }
             }
             if let Some(pid) = daemon.holders().first() {

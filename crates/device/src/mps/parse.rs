@@ -116,6 +116,12 @@ pub(super) fn is_percentage(percent: f64, text: &str) -> bool {
     text.trim().parse::<f64>().is_ok_and(|printed| (printed - percent).abs() < 0.1)
 }
 
+/// Whether what a server's setting was answered with says that it was not taken. A server that is gone takes none and needs
+/// none; what is printed of one that was taken is not documented.
+pub(super) fn is_refusal(text: &str) -> bool {
+    ["Unknown command", "Insufficient privileges"].iter().any(|words| text.trim().starts_with(words))
+}
+
 /// `get_default_device_pinned_mem_limit`: whether so many mebibytes hold. It prints whole gibibytes, rounded down, or mebibytes
 /// below one; nothing where there is no limit.
 pub(super) fn is_limit(mebibytes: u64, text: &str) -> bool {
@@ -178,6 +184,15 @@ mod tests {
         for refused in ["", "Server 7 not found\nServer 7 not found!\n1\n", "Server 7 not found!\n1\n"] {
             assert!(terminated(refused).is_err(), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn a_server_takes_a_setting_unless_it_is_refused_in_words() {
+        for taken in ["", "40.0\n", "2G\n", "Server 7 not found\n"] {
+            assert!(!is_refusal(taken), "{taken:?}");
+        }
+        assert!(is_refusal("Unknown command \"set_device_pinned_mem_limit\"\n"));
+        assert!(is_refusal("Insufficient privileges for UID 65534. Control deamon settings\n"));
     }
 
     #[test]

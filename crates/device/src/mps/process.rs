@@ -1,8 +1,9 @@
-//! Processes as `/proc` shows them: whether one that we knew still runs, and whether it is what it should be.
+//! Processes as `/proc` shows them: whether one that we knew still runs, what it runs and whose it is.
 
+use pillion_core::UserId;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The name of NVIDIA's control program, and of the daemon that it becomes.
 pub const CONTROL_PROGRAM: &str = "nvidia-cuda-mps-control";
@@ -35,10 +36,46 @@ impl Process {
         Self::find(self.pid) == Some(self)
     }
 
-    /// Whether it runs `program` on this pipe directory. False where we may not look: then it is not ours.
-    pub(super) fn serves(self, program: &str, pipe_directory: &Path) -> bool {
-        let read = |file: &str| std::fs::read(format!("/proc/{}/{file}", self.pid)).unwrap_or_default();
-        is_program(&read("cmdline"), program) && has_pipe_directory(&read("environ"), pipe_directory)
+    /// One that was known before, by its number and the time of its start.
+    pub(super) fn known(pid: u32, started_ticks: u64) -> Self {
+        Self { pid, started_ticks }
+    }
+
+    /// When it was started, in the kernel's ticks.
+    pub(super) fn started_ticks(self) -> u64 {
+        self.started_ticks
+    }
+
+    /// Where the kernel shows the file that it runs.
+    pub(super) fn program_link(self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/exe", self.pid))
+    }
+
+    /// The file that it runs.
+    pub(super) fn program(self) -> Option<PathBuf> {
+        std::fs::read_link(self.program_link()).ok()
+    }
+
+    /// Its user, who began it. Not the owner of its directory: that is root for every process that forbids being dumped.
+    pub(super) fn uid(self) -> Option<UserId> {
+        real_uid(&std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?)
+    }
+
+    /// Whether it acts as root.
+    pub(super) fn is_of_root(self) -> bool {
+        self.uid() == Some(UserId(0))
+    }
+
+    /// Whose child it is, and with whom it stands.
+    pub(super) fn family(self) -> Option<Family> {
+        let stat = std::fs::read(format!("/proc/{}/stat", self.pid)).ok()?;
+        family(&String::from_utf8_lossy(&stat))
+    }
+
+    /// Whether this is the pipe directory of its environment: worth as much as whoever started it.
+    pub(super) fn has_pipe_directory(self, pipe_directory: &Path) -> bool {
+        let environ = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+        has_pipe_directory(&environ, pipe_directory)
     }
 
     /// Ends it at once.
@@ -51,12 +88,34 @@ impl Process {
     }
 }
 
-/// The servers of the daemon at `pipe_directory`.
-pub(super) fn servers(pipe_directory: &Path) -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_its = |process: &Process| process.serves(SERVER_PROGRAM, pipe_directory);
-    pids.filter_map(Process::find).filter(is_its).collect()
+/// What the kernel says of the relations of a process: nothing that it chooses freely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Family {
+    /// Its parent, or who took it over.
+    pub(super) parent: u32,
+    /// The leader of its process group, who may be gone.
+    pub(super) group: u32,
+    /// The leader of its session, who may be gone.
+    pub(super) session: u32,
+}
+
+/// All processes that run.
+pub(super) fn processes() -> impl Iterator<Item = Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Process::find)
+}
+
+/// The first number of `Uid:` in `/proc/PID/status`. The name above it may hold anything but an end of line.
+fn real_uid(status: &str) -> Option<UserId> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    numbers.split_ascii_whitespace().next()?.parse().ok().map(UserId)
+}
+
+/// Fields 4 to 6 of `/proc/PID/stat`.
+fn family(stat: &str) -> Option<Family> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split_ascii_whitespace().skip(1).map(|field| field.parse().ok());
+    Some(Family { parent: fields.next()??, group: fields.next()??, session: fields.next()?? })
 }
 
 /// When a process was started, from its `/proc/PID/stat` (proc(5)); `None` if it is a zombie or dead. Its name, in
@@ -70,12 +129,6 @@ fn running_since(stat: &str) -> Option<u64> {
     }
     // The state is field 3, the start is field 22.
     fields.nth(22 - 4)?.parse().ok()
-}
-
-/// `cmdline`: arguments that end with zero bytes.
-fn is_program(cmdline: &[u8], program: &str) -> bool {
-    let name = cmdline.split(|byte| *byte == 0).next().unwrap_or_default();
-    Path::new(OsStr::from_bytes(name)).file_name() == Some(OsStr::new(program))
 }
 
 /// `environ`: `NAME=VALUE`, each ended by a zero byte.
@@ -107,12 +160,27 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_is_known_by_its_program_and_its_directory() {
-        let control = b"/usr/bin/nvidia-cuda-mps-control\0-f\0";
-        assert!(is_program(control, CONTROL_PROGRAM));
-        assert!(!is_program(control, SERVER_PROGRAM));
-        assert!(!is_program(b"/bin/cat\0nvidia-cuda-mps-control\0", CONTROL_PROGRAM));
-        assert!(!is_program(b"", CONTROL_PROGRAM));
+    fn relations_stand_behind_a_name_that_may_hold_anything() {
+        let stat = "42 (a) S 1 2 3) S 7 8 9 0 -1 4194560 1";
+        assert_eq!(family(stat), Some(Family { parent: 7, group: 8, session: 9 }));
+        assert_eq!(family("42 (a) S 7 8"), None);
+        assert_eq!(
+            Process::find(std::process::id()).and_then(Process::family).map(|it| it.parent > 0),
+            Some(true)
+        );
+    }
+
+    #[test]
+    fn whose_a_process_is_its_status_tells() {
+        let status = "Name:\tUid: 0\\n\nUmask:\t0022\nUid:\t1000\t0\t0\t0\n";
+        assert_eq!(real_uid(status), Some(UserId(1000)));
+        assert_eq!(real_uid("Name:\tx\n"), None);
+        let own = UserId(rustix::process::getuid().as_raw());
+        assert_eq!(Process::find(std::process::id()).and_then(Process::uid), Some(own));
+    }
+
+    #[test]
+    fn a_directory_is_found_in_an_environment() {
         let environ = b"PATH=/bin\0CUDA_MPS_PIPE_DIRECTORY=/run/mps/g0/pipe\0";
         assert!(has_pipe_directory(environ, Path::new("/run/mps/g0/pipe")));
         assert!(!has_pipe_directory(environ, Path::new("/run/mps/g1/pipe")));

@@ -1,9 +1,14 @@
 //! What is written down of a daemon, in its pipe directory: for the next agent, and for the node's Epilog.
 
+use super::identity::ServerProgram;
+use super::process::Process;
 use crate::MpsSettings;
 use pillion_core::DeviceUuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 const RECORD_FILE: &str = "pillion.json";
@@ -20,6 +25,15 @@ pub(super) struct Record {
     /// Its process, from when it was started.
     #[serde(default)]
     pub(super) pid: Option<u32>,
+    /// When that process was started, in the kernel's ticks: no other has both.
+    #[serde(default)]
+    pub(super) started_ticks: Option<u64>,
+    /// The session that it and its servers are in.
+    #[serde(default)]
+    pub(super) session: Option<u32>,
+    /// What its servers run.
+    #[serde(default)]
+    pub(super) server_program: Option<ServerProgram>,
     /// It was told to end: that it is gone is no death.
     #[serde(default)]
     pub(super) is_quitting: bool,
@@ -37,9 +51,25 @@ impl Record {
             settings,
             partitions: BTreeMap::new(),
             pid: None,
+            started_ticks: None,
+            session: None,
+            server_program: None,
             is_quitting: false,
             is_closed: false,
         }
+    }
+
+    /// Its process, where that was written down whole.
+    pub(super) fn process(&self) -> Option<Process> {
+        Some(Process::known(self.pid?, self.started_ticks?))
+    }
+
+    /// This is its process.
+    pub(super) fn take_process(&mut self, process: Process) {
+        self.pid = Some(process.pid);
+        self.started_ticks = Some(process.started_ticks());
+        self.session = process.family().map(|family| family.session);
+        self.server_program = ServerProgram::of(process);
     }
 }
 
@@ -53,7 +83,13 @@ pub(super) fn read_record(pipe_directory: &Path) -> Option<Record> {
 /// # Errors
 /// Whatever the file system says.
 pub(super) fn write(record: &Record) -> std::io::Result<()> {
-    std::fs::write(record.settings.pipe_directory.join(RECORD_FILE), serde_json::to_vec(record)?)
+    let path = record.settings.pipe_directory.join(RECORD_FILE);
+    let new = path.with_extension("new");
+    // It names who shares the device: no tenant's business.
+    let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+    file.write_all(&serde_json::to_vec(record)?)?;
+    // Whole, or as it was before.
+    std::fs::rename(new, path)
 }
 
 /// The pipe directories beneath `directory`, each with the name of its device's directory.

@@ -2,9 +2,8 @@
 
 use super::control::Control;
 use super::process::{CONTROL_PROGRAM, Process};
-use super::{parse, partition};
+use super::{limits, partition};
 use crate::{DeviceError, MpsSettings};
-use pillion_core::Fraction;
 use std::process::Child;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -26,7 +25,8 @@ pub(super) fn begin(
     child: &mut Child,
 ) -> Result<Process, DeviceError> {
     wait_for_answer(control, settings, child)?;
-    set_defaults(control, settings)?;
+    // Before the first server, which takes them.
+    limits::set_defaults(control, settings)?;
     probe_partitions(control, settings)?;
     Process::find(child.id()).ok_or_else(|| ended(control, settings))
 }
@@ -75,32 +75,6 @@ fn ended(control: Control<'_>, settings: &MpsSettings) -> DeviceError {
     control.refused(format!("its MPS daemon ended at once: {words}"))
 }
 
-/// Before the first server, which takes them.
-fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
-    let ask = |text: &str| control.ask(&settings.pipe_directory, text);
-    let not_taken = |what: String, said: &str| {
-        Err(control.refused(format!("MPS took no default {what}: it says '{}'", said.trim())))
-    };
-    if let Some(cap) = settings.cap_default {
-        let percent = percent(cap);
-        let said = ask(&format!("set_default_active_thread_percentage {percent}"))?;
-        if !parse::is_percentage(percent, &said) {
-            return not_taken(format!("cap of {percent} percent"), &said);
-        }
-    }
-    if let Some(bytes) = settings.memory_limit_bytes_default {
-        let mebibytes = bytes >> 20;
-        // It prints words if it refuses, and nothing if it does not understand.
-        let said = ask(&format!("set_default_device_pinned_mem_limit 0 {mebibytes}M"))?;
-        let holds = ask("get_default_device_pinned_mem_limit 0")?;
-        if !parse::is_limit(mebibytes, &holds) {
-            let said = if said.trim().is_empty() { &holds } else { &said };
-            return not_taken(format!("limit of {mebibytes} MiB"), said);
-        }
-    }
-    Ok(())
-}
-
 /// A daemon that takes the option may yet have no partitions to give: its table tells.
 fn probe_partitions(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
     if !settings.partitions {
@@ -115,9 +89,4 @@ fn probe_partitions(control: Control<'_>, settings: &MpsSettings) -> Result<(), 
         Err(DeviceError::Refused { reason, .. }) => Err(unsupported(reason)),
         Err(error) => Err(error),
     }
-}
-
-/// Hundredths, to two places.
-fn percent(cap: Fraction) -> f64 {
-    (cap.value() * 10_000.0).round() / 100.0
 }

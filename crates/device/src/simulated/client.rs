@@ -1,6 +1,7 @@
 //! One process on a simulated device.
 
 use super::driver::{Access, ClientError, Environment};
+use super::mps::Limits;
 use super::workload::Placed;
 use pillion_core::UserId;
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,8 @@ pub(super) struct Client {
     pub(super) units_fraction: f64,
     /// This run's own luck, 1 for none.
     pub(super) luck: f64,
+    /// What the MPS server held it to when it came.
+    pub(super) mps_limits: Limits,
 }
 
 impl Client {
@@ -131,6 +134,12 @@ impl Client {
     /// What it holds once grown, context included.
     pub(super) fn memory_bytes_grown(&self) -> u64 {
         self.context_bytes.saturating_add(self.memory_bytes_peak)
+    }
+
+    /// The most memory of an MPS client: its own limit or its server's, whichever is less.
+    pub(super) fn memory_bytes_max(&self) -> Option<u64> {
+        let Access::Mps { memory_limit_bytes, .. } = self.access else { return None };
+        memory_limit_bytes.into_iter().chain(self.mps_limits.memory_bytes).min()
     }
 
     /// Ends it: its memory is free, its speed is none.

@@ -86,7 +86,7 @@ impl Device {
     /// # Errors
     /// [`ClientError::OutOfMemory`] if the device, or the client's limit, does not hold it.
     pub(super) fn room(&self, client: &Client, bytes: u64, used_by_others: u64) -> Result<(), ClientError> {
-        let limit = self.memory_bytes_max(client).unwrap_or(u64::MAX);
+        let limit = client.memory_bytes_max().unwrap_or(u64::MAX);
         let free = self.hardware.memory_bytes.saturating_sub(used_by_others).min(limit);
         if bytes <= free {
             return Ok(());
@@ -99,13 +99,6 @@ impl Device {
         })
     }
 
-    /// The most memory of a client: its own limit or its daemon's, whichever is less.
-    fn memory_bytes_max(&self, client: &Client) -> Option<u64> {
-        let Access::Mps { memory_limit_bytes, .. } = client.access else { return None };
-        let of_daemon = self.mps.as_ref().and_then(|daemon| daemon.limits().memory_bytes);
-        memory_limit_bytes.into_iter().chain(of_daemon).min()
-    }
-
     /// How one of its clients is treated.
     pub(super) fn tenant(&self, client: &Client) -> Tenant {
         Tenant {
@@ -113,7 +106,7 @@ impl Device {
             is_mps: client.is_mps(),
             units_fraction_max: self.units_max(client) / self.hardware.units(),
             units_fraction: client.units_fraction,
-            memory_bytes_max: self.memory_bytes_max(client),
+            memory_bytes_max: client.memory_bytes_max(),
             memory_bytes: client.memory_bytes,
         }
     }
@@ -124,7 +117,7 @@ impl Device {
         let Access::Mps { cap, .. } = client.access else {
             return f64::from(all);
         };
-        let daemon = self.mps.as_ref().and_then(|daemon| daemon.limits().cap).map_or(1.0, Fraction::value);
+        let daemon = client.mps_limits.cap.map_or(1.0, Fraction::value);
         let step = f64::from(self.hardware.unit_granularity);
         let units = f64::from(all) * cap.unwrap_or(1.0).min(daemon);
         ((units / step + 1e-9).floor() * step).max(step)

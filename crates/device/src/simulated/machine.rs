@@ -10,6 +10,7 @@ use super::device::{Device, ccs_mode};
 use super::driver::{Access, ClientError, Slot, resolve};
 use super::hardware::by_name;
 use super::meter::{Counters, Totals, reading};
+use super::mps::Limits;
 use super::noise::Noise;
 use super::workload;
 use crate::DeviceError;
@@ -242,6 +243,7 @@ impl Machine {
             speed: 0.0,
             units_fraction: 0.0,
             luck: self.noise.factor(),
+            mps_limits: Limits::default(),
         };
         self.clients.insert(id, client);
         self.change(claim.index);

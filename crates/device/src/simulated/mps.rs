@@ -11,6 +11,12 @@ pub(super) struct Limits {
     pub(super) memory_bytes: Option<u64>,
 }
 
+impl Limits {
+    fn of(settings: &MpsSettings) -> Self {
+        Self { cap: settings.cap_default, memory_bytes: settings.memory_limit_bytes_default }
+    }
+}
+
 /// A server outlives its clients, until another user's come.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Server {
@@ -32,18 +38,31 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn new(settings: MpsSettings, served_by: Option<u32>) -> Self {
-        let defaults =
-            Limits { cap: settings.cap_default, memory_bytes: settings.memory_limit_bytes_default };
+        let defaults = Limits::of(&settings);
         Self { settings, served_by, defaults, server: None, is_faulted: false }
     }
 
-    /// What clients are held to now.
+    /// What a client that comes now is held to.
     pub(super) fn limits(&self) -> Limits {
         self.server.map_or(self.defaults, |server| server.limits)
     }
 
     pub(super) fn set_defaults(&mut self, defaults: Limits) {
         self.defaults = defaults;
+    }
+
+    /// What the server that runs holds its next clients to.
+    pub(super) fn set_server_limits(&mut self, limits: Limits) {
+        if let Some(server) = &mut self.server {
+            server.limits = limits;
+        }
+    }
+
+    /// Changes what can be changed while it runs.
+    pub(super) fn become_as(&mut self, settings: &MpsSettings) {
+        self.settings = settings.clone();
+        self.defaults = Limits::of(settings);
+        self.set_server_limits(self.defaults);
     }
 
     /// A client of `uid` is let in: by the server that runs, or by a new one if that is another user's.

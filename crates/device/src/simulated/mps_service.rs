@@ -48,6 +48,18 @@ impl MpsService {
         self.line.done(&Request::SetMpsDefaults { cap, memory_limit_bytes })
     }
 
+    /// Holds the next clients of the server that runs to these limits.
+    ///
+    /// # Errors
+    /// As [`MpsService::status`].
+    pub fn set_server_limits(
+        &mut self,
+        cap: Option<Fraction>,
+        memory_limit_bytes: Option<u64>,
+    ) -> Result<(), DeviceError> {
+        self.line.done(&Request::SetMpsServerLimits { cap, memory_limit_bytes })
+    }
+
     /// The server process has died, and ends its clients with it.
     ///
     /// # Errors

@@ -177,6 +177,9 @@ fn answer(machine: &mut Machine, peer: &mut Peer, request: Request) -> Reply {
         Request::SetMpsDefaults { cap, memory_limit_bytes } => {
             of_its_daemon(peer, |index| machine.set_mps_defaults(index, cap, memory_limit_bytes))
         }
+        Request::SetMpsServerLimits { cap, memory_limit_bytes } => {
+            of_its_daemon(peer, |index| machine.set_mps_server_limits(index, cap, memory_limit_bytes))
+        }
         Request::MpsServerDied => of_its_daemon(peer, |index| machine.mps_server_died(index)),
         Request::FaultMps { index } => done(machine.fault_mps(peer.uid, index)),
         Request::CcsMode { index } => machine.ccs_mode(index).map(Reply::CcsMode),

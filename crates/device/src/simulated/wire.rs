@@ -49,6 +49,11 @@ pub(super) enum Request {
         cap: Option<Fraction>,
         memory_limit_bytes: Option<u64>,
     },
+    /// What the server of this connection's daemon holds its next clients to.
+    SetMpsServerLimits {
+        cap: Option<Fraction>,
+        memory_limit_bytes: Option<u64>,
+    },
     /// The server of this connection's daemon has died.
     MpsServerDied,
     /// One client of a device's server crashes.

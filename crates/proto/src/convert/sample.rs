@@ -38,7 +38,9 @@ impl TryFrom<wire::TenantUse> for TenantUse {
     fn try_from(wire: wire::TenantUse) -> Result<Self, InvalidTenant> {
         let wire::TenantUse { job_id, restart_count, memory_bytes, process_count, progress } = wire;
         let checked = || -> Result<(JobStart, Option<f64>), InvalidField> {
-            Ok((field::start(&job_id, restart_count)?, field::known_quantity("progress", progress)?))
+            // A job wrote it: what is none is not there.
+            let progress = field::known_quantity("progress", progress).ok().flatten();
+            Ok((field::start(&job_id, restart_count)?, progress))
         };
         match checked() {
             Ok((start, progress)) => {

@@ -57,11 +57,11 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
         process_count_peak,
         energy_joules: field::known_quantity("energy_joules", energy_joules)?,
         solo: ProgressPart {
-            progress: field::known_quantity("progress_solo", progress_solo)?,
+            progress: checked_progress(progress_solo),
             seconds: field::quantity("progress_solo_seconds", progress_solo_seconds)?,
         },
         shared: ProgressPart {
-            progress: field::known_quantity("progress_shared", progress_shared)?,
+            progress: checked_progress(progress_shared),
             seconds: field::quantity("progress_shared_seconds", progress_shared_seconds)?,
         },
         solo_means: solo_means.map(checked_means).transpose()?,
@@ -69,6 +69,11 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
         neighbours: neighbours.iter().map(|text| text.parse::<JobStart>()).collect::<Result<_, _>>()?,
         signs: signs.map(fault::checked_signs).transpose()?,
     })
+}
+
+/// The one number of a summary that a job wrote itself: one that is none costs the run its speed, and nothing else.
+fn checked_progress(progress: Option<f64>) -> Option<f64> {
+    field::known_quantity("progress", progress).ok().flatten()
 }
 
 fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidField> {
@@ -201,6 +206,28 @@ impl From<JobSummary> for wire::JobSummary {
             solo_sample_count,
             neighbours: neighbours.iter().map(ToString::to_string).collect(),
             signs: signs.map(wire::FaultSigns::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_progress_that_is_no_number_costs_the_speed_and_not_the_summary() {
+        for progress in [f64::INFINITY, f64::NAN, -1.0] {
+            let wire = wire::JobSummary {
+                job_id: "33".into(),
+                gres_type: "g0".into(),
+                energy_joules: Some(7.0),
+                progress_solo: Some(progress),
+                progress_shared: Some(3.0),
+                ..wire::JobSummary::default()
+            };
+            let summary = JobSummary::try_from(wire).expect("all else is sound");
+            assert_eq!((summary.solo.progress, summary.shared.progress), (None, Some(3.0)), "{progress}");
+            assert_eq!(summary.energy_joules, Some(7.0));
         }
     }
 }

@@ -31,6 +31,10 @@ pub enum Command {
     SetDefaultMemoryLimit(Option<u32>, u64),
     /// `get_default_device_pinned_mem_limit DEVICE`
     DefaultMemoryLimit(Option<u32>),
+    /// `set_active_thread_percentage SERVER PERCENTAGE`
+    SetPercentage(u32, Option<f64>),
+    /// `set_device_pinned_mem_limit SERVER DEVICE VALUE`
+    SetMemoryLimit(u32, Option<u32>, u64),
     /// `terminate_client SERVER CLIENT`
     TerminateClient(u32, u32),
     /// `sm_partition add DEVICE CHUNKS`
@@ -51,7 +55,10 @@ pub fn read(line: &str, has_partitions: bool) -> Result<Command, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let word = |place: usize| words.get(place).copied();
     let pid = |place: usize| word(place).and_then(leading_number).unwrap_or(0);
-    let device = || word(1).and_then(leading_number).filter(|number| *number < DEVICE_COUNT);
+    let device = |place: usize| word(place).and_then(leading_number).filter(|it| *it < DEVICE_COUNT);
+    let percentage = |place: usize| {
+        word(place).and_then(leading_decimal).filter(|percentage| *percentage > 0.0 && *percentage <= 100.0)
+    };
     let name = word(0).unwrap_or_default();
     Ok(match name {
         "get_server_list" => Command::ServerList,
@@ -61,14 +68,16 @@ pub fn read(line: &str, has_partitions: bool) -> Result<Command, String> {
         "get_server_status" => Command::ServerStatus(word(1).and_then(leading_number)),
         "get_client_list" => Command::ClientList(pid(1)),
         "ps" => Command::Clients((word(1) == Some("-p")).then(|| pid(2))),
-        "set_default_active_thread_percentage" => Command::SetDefaultPercentage(
-            word(1).and_then(leading_decimal).filter(|percentage| *percentage > 0.0 && *percentage <= 100.0),
-        ),
+        "set_default_active_thread_percentage" => Command::SetDefaultPercentage(percentage(1)),
+        "set_active_thread_percentage" => Command::SetPercentage(pid(1), percentage(2)),
+        "set_device_pinned_mem_limit" => {
+            Command::SetMemoryLimit(pid(1), device(2), word(3).map_or(0, memory))
+        }
         "get_default_active_thread_percentage" => Command::DefaultPercentage,
         "set_default_device_pinned_mem_limit" => {
-            Command::SetDefaultMemoryLimit(device(), word(2).map_or(0, memory))
+            Command::SetDefaultMemoryLimit(device(1), word(2).map_or(0, memory))
         }
-        "get_default_device_pinned_mem_limit" => Command::DefaultMemoryLimit(device()),
+        "get_default_device_pinned_mem_limit" => Command::DefaultMemoryLimit(device(1)),
         "terminate_client" => Command::TerminateClient(pid(1), pid(2)),
         "quit" => Command::Quit,
         "lspart" if has_partitions => Command::Partitions,
@@ -160,6 +169,12 @@ mod tests {
         assert_eq!(read("get_server_list 1"), Ok(Command::ServerList));
         assert_eq!(read("get_server_status x"), Ok(Command::ServerStatus(None)));
         assert_eq!(read("quit now"), Ok(Command::Quit));
+        assert_eq!(read("set_active_thread_percentage 7 40"), Ok(Command::SetPercentage(7, Some(40.0))));
+        assert_eq!(
+            read("set_device_pinned_mem_limit 7 0 1G"),
+            Ok(Command::SetMemoryLimit(7, Some(0), 1 << 30))
+        );
+        assert_eq!(read("set_device_pinned_mem_limit x"), Ok(Command::SetMemoryLimit(0, None, 0)));
         assert_eq!(read("start_server 7"), Ok(Command::StartServer(None)));
         for ignored in ["0", "101", "abc", ""] {
             let line = format!("set_default_active_thread_percentage {ignored}");

@@ -30,6 +30,9 @@ struct Server {
     process: Child,
     uid: UserId,
     started: Instant,
+    /// What it holds its next clients to: the daemon's defaults of when it was started, until it is told otherwise.
+    percentage: f64,
+    memory_limit_bytes: Option<u64>,
 }
 
 impl Server {
@@ -80,6 +83,7 @@ pub fn serve(options: Options) -> Result<u8, String> {
         multi_user: options.multi_user,
         // The driver knows nothing of them: they are kept here.
         partitions: false,
+        users: std::collections::BTreeSet::new(),
         cap_default: None,
         memory_limit_bytes_default: None,
     };
@@ -165,7 +169,7 @@ impl Daemon {
         let wanted = status.server_uid.or(self.asked_for);
         if wanted != self.server.as_ref().map(|server| server.uid) {
             self.end_server();
-            self.server = wanted.map(start_server).transpose()?;
+            self.server = wanted.map(|uid| self.start_server(uid)).transpose()?;
             Self::note("Starting new server");
         }
         if let Some(partitions) = &self.partitions {
@@ -233,6 +237,14 @@ impl Daemon {
                 format!("{:.1}\n", self.percentage)
             }
             Command::DefaultPercentage => format!("{:.1}\n", self.percentage),
+            Command::SetPercentage(server, percentage) => self.limit_server(*server, status, |server| {
+                server.percentage = percentage.unwrap_or(server.percentage);
+            }),
+            Command::SetMemoryLimit(server, device, bytes) => self.limit_server(*server, status, |server| {
+                if *device == Some(ORDINAL) {
+                    server.memory_limit_bytes = Some(*bytes).filter(|bytes| *bytes > 0);
+                }
+            }),
             Command::SetDefaultMemoryLimit(device, bytes) => {
                 if let Some(device) = device {
                     self.memory_limits_bytes.insert(*device, *bytes);
@@ -335,8 +347,36 @@ impl Daemon {
         if self.service.terminate(pid).is_ok() { "0\n" } else { "1\n" }.to_owned()
     }
 
+    /// What a server holds its next clients to. One that initialises is busy, and is told nothing; what a ready one prints is
+    /// not documented: here nothing. Whoever asks may: the real one looks at the server first and at him never.
+    fn limit_server(&mut self, server: u32, status: &MpsStatus, set: impl FnOnce(&mut Server)) -> String {
+        if !self.is_its(server) {
+            return not_found(server);
+        }
+        if self.is_initializing(status) {
+            return String::new();
+        }
+        let Some(server) = &mut self.server else { return not_found(server) };
+        set(server);
+        let cap = Some(Fraction::clamped(server.percentage / 100.0));
+        if let Err(error) = self.service.set_server_limits(cap, server.memory_limit_bytes) {
+            Self::note(&error.to_string());
+        }
+        String::new()
+    }
+
+    fn memory_limit_default(&self) -> Option<u64> {
+        self.memory_limits_bytes.get(&ORDINAL).copied().filter(|bytes| *bytes > 0)
+    }
+
+    fn start_server(&self, uid: UserId) -> Result<Server, String> {
+        let process = start_server(uid)?;
+        let (percentage, memory_limit_bytes) = (self.percentage, self.memory_limit_default());
+        Ok(Server { process, uid, started: now(), percentage, memory_limit_bytes })
+    }
+
     fn tell_defaults(&mut self) {
-        let limit = self.memory_limits_bytes.get(&ORDINAL).copied().filter(|bytes| *bytes > 0);
+        let limit = self.memory_limit_default();
         let told = self.service.set_defaults(Some(Fraction::clamped(self.percentage / 100.0)), limit);
         if let Err(error) = told {
             Self::note(&error.to_string());
@@ -363,13 +403,12 @@ fn is_ours(who: UserId) -> bool {
     who == UserId(0) || who.0 == rustix::process::geteuid().as_raw()
 }
 
-fn start_server(uid: UserId) -> Result<Server, String> {
+fn start_server(uid: UserId) -> Result<Child, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     #[expect(clippy::disallowed_methods, reason = "it plays a program that runs another")]
     let mut command = std::process::Command::new(program.with_file_name("nvidia-cuda-mps-server"));
     command.uid(uid.0).stdin(Stdio::piped()).stdout(Stdio::null());
-    let process = command.spawn().map_err(|error| format!("no server: {error}"))?;
-    Ok(Server { process, uid, started: now() })
+    command.spawn().map_err(|error| format!("no server: {error}"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a daemon has the machine's clock")]

@@ -252,6 +252,10 @@ fn device_fault(check: Check, node: &str, device: &DeviceRow, fault: &FaultRow) 
             "several users on one device need a driver whose MPS has -multiuser-server; until then only jobs of one user share \
              it, or set mps.multi_user = false there"
         }
+        FaultKind::Overused => {
+            "ask its user: only a program that takes its MPS variables away, or several processes that hold a limit each, come \
+             to that; what the job needs stands in --colocate=memory="
+        }
         FaultKind::Other => "install the same release there and here to be told what it is",
     };
     if fault.closes_device { check.fail(found, mend) } else { check.warn(found, mend) }

@@ -25,7 +25,12 @@ impl Machine {
                 let reason = "its MPS server is in state FAULT until all its clients have left".to_owned();
                 return Err(DeviceError::Busy { index, reason });
             }
-            Some(running) if running.settings == *settings => return Ok(()),
+            Some(running) if running.settings.can_become(settings) => {
+                if let Some(daemon) = &mut self.devices[index as usize].mps {
+                    daemon.become_as(settings);
+                }
+                return Ok(());
+            }
             Some(_) => {
                 let reason = "an MPS control daemon runs there with other settings; stop it first".to_owned();
                 return Err(DeviceError::Busy { index, reason });
@@ -109,13 +114,29 @@ impl Machine {
         Ok(())
     }
 
-    /// A client that waits no longer has a server of its user.
+    /// What the server that runs holds its next clients to.
+    ///
+    /// # Errors
+    /// As [`Machine::read`].
+    pub fn set_mps_server_limits(
+        &mut self,
+        index: u32,
+        cap: Option<Fraction>,
+        memory_limit_bytes: Option<u64>,
+    ) -> Result<(), DeviceError> {
+        self.device(index)?;
+        if let Some(daemon) = &mut self.devices[index as usize].mps {
+            daemon.set_server_limits(Limits { cap, memory_bytes: memory_limit_bytes });
+        }
+        Ok(())
+    }
+
+    /// A client that waits no longer has a server of its user, and what that holds its clients to.
     pub(super) fn begin_mps_server(&mut self, id: ClientId) {
-        let client = &self.clients[&id];
-        if client.is_mps()
-            && let Some(daemon) = &mut self.devices[client.index as usize].mps
-        {
+        let Some(client) = self.clients.get_mut(&id).filter(|client| client.is_mps()) else { return };
+        if let Some(daemon) = &mut self.devices[client.index as usize].mps {
             daemon.begin_server(client.uid);
+            client.mps_limits = daemon.limits();
         }
     }
 

@@ -19,6 +19,7 @@ fn settings(multi_user: bool) -> MpsSettings {
         log_directory: PathBuf::from("/run/mps/0/log"),
         multi_user,
         partitions: false,
+        users: std::collections::BTreeSet::new(),
         cap_default: None,
         memory_limit_bytes_default: None,
     }
@@ -232,6 +233,22 @@ fn a_daemons_own_cap_and_limit_hold_for_clients_that_set_none() {
     let client = machine.attach(&small(1 << 30), 7, ALICE).unwrap();
     assert!((speed(&machine, client) - 0.3).abs() < 0.03, "{}", speed(&machine, client));
     assert!(matches!(machine.attach(&small(8 << 30), 8, ALICE), Err(ClientError::OutOfMemory { .. })));
+}
+
+#[test]
+fn limits_that_change_hold_for_clients_that_come_after() {
+    let mut machine = machine("h200", 1);
+    machine.start_mps(ROOT, 0, &settings(false)).unwrap();
+    let free = machine.attach(&load("gemm-hog", &[PIPE]), 7, ALICE).unwrap();
+    let strict = MpsSettings { memory_limit_bytes_default: Some(4 << 30), ..settings(false) };
+    machine.start_mps(ROOT, 0, &strict).unwrap();
+    let large = AttachRequest { memory_bytes: Some(8 << 30), ..load("gemm-hog", &[PIPE]) };
+    assert!(matches!(machine.attach(&large, 8, ALICE), Err(ClientError::OutOfMemory { .. })));
+    assert_eq!(phase(&machine, free), Phase::Running);
+    assert_eq!(machine.tenants(0).unwrap()[0].memory_bytes_max, None, "it came before");
+    let larger = MpsSettings { memory_limit_bytes_default: Some(16 << 30), ..settings(false) };
+    machine.start_mps(ROOT, 0, &larger).unwrap();
+    machine.attach(&large, 9, ALICE).unwrap();
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod faults;
 mod node;
 mod partitions;
 mod refusals;
+mod strangers;
 
 use node::{Node, command, connected, is_root, runs, until};
 use pillion_core::{DeviceUuid, Fraction, UserId};
@@ -152,6 +153,36 @@ fn a_client_has_its_own_percentage_below_the_daemons() {
     assert!(tenant.units_fraction <= tenant.units_fraction_max + 1e-9, "{tenant:?}");
     client.leave();
     until("no client", || daemons.stop_mps(0).is_ok());
+}
+
+#[test]
+fn who_unsets_his_limits_is_held_to_the_daemons_as_they_are_when_he_comes() {
+    if !is_root() {
+        return;
+    }
+    let node = Node::start();
+    let mut daemons = node.daemons();
+    let limits = |gib: u64, cap: f64| MpsSettings {
+        cap_default: Some(Fraction::clamped(cap)),
+        memory_limit_bytes_default: Some(gib << 30),
+        ..node.settings(0)
+    };
+    let held = |client: &node::Client| {
+        let tenants = node.driver().tenants(0).unwrap();
+        let tenant = *tenants.iter().find(|tenant| tenant.pid == client.pid()).unwrap();
+        (tenant.memory_bytes_max, (tenant.units_fraction_max * 10.0).round() / 10.0)
+    };
+    daemons.start_mps(0, &limits(2, 0.3)).unwrap();
+    let first = node.client(0, &[]);
+    assert_eq!(held(&first), (Some(2 << 30), 0.3), "no variable of its own");
+    // A server that comes up takes no word: that is waited for.
+    daemons.start_mps(0, &limits(8, 0.6)).unwrap();
+    let second = node.client(0, &[]);
+    assert_eq!((held(&first), held(&second)), ((Some(2 << 30), 0.3), (Some(8 << 30), 0.6)));
+    daemons.start_mps(0, &limits(4, 0.6)).unwrap();
+    assert_eq!(held(&node.client(0, &[])).0, Some(4 << 30), "as one who had more left");
+    let status = connected(&mut daemons, 0, &[first.pid(), second.pid()]);
+    assert_eq!(status.settings, limits(4, 0.6));
 }
 
 #[test]

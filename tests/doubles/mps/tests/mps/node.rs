@@ -155,6 +155,7 @@ impl Node {
             log_directory: directory.join("log"),
             multi_user: false,
             partitions: false,
+            users: std::collections::BTreeSet::new(),
             cap_default: None,
             memory_limit_bytes_default: None,
         }

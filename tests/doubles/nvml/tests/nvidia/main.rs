@@ -49,6 +49,7 @@ fn mps_settings() -> MpsSettings {
         log_directory: "/log".into(),
         multi_user: true,
         partitions: false,
+        users: std::collections::BTreeSet::new(),
         cap_default: None,
         memory_limit_bytes_default: None,
     }

@@ -1,0 +1,59 @@
+//! Who holds more device memory than its share allows. The variable by which MPS limits a process is the job's to unset, and its
+//! daemon holds everybody to the largest limit among the tenants only: between the two, what is measured decides. Pure.
+
+use crate::procfs::ProcessId;
+use pillion_core::device::Mechanism;
+use pillion_core::share::Share;
+use pillion_core::{GresType, JobStart};
+
+/// What a driver may count to a client beyond its limit: contexts, and pages that are rounded up.
+const MARGIN_BYTES: u64 = 256 << 20;
+
+/// What one start holds of one device at one look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// The device.
+    pub index: u32,
+    /// The device, as Slurm books it.
+    pub gres_type: GresType,
+    /// Whose.
+    pub start: JobStart,
+    /// All its processes together, as far as the driver says.
+    pub memory_bytes: u64,
+    /// Its processes there.
+    pub processes: Vec<ProcessId>,
+}
+
+/// The limit that this start is over, if it is over one. `share`: the start's. A limit is set by MPS for each process and planned
+/// with for all of them together.
+pub fn limit_exceeded(holding: &Holding, share: &Share) -> Option<u64> {
+    let is_of = share.mechanism == Mechanism::Mps && share.gres_type == holding.gres_type;
+    let limit = share.memory_limit_bytes.filter(|_| is_of)?;
+    (holding.memory_bytes > limit.saturating_add(MARGIN_BYTES)).then_some(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::tests::share;
+
+    #[test]
+    fn a_limit_is_what_the_share_says_and_a_margin() {
+        let limited = Share { memory_limit_bytes: Some(525 << 20), ..share(33, Mechanism::Mps) };
+        let holding = |memory_bytes| Holding {
+            index: 3,
+            gres_type: limited.gres_type.clone(),
+            start: limited.start,
+            memory_bytes,
+            processes: Vec::new(),
+        };
+        assert_eq!(limit_exceeded(&holding(140 << 30), &limited), Some(525 << 20));
+        assert_eq!(limit_exceeded(&holding((525 << 20) + MARGIN_BYTES), &limited), None);
+        let without = Share { memory_limit_bytes: None, ..limited.clone() };
+        let alone = Share { mechanism: Mechanism::None, ..limited.clone() };
+        let elsewhere = Share { gres_type: GresType::new("g0"), ..limited.clone() };
+        for free in [without, alone, elsewhere] {
+            assert_eq!(limit_exceeded(&holding(140 << 30), &free), None, "{free:?}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a daemon holds its clients to, whatever stands in their environment. Its defaults are those of its next server; a server
+//! that is up is told besides, and holds its next clients to it. Clients that are there keep what they came under.
+//!
+//! Source: NVIDIA Multi-Process Service (r550), appendix Tools and Interface Reference: `set_default_device_pinned_mem_limit`,
+//! `set_device_pinned_mem_limit`, `set_default_active_thread_percentage`, `set_active_thread_percentage`; and what the daemon of
+//! release 550 prints without a driver (`tests/hardware/vendor`).
+
+use super::control::Control;
+use super::daemon::{STEP, TRIES, garbled};
+use super::parse::{self, ServerStatus};
+use crate::{DeviceError, MpsSettings};
+use pillion_core::Fraction;
+
+/// Tells a daemon that runs, and the servers that it has.
+///
+/// # Errors
+/// As [`set_defaults`]; [`DeviceError::Busy`] while a server comes up, which takes no word until it is.
+pub(super) fn set_all(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+    set_defaults(control, settings)?;
+    let listed = control.ask(&settings.pipe_directory, "get_server_list")?;
+    for server in parse::servers(&listed).map_err(|it| garbled(&it))? {
+        if is_up(control, settings, server)? {
+            set_of_server(control, settings, server)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells a daemon what its next server is to hold clients to.
+///
+/// # Errors
+/// [`DeviceError::Refused`] where it does not take it: it prints what holds then, whatever it was told.
+pub(super) fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+    let ask = |text: &str| control.ask(&settings.pipe_directory, text);
+    let not_taken = |what: String, said: &str| {
+        Err(control.refused(format!("MPS took no default {what}: it says '{}'", said.trim())))
+    };
+    if !settings.partitions {
+        let percent = percent(settings);
+        let said = ask(&format!("set_default_active_thread_percentage {percent}"))?;
+        if !parse::is_percentage(percent, &said) {
+            return not_taken(format!("cap of {percent} percent"), &said);
+        }
+    }
+    if let Some(bytes) = settings.memory_limit_bytes_default {
+        let mebibytes = bytes >> 20;
+        // It prints words if it refuses, and nothing if it does not understand.
+        let said = ask(&format!("set_default_device_pinned_mem_limit 0 {mebibytes}M"))?;
+        let holds = ask("get_default_device_pinned_mem_limit 0")?;
+        if !parse::is_limit(mebibytes, &holds) {
+            let said = if said.trim().is_empty() { &holds } else { &said };
+            return not_taken(format!("limit of {mebibytes} MiB"), said);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a server has come up. `false`: it is gone, and the next one takes the defaults.
+fn is_up(control: Control<'_>, settings: &MpsSettings, server: u32) -> Result<bool, DeviceError> {
+    for _ in 0..TRIES {
+        let said = control.ask(&settings.pipe_directory, &format!("get_server_status {server}"))?;
+        match parse::server_status(server, &said).map_err(|it| garbled(&it))? {
+            None => return Ok(false),
+            // It passes over what it is told meanwhile, without a word.
+            Some(ServerStatus::Initializing) => std::thread::sleep(STEP),
+            Some(ServerStatus::Active | ServerStatus::Fault) => return Ok(true),
+        }
+    }
+    Err(control.busy(format!("its MPS server {server} comes up, and takes no limits meanwhile")))
+}
+
+fn set_of_server(control: Control<'_>, settings: &MpsSettings, server: u32) -> Result<(), DeviceError> {
+    let tell = |command: String| {
+        let said = control.ask(&settings.pipe_directory, &command)?;
+        if parse::is_refusal(&said) {
+            return Err(control.refused(format!("MPS took no limit of its server: '{}'", said.trim())));
+        }
+        Ok(())
+    };
+    if !settings.partitions {
+        tell(format!("set_active_thread_percentage {server} {}", percent(settings)))?;
+    }
+    match settings.memory_limit_bytes_default {
+        Some(bytes) => tell(format!("set_device_pinned_mem_limit {server} 0 {}M", bytes >> 20)),
+        None => Ok(()),
+    }
+}
+
+/// Hundredths, to two places.
+fn percent(settings: &MpsSettings) -> f64 {
+    (settings.cap_default.map_or(1.0, Fraction::value) * 10_000.0).round() / 100.0
+}

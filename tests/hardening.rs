@@ -1,0 +1,70 @@
+//! How far the units of systemd shut their programs in: by systemd's own measure, and by what that does not weigh.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+
+use pillion_tests::process::Program;
+use std::path::{Path, PathBuf};
+
+/// The most that `systemd-analyze security` may say of a unit, of 10: 5 and above is "medium".
+const EXPOSURE_MAX: [(&str, f64); 3] =
+    [("pillion-agent.service", 4.9), ("pillion-scheduler.service", 2.0), ("pillion-rescue.service", 2.0)];
+
+fn unit(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/systemd").join(name)
+}
+
+/// What a unit says of a setting, each time that it says something.
+fn settings(name: &str, key: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(unit(name)).unwrap();
+    let value = |line: &str| Some(line.strip_prefix(key)?.strip_prefix('=')?.to_owned());
+    text.lines().filter_map(value).collect()
+}
+
+#[test]
+fn units_are_shut_in_as_far_as_systemd_can_tell() {
+    let program = Path::new("/usr/bin/systemd-analyze");
+    if !program.exists() {
+        println!("skipped: there is no {}", program.display());
+        return;
+    }
+    for (name, exposure_max) in EXPOSURE_MAX {
+        let path = unit(name).canonicalize().unwrap();
+        let output = Program::new(program)
+            .args(["security", "--offline=true", "--no-pager"])
+            .arg(path.to_str().unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (_, level) = said.rsplit_once("Overall exposure level for ").unwrap_or_else(|| panic!("{said}"));
+        let level: f64 = level.split_whitespace().nth(1).unwrap().parse().unwrap();
+        println!("{name}: {level}");
+        assert!(level <= exposure_max, "{name} is at {level}; {exposure_max} is the most\n{said}");
+    }
+}
+
+#[test]
+fn nobody_leaves_a_core_or_files_for_all() {
+    for name in ["pillion-agent.service", "pillion-scheduler.service"] {
+        assert_eq!(
+            (settings(name, "LimitCORE"), settings(name, "UMask")),
+            (vec!["0".into()], vec!["0077".into()])
+        );
+    }
+    for key in ["MemoryMax", "TasksMax"] {
+        assert_eq!(settings("pillion-scheduler.service", key).len(), 1, "{key}");
+    }
+    // They are in its control group, and serve jobs.
+    assert_eq!(settings("pillion-agent.service", "KillMode"), ["process"]);
+}
+
+#[test]
+fn what_jobs_write_lies_on_a_file_system_of_its_own() {
+    const MOUNT: &str = "run-pillion-progress.mount";
+    assert_eq!(settings("pillion-agent.service", "RuntimeDirectory"), ["pillion"]);
+    assert_eq!(settings(MOUNT, "Where"), ["/run/pillion/progress"], "where the agent makes its files");
+    assert!(settings("pillion-agent.service", "Wants").contains(&MOUNT.to_owned()));
+    let options = settings(MOUNT, "Options").concat();
+    for option in ["size=", "nr_inodes=", "mode=0711", "nosuid", "nodev", "noexec"] {
+        assert!(options.split(',').any(|it| it.starts_with(option)), "{option}: {options}");
+    }
+}
