@@ -348,6 +348,26 @@ fn samples_with(sample: wire::DeviceSample) -> wire::Report {
     wire::Report { sequence: 1, body: Some(wire::report::Body::Samples(samples)) }
 }
 
+/// What a job writes of its progress is its user's word: it costs him his speed, and nobody what was measured.
+#[test]
+fn a_progress_that_is_none_is_left_out_of_what_its_agent_tells() {
+    let wire = |progress: f64| wire::JobSummary {
+        job_id: "33".into(),
+        gres_type: "g1".into(),
+        memory_bytes_peak: Some(7),
+        progress_solo: Some(progress),
+        progress_shared: Some(3.0),
+        ..Default::default()
+    };
+    for progress in [f64::INFINITY, f64::NAN, -1.0, 2e307] {
+        let summary = JobSummary::try_from(wire(progress)).expect("the rest is told");
+        assert_eq!((summary.solo.progress, summary.shared.progress), (None, Some(3.0)), "{progress}");
+        assert_eq!(summary.memory_bytes_peak, Some(7));
+        let tenant = wire::TenantUse { job_id: "33".into(), progress: Some(progress), ..Default::default() };
+        assert_eq!(TenantUse::try_from(tenant).expect("the rest is told").progress, None, "{progress}");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_name() {
     let sample = wire::DeviceSample { gres_type: "g1".into(), ..Default::default() };
@@ -359,6 +379,8 @@ fn what_cannot_be_is_refused_by_name() {
     );
     let negative = wire::DeviceSample { energy_joules: Some(f64::NAN), ..sample.clone() };
     assert!(refused(Report::try_from(samples_with(negative))).contains("energy_joules is NaN"));
+    let huge = wire::DeviceSample { power_watts: Some(2e307), ..sample.clone() };
+    assert!(refused(Report::try_from(samples_with(huge))).contains("allowed are numbers from 0 to 1e18"));
     let clock = wire::DeviceSample { sm_clock_hertz: Some(-1.0), ..sample.clone() };
     assert!(refused(Report::try_from(samples_with(clock))).contains("sm_clock_hertz is -1"));
     let tenant = wire::TenantUse { job_id: "33;rm".into(), ..Default::default() };

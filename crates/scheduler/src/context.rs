@@ -10,15 +10,17 @@ use crate::step::Patience;
 use crate::store::{Decision, Store, StoreError};
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_core::heartbeat::Mode;
-use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime};
+use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_pairing::{Policy, Reason};
 use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tracing::warn;
 
 /// The checked configuration, in the shape that the rooms use.
 #[derive(Debug, Clone)]
@@ -259,6 +261,23 @@ impl Context {
             Some(version) => version.refusal(),
         }
     }
+    /// Goes past a row that a room can do nothing with: told, counted, and no reason to leave the others.
+    ///
+    /// # Errors
+    /// What is not about that one row: the next tick is the retry.
+    pub fn pass_over(
+        &self,
+        room: &'static str,
+        what: impl fmt::Display,
+        error: TickError,
+    ) -> Result<(), TickError> {
+        if !error.is_of_one_row() {
+            return Err(error);
+        }
+        warn!(room, %what, error = %report(&error), "passed over");
+        self.tally.passed_over(room);
+        Ok(())
+    }
     /// Whether decisions are carried out.
     pub fn is_active(&self) -> bool {
         self.settings.mode == Mode::Active && self.refusal().is_none()
@@ -302,6 +321,11 @@ pub enum TickError {
 }
 
 impl TickError {
+    /// Whether it is about the row at hand alone: who goes on with the others does not meet it again.
+    pub const fn is_of_one_row(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_of_one_row())
+    }
+
     /// Wraps Slurm's error with what we were doing.
     pub fn slurm(action: &'static str) -> impl FnOnce(SlurmError) -> Self {
         move |source| Self::Slurm { action, source }

@@ -33,6 +33,13 @@ impl Ingest {
         journal_id: &str,
         report: &Report,
     ) -> Result<ToAgent, TickError> {
+        let kept = self.keep(node, journal_id, report).await;
+        // What the store refuses would come again for ever, and nothing after it.
+        kept.or_else(|error| self.context.pass_over("ingest", format_args!("a report of {node}"), error))?;
+        Ok(ToAgent::Ack(report.sequence))
+    }
+
+    async fn keep(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<(), TickError> {
         if let ReportBody::Launch(launch) = &report.body {
             // Before it counts as stored: naming twice changes nothing, and an answer that was lost is made up for.
             self.name_workload(launch).await?;
@@ -42,7 +49,7 @@ impl Ingest {
             self.context.board_mut().reported_at = Some(self.context.now());
             self.react(node, &report.body).await?;
         }
-        Ok(ToAgent::Ack(report.sequence))
+        Ok(())
     }
 
     /// Keeps what a job calls its workload, where the workload's own key says so too.

@@ -5,14 +5,17 @@ use pillion_core::ids::{InvalidJobId, InvalidJobStart};
 use pillion_core::units::OutOfRange;
 use pillion_core::{Fraction, JobStart, UnixTime};
 
+/// The greatest quantity that is believed, of any unit: sums of any number of them stay finite.
+pub(super) const QUANTITY_MAX: f64 = 1e18;
+
 /// A field that holds no value of its unit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidField {
     /// Text that must not be empty.
     #[error("{0} is empty")]
     Empty(&'static str),
-    /// A quantity below zero or no number at all.
-    #[error("{field} is {value}; allowed are finite numbers from 0 up")]
+    /// A quantity below zero, beyond all measure, or no number at all.
+    #[error("{field} is {value}; allowed are numbers from 0 to 1e18")]
     Quantity {
         /// The field.
         field: &'static str,
@@ -48,7 +51,17 @@ pub(super) fn text(field: &'static str, text: String) -> Result<String, InvalidF
 
 /// A quantity from 0 up.
 pub(super) fn quantity(field: &'static str, value: f64) -> Result<f64, InvalidField> {
-    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(InvalidField::Quantity { field, value }) }
+    if is_quantity(value) { Ok(value) } else { Err(InvalidField::Quantity { field, value }) }
+}
+
+fn is_quantity(value: f64) -> bool {
+    (0.0..=QUANTITY_MAX).contains(&value)
+}
+
+/// What a job wrote of its own progress: its user's word, and no reason to lose what the agent measured beside it. What is
+/// none is as good as not written.
+pub(super) fn progress(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| is_quantity(*value))
 }
 
 /// A quantity that may be unknown.

@@ -37,12 +37,9 @@ impl TryFrom<wire::TenantUse> for TenantUse {
     type Error = InvalidTenant;
     fn try_from(wire: wire::TenantUse) -> Result<Self, InvalidTenant> {
         let wire::TenantUse { job_id, restart_count, memory_bytes, process_count, progress } = wire;
-        let checked = || -> Result<(JobStart, Option<f64>), InvalidField> {
-            Ok((field::start(&job_id, restart_count)?, field::known_quantity("progress", progress)?))
-        };
-        match checked() {
-            Ok((start, progress)) => {
-                let JobStart { job_id, restart_count } = start;
+        let progress = field::progress(progress);
+        match field::start(&job_id, restart_count) {
+            Ok(JobStart { job_id, restart_count }) => {
                 Ok(Self { job_id, restart_count, memory_bytes, process_count, progress })
             }
             Err(source) => Err(InvalidTenant { job_id, source }),

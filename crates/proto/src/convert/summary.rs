@@ -57,11 +57,11 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
         process_count_peak,
         energy_joules: field::known_quantity("energy_joules", energy_joules)?,
         solo: ProgressPart {
-            progress: field::known_quantity("progress_solo", progress_solo)?,
+            progress: field::progress(progress_solo),
             seconds: field::quantity("progress_solo_seconds", progress_solo_seconds)?,
         },
         shared: ProgressPart {
-            progress: field::known_quantity("progress_shared", progress_shared)?,
+            progress: field::progress(progress_shared),
             seconds: field::quantity("progress_shared_seconds", progress_shared_seconds)?,
         },
         solo_means: solo_means.map(checked_means).transpose()?,

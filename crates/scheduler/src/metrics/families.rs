@@ -116,6 +116,11 @@ pillion_metrics::families! {
         "How long calls of Slurm's programs took, whatever they answered");
     SLURM_ERRORS = counter("pillion_slurm_call_errors_total", "calls", &["call", "kind"],
         "Calls of Slurm that failed: refused (it said no; a job that has started meanwhile is one), unanswered");
+    PASSED_OVER = counter("pillion_rows_passed_over_total", "rows", &["room"],
+        "What a room of the scheduler could not do its work for and went past, so that the others were done: ingest, watch, \
+         engine, profile, judge, misses, names, requeue, release, train; each is told in the log");
+    UNREADABLE = gauge("pillion_store_rows_unreadable", "rows", &["table"],
+        "Rows of a table that could not be read back since the start, and that were passed over");
     STORE_UP = gauge("pillion_store_up", "0 or 1", &[],
         "Whether the last call of Postgres was answered");
     STORE_SECONDS = histogram("pillion_store_call_duration_seconds", &["access"],

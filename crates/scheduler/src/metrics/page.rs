@@ -20,6 +20,10 @@ use std::sync::Arc;
 
 const MECHANISMS: [Mechanism; 3] = [Mechanism::Mps, Mechanism::Ccs, Mechanism::None];
 
+/// Who goes past rows.
+const ROOMS: [&str; 10] =
+    ["engine", "ingest", "judge", "misses", "names", "profile", "release", "requeue", "train", "watch"];
+
 /// What is known now.
 pub struct Snapshot {
     /// The time.
@@ -71,6 +75,9 @@ pub fn page(snapshot: &Snapshot) -> Page {
     learning(&mut page, snapshot);
     nodes(&mut page, snapshot);
     slurm(&mut page, snapshot);
+    for room in ROOMS {
+        page.count(&f::PASSED_OVER, &[room], snapshot.counts.passed_over.get(room).copied().unwrap_or(0));
+    }
     if let Some(store) = &snapshot.store {
         database(&mut page, store);
     }
@@ -237,6 +244,9 @@ fn database(page: &mut Page, store: &StoreFigures) {
     for (access, calls) in [("read", &store.reads), ("write", &store.writes)] {
         page.durations(&f::STORE_SECONDS, &[access], &calls.durations);
         page.count(&f::STORE_ERRORS, &[access], calls.errors);
+    }
+    for (table, count) in &store.unreadable {
+        page.count(&f::UNREADABLE, &[table], *count);
     }
 }
 

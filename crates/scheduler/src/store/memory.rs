@@ -239,6 +239,18 @@ impl Store for MemoryStore {
         self.call("profiling a run", |state| state.profile_run(start, gres_type, account, lesson, profile))
     }
 
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) -> Result<(), StoreError> {
+        self.call("passing over a run", |state| {
+            state.pass_run(start, gres_type, lesson);
+            Ok(())
+        })
+    }
+
     async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
         self.call("reading a lesson", |state| Ok(state.lesson(start)))
     }

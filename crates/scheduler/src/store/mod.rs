@@ -270,7 +270,8 @@ pub const EXPLANATIONS_MAX: usize = 50;
 /// How many decisions a filter without a limit lists.
 pub const LIST_LIMIT_DEFAULT: u32 = 1_000;
 
-/// Durable memory. All times are arguments; nothing here reads a clock.
+/// Durable memory. All times are arguments; nothing here reads a clock. A row that cannot be read back is passed over, counted
+/// and told to the log where rows are listed: it keeps nobody from the others.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// The present revision: it moves with what takes a place or closes one (plans, drains), and with the model in use.
@@ -362,6 +363,13 @@ pub trait Store: Send + Sync {
         account: &RunAccount,
         lesson: &Lesson,
         profile: Option<&StoredProfile>,
+    ) -> Result<(), StoreError>;
+    /// Marks a run as done with that can make neither profile nor account, and keeps why. Nothing, where it was profiled.
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
     ) -> Result<(), StoreError>;
     /// What is known of one workload alone on one device model.
     async fn profile(

@@ -31,7 +31,15 @@ struct Run {
     /// Once it was profiled.
     account: Option<RunAccount>,
     lesson: Option<Lesson>,
+    /// It can make no account.
+    is_passed: bool,
     is_judged: bool,
+}
+
+impl Run {
+    fn is_done(&self) -> bool {
+        self.account.is_some() || self.is_passed
+    }
 }
 
 /// A committed decision and the revision of the view that it was made from.
@@ -265,6 +273,7 @@ impl State {
                     summary: (**summary).clone(),
                     account: None,
                     lesson: None,
+                    is_passed: false,
                     is_judged: false,
                 };
                 self.runs.entry(key).or_insert_with(run);
@@ -294,7 +303,7 @@ impl State {
     ) -> Result<(), StoreError> {
         let run = self.runs.get_mut(&(start, gres_type.clone()));
         let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
-        if run.account.is_some() {
+        if run.is_done() {
             return Ok(());
         }
         run.account = Some(account.clone());
@@ -304,6 +313,14 @@ impl State {
             self.profiles.insert(key, stored.clone());
         }
         Ok(())
+    }
+
+    pub(super) fn pass_run(&mut self, start: JobStart, gres_type: &GresType, lesson: &Lesson) {
+        let run = self.runs.get_mut(&(start, gres_type.clone()));
+        if let Some(run) = run.filter(|run| !run.is_done()) {
+            run.is_passed = true;
+            run.lesson = Some(lesson.clone());
+        }
     }
 
     pub(super) fn lesson(&self, start: JobStart) -> Option<Lesson> {
@@ -417,7 +434,7 @@ impl State {
         }
         self.events.retain(|event| event.at >= before);
         self.launches.retain(|launch| launch.at >= before);
-        self.runs.retain(|_, run| run.account.is_none() || !run.is_judged || run.summary.ended_at >= before);
+        self.runs.retain(|_, run| !run.is_done() || !run.is_judged || run.summary.ended_at >= before);
         self.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
         (rows - count(self)).try_into().unwrap_or(u64::MAX)
     }

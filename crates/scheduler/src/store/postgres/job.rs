@@ -2,6 +2,7 @@
 
 use super::convert::{Place, Timestamp, bigint, text, unix_time};
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::{JobRecord, StoreError};
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_slurm::Ending;
@@ -81,7 +82,7 @@ pub(super) async fn jobs(
     .fetch_all(conn)
     .await?;
     let keyed = |row| JobRecord::try_from(row).map(|job| (job.id, job));
-    Ok(rows.into_iter().map(keyed).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(keyed))?.into_iter().collect())
 }
 
 /// Upserts all jobs in one statement: a scan may bring thousands.

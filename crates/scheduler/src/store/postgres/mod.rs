@@ -27,6 +27,7 @@ mod profile;
 mod run;
 mod sample;
 mod tx;
+mod unreadable;
 
 pub use connect::{ConnectError, MIGRATOR};
 pub use leader::Leadership;
@@ -218,8 +219,17 @@ impl Store for PgStore {
     }
 
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.run_tx("reading unprofiled runs", Read, |tx| Box::pin(run::unprofiled(tx.connection(), limit)))
-            .await
+        let open = self
+            .run_tx("reading unprofiled runs", Read, |tx| Box::pin(run::unprofiled(tx.connection(), limit)))
+            .await?;
+        let unreadable = open.unreadable.as_slice();
+        if !unreadable.is_empty() {
+            self.run_tx("passing over runs", Write, |tx| {
+                Box::pin(run::pass_unprofiled(tx.connection(), unreadable))
+            })
+            .await?;
+        }
+        Ok(open.runs)
     }
 
     async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
@@ -243,6 +253,18 @@ impl Store for PgStore {
         .await
     }
 
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) -> Result<(), StoreError> {
+        self.run_tx("passing over a run", Write, |tx| {
+            Box::pin(run::pass(tx.connection(), start, gres_type, lesson))
+        })
+        .await
+    }
+
     async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
         self.run_tx("reading a lesson", Read, |tx| Box::pin(run::lesson(tx.connection(), start))).await
     }
@@ -259,7 +281,17 @@ impl Store for PgStore {
     }
 
     async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.run_tx("reading unjudged runs", Read, |tx| Box::pin(run::unjudged(tx.connection(), limit))).await
+        let open = self
+            .run_tx("reading unjudged runs", Read, |tx| Box::pin(run::unjudged(tx.connection(), limit)))
+            .await?;
+        let unreadable = open.unreadable.as_slice();
+        if !unreadable.is_empty() {
+            self.run_tx("passing over runs", Write, |tx| {
+                Box::pin(run::pass_unjudged(tx.connection(), unreadable))
+            })
+            .await?;
+        }
+        Ok(open.runs)
     }
 
     async fn judge_run(

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 impl State {
     pub(in crate::store::memory) fn unprofiled_runs(&self, limit: u32) -> Vec<MeasuredRun> {
-        self.measured_runs(limit, |run| run.account.is_none())
+        self.measured_runs(limit, |run| !run.is_done())
     }
 
     pub(in crate::store::memory) fn unjudged_runs(&self, limit: u32) -> Vec<MeasuredRun> {
