@@ -101,7 +101,7 @@ impl Scheduler {
         }
         for report in node.pending(count) {
             for _ in 0..if twice { 2 } else { 1 } {
-                let Ok(ack) = self.ingest.report(&node.name, &node.journal_id(), &report).await else {
+                let Ok(Some(ack)) = self.ingest.report(&node.name, &node.journal_id(), &report).await else {
                     return;
                 };
                 node.order(&ack);

@@ -170,6 +170,20 @@ impl Agents {
         }
     }
 
+    /// What is known of who tells something of a node: its clock less ours, and the memory of each of its devices.
+    pub fn teller(&self, node: &NodeName) -> (f64, BTreeMap<GresType, u64>) {
+        let registry = self.lock();
+        let Some(entry) = registry.entries.get(node) else { return (0.0, BTreeMap::new()) };
+        let devices =
+            entry.state.devices.iter().map(|device| (device.gres_type.clone(), device.memory_bytes));
+        (entry.state.clock_skew_seconds, devices.collect())
+    }
+
+    /// Forgets the nodes that Slurm does not know: their streams end.
+    pub fn retain(&self, is_known: impl Fn(&NodeName) -> bool) {
+        self.lock().entries.retain(|node, _| is_known(node));
+    }
+
     /// How a node is set up beside its devices; `None`: its agent has never connected, or does not tell.
     pub fn setup(&self, node: &NodeName) -> Option<NodeSetup> {
         self.lock().entries.get(node)?.setup.clone()

@@ -36,6 +36,7 @@ pub mod story;
 #[cfg(test)]
 mod testing;
 pub mod train;
+mod truth;
 pub mod view;
 pub mod watch;
 pub mod web;

@@ -7,7 +7,7 @@ use crate::store::{Event, JobRecord};
 use crate::view::occupants;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::{Violation, check_occupants};
-use pillion_core::{GresType, NodeName, SlurmJobId};
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::updates::RESTART_PAUSE;
 use pillion_slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,8 @@ impl Watch {
         board.idle = board.idle.after(scan);
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
+        // A name that no scan knows is nobody's: whoever came under it is sent away, and costs nothing any more.
+        self.context.agents.retain(|node| scan.node(node).is_some());
         let is_first = board.scan.replace(Arc::clone(scan)).is_none();
         if is_first {
             board.planned_at = Some(scan.at);

@@ -5,9 +5,11 @@ use super::queue::{Queue, STATES, queue};
 use super::tally::{Counts, DecisionKind};
 use crate::agents::AgentState;
 use crate::context::ModelSeen;
+use crate::profile::UNBELIEVED_SPEED;
 use crate::scan::Scan;
 use crate::store::Decision;
 use crate::store::postgres::StoreFigures;
+use crate::truth::Doubt;
 use pillion_core::device::Mechanism;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, UnixTime};
@@ -217,6 +219,10 @@ fn nodes(page: &mut Page, snapshot: &Snapshot) {
                 page.set(&f::DEVICE_FAULT, &labels, 1.0);
             }
         }
+    }
+    for reason in Doubt::ALL.map(Doubt::as_str).into_iter().chain([UNBELIEVED_SPEED]) {
+        let count = snapshot.counts.doubted.get(reason).copied().unwrap_or(0);
+        page.count(&f::REPORTS_DROPPED, &[reason], count);
     }
     let mut devices: BTreeMap<(&str, Mechanism), u64> = BTreeMap::new();
     for device in snapshot.agents.values().flat_map(|agent| &agent.devices) {

@@ -68,6 +68,8 @@ pub struct Counts {
     pub starts: u64,
     /// Events by kind, and causes of misses: see [`Tally::event`].
     pub events: BTreeMap<String, u64>,
+    /// What agents told and nobody believed, by the reason.
+    pub doubted: BTreeMap<&'static str, u64>,
     /// Rows that a room could not do its work for and went past, by room.
     pub passed_over: BTreeMap<&'static str, u64>,
     /// What runs used and gained: sums over single runs.
@@ -136,6 +138,11 @@ impl Tally {
     /// `no-decision` (misses), `requeued`, `requeue-refused`, and the faults of runs.
     pub fn event(&self, kind: &str) {
         *self.lock().events.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// Something that an agent told is not believed.
+    pub fn doubted(&self, reason: &'static str) {
+        *self.lock().doubted.entry(reason).or_default() += 1;
     }
 
     /// A room went past a row that it cannot do its work for.

@@ -27,6 +27,8 @@ const SHARED_FRACTION_MAX: f64 = 0.02;
 const DURATION_VARIATION_MAX: f64 = 0.10;
 /// A speed that may be this far off tells nothing: the shared part was too short beside what the durations vary by.
 const SPEED_DEVIATION_MAX: f64 = 0.2;
+/// What is counted where a job's own counter tells no speed that can be.
+pub(crate) const UNBELIEVED_SPEED: &str = "speed";
 /// Progress a second that is believed: a job may write anything into its counter.
 const RATES: RangeInclusive<f64> = 1e-9..=1e15;
 /// Fewer samples than these make no profile.
@@ -71,6 +73,9 @@ impl Profile {
         let mut speed = None;
         if let Some(decision) = &run.decision {
             let measured = measured_speed(run, stored.as_ref().map(|stored| &stored.profile));
+            if measured.is_none() && run.summary.shared.progress.is_some() {
+                self.context.tally.doubted(UNBELIEVED_SPEED);
+            }
             speed = measured.map(|measured| measured.speed_fraction);
             let (start, energy) = (run.summary.start, run.summary.energy_joules);
             store.record_outcome(decision.id, start, speed, energy).await?;

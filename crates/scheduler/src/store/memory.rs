@@ -14,7 +14,7 @@ mod state;
 use super::{
     Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
     JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming, NewDecision, NewModel,
-    NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
+    NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, SlurmStart, Store, StoreError,
     StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
@@ -110,6 +110,10 @@ impl Store for MemoryStore {
         let found =
             |state: &State| ids.iter().filter_map(|id| Some((*id, state.job(*id)?.clone()))).collect();
         self.call("reading jobs", |state| Ok(found(state)))
+    }
+
+    async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError> {
+        self.call("reading a start", |state| Ok(state.slurm_start(start)))
     }
 
     async fn commit_plan(

@@ -15,6 +15,7 @@ mod names;
 mod operators;
 pub mod postgres;
 mod runs;
+mod starts;
 
 pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
 pub use browse::{Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Tenant};
@@ -28,6 +29,7 @@ pub use lesson::Lesson;
 pub use names::{NAMESAKES_MAX, Naming};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
 pub use runs::MeasuredRun;
+pub use starts::SlurmStart;
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
@@ -276,7 +278,7 @@ pub const LIST_LIMIT_DEFAULT: u32 = 1_000;
 pub trait Store: Send + Sync {
     /// The present revision: it moves with what takes a place or closes one (plans, drains), and with the model in use.
     async fn revision(&self) -> Result<Revision, StoreError>;
-    /// Upserts jobs. No new revision: a plan is held against the newest scan before it is committed.
+    /// Upserts jobs, and what Slurm says of their present start. No new revision: a plan is held against the newest scan before it is committed.
     async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError>;
     /// Those of these jobs that were ever recorded, as they were last.
     async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError>;
@@ -284,6 +286,8 @@ pub trait Store: Send + Sync {
     async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
         Ok(self.jobs(&[id]).await?.remove(&id))
     }
+    /// Where and when Slurm says that a start of a managed job ran; `None`: no scan has told of it.
+    async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError>;
     /// Commits decisions in order and returns their ids. All or nothing.
     ///
     /// [`StoreError::StaleView`] when the revision is not `parent` any more; [`StoreError::Conflict`] when a member is

@@ -418,7 +418,7 @@ async fn a_report_that_is_refused_is_acknowledged_and_those_after_it_are_kept() 
         let told = Launch { decision_id: Some(decision_id), ..launch(id) };
         let report = Report { sequence: u64::from(id), body: ReportBody::Launch(told) };
         let answer = ingest.report(&node(), "j", &report).await.expect("no reason to stop");
-        assert_eq!(answer, ToAgent::Ack(u64::from(id)));
+        assert_eq!(answer, Some(ToAgent::Ack(u64::from(id))));
     }
     assert_eq!(world.store.launches(start(2)).await.expect("read").len(), 1);
     assert_eq!(world.passed_over("ingest"), 1);

@@ -4,10 +4,11 @@
 
 mod runs;
 
+use super::super::starts::start_of;
 use super::super::{
-    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson,
-    Member, MemberStep, ModelState, NOBODY_RAN, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount,
-    StoreError, StoredProfile,
+    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson, Member,
+    MemberStep, ModelState, NOBODY_RAN, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount,
+    SlurmStart, StoreError, StoredProfile,
 };
 use super::faults::Faults;
 use super::learning::Learning;
@@ -62,6 +63,8 @@ pub(super) struct State {
     devices: BTreeMap<(NodeName, GresType), DeviceDescription>,
     samples: Vec<(UnixTime, NodeName, DeviceSample)>,
     runs: BTreeMap<(JobStart, GresType), Run>,
+    /// What Slurm said of each start.
+    starts: BTreeMap<JobStart, SlurmStart>,
     launches: Vec<Launch>,
     pub(super) profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
     pub(super) events: Vec<Event>,
@@ -82,6 +85,11 @@ impl State {
 
     pub(super) fn record_jobs(&mut self, jobs: &[JobRecord]) {
         self.jobs.extend(jobs.iter().map(|job| (job.id, job.clone())));
+        self.starts.extend(jobs.iter().filter_map(start_of));
+    }
+
+    pub(super) fn slurm_start(&self, start: JobStart) -> Option<SlurmStart> {
+        self.starts.get(&start).cloned()
     }
 
     pub(super) fn job(&self, id: SlurmJobId) -> Option<&JobRecord> {
@@ -293,59 +301,6 @@ impl State {
         }
     }
 
-    pub(super) fn profile_run(
-        &mut self,
-        start: JobStart,
-        gres_type: &GresType,
-        account: &RunAccount,
-        lesson: &Lesson,
-        profile: Option<&StoredProfile>,
-    ) -> Result<(), StoreError> {
-        let run = self.runs.get_mut(&(start, gres_type.clone()));
-        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
-        if run.is_done() {
-            return Ok(());
-        }
-        run.account = Some(account.clone());
-        run.lesson = Some(lesson.clone());
-        if let Some(stored) = profile {
-            let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
-            self.profiles.insert(key, stored.clone());
-        }
-        Ok(())
-    }
-
-    pub(super) fn pass_run(&mut self, start: JobStart, gres_type: &GresType, lesson: &Lesson) {
-        let run = self.runs.get_mut(&(start, gres_type.clone()));
-        if let Some(run) = run.filter(|run| !run.is_done()) {
-            run.is_passed = true;
-            run.lesson = Some(lesson.clone());
-        }
-    }
-
-    pub(super) fn lesson(&self, start: JobStart) -> Option<Lesson> {
-        let mut runs = self.runs.iter().filter(|((of, _), _)| *of == start);
-        runs.next().and_then(|(_, run)| run.lesson.clone())
-    }
-
-    pub(super) fn judge_run(
-        &mut self,
-        start: JobStart,
-        gres_type: &GresType,
-        judgement: &Judgement,
-    ) -> Result<bool, StoreError> {
-        let run = self.runs.get_mut(&(start, gres_type.clone()));
-        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
-        if std::mem::replace(&mut run.is_judged, true) {
-            return Ok(false);
-        }
-        self.events.extend(judgement.events.iter().cloned());
-        if let Some(requeue) = &judgement.requeue {
-            self.faults.intend(requeue);
-        }
-        Ok(true)
-    }
-
     pub(super) fn settle_requeue(&mut self, start: JobStart, outcome: RequeueOutcome, event: &Event) -> bool {
         let is_new = self.faults.settle(start, outcome);
         if is_new {
@@ -420,6 +375,7 @@ impl State {
                 + state.events.len()
                 + state.launches.len()
                 + state.runs.len()
+                + state.starts.len()
                 + state.jobs.len()
         };
         let rows = count(self);
@@ -436,6 +392,8 @@ impl State {
         self.launches.retain(|launch| launch.at >= before);
         self.runs.retain(|_, run| !run.is_done() || !run.is_judged || run.summary.ended_at >= before);
         self.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
+        let jobs = &self.jobs;
+        self.starts.retain(|start, told| told.started_at >= before || jobs.contains_key(&start.job_id));
         (rows - count(self)).try_into().unwrap_or(u64::MAX)
     }
 

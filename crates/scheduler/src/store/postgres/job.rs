@@ -1,6 +1,7 @@
 //! Table `job`: managed jobs as the last scan saw them.
 
 use super::convert::{Place, Timestamp, bigint, text, unix_time};
+use super::start;
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::store::{JobRecord, StoreError};
@@ -114,9 +115,9 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
         rows,
         at.seconds()
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(())
+    start::record(conn, &rows).await
 }
 
 fn json_row(job: &JobRecord) -> Value {

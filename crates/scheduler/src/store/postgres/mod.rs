@@ -26,6 +26,7 @@ mod plan_head;
 mod profile;
 mod run;
 mod sample;
+mod start;
 mod tx;
 mod unreadable;
 
@@ -36,8 +37,8 @@ pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 use super::{
     Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
     JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming,
-    NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store,
-    StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
+    NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter,
+    SlurmStart, Store, StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
@@ -87,6 +88,10 @@ impl Store for PgStore {
     async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         self.run_tx("reading jobs", Browse, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await
+    }
+
+    async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError> {
+        self.run_tx("reading a start", Read, |tx| Box::pin(start::read(tx.connection(), start))).await
     }
 
     async fn commit_plan(
