@@ -184,6 +184,10 @@ pub struct PolicyConfig {
     /// Runs alone that a workload needs before it is paired.
     #[schemars(range(min = 0, max = 1000))]
     pub solo_runs_min: u32,
+    /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or accept no slowdown,
+    /// before his next such job comes after everybody else's. It costs nobody anything who waits alone.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub alone_devices_max: u32,
     /// Of the jobs that share, how many may be expected to run slower than promised, each promise being kept by itself
     /// already: a bound on the whole plan.
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -272,6 +276,7 @@ impl Default for PolicyConfig {
             tenants_max: 2,
             caps: true,
             solo_runs_min: 1,
+            alone_devices_max: 4,
             broken_budget_fraction: 0.02,
             pair_when_idle: true,
         }

@@ -17,6 +17,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         history_kept: days(config.database.history_kept_days),
         samples_kept: Duration::from_hours(24 * u64::from(config.database.samples_kept_days)),
         policy: policy(&config.policy),
+        alone_devices_max: config.policy.alone_devices_max,
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         training: training(config.training),
@@ -44,6 +45,8 @@ fn policy(config: &PolicyConfig) -> Policy {
         tenants_max,
         caps,
         solo_runs_min,
+        // Of the order in which jobs are served, not of who may share.
+        alone_devices_max: _,
         broken_budget_fraction,
         pair_when_idle,
     } = *config;
@@ -86,6 +89,7 @@ mod tests {
     fn nothing_written_is_what_the_rooms_take_for_usual() {
         let settings = settings(&Scheduler::default());
         assert_eq!(settings.policy, Policy::default());
+        assert_eq!(settings.alone_devices_max, Settings::default().alone_devices_max);
         assert_eq!(format!("{:?}", settings.training), format!("{:?}", Training::default()));
     }
 

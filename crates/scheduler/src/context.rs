@@ -43,6 +43,8 @@ pub struct Settings {
     pub config_path: Option<PathBuf>,
     /// Where `pillion.lua` looks for us; absent = no heartbeat (tests).
     pub heartbeat_path: Option<PathBuf>,
+    /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
+    pub alone_devices_max: u32,
     /// Names by device model under which users may ask for it.
     pub gpu_types: BTreeMap<String, Vec<String>>,
     /// How long is kept what is of the past alone; `None` = for ever.
@@ -67,6 +69,7 @@ impl Default for Settings {
             cooling: Duration::from_secs(15),
             config_path: None,
             heartbeat_path: None,
+            alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
             history_kept: None,
             samples_kept: Duration::from_hours(14 * 24),

@@ -68,6 +68,7 @@ impl Engine {
             cooling: &board.cooling,
             profiles: &profiles,
             policy: &context.settings.policy,
+            alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
         });
         drop(board);

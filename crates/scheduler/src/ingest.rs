@@ -105,6 +105,15 @@ impl Ingest {
         })
     }
 
+    /// A report that cannot be read: counted, and told now and then, as what is not believed.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn unreadable(&self, node: &NodeName, sequence: u64, why: &str) -> Result<(), TickError> {
+        let what = format!("report {sequence} ({why})");
+        self.distrust(node, &what, Doubt::Unreadable).await
+    }
+
     /// Counts what is not believed, and keeps an event of the node now and then.
     async fn distrust(&self, node: &NodeName, what: &str, doubt: Doubt) -> Result<(), TickError> {
         self.context.tally.doubted(doubt.as_str());

@@ -19,6 +19,7 @@ pub mod heartbeat;
 pub mod housekeep;
 pub mod idle;
 pub mod ingest;
+mod log;
 pub mod metrics;
 pub mod misses;
 pub mod names;

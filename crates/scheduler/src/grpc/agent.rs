@@ -5,6 +5,7 @@ use super::status;
 use crate::agents::{Agents, StreamId};
 use crate::context::{Context, TickError};
 use crate::ingest::Ingest;
+use pillion_core::NodeName;
 use pillion_core::report as error_report;
 use pillion_core::report::{AgentHello, FromAgent, Report, ToAgent};
 use pillion_proto::v1::agent_service_server::AgentService;
@@ -12,6 +13,7 @@ use pillion_proto::v1::{AgentMessage, SchedulerMessage};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -21,6 +23,10 @@ use tracing::{info, warn};
 const ANSWERS_LENGTH: usize = 64;
 /// How many reports of a stream may wait to be stored; the next one waits on the wire.
 const REPORTS_LENGTH: usize = 16;
+/// How long a stream may say nothing before its Hello, and how long that waits for the first scan.
+const HELLO_DURATION_MAX: Duration = Duration::from_secs(10);
+const FIRST_SCAN_DURATION_MAX: Duration = Duration::from_secs(5);
+const SCAN_LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// When a report is held against Slurm again that nobody could say anything of.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -47,8 +53,10 @@ impl AgentService for AgentServer {
         request: Request<Streaming<AgentMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let mut incoming = request.into_inner();
-        let hello = first_message(&mut incoming).await?;
+        let hello = tokio::time::timeout(HELLO_DURATION_MAX, first_message(&mut incoming)).await;
+        let hello = hello.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
         let context = Arc::clone(&self.context);
+        known_node(&context, &hello.node).await?;
         let now = context.now();
         context
             .store
@@ -85,6 +93,23 @@ impl AgentService for AgentServer {
             info!(node = %session.hello.node, "agent detached");
         });
         Ok(Response::new(ReceiverStream::new(outgoing)))
+    }
+}
+
+/// Refuses a node that is none of the pool: nothing is kept of it.
+async fn known_node(context: &Context, node: &NodeName) -> Result<(), Status> {
+    let begun = Instant::now();
+    loop {
+        let scan = context.board().scan.clone();
+        match scan.map(|scan| scan.node(node).is_some()) {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                return Err(Status::failed_precondition(format!("Slurm has no node {node} in the pool")));
+            }
+            // A moment after the start.
+            None if begun.elapsed() < FIRST_SCAN_DURATION_MAX => tokio::time::sleep(SCAN_LOOK_PAUSE).await,
+            None => return Err(Status::unavailable("Slurm's nodes are not known yet")),
+        }
     }
 }
 
@@ -191,8 +216,9 @@ impl Session {
             (Ok(message), _) => message,
             // It would come again for ever: told to the log, and acknowledged.
             (Err(error), Some(sequence)) => {
-                let error = pillion_core::error::report(&error);
-                warn!(node = %self.hello.node, sequence, error, "a report that cannot be read is skipped");
+                let why = pillion_core::error::report(&error);
+                let told = self.ingest.unreadable(&self.hello.node, sequence, &why).await;
+                told.map_err(|error| status::from_tick(&error))?;
                 return self.arrived(Arrived::Unreadable(sequence)).await;
             }
             (Err(error), None) => return Err(Status::invalid_argument(pillion_core::error::report(&error))),

@@ -8,6 +8,7 @@ pub mod auth;
 mod browse;
 mod events;
 mod explain;
+pub(crate) mod fair;
 mod job;
 mod listing;
 mod naming;

@@ -105,7 +105,7 @@ pillion_metrics::families! {
         "An agent's clock less the scheduler's when it connected");
     REPORTS_DROPPED = counter("pillion_agent_reports_dropped_total", "reports", &["reason"],
         "What agents told and was not believed: unknown-start, other-node, other-device, other-share (Slurm or we know \
-         otherwise), times, seconds, energy, memory, reading (it cannot be), speed (a job's own counter)");
+         otherwise), times, seconds, energy, memory, reading, unreadable (it cannot be), speed (a job's own counter)");
     DEVICES = gauge("pillion_devices", "devices", &["model", "mechanism"],
         "Devices that agents announced");
     DEVICE_FAULT = gauge("pillion_device_fault", "1", &["node", "gres_type", "fault"],

@@ -139,7 +139,8 @@ fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Optio
     let profile = profile?;
     let summary = &run.summary;
     let from_progress = || {
-        let speed_fraction = rate_of(&summary.shared)? / profile.throughput_per_second.filter(is_rate)?;
+        let speed_fraction =
+            rate_of(&summary.shared)? / profile.throughput_per_second.filter(|rate| is_rate(*rate))?;
         Some(MeasuredSpeed { speed_fraction, deviation: None, is_self_reported: true })
     };
     let from_duration = || {
@@ -166,11 +167,11 @@ fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Optio
 
 /// How fast a job counted; `None` where it did not, or by what nobody can count.
 fn rate_of(part: &ProgressPart) -> Option<f64> {
-    part.progress.map(|progress| progress / part.seconds).filter(is_rate)
+    part.progress.map(|progress| progress / part.seconds).filter(|rate| is_rate(*rate))
 }
 
-fn is_rate(rate: &f64) -> bool {
-    RATES.contains(rate)
+fn is_rate(rate: f64) -> bool {
+    RATES.contains(&rate)
 }
 
 fn is_solo(run: &MeasuredRun) -> bool {

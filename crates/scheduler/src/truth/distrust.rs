@@ -39,7 +39,7 @@ impl Distrust {
         nodes.insert(node.clone(), Since { told_at, count: if is_due { 0 } else { count } });
         is_due.then(|| {
             let more =
-                if count > 1 { format!(" ({} since the last word of this)", count) } else { String::new() };
+                if count > 1 { format!(" ({count} since the last word of this)") } else { String::new() };
             Event {
                 at: now,
                 kind: DISTRUSTED.to_owned(),

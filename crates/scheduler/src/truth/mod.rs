@@ -55,11 +55,13 @@ pub(crate) enum Doubt {
     Seconds,
     /// A reading that no device gives.
     Reading,
+    /// It cannot be read at all.
+    Unreadable,
 }
 
 impl Doubt {
     /// All of them, in the order of their words.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Energy,
         Self::Memory,
         Self::OtherDevice,
@@ -69,6 +71,7 @@ impl Doubt {
         Self::Seconds,
         Self::Times,
         Self::UnknownStart,
+        Self::Unreadable,
     ];
 
     /// As the label has it.
@@ -83,6 +86,7 @@ impl Doubt {
             Self::Memory => "memory",
             Self::Seconds => "seconds",
             Self::Reading => "reading",
+            Self::Unreadable => "unreadable",
         }
     }
 
@@ -98,6 +102,7 @@ impl Doubt {
             Self::Memory => "it tells of more memory than the device has",
             Self::Seconds => "it tells of more seconds than there were",
             Self::Reading => "no device gives such a reading",
+            Self::Unreadable => "it cannot be read",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
+mod turns;
+
 use crate::agents::AgentState;
 use crate::floorplan::closed;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
@@ -35,6 +37,8 @@ pub struct Sources<'a> {
     pub profiles: &'a [StoredProfile],
     /// The site's policy.
     pub policy: &'a Policy,
+    /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
+    pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.
     pub gpu_types: &'a BTreeMap<String, Vec<String>>,
 }
@@ -219,12 +223,9 @@ fn promise(ratio: f64) -> SlowdownRatio {
 
 fn waiting_jobs(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<WaitingJob> {
     let scan = sources.scan;
-    let mut jobs: Vec<&Job> =
+    let jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| is_waiting(job) && !planned.contains(&job.id)).collect();
-    jobs.sort_by(|a, b| {
-        let age = |job: &Job| job.submitted_at.seconds();
-        b.priority.cmp(&a.priority).then(age(a).total_cmp(&age(b))).then(a.id.cmp(&b.id))
-    });
+    let jobs = turns::ordered(jobs, sources);
     let mut open_tasks = BTreeMap::new();
     jobs.into_iter().filter_map(|job| waiting_job(job, &mut open_tasks, sources)).collect()
 }

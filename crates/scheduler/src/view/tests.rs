@@ -80,6 +80,7 @@ fn view_of(world: World) -> ClusterView {
         cooling: &world.cooling,
         profiles: &[],
         policy: &Policy::default(),
+        alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })
 }
