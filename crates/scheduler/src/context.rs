@@ -10,7 +10,7 @@ use crate::step::Patience;
 use crate::store::{Decision, Store, StoreError};
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_core::heartbeat::Mode;
-use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime, report};
+use pillion_core::{Clock, DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_pairing::{Policy, Reason};
 use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
@@ -43,6 +43,8 @@ pub struct Settings {
     pub config_path: Option<PathBuf>,
     /// Where `pillion.lua` looks for us; absent = no heartbeat (tests).
     pub heartbeat_path: Option<PathBuf>,
+    /// How many runs alone a user owes who lost the right to share.
+    pub credit_runs: u32,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Names by device model under which users may ask for it.
@@ -69,6 +71,7 @@ impl Default for Settings {
             cooling: Duration::from_secs(15),
             config_path: None,
             heartbeat_path: None,
+            credit_runs: 10,
             alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
             history_kept: None,
@@ -96,6 +99,8 @@ pub struct Board {
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.
     pub launched: BTreeMap<JobStart, UnixTime>,
+    /// Devices on which somebody does far more than he was let in for, whose sharing it is, and why.
+    pub overrun: BTreeMap<(NodeName, GresType), (DecisionId, String)>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.

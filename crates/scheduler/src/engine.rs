@@ -1,11 +1,11 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
-use crate::context::{Context, TickError};
+use crate::context::{Context, Settings, TickError};
 use crate::scan::{Scan, is_waiting};
-use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
+use crate::store::{Atonement, NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{JobStart, Revision, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_core::{JobStart, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,7 @@ impl Engine {
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
         let drains = context.store.drains().await?;
+        let owed = self.owed().await?;
         let agents = context.agents.all();
         let board = context.board();
         let view = cluster_view(Sources {
@@ -68,11 +69,24 @@ impl Engine {
             cooling: &board.cooling,
             profiles: &profiles,
             policy: &context.settings.policy,
+            owed: &owed,
+            overrun: &board.overrun,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
         });
         drop(board);
         Ok((view, profiles))
+    }
+
+    /// Runs alone that users owe: of those who lost the right to share, and have not run alone often enough since.
+    async fn owed(&self) -> Result<BTreeMap<UserId, u32>, TickError> {
+        let Settings { credit_runs, policy, .. } = &self.context.settings;
+        if *credit_runs == 0 {
+            return Ok(BTreeMap::new());
+        }
+        let since = self.context.store.atonements(policy.solo_seconds_min, *credit_runs).await?;
+        let owes = |one: Atonement| (one.uid, credit_runs.saturating_sub(one.runs_alone));
+        Ok(since.into_iter().map(owes).filter(|(_, runs)| *runs > 0).collect())
     }
 
     /// Plans on the view of now without committing, for `pillion plan --live`.

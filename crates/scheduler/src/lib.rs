@@ -9,6 +9,7 @@
 pub mod agents;
 pub mod config;
 pub mod context;
+pub mod credit;
 pub mod drive;
 pub mod engine;
 pub mod failure;

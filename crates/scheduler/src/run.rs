@@ -4,12 +4,14 @@
 use crate::agents::Agents;
 use crate::config::{operators, settings};
 use crate::context::{Context, Settings};
+use crate::credit::Credit;
 use crate::drive::{Rhythm, drive};
 use crate::engine::Engine;
 use crate::failure::Judge;
 use crate::failure::requeue::Requeuer;
 use crate::grpc::agent::AgentServer;
 use crate::grpc::fair::{Fair, Turns, incoming};
+use crate::grpc::limits;
 use crate::grpc::operator::OperatorServer;
 use crate::heartbeat::{Beat, behind_link};
 use crate::housekeep::Housekeep;
@@ -29,8 +31,6 @@ use crate::web;
 use anyhow::Context as _;
 use pillion_config::Scheduler;
 use pillion_core::SystemClock;
-use pillion_proto::v1::agent_service_server::AgentServiceServer;
-use pillion_proto::v1::operator_service_server::OperatorServiceServer;
 use pillion_slurm::command::{CommandSettings, CommandSlurm};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -43,11 +43,6 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tracing::{debug, error, info, warn};
 
-/// Explanations and whole views are larger than tonic's default of 4 MiB.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// What people ask is short; what an agent tells at once is of one node.
-const QUESTION_BYTES_MAX: usize = 256 << 10;
-const AGENT_MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// How many calls and streams one connection may have open at once.
 const STREAMS_OF_CONNECTION_MAX: u32 = 64;
 
@@ -231,6 +226,9 @@ fn spawn_reconcilers(
     tasks.spawn(drive("misses", Rhythm::every(5 * second), None, stop.clone(), async move || {
         misses.tick().await
     }));
+    let credit = Credit::new(world());
+    tasks
+        .spawn(drive("credit", Rhythm::every(second), None, stop.clone(), async move || credit.tick().await));
     let housekeep = Housekeep::new(world());
     tasks.spawn(drive("housekeep", Rhythm::every(600 * second), None, stop.clone(), async move || {
         housekeep.tick().await
@@ -262,17 +260,13 @@ async fn spawn_servers(
     let operator = Arc::new(OperatorServer::new(Arc::clone(context), Arc::clone(engine), database));
     let turns = Arc::new(Turns::default());
     let operator_service = || {
-        let service = OperatorServiceServer::from_arc(Arc::clone(&operator))
-            .max_encoding_message_size(ANSWER_BYTES_MAX)
-            .max_decoding_message_size(QUESTION_BYTES_MAX);
-        let service = Fair::new(service, Arc::clone(&turns));
+        let service = Fair::new(limits::operators(Arc::clone(&operator)), Arc::clone(&turns));
         let operators = operators.clone();
         tonic::service::interceptor::InterceptedService::new(service, move |request| {
             operators.identify(request)
         })
     };
-    let agent_service = AgentServiceServer::new(AgentServer::new(Arc::clone(context), stop.clone()))
-        .max_decoding_message_size(AGENT_MESSAGE_BYTES_MAX);
+    let agent_service = limits::agents(AgentServer::new(Arc::clone(context), stop.clone()));
 
     let listen = &config.listen;
     if !listen.tcp.ip().is_loopback() {

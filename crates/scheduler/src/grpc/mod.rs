@@ -10,6 +10,7 @@ mod events;
 mod explain;
 pub(crate) mod fair;
 mod job;
+pub(crate) mod limits;
 mod listing;
 mod naming;
 pub mod operator;

@@ -23,8 +23,10 @@ use std::sync::Arc;
 const MECHANISMS: [Mechanism; 3] = [Mechanism::Mps, Mechanism::Ccs, Mechanism::None];
 
 /// Who goes past rows.
-const ROOMS: [&str; 10] =
-    ["engine", "ingest", "judge", "misses", "names", "profile", "release", "requeue", "train", "watch"];
+const ROOMS: [&str; 11] = [
+    "credit", "engine", "ingest", "judge", "misses", "names", "profile", "release", "requeue", "train",
+    "watch",
+];
 
 /// What is known now.
 pub struct Snapshot {
@@ -160,6 +162,8 @@ fn mishaps(page: &mut Page, snapshot: &Snapshot) {
     );
     page.count(&f::LEASES_RESET, &[], happened("restarted"));
     page.count(&f::SHARE_FAILURES, &[], happened("share-failed"));
+    page.count(&f::CREDIT_LOST, &["profile-exceeded"], happened("profile-exceeded"));
+    page.count(&f::CREDIT_LOST, &["promise-broken"], happened("credit-lost"));
     page.count(&f::VIOLATIONS, &[], snapshot.violation_count);
     page.count(&f::NODES_STOPPED, &[], snapshot.stopped as u64);
 }

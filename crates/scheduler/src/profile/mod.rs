@@ -5,7 +5,8 @@ mod capped;
 mod sharing;
 
 use crate::context::{Context, TickError};
-use crate::store::{Lesson, MeasuredRun, StoredProfile};
+use crate::credit::culprits;
+use crate::store::{DecisionFilter, Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::story::{run_account, shared_device_seconds};
 use pillion_core::device::{Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
@@ -95,12 +96,43 @@ impl Profile {
             let (samples, shared_seconds) = (summary.solo_sample_count, summary.shared_seconds);
             info!(start = %summary.start, workload = %run.job.workload, samples, shared_seconds, ?lesson, "a run makes no profile");
         }
+        self.call_to_account(run, speed, &profiles).await?;
         let account = run_account(run, speed, solo_energy_joules);
         let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
         store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
         self.context.tally.ran(&account.sums, shared_device_seconds(&run.summary));
         if updated.is_some() {
             self.context.nudges.engine.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Newcomers of another user beside a broken promise cost him the right to share for a while.
+    async fn call_to_account(
+        &self,
+        run: &MeasuredRun,
+        speed: Option<f64>,
+        profiles: &[StoredProfile],
+    ) -> Result<(), TickError> {
+        let (Some(decision), Some(_)) = (&run.decision, speed) else { return Ok(()) };
+        let store = &self.context.store;
+        let filter =
+            DecisionFilter { group: Some(decision.group), include_single: true, ..DecisionFilter::default() };
+        let sharing = store.decisions(&filter).await?;
+        let met = |member: &&Member| run.summary.neighbours.contains(&member.plan.start);
+        let beside: Vec<&Member> = sharing.iter().flat_map(|one| &one.members).filter(met).collect();
+        for loss in culprits(run, speed, &beside, profiles, self.context.now()) {
+            let told = Event {
+                at: loss.lost_at,
+                kind: "credit-lost".to_owned(),
+                job_id: Some(loss.start.job_id),
+                node: Some(loss.node.clone()),
+                detail: loss.reason.clone(),
+            };
+            if store.lose_credit(&loss, &told).await? {
+                self.context.tally.event("credit-lost");
+                self.context.nudges.engine.notify_one();
+            }
         }
         Ok(())
     }

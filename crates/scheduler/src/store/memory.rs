@@ -12,10 +12,10 @@ mod operators;
 mod state;
 
 use super::{
-    Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming, NewDecision, NewModel,
-    NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, SlurmStart, Store, StoreError,
-    StoredObservation, StoredProfile, Tenant, Undrain,
+    Account, Atonement, CreditLoss, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter,
+    GroupBy, Heat, HeatFilter, JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming,
+    NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter,
+    SlurmStart, Store, StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
@@ -69,6 +69,13 @@ impl MemoryStore {
     /// Forgets every fault that has not happened yet.
     pub fn heal(&self) {
         self.lock().faults.clear();
+    }
+
+    /// A profile, as if runs had made it.
+    #[cfg(test)]
+    pub(crate) fn know(&self, profile: &StoredProfile) {
+        let key = (profile.profile.workload.clone(), profile.profile.device_model.clone());
+        self.lock().state.profiles.insert(key, profile.clone());
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -335,6 +342,14 @@ impl Store for MemoryStore {
         self.call("reading faults of a device", |state| {
             Ok(state.faults.device_faults(node, gres_type, since))
         })
+    }
+
+    async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError> {
+        self.call("taking credit", |state| Ok(state.lose_credit(loss, event)))
+    }
+
+    async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError> {
+        self.call("reading who owes runs alone", |state| Ok(state.atonements(seconds_min, runs_max)))
     }
 
     async fn name_workloads(&self, namings: &[Naming], _at: UnixTime) -> Result<(), StoreError> {

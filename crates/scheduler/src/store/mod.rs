@@ -6,6 +6,7 @@
 
 mod accounts;
 mod browse;
+mod credit;
 mod error;
 mod faults;
 mod learning;
@@ -19,6 +20,7 @@ mod starts;
 
 pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
 pub use browse::{Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Tenant};
+pub use credit::{Atonement, CreditLoss};
 pub use error::StoreError;
 pub use faults::{Judgement, Requeue, RequeueCause, RequeueOutcome};
 pub use learning::{
@@ -428,6 +430,12 @@ pub trait Store: Send + Sync {
         gres_type: &GresType,
         since: UnixTime,
     ) -> Result<Vec<DeviceFault>, StoreError>;
+    /// In one transaction: a start costs its user the right to share, and its event is kept. `Ok(false)`, and nothing is kept:
+    /// it has cost it before.
+    async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError>;
+    /// Of each user who ever lost it, how many runs alone of at least so long he has ended since the last time, counted up to
+    /// `runs_max`; in the order of uids.
+    async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError>;
     /// What these workloads are called. The first name stays, but that of a profile takes the place of a job's.
     async fn name_workloads(&self, namings: &[Naming], at: UnixTime) -> Result<(), StoreError>;
     /// The names of those of these workloads that have one.

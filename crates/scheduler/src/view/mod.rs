@@ -8,7 +8,7 @@ use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Drain, JobRecord, Member, StoredProfile};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
-use pillion_core::{GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, NodeView, Policy, ProfileBook, Tenant, WaitingJob,
 };
@@ -37,6 +37,10 @@ pub struct Sources<'a> {
     pub profiles: &'a [StoredProfile],
     /// The site's policy.
     pub policy: &'a Policy,
+    /// Runs alone that users owe.
+    pub owed: &'a BTreeMap<UserId, u32>,
+    /// Devices on which somebody does far more than he was let in for.
+    pub overrun: &'a BTreeMap<(NodeName, GresType), (DecisionId, String)>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.
@@ -160,6 +164,8 @@ fn device_view(
     let closed = agent.and_then(|agent| closed(sources.drains, &node.name, agent, &device.gres_type));
     let blocked = if let Some(why) = closed {
         Some(why.to_string())
+    } else if let Some((_, why)) = sources.overrun.get(&(node.name.clone(), device.gres_type.clone())) {
+        Some(format!("who runs there is not as he was known: {why}"))
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
     } else if shards_used > shards_of(true) && !here.is_empty() {
@@ -256,6 +262,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
         memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
         solo_cap: mark.cap,
+        owes_runs: sources.owed.get(&job.uid).copied().unwrap_or(0),
         gpu_type: asked_gpu_type(&mark.original_gres),
         cpus: job.cpus,
         memory_mib: job.memory_mib,

@@ -25,7 +25,7 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
         sources.profiles.iter().map(|stored| &stored.profile.workload).collect();
     let mut held = held_alone(sources);
     let is_within = |job: &&Job| {
-        if !must_be_alone(job, &known) {
+        if !must_be_alone(job, &known) && !sources.owed.contains_key(&job.uid) {
             return true;
         }
         let count = held.entry(job.uid).or_default();
@@ -40,8 +40,9 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
 fn held_alone(sources: Sources<'_>) -> BTreeMap<UserId, u32> {
     let is_alone = |member: &&Member| {
         let reason = member.plan.explanation.reason;
-        matches!(reason, Reason::MeasuredAlone | Reason::UnknownWorkload)
-            || is_exact(member.plan.slowdown_ratio_max)
+        let is_measured =
+            matches!(reason, Reason::MeasuredAlone | Reason::MeasuredTooBriefly | Reason::UnknownWorkload);
+        is_measured || reason == Reason::OwesRuns || is_exact(member.plan.slowdown_ratio_max)
     };
     let mut held = BTreeMap::new();
     for member in active_members(sources.decisions).map(|(_, member)| member).filter(is_alone) {
@@ -110,6 +111,8 @@ mod tests {
             cooling: &BTreeMap::new(),
             profiles: &[known],
             policy: &Policy::default(),
+            owed: &BTreeMap::new(),
+            overrun: &BTreeMap::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
         };

@@ -2,8 +2,7 @@
 //! the work for the others is done in the same tick.
 
 use crate::fixtures::{
-    at, commit, device, ended_job, gres, job, launch, node, pair, plain, run, start, step, summary,
-    summary_report,
+    at, commit, device, ended_job, gres, launch, node, pair, plain, run, start, summary, summary_report,
 };
 use crate::learning::told;
 use crate::support::fresh_store;
@@ -11,8 +10,7 @@ use pillion_core::decision::MemberState;
 use pillion_core::mark::Mark;
 use pillion_core::name::NameSource;
 use pillion_core::report::{AgentHello, Launch, ProgressPart, Report, ReportBody, ToAgent};
-use pillion_core::{Clock, DecisionId, JobStart, ManualClock, SlurmJobId, UnixTime, WorkloadKey};
-use pillion_pairing::Reason;
+use pillion_core::{Clock, JobStart, ManualClock, SlurmJobId, WorkloadKey};
 use pillion_scheduler::agents::Agents;
 use pillion_scheduler::context::{Context, Settings};
 use pillion_scheduler::engine::Engine;
@@ -27,12 +25,12 @@ use pillion_scheduler::release::Release;
 use pillion_scheduler::renew::Renew;
 use pillion_scheduler::store::postgres::PgStore;
 use pillion_scheduler::store::{
-    DecisionFilter, Event, JobRecord, MemberStep, Requeue, RequeueCause, RunAccount, Store, StoredProfile,
+    DecisionFilter, Event, JobRecord, Requeue, RequeueCause, RunAccount, Store, StoredProfile,
 };
 use pillion_scheduler::train::{Train, Training};
 use pillion_scheduler::watch::Watch;
+use pillion_slurm::Slurm;
 use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
-use pillion_slurm::{Ending, Slurm};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;

@@ -5,6 +5,7 @@ mod accounts;
 mod bad_rows;
 mod browse;
 mod conformance;
+mod credit;
 mod faults;
 mod fixtures;
 mod learning;
@@ -13,5 +14,6 @@ mod names;
 mod operators;
 mod postgres;
 mod reports;
+mod starts;
 #[path = "../support/postgres.rs"]
 mod support;

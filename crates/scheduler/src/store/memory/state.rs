@@ -2,12 +2,13 @@
 //!
 //! Every change is checked before its first write, so that a call that fails has changed nothing.
 
+mod credit;
 mod runs;
 
 use super::super::starts::start_of;
 use super::super::{
-    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson, Member,
-    MemberStep, ModelState, NOBODY_RAN, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount,
+    CreditLoss, Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson,
+    Member, MemberStep, ModelState, NOBODY_RAN, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount,
     SlurmStart, StoreError, StoredProfile,
 };
 use super::faults::Faults;
@@ -72,6 +73,7 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) drains: Drains,
     pub(super) names: Names,
+    credit_losses: Vec<CreditLoss>,
 }
 
 impl State {

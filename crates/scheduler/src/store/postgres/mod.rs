@@ -7,6 +7,7 @@ mod account;
 mod browse;
 mod connect;
 mod convert;
+mod credit;
 mod decision;
 mod device;
 mod event;
@@ -35,10 +36,10 @@ pub use leader::Leadership;
 pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
-    Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming,
-    NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter,
-    SlurmStart, Store, StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
+    Account, Atonement, CreditLoss, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter,
+    GroupBy, Heat, HeatFilter, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep,
+    ModelVersion, Naming, NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome,
+    RunAccount, RunFilter, SlurmStart, Store, StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
@@ -224,17 +225,7 @@ impl Store for PgStore {
     }
 
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        let open = self
-            .run_tx("reading unprofiled runs", Read, |tx| Box::pin(run::unprofiled(tx.connection(), limit)))
-            .await?;
-        let unreadable = open.unreadable.as_slice();
-        if !unreadable.is_empty() {
-            self.run_tx("passing over runs", Write, |tx| {
-                Box::pin(run::pass_unprofiled(tx.connection(), unreadable))
-            })
-            .await?;
-        }
-        Ok(open.runs)
+        self.unprofiled(limit).await
     }
 
     async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
@@ -286,17 +277,7 @@ impl Store for PgStore {
     }
 
     async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        let open = self
-            .run_tx("reading unjudged runs", Read, |tx| Box::pin(run::unjudged(tx.connection(), limit)))
-            .await?;
-        let unreadable = open.unreadable.as_slice();
-        if !unreadable.is_empty() {
-            self.run_tx("passing over runs", Write, |tx| {
-                Box::pin(run::pass_unjudged(tx.connection(), unreadable))
-            })
-            .await?;
-        }
-        Ok(open.runs)
+        self.unjudged(limit).await
     }
 
     async fn judge_run(
@@ -369,6 +350,17 @@ impl Store for PgStore {
     ) -> Result<Vec<DeviceFault>, StoreError> {
         self.run_tx("reading faults of a device", Read, |tx| {
             Box::pin(fault::device_faults(tx.connection(), node, gres_type, since))
+        })
+        .await
+    }
+
+    async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError> {
+        self.run_tx("taking credit", Write, |tx| Box::pin(credit::lose(tx.connection(), loss, event))).await
+    }
+
+    async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError> {
+        self.run_tx("reading who owes runs alone", Read, |tx| {
+            Box::pin(credit::atonements(tx.connection(), seconds_min, runs_max))
         })
         .await
     }

@@ -1,9 +1,10 @@
 //! Table `job_run`: each start of a job on a device, as its agent summarised it.
 
 use super::convert::{Place, Timestamp, bigint, integer, text, timestamp, unix_time};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{decision, integer_limit, job, unreadable};
+use super::{PgStore, decision, integer_limit, job, unreadable};
 use crate::store::{Lesson, MeasuredRun, StoreError};
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{GresType, JobStart, NodeName};
@@ -145,15 +146,15 @@ macro_rules! open_runs {
 
 /// Runs that something is still to be done with.
 #[derive(Debug, Default)]
-pub(super) struct OpenRuns {
-    pub(super) runs: Vec<MeasuredRun>,
+struct OpenRuns {
+    runs: Vec<MeasuredRun>,
     /// Those that cannot be read, or whose job or decision cannot.
-    pub(super) unreadable: Vec<Unreadable>,
+    unreadable: Vec<Unreadable>,
 }
 
 /// A run that cannot be read: as it stands in the table, and why.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+struct Unreadable {
     job_id: String,
     restart_count: i32,
     gres_type: String,
@@ -168,14 +169,42 @@ impl RunRow {
     }
 }
 
+impl PgStore {
+    /// Runs to be profiled; those that cannot be read are marked as done with.
+    pub(super) async fn unprofiled(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        let OpenRuns { runs, unreadable } = self
+            .run_tx("reading unprofiled runs", Read, |tx| Box::pin(unprofiled(tx.connection(), limit)))
+            .await?;
+        let unreadable = unreadable.as_slice();
+        if !unreadable.is_empty() {
+            let action = "passing over runs";
+            self.run_tx(action, Write, |tx| Box::pin(pass_unprofiled(tx.connection(), unreadable))).await?;
+        }
+        Ok(runs)
+    }
+
+    /// Runs to be judged; those that cannot be read are marked as done with.
+    pub(super) async fn unjudged(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        let OpenRuns { runs, unreadable } = self
+            .run_tx("reading unjudged runs", Read, |tx| Box::pin(unjudged(tx.connection(), limit)))
+            .await?;
+        let unreadable = unreadable.as_slice();
+        if !unreadable.is_empty() {
+            let action = "passing over runs";
+            self.run_tx(action, Write, |tx| Box::pin(pass_unjudged(tx.connection(), unreadable))).await?;
+        }
+        Ok(runs)
+    }
+}
+
 /// Oldest first, with the job and the decision of each. Both are done at once; the release before did not account.
-pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
+async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
     let rows = open_runs!("is_accounted", &mut *conn, limit).await?;
     measured(conn, rows).await
 }
 
 /// Oldest first, with the job and the decision of each.
-pub(super) async fn unjudged(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
+async fn unjudged(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
     let rows = open_runs!("is_judged", &mut *conn, limit).await?;
     measured(conn, rows).await
 }
@@ -235,7 +264,7 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns
 
 /// Marks runs that cannot be read as done with, and says why: the oldest open ones are read, and these would always be
 /// among them.
-pub(super) async fn pass_unprofiled(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
+async fn pass_unprofiled(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
     for Unreadable { job_id, restart_count, gres_type, why } in runs {
         pass_row(conn, job_id, *restart_count, gres_type, &Lesson::nothing(why.as_str())).await?;
     }
@@ -243,7 +272,7 @@ pub(super) async fn pass_unprofiled(conn: &mut PgConnection, runs: &[Unreadable]
 }
 
 /// The same for those that nobody can judge.
-pub(super) async fn pass_unjudged(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
+async fn pass_unjudged(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
     for Unreadable { job_id, restart_count, gres_type, .. } in runs {
         sqlx::query!(
             "update job_run set is_judged = true where job_id = $1 and restart_count = $2 and gres_type = $3",
