@@ -211,7 +211,7 @@ fn fault_kinds() -> impl Strategy<Value = FaultKind> {
 prop_compose! {
     fn conditions()(
         gres_type in names(),
-        faults in prop::collection::vec((fault_kinds(), ".{0,8}", quantities()), 0..3),
+        faults in prop::collection::vec((fault_kinds(), "[a-zäö:' ]{0,8}", quantities()), 0..3),
         reading in readings(),
     ) -> DeviceCondition {
         let fault = |(kind, detail, since)| DeviceFault { kind, detail, since: UnixTime::from_seconds(since) };
