@@ -68,7 +68,9 @@ impl Watch {
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         // A name that no scan knows is nobody's: whoever came under it is sent away, and costs nothing any more.
-        self.context.agents.retain(|node| scan.node(node).is_some());
+        if !scan.nodes.is_empty() {
+            self.context.agents.retain(|node| scan.node(node).is_some());
+        }
         let is_first = board.scan.replace(Arc::clone(scan)).is_none();
         if is_first {
             board.planned_at = Some(scan.at);

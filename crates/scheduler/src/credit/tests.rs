@@ -3,13 +3,17 @@
 use super::*;
 use crate::agents::{Agents, DeviceLook};
 use crate::context::Settings;
+use crate::engine::Engine;
+use crate::scan::Scan;
 use crate::store::memory::MemoryStore;
 use crate::store::{MeasuredRun, NewMember, Store};
-use crate::testing::{NOW, at, decision, device, member, record, start, summary};
+use crate::testing::{NOW, at, decision, device, job, member, node, record, start, summary};
 use pillion_core::device::{Reading, TenantUse};
+use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{Fraction, JobStart, ManualClock, SlurmJobId, UserId, WorkloadKey};
 use pillion_slurm::fake::{FakeSettings, FakeSlurm};
+use pillion_slurm::{Job, JobState, NodeAvailability};
 
 const GIB: u64 = 1 << 30;
 
@@ -179,4 +183,26 @@ fn newcomers_of_another_user_answer_for_a_broken_promise() {
     };
     assert_eq!(of(Some(0.34)), [UserId(1001)], "neither who is known nor her own");
     assert_eq!((of(Some(0.8)), of(None)), (Vec::new(), Vec::new()), "the promise was 1.25");
+}
+
+/// Under whatever name: the next job of the same user is planned alone, and says why; it is the users' and not the workload's.
+#[tokio::test]
+async fn the_next_jobs_of_that_user_are_planned_alone() {
+    let world = World::new();
+    for seconds in 1..=5 {
+        world.look(seconds, 0.95).await;
+    }
+    let waiting = |id: u32, uid: u32| Job {
+        id: SlurmJobId::plain(id),
+        uid: UserId(uid),
+        mark: Ok(Some(Mark { workload_digest: format!("new{id}"), ..Mark::default() })),
+        ..job(JobState::Pending)
+    };
+    let nodes = vec![node(NodeAvailability::Up)];
+    let scan =
+        Scan::new(at(NOW), vec![waiting(20, 1001), waiting(21, 1000)], nodes, &["shared".to_owned()], 0);
+    world.context.board_mut().scan = Some(Arc::new(scan));
+    let (view, _) = Engine::new(Arc::clone(&world.context)).dry_run().await.unwrap().unwrap();
+    let owes: Vec<_> = view.waiting.iter().map(|job| (job.uid, job.owes_runs)).collect();
+    assert_eq!(owes, [(UserId(1001), 10), (UserId(1000), 0)]);
 }
