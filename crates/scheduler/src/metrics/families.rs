@@ -106,7 +106,7 @@ pillion_metrics::families! {
         "Time since an agent last said anything");
     AGENT_SKEW = gauge("pillion_agent_clock_skew_seconds", "seconds", &["node"],
         "An agent's clock less the scheduler's when it connected");
-    REPORTS_DROPPED = counter("pillion_reports_dropped_total", "reports", &["reason"],
+    REPORTS_DROPPED = counter("pillion_reports_disbelieved_total", "reports", &["reason"],
         "What agents told and was not believed: unknown-start, other-node, other-device, other-share (Slurm or we know \
          otherwise), times, seconds, energy, memory, reading, unreadable (it cannot be), speed (a job's own counter)");
     DEVICES = gauge("pillion_devices", "devices", &["model", "mechanism"],

@@ -108,7 +108,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds {
         connections: 2,
-        head_duration: Duration::from_millis(300),
+        head_duration: Duration::from_secs(2),
         connection_duration: Duration::from_secs(20),
         farewell: Duration::from_secs(20),
     };
