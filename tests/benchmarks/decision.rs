@@ -81,6 +81,7 @@ fn job(number: u32) -> anyhow::Result<WaitingJob> {
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25)?,
         memory_bytes_declared: None,
         solo_cap: None,
+        owes_runs: 0,
         gpu_type: None,
         cpus: 4,
         memory_mib: 4096,

@@ -384,7 +384,7 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
          [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
          [web]\nlisten_address = \"{web}\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
-         [policy]\nusers = \"{users}\"\n{extra}\n",
+         [policy]\nusers = \"{users}\"\nsolo_seconds_min = 0\n{extra}\n",
         extra = spec.scheduler_conf_extra.join("\n"),
         bound = spec.bound_seconds,
         conf = cluster.layout().slurm_conf().display(),

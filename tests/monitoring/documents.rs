@@ -76,8 +76,10 @@ fn labels_are_few_and_tell_of_nobody() {
         "outcome",
         "reason",
         "result",
+        "room",
         "sharing",
         "state",
+        "table",
         "version",
     ]);
     for of in families().values() {

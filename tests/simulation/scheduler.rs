@@ -99,12 +99,14 @@ impl Scheduler {
             }
             self.streams.insert(node.name.clone(), self.context.agents.connect(&hello, now));
         }
-        for report in node.pending(count) {
+        'reports: for report in node.pending(count) {
             for _ in 0..if twice { 2 } else { 1 } {
-                let Ok(ack) = self.ingest.report(&node.name, &node.journal_id(), &report).await else {
-                    return;
-                };
-                node.order(&ack);
+                match self.ingest.report(&node.name, &node.journal_id(), &report).await {
+                    Ok(Some(ack)) => drop(node.order(&ack)),
+                    // Nobody can say yet whether it is true: it is told again.
+                    Ok(None) => break 'reports,
+                    Err(_) => return,
+                }
             }
         }
         let (_, inbox) = self.streams.get_mut(&node.name).expect("connected above");

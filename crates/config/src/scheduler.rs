@@ -184,6 +184,17 @@ pub struct PolicyConfig {
     /// Runs alone that a workload needs before it is paired.
     #[schemars(range(min = 0, max = 1000))]
     pub solo_runs_min: u32,
+    /// Seconds that these runs must have taken together: a profile of a moment says little of a job that runs for hours.
+    #[schemars(range(min = 0.0, max = 86400.0), extend("x-unit" = "seconds"))]
+    pub solo_seconds_min: f64,
+    /// Runs alone that a user owes whose job did far more than the profile that it was let in by, or whose newcomer broke a
+    /// promise to somebody else. By user, for a name is anybody's to make up. 0: none, it is only told as an event.
+    #[schemars(range(min = 0, max = 1000))]
+    pub credit_runs: u32,
+    /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or accept no slowdown,
+    /// before his next such job comes after everybody else's. It costs nobody anything who waits alone.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub alone_devices_max: u32,
     /// Of the jobs that share, how many may be expected to run slower than promised, each promise being kept by itself
     /// already: a bound on the whole plan.
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -272,6 +283,9 @@ impl Default for PolicyConfig {
             tenants_max: 2,
             caps: true,
             solo_runs_min: 1,
+            solo_seconds_min: 30.0,
+            credit_runs: 10,
+            alone_devices_max: 4,
             broken_budget_fraction: 0.02,
             pair_when_idle: true,
         }

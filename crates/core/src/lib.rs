@@ -22,6 +22,7 @@ pub mod profile;
 pub mod report;
 pub mod setup;
 pub mod share;
+pub mod text;
 pub mod units;
 pub mod when;
 pub mod word;

@@ -164,6 +164,10 @@ pub fn keeps_promise(speed_fraction: f64, slowdown_ratio_max: f64) -> bool {
     speed_fraction * slowdown_ratio_max >= 1.0
 }
 
+/// Speeds beside others over the speed alone that are believed: a neighbour does not stop a job, nor make it twice as fast,
+/// but a job may write anything into its counter.
+pub const SPEED_FRACTIONS: std::ops::RangeInclusive<f64> = 0.01..=2.0;
+
 /// Hundredths of a GPU that Slurm books and bills, 1..=100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]

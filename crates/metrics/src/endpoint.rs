@@ -1,7 +1,8 @@
 //! `GET /metrics` over plain HTTP/1, and nothing else. The agent runs as root beside users' jobs, so it costs little and
-//! cannot be made to cost more: few connections at a time, each of one request and short, and a new page once a second at
-//! most. Where its address cannot be had the daemon goes on without.
+//! cannot be made to cost more: so many connections at a time, each of one request and short, and a new page once a second at
+//! most. Who holds many of them shuts out himself and nobody else ([`crate::doors`]). Where its address cannot be had the daemon goes on without.
 
+use crate::doors::Doors;
 use crate::page::Page;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -15,14 +16,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-/// How many may be served at a time; those beyond are turned away.
-const CONNECTIONS_MAX: usize = 4;
+/// How many may be served at a time; beyond that, who holds the most of them makes room.
+const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may last, and how long its request may take to come.
 const CONNECTION_DURATION_MAX: Duration = Duration::from_secs(5);
 const REQUEST_DURATION_MAX: Duration = Duration::from_secs(1);
@@ -72,20 +72,21 @@ where
 async fn listen<F: Fn() -> Page + Send + Sync + 'static>(address: SocketAddr, pages: Arc<Pages<F>>) {
     let listener = bind(address).await;
     info!(%address, "metrics at http://{address}/metrics");
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let doors = Arc::new(Doors::new(CONNECTIONS_MAX));
     // Dropped with this function, and with it whoever is still served.
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
-            Ok((stream, _)) => {
-                if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                    let pages = Arc::clone(&pages);
-                    connections.spawn(async move {
-                        let _place = place;
-                        converse(stream, pages).await;
-                    });
-                }
+            Ok((stream, peer)) => {
+                let Ok(local) = stream.local_addr() else { continue };
+                let (place, pages) = (Arc::clone(&doors).enter((peer, local)), Arc::clone(&pages));
+                connections.spawn(async move {
+                    tokio::select! {
+                        () = place.taken_away() => {}
+                        () = converse(stream, pages) => {}
+                    }
+                });
             }
             Err(error) => {
                 debug!(%error, "a connection for metrics could not be accepted");

@@ -7,6 +7,7 @@
 //! ```
 
 mod description;
+pub mod doors;
 mod durations;
 mod endpoint;
 mod page;

@@ -79,11 +79,18 @@ pub(crate) fn may_share(
     if job.solo_cap.is_some() {
         return Err(Reason::MeasuredAlone);
     }
+    if job.owes_runs > 0 {
+        return Err(Reason::OwesRuns);
+    }
     if policy.tenants_max < 2 {
         return Err(Reason::NotShareable);
     }
     let known = profile.filter(|profile| profile.run_count >= policy.solo_runs_min);
     let profile = known.ok_or(Reason::UnknownWorkload)?;
+    let is_brief = |seconds: f64| seconds * f64::from(profile.run_count) < policy.solo_seconds_min;
+    if profile.duration_seconds.is_some_and(is_brief) {
+        return Err(Reason::MeasuredTooBriefly);
+    }
     if profile.process_count_peak > 1 {
         return Err(Reason::SeveralProcesses);
     }

@@ -442,6 +442,10 @@ fn waiting_text(reason: Reason) -> &'static str {
 fn rule_text(reason: Reason) -> &'static str {
     match reason {
         Reason::UnknownWorkload => "the workload has not been measured on this device model yet",
+        Reason::MeasuredTooBriefly => "the workload was measured on this device model for too short a time",
+        Reason::OwesRuns => {
+            "its user owes runs alone: a job of his did far more than it was let in for, or broke a promise"
+        }
         Reason::MeasuredAlone => "its user has it measured so",
         Reason::MemoryUnknown => "its device memory is not known; memory= would tell",
         Reason::MemoryDoesNotFit => "the device memory does not suffice for both",

@@ -127,6 +127,10 @@ pub enum Reason {
     AloneJoinable,
     /// Starts alone: its workload is not known yet on this device model, and is measured.
     UnknownWorkload,
+    /// Starts alone: its workload was measured on this device model, but for a moment only.
+    MeasuredTooBriefly,
+    /// Starts alone: its user owes runs alone, because a job of his was not as it was known, or broke a promise.
+    OwesRuns,
     /// Starts alone, perhaps under a cap, because its user has it measured so.
     MeasuredAlone,
     /// Its memory need is not known, so it cannot share.

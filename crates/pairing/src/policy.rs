@@ -93,6 +93,9 @@ pub struct Policy {
     pub caps: bool,
     /// Solo runs that a workload needs before it is paired.
     pub solo_runs_min: u32,
+    /// Seconds that these runs must have taken together; 0 here, where measurements come from files, whatever a site's
+    /// configuration says.
+    pub solo_seconds_min: f64,
     /// Of the jobs that share, how many may be expected to run slower than promised, 0..=1: a bound on the whole plan,
     /// besides the one on each job.
     pub broken_budget_fraction: f64,
@@ -115,6 +118,7 @@ impl Default for Policy {
             tenants_max: 2,
             caps: true,
             solo_runs_min: 1,
+            solo_seconds_min: 0.0,
             broken_budget_fraction: 0.02,
             allowed: None,
             pair_when_idle: true,

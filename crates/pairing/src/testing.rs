@@ -41,6 +41,7 @@ pub(crate) fn job(id: u32, workload: &str) -> WaitingJob {
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
         memory_bytes_declared: None,
         solo_cap: None,
+        owes_runs: 0,
         gpu_type: None,
         cpus: 4,
         memory_mib: 1024,

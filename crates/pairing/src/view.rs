@@ -148,6 +148,9 @@ pub struct WaitingJob {
     /// Its user has it measured alone, under this cap; absent = it may share.
     #[serde(default)]
     pub solo_cap: Option<CapStep>,
+    /// Runs alone that its user owes; 0 = it may share.
+    #[serde(default)]
+    pub owes_runs: u32,
     /// `gpu:h100:1`: the type it asked for.
     pub gpu_type: Option<String>,
     /// CPUs.

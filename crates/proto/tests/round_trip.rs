@@ -212,7 +212,7 @@ fn fault_kinds() -> impl Strategy<Value = FaultKind> {
 prop_compose! {
     fn conditions()(
         gres_type in names(),
-        faults in prop::collection::vec((fault_kinds(), ".{0,8}", quantities()), 0..3),
+        faults in prop::collection::vec((fault_kinds(), "[a-zäö:' ]{0,8}", quantities()), 0..3),
         reading in readings(),
     ) -> DeviceCondition {
         let fault = |(kind, detail, since)| DeviceFault { kind, detail, since: UnixTime::from_seconds(since) };
@@ -251,7 +251,7 @@ prop_compose! {
 
 prop_compose! {
     fn hellos()(
-        (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), ".{0,8}", names()),
+        (protocol_version, node, agent_version, journal_id) in (any::<u32>(), names(), "[0-9a-z. +-]{0,8}", names()),
         devices in prop::collection::vec(
             (any::<u32>(), names(), names(), any::<u64>(), names(), mechanisms(), option::of(prop::collection::vec(instances(), 0..3))),
             0..4,
@@ -349,6 +349,66 @@ fn samples_with(sample: wire::DeviceSample) -> wire::Report {
     wire::Report { sequence: 1, body: Some(wire::report::Body::Samples(samples)) }
 }
 
+/// What a job writes of its progress is its user's word: it costs him his speed, and nobody what was measured.
+#[test]
+fn a_progress_that_is_none_is_left_out_of_what_its_agent_tells() {
+    let wire = |progress: f64| wire::JobSummary {
+        job_id: "33".into(),
+        gres_type: "g1".into(),
+        memory_bytes_peak: Some(7),
+        progress_solo: Some(progress),
+        progress_shared: Some(3.0),
+        ..Default::default()
+    };
+    for progress in [f64::INFINITY, f64::NAN, -1.0, 2e307] {
+        let summary = JobSummary::try_from(wire(progress)).expect("the rest is told");
+        assert_eq!((summary.solo.progress, summary.shared.progress), (None, Some(3.0)), "{progress}");
+        assert_eq!(summary.memory_bytes_peak, Some(7));
+        let tenant = wire::TenantUse { job_id: "33".into(), progress: Some(progress), ..Default::default() };
+        assert_eq!(TenantUse::try_from(tenant).expect("the rest is told").progress, None, "{progress}");
+    }
+}
+
+fn hello() -> wire::Hello {
+    wire::Hello { node: "n1".into(), journal_id: "j".into(), ..Default::default() }
+}
+
+/// A name goes into logs, labels, pages and rows.
+#[test]
+fn a_name_of_other_than_letters_is_refused_and_told_in_one_short_line() {
+    let node = |node: &str| refused(AgentHello::try_from(wire::Hello { node: node.into(), ..hello() }));
+    for name in ["n1\n2026 ERROR forged", "n1\x1b[2J", "n 1", "<n1>", "n\u{202e}1", &"n".repeat(60_000_000)] {
+        let error = node(name);
+        assert!(error.contains("node is '") && error.len() < 300, "{}", &error[..300.min(error.len())]);
+        assert!(!error.contains(['\n', '\x1b', '\u{202e}']), "{error:?}");
+    }
+    assert!(node("").contains("node is empty"));
+    let told = wire::Launch { job_id: "33\n".repeat(1_000_000), ..Default::default() };
+    assert!(refused(pillion_core::report::Launch::try_from(told)).len() < 500);
+    let device = wire::Device { mechanism: "x".repeat(1_000_000), ..device() };
+    assert!(refused(DeviceDescription::try_from(device)).len() < 500);
+}
+
+fn device() -> wire::Device {
+    wire::Device { uuid: "GPU-1".into(), model: "h100".into(), gres_type: "g1".into(), ..Default::default() }
+}
+
+#[test]
+fn a_list_that_no_node_has_is_refused_and_a_sentence_is_cut_into_one_line() {
+    let devices = vec![wire::Device { mechanism: "mps".into(), ..device() }; 65];
+    let error = refused(AgentHello::try_from(wire::Hello { devices, ..hello() }));
+    assert!(error.contains("devices has 65 entries; allowed are 64"), "{error}");
+    let fault =
+        wire::DeviceFault { kind: "gone".into(), detail: "a\nb".repeat(1_000_000), since_seconds: 1.0 };
+    let condition = wire::DeviceCondition { gres_type: "g1".into(), faults: vec![fault], sources: vec![] };
+    let told = DeviceCondition::try_from(condition).expect("a fault");
+    assert!(told.faults[0].detail.starts_with("a\\nb") && told.faults[0].detail.len() < 2_000);
+    let neighbours = vec!["33+0".to_owned(); 100_000];
+    let summary =
+        wire::JobSummary { job_id: "33".into(), gres_type: "g1".into(), neighbours, ..Default::default() };
+    assert_eq!(JobSummary::try_from(summary).expect("a summary").neighbours.len(), 1_024);
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_name() {
     let sample = wire::DeviceSample { gres_type: "g1".into(), ..Default::default() };
@@ -360,6 +420,8 @@ fn what_cannot_be_is_refused_by_name() {
     );
     let negative = wire::DeviceSample { energy_joules: Some(f64::NAN), ..sample.clone() };
     assert!(refused(Report::try_from(samples_with(negative))).contains("energy_joules is NaN"));
+    let huge = wire::DeviceSample { power_watts: Some(2e307), ..sample.clone() };
+    assert!(refused(Report::try_from(samples_with(huge))).contains("allowed are numbers from 0 to 1e18"));
     let clock = wire::DeviceSample { sm_clock_hertz: Some(-1.0), ..sample.clone() };
     assert!(refused(Report::try_from(samples_with(clock))).contains("sm_clock_hertz is -1"));
     let tenant = wire::TenantUse { job_id: "33;rm".into(), ..Default::default() };

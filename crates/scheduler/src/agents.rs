@@ -1,7 +1,7 @@
 //! Which agents are connected, what their nodes have, and the way to each of them. Filled by `grpc::agent` (and by the
 //! simulation), read by `view` and `release`; knows nothing of Slurm or the store.
 
-use pillion_core::device::{DeviceDescription, Mechanism, Reading};
+use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, DeviceSamples, ToAgent};
 use pillion_core::setup::NodeSetup;
@@ -38,7 +38,7 @@ fn by_device(conditions: &[DeviceCondition]) -> BTreeMap<GresType, DeviceConditi
 struct Entry {
     state: AgentState,
     /// What its devices did last, and when. Beside the state: the state is copied at every look of the planner.
-    readings: BTreeMap<GresType, (UnixTime, Reading)>,
+    readings: BTreeMap<GresType, DeviceLook>,
     /// How its node is set up, as it told when it connected. Beside the state, likewise.
     setup: Option<NodeSetup>,
     stream: u64,
@@ -74,6 +74,17 @@ struct Registry {
 
 /// The newest reading of each device that an agent sent, and when it was taken.
 pub type Readings = BTreeMap<(NodeName, GresType), (UnixTime, Reading)>;
+
+/// What a device did, and who was on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceLook {
+    /// When it was taken.
+    pub at: UnixTime,
+    /// What it did.
+    pub reading: Reading,
+    /// Who was on it.
+    pub tenants: Vec<TenantUse>,
+}
 
 /// One open stream; a newer one of the same node replaces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,9 +165,10 @@ impl Agents {
         let Some(entry) = registry.entries.get_mut(node) else { return };
         for sample in &samples.samples {
             let known = entry.readings.get(&sample.gres_type);
-            if known.is_none_or(|(at, _)| *at <= samples.recorded_at) {
-                let reading = (samples.recorded_at, sample.reading.clone());
-                entry.readings.insert(sample.gres_type.clone(), reading);
+            if known.is_none_or(|known| known.at <= samples.recorded_at) {
+                let (at, reading, tenants) =
+                    (samples.recorded_at, sample.reading.clone(), sample.tenants.clone());
+                entry.readings.insert(sample.gres_type.clone(), DeviceLook { at, reading, tenants });
             }
         }
     }
@@ -168,6 +180,20 @@ impl Agents {
         {
             entry.state.is_connected = false;
         }
+    }
+
+    /// What is known of who tells something of a node: its clock less ours, and the memory of each of its devices.
+    pub fn teller(&self, node: &NodeName) -> (f64, BTreeMap<GresType, u64>) {
+        let registry = self.lock();
+        let Some(entry) = registry.entries.get(node) else { return (0.0, BTreeMap::new()) };
+        let devices =
+            entry.state.devices.iter().map(|device| (device.gres_type.clone(), device.memory_bytes));
+        (entry.state.clock_skew_seconds, devices.collect())
+    }
+
+    /// Forgets the nodes that Slurm does not know: their streams end.
+    pub fn retain(&self, is_known: impl Fn(&NodeName) -> bool) {
+        self.lock().entries.retain(|node, _| is_known(node));
     }
 
     /// How a node is set up beside its devices; `None`: its agent has never connected, or does not tell.
@@ -203,8 +229,21 @@ impl Agents {
     pub fn readings<'a>(&self, places: impl Iterator<Item = (&'a NodeName, &'a GresType)>) -> Readings {
         let registry = self.lock();
         let known = |(node, gres_type): (&NodeName, &GresType)| {
-            let reading = registry.entries.get(node)?.readings.get(gres_type)?.clone();
-            Some(((node.clone(), gres_type.clone()), reading))
+            let look = registry.entries.get(node)?.readings.get(gres_type)?;
+            Some(((node.clone(), gres_type.clone()), (look.at, look.reading.clone())))
+        };
+        places.filter_map(known).collect()
+    }
+
+    /// The newest looks at these devices, with who was on them.
+    pub fn looks<'a>(
+        &self,
+        places: impl Iterator<Item = (&'a NodeName, &'a GresType)>,
+    ) -> BTreeMap<(NodeName, GresType), DeviceLook> {
+        let registry = self.lock();
+        let known = |(node, gres_type): (&NodeName, &GresType)| {
+            let look = registry.entries.get(node)?.readings.get(gres_type)?.clone();
+            Some(((node.clone(), gres_type.clone()), look))
         };
         places.filter_map(known).collect()
     }

@@ -17,6 +17,8 @@ pub fn settings(config: &Scheduler) -> Settings {
         history_kept: days(config.database.history_kept_days),
         samples_kept: Duration::from_hours(24 * u64::from(config.database.samples_kept_days)),
         policy: policy(&config.policy),
+        alone_devices_max: config.policy.alone_devices_max,
+        credit_runs: config.policy.credit_runs,
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         training: training(config.training),
@@ -44,6 +46,10 @@ fn policy(config: &PolicyConfig) -> Policy {
         tenants_max,
         caps,
         solo_runs_min,
+        solo_seconds_min,
+        // Of users and the order in which they are served: the scheduler's own.
+        credit_runs: _,
+        alone_devices_max: _,
         broken_budget_fraction,
         pair_when_idle,
     } = *config;
@@ -67,6 +73,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         tenants_max,
         caps,
         solo_runs_min,
+        solo_seconds_min,
         broken_budget_fraction,
         allowed: None,
         pair_when_idle,
@@ -85,7 +92,10 @@ mod tests {
     #[test]
     fn nothing_written_is_what_the_rooms_take_for_usual() {
         let settings = settings(&Scheduler::default());
-        assert_eq!(settings.policy, Policy::default());
+        // Of files nobody knows for how long was measured.
+        assert_eq!(settings.policy, Policy { solo_seconds_min: 30.0, ..Policy::default() });
+        assert_eq!(settings.credit_runs, Settings::default().credit_runs);
+        assert_eq!(settings.alone_devices_max, Settings::default().alone_devices_max);
         assert_eq!(format!("{:?}", settings.training), format!("{:?}", Training::default()));
     }
 
@@ -93,7 +103,7 @@ mod tests {
     fn what_is_written_reaches_the_policy() {
         let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
-                    solo_runs_min = 4\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
+                    solo_runs_min = 4\nsolo_seconds_min = 90\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
             users: UserPolicy::Any,
@@ -104,6 +114,7 @@ mod tests {
             tenants_max: 3,
             caps: false,
             solo_runs_min: 4,
+            solo_seconds_min: 90.0,
             broken_budget_fraction: 0.125,
             allowed: None,
             pair_when_idle: false,

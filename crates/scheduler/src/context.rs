@@ -10,15 +10,17 @@ use crate::step::Patience;
 use crate::store::{Decision, Store, StoreError};
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_core::heartbeat::Mode;
-use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime};
+use pillion_core::{Clock, DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_pairing::{Policy, Reason};
 use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tracing::warn;
 
 /// The checked configuration, in the shape that the rooms use.
 #[derive(Debug, Clone)]
@@ -41,6 +43,10 @@ pub struct Settings {
     pub config_path: Option<PathBuf>,
     /// Where `pillion.lua` looks for us; absent = no heartbeat (tests).
     pub heartbeat_path: Option<PathBuf>,
+    /// How many runs alone a user owes who lost the right to share.
+    pub credit_runs: u32,
+    /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
+    pub alone_devices_max: u32,
     /// Names by device model under which users may ask for it.
     pub gpu_types: BTreeMap<String, Vec<String>>,
     /// How long is kept what is of the past alone; `None` = for ever.
@@ -65,6 +71,8 @@ impl Default for Settings {
             cooling: Duration::from_secs(15),
             config_path: None,
             heartbeat_path: None,
+            credit_runs: 10,
+            alone_devices_max: 4,
             gpu_types: BTreeMap::new(),
             history_kept: None,
             samples_kept: Duration::from_hours(14 * 24),
@@ -91,6 +99,8 @@ pub struct Board {
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.
     pub launched: BTreeMap<JobStart, UnixTime>,
+    /// Devices on which somebody does far more than he was let in for, whose sharing it is, and why.
+    pub overrun: BTreeMap<(NodeName, GresType), (DecisionId, String)>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.
@@ -259,6 +269,23 @@ impl Context {
             Some(version) => version.refusal(),
         }
     }
+    /// Goes past a row that a room can do nothing with: told, counted, and no reason to leave the others.
+    ///
+    /// # Errors
+    /// What is not about that one row: the next tick is the retry.
+    pub fn pass_over(
+        &self,
+        room: &'static str,
+        what: impl fmt::Display,
+        error: TickError,
+    ) -> Result<(), TickError> {
+        if !error.is_of_one_row() {
+            return Err(error);
+        }
+        warn!(room, %what, error = %report(&error), "passed over");
+        self.tally.passed_over(room);
+        Ok(())
+    }
     /// Whether decisions are carried out.
     pub fn is_active(&self) -> bool {
         self.settings.mode == Mode::Active && self.refusal().is_none()
@@ -302,6 +329,11 @@ pub enum TickError {
 }
 
 impl TickError {
+    /// Whether it is about the row at hand alone: who goes on with the others does not meet it again.
+    pub const fn is_of_one_row(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_of_one_row())
+    }
+
     /// Wraps Slurm's error with what we were doing.
     pub fn slurm(action: &'static str) -> impl FnOnce(SlurmError) -> Self {
         move |source| Self::Slurm { action, source }

@@ -1,11 +1,11 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
-use crate::context::{Context, TickError};
+use crate::context::{Context, Settings, TickError};
 use crate::scan::{Scan, is_waiting};
-use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
+use crate::store::{Atonement, NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{JobStart, WorkloadKey};
+use pillion_core::{JobStart, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,7 @@ impl Engine {
         let decisions = context.store.active_decisions().await?;
         let profiles = context.store.profiles().await?;
         let drains = context.store.drains().await?;
+        let owed = self.owed().await?;
         let agents = context.agents.all();
         let board = context.board();
         let view = cluster_view(Sources {
@@ -68,10 +69,24 @@ impl Engine {
             cooling: &board.cooling,
             profiles: &profiles,
             policy: &context.settings.policy,
+            owed: &owed,
+            overrun: &board.overrun,
+            alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
         });
         drop(board);
         Ok((view, profiles))
+    }
+
+    /// Runs alone that users owe: of those who lost the right to share, and have not run alone often enough since.
+    async fn owed(&self) -> Result<BTreeMap<UserId, u32>, TickError> {
+        let Settings { credit_runs, policy, .. } = &self.context.settings;
+        if *credit_runs == 0 {
+            return Ok(BTreeMap::new());
+        }
+        let since = self.context.store.atonements(policy.solo_seconds_min, *credit_runs).await?;
+        let owes = |one: Atonement| (one.uid, credit_runs.saturating_sub(one.runs_alone));
+        Ok(since.into_iter().map(owes).filter(|(_, runs)| *runs > 0).collect())
     }
 
     /// Plans on the view of now without committing, for `pillion plan --live`.
@@ -109,7 +124,7 @@ impl Engine {
         let reason = |left: &Explanation| (left.job_id, left.text.clone());
         context.board_mut().reasons = plan.left_waiting.iter().map(reason).collect();
         context.board_mut().reason_counts = reason_counts(&plan.left_waiting);
-        context.store.record_explanations(plan.parent_revision, &plan.left_waiting, now).await?;
+        self.explain(plan, now).await?;
         if plan.pairings.is_empty() {
             return Ok(true);
         }
@@ -126,11 +141,61 @@ impl Engine {
             Err(error @ (StoreError::StaleView { .. } | StoreError::Conflict(_))) => {
                 context.tally.plan_refused();
                 debug!(%error, "plan refused; the next one is made from what is true now");
+                if let StoreError::Conflict(job_id) = error {
+                    // It is active in a decision that this plan did not know, and may be so for long.
+                    context.board_mut().cooling.insert(job_id, now + context.settings.cooling);
+                }
                 context.nudges.watch.notify_one();
                 Ok(false)
             }
+            Err(error) if error.is_of_one_row() => {
+                self.commit_one_by_one(plan.parent_revision, &decisions).await
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Keeps why jobs wait; where that is refused, of each on its own.
+    async fn explain(&self, plan: &Plan, now: UnixTime) -> Result<(), TickError> {
+        let (store, parent) = (&self.context.store, plan.parent_revision);
+        match store.record_explanations(parent, &plan.left_waiting, now).await {
+            Err(error) if error.is_of_one_row() => {}
+            kept => return Ok(kept?),
+        }
+        for left in &plan.left_waiting {
+            let kept = store.record_explanations(parent, std::slice::from_ref(left), now).await;
+            kept.or_else(|error| self.context.pass_over("engine", left.job_id, error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// A plan one of whose decisions the store does not take: the others are committed, each on the revision that the one
+    /// before it made. The jobs of that one are left out for a while.
+    async fn commit_one_by_one(
+        &self,
+        mut parent: Revision,
+        decisions: &[NewDecision],
+    ) -> Result<bool, TickError> {
+        let context = &self.context;
+        for decision in decisions {
+            let now = context.now();
+            match context.store.commit_plan(parent, std::slice::from_ref(decision), now).await {
+                Ok(_) => parent = Revision(parent.0 + 1),
+                Err(StoreError::StaleView { .. }) => {
+                    context.tally.plan_refused();
+                    return Ok(false);
+                }
+                Err(error) => {
+                    let jobs: Vec<SlurmJobId> =
+                        decision.members.iter().map(|member| member.start.job_id).collect();
+                    context.pass_over("engine", format_args!("the decision for {jobs:?}"), error.into())?;
+                    let until = now + context.settings.cooling;
+                    context.board_mut().cooling.extend(jobs.into_iter().map(|job| (job, until)));
+                }
+            }
+        }
+        context.nudges.release.notify_one();
+        Ok(true)
     }
 }
 

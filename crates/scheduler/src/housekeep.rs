@@ -25,16 +25,17 @@ impl Housekeep {
         let an_hour_ago = now - Duration::from_hours(1);
         self.context.board_mut().cooling.retain(|_, until| *until > now);
         self.context.board_mut().tried.retain(|_, at| *at > an_hour_ago);
-        let pruned = self.context.store.prune_samples(now - self.context.settings.samples_kept).await?;
-        if pruned > 0 {
+        let samples = self.context.store.prune_samples(now - self.context.settings.samples_kept).await;
+        if let Ok(pruned @ 1..) = samples {
             info!(pruned, "old device samples deleted");
         }
+        // Whatever became of the samples.
         if let Some(kept) = self.context.settings.history_kept {
             let pruned = self.context.store.prune_history(now - kept).await?;
             if pruned > 0 {
                 info!(pruned, "old history deleted");
             }
         }
-        Ok(())
+        Ok(samples.map(drop)?)
     }
 }

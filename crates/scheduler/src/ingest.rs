@@ -4,6 +4,7 @@
 use crate::agents::StreamId;
 use crate::context::{Context, TickError};
 use crate::store::{Event, Naming};
+use crate::truth::{self, Distrust, Doubt, Teller, Verdict, Word};
 use pillion_core::decision::DecisionState;
 use pillion_core::health::DeviceCondition;
 use pillion_core::name::{NameSource, is_profile_of};
@@ -15,15 +16,17 @@ use tracing::{info, warn};
 /// The receiver of agents' messages.
 pub struct Ingest {
     context: Arc<Context>,
+    distrust: Distrust,
 }
 
 impl Ingest {
     /// A receiver.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context }
+        Self { context, distrust: Distrust::default() }
     }
 
-    /// Stores a report and answers what to acknowledge.
+    /// Stores a report, where it is true, and answers what to acknowledge. `None`: Slurm was not looked at since, and nobody
+    /// can say yet whether it is; it is to be told again.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer: the agent keeps the report and sends it again.
@@ -32,17 +35,93 @@ impl Ingest {
         node: &NodeName,
         journal_id: &str,
         report: &Report,
-    ) -> Result<ToAgent, TickError> {
-        if let ReportBody::Launch(launch) = &report.body {
+    ) -> Result<Option<ToAgent>, TickError> {
+        let is_kept = match self.keep(node, journal_id, report).await {
+            Ok(is_kept) => is_kept,
+            // What the store refuses would come again for ever, and nothing after it.
+            Err(error) => {
+                self.context.pass_over("ingest", format_args!("a report of {node}"), error)?;
+                true
+            }
+        };
+        Ok(is_kept.then_some(ToAgent::Ack(report.sequence)))
+    }
+
+    /// `false`: not yet.
+    async fn keep(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, TickError> {
+        let Some(report) = self.believed(node, report).await? else { return Ok(false) };
+        if let Some(ReportBody::Launch(launch)) = report.as_ref().map(|report| &report.body) {
             // Before it counts as stored: naming twice changes nothing, and an answer that was lost is made up for.
             self.name_workload(launch).await?;
         }
-        let is_new = self.context.store.ingest(node, journal_id, report).await?;
-        if is_new {
+        if let Some(report) = report
+            && self.context.store.ingest(node, journal_id, &report).await?
+        {
             self.context.board_mut().reported_at = Some(self.context.now());
             self.react(node, &report.body).await?;
         }
-        Ok(ToAgent::Ack(report.sequence))
+        Ok(true)
+    }
+
+    /// What of a report counts; `None`: nobody can say yet.
+    async fn believed(&self, node: &NodeName, report: &Report) -> Result<Option<Option<Report>>, TickError> {
+        let context = &self.context;
+        let (skew_seconds, devices) = context.agents.teller(node);
+        let teller = Teller { node, skew_seconds, devices: &devices, now: context.now() };
+        let scan = context.board().scan.clone();
+        let (what, verdict) = match &report.body {
+            ReportBody::Samples(samples) => {
+                let (samples, doubts) =
+                    truth::cleaned(samples.clone(), teller, context.settings.samples_kept);
+                for doubt in doubts {
+                    self.distrust(node, "a look at its devices", doubt).await?;
+                }
+                let body = samples.map(ReportBody::Samples);
+                return Ok(Some(body.map(|body| Report { body, ..report.clone() })));
+            }
+            ReportBody::JobSummary(summary) => {
+                let start = context.store.slurm_start(summary.start).await?;
+                let word = Word { start: start.as_ref(), scan: scan.as_deref() };
+                (format!("a summary of {}", summary.start), truth::summary(summary, teller, word))
+            }
+            ReportBody::Launch(launch) => {
+                let decision = match launch.decision_id {
+                    Some(id) => context.store.decision(id).await?,
+                    None => None,
+                };
+                let start = context.store.slurm_start(launch.start).await?;
+                let word = Word { start: start.as_ref(), scan: scan.as_deref() };
+                let verdict = truth::launch(launch, teller, word, decision.as_ref());
+                (format!("a launch of {}", launch.start), verdict)
+            }
+        };
+        Ok(match verdict {
+            Verdict::Counts => Some(Some(report.clone())),
+            Verdict::NotYet => None,
+            Verdict::Dropped(doubt) => {
+                self.distrust(node, &what, doubt).await?;
+                Some(None)
+            }
+        })
+    }
+
+    /// A report that cannot be read: counted, and told now and then, as what is not believed.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn unreadable(&self, node: &NodeName, sequence: u64, why: &str) -> Result<(), TickError> {
+        let what = format!("report {sequence} ({why})");
+        self.distrust(node, &what, Doubt::Unreadable).await
+    }
+
+    /// Counts what is not believed, and keeps an event of the node now and then.
+    async fn distrust(&self, node: &NodeName, what: &str, doubt: Doubt) -> Result<(), TickError> {
+        self.context.tally.doubted(doubt.as_str());
+        if let Some(event) = self.distrust.of(node, what, doubt, self.context.now()) {
+            warn!(%node, "{}", event.detail);
+            self.context.store.record_event(&event).await?;
+        }
+        Ok(())
     }
 
     /// Keeps what a job calls its workload, where the workload's own key says so too.
@@ -131,16 +210,15 @@ impl Ingest {
         }
         let context = &self.context;
         let now = context.now();
+        let decision = context.store.decision(result.decision_id).await?;
+        if let Verdict::Dropped(doubt) = truth::share(result, node, decision.as_ref()) {
+            return self.distrust(node, &format!("an answer for {}", result.start), doubt).await;
+        }
         if let Some(error) = &result.error {
             let reason = format!("node {node} could not set up the share: {error}");
             self.event("share-failed", result.start.job_id, node, reason.clone()).await?;
             context.tally.event("share-failed");
-            let is_planned = context
-                .store
-                .decision(result.decision_id)
-                .await?
-                .is_some_and(|decision| decision.state == DecisionState::Planned);
-            if is_planned {
+            if decision.is_some_and(|decision| decision.state == DecisionState::Planned) {
                 context.store.abandon(result.decision_id, &reason, now).await?;
                 let until = now + context.settings.cooling;
                 context.board_mut().cooling.insert(result.start.job_id, until);
@@ -179,3 +257,6 @@ impl Ingest {
         Ok(self.context.store.record_event(&event).await?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@
 pub mod agents;
 pub mod config;
 pub mod context;
+pub mod credit;
 pub mod drive;
 pub mod engine;
 pub mod failure;
@@ -19,6 +20,7 @@ pub mod heartbeat;
 pub mod housekeep;
 pub mod idle;
 pub mod ingest;
+mod log;
 pub mod metrics;
 pub mod misses;
 pub mod names;
@@ -37,6 +39,7 @@ pub mod strays;
 #[cfg(test)]
 mod testing;
 pub mod train;
+mod truth;
 pub mod view;
 pub mod watch;
 pub mod web;

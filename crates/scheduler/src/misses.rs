@@ -43,7 +43,8 @@ impl Misses {
             return Ok(());
         };
         for (start, node) in self.due(&scan) {
-            self.settle(start, node, scan.at).await?;
+            let settled = self.settle(start, node, scan.at).await;
+            settled.or_else(|error| self.context.pass_over("misses", start, error))?;
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).settled.insert(start);
         }
         Ok(())

@@ -66,8 +66,22 @@ impl Names {
             Some(Naming { workload, uid, name, source: NameSource::Job })
         };
         let namings: Vec<Naming> = asked.into_iter().filter_map(naming).collect();
-        context.store.name_workloads(&namings, scan.at).await?;
+        self.keep(&namings, scan.at).await?;
         self.lock().named.extend(namings.into_iter().map(|naming| naming.workload));
+        Ok(())
+    }
+
+    /// All at once; where that is refused, each on its own.
+    async fn keep(&self, namings: &[Naming], at: UnixTime) -> Result<(), TickError> {
+        let store = &self.context.store;
+        match store.name_workloads(namings, at).await {
+            Err(error) if error.is_of_one_row() => {}
+            kept => return Ok(kept?),
+        }
+        for naming in namings {
+            let kept = store.name_workloads(std::slice::from_ref(naming), at).await;
+            kept.or_else(|error| self.context.pass_over("names", &naming.workload, error.into()))?;
+        }
         Ok(())
     }
 

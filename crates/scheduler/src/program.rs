@@ -1,5 +1,6 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run.
 
+use crate::log::OneLine;
 use crate::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
 use crate::store::postgres::ConnectError;
@@ -41,7 +42,11 @@ pub fn main() -> ExitCode {
     let _armed = cfg!(debug_assertions).then(fail::FailScenario::setup);
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| OneLine::to(std::io::stderr()))
+        .with_ansi(false)
+        .init();
     let (config, in_force) = match pillion_config::read_scheduler_in_force(&arguments.config) {
         Ok(read) => read,
         Err(error) => {

@@ -88,7 +88,9 @@ impl Release {
             };
             let step = next(decision, member, around, self.context.settings.patience);
             // One member that cannot go on does not keep the others.
-            if let Err(error) = self.carry_out(step, decision, member, scan).await {
+            let carried = self.carry_out(step, decision, member, scan).await;
+            let pass_over = |error| self.context.pass_over("release", member.plan.start, error);
+            if let Err(error) = carried.or_else(pass_over) {
                 warn!(decision_id = %decision.id, start = %member.plan.start, error = %report(&error), "not carried on");
                 first_error.get_or_insert(error);
             }
@@ -237,7 +239,8 @@ impl Release {
         });
         let mut first_error = None;
         for job in lost.filter(|job| needs_reset(job)) {
-            if let Err(error) = self.reset(job, scan.at).await {
+            let reset = self.reset(job, scan.at).await;
+            if let Err(error) = reset.or_else(|error| self.context.pass_over("release", job.id, error)) {
                 first_error.get_or_insert(error);
             }
         }

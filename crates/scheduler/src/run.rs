@@ -4,11 +4,14 @@
 use crate::agents::Agents;
 use crate::config::{operators, settings};
 use crate::context::{Context, Settings};
+use crate::credit::Credit;
 use crate::drive::{Rhythm, drive};
 use crate::engine::Engine;
 use crate::failure::Judge;
 use crate::failure::requeue::Requeuer;
 use crate::grpc::agent::AgentServer;
+use crate::grpc::fair::{Fair, Turns, incoming};
+use crate::grpc::limits;
 use crate::grpc::operator::OperatorServer;
 use crate::heartbeat::{Beat, behind_link};
 use crate::housekeep::Housekeep;
@@ -29,8 +32,6 @@ use crate::web;
 use anyhow::Context as _;
 use pillion_config::Scheduler;
 use pillion_core::SystemClock;
-use pillion_proto::v1::agent_service_server::AgentServiceServer;
-use pillion_proto::v1::operator_service_server::OperatorServiceServer;
 use pillion_slurm::command::{CommandSettings, CommandSlurm};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -38,13 +39,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tracing::{debug, error, info, warn};
 
-/// Explanations and whole views are larger than tonic's default of 4 MiB.
-const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// How many calls and streams one connection may have open at once.
+const STREAMS_OF_CONNECTION_MAX: u32 = 64;
 
 /// The least time between two plans: each end of a job asks for one.
 const ENGINE_PAUSE: Duration = Duration::from_millis(200);
@@ -230,6 +231,9 @@ fn spawn_reconcilers(
     tasks.spawn(drive("strays", Rhythm::every(60 * second), None, stop.clone(), async move || {
         strays.tick().await
     }));
+    let credit = Credit::new(world());
+    tasks
+        .spawn(drive("credit", Rhythm::every(second), None, stop.clone(), async move || credit.tick().await));
     let housekeep = Housekeep::new(world());
     tasks.spawn(drive("housekeep", Rhythm::every(600 * second), None, stop.clone(), async move || {
         housekeep.tick().await
@@ -259,17 +263,15 @@ async fn spawn_servers(
 ) -> anyhow::Result<()> {
     let operators = operators(config);
     let operator = Arc::new(OperatorServer::new(Arc::clone(context), Arc::clone(engine), database));
+    let turns = Arc::new(Turns::default());
     let operator_service = || {
-        let service = OperatorServiceServer::from_arc(Arc::clone(&operator))
-            .max_encoding_message_size(MESSAGE_BYTES_MAX)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let service = Fair::new(limits::operators(Arc::clone(&operator)), Arc::clone(&turns));
         let operators = operators.clone();
         tonic::service::interceptor::InterceptedService::new(service, move |request| {
             operators.identify(request)
         })
     };
-    let agent_service = AgentServiceServer::new(AgentServer::new(Arc::clone(context), stop.clone()))
-        .max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let agent_service = limits::agents(AgentServer::new(Arc::clone(context), stop.clone()));
 
     let listen = &config.listen;
     if !listen.tcp.ip().is_loopback() {
@@ -280,13 +282,17 @@ async fn spawn_servers(
     let over_tcp = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .max_concurrent_streams(Some(STREAMS_OF_CONNECTION_MAX))
         .add_service(agent_service)
         .add_service(operator_service())
         .serve_with_incoming_shutdown(TcpListenerStream::new(tcp), stop.clone().cancelled_owned());
     let unix = bind_socket(&listen.socket)?;
+    let (connections, accepting) = incoming(unix);
+    tasks.spawn(accepting);
     let over_unix = Server::builder()
+        .max_concurrent_streams(Some(STREAMS_OF_CONNECTION_MAX))
         .add_service(operator_service())
-        .serve_with_incoming_shutdown(UnixListenerStream::new(unix), stop.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
     if let Some(address) = config.web.listen_address {
         let listener = TcpListener::bind(address)
             .await

@@ -7,7 +7,7 @@ use crate::store::{Event, JobRecord};
 use crate::view::occupants;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::{Violation, check_occupants};
-use pillion_core::{GresType, NodeName, SlurmJobId};
+use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::updates::RESTART_PAUSE;
 use pillion_slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,10 @@ impl Watch {
         board.idle = board.idle.after(scan);
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
+        // A name that no scan knows is nobody's: whoever came under it is sent away, and costs nothing any more.
+        if !scan.nodes.is_empty() {
+            self.context.agents.retain(|node| scan.node(node).is_some());
+        }
         let is_first = board.scan.replace(Arc::clone(scan)).is_none();
         if is_first {
             self.context.nudges.heartbeat.notify_one();
@@ -85,9 +89,7 @@ impl Watch {
                 changed.push(record);
             }
         }
-        if !changed.is_empty() {
-            self.context.store.record_jobs(&changed, scan.at).await?;
-        }
+        self.write_down(&changed, scan.at).await?;
         let mut known = self.lock();
         let before =
             |id| known.get(id).and_then(Option::as_ref).map_or(0, |record: &JobRecord| record.restart_count);
@@ -96,6 +98,24 @@ impl Watch {
         self.context.board_mut().cooling.extend(restarted.map(|record| (record.id, until)));
         known.retain(|id, _| scan.jobs.contains_key(id));
         known.extend(changed.into_iter().map(|record| (record.id, Some(record))));
+        Ok(())
+    }
+
+    /// All jobs at once. Where that is refused, by halves, until those stand alone that cannot be written down: nobody plans
+    /// with them, and they do not keep the queue from being seen.
+    async fn write_down(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), TickError> {
+        let mut parts = vec![jobs];
+        while let Some(part) = parts.pop() {
+            match (self.context.store.record_jobs(part, at).await, part) {
+                (Ok(()), _) => {}
+                (Err(error), [job]) => self.context.pass_over("watch", job.id, error.into())?,
+                (Err(error), part) if error.is_of_one_row() => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([first, second]);
+                }
+                (Err(error), _) => return Err(error.into()),
+            }
+        }
         Ok(())
     }
 
@@ -147,7 +167,9 @@ impl Watch {
             self.context.board_mut().violation_count += 1;
             let node = node_of(violation).cloned();
             let (at, kind, detail) = (scan.at, "violation".to_owned(), violation.to_string());
-            self.context.store.record_event(&Event { at, kind, job_id: None, node, detail }).await?;
+            let told = Event { at, kind, job_id: None, node, detail };
+            let kept = self.context.store.record_event(&told).await;
+            kept.or_else(|error| self.context.pass_over("watch", violation, error.into()))?;
         }
         Ok(())
     }

@@ -12,9 +12,10 @@ use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use pillion_proto::v1::operator_service_server::OperatorService;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -37,7 +38,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 pub struct Limits {
     /// How long one page may take.
     pub duration: Duration,
-    /// How many are made at once; who comes beyond is told to come again.
+    /// How many are made at once, half of them for one viewer; who comes beyond waits for as long as a page may take.
     pub concurrency: usize,
     /// Whether the address that a browser asks for may be any name. Otherwise it must be this machine's own: a foreign page
     /// whose name was made to point here is refused.
@@ -47,13 +48,30 @@ pub struct Limits {
 struct Site {
     service: Arc<dyn OperatorService>,
     places: Semaphore,
+    /// Of each viewer who looks now, by his name; of those that nobody knows together.
+    of_viewers: Mutex<BTreeMap<Option<String>, Arc<Semaphore>>>,
     limits: Limits,
+}
+
+impl Site {
+    /// A place to make a page: behind the viewer's own, so that nobody waits for another's line.
+    async fn place(&self, viewer: &Viewer) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
+        let own = {
+            let mut viewers = self.of_viewers.lock().unwrap_or_else(PoisonError::into_inner);
+            viewers.retain(|_, places| Arc::strong_count(places) > 1);
+            let count = self.limits.concurrency.div_ceil(2);
+            Arc::clone(viewers.entry(viewer.name.clone()).or_insert_with(|| Arc::new(Semaphore::new(count))))
+        };
+        let own = own.acquire_owned().await.ok()?;
+        Some((own, self.places.acquire().await.ok()?))
+    }
 }
 
 /// The page, over the operators' service. Whoever serves it puts a [`Viewer`] into the extensions of each request; without
 /// one the viewer is nobody.
 pub fn router(service: Arc<dyn OperatorService>, limits: Limits) -> Router {
-    let site = Site { service, places: Semaphore::new(limits.concurrency), limits };
+    let places = Semaphore::new(limits.concurrency);
+    let site = Site { service, places, of_viewers: Mutex::default(), limits };
     Router::new().fallback(answer).with_state(Arc::new(site))
 }
 
@@ -95,7 +113,7 @@ async fn page(site: &Site, request: &Parts) -> Response {
         Page::Icon => return text("image/svg+xml", ICON),
         _ => {}
     }
-    let Ok(_place) = site.places.try_acquire() else {
+    let Ok(Some(_place)) = tokio::time::timeout(site.limits.duration, site.place(&viewer)).await else {
         let problem =
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too many look at once; try again in a moment.");
         return shown(Err(problem), Some(&page), &filters, &viewer);

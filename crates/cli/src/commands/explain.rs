@@ -414,6 +414,8 @@ const fn rule(reason: Reason) -> &'static str {
         Reason::NotAllowed => "is not among the combinations that may be chosen",
         Reason::NotShareable => "the device cannot be shared",
         Reason::OutlivesHost => "it would end after its host while others wait for a whole device",
+        Reason::MeasuredTooBriefly => "one of the two was measured for too short a time",
+        Reason::OwesRuns => "the user of one of the two owes runs alone",
         Reason::MeasuredAlone => "its user has it measured alone",
         Reason::SeveralProcesses => "one of the two runs more than one process on the device",
         Reason::NoShardsLeft => "no shards are left beside it",

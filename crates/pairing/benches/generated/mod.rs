@@ -141,6 +141,7 @@ fn job(rng: &mut ChaCha8Rng, number: u32) -> WaitingJob {
         slowdown_ratio_max: promise(),
         memory_bytes_declared: None,
         solo_cap: None,
+        owes_runs: 0,
         gpu_type: None,
         cpus: [4, 6, 8, 12][of % 4],
         memory_mib: 16 << 10,

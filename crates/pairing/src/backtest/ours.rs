@@ -106,6 +106,7 @@ fn job(backtest: &Backtest<'_>, book: &ProfileBook, id: u32, workload: &Workload
         slowdown_ratio_max: backtest.options().slowdown_ratio_max,
         memory_bytes_declared: peak.is_none().then_some(0),
         solo_cap: None,
+        owes_runs: 0,
         gpu_type: None,
         cpus: 0,
         memory_mib: 0,

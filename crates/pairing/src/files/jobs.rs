@@ -68,6 +68,7 @@ pub(super) fn read_queue(
             // Nothing declared where a peak is known; where none is, nothing is needed.
             memory_bytes_declared: profile.memory_bytes_peak.is_none().then_some(0),
             solo_cap: None,
+            owes_runs: 0,
             workload: job.workload,
             gpu_type: None,
             cpus: 0,

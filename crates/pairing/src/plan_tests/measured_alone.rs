@@ -27,3 +27,23 @@ fn a_job_with_a_cap_waits_for_a_device_that_has_caps() {
     assert!(plan.pairings.is_empty());
     assert_eq!(reason(&plan, 1), Reason::NodeDoesNotMatch);
 }
+
+/// As it was tried: a run of six seconds under a new name, and then heavy ones beside somebody.
+#[test]
+fn a_workload_that_was_measured_for_a_moment_shares_with_nobody_yet() {
+    let policy = Policy { solo_seconds_min: 5401.0, ..Policy::default() };
+    let plan = plan(&two(job(1, "light"), job(2, "light")), &Contention, &policy);
+    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::MeasuredTooBriefly));
+    let policy = Policy { solo_seconds_min: 5400.0, ..Policy::default() };
+    let plan = super::plan(&two(job(1, "light"), job(2, "light")), &Contention, &policy);
+    assert_eq!(groups(&plan), [[1, 2]], "nine runs of ten minutes");
+}
+
+#[test]
+fn whose_user_owes_runs_shares_with_nobody_under_whatever_name() {
+    let owing = WaitingJob { owes_runs: 1, ..job(1, "light") };
+    let plan = planned(&two(owing, job(2, "light")));
+    assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::OwesRuns));
+    assert_eq!(plan.pairings[0].members[0].role, Role::Alone, "and nobody may join it");
+    assert!(plan.pairings[0].members[0].explanation.text.contains("owes runs alone"));
+}

@@ -22,12 +22,15 @@ impl TryFrom<wire::DeviceCondition> for DeviceCondition {
         let wire::DeviceCondition { gres_type, faults, sources } = wire;
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
-                gres_type: GresType(field::text("gres_type", gres_type.clone())?),
-                faults: faults.into_iter().map(checked_fault).collect::<Result<_, _>>()?,
+                gres_type: GresType(field::name("gres_type", gres_type.clone())?),
+                faults: field::few("faults", faults, field::TENANTS_MAX)?
+                    .into_iter()
+                    .map(checked_fault)
+                    .collect::<Result<_, _>>()?,
                 sources: metric::known_sources(sources),
             })
         };
-        checked().map_err(|source| InvalidCondition { gres_type: gres_type.clone(), source })
+        checked().map_err(|source| InvalidCondition { gres_type: field::shown(&gres_type), source })
     }
 }
 
@@ -35,7 +38,7 @@ fn checked_fault(wire: wire::DeviceFault) -> Result<DeviceFault, InvalidField> {
     let wire::DeviceFault { kind, detail, since_seconds } = wire;
     Ok(DeviceFault {
         kind: kind.parse().unwrap_or(FaultKind::Other),
-        detail,
+        detail: field::words(&detail),
         since: field::time("since_seconds", since_seconds)?,
     })
 }

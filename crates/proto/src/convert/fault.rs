@@ -7,11 +7,11 @@ use pillion_core::fault::{FaultSigns, MemoryLook, XidSeen};
 pub(super) fn checked_signs(wire: wire::FaultSigns) -> Result<FaultSigns, InvalidField> {
     let wire::FaultSigns { memory, process_bytes_limit, stderr, xids } = wire;
     Ok(FaultSigns {
-        memory: memory.into_iter().map(checked_look).collect::<Result<_, _>>()?,
+        memory: memory.into_iter().take(field::NEIGHBOURS_MAX).map(checked_look).collect::<Result<_, _>>()?,
         process_bytes_limit,
         // A class that a newer agent knows tells us as little as none.
         stderr: stderr.parse().ok(),
-        xids: xids.into_iter().map(checked_xid).collect::<Result<_, _>>()?,
+        xids: xids.into_iter().take(field::NEIGHBOURS_MAX).map(checked_xid).collect::<Result<_, _>>()?,
     })
 }
 

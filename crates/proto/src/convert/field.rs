@@ -1,9 +1,22 @@
 //! One field at a time: numbers into units, text into identifiers, each error naming its field.
 
-use pillion_core::device::UnknownMechanism;
+use pillion_core::device::{Mechanism, UnknownMechanism};
 use pillion_core::ids::{InvalidJobId, InvalidJobStart};
+use pillion_core::text;
 use pillion_core::units::OutOfRange;
 use pillion_core::{Fraction, JobStart, UnixTime};
+
+/// The greatest quantity that is believed, of any unit: sums of any number of them stay finite.
+pub(super) const QUANTITY_MAX: f64 = 1e18;
+
+/// The most devices of a node, and of whatever else there is one a device.
+pub(super) const DEVICES_MAX: usize = 64;
+/// The most tenants of a device at one moment, shares that an agent holds, and faults or plugins of a node.
+pub(super) const TENANTS_MAX: usize = 256;
+/// The most neighbours of a run, and looks and errors that are kept of its end.
+pub(super) const NEIGHBOURS_MAX: usize = 1_024;
+/// The most letters of a wrong text that are told.
+const SHOWN_CHARS_MAX: usize = 64;
 
 /// A field that holds no value of its unit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -11,8 +24,26 @@ pub enum InvalidField {
     /// Text that must not be empty.
     #[error("{0} is empty")]
     Empty(&'static str),
-    /// A quantity below zero or no number at all.
-    #[error("{field} is {value}; allowed are finite numbers from 0 up")]
+    /// Text that is no name.
+    #[error("{field} is '{text}'; allowed are letters, digits and ._-+:/, at most 128")]
+    Name {
+        /// The field.
+        field: &'static str,
+        /// What it held, as far as it is told.
+        text: String,
+    },
+    /// A list that is too long.
+    #[error("{field} has {count} entries; allowed are {most}")]
+    TooMany {
+        /// The field.
+        field: &'static str,
+        /// How many it had.
+        count: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// A quantity below zero, beyond all measure, or no number at all.
+    #[error("{field} is {value}; allowed are numbers from 0 to 1e18")]
     Quantity {
         /// The field.
         field: &'static str,
@@ -41,14 +72,55 @@ pub enum InvalidField {
     CcsMode(u32),
 }
 
-/// Text that must be there.
-pub(super) fn text(field: &'static str, text: String) -> Result<String, InvalidField> {
-    if text.is_empty() { Err(InvalidField::Empty(field)) } else { Ok(text) }
+/// The most letters of a name: of a node, as Slurm has them, a device, a model, a release.
+const NAME_CHARS_MAX: usize = 128;
+/// The most letters of a sentence: a driver's words, a path.
+const WORDS_CHARS_MAX: usize = 512;
+
+/// A name that must be there, of letters that need no care anywhere.
+pub(super) fn name(field: &'static str, text: String) -> Result<String, InvalidField> {
+    if text.is_empty() {
+        Err(InvalidField::Empty(field))
+    } else if text::is_identifier(&text, NAME_CHARS_MAX) {
+        Ok(text)
+    } else {
+        Err(InvalidField::Name { field, text: text::shown(&text, SHOWN_CHARS_MAX) })
+    }
+}
+
+/// What people call something, such as a model or a release: one short line.
+pub(super) fn title(field: &'static str, text: &str) -> Result<String, InvalidField> {
+    if text.is_empty() { Err(InvalidField::Empty(field)) } else { Ok(text::shown(text, NAME_CHARS_MAX)) }
+}
+
+/// A sentence for people: one line.
+pub(super) fn words(text: &str) -> String {
+    text::shown(text, WORDS_CHARS_MAX)
+}
+
+/// A list that is not too long.
+pub(super) fn few<T>(field: &'static str, list: Vec<T>, most: usize) -> Result<Vec<T>, InvalidField> {
+    if list.len() <= most { Ok(list) } else { Err(InvalidField::TooMany { field, count: list.len(), most }) }
+}
+
+/// Something wrong, as it is told of: what was written may be of any length.
+pub(super) fn shown(text: &str) -> String {
+    text::shown(text, SHOWN_CHARS_MAX)
 }
 
 /// A quantity from 0 up.
 pub(super) fn quantity(field: &'static str, value: f64) -> Result<f64, InvalidField> {
-    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(InvalidField::Quantity { field, value }) }
+    if is_quantity(value) { Ok(value) } else { Err(InvalidField::Quantity { field, value }) }
+}
+
+fn is_quantity(value: f64) -> bool {
+    (0.0..=QUANTITY_MAX).contains(&value)
+}
+
+/// What a job wrote of its own progress: its user's word, and no reason to lose what the agent measured beside it. What is
+/// none is as good as not written.
+pub(super) fn progress(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| is_quantity(*value))
 }
 
 /// A quantity that may be unknown.
@@ -68,7 +140,13 @@ pub(super) fn time(field: &'static str, seconds: f64) -> Result<UnixTime, Invali
     quantity(field, seconds).map(UnixTime::from_seconds)
 }
 
+/// How a device is shared.
+pub(super) fn mechanism(word: &str) -> Result<Mechanism, InvalidField> {
+    word.parse().map_err(|UnknownMechanism(word)| UnknownMechanism(shown(&word)).into())
+}
+
 /// A start of a job, from its two parts on the wire.
 pub(super) fn start(job_id: &str, restart_count: u32) -> Result<JobStart, InvalidField> {
-    Ok(JobStart { job_id: job_id.parse()?, restart_count })
+    let job_id = job_id.parse().map_err(|InvalidJobId(text)| InvalidJobId(shown(&text)))?;
+    Ok(JobStart { job_id, restart_count })
 }

@@ -40,11 +40,11 @@ impl TryFrom<wire::Device> for DeviceDescription {
         let checked = || -> Result<Self, InvalidField> {
             Ok(Self {
                 index,
-                uuid: DeviceUuid(field::text("uuid", uuid)?),
-                model: field::text("model", model)?,
+                uuid: DeviceUuid(field::name("uuid", uuid)?),
+                model: field::title("model", &model)?,
                 memory_bytes,
-                gres_type: GresType(field::text("gres_type", gres_type)?),
-                mechanism: mechanism.parse()?,
+                gres_type: GresType(field::name("gres_type", gres_type)?),
+                mechanism: field::mechanism(&mechanism)?,
                 instances: instances.map(checked_instances).transpose()?,
             })
         };
@@ -71,7 +71,7 @@ impl From<DeviceDescription> for wire::Device {
 
 fn checked_instances(wire: wire::MigInstances) -> Result<Vec<MigInstance>, InvalidField> {
     let wire::MigInstances { instances } = wire;
-    instances.into_iter().map(checked_instance).collect()
+    field::few("instances", instances, field::DEVICES_MAX)?.into_iter().map(checked_instance).collect()
 }
 
 fn checked_instance(wire: wire::MigInstance) -> Result<MigInstance, InvalidField> {
@@ -85,10 +85,10 @@ fn checked_instance(wire: wire::MigInstance) -> Result<MigInstance, InvalidField
         memory_bytes,
     } = wire;
     Ok(MigInstance {
-        uuid: DeviceUuid(field::text("uuid", uuid)?),
+        uuid: DeviceUuid(field::name("uuid", uuid)?),
         gpu_instance_id,
         compute_instance_id,
-        profile: field::text("profile", profile)?,
+        profile: field::title("profile", &profile)?,
         placement: placement.map(|wire::MigPlacement { start, size }| MigPlacement { start, size }),
         sm_count,
         memory_bytes,
@@ -132,11 +132,14 @@ impl TryFrom<wire::Hello> for AgentHello {
             conditions,
             setup,
         } = wire;
+        let devices = field::few("devices", devices, field::DEVICES_MAX)?;
+        let conditions = field::few("conditions", conditions, field::DEVICES_MAX)?;
+        let decision_ids = field::few("decision_ids", decision_ids, field::TENANTS_MAX * field::DEVICES_MAX)?;
         Ok(Self {
             protocol_version,
-            node: NodeName(field::text("node", node)?),
-            agent_version,
-            journal_id: field::text("journal_id", journal_id)?,
+            node: NodeName(field::name("node", node)?),
+            agent_version: field::shown(&agent_version),
+            journal_id: field::name("journal_id", journal_id)?,
             devices: devices.into_iter().map(DeviceDescription::try_from).collect::<Result<_, _>>()?,
             sent_at: field::time("sent_at_seconds", sent_at_seconds)?,
             decision_ids: decision_ids.into_iter().map(DecisionId).collect(),

@@ -34,11 +34,14 @@ impl TryFrom<wire::Launch> for Launch {
                 start: field::start(&job_id, restart_count)?,
                 step_id,
                 decision_id: decision_id.map(DecisionId),
-                gres_types: gres_types.into_iter().map(GresType).collect(),
+                gres_types: field::few("gres_types", gres_types, field::DEVICES_MAX)?
+                    .into_iter()
+                    .map(|gres_type| field::name("gres_types", gres_type).map(GresType))
+                    .collect::<Result<_, _>>()?,
                 profile_name: Some(profile_name).filter(|name| option::is_profile_name(name)),
             })
         };
-        checked().map_err(|source| InvalidLaunch { job_id: job_id.clone(), source })
+        checked().map_err(|source| InvalidLaunch { job_id: field::shown(&job_id), source })
     }
 }
 

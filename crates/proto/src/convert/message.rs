@@ -74,7 +74,10 @@ fn checked_samples(wire: wire::DeviceSamples) -> Result<DeviceSamples, InvalidRe
     let wire::DeviceSamples { recorded_at_seconds, samples } = wire;
     Ok(DeviceSamples {
         recorded_at: field::time("recorded_at_seconds", recorded_at_seconds)?,
-        samples: samples.into_iter().map(DeviceSample::try_from).collect::<Result<_, _>>()?,
+        samples: field::few("samples", samples, field::DEVICES_MAX)?
+            .into_iter()
+            .map(DeviceSample::try_from)
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -123,7 +126,11 @@ impl TryFrom<wire::AgentMessage> for FromAgent {
             Body::Report(report) => Self::Report(Report::try_from(report)?),
             Body::ShareResult(result) => Self::ShareResult(ShareResult::try_from(result)?),
             Body::DeviceConditions(wire::DeviceConditions { conditions }) => Self::Conditions(
-                conditions.into_iter().map(DeviceCondition::try_from).collect::<Result<_, _>>()?,
+                field::few("conditions", conditions, field::DEVICES_MAX)
+                    .map_err(InvalidHello::Field)?
+                    .into_iter()
+                    .map(DeviceCondition::try_from)
+                    .collect::<Result<_, _>>()?,
             ),
         })
     }

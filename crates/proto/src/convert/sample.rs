@@ -37,17 +37,12 @@ impl TryFrom<wire::TenantUse> for TenantUse {
     type Error = InvalidTenant;
     fn try_from(wire: wire::TenantUse) -> Result<Self, InvalidTenant> {
         let wire::TenantUse { job_id, restart_count, memory_bytes, process_count, progress } = wire;
-        let checked = || -> Result<(JobStart, Option<f64>), InvalidField> {
-            // A job wrote it: what is none is not there.
-            let progress = field::known_quantity("progress", progress).ok().flatten();
-            Ok((field::start(&job_id, restart_count)?, progress))
-        };
-        match checked() {
-            Ok((start, progress)) => {
-                let JobStart { job_id, restart_count } = start;
+        let progress = field::progress(progress);
+        match field::start(&job_id, restart_count) {
+            Ok(JobStart { job_id, restart_count }) => {
                 Ok(Self { job_id, restart_count, memory_bytes, process_count, progress })
             }
-            Err(source) => Err(InvalidTenant { job_id, source }),
+            Err(source) => Err(InvalidTenant { job_id: field::shown(&job_id), source }),
         }
     }
 }
@@ -63,12 +58,12 @@ impl TryFrom<wire::DeviceSample> for DeviceSample {
     type Error = InvalidSample;
     fn try_from(wire: wire::DeviceSample) -> Result<Self, InvalidSample> {
         let gres_type = wire.gres_type.clone();
-        checked_sample(wire).map_err(|source| InvalidSample::Device { gres_type, source }).and_then(
-            |(gres_type, reading, tenants)| {
+        checked_sample(wire)
+            .map_err(|source| InvalidSample::Device { gres_type: field::shown(&gres_type), source })
+            .and_then(|(gres_type, reading, tenants)| {
                 let tenants = tenants.into_iter().map(TenantUse::try_from).collect::<Result<_, _>>()?;
                 Ok(Self { gres_type, reading, tenants })
-            },
-        )
+            })
     }
 }
 
@@ -131,7 +126,8 @@ fn checked_sample(
         throttles: throttles.and_then(metric::known_throttles),
         sources: metric::known_sources(sources),
     };
-    Ok((GresType(field::text("gres_type", gres_type)?), reading, tenants))
+    let tenants = field::few("tenants", tenants, field::TENANTS_MAX)?;
+    Ok((GresType(field::name("gres_type", gres_type)?), reading, tenants))
 }
 
 impl From<DeviceSample> for wire::DeviceSample {

@@ -1,10 +1,11 @@
 //! `NodeSetup`.
 
+use super::field;
 use crate::v1 as wire;
 use pillion_core::setup::{LoadedPlugin, NodeSetup, SetupFault, SetupFaultKind};
 
-fn some_text(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
+fn some_text(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| field::words(text))
 }
 
 /// Never fails: what a newer agent knows is shown in its own words.
@@ -13,16 +14,16 @@ impl From<wire::NodeSetup> for NodeSetup {
         let wire::NodeSetup { faults, plugins } = wire;
         let fault = |wire::SetupFault { kind, detail }| SetupFault {
             kind: kind.parse().unwrap_or(SetupFaultKind::Other),
-            detail,
+            detail: field::words(&detail),
         };
         let plugin = |wire::LoadedPlugin { path, built_for, error }| LoadedPlugin {
-            path,
-            built_for: some_text(built_for),
-            error: some_text(error),
+            path: field::words(&path),
+            built_for: some_text(&built_for),
+            error: some_text(&error),
         };
         Self {
-            faults: faults.into_iter().map(fault).collect(),
-            plugins: plugins.into_iter().map(plugin).collect(),
+            faults: faults.into_iter().take(field::TENANTS_MAX).map(fault).collect(),
+            plugins: plugins.into_iter().take(field::TENANTS_MAX).map(plugin).collect(),
         }
     }
 }

@@ -31,7 +31,7 @@ impl TryFrom<wire::PrepareShare> for Share {
     type Error = InvalidShare;
     fn try_from(wire: wire::PrepareShare) -> Result<Self, InvalidShare> {
         let job_id = wire.job_id.clone();
-        checked_share(wire).map_err(|source| InvalidShare { job_id, source })
+        checked_share(wire).map_err(|source| InvalidShare { job_id: field::shown(&job_id), source })
     }
 }
 
@@ -52,8 +52,8 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         decision_id: DecisionId(decision_id),
         start: field::start(&job_id, restart_count)?,
         uid: UserId(uid),
-        gres_type: GresType(field::text("gres_type", gres_type)?),
-        mechanism: mechanism.parse()?,
+        gres_type: GresType(field::name("gres_type", gres_type)?),
+        mechanism: field::mechanism(&mechanism)?,
         cap_fraction: field::fraction("cap_fraction", cap_fraction)?,
         ccs_mode: ccs_mode.map(checked_ccs_mode).transpose()?,
         memory_limit_bytes,
@@ -118,7 +118,7 @@ impl TryFrom<wire::ShareResult> for ShareResult {
         Ok(Self {
             decision_id: DecisionId(decision_id),
             start: field::start(&job_id, restart_count)?,
-            error: Some(error).filter(|text| !text.is_empty()),
+            error: Some(error).filter(|text| !text.is_empty()).map(|text| field::words(&text)),
             revoked,
         })
     }

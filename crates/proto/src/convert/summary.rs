@@ -4,6 +4,7 @@ use super::fault;
 use super::field::{self, InvalidField};
 use super::metric;
 use crate::v1 as wire;
+use pillion_core::ids::InvalidJobStart;
 use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
 use pillion_core::{Fraction, GresType, JobStart};
 
@@ -21,7 +22,7 @@ impl TryFrom<wire::JobSummary> for JobSummary {
     type Error = InvalidSummary;
     fn try_from(wire: wire::JobSummary) -> Result<Self, InvalidSummary> {
         let job_id = wire.job_id.clone();
-        checked_summary(wire).map_err(|source| InvalidSummary { job_id, source })
+        checked_summary(wire).map_err(|source| InvalidSummary { job_id: field::shown(&job_id), source })
     }
 }
 
@@ -48,7 +49,7 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
     } = wire;
     Ok(JobSummary {
         start: field::start(&job_id, restart_count)?,
-        gres_type: GresType(field::text("gres_type", gres_type)?),
+        gres_type: GresType(field::name("gres_type", gres_type)?),
         started_at: field::time("started_at_seconds", started_at_seconds)?,
         ended_at: field::time("ended_at_seconds", ended_at_seconds)?,
         shared_seconds: field::quantity("shared_seconds", shared_seconds)?,
@@ -57,23 +58,25 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
         process_count_peak,
         energy_joules: field::known_quantity("energy_joules", energy_joules)?,
         solo: ProgressPart {
-            progress: checked_progress(progress_solo),
+            progress: field::progress(progress_solo),
             seconds: field::quantity("progress_solo_seconds", progress_solo_seconds)?,
         },
         shared: ProgressPart {
-            progress: checked_progress(progress_shared),
+            progress: field::progress(progress_shared),
             seconds: field::quantity("progress_shared_seconds", progress_shared_seconds)?,
         },
         solo_means: solo_means.map(checked_means).transpose()?,
         solo_sample_count,
-        neighbours: neighbours.iter().map(|text| text.parse::<JobStart>()).collect::<Result<_, _>>()?,
+        neighbours: checked_neighbours(&neighbours)?,
         signs: signs.map(fault::checked_signs).transpose()?,
     })
 }
 
-/// The one number of a summary that a job wrote itself: one that is none costs the run its speed, and nothing else.
-fn checked_progress(progress: Option<f64>) -> Option<f64> {
-    field::known_quantity("progress", progress).ok().flatten()
+/// Those that came first: who had so many changed them all the time, and teaches nothing of any.
+fn checked_neighbours(texts: &[String]) -> Result<Vec<JobStart>, InvalidField> {
+    let start =
+        |text: &String| text.parse().map_err(|InvalidJobStart(text)| InvalidJobStart(field::shown(&text)));
+    Ok(texts.iter().take(field::NEIGHBOURS_MAX).map(start).collect::<Result<_, _>>()?)
 }
 
 fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidField> {

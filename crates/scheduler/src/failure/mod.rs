@@ -48,16 +48,27 @@ impl Judge {
     pub async fn tick(&self) -> Result<(), TickError> {
         let Some(scan) = self.context.fresh_scan() else { return Ok(()) };
         for run in self.context.store.unjudged_runs(RUNS_PER_TICK).await? {
-            let Some(judgement) = self.judgement(&run, &scan).await? else { continue };
-            let start = run.summary.start;
-            if self.context.store.judge_run(start, &run.summary.gres_type, &judgement).await? {
-                for event in &judgement.events {
-                    warn!(%start, node = %run.node, kind = event.kind, "{}", event.detail);
-                    self.context.tally.event(&event.kind);
-                }
-                if judgement.requeue.is_some() {
-                    self.context.nudges.requeue.notify_one();
-                }
+            let Err(error) = self.judge(&run, &scan).await else { continue };
+            let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
+            self.context.pass_over("judge", start, error)?;
+            // Nothing is found of it, or it would be in the way for ever.
+            if let Err(error) = self.context.store.judge_run(start, gres_type, &Judgement::default()).await {
+                self.context.pass_over("judge", start, error.into())?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn judge(&self, run: &MeasuredRun, scan: &Scan) -> Result<(), TickError> {
+        let Some(judgement) = self.judgement(run, scan).await? else { return Ok(()) };
+        let start = run.summary.start;
+        if self.context.store.judge_run(start, &run.summary.gres_type, &judgement).await? {
+            for event in &judgement.events {
+                warn!(%start, node = %run.node, kind = event.kind, "{}", event.detail);
+                self.context.tally.event(&event.kind);
+            }
+            if judgement.requeue.is_some() {
+                self.context.nudges.requeue.notify_one();
             }
         }
         Ok(())

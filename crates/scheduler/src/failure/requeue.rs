@@ -56,7 +56,9 @@ impl Requeuer {
         self.lock().retain(|id, _| open.iter().any(|requeue| requeue.start.job_id == *id));
         let mut first_error = None;
         for requeue in &open {
-            if let Err(error) = self.drive(requeue, &scan, &decisions).await {
+            let driven = self.drive(requeue, &scan, &decisions).await;
+            let pass_over = |error| self.context.pass_over("requeue", requeue.start, error);
+            if let Err(error) = driven.or_else(pass_over) {
                 first_error.get_or_insert(error);
             }
         }

@@ -1,16 +1,19 @@
-//! The agents' service: one stream a node. Each message goes to `ingest` before the next one is read, so a slow database slows
-//! the stream and the agent keeps its reports on disk (back-pressure).
+//! The agents' service: one stream a node. Reports go to `ingest` one after the other, beside all else that comes and goes on
+//! the stream; few of them wait, so a slow database slows the stream and the agent keeps its reports on disk (back-pressure).
 
 use super::status;
 use crate::agents::{Agents, StreamId};
-use crate::context::Context;
+use crate::context::{Context, TickError};
 use crate::ingest::Ingest;
+use pillion_core::NodeName;
 use pillion_core::report as error_report;
-use pillion_core::report::{AgentHello, FromAgent, ToAgent};
+use pillion_core::report::{AgentHello, FromAgent, Report, ToAgent};
 use pillion_proto::v1::agent_service_server::AgentService;
 use pillion_proto::v1::{AgentMessage, SchedulerMessage};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -18,6 +21,14 @@ use tracing::{info, warn};
 
 /// How many answers may wait for the wire.
 const ANSWERS_LENGTH: usize = 64;
+/// How many reports of a stream may wait to be stored; the next one waits on the wire.
+const REPORTS_LENGTH: usize = 16;
+/// How long a stream may say nothing before its Hello, and how long that waits for the first scan.
+const HELLO_DURATION_MAX: Duration = Duration::from_secs(10);
+const FIRST_SCAN_DURATION_MAX: Duration = Duration::from_secs(5);
+const SCAN_LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// When a report is held against Slurm again that nobody could say anything of.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The service.
 pub struct AgentServer {
@@ -42,8 +53,10 @@ impl AgentService for AgentServer {
         request: Request<Streaming<AgentMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let mut incoming = request.into_inner();
-        let hello = first_message(&mut incoming).await?;
+        let hello = tokio::time::timeout(HELLO_DURATION_MAX, first_message(&mut incoming)).await;
+        let hello = hello.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
         let context = Arc::clone(&self.context);
+        known_node(&context, &hello.node).await?;
         let now = context.now();
         context
             .store
@@ -67,17 +80,36 @@ impl AgentService for AgentServer {
         let (answers, outgoing) = mpsc::channel(ANSWERS_LENGTH);
         // Tells the agent at once what arrived before its last stream broke.
         let _ = answers.send(Ok(ToAgent::Ack(last).into())).await;
-        let session = Session { ingest: Arc::clone(&self.ingest), context, stream, hello, answers };
+        let (reports, queue) = mpsc::channel(REPORTS_LENGTH);
+        let session = Session { ingest: Arc::clone(&self.ingest), context, stream, hello, answers, reports };
         let stop = self.stop.clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = session.run(incoming, inbox) => {}
+                () = session.keep(queue) => {}
             }
             session.agents().disconnect(&session.stream);
             info!(node = %session.hello.node, "agent detached");
         });
         Ok(Response::new(ReceiverStream::new(outgoing)))
+    }
+}
+
+/// Refuses a node that is none of the pool: nothing is kept of it.
+async fn known_node(context: &Context, node: &NodeName) -> Result<(), Status> {
+    let begun = Instant::now();
+    loop {
+        let scan = context.board().scan.clone();
+        match scan.map(|scan| scan.node(node).is_some()) {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                return Err(Status::failed_precondition(format!("Slurm has no node {node} in the pool")));
+            }
+            // A moment after the start.
+            None if begun.elapsed() < FIRST_SCAN_DURATION_MAX => tokio::time::sleep(SCAN_LOOK_PAUSE).await,
+            None => return Err(Status::unavailable("Slurm's nodes are not known yet")),
+        }
     }
 }
 
@@ -102,6 +134,14 @@ struct Session {
     stream: StreamId,
     hello: AgentHello,
     answers: mpsc::Sender<Result<SchedulerMessage, Status>>,
+    reports: mpsc::Sender<Arrived>,
+}
+
+/// Something that an agent tells once, in the order of its journal: each is acknowledged with all before it.
+enum Arrived {
+    Report(Box<Report>),
+    /// It would come again for ever, and is skipped.
+    Unreadable(u64),
 }
 
 impl Session {
@@ -122,19 +162,51 @@ impl Session {
                     Ok(None) | Err(_) => return,
                 },
             };
-            let sent = match answer {
-                Ok(None) => continue,
-                Ok(Some(order)) => self.answers.send(Ok(order.into())).await,
-                Err(status) => {
-                    warn!(node = %self.hello.node, error = status.message(), "agent's stream ended");
-                    let _ = self.answers.send(Err(status)).await;
-                    return;
-                }
+            let is_open = match answer {
+                Ok(None) => true,
+                Ok(Some(order)) => self.answers.send(Ok(order.into())).await.is_ok(),
+                Err(status) => self.fail(status).await,
             };
-            if sent.is_err() {
+            if !is_open {
                 return;
             }
         }
+    }
+
+    /// Stores what arrived, one after the other, beside everything else that the stream is for: some of it waits until Slurm
+    /// was looked at again.
+    async fn keep(&self, mut queue: mpsc::Receiver<Arrived>) {
+        while let Some(arrived) = queue.recv().await {
+            let is_open = match self.stored(&arrived).await {
+                Ok(sequence) => self.answers.send(Ok(sequence.into())).await.is_ok(),
+                Err(error) => self.fail(status::from_tick(&error)).await,
+            };
+            if !is_open {
+                return;
+            }
+        }
+    }
+
+    async fn stored(&self, arrived: &Arrived) -> Result<ToAgent, TickError> {
+        let report = match arrived {
+            Arrived::Report(report) => report,
+            Arrived::Unreadable(sequence) => return Ok(ToAgent::Ack(*sequence)),
+        };
+        loop {
+            let (node, journal) = (&self.hello.node, &self.hello.journal_id);
+            if let Some(ack) = self.ingest.report(node, journal, report).await? {
+                return Ok(ack);
+            }
+            self.context.nudges.watch.notify_one();
+            tokio::time::sleep(TRIED_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Ends the stream: the agent comes again. `false`, for whoever asks whether it is open.
+    async fn fail(&self, status: Status) -> bool {
+        warn!(node = %self.hello.node, error = status.message(), "agent's stream ended");
+        let _ = self.answers.send(Err(status)).await;
+        false
     }
 
     async fn received(&self, message: AgentMessage) -> Result<Option<ToAgent>, Status> {
@@ -144,19 +216,16 @@ impl Session {
             (Ok(message), _) => message,
             // It would come again for ever: told to the log, and acknowledged.
             (Err(error), Some(sequence)) => {
-                let error = pillion_core::error::report(&error);
-                warn!(node = %self.hello.node, sequence, error, "a report that cannot be read is skipped");
-                return Ok(Some(ToAgent::Ack(sequence)));
+                let why = pillion_core::error::report(&error);
+                let told = self.ingest.unreadable(&self.hello.node, sequence, &why).await;
+                told.map_err(|error| status::from_tick(&error))?;
+                return self.arrived(Arrived::Unreadable(sequence)).await;
             }
             (Err(error), None) => return Err(Status::invalid_argument(pillion_core::error::report(&error))),
         };
         match message {
             FromAgent::Hello(_) => Err(Status::invalid_argument("Hello may come once a stream")),
-            FromAgent::Report(report) => {
-                let (node, journal) = (&self.hello.node, &self.hello.journal_id);
-                let ack = self.ingest.report(node, journal, &report).await;
-                ack.map(Some).map_err(|error| status::from_tick(&error))
-            }
+            FromAgent::Report(report) => self.arrived(Arrived::Report(Box::new(report))).await,
             FromAgent::Conditions(conditions) => {
                 let done = self.ingest.conditions(&self.stream, &conditions).await;
                 done.map(|()| None).map_err(|error| status::from_tick(&error))
@@ -166,6 +235,14 @@ impl Session {
                 done.map(|()| None).map_err(|error| status::from_tick(&error))
             }
         }
+    }
+}
+
+impl Session {
+    /// Waits for a place in the queue: a slow database slows the stream, and the agent keeps its reports on disk.
+    async fn arrived(&self, arrived: Arrived) -> Result<Option<ToAgent>, Status> {
+        let sent = self.reports.send(arrived).await;
+        sent.map(|()| None).map_err(|_| Status::aborted("the stream is ending"))
     }
 }
 

@@ -53,6 +53,9 @@ pillion_metrics::families! {
         "Victims of a neighbour's crash that were to start again alone: requeued, refused");
     JOB_FAULTS = counter("pillion_job_faults_total", "jobs", &["fault"],
         "Runs that failed with signs of a cause: out-of-memory, device-fault, program-fault, victim (of a neighbour)");
+    CREDIT_LOST = counter("pillion_credit_losses_total", "starts", &["cause"],
+        "Starts that cost their user the right to share for some runs: profile-exceeded (it did far more than it was let in for), \
+         promise-broken (a newcomer beside somebody who was slowed more than promised)");
     VIOLATIONS = counter("pillion_invariant_violations_total", "violations", &[],
         "Invariants that a scan found broken");
     NODES_STOPPED = gauge("pillion_nodes_stopped", "nodes", &[],
@@ -103,6 +106,9 @@ pillion_metrics::families! {
         "Time since an agent last said anything");
     AGENT_SKEW = gauge("pillion_agent_clock_skew_seconds", "seconds", &["node"],
         "An agent's clock less the scheduler's when it connected");
+    REPORTS_DROPPED = counter("pillion_reports_disbelieved_total", "reports", &["reason"],
+        "What agents told and was not believed: unknown-start, other-node, other-device, other-share (Slurm or we know \
+         otherwise), times, seconds, energy, memory, reading, unreadable (it cannot be), speed (a job's own counter)");
     DEVICES = gauge("pillion_devices", "devices", &["model", "mechanism"],
         "Devices that agents announced");
     DEVICE_FAULT = gauge("pillion_device_fault", "1", &["node", "gres_type", "fault"],
@@ -116,6 +122,11 @@ pillion_metrics::families! {
         "How long calls of Slurm's programs took, whatever they answered");
     SLURM_ERRORS = counter("pillion_slurm_call_errors_total", "calls", &["call", "kind"],
         "Calls of Slurm that failed: refused (it said no; a job that has started meanwhile is one), unanswered");
+    PASSED_OVER = counter("pillion_rows_passed_over_total", "rows", &["room"],
+        "What a room of the scheduler could not do its work for and went past, so that the others were done: credit, ingest, watch, \
+         engine, profile, judge, misses, names, requeue, release, train; each is told in the log");
+    UNREADABLE = gauge("pillion_store_rows_unreadable", "rows", &["table"],
+        "Rows of a table that could not be read back since the start, and that were passed over");
     STORE_UP = gauge("pillion_store_up", "0 or 1", &[],
         "Whether the last call of Postgres was answered");
     STORE_SECONDS = histogram("pillion_store_call_duration_seconds", &["access"],

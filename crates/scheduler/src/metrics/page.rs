@@ -5,9 +5,11 @@ use super::queue::{Queue, STATES, queue};
 use super::tally::{Counts, DecisionKind};
 use crate::agents::AgentState;
 use crate::context::ModelSeen;
+use crate::profile::UNBELIEVED_SPEED;
 use crate::scan::Scan;
 use crate::store::Decision;
 use crate::store::postgres::StoreFigures;
+use crate::truth::Doubt;
 use pillion_core::device::Mechanism;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, UnixTime};
@@ -19,6 +21,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const MECHANISMS: [Mechanism; 3] = [Mechanism::Mps, Mechanism::Ccs, Mechanism::None];
+
+/// Who goes past rows.
+const ROOMS: [&str; 11] = [
+    "credit", "engine", "ingest", "judge", "misses", "names", "profile", "release", "requeue", "train",
+    "watch",
+];
 
 /// What is known now.
 pub struct Snapshot {
@@ -71,6 +79,9 @@ pub fn page(snapshot: &Snapshot) -> Page {
     learning(&mut page, snapshot);
     nodes(&mut page, snapshot);
     slurm(&mut page, snapshot);
+    for room in ROOMS {
+        page.count(&f::PASSED_OVER, &[room], snapshot.counts.passed_over.get(room).copied().unwrap_or(0));
+    }
     if let Some(store) = &snapshot.store {
         database(&mut page, store);
     }
@@ -151,6 +162,8 @@ fn mishaps(page: &mut Page, snapshot: &Snapshot) {
     );
     page.count(&f::LEASES_RESET, &[], happened("restarted"));
     page.count(&f::SHARE_FAILURES, &[], happened("share-failed"));
+    page.count(&f::CREDIT_LOST, &["profile-exceeded"], happened("profile-exceeded"));
+    page.count(&f::CREDIT_LOST, &["promise-broken"], happened("credit-lost"));
     page.count(&f::VIOLATIONS, &[], snapshot.violation_count);
     page.count(&f::NODES_STOPPED, &[], snapshot.stopped as u64);
 }
@@ -211,6 +224,10 @@ fn nodes(page: &mut Page, snapshot: &Snapshot) {
             }
         }
     }
+    for reason in Doubt::ALL.map(Doubt::as_str).into_iter().chain([UNBELIEVED_SPEED]) {
+        let count = snapshot.counts.doubted.get(reason).copied().unwrap_or(0);
+        page.count(&f::REPORTS_DROPPED, &[reason], count);
+    }
     let mut devices: BTreeMap<(&str, Mechanism), u64> = BTreeMap::new();
     for device in snapshot.agents.values().flat_map(|agent| &agent.devices) {
         *devices.entry((&device.model, device.mechanism)).or_default() += 1;
@@ -237,6 +254,9 @@ fn database(page: &mut Page, store: &StoreFigures) {
     for (access, calls) in [("read", &store.reads), ("write", &store.writes)] {
         page.durations(&f::STORE_SECONDS, &[access], &calls.durations);
         page.count(&f::STORE_ERRORS, &[access], calls.errors);
+    }
+    for (table, count) in &store.unreadable {
+        page.count(&f::UNREADABLE, &[table], *count);
     }
 }
 

@@ -68,6 +68,10 @@ pub struct Counts {
     pub starts: u64,
     /// Events by kind, and causes of misses: see [`Tally::event`].
     pub events: BTreeMap<String, u64>,
+    /// What agents told and nobody believed, by the reason.
+    pub doubted: BTreeMap<&'static str, u64>,
+    /// Rows that a room could not do its work for and went past, by room.
+    pub passed_over: BTreeMap<&'static str, u64>,
     /// What runs used and gained: sums over single runs.
     pub account: Sums,
     /// Of their device time, what was shared.
@@ -134,6 +138,16 @@ impl Tally {
     /// `no-decision` (misses), `requeued`, `requeue-refused`, and the faults of runs.
     pub fn event(&self, kind: &str) {
         *self.lock().events.entry(kind.to_owned()).or_default() += 1;
+    }
+
+    /// Something that an agent told is not believed.
+    pub fn doubted(&self, reason: &'static str) {
+        *self.lock().doubted.entry(reason).or_default() += 1;
+    }
+
+    /// A room went past a row that it cannot do its work for.
+    pub fn passed_over(&self, room: &'static str) {
+        *self.lock().passed_over.entry(room).or_default() += 1;
     }
 
     /// An outcome was told to the learning.

@@ -66,7 +66,11 @@ impl World {
             Launch { at, start, step_id: 0, decision_id: None, gres_types: Vec::new(), profile_name };
         let report = Report { sequence, body: ReportBody::Launch(launch) };
         let ingest = Ingest::new(Arc::clone(&self.context));
-        ingest.report(&NodeName::new("n1"), "journal", &report).await.unwrap();
+        // As if it had started: an agent is believed of what Slurm says runs on its node.
+        let mut job = self.context.store.job(job_id).await.unwrap().unwrap();
+        (job.node, job.started_at) = (Some(NodeName::new("n1")), Some(at));
+        self.context.store.record_jobs(&[job], at).await.unwrap();
+        ingest.report(&NodeName::new("n1"), "journal", &report).await.unwrap().expect("it is known");
     }
 }
 

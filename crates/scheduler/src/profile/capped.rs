@@ -15,9 +15,8 @@ pub(super) fn with_capped_run(
     let mut stored = known.ok_or("how its workload runs alone without a cap is not known yet")?;
     let at = cap.index().ok_or("it had no cap")?;
     let rate = if stored.profile.throughput_per_second.is_some() {
-        let solo = &run.summary.solo;
-        let progress = solo.progress.filter(|_| solo.seconds > 0.0);
-        progress.ok_or("it wrote no progress, by which runs of its workload are compared")? / solo.seconds
+        let rate = super::rate_of(&run.summary.solo);
+        rate.ok_or("it wrote no progress, by which runs of its workload are compared")?
     } else {
         let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);
         if elapsed <= 0.0 {

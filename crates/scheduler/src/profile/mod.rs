@@ -5,15 +5,18 @@ mod capped;
 mod sharing;
 
 use crate::context::{Context, TickError};
-use crate::store::{Lesson, MeasuredRun, StoredProfile};
+use crate::credit::culprits;
+use crate::store::{DecisionFilter, Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::story::{run_account, shared_device_seconds};
 use pillion_core::device::{Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
-use pillion_core::report::ActivityMeans;
-use pillion_core::{CapStep, Fraction, UnixTime};
+use pillion_core::report::{ActivityMeans, ProgressPart};
+use pillion_core::units::SPEED_FRACTIONS;
+use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tracing::info;
 
@@ -25,6 +28,10 @@ const SHARED_FRACTION_MAX: f64 = 0.02;
 const DURATION_VARIATION_MAX: f64 = 0.10;
 /// A speed that may be this far off tells nothing: the shared part was too short beside what the durations vary by.
 const SPEED_DEVIATION_MAX: f64 = 0.2;
+/// What is counted where a job's own counter tells no speed that can be.
+pub(crate) const UNBELIEVED_SPEED: &str = "speed";
+/// Progress a second that is believed: a job may write anything into its counter.
+const RATES: RangeInclusive<f64> = 1e-9..=1e15;
 /// Fewer samples than these make no profile.
 const SAMPLES_MIN: u32 = 3;
 
@@ -39,46 +46,91 @@ impl Profile {
         Self { context }
     }
 
-    /// Profiles what was summarised since.
+    /// Profiles what was summarised since. A run that cannot be profiled is marked so and passed over.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer.
     pub async fn tick(&self) -> Result<(), TickError> {
-        let store = &self.context.store;
-        for run in store.unprofiled_runs(RUNS_PER_TICK).await? {
-            let profiles = store.profiles().await?;
-            let stored = profiles.iter().find(|stored| {
-                stored.profile.workload == run.job.workload && stored.profile.device_model == run.device_model
-            });
-            let now = self.context.now();
-            let solo_energy_joules = stored.and_then(|stored| stored.profile.energy_joules);
-            let mut speed = None;
-            if let Some(decision) = &run.decision {
-                let measured = measured_speed(&run, stored.as_ref().map(|stored| &stored.profile));
-                speed = measured.map(|measured| measured.speed_fraction);
-                let (start, energy) = (run.summary.start, run.summary.energy_joules);
-                store.record_outcome(decision.id, start, speed, energy).await?;
-                if let Some(observation) = sharing::observe(store.as_ref(), &run, measured, &profiles).await?
-                    && store.record_observation(&observation, now).await?
-                {
-                    self.context.tally.observed();
-                    self.context.nudges.train.notify_one();
-                }
-            }
-            let (lesson, updated) = match self.cap_not_in_force(&run).await? {
-                Some(why) => (Lesson::nothing(why), None),
-                None => learn(stored.cloned(), &run, now),
-            };
-            if updated.is_none() {
-                let summary = &run.summary;
-                let (samples, shared_seconds) = (summary.solo_sample_count, summary.shared_seconds);
-                info!(start = %summary.start, workload = %run.job.workload, samples, shared_seconds, ?lesson, "a run makes no profile");
-            }
-            let account = run_account(&run, speed, solo_energy_joules);
+        for run in self.context.store.unprofiled_runs(RUNS_PER_TICK).await? {
+            let Err(error) = self.profile(&run).await else { continue };
+            let lesson = Lesson::nothing(format!("it cannot be profiled: {}", report(&error)));
             let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
-            store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
-            self.context.tally.ran(&account.sums, shared_device_seconds(&run.summary));
-            if updated.is_some() {
+            self.context.pass_over("profile", start, error)?;
+            if let Err(error) = self.context.store.pass_run(start, gres_type, &lesson).await {
+                self.context.pass_over("profile", start, error.into())?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn profile(&self, run: &MeasuredRun) -> Result<(), TickError> {
+        let store = &self.context.store;
+        let profiles = store.profiles().await?;
+        let stored = profiles.iter().find(|stored| {
+            stored.profile.workload == run.job.workload && stored.profile.device_model == run.device_model
+        });
+        let now = self.context.now();
+        let solo_energy_joules = stored.and_then(|stored| stored.profile.energy_joules);
+        let mut speed = None;
+        if let Some(decision) = &run.decision {
+            let measured = measured_speed(run, stored.as_ref().map(|stored| &stored.profile));
+            if measured.is_none() && run.summary.shared.progress.is_some() {
+                self.context.tally.doubted(UNBELIEVED_SPEED);
+            }
+            speed = measured.map(|measured| measured.speed_fraction);
+            let (start, energy) = (run.summary.start, run.summary.energy_joules);
+            store.record_outcome(decision.id, start, speed, energy).await?;
+            if let Some(observation) = sharing::observe(store.as_ref(), run, measured, &profiles).await?
+                && store.record_observation(&observation, now).await?
+            {
+                self.context.tally.observed();
+                self.context.nudges.train.notify_one();
+            }
+        }
+        let (lesson, updated) = match self.cap_not_in_force(run).await? {
+            Some(why) => (Lesson::nothing(why), None),
+            None => learn(stored.cloned(), run, now),
+        };
+        if updated.is_none() {
+            let summary = &run.summary;
+            let (samples, shared_seconds) = (summary.solo_sample_count, summary.shared_seconds);
+            info!(start = %summary.start, workload = %run.job.workload, samples, shared_seconds, ?lesson, "a run makes no profile");
+        }
+        self.call_to_account(run, speed, &profiles).await?;
+        let account = run_account(run, speed, solo_energy_joules);
+        let (start, gres_type) = (run.summary.start, &run.summary.gres_type);
+        store.profile_run(start, gres_type, &account, &lesson, updated.as_ref()).await?;
+        self.context.tally.ran(&account.sums, shared_device_seconds(&run.summary));
+        if updated.is_some() {
+            self.context.nudges.engine.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Newcomers of another user beside a broken promise cost him the right to share for a while.
+    async fn call_to_account(
+        &self,
+        run: &MeasuredRun,
+        speed: Option<f64>,
+        profiles: &[StoredProfile],
+    ) -> Result<(), TickError> {
+        let (Some(decision), Some(_)) = (&run.decision, speed) else { return Ok(()) };
+        let store = &self.context.store;
+        let filter =
+            DecisionFilter { group: Some(decision.group), include_single: true, ..DecisionFilter::default() };
+        let sharing = store.decisions(&filter).await?;
+        let met = |member: &&Member| run.summary.neighbours.contains(&member.plan.start);
+        let beside: Vec<&Member> = sharing.iter().flat_map(|one| &one.members).filter(met).collect();
+        for loss in culprits(run, speed, &beside, profiles, self.context.now()) {
+            let told = Event {
+                at: loss.lost_at,
+                kind: "credit-lost".to_owned(),
+                job_id: Some(loss.start.job_id),
+                node: Some(loss.node.clone()),
+                detail: loss.reason.clone(),
+            };
+            if store.lose_credit(&loss, &told).await? {
+                self.context.tally.event("credit-lost");
                 self.context.nudges.engine.notify_one();
             }
         }
@@ -119,8 +171,8 @@ fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Optio
     let profile = profile?;
     let summary = &run.summary;
     let from_progress = || {
-        let rate = summary.shared.progress.filter(|_| summary.shared.seconds > 0.0)? / summary.shared.seconds;
-        let speed_fraction = rate / profile.throughput_per_second.filter(|rate| *rate > 0.0)?;
+        let speed_fraction =
+            rate_of(&summary.shared)? / profile.throughput_per_second.filter(|rate| is_rate(*rate))?;
         Some(MeasuredSpeed { speed_fraction, deviation: None, is_self_reported: true })
     };
     let from_duration = || {
@@ -141,9 +193,17 @@ fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Optio
             is_self_reported: false,
         })
     };
-    let is_speed =
-        |measured: &MeasuredSpeed| measured.speed_fraction.is_finite() && measured.speed_fraction > 0.0;
-    from_progress().or_else(from_duration).filter(is_speed)
+    let is_speed = |measured: &MeasuredSpeed| SPEED_FRACTIONS.contains(&measured.speed_fraction);
+    from_progress().filter(is_speed).or_else(from_duration).filter(is_speed)
+}
+
+/// How fast a job counted; `None` where it did not, or by what nobody can count.
+fn rate_of(part: &ProgressPart) -> Option<f64> {
+    part.progress.map(|progress| progress / part.seconds).filter(|rate| is_rate(*rate))
+}
+
+fn is_rate(rate: f64) -> bool {
+    RATES.contains(&rate)
 }
 
 fn is_solo(run: &MeasuredRun) -> bool {
@@ -314,9 +374,7 @@ fn add_means(profile: &mut WorkloadProfile, means: &ActivityMeans, run: &Measure
         number(by(metric), old, *new);
     }
     number(Joining::Mean, &mut profile.energy_joules, run.summary.energy_joules);
-    let solo = &run.summary.solo;
-    let rate = solo.progress.filter(|_| solo.seconds > 0.0).map(|progress| progress / solo.seconds);
-    number(Joining::Mean, &mut profile.throughput_per_second, rate);
+    number(Joining::Mean, &mut profile.throughput_per_second, rate_of(&run.summary.solo));
     profile.sources = merged(before, sources);
     // A workload of which nobody knows what it needs is let in beside nobody: nothing seen is not a need of nothing.
     let peak = run.summary.memory_bytes_peak.filter(|peak| *peak > 0);

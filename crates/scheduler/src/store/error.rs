@@ -56,6 +56,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether it is about the row at hand alone: trying again does not help, and the others are well.
+    pub const fn is_of_one_row(&self) -> bool {
+        !self.is_transient()
+    }
+
     /// Whether the next tick may succeed.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::StaleView { .. } | Self::Database { .. })

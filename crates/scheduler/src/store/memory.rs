@@ -12,10 +12,10 @@ mod operators;
 mod state;
 
 use super::{
-    Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming, NewDecision, NewModel,
-    NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store, StoreError,
-    StoredObservation, StoredProfile, Tenant, Undrain,
+    Account, Atonement, CreditLoss, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter,
+    GroupBy, Heat, HeatFilter, JobRecord, Judgement, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming,
+    NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter,
+    SlurmStart, Store, StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
@@ -71,6 +71,13 @@ impl MemoryStore {
         self.lock().faults.clear();
     }
 
+    /// A profile, as if runs had made it.
+    #[cfg(test)]
+    pub(crate) fn know(&self, profile: &StoredProfile) {
+        let key = (profile.profile.workload.clone(), profile.profile.device_model.clone());
+        self.lock().state.profiles.insert(key, profile.clone());
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,6 +117,10 @@ impl Store for MemoryStore {
         let found =
             |state: &State| ids.iter().filter_map(|id| Some((*id, state.job(*id)?.clone()))).collect();
         self.call("reading jobs", |state| Ok(found(state)))
+    }
+
+    async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError> {
+        self.call("reading a start", |state| Ok(state.slurm_start(start)))
     }
 
     async fn commit_plan(
@@ -239,6 +250,18 @@ impl Store for MemoryStore {
         self.call("profiling a run", |state| state.profile_run(start, gres_type, account, lesson, profile))
     }
 
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) -> Result<(), StoreError> {
+        self.call("passing over a run", |state| {
+            state.pass_run(start, gres_type, lesson);
+            Ok(())
+        })
+    }
+
     async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
         self.call("reading a lesson", |state| Ok(state.lesson(start)))
     }
@@ -319,6 +342,14 @@ impl Store for MemoryStore {
         self.call("reading faults of a device", |state| {
             Ok(state.faults.device_faults(node, gres_type, since))
         })
+    }
+
+    async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError> {
+        self.call("taking credit", |state| Ok(state.lose_credit(loss, event)))
+    }
+
+    async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError> {
+        self.call("reading who owes runs alone", |state| Ok(state.atonements(seconds_min, runs_max)))
     }
 
     async fn name_workloads(&self, namings: &[Naming], _at: UnixTime) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod browse;
+mod credit;
 mod error;
 mod faults;
 mod learning;
@@ -15,9 +16,11 @@ mod names;
 mod operators;
 pub mod postgres;
 mod runs;
+mod starts;
 
 pub use accounts::{Account, GroupBy, RunAccount, RunFilter, Sums};
 pub use browse::{Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Tenant};
+pub use credit::{Atonement, CreditLoss};
 pub use error::StoreError;
 pub use faults::{Judgement, Requeue, RequeueCause, RequeueOutcome};
 pub use learning::{
@@ -28,6 +31,7 @@ pub use lesson::Lesson;
 pub use names::{NAMESAKES_MAX, Naming};
 pub use operators::{Drain, DrainChange, DrainPlace, EventFilter, Undrain, drain_of};
 pub use runs::MeasuredRun;
+pub use starts::SlurmStart;
 
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
@@ -270,12 +274,13 @@ pub const EXPLANATIONS_MAX: usize = 50;
 /// How many decisions a filter without a limit lists.
 pub const LIST_LIMIT_DEFAULT: u32 = 1_000;
 
-/// Durable memory. All times are arguments; nothing here reads a clock.
+/// Durable memory. All times are arguments; nothing here reads a clock. A row that cannot be read back is passed over, counted
+/// and told to the log where rows are listed: it keeps nobody from the others.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// The present revision: it moves with what takes a place or closes one (plans, drains), and with the model in use.
     async fn revision(&self) -> Result<Revision, StoreError>;
-    /// Upserts jobs. No new revision: a plan is held against the newest scan before it is committed.
+    /// Upserts jobs, and what Slurm says of their present start. No new revision: a plan is held against the newest scan before it is committed.
     async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError>;
     /// Those of these jobs that were ever recorded, as they were last.
     async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError>;
@@ -283,6 +288,8 @@ pub trait Store: Send + Sync {
     async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
         Ok(self.jobs(&[id]).await?.remove(&id))
     }
+    /// Where and when Slurm says that a start of a managed job ran; `None`: no scan has told of it.
+    async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError>;
     /// Commits decisions in order and returns their ids. All or nothing.
     ///
     /// [`StoreError::StaleView`] when the revision is not `parent` any more; [`StoreError::Conflict`] when a member is
@@ -363,6 +370,13 @@ pub trait Store: Send + Sync {
         lesson: &Lesson,
         profile: Option<&StoredProfile>,
     ) -> Result<(), StoreError>;
+    /// Marks a run as done with that can make neither profile nor account, and keeps why. Nothing, where it was profiled.
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) -> Result<(), StoreError>;
     /// What is known of one workload alone on one device model.
     async fn profile(
         &self,
@@ -416,6 +430,12 @@ pub trait Store: Send + Sync {
         gres_type: &GresType,
         since: UnixTime,
     ) -> Result<Vec<DeviceFault>, StoreError>;
+    /// In one transaction: a start costs its user the right to share, and its event is kept. `Ok(false)`, and nothing is kept:
+    /// it has cost it before.
+    async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError>;
+    /// Of each user who ever lost it, how many runs alone of at least so long he has ended since the last time, counted up to
+    /// `runs_max`; in the order of uids.
+    async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError>;
     /// What these workloads are called. The first name stays, but that of a profile takes the place of a job's.
     async fn name_workloads(&self, namings: &[Naming], at: UnixTime) -> Result<(), StoreError>;
     /// The names of those of these workloads that have one.

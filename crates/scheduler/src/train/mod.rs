@@ -158,7 +158,8 @@ impl Train {
 
     async fn event(&self, kind: &str, detail: String) -> Result<(), TickError> {
         let event = Event { at: self.context.now(), kind: kind.to_owned(), job_id: None, node: None, detail };
-        Ok(self.context.store.record_event(&event).await?)
+        let kept = self.context.store.record_event(&event).await;
+        kept.or_else(|error| self.context.pass_over("train", "an event", error.into()))
     }
 }
 

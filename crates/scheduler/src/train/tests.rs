@@ -256,6 +256,7 @@ fn view() -> ClusterView {
         slowdown_ratio_max: SlowdownRatio::try_promise(2.0).unwrap(),
         memory_bytes_declared: None,
         solo_cap: None,
+        owes_runs: 0,
         gpu_type: None,
         cpus: 1,
         memory_mib: 1,

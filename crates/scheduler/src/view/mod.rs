@@ -1,12 +1,14 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
+mod turns;
+
 use crate::agents::AgentState;
 use crate::floorplan::closed;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Drain, JobRecord, Member, StoredProfile};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
-use pillion_core::{GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, NodeView, Policy, ProfileBook, Tenant, WaitingJob,
 };
@@ -35,6 +37,12 @@ pub struct Sources<'a> {
     pub profiles: &'a [StoredProfile],
     /// The site's policy.
     pub policy: &'a Policy,
+    /// Runs alone that users owe.
+    pub owed: &'a BTreeMap<UserId, u32>,
+    /// Devices on which somebody does far more than he was let in for.
+    pub overrun: &'a BTreeMap<(NodeName, GresType), (DecisionId, String)>,
+    /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
+    pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.
     pub gpu_types: &'a BTreeMap<String, Vec<String>>,
 }
@@ -156,6 +164,8 @@ fn device_view(
     let closed = agent.and_then(|agent| closed(sources.drains, &node.name, agent, &device.gres_type));
     let blocked = if let Some(why) = closed {
         Some(why.to_string())
+    } else if let Some((_, why)) = sources.overrun.get(&(node.name.clone(), device.gres_type.clone())) {
+        Some(format!("who runs there is not as he was known: {why}"))
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
     } else if shards_used > shards_of(true) && !here.is_empty() {
@@ -219,12 +229,9 @@ fn promise(ratio: f64) -> SlowdownRatio {
 
 fn waiting_jobs(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<WaitingJob> {
     let scan = sources.scan;
-    let mut jobs: Vec<&Job> =
+    let jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| is_waiting(job) && !planned.contains(&job.id)).collect();
-    jobs.sort_by(|a, b| {
-        let age = |job: &Job| job.submitted_at.seconds();
-        b.priority.cmp(&a.priority).then(age(a).total_cmp(&age(b))).then(a.id.cmp(&b.id))
-    });
+    let jobs = turns::ordered(jobs, sources);
     let mut open_tasks = BTreeMap::new();
     jobs.into_iter().filter_map(|job| waiting_job(job, &mut open_tasks, sources)).collect()
 }
@@ -255,6 +262,7 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         slowdown_ratio_max: mark.slowdown_ratio_max.map_or(sources.policy.slowdown_ratio_max, promise),
         memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
         solo_cap: mark.cap,
+        owes_runs: sources.owed.get(&job.uid).copied().unwrap_or(0),
         gpu_type: asked_gpu_type(&mark.original_gres),
         cpus: job.cpus,
         memory_mib: job.memory_mib,

@@ -80,6 +80,9 @@ fn view_of(world: World) -> ClusterView {
         cooling: &world.cooling,
         profiles: &[],
         policy: &Policy::default(),
+        owed: &BTreeMap::new(),
+        overrun: &BTreeMap::new(),
+        alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })
 }

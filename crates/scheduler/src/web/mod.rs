@@ -2,7 +2,6 @@
 //! line would show him. Off unless `[web] listen_address` names an address.
 
 mod listen;
-mod peer;
 
 use crate::grpc::auth::Operators;
 use crate::grpc::operator::OperatorServer;
@@ -12,6 +11,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use listen::{Bounds, Ends};
 use pillion_core::UserId;
+use pillion_metrics::doors::owner;
 use pillion_web::{Limits, Viewer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ async fn identify(State(door): State<Arc<Door>>, mut request: Request, next: Nex
 
 /// Who looks: nobody knows it of other machines.
 fn viewer(operators: &Operators, ends: Option<Ends>) -> Viewer {
-    let owner = ends.and_then(|Ends { peer, local }| peer::owner(peer, local));
+    let owner = ends.and_then(|Ends { peer, local }| owner(peer, local)).map(UserId);
     let caller = operators.caller(owner.map(|uid| uid.0));
     let mut viewer = Viewer { name: owner.map(user_name), sees_all: caller.is_operator, ..Viewer::default() };
     viewer.extensions.insert(caller);

@@ -2,6 +2,7 @@
 
 use crate::accounts::{hours_and_runs_add_up_to_the_same, what_runs_used_and_gained_is_told_by_filter};
 use crate::browse::who_holds_devices_and_what_came_of_it_is_told;
+use crate::credit::credit_is_lost_once_a_start_and_atoned_by_runs_alone;
 use crate::faults::{
     a_fault_of_a_device_is_told_once_and_when_it_is_over, a_job_is_requeued_once, a_run_is_judged_once,
 };
@@ -28,6 +29,7 @@ use crate::reports::{
     a_run_knows_the_decision_it_ran_under, launches_and_events_read_as_recorded,
     old_history_goes_and_what_was_learnt_stays, old_samples_are_pruned,
 };
+use crate::starts::a_start_is_as_slurm_told_of_it;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
 use pillion_core::report::{Report, ReportBody};
@@ -57,6 +59,8 @@ macro_rules! suite {
 }
 
 suite! {
+    a_start_is_as_slurm_told_of_it,
+    credit_is_lost_once_a_start_and_atoned_by_runs_alone,
     a_job_reads_as_it_was_recorded,
     who_holds_devices_and_what_came_of_it_is_told,
     what_jobs_do_makes_no_plan_stale,

@@ -20,7 +20,7 @@ fn tenant(id: u32) -> SharingTenant {
 }
 
 /// What tenant `own` of the pair `first`, `first + 1` found out.
-fn told(first: u32, own: u32, speed_fraction: f64) -> NewObservation {
+pub(crate) fn told(first: u32, own: u32, speed_fraction: f64) -> NewObservation {
     NewObservation {
         group: DecisionId(9),
         device_model: "h100".to_owned(),

@@ -2,8 +2,10 @@
 //! them can do (faults on request, a server that goes away) follows.
 
 mod accounts;
+mod bad_rows;
 mod browse;
 mod conformance;
+mod credit;
 mod faults;
 mod fixtures;
 mod learning;
@@ -12,5 +14,6 @@ mod names;
 mod operators;
 mod postgres;
 mod reports;
+mod starts;
 #[path = "../support/postgres.rs"]
 mod support;

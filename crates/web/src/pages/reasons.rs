@@ -69,6 +69,8 @@ pub(super) fn read(explained: &JobExplanation) -> Option<Explanation> {
 fn rule(word: &str) -> &str {
     match word {
         "unknown-workload" => "one of the two was never measured on this device model",
+        "measured-too-briefly" => "one of the two was measured for too short a time",
+        "owes-runs" => "the user of one of the two owes runs alone",
         "memory-unknown" => "one of the two has no known memory need",
         "memory-does-not-fit" => "their memory does not fit together",
         "promise-at-risk" => "a promise would probably be broken",

@@ -135,7 +135,12 @@ fn snapshot() -> Snapshot {
         }),
         agents: agents(),
         counts: counts(),
-        store: Some(StoreFigures { is_up: true, reads: calls(0), writes: calls(1) }),
+        store: Some(StoreFigures {
+            unreadable: [("job_run", 2)].into(),
+            is_up: true,
+            reads: calls(0),
+            writes: calls(1),
+        }),
     }
 }
 

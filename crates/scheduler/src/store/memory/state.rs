@@ -2,12 +2,14 @@
 //!
 //! Every change is checked before its first write, so that a call that fails has changed nothing.
 
+mod credit;
 mod runs;
 
+use super::super::starts::start_of;
 use super::super::{
-    Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson,
+    CreditLoss, Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson,
     Member, MemberStep, ModelState, NOBODY_RAN, NewDecision, NewMember, NewModel, RequeueOutcome, RunAccount,
-    StoreError, StoredProfile,
+    SlurmStart, StoreError, StoredProfile,
 };
 use super::faults::Faults;
 use super::learning::Learning;
@@ -31,7 +33,15 @@ struct Run {
     /// Once it was profiled.
     account: Option<RunAccount>,
     lesson: Option<Lesson>,
+    /// It can make no account.
+    is_passed: bool,
     is_judged: bool,
+}
+
+impl Run {
+    fn is_done(&self) -> bool {
+        self.account.is_some() || self.is_passed
+    }
 }
 
 /// A committed decision and the revision of the view that it was made from.
@@ -54,6 +64,8 @@ pub(super) struct State {
     devices: BTreeMap<(NodeName, GresType), DeviceDescription>,
     samples: Vec<(UnixTime, NodeName, DeviceSample)>,
     runs: BTreeMap<(JobStart, GresType), Run>,
+    /// What Slurm said of each start.
+    starts: BTreeMap<JobStart, SlurmStart>,
     launches: Vec<Launch>,
     pub(super) profiles: BTreeMap<(WorkloadKey, String), StoredProfile>,
     pub(super) events: Vec<Event>,
@@ -61,6 +73,7 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) drains: Drains,
     pub(super) names: Names,
+    credit_losses: Vec<CreditLoss>,
 }
 
 impl State {
@@ -74,6 +87,11 @@ impl State {
 
     pub(super) fn record_jobs(&mut self, jobs: &[JobRecord]) {
         self.jobs.extend(jobs.iter().map(|job| (job.id, job.clone())));
+        self.starts.extend(jobs.iter().filter_map(start_of));
+    }
+
+    pub(super) fn slurm_start(&self, start: JobStart) -> Option<SlurmStart> {
+        self.starts.get(&start).cloned()
     }
 
     pub(super) fn job(&self, id: SlurmJobId) -> Option<&JobRecord> {
@@ -265,6 +283,7 @@ impl State {
                     summary: (**summary).clone(),
                     account: None,
                     lesson: None,
+                    is_passed: false,
                     is_judged: false,
                 };
                 self.runs.entry(key).or_insert_with(run);
@@ -282,51 +301,6 @@ impl State {
         for device in devices {
             self.devices.insert((node.clone(), device.gres_type.clone()), device.clone());
         }
-    }
-
-    pub(super) fn profile_run(
-        &mut self,
-        start: JobStart,
-        gres_type: &GresType,
-        account: &RunAccount,
-        lesson: &Lesson,
-        profile: Option<&StoredProfile>,
-    ) -> Result<(), StoreError> {
-        let run = self.runs.get_mut(&(start, gres_type.clone()));
-        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
-        if run.account.is_some() {
-            return Ok(());
-        }
-        run.account = Some(account.clone());
-        run.lesson = Some(lesson.clone());
-        if let Some(stored) = profile {
-            let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
-            self.profiles.insert(key, stored.clone());
-        }
-        Ok(())
-    }
-
-    pub(super) fn lesson(&self, start: JobStart) -> Option<Lesson> {
-        let mut runs = self.runs.iter().filter(|((of, _), _)| *of == start);
-        runs.next().and_then(|(_, run)| run.lesson.clone())
-    }
-
-    pub(super) fn judge_run(
-        &mut self,
-        start: JobStart,
-        gres_type: &GresType,
-        judgement: &Judgement,
-    ) -> Result<bool, StoreError> {
-        let run = self.runs.get_mut(&(start, gres_type.clone()));
-        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
-        if std::mem::replace(&mut run.is_judged, true) {
-            return Ok(false);
-        }
-        self.events.extend(judgement.events.iter().cloned());
-        if let Some(requeue) = &judgement.requeue {
-            self.faults.intend(requeue);
-        }
-        Ok(true)
     }
 
     pub(super) fn settle_requeue(&mut self, start: JobStart, outcome: RequeueOutcome, event: &Event) -> bool {
@@ -403,6 +377,7 @@ impl State {
                 + state.events.len()
                 + state.launches.len()
                 + state.runs.len()
+                + state.starts.len()
                 + state.jobs.len()
         };
         let rows = count(self);
@@ -417,8 +392,10 @@ impl State {
         }
         self.events.retain(|event| event.at >= before);
         self.launches.retain(|launch| launch.at >= before);
-        self.runs.retain(|_, run| run.account.is_none() || !run.is_judged || run.summary.ended_at >= before);
+        self.runs.retain(|_, run| !run.is_done() || !run.is_judged || run.summary.ended_at >= before);
         self.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
+        let jobs = &self.jobs;
+        self.starts.retain(|start, told| told.started_at >= before || jobs.contains_key(&start.job_id));
         (rows - count(self)).try_into().unwrap_or(u64::MAX)
     }
 

@@ -3,6 +3,7 @@
 use super::convert::{Place, Timestamp, timestamp, unix_time};
 use super::member::role_from;
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::{Heat, HeatCell, HeatFilter, Occupancy, StoreError, Tenant};
 use pillion_core::{DecisionId, GresType, NodeName, Shards, UserId, WorkloadKey};
 use sqlx::PgConnection;
@@ -92,13 +93,13 @@ macro_rules! tenants_that {
 /// Who holds the devices of these nodes, in the order of their decisions.
 pub(super) async fn tenants(conn: &mut PgConnection, nodes: &[String]) -> Result<Vec<Tenant>, TxError> {
     let rows = tenants_that!("decision.node = any($1)", nodes, conn).await?;
-    Ok(rows.into_iter().map(Tenant::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(Tenant::try_from))?)
 }
 
 /// Where these jobs are, in the order of their decisions.
 pub(super) async fn tenancies(conn: &mut PgConnection, jobs: &[String]) -> Result<Vec<Tenant>, TxError> {
     let rows = tenants_that!("member.job_id = any($1)", jobs, conn).await?;
-    Ok(rows.into_iter().map(Tenant::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(Tenant::try_from))?)
 }
 
 /// Outcomes joined with the members of the same sharing that ran at the same time.

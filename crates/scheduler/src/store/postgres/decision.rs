@@ -3,6 +3,7 @@
 use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
 use super::member;
 use super::tx::TxError;
+use super::unreadable::readable;
 use super::{integer_limit, plan_head};
 use crate::store::{
     Decision, DecisionFilter, LIST_LIMIT_DEFAULT, Member, NOBODY_RAN, NewDecision, StoreError,
@@ -112,7 +113,7 @@ fn missing(id: DecisionId) -> TxError {
     StoreError::Missing(format!("decision {id}")).into()
 }
 
-/// Reads these decisions with their members, in the order of their ids.
+/// Reads these decisions with their members, in the order of their ids; those that cannot be read are passed over.
 pub(super) async fn load(conn: &mut PgConnection, ids: &[i64]) -> Result<Vec<Decision>, TxError> {
     let rows = sqlx::query_as!(
         DecisionRow,
@@ -123,12 +124,13 @@ pub(super) async fn load(conn: &mut PgConnection, ids: &[i64]) -> Result<Vec<Dec
     )
     .fetch_all(&mut *conn)
     .await?;
-    let mut members: BTreeMap<i64, Vec<Member>> = member::load(conn, ids).await?;
+    let mut members = member::load(conn, ids).await?;
+    // Without one of its members a decision would say that nobody is there.
     let complete = |row: DecisionRow| {
-        let members = members.remove(&row.decision_id).unwrap_or_default();
+        let members: Vec<Member> = members.remove(&row.decision_id).unwrap_or_else(|| Ok(Vec::new()))?;
         row.with(members)
     };
-    Ok(rows.into_iter().map(complete).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(complete))?)
 }
 
 /// Planned or released, oldest first.
@@ -264,11 +266,11 @@ async fn matching(
     Ok(ids)
 }
 
-/// The newest decision that each of these starts was released under.
+/// The newest decision that each of these starts was released under; `None`: it cannot be read.
 pub(super) async fn ran_under(
     conn: &mut PgConnection,
     starts: &[JobStart],
-) -> Result<BTreeMap<JobStart, Decision>, TxError> {
+) -> Result<BTreeMap<JobStart, Option<Decision>>, TxError> {
     let mut newest = BTreeMap::new();
     for start in starts {
         if let Some(id) = member::ran_under(conn, *start).await? {
@@ -278,7 +280,7 @@ pub(super) async fn ran_under(
     let ids: Vec<i64> = newest.values().copied().collect();
     let decisions = load(conn, &ids).await?;
     let by_id: BTreeMap<i64, Decision> = decisions.into_iter().map(|one| (bigint(one.id.0), one)).collect();
-    Ok(newest.into_iter().filter_map(|(start, id)| Some((start, by_id.get(&id)?.clone()))).collect())
+    Ok(newest.into_iter().map(|(start, id)| (start, by_id.get(&id).cloned())).collect())
 }
 
 /// A member of this decision moved: the decision follows.

@@ -3,6 +3,7 @@
 use super::convert::{Place, Timestamp, text, timestamp, unix_time};
 use super::integer_limit;
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::{Event, EventFilter, StoreError};
 use pillion_core::{NodeName, SlurmJobId};
 use sqlx::PgConnection;
@@ -54,7 +55,7 @@ pub(super) async fn of_job(conn: &mut PgConnection, id: SlurmJobId) -> Result<Ve
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(Event::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(Event::try_from))?)
 }
 
 pub(super) async fn list(conn: &mut PgConnection, filter: &EventFilter) -> Result<Vec<Event>, TxError> {
@@ -82,7 +83,7 @@ pub(super) async fn list(conn: &mut PgConnection, filter: &EventFilter) -> Resul
     .fetch_all(conn)
     .await?;
     rows.reverse();
-    Ok(rows.into_iter().map(Event::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(Event::try_from))?)
 }
 
 pub(super) async fn count(conn: &mut PgConnection, kind: &str) -> Result<u64, TxError> {

@@ -2,6 +2,7 @@
 
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::{EXPLANATIONS_MAX, StoreError};
 use pillion_core::{Revision, SlurmJobId, UnixTime};
 use pillion_pairing::Explanation;
@@ -119,7 +120,7 @@ pub(super) async fn of_job(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| row.read(&job_id)).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(|row| row.read(&job_id)))?)
 }
 
 fn json_row(explanation: &Explanation) -> Value {

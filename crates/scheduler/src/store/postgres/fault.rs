@@ -2,6 +2,7 @@
 
 use super::convert::{Place, Timestamp, integer, text, timestamp, unix_time};
 use super::tx::TxError;
+use super::unreadable::readable;
 use super::{event, run};
 use crate::store::faults::{FaultOf, changes};
 use crate::store::{Event, Judgement, Requeue, RequeueCause, RequeueOutcome, StoreError};
@@ -94,7 +95,7 @@ pub(super) async fn open_requeues(conn: &mut PgConnection) -> Result<Vec<Requeue
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(Requeue::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(Requeue::try_from))?)
 }
 
 pub(super) async fn settle(

@@ -93,5 +93,13 @@ async fn prune_runs(conn: &mut PgConnection, before: super::convert::Timestamp) 
         PRUNED_ROWS_MAX,
     );
     deleted += jobs.execute(&mut *conn).await?.rows_affected();
+    let starts = sqlx::query!(
+        "delete from job_start where ctid = any(array(
+            select ctid from job_start
+            where started_at < $1 and not exists (select from job where job.job_id = job_start.job_id) limit $2))",
+        before,
+        PRUNED_ROWS_MAX,
+    );
+    deleted += starts.execute(&mut *conn).await?.rows_affected();
     Ok(deleted)
 }

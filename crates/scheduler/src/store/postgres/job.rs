@@ -1,7 +1,9 @@
 //! Table `job`: managed jobs as the last scan saw them.
 
 use super::convert::{Place, Timestamp, bigint, text, unix_time};
+use super::start;
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::{JobRecord, StoreError};
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_slurm::Ending;
@@ -81,7 +83,7 @@ pub(super) async fn jobs(
     .fetch_all(conn)
     .await?;
     let keyed = |row| JobRecord::try_from(row).map(|job| (job.id, job));
-    Ok(rows.into_iter().map(keyed).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(keyed))?.into_iter().collect())
 }
 
 /// Upserts all jobs in one statement: a scan may bring thousands.
@@ -113,9 +115,9 @@ pub(super) async fn record(conn: &mut PgConnection, jobs: &[JobRecord], at: Unix
         rows,
         at.seconds()
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(())
+    start::record(conn, &rows).await
 }
 
 fn json_row(job: &JobRecord) -> Value {

@@ -2,6 +2,7 @@
 
 use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::StoreError;
 use pillion_core::report::Launch;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName};
@@ -63,5 +64,5 @@ pub(super) async fn of_start(conn: &mut PgConnection, start: JobStart) -> Result
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| row.of(start)).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(|row| row.of(start)))?)
 }

@@ -114,11 +114,11 @@ pub(super) async fn insert(
     }
 }
 
-/// Members by decision, the host first.
+/// Members by decision, the host first; an error where one of them cannot be read.
 pub(super) async fn load(
     conn: &mut PgConnection,
     ids: &[i64],
-) -> Result<BTreeMap<i64, Vec<Member>>, TxError> {
+) -> Result<BTreeMap<i64, Result<Vec<Member>, StoreError>>, TxError> {
     let rows = sqlx::query_as!(
         MemberRow,
         "select decision_id, job_id, restart_count, uid, workload, role, cap_fraction, shard_count, memory_bytes,
@@ -129,11 +129,16 @@ pub(super) async fn load(
     )
     .fetch_all(conn)
     .await?;
-    let mut members: BTreeMap<i64, Vec<Member>> = BTreeMap::new();
+    let mut of_decision: BTreeMap<i64, Result<Vec<Member>, StoreError>> = BTreeMap::new();
     for row in rows {
-        members.entry(row.decision_id).or_default().push(row.try_into()?);
+        let members = of_decision.entry(row.decision_id).or_insert_with(|| Ok(Vec::new()));
+        match (Member::try_from(row), members) {
+            (Ok(member), Ok(members)) => members.push(member),
+            (Err(error), members @ Ok(_)) => *members = Err(error),
+            (_, Err(_)) => {}
+        }
     }
-    Ok(members)
+    Ok(of_decision)
 }
 
 /// The newest decision that a start was released under.

@@ -7,6 +7,7 @@ mod account;
 mod browse;
 mod connect;
 mod convert;
+mod credit;
 mod decision;
 mod device;
 mod event;
@@ -26,17 +27,19 @@ mod plan_head;
 mod profile;
 mod run;
 mod sample;
+mod start;
 mod tx;
+mod unreadable;
 
 pub use connect::{ConnectError, MIGRATOR};
 pub use leader::Leadership;
 pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 
 use super::{
-    Account, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter, GroupBy, Heat, HeatFilter,
-    JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep, ModelVersion, Naming,
-    NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome, RunAccount, RunFilter, Store,
-    StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
+    Account, Atonement, CreditLoss, Decision, DecisionFilter, Drain, DrainChange, Event, EventFilter,
+    GroupBy, Heat, HeatFilter, JobRecord, Judgement, LIST_LIMIT_DEFAULT, Lesson, MeasuredRun, MemberStep,
+    ModelVersion, Naming, NewDecision, NewModel, NewObservation, Occupancy, Requeue, RequeueOutcome,
+    RunAccount, RunFilter, SlurmStart, Store, StoreError, StoredObservation, StoredProfile, Tenant, Undrain,
 };
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
@@ -86,6 +89,10 @@ impl Store for PgStore {
     async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         self.run_tx("reading jobs", Browse, |tx| Box::pin(job::jobs(tx.connection(), &ids))).await
+    }
+
+    async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError> {
+        self.run_tx("reading a start", Read, |tx| Box::pin(start::read(tx.connection(), start))).await
     }
 
     async fn commit_plan(
@@ -218,8 +225,7 @@ impl Store for PgStore {
     }
 
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.run_tx("reading unprofiled runs", Read, |tx| Box::pin(run::unprofiled(tx.connection(), limit)))
-            .await
+        self.unprofiled(limit).await
     }
 
     async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
@@ -243,6 +249,18 @@ impl Store for PgStore {
         .await
     }
 
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) -> Result<(), StoreError> {
+        self.run_tx("passing over a run", Write, |tx| {
+            Box::pin(run::pass(tx.connection(), start, gres_type, lesson))
+        })
+        .await
+    }
+
     async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
         self.run_tx("reading a lesson", Read, |tx| Box::pin(run::lesson(tx.connection(), start))).await
     }
@@ -259,7 +277,7 @@ impl Store for PgStore {
     }
 
     async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.run_tx("reading unjudged runs", Read, |tx| Box::pin(run::unjudged(tx.connection(), limit))).await
+        self.unjudged(limit).await
     }
 
     async fn judge_run(
@@ -332,6 +350,17 @@ impl Store for PgStore {
     ) -> Result<Vec<DeviceFault>, StoreError> {
         self.run_tx("reading faults of a device", Read, |tx| {
             Box::pin(fault::device_faults(tx.connection(), node, gres_type, since))
+        })
+        .await
+    }
+
+    async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError> {
+        self.run_tx("taking credit", Write, |tx| Box::pin(credit::lose(tx.connection(), loss, event))).await
+    }
+
+    async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError> {
+        self.run_tx("reading who owes runs alone", Read, |tx| {
+            Box::pin(credit::atonements(tx.connection(), seconds_min, runs_max))
         })
         .await
     }

@@ -2,6 +2,7 @@
 
 use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
 use super::tx::TxError;
+use super::unreadable::readable;
 use super::{integer_limit, plan_head};
 use crate::store::{MODEL_BODIES_KEPT, ModelState, ModelVersion, NewModel, StoreError};
 use serde_json::{Value, json};
@@ -98,7 +99,7 @@ pub(super) async fn list(conn: &mut PgConnection, limit: u32) -> Result<Vec<Mode
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(ModelVersion::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(ModelVersion::try_from))?)
 }
 
 pub(super) async fn body(conn: &mut PgConnection, version: u64) -> Result<Option<Value>, TxError> {

@@ -2,6 +2,7 @@
 
 use super::convert::{Place, timestamp};
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::names::owner;
 use crate::store::{NAMESAKES_MAX, Naming, StoreError};
 use pillion_core::name::KnownName;
@@ -51,7 +52,7 @@ pub(super) async fn names(
         Ok::<_, StoreError>((WorkloadKey(workload), KnownName { name, is_shared }))
     };
     let rows = rows.into_iter().map(|row| known(row.workload, &row.name, row.is_shared));
-    Ok(rows.collect::<Result<_, _>>()?)
+    Ok(readable(rows)?.into_iter().collect())
 }
 
 pub(super) async fn called(

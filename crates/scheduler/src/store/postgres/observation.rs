@@ -3,7 +3,9 @@
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
 use super::integer_limit;
 use super::tx::TxError;
+use super::unreadable::readable;
 use crate::store::{NewObservation, StoreError, StoredObservation};
+use pillion_core::units::SPEED_FRACTIONS;
 use pillion_core::{UnixTime, WorkloadKey};
 use pillion_pairing::{Observation, ObservedTenant};
 use sqlx::PgConnection;
@@ -39,7 +41,8 @@ impl TryFrom<ObservationRow> for StoredObservation {
             tenants.push(ObservedTenant {
                 workload: WorkloadKey(workload),
                 cap_fraction: place.fraction("cap_fraction", cap)?,
-                speed_fraction: speed,
+                // An earlier release kept any.
+                speed_fraction: speed.filter(|speed| SPEED_FRACTIONS.contains(speed)),
                 is_self_reported: row.are_self_reported.get(index).copied().unwrap_or_default(),
             });
         }
@@ -167,5 +170,5 @@ pub(super) async fn list(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(StoredObservation::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(StoredObservation::try_from))?)
 }

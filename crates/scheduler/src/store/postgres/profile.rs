@@ -2,6 +2,7 @@
 
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
 use super::tx::TxError;
+use super::unreadable::readable;
 use super::{account, run};
 use crate::store::{Lesson, RunAccount, StoreError, StoredProfile};
 use pillion_core::profile::WorkloadProfile;
@@ -214,5 +215,5 @@ pub(super) async fn read(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(StoredProfile::try_from).collect::<Result<_, _>>()?)
+    Ok(readable(rows.into_iter().map(StoredProfile::try_from))?)
 }

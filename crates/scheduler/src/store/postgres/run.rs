@@ -1,8 +1,10 @@
 //! Table `job_run`: each start of a job on a device, as its agent summarised it.
 
-use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
+use super::convert::{Place, Timestamp, bigint, integer, text, timestamp, unix_time};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
-use super::{decision, integer_limit, job};
+use super::unreadable::readable;
+use super::{PgStore, decision, integer_limit, job, unreadable};
 use crate::store::{Lesson, MeasuredRun, StoreError};
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{GresType, JobStart, NodeName};
@@ -116,7 +118,7 @@ pub(super) async fn summary(conn: &mut PgConnection, start: JobStart) -> Result<
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(JobSummary::try_from).transpose()?)
+    Ok(readable(row.map(JobSummary::try_from).into_iter())?.pop())
 }
 
 /// The runs whose flag (a column of `job_run`) is still false, once their end is certain. A macro, since sqlx checks literals.
@@ -142,38 +144,178 @@ macro_rules! open_runs {
     };
 }
 
+/// Runs that something is still to be done with.
+#[derive(Debug, Default)]
+struct OpenRuns {
+    runs: Vec<MeasuredRun>,
+    /// Those that cannot be read, or whose job or decision cannot.
+    unreadable: Vec<Unreadable>,
+}
+
+/// A run that cannot be read: as it stands in the table, and why.
+#[derive(Debug)]
+struct Unreadable {
+    job_id: String,
+    restart_count: i32,
+    gres_type: String,
+    why: String,
+}
+
+impl RunRow {
+    fn unreadable(&self, why: String) -> Unreadable {
+        let Self { job_id, restart_count, gres_type, .. } = self;
+        let (job_id, gres_type) = (job_id.clone(), gres_type.clone());
+        Unreadable { job_id, restart_count: *restart_count, gres_type, why }
+    }
+}
+
+impl PgStore {
+    /// Runs to be profiled; those that cannot be read are marked as done with.
+    pub(super) async fn unprofiled(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        let OpenRuns { runs, unreadable } = self
+            .run_tx("reading unprofiled runs", Read, |tx| Box::pin(unprofiled(tx.connection(), limit)))
+            .await?;
+        let unreadable = unreadable.as_slice();
+        if !unreadable.is_empty() {
+            let action = "passing over runs";
+            self.run_tx(action, Write, |tx| Box::pin(pass_unprofiled(tx.connection(), unreadable))).await?;
+        }
+        Ok(runs)
+    }
+
+    /// Runs to be judged; those that cannot be read are marked as done with.
+    pub(super) async fn unjudged(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        let OpenRuns { runs, unreadable } = self
+            .run_tx("reading unjudged runs", Read, |tx| Box::pin(unjudged(tx.connection(), limit)))
+            .await?;
+        let unreadable = unreadable.as_slice();
+        if !unreadable.is_empty() {
+            let action = "passing over runs";
+            self.run_tx(action, Write, |tx| Box::pin(pass_unjudged(tx.connection(), unreadable))).await?;
+        }
+        Ok(runs)
+    }
+}
+
 /// Oldest first, with the job and the decision of each. Both are done at once; the release before did not account.
-pub(super) async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<Vec<MeasuredRun>, TxError> {
+async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
     let rows = open_runs!("is_accounted", &mut *conn, limit).await?;
     measured(conn, rows).await
 }
 
 /// Oldest first, with the job and the decision of each.
-pub(super) async fn unjudged(conn: &mut PgConnection, limit: u32) -> Result<Vec<MeasuredRun>, TxError> {
+async fn unjudged(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
     let rows = open_runs!("is_judged", &mut *conn, limit).await?;
     measured(conn, rows).await
 }
 
-async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<Vec<MeasuredRun>, TxError> {
+async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns, TxError> {
     let ids: Vec<String> = rows.iter().map(|row| row.job_id.clone()).collect();
     let jobs = job::jobs(conn, &ids).await?;
-    let mut runs = Vec::with_capacity(rows.len());
+    let mut open = OpenRuns::default();
+    let mut read = Vec::with_capacity(rows.len());
     for mut row in rows {
+        let key = row.unreadable(String::new());
         let (node, device_model) = (NodeName::new(&row.node), row.device_model.take().unwrap_or_default());
         let place = Place { table: "device", row: node.as_str() };
-        let memory_bytes: u64 = place.number("memory_bytes", row.device_memory_bytes.unwrap_or(0))?;
-        let summary = JobSummary::try_from(row)?;
-        runs.push((summary, node, device_model, memory_bytes));
+        let memory_bytes = place.number::<u64>("memory_bytes", row.device_memory_bytes.unwrap_or(0));
+        match memory_bytes.and_then(|bytes| Ok((JobSummary::try_from(row)?, bytes))) {
+            Ok((summary, bytes)) => read.push((key, summary, node, device_model, bytes)),
+            Err(error) => {
+                unreadable::found(&error);
+                open.unreadable.push(Unreadable { why: error.to_string(), ..key });
+            }
+        }
     }
-    let starts: Vec<JobStart> = runs.iter().map(|(summary, ..)| summary.start).collect();
+    let starts: Vec<JobStart> = read.iter().map(|(_, summary, ..)| summary.start).collect();
     let decisions = decision::ran_under(conn, &starts).await?;
-    let measured =
-        |(summary, node, device_model, device_memory_bytes): (JobSummary, NodeName, String, u64)| {
-            let job = jobs.get(&summary.start.job_id)?.clone();
-            let decision = decisions.get(&summary.start).cloned();
-            Some(MeasuredRun { summary, node, device_model, device_memory_bytes, job, decision })
-        };
-    Ok(runs.into_iter().filter_map(measured).collect())
+    for (key, summary, node, device_model, device_memory_bytes) in read {
+        let job = jobs.get(&summary.start.job_id).cloned();
+        match (job, decisions.get(&summary.start).cloned()) {
+            (Some(job), None) => {
+                let decision = None;
+                open.runs.push(MeasuredRun {
+                    summary,
+                    node,
+                    device_model,
+                    device_memory_bytes,
+                    job,
+                    decision,
+                });
+            }
+            (Some(job), Some(decision @ Some(_))) => {
+                open.runs.push(MeasuredRun {
+                    summary,
+                    node,
+                    device_model,
+                    device_memory_bytes,
+                    job,
+                    decision,
+                });
+            }
+            (None, _) => open.unreadable.push(Unreadable { why: "its job cannot be read".to_owned(), ..key }),
+            (_, Some(None)) => {
+                open.unreadable.push(Unreadable { why: "its decision cannot be read".to_owned(), ..key });
+            }
+        }
+    }
+    Ok(open)
+}
+
+/// Marks runs that cannot be read as done with, and says why: the oldest open ones are read, and these would always be
+/// among them.
+async fn pass_unprofiled(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
+    for Unreadable { job_id, restart_count, gres_type, why } in runs {
+        pass_row(conn, job_id, *restart_count, gres_type, &Lesson::nothing(why.as_str())).await?;
+    }
+    Ok(())
+}
+
+/// The same for those that nobody can judge.
+async fn pass_unjudged(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
+    for Unreadable { job_id, restart_count, gres_type, .. } in runs {
+        sqlx::query!(
+            "update job_run set is_judged = true where job_id = $1 and restart_count = $2 and gres_type = $3",
+            job_id,
+            restart_count,
+            gres_type,
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Marks a run as done with that makes neither a profile nor an account.
+pub(super) async fn pass(
+    conn: &mut PgConnection,
+    start: JobStart,
+    gres_type: &GresType,
+    lesson: &Lesson,
+) -> Result<(), TxError> {
+    let (job_id, restart_count) = (start.job_id.to_string(), integer(start.restart_count));
+    pass_row(conn, &job_id, restart_count, gres_type.as_str(), lesson).await
+}
+
+async fn pass_row(
+    conn: &mut PgConnection,
+    job_id: &str,
+    restart_count: i32,
+    gres_type: &str,
+    lesson: &Lesson,
+) -> Result<(), TxError> {
+    sqlx::query!(
+        "update job_run set is_profiled = true, is_accounted = true, lesson_kind = $4, lesson_detail = $5
+        where job_id = $1 and restart_count = $2 and gres_type = $3 and not is_accounted",
+        job_id,
+        restart_count,
+        gres_type,
+        lesson.kind.to_string(),
+        &*text(&lesson.detail),
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// How far a run came.
@@ -209,7 +351,7 @@ pub(super) async fn mark_profiled(
         integer(start.restart_count),
         gres_type.as_str(),
         lesson.kind.to_string(),
-        lesson.detail,
+        &*text(&lesson.detail),
     )
     .execute(conn)
     .await?;

@@ -1,7 +1,7 @@
 //! Transactions: named, counted, bounded in time, and run again where Postgres asks for it. The one place that retries
 //! inside a call; everything slower is left to the next tick.
 
-use super::PgStore;
+use super::{PgStore, unreadable};
 use crate::store::StoreError;
 use pillion_metrics::Durations;
 use sqlx::{PgConnection, Postgres, Transaction};
@@ -133,6 +133,8 @@ pub struct StoreFigures {
     pub reads: CallFigures,
     /// Transactions that write.
     pub writes: CallFigures,
+    /// Rows of each table that could not be read back.
+    pub unreadable: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -170,7 +172,8 @@ impl PgStore {
 
     /// How the database answers, since this store was connected. Asks it nothing.
     pub fn figures(&self) -> StoreFigures {
-        self.counters.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let figures = self.counters.figures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StoreFigures { unreadable: unreadable::counts(), ..figures }
     }
 
     /// Runs `body` in a transaction called `action`, again where Postgres found a conflict.

@@ -1,14 +1,17 @@
 //! Runs with all that is known of them: those that nobody looked at yet, and those that are counted.
 
 use super::{Run, State};
-use crate::store::{Account, Decision, GroupBy, MeasuredRun, Member, RunFilter, Sums};
-use pillion_core::JobStart;
+use crate::store::{
+    Account, Decision, GroupBy, Judgement, Lesson, MeasuredRun, Member, RunAccount, RunFilter, StoreError,
+    StoredProfile, Sums,
+};
 use pillion_core::decision::MemberState;
+use pillion_core::{GresType, JobStart};
 use std::collections::BTreeMap;
 
 impl State {
     pub(in crate::store::memory) fn unprofiled_runs(&self, limit: u32) -> Vec<MeasuredRun> {
-        self.measured_runs(limit, |run| run.account.is_none())
+        self.measured_runs(limit, |run| !run.is_done())
     }
 
     pub(in crate::store::memory) fn unjudged_runs(&self, limit: u32) -> Vec<MeasuredRun> {
@@ -50,6 +53,64 @@ impl State {
             groups.entry(group_by.key(run)).or_default().add(&run.sums);
         }
         groups.into_iter().map(|(key, sums)| Account { key, sums }).collect()
+    }
+
+    pub(in crate::store::memory) fn profile_run(
+        &mut self,
+        start: JobStart,
+        gres_type: &GresType,
+        account: &RunAccount,
+        lesson: &Lesson,
+        profile: Option<&StoredProfile>,
+    ) -> Result<(), StoreError> {
+        let run = self.runs.get_mut(&(start, gres_type.clone()));
+        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
+        if run.is_done() {
+            return Ok(());
+        }
+        run.account = Some(account.clone());
+        run.lesson = Some(lesson.clone());
+        if let Some(stored) = profile {
+            let key = (stored.profile.workload.clone(), stored.profile.device_model.clone());
+            self.profiles.insert(key, stored.clone());
+        }
+        Ok(())
+    }
+
+    pub(in crate::store::memory) fn pass_run(
+        &mut self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) {
+        let run = self.runs.get_mut(&(start, gres_type.clone()));
+        if let Some(run) = run.filter(|run| !run.is_done()) {
+            run.is_passed = true;
+            run.lesson = Some(lesson.clone());
+        }
+    }
+
+    pub(in crate::store::memory) fn lesson(&self, start: JobStart) -> Option<Lesson> {
+        let mut runs = self.runs.iter().filter(|((of, _), _)| *of == start);
+        runs.next().and_then(|(_, run)| run.lesson.clone())
+    }
+
+    pub(in crate::store::memory) fn judge_run(
+        &mut self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError> {
+        let run = self.runs.get_mut(&(start, gres_type.clone()));
+        let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
+        if std::mem::replace(&mut run.is_judged, true) {
+            return Ok(false);
+        }
+        self.events.extend(judgement.events.iter().cloned());
+        if let Some(requeue) = &judgement.requeue {
+            self.faults.intend(requeue);
+        }
+        Ok(true)
     }
 
     /// The newest decision that this start was released under.

@@ -3,7 +3,8 @@
 //! The client's socket is the row whose local end is our peer and whose remote end is we. Only an established one counts:
 //! of a socket that nobody holds any more (`TIME_WAIT`, an orphan) the kernel shows uid 0, which would be root.
 
-use pillion_core::UserId;
+use super::Ends;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
@@ -11,30 +12,38 @@ use std::path::Path;
 const ESTABLISHED: &str = "01";
 
 /// The owner of the other end of a connection. `None`: the other end is not on this machine, or is gone.
-pub(super) fn owner(peer: SocketAddr, local: SocketAddr) -> Option<UserId> {
-    if !is_of_this_machine(peer.ip()) || !is_of_this_machine(local.ip()) {
-        return None;
+pub fn owner(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+    owners(&[(peer, local)]).pop().flatten()
+}
+
+/// The owners of the other ends of these connections, by one look.
+pub(super) fn owners(connections: &[Ends]) -> Vec<Option<u32>> {
+    let is_local = |(peer, local): &Ends| is_of_this_machine(peer.ip()) && is_of_this_machine(local.ip());
+    if !connections.iter().any(is_local) {
+        return vec![None; connections.len()];
     }
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|path| {
-        let table = std::fs::read_to_string(Path::new(path)).ok()?;
-        owner_in(&table, peer, local)
-    })
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(Path::new(path)));
+    let tables: String = tables.into_iter().flatten().collect();
+    owners_in(&tables, connections.iter().map(|ends| Some(*ends).filter(is_local)))
 }
 
 /// Whether an address is one that no other machine can have towards us.
-pub(super) fn is_of_this_machine(address: IpAddr) -> bool {
+pub fn is_of_this_machine(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// The owner of the socket that stands in a table with `peer` as its own end and `local` as the other.
-fn owner_in(table: &str, peer: SocketAddr, local: SocketAddr) -> Option<UserId> {
+/// For each connection the owner of the socket that stands in the tables with its peer's end as its own and ours as the other.
+fn owners_in(tables: &str, connections: impl Iterator<Item = Option<Ends>>) -> Vec<Option<u32>> {
     let canonical = |it: SocketAddr| (it.ip().to_canonical(), it.port());
-    table.lines().skip(1).find_map(|line| {
+    let row = |line: &str| {
         let columns: Vec<&str> = line.split_ascii_whitespace().collect();
         let [_, own, other, state, _, _, _, uid, _, inode, ..] = columns[..] else { return None };
-        let is_it = end(own)? == canonical(peer) && end(other)? == canonical(local);
-        (is_it && state == ESTABLISHED && inode != "0").then(|| uid.parse().ok().map(UserId))?
-    })
+        let is_held = state == ESTABLISHED && inode != "0";
+        Some(((end(own)?, end(other)?), uid.parse().ok().filter(|_| is_held)?))
+    };
+    let rows: HashMap<_, u32> = tables.lines().filter_map(row).collect();
+    let owner = |(peer, local): Ends| rows.get(&(canonical(peer), canonical(local))).copied();
+    connections.map(|ends| ends.and_then(owner)).collect()
 }
 
 /// `0100007F:1AA5`: words of the address as the machine stores them, and the port.
@@ -80,6 +89,10 @@ mod tests {
         (word([127, 0, 0, 1]), mapped)
     }
 
+    fn owner_in(table: &str, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+        owners_in(table, [Some((peer, local))].into_iter()).pop().flatten()
+    }
+
     #[test]
     fn the_owner_is_that_of_the_clients_socket_and_of_no_other() {
         let (v4, mapped) = loopback();
@@ -88,14 +101,10 @@ mod tests {
         let client = row(&format!("{v4}:9C40"), &format!("{v4}:1AA5"), "01", "1000", "77");
         let other = row(&format!("{v4}:9C41"), &format!("{v4}:1AA5"), "01", "1001", "78");
         let table = [HEAD, &ours, &other, &client].concat();
-        assert_eq!(owner_in(&table, peer, local), Some(UserId(1000)));
+        assert_eq!(owner_in(&table, peer, local), Some(1000));
         assert_eq!(owner_in(&[HEAD, &ours, &other].concat(), peer, local), None);
         let client = row(&format!("{mapped}:9C40"), &format!("{mapped}:1AA5"), "01", "1002", "77");
-        assert_eq!(
-            owner_in(&[HEAD, &client].concat(), peer, local),
-            Some(UserId(1002)),
-            "over a socket of IPv6"
-        );
+        assert_eq!(owner_in(&[HEAD, &client].concat(), peer, local), Some(1002), "over a socket of IPv6");
     }
 
     #[test]
@@ -115,7 +124,7 @@ mod tests {
             let Ok(listener) = std::net::TcpListener::bind(bind) else { continue };
             let local = listener.local_addr().unwrap();
             let client = std::net::TcpStream::connect(local).unwrap();
-            let own = UserId(rustix::process::geteuid().as_raw());
+            let own = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
             assert_eq!(owner(client.local_addr().unwrap(), local), Some(own), "{bind}");
         }
         assert_eq!(owner(address("192.0.2.1:40000"), address("127.0.0.1:6821")), None);

@@ -1,0 +1,84 @@
+//! Whether a look at a shared device shows more than its tenants' profiles together: pure.
+//!
+//! Memory is read of each tenant. Compute units are read of the device alone: beside each other tenants use them no more than
+//! the sum of what each uses alone, so what is beyond that sum is somebody's who is not as his profile says. Whose it is, is
+//! taken from who is known least: the workload with the fewest runs, and of two the one that came last.
+
+use crate::agents::DeviceLook;
+use crate::store::Member;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{Fraction, JobStart, UserId};
+
+/// How far the compute units in use may be beyond the sum of the profiles: profiles are means, and looks are not.
+const ACTIVITY_MARGIN: f64 = 0.3;
+/// How far a tenant's memory may be beyond what it was admitted with, as a ratio and in bytes.
+const MEMORY_RATIO: f64 = 1.25;
+const MEMORY_MARGIN_BYTES: f64 = 268_435_456.0;
+
+/// A tenant, and what is known of its workload alone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) member: &'a Member,
+    pub(super) profile: Option<&'a WorkloadProfile>,
+}
+
+/// More than there should be.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Excess {
+    /// Whose it is.
+    pub(super) start: JobStart,
+    pub(super) uid: UserId,
+    /// What, one sentence without the other tenants.
+    pub(super) detail: String,
+}
+
+/// What is beyond the profiles; `None`: nothing, or nobody can say.
+pub(super) fn excess(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
+    memory(tenants, look).or_else(|| activity(tenants, look))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
+fn memory(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
+    tenants.iter().find_map(|tenant| {
+        let plan = &tenant.member.plan;
+        let admitted = plan.memory_bytes? as f64;
+        let is_it = |used: &&pillion_core::device::TenantUse| {
+            used.job_id == plan.start.job_id && used.restart_count == plan.start.restart_count
+        };
+        let used = look.tenants.iter().find(is_it)?.memory_bytes? as f64;
+        let gib = |bytes: f64| bytes / 1_073_741_824.0;
+        (used > admitted * MEMORY_RATIO + MEMORY_MARGIN_BYTES).then(|| Excess {
+            start: plan.start,
+            uid: plan.uid,
+            detail: format!(
+                "it holds {:.1} GiB of device memory and was let in with {:.1}",
+                gib(used),
+                gib(admitted)
+            ),
+        })
+    })
+}
+
+fn activity(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
+    let used = look.reading.sm_active_fraction?.value();
+    let known: Option<Vec<f64>> =
+        tenants.iter().map(|tenant| tenant.profile?.sm_active_fraction.map(Fraction::value)).collect();
+    let expected = known?.iter().sum::<f64>().min(1.0);
+    if used <= expected + ACTIVITY_MARGIN {
+        return None;
+    }
+    let newest = tenants.iter().min_by(|a, b| {
+        let runs = |seen: &Seen<'_>| seen.profile.map_or(0, |profile| profile.run_count);
+        let start = |seen: &Seen<'_>| seen.member.started_at.map_or(0.0, |at| -at.seconds());
+        runs(a).cmp(&runs(b)).then_with(|| start(a).total_cmp(&start(b)))
+    })?;
+    let plan = &newest.member.plan;
+    Some(Excess {
+        start: plan.start,
+        uid: plan.uid,
+        // A user learns nothing of his neighbours: not even the sum.
+        detail: "the device does far more than the profiles of all who are on it say, and its workload is the one that is \
+                 known least"
+            .to_owned(),
+    })
+}

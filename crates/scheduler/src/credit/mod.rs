@@ -1,0 +1,174 @@
+//! Holds what tenants do against the profiles that they were let in by, while they run. A profile is what a workload did
+//! before, and a name is anybody's to make up: a light run under a new name, then a heavy one, and the neighbour pays. Who does
+//! far more than his profile says is told as an event within seconds, nobody joins his device any more, and his user runs alone
+//! for some runs. Sends nobody away.
+//!
+//! ```text
+//! looks of agents ─► excess (pure) ─► so many in a row ─► credit_loss, event; the device takes no joiner
+//! run that ended  ─► newcomers beside a broken promise ──┘
+//! ```
+
+mod excess;
+mod newcomer;
+
+pub(crate) use newcomer::culprits;
+
+use crate::context::{Context, TickError};
+use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
+use excess::{Excess, Seen, excess};
+use pillion_core::decision::MemberState;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{DecisionId, GresType, NodeName, UnixTime};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::warn;
+
+/// The kind of the event.
+const EXCEEDED: &str = "profile-exceeded";
+/// How many looks in a row must show it: one may fall into a burst.
+const LOOKS_MIN: u32 = 5;
+
+/// A device.
+type Place = (NodeName, GresType);
+
+/// What was seen of a sharing so far.
+#[derive(Debug, Clone, Copy)]
+struct Watched {
+    group: DecisionId,
+    looked_at: UnixTime,
+    looks_beyond: u32,
+    is_told: bool,
+}
+
+/// The checker.
+pub struct Credit {
+    context: Arc<Context>,
+    watched: Mutex<BTreeMap<Place, Watched>>,
+}
+
+impl Credit {
+    /// A checker that has seen nothing yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, watched: Mutex::default() }
+    }
+
+    /// Looks once at every device that is shared now.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store did not answer.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let context = &self.context;
+        let active = Arc::clone(&context.board().active);
+        let shared = shared_devices(&active);
+        let is_there = |place: &Place, group: DecisionId| {
+            shared
+                .get(place)
+                .is_some_and(|tenants| tenants.iter().any(|(decision, _)| decision.group == group))
+        };
+        self.lock().retain(|place, watched| is_there(place, watched.group));
+        let is_open = |place: &Place, (group, _): &(DecisionId, String)| {
+            active.iter().any(|decision| {
+                decision.group == *group && (&decision.node, &decision.gres_type) == (&place.0, &place.1)
+            })
+        };
+        context.board_mut().overrun.retain(|place, why| is_open(place, why));
+        if shared.is_empty() || !context.is_leading() {
+            return Ok(());
+        }
+        let stored = context.store.profiles().await?;
+        let looks = context.agents.looks(shared.keys().map(|(node, gres_type)| (node, gres_type)));
+        for (place, tenants) in &shared {
+            let Some(look) = looks.get(place) else { continue };
+            let seen: Vec<Seen<'_>> = tenants
+                .iter()
+                .map(|(decision, member)| Seen { member, profile: profile_of(&stored, decision, member) })
+                .collect();
+            let Some((group, beyond)) = self.count(place, tenants[0].0.group, look.at, excess(&seen, look))
+            else {
+                continue;
+            };
+            context.board_mut().overrun.insert(place.clone(), (group, beyond.detail.clone()));
+            let done = self.lose(place, &beyond).await;
+            done.or_else(|error| context.pass_over("credit", beyond.start, error))?;
+            if let Some(watched) = self.lock().get_mut(place) {
+                watched.is_told = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// One look more: what is to be told now, where enough in a row were beyond.
+    fn count(
+        &self,
+        place: &Place,
+        group: DecisionId,
+        at: UnixTime,
+        beyond: Option<Excess>,
+    ) -> Option<(DecisionId, Excess)> {
+        let mut devices = self.lock();
+        let anew = Watched { group, looked_at: UnixTime::from_epoch(0), looks_beyond: 0, is_told: false };
+        let watched = devices.entry(place.clone()).or_insert(anew);
+        if watched.is_told || at <= watched.looked_at {
+            return None;
+        }
+        watched.looked_at = at;
+        watched.looks_beyond = if beyond.is_some() { watched.looks_beyond + 1 } else { 0 };
+        beyond.filter(|_| watched.looks_beyond >= LOOKS_MIN).map(|beyond| (group, beyond))
+    }
+
+    async fn lose(&self, (node, gres_type): &Place, beyond: &Excess) -> Result<(), TickError> {
+        let context = &self.context;
+        let detail = format!("on {gres_type}: {}; nobody joins it there any more", beyond.detail);
+        warn!(start = %beyond.start, %node, "{detail}");
+        let told = Event {
+            at: context.now(),
+            kind: EXCEEDED.to_owned(),
+            job_id: Some(beyond.start.job_id),
+            node: Some(node.clone()),
+            detail: detail.clone(),
+        };
+        let loss = CreditLoss {
+            uid: beyond.uid,
+            lost_at: told.at,
+            start: beyond.start,
+            node: node.clone(),
+            reason: detail,
+        };
+        if context.store.lose_credit(&loss, &told).await? {
+            context.tally.event(EXCEEDED);
+            context.nudges.engine.notify_one();
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Place, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The devices on which at least two run, with who.
+fn shared_devices(active: &[Decision]) -> BTreeMap<Place, Vec<(&Decision, &Member)>> {
+    let mut devices: BTreeMap<Place, Vec<(&Decision, &Member)>> = BTreeMap::new();
+    for decision in active {
+        for member in decision.members.iter().filter(|member| member.state == MemberState::Running) {
+            let place = (decision.node.clone(), decision.gres_type.clone());
+            devices.entry(place).or_default().push((decision, member));
+        }
+    }
+    devices.retain(|_, tenants| tenants.len() > 1);
+    devices
+}
+
+fn profile_of<'a>(
+    stored: &'a [StoredProfile],
+    decision: &Decision,
+    member: &Member,
+) -> Option<&'a WorkloadProfile> {
+    let profiles = stored.iter().map(|stored| &stored.profile);
+    profiles.into_iter().find(|profile| {
+        profile.workload == member.plan.workload && profile.device_model == decision.device_model
+    })
+}
+
+#[cfg(test)]
+mod tests;

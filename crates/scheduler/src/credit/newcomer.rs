@@ -1,0 +1,40 @@
+//! Who is to answer for a promise that was broken: those beside the run whose workloads are known less than its own, and who are
+//! another user's. Pure.
+
+use crate::store::{CreditLoss, MeasuredRun, Member, StoredProfile};
+use pillion_core::UnixTime;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::units::keeps_promise;
+
+/// The losses that follow from a run that was measured at this speed. `beside`: the members of its sharing that it met.
+pub(crate) fn culprits(
+    run: &MeasuredRun,
+    speed_fraction: Option<f64>,
+    beside: &[&Member],
+    profiles: &[StoredProfile],
+    now: UnixTime,
+) -> Vec<CreditLoss> {
+    let (Some(speed), Some(own)) = (speed_fraction, run.own_member()) else { return Vec::new() };
+    if keeps_promise(speed, own.plan.slowdown_ratio_max) {
+        return Vec::new();
+    }
+    let known = |member: &Member| {
+        let is_it = |profile: &&WorkloadProfile| {
+            profile.workload == member.plan.workload && profile.device_model == run.device_model
+        };
+        profiles.iter().map(|stored| &stored.profile).find(is_it).map_or(0, |profile| profile.run_count)
+    };
+    let own_runs = known(own);
+    beside
+        .iter()
+        .filter(|other| other.plan.uid != own.plan.uid && known(other) < own_runs)
+        .map(|other| CreditLoss {
+            uid: other.plan.uid,
+            lost_at: now,
+            start: other.plan.start,
+            node: run.node.clone(),
+            // A user learns nothing of his neighbour: neither how slow nor what he was promised.
+            reason: "its workload is new, and a promise to a neighbour was broken beside it".to_owned(),
+        })
+        .collect()
+}

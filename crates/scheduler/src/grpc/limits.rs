@@ -1,0 +1,152 @@
+//! How large what comes over the wire may be: who reads it all before he looks at it can be filled by anybody.
+
+use pillion_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
+use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
+use std::sync::Arc;
+
+/// Explanations and whole views are larger than tonic's default of 4 MiB.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// What people ask is short.
+const QUESTION_BYTES_MAX: usize = 256 << 10;
+/// What an agent tells at once is of one node.
+const AGENT_MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// The operators' and users' service, with its limits.
+pub(crate) fn operators<T: OperatorService>(server: Arc<T>) -> OperatorServiceServer<T> {
+    OperatorServiceServer::from_arc(server)
+        .max_encoding_message_size(ANSWER_BYTES_MAX)
+        .max_decoding_message_size(QUESTION_BYTES_MAX)
+}
+
+/// The agents' service, with its limits.
+pub(crate) fn agents<T: AgentService>(server: T) -> AgentServiceServer<T> {
+    AgentServiceServer::new(server).max_decoding_message_size(AGENT_MESSAGE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::Agents;
+    use crate::context::{Context, Settings};
+    use crate::engine::Engine;
+    use crate::grpc::agent::AgentServer;
+    use crate::grpc::auth::Caller;
+    use crate::grpc::operator::OperatorServer;
+    use crate::store::Store;
+    use crate::store::memory::MemoryStore;
+    use crate::testing::{NOW, at, scan};
+    use pillion_core::{ManualClock, UserId};
+    use pillion_proto::v1::agent_service_client::AgentServiceClient;
+    use pillion_proto::v1::operator_service_client::OperatorServiceClient;
+    use pillion_proto::v1::{AgentMessage, Device, Hello, PokeRequest, QueueRequest, agent_message};
+    use pillion_slurm::NodeAvailability;
+    use pillion_slurm::fake::{FakeSettings, FakeSlurm};
+    use std::net::SocketAddr;
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+    use tokio_stream::wrappers::TcpListenerStream;
+    use tokio_util::sync::CancellationToken;
+    use tonic::Code;
+    use tonic::transport::Server;
+
+    /// Both services, and the agents that they know of. Slurm has the node n1 in the pool.
+    async fn served() -> (SocketAddr, Arc<Context>) {
+        let slurm = FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW));
+        let context = Arc::new(Context::new(
+            Arc::new(ManualClock::new(at(NOW))),
+            Arc::new(slurm),
+            Arc::new(MemoryStore::new()) as Arc<dyn Store>,
+            Arc::new(Agents::default()),
+            Settings::default(),
+        ));
+        context.board_mut().scan = Some(Arc::new(scan(None, NodeAvailability::Up)));
+        let engine = Arc::new(Engine::new(Arc::clone(&context)));
+        let operator = OperatorServer::new(Arc::clone(&context), engine, String::new());
+        let agent = AgentServer::new(Arc::clone(&context), CancellationToken::new());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = Server::builder()
+            .add_service(agents(agent))
+            .add_service(operators(Arc::new(operator)))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        tokio::spawn(serving);
+        (address, context)
+    }
+
+    fn hello(node: &str, device_count: usize, detail: usize) -> AgentMessage {
+        let device = Device {
+            uuid: "GPU-1".into(),
+            model: "m".repeat(detail),
+            gres_type: "g0".into(),
+            mechanism: "mps".into(),
+            ..Device::default()
+        };
+        let hello = Hello {
+            protocol_version: pillion_core::report::PROTOCOL_VERSION,
+            node: node.into(),
+            journal_id: "j".into(),
+            devices: vec![device; device_count],
+            ..Hello::default()
+        };
+        AgentMessage { body: Some(agent_message::Body::Hello(hello)) }
+    }
+
+    async fn attach(address: SocketAddr, message: AgentMessage) -> Result<(), Code> {
+        let mut client = AgentServiceClient::connect(format!("http://{address}")).await.unwrap();
+        let attached = client.attach(tokio_stream::iter([message])).await;
+        attached.map(drop).map_err(|status| status.code())
+    }
+
+    /// As it was tried: six Hellos of 60 MiB made the scheduler 2 GB large, and its answers unreadable.
+    #[tokio::test]
+    async fn a_hello_without_measure_is_refused_and_nothing_is_kept_of_it() {
+        let (address, context) = served().await;
+        let huge = attach(address, hello("n1", 60, 1 << 20)).await;
+        assert!(matches!(huge, Err(Code::OutOfRange | Code::ResourceExhausted)), "{huge:?}");
+        assert_eq!(
+            attach(address, hello("n1", 65, 1)).await,
+            Err(Code::InvalidArgument),
+            "no node has so many"
+        );
+        assert_eq!(attach(address, hello("n1\nforged", 1, 1)).await, Err(Code::InvalidArgument));
+        assert_eq!(attach(address, hello("invented", 1, 1)).await, Err(Code::FailedPrecondition));
+        assert!(context.agents.all().is_empty());
+        assert_eq!(attach(address, hello("n1", 1, 1)).await, Ok(()));
+        assert_eq!(context.agents.all().len(), 1);
+    }
+
+    /// As it was tried: eight requests of 57 MB by a user made it 1.4 GB large.
+    #[tokio::test]
+    async fn a_question_without_measure_is_refused() {
+        let (address, _) = served().await;
+        let mut client = OperatorServiceClient::connect(format!("http://{address}")).await.unwrap();
+        let asked = client.queue(QueueRequest { user: "x".repeat(57_000_000) }).await;
+        let code = asked.unwrap_err().code();
+        assert!(matches!(code, Code::OutOfRange | Code::ResourceExhausted), "{code:?}");
+        assert!(client.queue(QueueRequest { user: "alice".into() }).await.is_ok());
+    }
+
+    /// As it was tried: a user poked without end, and the queue was read eight times as often.
+    #[tokio::test]
+    async fn a_poke_of_a_user_changes_nothing() {
+        let (_, context) = served().await;
+        let engine = Arc::new(Engine::new(Arc::clone(&context)));
+        let server = OperatorServer::new(Arc::clone(&context), engine, String::new());
+        for (is_operator, wakes) in [(false, false), (true, true)] {
+            let mut poke = tonic::Request::new(PokeRequest {});
+            poke.extensions_mut().insert(Caller { uid: Some(UserId(4243)), is_operator });
+            server.poke(poke).await.unwrap();
+            let woken =
+                tokio::time::timeout(Duration::from_millis(50), context.nudges.watch.notified()).await;
+            assert_eq!(woken.is_ok(), wakes);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_slurm_has_no_more_is_forgotten() {
+        let (address, context) = served().await;
+        attach(address, hello("n1", 1, 1)).await.unwrap();
+        context.agents.retain(|node| node.as_str() != "n1");
+        assert!(context.agents.all().is_empty());
+    }
+}

@@ -1,0 +1,56 @@
+//! Table `credit_loss`: only added to. What is owed is counted from `run_account`.
+
+use super::convert::{Place, integer, text, timestamp};
+use super::event;
+use super::tx::TxError;
+use crate::store::{Atonement, CreditLoss, Event};
+use pillion_core::UserId;
+use sqlx::PgConnection;
+
+/// `false`: that start has cost it before.
+pub(super) async fn lose(conn: &mut PgConnection, loss: &CreditLoss, told: &Event) -> Result<bool, TxError> {
+    let done = sqlx::query!(
+        "insert into credit_loss (uid, lost_at, job_id, restart_count, node, reason) values ($1, $2, $3, $4, $5, $6)
+        on conflict on constraint credit_loss_start_key do nothing",
+        i64::from(loss.uid.0),
+        timestamp(loss.lost_at),
+        loss.start.job_id.to_string(),
+        integer(loss.start.restart_count),
+        loss.node.as_str(),
+        &*text(&loss.reason),
+    )
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(false);
+    }
+    event::record(conn, told).await?;
+    Ok(true)
+}
+
+pub(super) async fn atonements(
+    conn: &mut PgConnection,
+    seconds_min: f64,
+    runs_max: u32,
+) -> Result<Vec<Atonement>, TxError> {
+    let rows = sqlx::query!(
+        r#"select uid, (
+            select count(*) from (
+                select from run_account as run
+                where run.uid = last.uid and run.ended_at > last.lost_at and run.shared_run_count = 0
+                    and run.gpu_seconds >= $1 limit $2
+            ) as alone
+        ) as "runs_alone!"
+        from (select uid, max(lost_at) as lost_at from credit_loss group by uid) as last order by uid"#,
+        seconds_min,
+        i64::from(runs_max),
+    )
+    .fetch_all(conn)
+    .await?;
+    let place = Place { table: "credit_loss", row: "of a user" };
+    let atonement = |(uid, runs_alone): (i64, i64)| {
+        let uid = UserId(place.number("uid", uid)?);
+        Ok(Atonement { uid, runs_alone: place.number("runs_alone", runs_alone)? })
+    };
+    Ok(super::unreadable::readable(rows.into_iter().map(|row| atonement((row.uid, row.runs_alone))))?)
+}

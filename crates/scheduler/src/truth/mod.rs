@@ -1,0 +1,244 @@
+//! What of an agent's word counts: only what Slurm says ran on that very node, within its times and within what a device can
+//! do. Pure: who asks has the facts.
+//!
+//! ```text
+//! report ─► verdict ─► counts ─► store
+//!              ├─► not yet: Slurm was not looked at since; the agent keeps it and tells it again
+//!              └─► dropped: counted by reason, an event of the node now and then (distrust)
+//! ```
+
+mod distrust;
+mod samples;
+
+pub(crate) use distrust::Distrust;
+pub(crate) use samples::cleaned;
+
+use crate::scan::Scan;
+use crate::store::{Decision, SlurmStart};
+use pillion_core::report::{JobSummary, Launch, ShareResult};
+use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_slurm::JobState;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The most power that a device can draw.
+pub(crate) const POWER_WATTS_MAX: f64 = 2_000.0;
+/// How much what was counted up from looks a second apart may be beyond the time that it was counted in.
+const LOOK_SECONDS: f64 = 2.0;
+/// How long after something was told a scan must have been taken to say that Slurm does not know of it.
+const SETTLED_AFTER: Duration = Duration::from_secs(5);
+/// A start is told of no earlier before Slurm's own time for it: clocks are set by the second, and tasks begin after it.
+const EARLY_SECONDS_MAX: f64 = 30.0;
+/// Processes may outlive their job on a node that is slow to end them.
+const LATE_SECONDS_MAX: f64 = 600.0;
+/// A clock that is further off than this is believed to be right, and what it dated to be wrong.
+const SKEW_SECONDS_MAX: f64 = 86_400.0;
+
+/// Why something that an agent told is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Doubt {
+    /// Slurm knows of no such start.
+    UnknownStart,
+    /// Slurm says that it ran elsewhere.
+    OtherNode,
+    /// The node has no such device.
+    OtherDevice,
+    /// No decision gave this start to this node.
+    OtherShare,
+    /// It is dated outside the times that Slurm gives.
+    Times,
+    /// More energy than a device can draw.
+    Energy,
+    /// More memory than the device has.
+    Memory,
+    /// More seconds than there were.
+    Seconds,
+    /// A reading that no device gives.
+    Reading,
+    /// It cannot be read at all.
+    Unreadable,
+}
+
+impl Doubt {
+    /// All of them, in the order of their words.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Energy,
+        Self::Memory,
+        Self::OtherDevice,
+        Self::OtherNode,
+        Self::OtherShare,
+        Self::Reading,
+        Self::Seconds,
+        Self::Times,
+        Self::UnknownStart,
+        Self::Unreadable,
+    ];
+
+    /// As the label has it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownStart => "unknown-start",
+            Self::OtherNode => "other-node",
+            Self::OtherDevice => "other-device",
+            Self::OtherShare => "other-share",
+            Self::Times => "times",
+            Self::Energy => "energy",
+            Self::Memory => "memory",
+            Self::Seconds => "seconds",
+            Self::Reading => "reading",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// For a person.
+    pub(crate) const fn phrase(self) -> &'static str {
+        match self {
+            Self::UnknownStart => "Slurm knows of no such start",
+            Self::OtherNode => "Slurm says that it ran on another node",
+            Self::OtherDevice => "the node announced no such device",
+            Self::OtherShare => "no decision gave that start to this node",
+            Self::Times => "it is dated outside the times that Slurm gives",
+            Self::Energy => "it tells of more energy than a device can draw",
+            Self::Memory => "it tells of more memory than the device has",
+            Self::Seconds => "it tells of more seconds than there were",
+            Self::Reading => "no device gives such a reading",
+            Self::Unreadable => "it cannot be read",
+        }
+    }
+}
+
+/// What becomes of something that an agent told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is believed.
+    Counts,
+    /// Slurm was not looked at since: nobody can say yet.
+    NotYet,
+    /// It is not.
+    Dropped(Doubt),
+}
+
+/// Who tells, and what is known of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Teller<'a> {
+    /// The node that its stream began with.
+    pub(crate) node: &'a NodeName,
+    /// Its clock less ours.
+    pub(crate) skew_seconds: f64,
+    /// The memory of each device that it announced.
+    pub(crate) devices: &'a BTreeMap<GresType, u64>,
+    /// Our time.
+    pub(crate) now: UnixTime,
+}
+
+impl Teller<'_> {
+    /// One of its times by our clock.
+    fn seconds(&self, at: UnixTime) -> f64 {
+        let skew = if self.skew_seconds.abs() <= SKEW_SECONDS_MAX { self.skew_seconds } else { 0.0 };
+        at.seconds() - skew
+    }
+}
+
+/// What Slurm says of a start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Word<'a> {
+    /// Of a managed job's.
+    pub(crate) start: Option<&'a SlurmStart>,
+    /// The last look.
+    pub(crate) scan: Option<&'a Scan>,
+}
+
+/// A task that began: by our decision for that node, or where Slurm says.
+pub(crate) fn launch(told: &Launch, by: Teller<'_>, word: Word<'_>, decision: Option<&Decision>) -> Verdict {
+    // Slurm may have forgotten that it started a job: who was given it for this node is believed.
+    if decision.is_some_and(|decision| gives(decision, told.start, by.node)) {
+        return Verdict::Counts;
+    }
+    where_it_ran(told.start, told.at, by, word)
+}
+
+/// A start that ended.
+pub(crate) fn summary(told: &JobSummary, by: Teller<'_>, word: Word<'_>) -> Verdict {
+    match where_it_ran(told.start, told.ended_at, by, word) {
+        Verdict::Counts => {}
+        other => return other,
+    }
+    // A device that is gone is not announced any more, and how its last job ended is told all the same.
+    let memory_bytes = by.devices.get(&told.gres_type).copied().unwrap_or(0);
+    if word.start.is_none_or(|start| !is_within(told, by, start)) {
+        return Verdict::Dropped(Doubt::Times);
+    }
+    doubt_of(told, memory_bytes).map_or(Verdict::Counts, Verdict::Dropped)
+}
+
+/// An answer to a share.
+pub(crate) fn share(told: &ShareResult, node: &NodeName, decision: Option<&Decision>) -> Verdict {
+    if decision.is_some_and(|decision| gives(decision, told.start, node)) {
+        Verdict::Counts
+    } else {
+        Verdict::Dropped(Doubt::OtherShare)
+    }
+}
+
+fn gives(decision: &Decision, start: JobStart, node: &NodeName) -> bool {
+    decision.node == *node && decision.members.iter().any(|member| member.plan.start == start)
+}
+
+fn where_it_ran(start: JobStart, at: UnixTime, by: Teller<'_>, word: Word<'_>) -> Verdict {
+    let runs_now = word
+        .scan
+        .and_then(|scan| scan.jobs.get(&start.job_id))
+        .filter(|job| job.start() == start && !matches!(job.state, JobState::Pending));
+    let node = word.start.map(|start| &start.node).or_else(|| runs_now.and_then(|job| job.nodes.first()));
+    match node {
+        Some(node) if node == by.node => Verdict::Counts,
+        Some(_) => Verdict::Dropped(Doubt::OtherNode),
+        None => {
+            let told_at = by.seconds(at).min(by.now.seconds());
+            let is_settled =
+                word.scan.is_some_and(|scan| scan.at.seconds() >= told_at + SETTLED_AFTER.as_secs_f64());
+            if is_settled { Verdict::Dropped(Doubt::UnknownStart) } else { Verdict::NotYet }
+        }
+    }
+}
+
+fn is_within(told: &JobSummary, by: Teller<'_>, start: &SlurmStart) -> bool {
+    let (from, until) = (by.seconds(told.started_at), by.seconds(told.ended_at));
+    let end = start.ended_at.map_or(by.now.seconds(), UnixTime::seconds);
+    from <= until
+        && from >= start.started_at.seconds() - EARLY_SECONDS_MAX
+        && until <= end.min(by.now.seconds()) + LATE_SECONDS_MAX
+}
+
+/// What of a summary cannot be, whoever tells it.
+fn doubt_of(told: &JobSummary, memory_bytes: u64) -> Option<Doubt> {
+    let elapsed = told.ended_at.seconds() - told.started_at.seconds();
+    let most = elapsed + LOOK_SECONDS;
+    let seconds = [
+        told.shared_seconds,
+        told.shared_device_seconds.unwrap_or(0.0),
+        told.solo.seconds,
+        told.shared.seconds,
+    ];
+    let is_too_long = seconds.iter().any(|seconds| *seconds > most);
+    let is_too_much = |energy: f64| energy > POWER_WATTS_MAX * most;
+    if is_too_long {
+        Some(Doubt::Seconds)
+    } else if told.energy_joules.is_some_and(is_too_much) {
+        Some(Doubt::Energy)
+    } else if memory_bytes > 0 && told.memory_bytes_peak.is_some_and(|peak| peak > memory_bytes) {
+        Some(Doubt::Memory)
+    } else if told
+        .solo_means
+        .as_ref()
+        .and_then(|means| means.power_watts)
+        .is_some_and(|watts| watts > POWER_WATTS_MAX)
+    {
+        Some(Doubt::Reading)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! Looks at devices: those of the node that tells, dated when they can have been taken, with values that a device can have.
+
+use super::{Doubt, POWER_WATTS_MAX, Teller};
+use pillion_core::device::Metric;
+use pillion_core::report::{DeviceSample, DeviceSamples};
+use std::time::Duration;
+
+/// How far in the future a look may be dated: clocks are never quite alike.
+const AHEAD_SECONDS_MAX: f64 = 60.0;
+
+/// What of a look counts, and why the rest does not. `kept`: how long looks are kept at all.
+pub(crate) fn cleaned(
+    told: DeviceSamples,
+    by: Teller<'_>,
+    kept: Duration,
+) -> (Option<DeviceSamples>, Vec<Doubt>) {
+    let age = by.now.seconds() - by.seconds(told.recorded_at);
+    if age < -AHEAD_SECONDS_MAX || age > kept.as_secs_f64() {
+        return (None, vec![Doubt::Times]);
+    }
+    let mut doubts = Vec::new();
+    let mut samples = Vec::with_capacity(told.samples.len().min(by.devices.len()));
+    for mut sample in told.samples {
+        match by.devices.get(&sample.gres_type) {
+            None => doubts.push(Doubt::OtherDevice),
+            Some(memory_bytes) => {
+                doubts.extend(clean(&mut sample, *memory_bytes));
+                samples.push(sample);
+            }
+        }
+    }
+    (Some(DeviceSamples { recorded_at: told.recorded_at, samples }), doubts)
+}
+
+/// Takes out what the device cannot have told.
+fn clean(sample: &mut DeviceSample, memory_bytes: u64) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let reading = &mut sample.reading;
+    if reading.power_watts.is_some_and(|watts| watts > POWER_WATTS_MAX) {
+        reading.power_watts = None;
+        reading.sources.remove(&Metric::PowerWatts);
+        doubts.push(Doubt::Reading);
+    }
+    if memory_bytes > 0 && reading.memory_bytes_used.is_some_and(|used| used > memory_bytes) {
+        reading.memory_bytes_used = None;
+        reading.sources.remove(&Metric::MemoryBytesUsed);
+        doubts.push(Doubt::Memory);
+    }
+    doubts
+}
