@@ -15,6 +15,7 @@ pub use model::{ModelRow, ScoreRow};
 pub use place::DrainRow;
 pub use top::{Counts, Overview, TopDeviceRow};
 
+use crate::format::clean;
 use pillion_core::device::{Metric, MetricSource, Quality};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::setup::{NodeSetup, SetupFaultKind};
@@ -299,6 +300,32 @@ pub struct StatusRow {
     pub config_path: Option<String>,
     /// Where its heartbeat is.
     pub heartbeat_path: Option<String>,
+    /// By what nodes prove who they are: munge, key, mtls or none.
+    pub auth_method: Option<String>,
+    /// Who was not let in over TCP, and has not been since.
+    pub refused: Vec<RefusedRow>,
+}
+
+/// One who was not let in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RefusedRow {
+    /// As it said itself.
+    pub who: String,
+    /// From where it came.
+    pub address: String,
+    /// Why.
+    pub why: String,
+    /// The last time.
+    pub at_seconds: f64,
+    /// How often.
+    pub count: u64,
+}
+
+impl From<wire::RefusedPeer> for RefusedRow {
+    fn from(refused: wire::RefusedPeer) -> Self {
+        let wire::RefusedPeer { who, address, why, at_seconds, count } = refused;
+        Self { who: clean(&who), address: clean(&address), why: clean(&why), at_seconds, count }
+    }
 }
 
 impl From<wire::StatusResponse> for StatusRow {
@@ -322,6 +349,8 @@ impl From<wire::StatusResponse> for StatusRow {
             drains,
             config_path,
             heartbeat_path,
+            auth_method,
+            refused,
         } = status;
         Self {
             scheduler_version: version,
@@ -342,6 +371,8 @@ impl From<wire::StatusResponse> for StatusRow {
             drains: drains.into_iter().map(DrainRow::from).collect(),
             config_path: some_text(config_path),
             heartbeat_path: some_text(heartbeat_path),
+            auth_method: some_text(auth_method),
+            refused: refused.into_iter().map(RefusedRow::from).collect(),
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::train::Train;
 use crate::watch::Watch;
 use crate::web;
 use anyhow::Context as _;
+use pillion_auth::{Gate, Prover};
 use pillion_config::Scheduler;
 use pillion_core::SystemClock;
 use pillion_proto::v1::agent_service_server::AgentServiceServer;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tracing::{debug, error, info, warn};
@@ -129,6 +130,7 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
             match store.try_lead().await {
                 Ok(Some(mut leadership)) => {
                     info!("leading");
+                    context.set_following(false);
                     context.set_leading(true);
                     while leadership.is_held().await {
                         tokio::time::sleep(second).await;
@@ -136,7 +138,10 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
                     context.set_leading(false);
                     warn!("not leading any more: the connection to the database broke");
                 }
-                Ok(None) => debug!("another scheduler leads"),
+                Ok(None) => {
+                    debug!("another scheduler leads");
+                    context.set_following(true);
+                }
                 Err(error) => debug!(error = %pillion_core::report(&error), "cannot ask who leads"),
             }
             tokio::time::sleep(second).await;
@@ -253,7 +258,9 @@ async fn spawn_servers(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let operators = operators(config);
-    let operator = Arc::new(OperatorServer::new(Arc::clone(context), Arc::clone(engine), database));
+    let prover = Arc::new(Prover::new(&config.auth, Arc::clone(&context.clock)));
+    let operator = OperatorServer::new(Arc::clone(context), Arc::clone(engine), database);
+    let operator = Arc::new(operator.told_by(Arc::clone(&prover)));
     let operator_service = || {
         let service = OperatorServiceServer::from_arc(Arc::clone(&operator))
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
@@ -263,13 +270,12 @@ async fn spawn_servers(
             operators.identify(request)
         })
     };
+    let gate = Gate::new(prover, Arc::clone(&context.refusals)).context("cannot set up TLS (auth)")?;
+    let gate = Arc::new(gate);
     let agent_service = AgentServiceServer::new(AgentServer::new(Arc::clone(context), stop.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
 
     let listen = &config.listen;
-    if !listen.tcp.ip().is_loopback() {
-        warn!(tcp = %listen.tcp, "listening beyond this machine without authentication: keep this port inside the cluster");
-    }
     let tcp =
         TcpListener::bind(listen.tcp).await.with_context(|| format!("cannot listen on {}", listen.tcp))?;
     let over_tcp = Server::builder()
@@ -277,7 +283,7 @@ async fn spawn_servers(
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .add_service(agent_service)
         .add_service(operator_service())
-        .serve_with_incoming_shutdown(TcpListenerStream::new(tcp), stop.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(gate.serve(tcp, stop.clone()), stop.clone().cancelled_owned());
     let unix = bind_socket(&listen.socket)?;
     let over_unix = Server::builder()
         .add_service(operator_service())

@@ -73,7 +73,8 @@ impl TestNode {
             "node_name = 'n1'\nstate_directory = '{root}/state'\nruntime_directory = '{root}'\n\
              handoff_socket = '{root}/agent.sock'\nsample_period_seconds = {period_seconds}\n\
              [metrics]\nlisten_address = '{metrics}'\n\
-             [scheduler]\nendpoint = 'http://127.0.0.1:{scheduler_port}'\nretry_seconds_max = 0.2\n\
+             [scheduler]\nendpoint = 'https://127.0.0.1:{scheduler_port}'\nretry_seconds_max = 0.2\n\
+             [auth]\nmethod = 'none'\n\
              [simulated]\nsocket = '{root}/devices.sock'\n"
         );
         std::fs::write(directory.path().join("agent.toml"), config).unwrap();

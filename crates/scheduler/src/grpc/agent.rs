@@ -1,10 +1,11 @@
 //! The agents' service: one stream a node. Each message goes to `ingest` before the next one is read, so a slow database slows
 //! the stream and the agent keeps its reports on disk (back-pressure).
 
-use super::status;
+use super::{admit, status};
 use crate::agents::{Agents, StreamId};
 use crate::context::Context;
 use crate::ingest::Ingest;
+use pillion_auth::Peer;
 use pillion_core::report as error_report;
 use pillion_core::report::{AgentHello, FromAgent, ToAgent};
 use pillion_proto::v1::agent_service_server::AgentService;
@@ -41,9 +42,18 @@ impl AgentService for AgentServer {
         &self,
         request: Request<Streaming<AgentMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
+        let peer = request.extensions().get::<Peer>().cloned();
         let mut incoming = request.into_inner();
         let hello = first_message(&mut incoming).await?;
         let context = Arc::clone(&self.context);
+        tokio::select! {
+            () = self.stop.cancelled() => return Err(Status::unavailable("the scheduler stops")),
+            admitted = admit::admit(&context, peer.as_ref(), &hello) => admitted?,
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => return Err(Status::unavailable("the scheduler stops")),
+            vacated = admit::vacated(&context, &hello) => vacated?,
+        }
         let now = context.now();
         context
             .store
@@ -52,14 +62,7 @@ impl AgentService for AgentServer {
             .map_err(|error| status::from_store(&error))?;
         let last = context.store.last_sequence(&hello.node, &hello.journal_id).await;
         let last = last.map_err(|error| status::from_store(&error))?;
-        if context.agents.has_rival(&hello) {
-            warn!(
-                node = %hello.node,
-                "an agent takes the place of another that is connected under the same name: if this comes again and again, \
-                 look for two hosts with one agent.node_name"
-            );
-        }
-        let (stream, inbox) = context.agents.connect(&hello, now);
+        let (stream, inbox) = context.agents.connect_vacant(&hello, now).ok_or_else(admit::taken)?;
         self.ingest.revoke_stale(&hello).await.map_err(|error| status::from_tick(&error))?;
         let conditions = self.ingest.record_conditions(&hello.node, &hello.conditions).await;
         conditions.map_err(|error| status::from_tick(&error))?;
@@ -73,12 +76,21 @@ impl AgentService for AgentServer {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = session.run(incoming, inbox) => {}
+                () = another_leads(&session.context) => {
+                    let _ = session.answers.send(Err(admit::another_leads())).await;
+                }
             }
             session.agents().disconnect(&session.stream);
             info!(node = %session.hello.node, "agent detached");
         });
         Ok(Response::new(ReceiverStream::new(outgoing)))
     }
+}
+
+/// Returns when another scheduler is known to lead.
+async fn another_leads(context: &Context) {
+    // The sender lives as long as the context.
+    let _ = context.following().wait_for(|following| *following).await;
 }
 
 async fn first_message(incoming: &mut Streaming<AgentMessage>) -> Result<AgentHello, Status> {

@@ -3,7 +3,7 @@
 use super::PgStore;
 use crate::store::postgres::tx::Counters;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl PgStore {
     /// # Errors
     /// [`ConnectError`], where waiting longer would not help or `patience` is over.
     pub async fn connect_within(url: &str, patience: Duration) -> Result<Self, ConnectError> {
-        let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
+        let options = safe(PgConnectOptions::from_str(url).map_err(ConnectError::Url)?);
         let options = options.application_name("pillion-scheduler").disable_statement_logging();
         let mut first = reach(&options, patience).await?;
         // Not `run`: its bounds keep this future from being sent to another thread.
@@ -106,6 +106,14 @@ impl PgStore {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// Beyond this machine only with the server's certificate verified, whatever the URL or the environment says.
+fn safe(options: PgConnectOptions) -> PgConnectOptions {
+    let is_here = options.get_socket().is_some()
+        || options.get_host().starts_with('/')
+        || pillion_config::is_loopback_host(options.get_host());
+    if is_here { options } else { options.ssl_mode(PgSslMode::VerifyFull) }
 }
 
 async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConnection, ConnectError> {
@@ -141,5 +149,30 @@ fn is_refusal(error: &sqlx::Error) -> bool {
         }
         sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_this_machine_the_servers_certificate_is_verified_whatever_is_asked_for() {
+        let mode = |url: &str| safe(PgConnectOptions::from_str(url).unwrap()).get_ssl_mode();
+        for url in [
+            "postgres://u@db.example.org/pillion",
+            "postgres://u@db.example.org/pillion?sslmode=disable",
+            "postgres://u@10.0.0.5/pillion?sslmode=require",
+            "postgres://u@localhost/pillion?host=db.example.org&sslmode=prefer",
+        ] {
+            assert!(matches!(mode(url), PgSslMode::VerifyFull), "{url}: {:?}", mode(url));
+        }
+        for url in
+            ["postgres://u@localhost/pillion?sslmode=disable", "postgres://u@127.0.0.1/x?sslmode=disable"]
+        {
+            assert!(matches!(mode(url), PgSslMode::Disable), "{url}");
+        }
+        let socket = "postgres://u@localhost/pillion?host=/run/postgresql&sslmode=disable";
+        assert!(matches!(mode(socket), PgSslMode::Disable));
     }
 }
