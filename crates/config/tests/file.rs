@@ -109,7 +109,7 @@ fn the_web_page_is_for_this_machine_unless_the_site_says_otherwise() {
 #[test]
 fn the_agents_mistakes_are_told_as_well() {
     let cases = [
-        ("[agent]\ncolour = 1", "line 2: there is no setting agent.colour; allowed in [agent] are backend"),
+        ("[agent]\ncolour = 1", "line 2: there is no setting agent.colour; allowed in [agent] are auth, backend"),
         (
             "[agent.mps]\nmulti_users = true",
             "line 2: there is no setting agent.mps.multi_users; did you mean agent.mps.multi_user?",
@@ -131,7 +131,7 @@ fn the_agents_mistakes_are_told_as_well() {
             "[agent.nvidia]\nlibrary = 'libnvidia-ml.so.1'",
             "agent.nvidia.library = 'libnvidia-ml.so.1' is not allowed; write an absolute",
         ),
-        ("[agent.scheduler]\nendpoint = 'localhost'", "write http://HOST:PORT"),
+        ("[agent.scheduler]\nendpoint = 'localhost'", "write https://HOST:PORT"),
         (
             "[agent.metrics]\nlisten_address = 'localhost:9821'",
             "agent.metrics.listen_address = 'localhost:9821' is not allowed; write an address and a port",
