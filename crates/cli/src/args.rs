@@ -137,7 +137,7 @@ pub struct KeygenArgs {
     /// Put a new key in front of the one that is there, which is taken for a day more
     #[arg(long)]
     pub rotate: bool,
-    /// Where [default: auth.key_path of the configuration, /etc/pillion/auth.key]
+    /// Where [default: what the configuration names, else /etc/pillion/auth.key]
     pub file: Option<PathBuf>,
 }
 

@@ -109,7 +109,10 @@ fn the_web_page_is_for_this_machine_unless_the_site_says_otherwise() {
 #[test]
 fn the_agents_mistakes_are_told_as_well() {
     let cases = [
-        ("[agent]\ncolour = 1", "line 2: there is no setting agent.colour; allowed in [agent] are auth, backend"),
+        (
+            "[agent]\ncolour = 1",
+            "line 2: there is no setting agent.colour; allowed in [agent] are auth, backend",
+        ),
         (
             "[agent.mps]\nmulti_users = true",
             "line 2: there is no setting agent.mps.multi_users; did you mean agent.mps.multi_user?",

@@ -83,6 +83,14 @@ impl TestNode {
         node
     }
 
+    /// Another scheduler may be at this port.
+    pub(crate) fn knows_another(&self, port: u16) {
+        let path = self.path("agent.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let both = format!(",https://127.0.0.1:{port}'\nretry_seconds_max");
+        std::fs::write(path, config.replace("'\nretry_seconds_max", &both)).unwrap();
+    }
+
     /// The devices come up.
     pub(crate) fn start_driver(&mut self) {
         let machine = Machine::new(&self.machine).unwrap();

@@ -94,9 +94,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         }
         Command::Undrain(order) => {
             let request = drain::undrain_request(order)?;
-            let (answer, was_any) = drain::undrain(&mut connect(address).await?, request).await?;
-            output.print(&answer)?;
-            return Ok(if was_any { exit::OK } else { exit::PROBLEM });
+            return about(drain::undrain(&mut connect(address).await?, request).await?, output);
         }
         Command::Evict(order) => evict::evict(&mut connect(address).await?, order).await?,
         Command::Policy => policy::fetch(&mut connect(address).await?).await?,
@@ -117,7 +115,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
     Ok(exit::OK)
 }
 
-/// An answer about one job; not to know the job is a problem.
+/// An answer about what is named; not to find it is a problem.
 fn about((answer, found): (Answer, bool), output: &Output) -> Result<ExitStatus, CliError> {
     output.print(&answer)?;
     Ok(if found { exit::OK } else { exit::PROBLEM })

@@ -14,3 +14,4 @@ mod postgres;
 mod reports;
 #[path = "../support/postgres.rs"]
 mod support;
+mod tls;
