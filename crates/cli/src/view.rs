@@ -7,15 +7,16 @@ mod instance;
 mod job;
 mod model;
 mod place;
+mod refused;
 mod top;
 
 pub use instance::{InstanceRow, PlacementRow};
 pub use job::{JobStory, SlowCause};
 pub use model::{ModelRow, ScoreRow};
 pub use place::DrainRow;
+pub use refused::RefusedRow;
 pub use top::{Counts, Overview, TopDeviceRow};
 
-use crate::format::clean;
 use pillion_core::device::{Metric, MetricSource, Quality};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::setup::{NodeSetup, SetupFaultKind};
@@ -304,28 +305,6 @@ pub struct StatusRow {
     pub auth_method: Option<String>,
     /// Who was not let in over TCP, and has not been since.
     pub refused: Vec<RefusedRow>,
-}
-
-/// One who was not let in.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RefusedRow {
-    /// As it said itself.
-    pub who: String,
-    /// From where it came.
-    pub address: String,
-    /// Why.
-    pub why: String,
-    /// The last time.
-    pub at_seconds: f64,
-    /// How often.
-    pub count: u64,
-}
-
-impl From<wire::RefusedPeer> for RefusedRow {
-    fn from(refused: wire::RefusedPeer) -> Self {
-        let wire::RefusedPeer { who, address, why, at_seconds, count } = refused;
-        Self { who: clean(&who), address: clean(&address), why: clean(&why), at_seconds, count }
-    }
 }
 
 impl From<wire::StatusResponse> for StatusRow {
