@@ -87,6 +87,6 @@ async fn a_server_is_reached_by_tls_where_its_certificate_verifies_and_not_where
     assert!(is_encrypted);
     for url in [url("localhost", &other), url("127.0.0.1", &trusted)] {
         let error = connect(url.clone()).await.map(drop).expect_err("it cannot be verified");
-        assert!(matches!(error, ConnectError::Refused(_)) && error.needs_somebody(), "{url}: {error:?}");
+        assert!(matches!(error, ConnectError::Unverified(_)) && error.needs_somebody(), "{url}: {error:?}");
     }
 }

@@ -36,6 +36,12 @@ pub enum ConnectError {
     /// The server answers, and refuses us.
     #[error("the database refuses us; check user, password and database name in database.url")]
     Refused(#[source] sqlx::Error),
+    /// It speaks no TLS, or shows a certificate that does not verify.
+    #[error(
+        "the database on another machine cannot be verified; give the server a certificate with the host's name in database.url, of \
+         an authority that this machine trusts (sslrootcert=FILE at the end of the URL)"
+    )]
+    Unverified(#[source] sqlx::Error),
     /// No server answered in time.
     #[error("the database did not answer within {} seconds", waited.as_secs())]
     Away {
@@ -57,7 +63,7 @@ impl ConnectError {
             Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
                 lacks_rights(error)
             }
-            Self::Url(_) | Self::Refused(_) | Self::Migrate(_) => true,
+            Self::Url(_) | Self::Refused(_) | Self::Unverified(_) | Self::Migrate(_) => true,
         }
     }
 }
@@ -127,6 +133,7 @@ async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConne
                 return Ok(connection);
             }
             Ok(connection) => return Ok(connection),
+            Err(error) if is_unverified(&error) => return Err(ConnectError::Unverified(error)),
             Err(error) if is_refusal(&error) => return Err(ConnectError::Refused(error)),
             Err(error) => error,
         };
@@ -141,13 +148,22 @@ async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConne
     }
 }
 
-/// An answer that does not change by waiting: wrong password, no such role or database, no TLS.
+/// Whether TLS did not come about: rustls says so of a certificate as of data that are no good.
+fn is_unverified(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
+/// An answer that does not change by waiting: wrong password, no such role or database.
 fn is_refusal(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => {
             error.code().is_some_and(|code| code.starts_with("28") || code.starts_with("3D"))
         }
-        sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => true,
+        sqlx::Error::Configuration(_) => true,
         _ => false,
     }
 }
