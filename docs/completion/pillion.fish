@@ -24,7 +24,7 @@ function __fish_pillion_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c pillion -n "__fish_pillion_needs_command" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_needs_command" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_needs_command" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_needs_command" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_needs_command" -l json -d 'Print one JSON object'
@@ -47,6 +47,7 @@ complete -c pillion -n "__fish_pillion_needs_command" -f -a "snapshot" -d 'Saves
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "doctor" -d 'Looks at Slurm, the nodes\' set-up and the scheduler, and says what is missing and how to mend it'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "slurm-conf" -d 'Prints what Slurm\'s files need for a pool, as a diff; writes nothing'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "config" -d 'Checks, shows and prints the configuration file'
+complete -c pillion -n "__fish_pillion_needs_command" -f -a "keygen" -d 'Makes the secret that scheduler and agents share where they do not prove by MUNGE who they are'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "rescue" -d 'Gives back released jobs that did not start; needs Slurm only'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "poke" -d 'Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "nodes" -d 'Every device of the nodes: how it is, since when, and where its metrics come from'
@@ -59,7 +60,7 @@ complete -c pillion -n "__fish_pillion_needs_command" -f -a "events" -d 'What ha
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "top" -d 'The pool, live: who is on which GPU, what it does, and who waits'
 complete -c pillion -n "__fish_pillion_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pillion -n "__fish_pillion_using_subcommand queue" -s u -l user -d 'Only this user\'s jobs' -r
-complete -c pillion -n "__fish_pillion_using_subcommand queue" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand queue" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand queue" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand queue" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand queue" -l json -d 'Print one JSON object'
@@ -72,7 +73,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s E -l end -d 'U
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s u -l user -d 'Only pairings with a job of this user' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s W -l workload -d 'Only pairings with this workload, by its name or its key' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l limit -d 'At most so many decisions, newest first' -r
-complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -l active -d 'Only what runs or is planned now (the default without -S and -E)'
@@ -82,7 +83,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s P -l parsable2
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand pairs" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand why" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand why" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand why" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand why" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand why" -l json -d 'Print one JSON object'
@@ -90,7 +91,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand why" -s P -l parsable2 -
 complete -c pillion -n "__fish_pillion_using_subcommand why" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand why" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand why" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand report" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand report" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand report" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand report" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand report" -l json -d 'Print one JSON object'
@@ -98,7 +99,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand report" -s P -l parsable
 complete -c pillion -n "__fish_pillion_using_subcommand report" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand report" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand report" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand explain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand explain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand explain" -l json -d 'Print one JSON object'
@@ -119,7 +120,7 @@ partition\t'The partition'
 workload\t'The workload'
 node\t'The node'
 day\t'The day on which they ended'"
-complete -c pillion -n "__fish_pillion_using_subcommand acct" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand acct" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -l json -d 'Print one JSON object'
@@ -128,7 +129,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand acct" -s n -l noheader -
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c pillion -n "__fish_pillion_using_subcommand acct" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -s u -l user -d 'Only this user\'s workloads' -r
-complete -c pillion -n "__fish_pillion_using_subcommand profile" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand profile" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand profile" -l json -d 'Print one JSON object'
@@ -139,7 +140,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand profile" -s V -l version
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l caps -d 'Parts of the GPU: 0.1, 0.2, .. 0.9' -r
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l runs -d 'Runs under each cap, and without one' -r
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l sbatch -d 'One more option for sbatch, such as --sbatch=--time=30; may be given several times' -r
-complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -l no-wait -d 'Submit what is due, say how it stands, and end; the same command goes on later'
@@ -150,7 +151,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand characterize" -s n -l no
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand characterize" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand model" -l limit -d 'At most so many, newest first' -r
-complete -c pillion -n "__fish_pillion_using_subcommand model" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand model" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand model" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand model" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand model" -l json -d 'Print one JSON object'
@@ -175,7 +176,7 @@ throughput-per-watt\t'Work per joule'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l caps -d 'Whether caps may be set [default: on]' -r -f -a "on\t'Yes'
 off\t'No'"
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l max-tenants -d 'How many jobs may share a device, 1 to 4 [default: 2]' -r
-complete -c pillion -n "__fish_pillion_using_subcommand plan" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand plan" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand plan" -l live -d 'On the live queue, as the scheduler sees it'
@@ -194,7 +195,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l max-slowdow
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l device -d 'The device model whose pairs are replayed [default: the one that all pairs are of]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l mechanism -d 'How the device is shared where PAIRS.csv does not say: mps, ccs or none' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l plot -d 'Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG)' -r -F
-complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -l json -d 'Print one JSON object'
@@ -202,7 +203,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s P -l parsab
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand backtest" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -l json -d 'Print one JSON object'
@@ -212,7 +213,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -f -a "save" -d 'Writes the live view to a file'
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and not __fish_seen_subcommand_from save help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from save" -l json -d 'Print one JSON object'
@@ -223,7 +224,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_see
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from help" -f -a "save" -d 'Writes the live view to a file'
 complete -c pillion -n "__fish_pillion_using_subcommand snapshot; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l plugin-dir -d 'Where the SPANK plugin is looked for besides plugstack.conf\'s own paths' -r -F
-complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand doctor" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand doctor" -s q -l quiet -d 'Only what is not well'
@@ -236,7 +237,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l nodes -d 
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l partition -d 'The pool\'s partition [default: the first of pool.partitions, else shared]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l devices -d 'The device files of a node, in the order of their indexes [default: /dev/nvidia0 .., as many as slurm.conf names]' -r
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l directory -d 'Where slurm.conf is [default: the directory of SLURM_CONF, else /etc/slurm]' -r -F
-complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -l json -d 'Print one JSON object'
@@ -244,7 +245,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s P -l pars
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand slurm-conf" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -l json -d 'Print one JSON object'
@@ -256,7 +257,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_s
 complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "example" -d 'Prints a commented file with every setting and its default'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and not __fish_seen_subcommand_from check show example help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -l json -d 'Print one JSON object'
@@ -264,7 +265,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON object'
@@ -272,7 +273,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from example" -l json -d 'Print one JSON object'
@@ -284,8 +285,17 @@ complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "example" -d 'Prints a commented file with every setting and its default'
 complete -c pillion -n "__fish_pillion_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -l rotate -d 'Put a new key in front of the one that is there, which is taken for a day more'
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -l json -d 'Print one JSON object'
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -s P -l parsable2 -d 'Print cells separated by \'|\', without one at the end'
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -s n -l noheader -d 'Print no column names'
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -s h -l help -d 'Print help'
+complete -c pillion -n "__fish_pillion_using_subcommand keygen" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l older-than -d 'Undo releases older than so many seconds' -r
-complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand rescue" -l dry-run -d 'Say what would be done, and do nothing'
@@ -294,7 +304,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s P -l parsable
 complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand rescue" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand poke" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand poke" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand poke" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand poke" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand poke" -l json -d 'Print one JSON object'
@@ -302,7 +312,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand poke" -s P -l parsable2 
 complete -c pillion -n "__fish_pillion_using_subcommand poke" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand poke" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand poke" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand nodes" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand nodes" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand nodes" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand nodes" -l json -d 'Print one JSON object'
@@ -310,7 +320,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s P -l parsable2
 complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand nodes" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand status" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand status" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand status" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand status" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand status" -l json -d 'Print one JSON object'
@@ -319,7 +329,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand status" -s n -l noheader
 complete -c pillion -n "__fish_pillion_using_subcommand status" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand status" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand drain" -s r -l reason -d 'Why: everybody reads it, in \'nodes\', \'queue\' and \'explain\'' -r
-complete -c pillion -n "__fish_pillion_using_subcommand drain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand drain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand drain" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand drain" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand drain" -l json -d 'Print one JSON object'
@@ -328,7 +338,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand drain" -s n -l noheader 
 complete -c pillion -n "__fish_pillion_using_subcommand drain" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand drain" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand undrain" -s r -l reason -d 'Why, for the record' -r
-complete -c pillion -n "__fish_pillion_using_subcommand undrain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand undrain" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand undrain" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand undrain" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand undrain" -l json -d 'Print one JSON object'
@@ -337,7 +347,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand undrain" -s n -l noheade
 complete -c pillion -n "__fish_pillion_using_subcommand undrain" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand undrain" -s V -l version -d 'Print version'
 complete -c pillion -n "__fish_pillion_using_subcommand evict" -s r -l reason -d 'Why: the job\'s user reads it, in \'why\' and \'report\'' -r
-complete -c pillion -n "__fish_pillion_using_subcommand evict" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand evict" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand evict" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand evict" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand evict" -l json -d 'Print one JSON object'
@@ -345,7 +355,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand evict" -s P -l parsable2
 complete -c pillion -n "__fish_pillion_using_subcommand evict" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand evict" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand evict" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand policy" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand policy" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand policy" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand policy" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand policy" -l json -d 'Print one JSON object'
@@ -359,7 +369,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand events" -s N -l nodes -d
 complete -c pillion -n "__fish_pillion_using_subcommand events" -s j -l jobs -d 'Only of these jobs: 33,33_2' -r
 complete -c pillion -n "__fish_pillion_using_subcommand events" -s k -l kinds -d 'Only of these kinds: drained, device-fault, victim' -r
 complete -c pillion -n "__fish_pillion_using_subcommand events" -l limit -d 'At most so many, the newest' -r
-complete -c pillion -n "__fish_pillion_using_subcommand events" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand events" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand events" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand events" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand events" -l json -d 'Print one JSON object'
@@ -367,7 +377,7 @@ complete -c pillion -n "__fish_pillion_using_subcommand events" -s P -l parsable
 complete -c pillion -n "__fish_pillion_using_subcommand events" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand events" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand events" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand top" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or http://host:port' -r
+complete -c pillion -n "__fish_pillion_using_subcommand top" -l scheduler -d 'Where the scheduler listens: unix:/path/to/socket or https://host:port' -r
 complete -c pillion -n "__fish_pillion_using_subcommand top" -l config -d 'The configuration file [default: /etc/pillion/pillion.toml]' -r -F
 complete -c pillion -n "__fish_pillion_using_subcommand top" -s o -l format -d 'Only these columns, in this order: jobid,user,reason' -r
 complete -c pillion -n "__fish_pillion_using_subcommand top" -l once -d 'Print one frame as text, and end'
@@ -376,32 +386,33 @@ complete -c pillion -n "__fish_pillion_using_subcommand top" -s P -l parsable2 -
 complete -c pillion -n "__fish_pillion_using_subcommand top" -s n -l noheader -d 'Print no column names'
 complete -c pillion -n "__fish_pillion_using_subcommand top" -s h -l help -d 'Print help'
 complete -c pillion -n "__fish_pillion_using_subcommand top" -s V -l version -d 'Print version'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "queue" -d 'Jobs that wait for a decision: why, and until when'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "pairs" -d 'Which jobs share which device, now or in the past'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "why" -d 'What your job waits for; or how fast it ran, and what made it slow'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "report" -d 'What your job used and cost on one screen, and what to do next time'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "explain" -d 'Everything that is known about one job: what was decided, why, and what came of it'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "acct" -d 'What sharing gained: GPU-hours, kilowatt-hours, promises kept'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "profile" -d 'What is remembered of workloads alone on a device'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "characterize" -d 'Runs a batch script alone under several caps, as ordinary jobs, and says how fast it is under each'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "model" -d 'Which models were learnt, which one is in use, and the backtests that decided it'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "plan" -d 'What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "backtest" -d 'Replays random queues against measured pairs and compares policies'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "snapshot" -d 'Saves the input of the engine, to be replayed with \'plan --view\''
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "doctor" -d 'Looks at Slurm, the nodes\' set-up and the scheduler, and says what is missing and how to mend it'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "slurm-conf" -d 'Prints what Slurm\'s files need for a pool, as a diff; writes nothing'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "config" -d 'Checks, shows and prints the configuration file'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "rescue" -d 'Gives back released jobs that did not start; needs Slurm only'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "poke" -d 'Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "nodes" -d 'Every device of the nodes: how it is, since when, and where its metrics come from'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "status" -d 'How the scheduler and its agents are'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "drain" -d 'Keeps new jobs away from nodes or GPUs; what runs there goes on. For operators'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "undrain" -d 'Lets jobs onto drained nodes or GPUs again. For operators'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "evict" -d 'Ends a job that shares a GPU and starts it again, alone. For operators'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "policy" -d 'The rules that are in force: each value, where it comes from, and what it means'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "events" -d 'What happened to nodes and jobs: faults, victims, evictions, drains'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "top" -d 'The pool, live: who is on which GPU, what it does, and who waits'
-complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config rescue poke nodes status drain undrain evict policy events top help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "queue" -d 'Jobs that wait for a decision: why, and until when'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "pairs" -d 'Which jobs share which device, now or in the past'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "why" -d 'What your job waits for; or how fast it ran, and what made it slow'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "report" -d 'What your job used and cost on one screen, and what to do next time'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "explain" -d 'Everything that is known about one job: what was decided, why, and what came of it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "acct" -d 'What sharing gained: GPU-hours, kilowatt-hours, promises kept'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "profile" -d 'What is remembered of workloads alone on a device'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "characterize" -d 'Runs a batch script alone under several caps, as ordinary jobs, and says how fast it is under each'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "model" -d 'Which models were learnt, which one is in use, and the backtests that decided it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "plan" -d 'What would be decided, without doing it: on the live queue, a saved snapshot, or CSV files'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "backtest" -d 'Replays random queues against measured pairs and compares policies'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "snapshot" -d 'Saves the input of the engine, to be replayed with \'plan --view\''
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "doctor" -d 'Looks at Slurm, the nodes\' set-up and the scheduler, and says what is missing and how to mend it'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "slurm-conf" -d 'Prints what Slurm\'s files need for a pool, as a diff; writes nothing'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "config" -d 'Checks, shows and prints the configuration file'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "keygen" -d 'Makes the secret that scheduler and agents share where they do not prove by MUNGE who they are'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "rescue" -d 'Gives back released jobs that did not start; needs Slurm only'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "poke" -d 'Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "nodes" -d 'Every device of the nodes: how it is, since when, and where its metrics come from'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "status" -d 'How the scheduler and its agents are'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "drain" -d 'Keeps new jobs away from nodes or GPUs; what runs there goes on. For operators'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "undrain" -d 'Lets jobs onto drained nodes or GPUs again. For operators'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "evict" -d 'Ends a job that shares a GPU and starts it again, alone. For operators'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "policy" -d 'The rules that are in force: each value, where it comes from, and what it means'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "events" -d 'What happened to nodes and jobs: faults, victims, evictions, drains'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "top" -d 'The pool, live: who is on which GPU, what it does, and who waits'
+complete -c pillion -n "__fish_pillion_using_subcommand help; and not __fish_seen_subcommand_from queue pairs why report explain acct profile characterize model plan backtest snapshot doctor slurm-conf config keygen rescue poke nodes status drain undrain evict policy events top help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from snapshot" -f -a "save" -d 'Writes the live view to a file'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Reads the file as each program does, and says what is wrong: file, line, key and what is allowed'
 complete -c pillion -n "__fish_pillion_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'What is in force, and whether the file, the environment or a default says so'

@@ -11,6 +11,7 @@ mod guides;
 mod harness;
 mod hooks;
 mod hostile;
+mod identity;
 mod install;
 mod jobs;
 mod killed;

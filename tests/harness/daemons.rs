@@ -382,6 +382,7 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
          [pool]\npartitions = [\"shared\"]\n\
          [slurm]\nconf = \"{conf}\"\n\
          [listen]\ntcp = \"{agents}\"\nsocket = \"{root}/run/scheduler.sock\"\n\
+         [auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
          [web]\nlisten_address = \"{web}\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
          [policy]\nusers = \"{users}\"\nsolo_seconds_min = 0\n{extra}\n",
@@ -398,7 +399,8 @@ fn agent_toml(cluster: &Cluster, node: &str, port: u16, metrics: SocketAddr) -> 
     format!(
         "node_name = \"{node}\"\nstate_directory = \"{root}/agent/{node}\"\nruntime_directory = \"{root}/run/{node}\"\n\
          handoff_socket = \"{root}/run/{node}/agent.sock\"\nbackend = \"{backend}\"\n\
-         [scheduler]\nendpoint = \"http://127.0.0.1:{port}\"\nretry_seconds_max = 1.0\n\
+         [scheduler]\nendpoint = \"https://127.0.0.1:{port}\"\nretry_seconds_max = 1.0\n\
+         [auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
          [simulated]\nsocket = \"{root}/run/{node}/devices.sock\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
          [mps]\nmulti_user = {multi_user}\n",

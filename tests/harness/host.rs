@@ -164,6 +164,13 @@ fn furnish(folder: &Path, conf: &Path) -> Result<()> {
     for target in [conf, Path::new(SLURM_FOLDER)] {
         mount_bind(&own, target).map_err(system_error(format!("put {} in place", target.display())))?;
     }
+    // munged listens where every distribution has it, and where our defaults look.
+    let (shown, own) = (Path::new("/run/munge"), folder.join("munge"));
+    make(shown)?;
+    make(&own)?;
+    let socket = conf.with_file_name("munge").join("sock");
+    std::os::unix::fs::symlink(&socket, own.join("munge.socket.2")).map_err(io_error("link", &socket))?;
+    mount_bind(&own, shown).map_err(system_error("give a host its /run/munge"))?;
     let (shown, own) = (Path::new("/run/pillion"), folder.join("run"));
     make(shown)?;
     make(&own)?;

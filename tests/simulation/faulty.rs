@@ -4,7 +4,7 @@ use crate::users::{Action, Users};
 use async_trait::async_trait;
 use pillion_core::{Clock as _, ManualClock, SlurmJobId};
 use pillion_slurm::fake::FakeSlurm;
-use pillion_slurm::{Job, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{Job, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -72,6 +72,9 @@ fn timeout() -> SlurmError {
 impl Slurm for FaultySlurm {
     async fn version(&self) -> Result<SlurmVersion, SlurmError> {
         self.slurm.version().await
+    }
+    async fn privacy(&self) -> Result<Privacy, SlurmError> {
+        self.slurm.privacy().await
     }
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         self.slurm.jobs(partitions).await

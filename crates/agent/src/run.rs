@@ -18,6 +18,7 @@ use crate::setup::Places;
 use crate::share::ShareTable;
 use crate::uplink::Uplink;
 use anyhow::Context as _;
+use pillion_auth::{Claimant, Door, Prover};
 use pillion_core::Clock;
 use pillion_device::Backend;
 use rand::RngCore;
@@ -28,7 +29,6 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
 /// How long the device thread may be behind before those who ask wait.
@@ -108,7 +108,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
         reports: reports.clone(),
     };
     let uplink = Uplink {
-        endpoint: Endpoint::from_shared(config.scheduler.endpoint.clone()).context("scheduler.endpoint")?,
+        doors: doors(config, &clock),
         retry_max: Duration::from_secs_f64(config.scheduler.retry_seconds_max),
         node: Arc::clone(&node),
         clock: Arc::clone(&clock),
@@ -164,6 +164,14 @@ fn progress_files(config: &Config) -> anyhow::Result<ProgressFiles> {
         info!(directory = %directory.display(), "no file system of its own: jobs can fill the one that it lies on");
     }
     Ok(files)
+}
+
+/// The ways to the schedulers, in the order of the configuration.
+fn doors(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Arc<Door>> {
+    let prover = Arc::new(Prover::new(&config.auth, Arc::clone(clock)));
+    let claimant = Claimant::Agent(config.node());
+    let door = |(host, port)| Arc::new(Door::new(host, port, claimant.clone(), Arc::clone(&prover)));
+    config.scheduler_addresses().into_iter().map(door).collect()
 }
 
 /// Nobody but us has business in there: it names every job.

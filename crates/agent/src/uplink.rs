@@ -10,6 +10,7 @@ use crate::devices::Command;
 use crate::journal::{Journal, JournalError};
 use crate::node::{Inventory, Node};
 use crate::setup::Places;
+use pillion_auth::{AuthError, Door};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ShareResult, ToAgent};
 use pillion_core::{Clock, Fraction, error};
@@ -23,7 +24,6 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use tonic::transport::Endpoint;
 use tracing::{debug, info, warn};
 
 /// How many reports may be under way unacknowledged.
@@ -34,17 +34,20 @@ const READ_COUNT: usize = 64;
 const OUTGOING_LENGTH: usize = 16;
 /// The shortest pause between two attempts.
 const RETRY_MIN: Duration = Duration::from_millis(500);
-/// How long an attempt may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a silent stream is probed, and how long the answer may take.
 const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 pub enum UplinkError {
-    /// Nobody there.
-    #[error("the scheduler cannot be reached")]
-    Connect(#[source] tonic::transport::Error),
+    /// Nobody there, or it does not let us in, or it is not the scheduler.
+    #[error("cannot come to the scheduler at {address}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// Why.
+        source: AuthError,
+    },
     /// The scheduler said so, or went away.
     #[error("the scheduler ended the stream")]
     Status(#[source] Box<tonic::Status>),
@@ -61,8 +64,8 @@ pub enum UplinkError {
 
 /// What the uplink works with.
 pub struct Uplink {
-    /// Where the scheduler is.
-    pub endpoint: Endpoint,
+    /// The ways to the schedulers; one of them leads.
+    pub doors: Vec<Arc<Door>>,
     /// The longest pause between two attempts.
     pub retry_max: Duration,
     /// What the node's rooms share.
@@ -95,12 +98,18 @@ fn retry_pause(attempt: u32, retry_max: Duration, chance: Fraction) -> Duration 
 impl Uplink {
     /// Connects, and connects again, until `stop`.
     pub async fn run(mut self, stop: CancellationToken, chance: &mut (dyn RngCore + Send)) {
-        let mut attempt = 0;
+        let (mut attempt, mut turn) = (0, 0);
         while !stop.is_cancelled() {
+            let mut was_connected = false;
+            let door = self.doors.get(turn % self.doors.len().max(1)).cloned();
+            let Some(door) = door else { break };
             let ended = tokio::select! {
                 () = stop.cancelled() => break,
-                ended = self.session(&mut attempt) => ended,
+                ended = self.session(&door, &mut was_connected) => ended,
             };
+            if was_connected {
+                attempt = 0;
+            }
             if matches!(ended, UplinkError::OtherDevices) {
                 // The next hello tells it; there is nothing to wait for.
                 info!("the node has other devices now; telling the scheduler");
@@ -108,10 +117,15 @@ impl Uplink {
             }
             self.node.set_connected(false);
             self.node.figures().uplink_failed();
+            turn += 1;
             if attempt == 0 {
                 warn!(error = %error::report(&ended), "not connected to the scheduler; reports are kept");
             } else {
                 debug!(attempt, error = %error::report(&ended), "still not connected to the scheduler");
+            }
+            if turn % self.doors.len() != 0 && !was_connected {
+                // Another scheduler may lead: all of them are asked before anybody rests.
+                continue;
             }
             let luck = Fraction::clamped(f64::from(chance.next_u32()) / f64::from(u32::MAX));
             let pause = retry_pause(attempt, self.retry_max, luck);
@@ -124,12 +138,12 @@ impl Uplink {
         self.node.set_connected(false);
     }
 
-    /// One stream, from connecting to its end. `attempt` becomes 0 when the scheduler has answered.
-    async fn session(&mut self, attempt: &mut u32) -> UplinkError {
-        match self.attach().await {
+    /// One stream, from connecting to its end. `was_connected` becomes true when the scheduler has answered.
+    async fn session(&mut self, door: &Arc<Door>, was_connected: &mut bool) -> UplinkError {
+        match self.attach(door).await {
             Ok((outgoing, incoming)) => {
-                *attempt = 0;
-                info!(endpoint = %self.endpoint.uri(), "connected to the scheduler");
+                *was_connected = true;
+                info!(scheduler = %door, "connected to the scheduler");
                 self.node.set_connected(true);
                 match self.converse(&outgoing, incoming).await {
                     Ok(()) => UplinkError::Closed,
@@ -142,15 +156,14 @@ impl Uplink {
 
     async fn attach(
         &mut self,
+        door: &Arc<Door>,
     ) -> Result<(mpsc::Sender<wire::AgentMessage>, Streaming<wire::SchedulerMessage>), UplinkError> {
-        let endpoint = self
-            .endpoint
-            .clone()
-            .connect_timeout(CONNECT_TIMEOUT)
+        let endpoint = Door::endpoint()
             .http2_keep_alive_interval(PROBE.0)
             .keep_alive_timeout(PROBE.1)
             .keep_alive_while_idle(true);
-        let channel = endpoint.connect().await.map_err(UplinkError::Connect)?;
+        let failed = |source| UplinkError::Connect { address: door.to_string(), source };
+        let channel = door.channel(endpoint).await.map_err(failed)?;
         let (outgoing, messages) = mpsc::channel(OUTGOING_LENGTH);
         let _ = outgoing.send(FromAgent::Hello(self.hello()).into()).await;
         let attached = AgentServiceClient::new(channel).attach(ReceiverStream::new(messages)).await;

@@ -31,7 +31,7 @@ pub struct Args {
 pub struct Global {
     /// Where the scheduler listens
     #[arg(
-        help = "Where the scheduler listens: unix:/path/to/socket or http://host:port",
+        help = "Where the scheduler listens: unix:/path/to/socket or https://host:port",
         long,
         global = true,
         env = "PILLION_SCHEDULER",
@@ -107,6 +107,8 @@ pub enum Command {
     SlurmConf(SlurmConfArgs),
     /// Checks, shows and prints the configuration file
     Config(ConfigArgs),
+    /// Makes the secret that scheduler and agents share where they do not prove by MUNGE who they are
+    Keygen(KeygenArgs),
     /// Gives back released jobs that did not start; needs Slurm only
     Rescue(RescueArgs),
     /// Tells the scheduler to look at the queue now; for a hook: 2 seconds at most, never fails
@@ -127,6 +129,16 @@ pub enum Command {
     Events(EventsArgs),
     /// The pool, live: who is on which GPU, what it does, and who waits
     Top(TopArgs),
+}
+
+/// `pillion keygen`.
+#[derive(Debug, ClapArgs)]
+pub struct KeygenArgs {
+    /// Put a new key in front of the one that is there, which is taken for a day more
+    #[arg(long)]
+    pub rotate: bool,
+    /// Where [default: what the configuration names, else /etc/pillion/auth.key]
+    pub file: Option<PathBuf>,
 }
 
 /// `pillion queue`.

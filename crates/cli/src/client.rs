@@ -1,12 +1,19 @@
-//! The connection to the scheduler: a Unix socket by default, or `http://host:port`. Every call has one deadline; nothing
-//! is retried here, for a person at a terminal or the next poke is the retry.
+//! The connection to the scheduler: a Unix socket by default, or `https://host:port`, where both ends prove who they are
+//! (`pillion-auth`). Every call has one deadline; nothing is retried here, for a person at a terminal or the next poke is the
+//! retry.
 
+use crate::args::Global;
+use crate::config::Config;
 use crate::error::CliError;
 use hyper_util::rt::TokioIo;
+use pillion_auth::{AuthError, Claimant, Door, Prover};
+use pillion_config::scheduler_addresses;
+use pillion_core::SystemClock;
 use pillion_proto::v1::operator_service_client::OperatorServiceClient;
 use std::error::Error as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -22,14 +29,14 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub enum Address {
     /// A Unix socket.
     Unix(PathBuf),
-    /// `http://host:port`.
-    Http(String),
+    /// Hosts and ports; the first that answers is asked.
+    Tcp(Vec<(String, u16)>),
 }
 
 impl FromStr for Address {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = "write unix:/path/to/socket or http://host:port";
+        let allowed = "write unix:/path/to/socket or https://host:port";
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
             return if path.starts_with('/') {
@@ -38,11 +45,9 @@ impl FromStr for Address {
                 Err(format!("'{text}' names no absolute path; {allowed}"))
             };
         }
-        let uri: Uri = text.parse().map_err(|_| format!("'{text}' is no address; {allowed}"))?;
-        match (uri.scheme_str(), uri.port_u16()) {
-            (Some("http"), Some(_)) => Ok(Self::Http(text.to_owned())),
-            _ => Err(format!("'{text}' is no address of a scheduler; {allowed}")),
-        }
+        scheduler_addresses(text)
+            .map(Self::Tcp)
+            .ok_or_else(|| format!("'{text}' is no address of a scheduler; {allowed}"))
     }
 }
 
@@ -50,8 +55,29 @@ impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Http(url) => f.write_str(url),
+            Self::Tcp(hosts) => {
+                let hosts: Vec<String> = hosts.iter().map(shown).collect();
+                f.write_str(&hosts.join(","))
+            }
         }
+    }
+}
+
+fn shown((host, port): &(String, u16)) -> String {
+    if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
+}
+
+/// The scheduler to ask, and where it stands by what we prove who we are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    address: Address,
+    config: Option<PathBuf>,
+}
+
+impl Target {
+    /// As the command line names it.
+    pub fn of(global: &Global) -> Self {
+        Self { address: global.scheduler.clone(), config: global.config.clone() }
     }
 }
 
@@ -61,31 +87,54 @@ pub type Operator = OperatorServiceClient<Channel>;
 /// Connects.
 ///
 /// # Errors
-/// [`CliError::Unreachable`] when nobody accepts within [`DEADLINE`].
-pub async fn connect(address: &Address) -> Result<Operator, CliError> {
-    let unreachable = |why: String| CliError::Unreachable { address: address.to_string(), why };
+/// [`CliError::Unreachable`] when nobody accepts within [`DEADLINE`]; [`CliError::Unproven`] and [`CliError::Refused`] when
+/// somebody does, and it is not known who.
+pub async fn connect(target: &Target) -> Result<Operator, CliError> {
     let opening = async {
-        match address {
-            Address::Http(url) => Endpoint::from_shared(url.clone())?.timeout(DEADLINE).connect().await,
-            Address::Unix(path) => {
-                let path = path.clone();
-                // The host in it is never looked up; the connector below decides where it goes.
-                Endpoint::from_static("http://pillion.invalid")
-                    .timeout(DEADLINE)
-                    .connect_with_connector(tower::service_fn(move |_: Uri| {
-                        let path = path.clone();
-                        async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
-                    }))
-                    .await
-            }
+        match &target.address {
+            Address::Unix(path) => over_unix(path).await,
+            Address::Tcp(hosts) => over_tcp(hosts, target.config.as_deref()).await,
         }
     };
-    match tokio::time::timeout(DEADLINE, opening).await {
-        Ok(Ok(channel)) => {
-            Ok(OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX))
+    let channel = tokio::time::timeout(DEADLINE, opening).await.unwrap_or_else(|_| {
+        let why = format!("no answer within {} s", DEADLINE.as_secs());
+        Err(CliError::Unreachable { address: target.address.to_string(), why })
+    })?;
+    Ok(OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX))
+}
+
+async fn over_unix(path: &Path) -> Result<Channel, CliError> {
+    let owned = path.to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = owned.clone();
+        async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
+    });
+    // The host in it is never looked up; the connector decides where it goes.
+    let endpoint = Endpoint::from_static("http://pillion.invalid").timeout(DEADLINE);
+    endpoint.connect_with_connector(connector).await.map_err(|error| CliError::Unreachable {
+        address: format!("unix:{}", path.display()),
+        why: innermost(&error),
+    })
+}
+
+async fn over_tcp(hosts: &[(String, u16)], config: Option<&Path>) -> Result<Channel, CliError> {
+    let prover = Arc::new(Prover::new(&Config::auth(config)?, Arc::new(SystemClock)));
+    let mut failed = None;
+    for (host, port) in hosts {
+        let door = Arc::new(Door::new(host.clone(), *port, Claimant::User, Arc::clone(&prover)));
+        match door.channel(Door::endpoint().timeout(DEADLINE)).await {
+            Ok(channel) => return Ok(channel),
+            Err(error) => failed = Some(from_auth(error, shown(&(host.clone(), *port)))),
         }
-        Ok(Err(error)) => Err(unreachable(innermost(&error))),
-        Err(_) => Err(unreachable(format!("no answer within {} s", DEADLINE.as_secs()))),
+    }
+    Err(failed.unwrap_or_else(|| CliError::Usage("no scheduler is named".to_owned())))
+}
+
+fn from_auth(error: AuthError, address: String) -> CliError {
+    match error {
+        AuthError::Unreachable(why) => CliError::Unreachable { address, why },
+        AuthError::Away(why) => CliError::Unproven(why),
+        AuthError::Denied(denial) => CliError::Refused(denial.to_string()),
     }
 }
 
@@ -133,16 +182,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_sockets_or_http() {
+    fn addresses_are_sockets_or_hosts_with_ports() {
         assert_eq!("unix:/run/a.sock".parse(), Ok(Address::Unix("/run/a.sock".into())));
         assert_eq!("unix:///run/a.sock".parse(), Ok(Address::Unix("/run/a.sock".into())));
-        assert_eq!("http://head:7531".parse(), Ok(Address::Http("http://head:7531".to_owned())));
-        for wrong in
-            ["", "unix:", "unix:run/a", "head:7531", "https://head:7531", "http://head", "/run/a.sock"]
-        {
+        let head = Address::Tcp(vec![("head".to_owned(), 7531)]);
+        assert_eq!("https://head:7531".parse(), Ok(head.clone()));
+        assert_eq!("http://head:7531".parse(), Ok(head), "as earlier releases wrote it");
+        let two = "https://one:1,https://[::1]:2".parse::<Address>().expect("two of them");
+        assert_eq!(two.to_string(), "https://one:1,https://[::1]:2");
+        for wrong in [
+            "",
+            "unix:",
+            "unix:run/a",
+            "head:7531",
+            "ftp://head:7531",
+            "https://head",
+            "https://h:1/x",
+            "/run/a.sock",
+        ] {
             let message = wrong.parse::<Address>().expect_err(wrong);
             assert!(message.contains("write unix:/path"), "{message}");
         }
+    }
+
+    #[test]
+    fn who_cannot_be_proven_now_may_try_again_and_who_is_denied_may_not() {
+        let code = |error: AuthError| from_auth(error, "https://c:1".to_owned()).exit_status().code();
+        assert_eq!(code(AuthError::Away("MUNGE does not answer".into())), 75);
+        assert_eq!(code(AuthError::Denied(pillion_auth::Denial::Replayed)), 1);
+        assert_eq!(code(AuthError::Unreachable("refused".into())), code_of_unreachable());
+    }
+
+    fn code_of_unreachable() -> u8 {
+        crate::exit::UNREACHABLE.code()
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The file belongs to the scheduler, which checks it whole; here everything else in it is passed over.
 
 use crate::error::CliError;
+use pillion_config::Auth;
 use pillion_slurm::CommandSettings;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -25,6 +26,10 @@ pub struct Config {
     pub slurm: SlurmPlace,
     /// `[listen]`.
     pub listen: Listen,
+    /// `[auth]`.
+    pub auth: Auth,
+    /// `[database]`.
+    pub database: Database,
 }
 
 /// `[pool]`.
@@ -51,8 +56,14 @@ pub struct SlurmPlace {
 pub struct Listen {
     /// For agents, and for the command line on other machines; absent = loopback.
     pub tcp: Option<SocketAddr>,
-    /// Whether whoever reaches `tcp` may see everything.
-    pub tcp_is_operator: bool,
+}
+
+/// `[database]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Database {
+    /// Where it is; absent: the scheduler's private one.
+    pub url: Option<String>,
 }
 
 impl Default for Config {
@@ -62,6 +73,8 @@ impl Default for Config {
             pool: Pool::default(),
             slurm: SlurmPlace::default(),
             listen: Listen::default(),
+            auth: Auth::default(),
+            database: Database::default(),
         }
     }
 }
@@ -92,6 +105,22 @@ impl Config {
                 Ok(Self::default())
             }
             Err(source) => Err(CliError::File { action: "read", path: place.to_owned(), source }),
+        }
+    }
+
+    /// By what callers over TCP prove who they are. A file that only the scheduler may read tells users nothing: they prove it by
+    /// MUNGE, whatever stands in it.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn auth(path: Option<&Path>) -> Result<Auth, CliError> {
+        match Self::load(path) {
+            Err(CliError::File { source, .. })
+                if path.is_none() && source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                Ok(Auth::default())
+            }
+            loaded => loaded.map(|config| config.auth),
         }
     }
 

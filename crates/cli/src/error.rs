@@ -33,6 +33,9 @@ pub enum CliError {
         /// What the connection said.
         why: String,
     },
+    /// Who is at the other end, or who we are, cannot be proven now.
+    #[error("you and the scheduler cannot prove to each other who you are now: {0}; try again later")]
+    Unproven(String),
     /// It is there and cannot answer now.
     #[error("the scheduler cannot answer now ({0}); try again later")]
     TryLater(String),
@@ -54,7 +57,7 @@ impl CliError {
             Self::Usage(_) => exit::USAGE,
             Self::Data(_) | Self::File { .. } => exit::DATA,
             Self::Unreachable { .. } => exit::UNREACHABLE,
-            Self::TryLater(_) | Self::Slurm(_) => exit::TRY_LATER,
+            Self::TryLater(_) | Self::Unproven(_) | Self::Slurm(_) => exit::TRY_LATER,
             Self::Refused(_) | Self::Print(_) => exit::PROBLEM,
         }
     }

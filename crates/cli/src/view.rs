@@ -7,12 +7,14 @@ mod instance;
 mod job;
 mod model;
 mod place;
+mod refused;
 mod top;
 
 pub use instance::{InstanceRow, PlacementRow};
 pub use job::{JobStory, SlowCause};
 pub use model::{ModelRow, ScoreRow};
 pub use place::DrainRow;
+pub use refused::RefusedRow;
 pub use top::{Counts, Overview, TopDeviceRow};
 
 use pillion_core::device::{Metric, MetricSource, Quality};
@@ -299,6 +301,10 @@ pub struct StatusRow {
     pub config_path: Option<String>,
     /// Where its heartbeat is.
     pub heartbeat_path: Option<String>,
+    /// By what nodes prove who they are: munge, key, mtls or none.
+    pub auth_method: Option<String>,
+    /// Who was not let in over TCP, and has not been since.
+    pub refused: Vec<RefusedRow>,
 }
 
 impl From<wire::StatusResponse> for StatusRow {
@@ -322,6 +328,8 @@ impl From<wire::StatusResponse> for StatusRow {
             drains,
             config_path,
             heartbeat_path,
+            auth_method,
+            refused,
         } = status;
         Self {
             scheduler_version: version,
@@ -342,6 +350,8 @@ impl From<wire::StatusResponse> for StatusRow {
             drains: drains.into_iter().map(DrainRow::from).collect(),
             config_path: some_text(config_path),
             heartbeat_path: some_text(heartbeat_path),
+            auth_method: some_text(auth_method),
+            refused: refused.into_iter().map(RefusedRow::from).collect(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the sentences are printed for admins as they stand")]
 
+use crate::auth::Auth;
 use pillion_core::handoff::HANDOFF_SOCKET;
 use pillion_core::{GresType, NodeName};
 use schemars::JsonSchema;
@@ -42,6 +43,8 @@ pub struct Agent {
     pub backend: BackendKind,
     /// The scheduler.
     pub scheduler: SchedulerConfig,
+    /// How the agent and the scheduler prove to each other who they are.
+    pub auth: Auth,
     /// The simulated devices.
     pub simulated: SimulatedConfig,
     /// NVIDIA's devices.
@@ -74,8 +77,9 @@ pub enum BackendKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SchedulerConfig {
-    /// The scheduler's listen.tcp.
-    #[schemars(extend("x-rule" = "http-address", "x-example" = "http://controller:6820"))]
+    /// The scheduler's listen.tcp; with several controllers each one's, with commas between them: the agent keeps to the one whose
+    /// scheduler leads.
+    #[schemars(extend("x-rule" = "scheduler-addresses", "x-example" = "https://controller:6820"))]
     pub endpoint: String,
     /// The longest pause between two attempts to reach it.
     #[schemars(range(min = 0.1, max = 3600.0), extend("x-unit" = "seconds"))]
@@ -196,6 +200,7 @@ impl Default for Agent {
             journal_bytes_max: 64 << 20,
             backend: BackendKind::Simulated,
             scheduler: SchedulerConfig::default(),
+            auth: Auth::default(),
             simulated: SimulatedConfig::default(),
             nvidia: NvidiaConfig::default(),
             intel: IntelConfig::default(),
@@ -222,7 +227,7 @@ impl Default for MpsConfig {
 
 impl Default for SchedulerConfig {
     fn default() -> Self {
-        Self { endpoint: "http://127.0.0.1:6820".to_owned(), retry_seconds_max: 30.0 }
+        Self { endpoint: "https://127.0.0.1:6820".to_owned(), retry_seconds_max: 30.0 }
     }
 }
 
@@ -260,12 +265,18 @@ impl Agent {
         for path in paths.into_iter().chain(optional.into_iter().flatten()) {
             *path = PathBuf::from(path.to_string_lossy().replace("%n", &node));
         }
+        self.auth.named(&node);
         self
     }
 
     /// The node's name.
     pub fn node(&self) -> NodeName {
         NodeName::new(self.node_name.as_deref().unwrap_or_default())
+    }
+
+    /// The schedulers, host and port each, in the order in which they are tried.
+    pub fn scheduler_addresses(&self) -> Vec<(String, u16)> {
+        crate::rules::scheduler_addresses(&self.scheduler.endpoint).unwrap_or_default()
     }
 
     /// The time between two looks.

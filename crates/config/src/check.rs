@@ -6,6 +6,13 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// Settings of earlier releases, and what does their work now.
+const REPLACED: [(&str, &str); 1] = [(
+    "listen.tcp_is_operator",
+    "there is no setting listen.tcp_is_operator any more: whoever comes over TCP proves who he is (auth.method), and operators are \
+     those of listen.operator_uids; remove it",
+)];
+
 /// Names further apart than this are no slips of the pen.
 const SIMILARITY_MIN: f64 = 0.75;
 
@@ -79,6 +86,9 @@ fn written<'a>(place: Place<'a>, value: &Spanned<DeValue<'_>>) -> &'a str {
 fn unknown(place: Place<'_>, section: &str, name: &str) -> String {
     let of_section = names(place.root, section.strip_prefix(place.root_section).unwrap_or(section));
     let key = dotted(section, name);
+    if let Some((_, sentence)) = REPLACED.iter().find(|(replaced, _)| *replaced == key) {
+        return (*sentence).to_owned();
+    }
     let elsewhere = all_keys(place.root, place.root_section);
     let same_name = elsewhere.iter().find(|other| other.rsplit('.').next() == Some(name));
     let nearest = nearest(name, &of_section).map(|near| dotted(section, near));

@@ -13,7 +13,9 @@
 //! does not know yet never keeps the other from starting.
 
 mod agent;
+mod auth;
 mod check;
+mod database;
 mod example;
 mod manual;
 mod mistake;
@@ -28,12 +30,15 @@ pub use agent::{
     Agent, AgentMetricsConfig, BackendKind, DevicesConfig, ExporterConfig, IntelConfig, MpsConfig,
     NvidiaConfig, SchedulerConfig, SimulatedConfig,
 };
+pub use auth::{Auth, AuthMethod};
+pub use database::{DatabasePlace, database_place};
 pub use example::example;
 pub use manual::manual;
 pub use mistake::{ConfigError, Mistake};
 pub use read::{
     Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler, read_scheduler_in_force,
 };
+pub use rules::{is_loopback_host, scheduler_addresses};
 pub use scheduler::{
     DatabaseConfig, ListenConfig, MetricsConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
     TrainingConfig, Users, WebConfig,

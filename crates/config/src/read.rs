@@ -82,16 +82,13 @@ pub fn parse_scheduler(text: &str) -> Result<Scheduler, Vec<Mistake>> {
             "pool.partitions is missing; write the pool's partitions into [pool], partitions = [\"shared\"]";
         return Err(vec![Mistake { line, key: partitions.to_owned(), sentence: sentence.to_owned() }]);
     }
-    if let Some(address) = scheduler.web.listen_address.filter(|it| !it.ip().is_loopback())
-        && !scheduler.web.allow_remote
-    {
-        let key = "web.listen_address".to_owned();
-        let line = line_of(place, file.get_ref(), &key);
-        let sentence = format!(
-            "{key} = \"{address}\" can be reached from other machines; write an address such as \"127.0.0.1:6821\", or \
-             web.allow_remote = true"
-        );
-        return Err(vec![Mistake { line, key, sentence }]);
+    let wrong = in_scheduler(&scheduler);
+    if !wrong.is_empty() {
+        let mistake = |(key, sentence): (&str, String)| {
+            let (line, key) = (line_of(place, file.get_ref(), key), key.to_owned());
+            Mistake { line, sentence: format!("{key} = {sentence}"), key }
+        };
+        return Err(wrong.into_iter().map(mistake).collect());
     }
     Ok(scheduler)
 }
@@ -130,6 +127,24 @@ pub fn parse_agent(text: &str, host_name: &str) -> Result<Agent, Vec<Mistake>> {
     Err(wrong.into_iter().map(mistake).collect())
 }
 
+/// What settings of the scheduler must hold together: key and sentence.
+fn in_scheduler(scheduler: &Scheduler) -> Vec<(&'static str, String)> {
+    let mut wrong = Vec::new();
+    if let Some(address) = scheduler.web.listen_address.filter(|it| !it.ip().is_loopback())
+        && !scheduler.web.allow_remote
+    {
+        let sentence = format!(
+            "\"{address}\" can be reached from other machines; write an address such as \"127.0.0.1:6821\", or \
+             web.allow_remote = true"
+        );
+        wrong.push(("web.listen_address", sentence));
+    }
+    wrong.extend(scheduler.auth.wrong_with([scheduler.listen.tcp.ip().to_string().as_str()]));
+    let weakness = scheduler.database.url.as_deref().and_then(crate::database::weakness);
+    wrong.extend(weakness.map(|sentence| ("database.url", sentence)));
+    wrong
+}
+
 /// What settings must hold together, or with the node's name.
 fn together(agent: &Agent) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
@@ -146,6 +161,8 @@ fn together(agent: &Agent) -> Vec<(&'static str, String)> {
             format!("{period} is less than intel.metric_burst_seconds; write {burst} or more"),
         ));
     }
+    let hosts = agent.scheduler_addresses();
+    wrong.extend(agent.auth.wrong_with(hosts.iter().map(|(host, _)| host.as_str())));
     for (key, path) in
         [("handoff_socket", &agent.handoff_socket), ("simulated.socket", &agent.simulated.socket)]
     {

@@ -14,7 +14,9 @@ fn rule(name: &str) -> Option<Rule> {
         "absolute-path" => (is_absolute, "an absolute path"),
         "socket-path" => (is_socket_path, "an absolute path of at most 107 bytes"),
         "name" => (is_name, "letters, digits, dots, underscores and dashes"),
-        "http-address" => (is_plain_http, "http://HOST:PORT"),
+        "scheduler-addresses" => {
+            (is_scheduler_addresses, "https://HOST:PORT, several with commas between them")
+        }
         "http-url" => (is_plain_http, "http://HOST:PORT/PATH"),
         "postgres-url" => (is_postgres, "postgres://USER:PASSWORD@HOST/DATABASE"),
         "socket-address" => (is_socket_address, "an address and a port such as \"127.0.0.1:6820\""),
@@ -39,6 +41,28 @@ pub(crate) fn is_name(text: &str) -> bool {
 fn is_plain_http(text: &str) -> bool {
     let uri: Result<http::Uri, _> = text.parse();
     uri.is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()))
+}
+
+/// The schedulers that a text names, host and port each, in the order in which they are tried: `https://HOST:PORT`, with commas
+/// between them. Earlier releases wrote `http://`; it means the same, for what is spoken is decided by `auth.method` alone.
+pub fn scheduler_addresses(text: &str) -> Option<Vec<(String, u16)>> {
+    let address = |text: &str| {
+        let uri: http::Uri = text.trim().parse().ok()?;
+        let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']).to_owned();
+        let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
+        let is_known = is_bare && matches!(uri.scheme_str(), Some("https" | "http"));
+        Some((host, uri.port_u16()?)).filter(|_| is_known)
+    };
+    text.split(',').map(address).collect()
+}
+
+fn is_scheduler_addresses(text: &str) -> bool {
+    scheduler_addresses(text).is_some()
+}
+
+/// Whether a name leads to this very machine, by what it says: `localhost` and the loopback addresses.
+pub fn is_loopback_host(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn is_postgres(text: &str) -> bool {

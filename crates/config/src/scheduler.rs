@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the sentences are printed for admins as they stand")]
 
+use crate::auth::Auth;
 use pillion_core::heartbeat::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,9 @@ pub struct Scheduler {
     pub database: DatabaseConfig,
     /// Who may reach the scheduler, and where.
     pub listen: ListenConfig,
+    /// How whoever comes over TCP, and the scheduler, prove to each other who they are. Read by the scheduler and by the
+    /// command line.
+    pub auth: Auth,
     /// The read-only web page.
     pub web: WebConfig,
     /// What the site wants.
@@ -85,8 +89,9 @@ pub struct SlurmConfig {
 pub struct DatabaseConfig {
     /// A PostgreSQL server (tested: 15 and 17), with a database and a role that owns it, or by socket:
     /// "postgres:///pillion?host=/run/postgresql"; absent: a private Postgres in state_directory, made from the programs
-    /// installed on this machine. The connection is not encrypted by this release: use a network that nobody listens on, or
-    /// a socket. With a password in it, give this file mode 0640 and group slurm.
+    /// installed on this machine. Beyond this machine the connection is encrypted and the server's certificate verified
+    /// (sslmode=verify-full, by the system's authorities or sslrootcert=FILE); anything weaker is refused. With a password in
+    /// it, give this file mode 0640 and group slurm.
     #[schemars(extend("x-rule" = "postgres-url", "x-example" = "postgres://pillion:PASSWORD@db.example.org/pillion"))]
     pub url: Option<String>,
     /// The directory of initdb, pg_ctl and postgres, for the private one; absent: they are looked for.
@@ -105,18 +110,15 @@ pub struct DatabaseConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenConfig {
-    /// For the agents, and for the command line on other machines. Nobody proves who he is over TCP yet: name an address of
-    /// the cluster's own network only, and let only the pool's nodes through to it. The default serves agents of this
-    /// machine alone.
+    /// For the agents, and for the command line on other machines. It is encrypted, and everybody proves who he is (auth.method).
+    /// The default serves this machine alone.
     #[schemars(with = "String", extend("x-rule" = "socket-address"))]
     pub tcp: SocketAddr,
     /// For the command line on this machine. Users see their own jobs here, by the kernel's word on who they are.
     #[schemars(extend("x-rule" = "socket-path"))]
     pub socket: PathBuf,
-    /// Uids that see everything, besides root and the user that the scheduler runs as.
+    /// Uids that see everything, besides root and the user that the scheduler runs as: here and over TCP.
     pub operator_uids: Vec<u32>,
-    /// Whether whoever reaches `tcp` sees everything. For a test cluster.
-    pub tcp_is_operator: bool,
 }
 
 /// `[web]`
@@ -241,6 +243,7 @@ impl Default for Scheduler {
             slurm: SlurmConfig::default(),
             database: DatabaseConfig::default(),
             listen: ListenConfig::default(),
+            auth: Auth::default(),
             web: WebConfig::default(),
             policy: PolicyConfig::default(),
             training: TrainingConfig::default(),
@@ -267,7 +270,6 @@ impl Default for ListenConfig {
             tcp: SocketAddr::from(([127, 0, 0, 1], 6820)),
             socket: PathBuf::from("/run/pillion/scheduler.sock"),
             operator_uids: Vec::new(),
-            tcp_is_operator: false,
         }
     }
 }

@@ -31,7 +31,7 @@ fn the_example_holds_the_defaults() {
     scheduler.pool.partitions = vec!["shared".to_owned()];
     assert_eq!(parse_scheduler(&example()), Ok(scheduler));
     let mut agent = Agent { node_name: Some("n1".to_owned()), ..Agent::default() };
-    agent.scheduler.endpoint = "http://controller:6820".to_owned();
+    agent.scheduler.endpoint = "https://controller:6820".to_owned();
     assert_eq!(parse_agent(&example(), "n1"), Ok(agent));
 }
 
@@ -109,7 +109,10 @@ fn the_web_page_is_for_this_machine_unless_the_site_says_otherwise() {
 #[test]
 fn the_agents_mistakes_are_told_as_well() {
     let cases = [
-        ("[agent]\ncolour = 1", "line 2: there is no setting agent.colour; allowed in [agent] are backend"),
+        (
+            "[agent]\ncolour = 1",
+            "line 2: there is no setting agent.colour; allowed in [agent] are auth, backend",
+        ),
         (
             "[agent.mps]\nmulti_users = true",
             "line 2: there is no setting agent.mps.multi_users; did you mean agent.mps.multi_user?",
@@ -131,7 +134,7 @@ fn the_agents_mistakes_are_told_as_well() {
             "[agent.nvidia]\nlibrary = 'libnvidia-ml.so.1'",
             "agent.nvidia.library = 'libnvidia-ml.so.1' is not allowed; write an absolute",
         ),
-        ("[agent.scheduler]\nendpoint = 'localhost'", "write http://HOST:PORT"),
+        ("[agent.scheduler]\nendpoint = 'localhost'", "write https://HOST:PORT"),
         (
             "[agent.metrics]\nlisten_address = 'localhost:9821'",
             "agent.metrics.listen_address = 'localhost:9821' is not allowed; write an address and a port",
@@ -229,4 +232,67 @@ fn what_is_in_force_is_shown_with_where_it_comes_from() {
     assert_eq!(of(Part::Scheduler, "database.url"), (String::new(), Origin::Default));
     assert_eq!(of(Part::Agent, "agent.backend"), ("\"intel\"".to_owned(), Origin::File(5)));
     assert_eq!(of(Part::Agent, "agent.node_name"), ("\"n1\"".to_owned(), Origin::Default));
+}
+
+#[test]
+fn who_proves_nothing_is_taken_on_one_machine_only() {
+    let scheduler = |tcp: &str, method: &str| {
+        let text =
+            format!("[pool]\npartitions = ['a']\n[listen]\ntcp = '{tcp}'\n[auth]\nmethod = '{method}'\n");
+        lines(&mistakes(Part::Scheduler, &text, "n1"))
+    };
+    assert_eq!(
+        scheduler("10.0.0.1:6820", "none"),
+        [
+            "line 6: auth.method = \"none\" believes whoever comes, and 10.0.0.1 is not this machine alone; write \"munge\", \"key\" \
+          or \"mtls\""
+        ]
+    );
+    for (tcp, method) in [("127.0.0.1:6820", "none"), ("[::1]:6820", "none"), ("0.0.0.0:6820", "munge")] {
+        assert_eq!(scheduler(tcp, method), Vec::<String>::new());
+    }
+    assert!(scheduler("0.0.0.0:1", "none")[0].contains("0.0.0.0 is not this machine alone"));
+    let agent = |endpoint: &str, method: &str| {
+        let text = format!("[agent.scheduler]\nendpoint = '{endpoint}'\n[agent.auth]\nmethod = '{method}'\n");
+        lines(&mistakes(Part::Agent, &text, "n1"))
+    };
+    let wrong = agent("https://localhost:1,https://controller:1", "none");
+    assert!(
+        wrong[0].starts_with("line 4: agent.auth.method = \"none\"") && wrong[0].contains("controller"),
+        "{wrong:?}"
+    );
+    assert_eq!(agent("https://localhost:1,https://[::1]:2", "none"), Vec::<String>::new());
+    assert_eq!(
+        agent("https://controller", "munge"),
+        [
+            "line 2: agent.scheduler.endpoint = 'https://controller' is not allowed; write https://HOST:PORT, several with commas \
+          between them"
+        ]
+    );
+    let wrong = agent("https://controller:1", "mtls");
+    assert_eq!(
+        wrong,
+        ["line 4: agent.auth.method = \"mtls\" needs a file that is not named; write auth.ca_path"]
+    );
+}
+
+#[test]
+fn what_earlier_releases_believed_is_refused_with_what_takes_its_place() {
+    let text = "[pool]\npartitions = ['a']\n[listen]\ntcp_is_operator = false\n";
+    let found = lines(&mistakes(Part::Scheduler, text, "n1"));
+    assert!(found[0].starts_with("line 4: there is no setting listen.tcp_is_operator any more"), "{found:?}");
+    assert!(found[0].contains("listen.operator_uids"), "{found:?}");
+    let text = "[pool]\npartitions = ['a']\n[database]\nurl = 'postgres://p:secret@db/x?sslmode=require'\n";
+    let found = lines(&mistakes(Part::Scheduler, text, "n1"));
+    assert!(found[0].starts_with("line 4: database.url = ") && found[0].contains("verify-full"), "{found:?}");
+    assert!(!found[0].contains("secret"), "{found:?}");
+}
+
+#[test]
+fn several_schedulers_and_what_node_they_are_told_of() {
+    let text = "[agent]\nnode_name = 'n7'\n[agent.scheduler]\nendpoint = 'https://a:1, https://b:2'\n\
+                [agent.auth]\nprivate_key_path = '/etc/pillion/%n.pem'\n";
+    let agent = parse_agent(text, "n1").unwrap();
+    assert_eq!(agent.scheduler_addresses(), [("a".to_owned(), 1), ("b".to_owned(), 2)]);
+    assert_eq!(agent.auth.private_key_path.as_deref(), Some(Path::new("/etc/pillion/n7.pem")));
 }

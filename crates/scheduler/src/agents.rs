@@ -8,7 +8,7 @@ use pillion_core::setup::NodeSetup;
 use pillion_core::{GresType, NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// How many messages may wait for one agent; a full box drops a `Prepare`, which the next tick sends again.
 const OUTBOX_LENGTH: usize = 256;
@@ -64,12 +64,42 @@ impl Entry {
 
 /// All agents by node.
 #[derive(Debug, Default)]
-pub struct Agents(Mutex<Registry>);
+pub struct Agents {
+    registry: Mutex<Registry>,
+    /// A stream has ended.
+    left: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Registry {
     entries: BTreeMap<NodeName, Entry>,
     streams: u64,
+}
+
+impl Registry {
+    fn connect(&mut self, hello: &AgentHello, now: UnixTime) -> (StreamId, mpsc::Receiver<ToAgent>) {
+        let (outbox, inbox) = mpsc::channel(OUTBOX_LENGTH);
+        self.streams += 1;
+        let number = self.streams;
+        let state = AgentState {
+            devices: hello.devices.clone(),
+            version: hello.agent_version.clone(),
+            is_connected: true,
+            last_seen_at: now,
+            clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
+            conditions: by_device(&hello.conditions),
+        };
+        let entry = Entry {
+            state,
+            readings: BTreeMap::new(),
+            setup: hello.setup.clone(),
+            stream: number,
+            journal_id: hello.journal_id.clone(),
+            outbox,
+        };
+        self.entries.insert(hello.node.clone(), entry);
+        (StreamId { node: hello.node.clone(), number }, inbox)
+    }
 }
 
 /// The newest reading of each device that an agent sent, and when it was taken.
@@ -103,7 +133,7 @@ impl StreamId {
 impl Agents {
     fn lock(&self) -> MutexGuard<'_, Registry> {
         // A panic elsewhere cannot leave the map half changed: each change is one insert.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether another agent, which is still connected, says that it is this node.
@@ -115,28 +145,18 @@ impl Agents {
 
     /// A stream was opened: returns its id and what is to be sent on it.
     pub fn connect(&self, hello: &AgentHello, now: UnixTime) -> (StreamId, mpsc::Receiver<ToAgent>) {
-        let (outbox, inbox) = mpsc::channel(OUTBOX_LENGTH);
+        self.lock().connect(hello, now)
+    }
+
+    /// The same, unless another stream of this node is open.
+    pub fn connect_vacant(
+        &self,
+        hello: &AgentHello,
+        now: UnixTime,
+    ) -> Option<(StreamId, mpsc::Receiver<ToAgent>)> {
         let mut registry = self.lock();
-        registry.streams += 1;
-        let number = registry.streams;
-        let state = AgentState {
-            devices: hello.devices.clone(),
-            version: hello.agent_version.clone(),
-            is_connected: true,
-            last_seen_at: now,
-            clock_skew_seconds: hello.sent_at.seconds() - now.seconds(),
-            conditions: by_device(&hello.conditions),
-        };
-        let entry = Entry {
-            state,
-            readings: BTreeMap::new(),
-            setup: hello.setup.clone(),
-            stream: number,
-            journal_id: hello.journal_id.clone(),
-            outbox,
-        };
-        registry.entries.insert(hello.node.clone(), entry);
-        (StreamId { node: hello.node.clone(), number }, inbox)
+        let is_taken = registry.entries.get(&hello.node).is_some_and(Entry::is_connected);
+        (!is_taken).then(|| registry.connect(hello, now))
     }
 
     /// Something arrived on a stream.
@@ -179,6 +199,21 @@ impl Agents {
             self.lock().entries.get_mut(&stream.node).filter(|entry| entry.stream == stream.number)
         {
             entry.state.is_connected = false;
+        }
+        self.left.notify_waiters();
+    }
+
+    /// Returns when no stream of this node is open.
+    pub async fn vacated(&self, node: &NodeName) {
+        loop {
+            let left = self.left.notified();
+            tokio::pin!(left);
+            // From here on an end is not missed.
+            left.as_mut().enable();
+            if !self.is_connected(node) {
+                return;
+            }
+            left.await;
         }
     }
 
@@ -355,6 +390,23 @@ mod tests {
         assert!(!agents.has_rival(&hello()) && agents.has_rival(&other));
         agents.disconnect(&stream);
         assert!(!agents.has_rival(&other), "it is gone, and its journal with it");
+    }
+
+    #[tokio::test]
+    async fn a_second_stream_waits_until_the_first_has_ended() {
+        let agents = Agents::default();
+        let node = NodeName::new("n1");
+        agents.vacated(&node).await;
+        let (first, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
+        let waiting = agents.vacated(&node);
+        tokio::pin!(waiting);
+        tokio::select! {
+            biased;
+            () = &mut waiting => panic!("the first is still there"),
+            () = tokio::task::yield_now() => {}
+        }
+        agents.disconnect(&first);
+        waiting.await;
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn days(count: u32) -> Option<Duration> {
 
 /// Who may see everything.
 pub fn operators(config: &Scheduler) -> Operators {
-    Operators { uids: config.listen.operator_uids.clone(), tcp_is_operator: config.listen.tcp_is_operator }
+    Operators { uids: config.listen.operator_uids.clone() }
 }
 
 fn policy(config: &PolicyConfig) -> Policy {

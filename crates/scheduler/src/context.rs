@@ -9,17 +9,18 @@ use crate::scan::Scan;
 use crate::step::Patience;
 use crate::store::{Decision, Store, StoreError};
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
+use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{Clock, DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_pairing::{Policy, Reason};
-use pillion_slurm::{Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{Privacy, Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tracing::warn;
 
 /// The checked configuration, in the shape that the rooms use.
@@ -89,6 +90,8 @@ pub struct Board {
     pub scan: Option<Arc<Scan>>,
     /// Slurm's version, once asked.
     pub slurm_version: Option<SlurmVersion>,
+    /// What users may not see of each other, and when Slurm said so.
+    pub privacy: Option<(Privacy, UnixTime)>,
     /// Nodes on which releases stopped after a violation, and why.
     pub stopped: BTreeMap<NodeName, String>,
     /// Jobs whose last plan was dropped, and until when they are left out.
@@ -183,8 +186,12 @@ pub struct Context {
     pub models: Models,
     /// What has happened since we started.
     pub tally: Arc<Tally>,
+    /// Who was not let in.
+    pub refusals: Arc<Refusals>,
     board: RwLock<Board>,
     leading: AtomicBool,
+    /// Whether another scheduler is known to lead.
+    following: watch::Sender<bool>,
 }
 
 impl Context {
@@ -201,7 +208,21 @@ impl Context {
         let models = Models::new(Arc::new(LearnedRecipe::default()));
         let tally = Arc::new(Tally::default());
         let slurm = Arc::new(CountedSlurm::new(slurm, Arc::clone(&tally)));
-        Self { clock, slurm, store, agents, settings, nudges, models, tally, board, leading }
+        let (refusals, following) = (Arc::default(), watch::Sender::new(false));
+        Self {
+            clock,
+            slurm,
+            store,
+            agents,
+            settings,
+            nudges,
+            models,
+            tally,
+            refusals,
+            board,
+            leading,
+            following,
+        }
     }
     /// The same, with models made in another way.
     #[must_use]
@@ -251,6 +272,18 @@ impl Context {
             self.board_mut().scan = None;
         }
         self.leading.store(leading, Ordering::SeqCst);
+    }
+    /// Whether another scheduler is known to lead: agents belong to that one.
+    pub fn set_following(&self, following: bool) {
+        self.following.send_replace(following);
+    }
+    /// Whether another scheduler is known to lead, and when that changes.
+    pub fn following(&self) -> watch::Receiver<bool> {
+        self.following.subscribe()
+    }
+    /// Whether a user may see that others have jobs at all; not before Slurm has said so.
+    pub fn hides_jobs(&self) -> bool {
+        self.board().privacy.is_none_or(|(privacy, _)| privacy.jobs)
     }
     /// Whether we lead.
     pub fn is_leading(&self) -> bool {

@@ -30,6 +30,7 @@ use crate::train::Train;
 use crate::watch::Watch;
 use crate::web;
 use anyhow::Context as _;
+use pillion_auth::{Gate, Prover};
 use pillion_config::Scheduler;
 use pillion_core::SystemClock;
 use pillion_slurm::command::{CommandSettings, CommandSlurm};
@@ -39,7 +40,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tracing::{debug, error, info, warn};
@@ -131,6 +131,7 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
             match store.try_lead().await {
                 Ok(Some(mut leadership)) => {
                     info!("leading");
+                    context.set_following(false);
                     context.set_leading(true);
                     while leadership.is_held().await {
                         tokio::time::sleep(second).await;
@@ -138,7 +139,10 @@ async fn lead(context: Arc<Context>, store: Arc<PgStore>, stop: CancellationToke
                     context.set_leading(false);
                     warn!("not leading any more: the connection to the database broke");
                 }
-                Ok(None) => debug!("another scheduler leads"),
+                Ok(None) => {
+                    debug!("another scheduler leads");
+                    context.set_following(true);
+                }
                 Err(error) => debug!(error = %pillion_core::report(&error), "cannot ask who leads"),
             }
             tokio::time::sleep(second).await;
@@ -262,7 +266,9 @@ async fn spawn_servers(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let operators = operators(config);
-    let operator = Arc::new(OperatorServer::new(Arc::clone(context), Arc::clone(engine), database));
+    let prover = Arc::new(Prover::new(&config.auth, Arc::clone(&context.clock)));
+    let operator = OperatorServer::new(Arc::clone(context), Arc::clone(engine), database);
+    let operator = Arc::new(operator.told_by(Arc::clone(&prover)));
     let turns = Arc::new(Turns::default());
     let operator_service = || {
         let service = Fair::new(limits::operators(Arc::clone(&operator)), Arc::clone(&turns));
@@ -271,12 +277,11 @@ async fn spawn_servers(
             operators.identify(request)
         })
     };
+    let gate = Gate::new(prover, Arc::clone(&context.refusals)).context("cannot set up TLS (auth)")?;
+    let gate = Arc::new(gate);
     let agent_service = limits::agents(AgentServer::new(Arc::clone(context), stop.clone()));
 
     let listen = &config.listen;
-    if !listen.tcp.ip().is_loopback() {
-        warn!(tcp = %listen.tcp, "listening beyond this machine without authentication: keep this port inside the cluster");
-    }
     let tcp =
         TcpListener::bind(listen.tcp).await.with_context(|| format!("cannot listen on {}", listen.tcp))?;
     let over_tcp = Server::builder()
@@ -285,7 +290,7 @@ async fn spawn_servers(
         .max_concurrent_streams(Some(STREAMS_OF_CONNECTION_MAX))
         .add_service(agent_service)
         .add_service(operator_service())
-        .serve_with_incoming_shutdown(TcpListenerStream::new(tcp), stop.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(gate.serve(tcp, stop.clone()), stop.clone().cancelled_owned());
     let unix = bind_socket(&listen.socket)?;
     let (connections, accepting) = incoming(unix);
     tasks.spawn(accepting);

@@ -164,6 +164,7 @@ pub(crate) fn node(availability: NodeAvailability) -> Node {
         partitions: vec!["shared".into()],
         shards: BTreeMap::new(),
         gpus: BTreeMap::new(),
+        address: "127.0.0.1".to_owned(),
         slurmd_started_at: None,
     }
 }

@@ -12,10 +12,14 @@ use pillion_slurm::updates::RESTART_PAUSE;
 use pillion_slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tracing::{error, warn};
 
 /// How many jobs are read from the store at once.
 const JOBS_PER_QUERY: usize = 5_000;
+
+/// How long Slurm's word on `PrivateData` is believed.
+const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
 
 /// The queue watcher.
 pub struct Watch {
@@ -44,6 +48,7 @@ impl Watch {
             }
             context.board_mut().slurm_version = Some(version);
         }
+        self.ask_privacy().await?;
         let at = context.now();
         let pool = &context.settings.pool;
         let answer = context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?;
@@ -58,6 +63,23 @@ impl Watch {
         context.nudges.judge.notify_one();
         context.nudges.requeue.notify_one();
         context.nudges.names.notify_one();
+        Ok(())
+    }
+
+    /// What users may see of each other is asked again now and then: slurm.conf may be read anew at any time.
+    async fn ask_privacy(&self) -> Result<(), TickError> {
+        let (context, now) = (&self.context, self.context.now());
+        let known = context.board().privacy;
+        if known.is_some_and(|(_, at)| now.seconds_since(at) < PRIVACY_AGE_MAX.as_secs_f64()) {
+            return Ok(());
+        }
+        let asked = context.slurm.privacy().await.map_err(TickError::slurm("ask Slurm for PrivateData"));
+        match (asked, known) {
+            (Ok(privacy), _) => context.board_mut().privacy = Some((privacy, now)),
+            // What was true a minute ago is good enough to go on with.
+            (Err(_), Some(_)) => {}
+            (Err(error), None) => return Err(error),
+        }
         Ok(())
     }
 

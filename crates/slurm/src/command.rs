@@ -5,7 +5,7 @@
 use crate::parse::{scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
-    JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Slurm, SlurmError, SlurmVersion,
+    JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
 };
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
@@ -120,6 +120,10 @@ impl Slurm for CommandSlurm {
             program: "scontrol".to_owned(),
             expected: "SLURM_VERSION = 24.11.5",
         })
+    }
+
+    async fn privacy(&self) -> Result<Privacy, SlurmError> {
+        Ok(Privacy::parse(self.config().await?.get("PrivateData").map_or("", String::as_str)))
     }
 
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {

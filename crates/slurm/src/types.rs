@@ -12,6 +12,8 @@ use std::fmt;
 pub trait Slurm: Send + Sync {
     /// The version of the controller.
     async fn version(&self) -> Result<SlurmVersion, SlurmError>;
+    /// What users may not see of each other (`PrivateData`).
+    async fn privacy(&self) -> Result<Privacy, SlurmError>;
     /// Every job in these partitions, ended ones included while Slurm still knows them (`MinJobAge`); one call.
     /// Empty `partitions` means all.
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError>;
@@ -43,6 +45,21 @@ pub trait Slurm: Send + Sync {
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError>;
     /// `scontrol requeue`.
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError>;
+}
+
+/// `PrivateData` of slurm.conf, as far as it is about what we show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Privacy {
+    /// `jobs`: a user sees no job of others.
+    pub jobs: bool,
+}
+
+impl Privacy {
+    /// From the setting's value: words with commas between them, or `none`.
+    pub fn parse(value: &str) -> Self {
+        let has = |word: &str| value.split(',').any(|each| each.trim().eq_ignore_ascii_case(word));
+        Self { jobs: has("jobs") || has("all") }
+    }
 }
 
 /// Of how many jobs one call of [`Slurm::job_names`] asks; further ones are left out.
@@ -255,6 +272,8 @@ impl fmt::Display for ReasonKind {
 pub struct Node {
     /// Its name.
     pub name: NodeName,
+    /// Where it is reached, `NodeAddr=`: a host name or an address; empty where Slurm does not say.
+    pub address: String,
     /// Whether a job could start there now, and if not why.
     pub availability: NodeAvailability,
     /// Slurm's state text, such as `MIXED+DRAIN`.

@@ -329,6 +329,21 @@ async fn who_has_just_left_is_not_in_the_way_of_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_schedulers_the_one_that_takes_the_agent_is_kept_to() {
+    let (mut first, mut second) = (FakeScheduler::start(), FakeScheduler::start());
+    first.stop();
+    let node = TestNode::new("h200", first.port());
+    node.knows_another(second.port());
+    let _agent = node.start_agent();
+    second.hello().await;
+    second.report(|body| matches!(body, ReportBody::Samples(_)).then_some(())).await;
+    first.start_again().await;
+    second.stop();
+    first.hello().await;
+    first.report(|body| matches!(body, ReportBody::Samples(_)).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_the_scheduler_away_every_report_arrives_once() {
     let mut scheduler = FakeScheduler::start();
     let node = TestNode::new("h200", scheduler.port());

@@ -73,13 +73,22 @@ impl TestNode {
             "node_name = 'n1'\nstate_directory = '{root}/state'\nruntime_directory = '{root}'\n\
              handoff_socket = '{root}/agent.sock'\nsample_period_seconds = {period_seconds}\n\
              [metrics]\nlisten_address = '{metrics}'\n\
-             [scheduler]\nendpoint = 'http://127.0.0.1:{scheduler_port}'\nretry_seconds_max = 0.2\n\
+             [scheduler]\nendpoint = 'https://127.0.0.1:{scheduler_port}'\nretry_seconds_max = 0.2\n\
+             [auth]\nmethod = 'none'\n\
              [simulated]\nsocket = '{root}/devices.sock'\n"
         );
         std::fs::write(directory.path().join("agent.toml"), config).unwrap();
         let mut node = Self { directory, machine: machine.clone(), metrics, stop: None, driver: None };
         node.start_driver();
         node
+    }
+
+    /// Another scheduler may be at this port.
+    pub(crate) fn knows_another(&self, port: u16) {
+        let path = self.path("agent.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let both = format!(",https://127.0.0.1:{port}'\nretry_seconds_max");
+        std::fs::write(path, config.replace("'\nretry_seconds_max", &both)).unwrap();
     }
 
     /// The devices come up.

@@ -1,9 +1,11 @@
 //! A scheduler that believes what it is told, and can go away.
 
+use pillion_auth::{Gate, Prover};
+use pillion_config::{Auth, AuthMethod};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{AgentHello, FromAgent, ReportBody, ShareResult, ToAgent};
 use pillion_core::share::Share;
-use pillion_core::{DecisionId, JobStart};
+use pillion_core::{DecisionId, JobStart, SystemClock};
 use pillion_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
 use pillion_proto::v1::{AgentMessage, SchedulerMessage};
 use std::collections::BTreeMap;
@@ -12,7 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -111,7 +114,11 @@ impl FakeScheduler {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let service = self.service.clone();
         runtime.spawn(async move {
-            let incoming = TcpListenerStream::new(tokio::net::TcpListener::from_std(listener).unwrap());
+            let auth = Auth { method: Some(AuthMethod::None), ..Auth::default() };
+            let prover = Arc::new(Prover::new(&auth, Arc::new(SystemClock)));
+            let gate = Arc::new(Gate::new(prover, Arc::default()).unwrap());
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let incoming = gate.serve(listener, CancellationToken::new());
             let service = AgentServiceServer::new(service);
             tonic::transport::Server::builder()
                 .add_service(service)

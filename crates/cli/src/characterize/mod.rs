@@ -14,7 +14,7 @@ pub mod show;
 mod submit;
 
 use crate::args::CharacterizeArgs;
-use crate::client::{Address, Operator, answer, connect};
+use crate::client::{Operator, Target, answer, connect};
 use crate::commands::story;
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
@@ -40,7 +40,7 @@ const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// [`CliError`]: before anything was submitted, or with what was submitted on record.
 pub async fn run(
     args: &CharacterizeArgs,
-    address: &Address,
+    address: &Target,
     clock: &dyn Clock,
     output: &Output,
 ) -> Result<ExitStatus, CliError> {
@@ -135,7 +135,7 @@ async fn sets_caps(client: &mut Operator) -> Result<(), CliError> {
 
 /// A campaign that is being followed.
 struct Following<'a> {
-    address: &'a Address,
+    address: &'a Target,
     clock: &'a dyn Clock,
     settings: ColocateRequest,
     wanted: Wanted,

@@ -1,6 +1,7 @@
 //! `pillion doctor`: what is missing or wrong in the set-up, and how to mend it. Exit status 1 where a check failed.
 
 use crate::args::{DoctorArgs, Global};
+use crate::client::Target;
 use crate::doctor::{Finding, Status, examine, gather};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
@@ -19,7 +20,8 @@ pub async fn run(
     output: &Output,
 ) -> Result<ExitStatus, CliError> {
     let plugin_dir = args.plugin_dir.as_deref();
-    let facts = gather::gather(global.config.as_deref(), &global.scheduler, plugin_dir, clock.now()).await?;
+    let facts =
+        gather::gather(global.config.as_deref(), &Target::of(global), plugin_dir, clock.now()).await?;
     let findings = examine(&facts);
     output.print(&show(&findings, args.quiet))?;
     let is_ill = findings.iter().any(|finding| finding.status == Status::Fail);

@@ -8,6 +8,7 @@ pub mod drain;
 pub mod events;
 pub mod evict;
 pub mod explain;
+pub mod keygen;
 pub mod model;
 pub mod nodes;
 pub mod pairs;
@@ -26,7 +27,7 @@ pub(crate) mod story;
 pub mod why;
 
 use crate::args::{Args, Command, SnapshotAction};
-use crate::client::connect;
+use crate::client::{Target, connect};
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::output::{Answer, Format, Output};
@@ -45,7 +46,7 @@ pub(crate) fn shown(cell: Option<&String>) -> String {
 /// # Errors
 /// [`CliError`]; [`crate::run`] prints it and turns it into the exit status.
 pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<ExitStatus, CliError> {
-    let address = &args.global.scheduler;
+    let address = &Target::of(&args.global);
     let answer = match &args.command {
         Command::Queue(queue) => queue::fetch(&mut connect(address).await?, queue).await?,
         Command::Pairs(pairs) => {
@@ -77,6 +78,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         Command::Doctor(doctor) => return doctor::run(doctor, &args.global, clock, output).await,
         Command::SlurmConf(slurm_conf) => return slurm_conf::run(slurm_conf, &args.global, output),
         Command::Config(config) => return config::run(config, &args.global, output),
+        Command::Keygen(order) => keygen::run(order, &args.global, clock.now())?,
         Command::Rescue(rescue) => {
             return rescue::run(rescue, args.global.config.as_deref(), clock, output).await;
         }
@@ -92,9 +94,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
         }
         Command::Undrain(order) => {
             let request = drain::undrain_request(order)?;
-            let (answer, was_any) = drain::undrain(&mut connect(address).await?, request).await?;
-            output.print(&answer)?;
-            return Ok(if was_any { exit::OK } else { exit::PROBLEM });
+            return about(drain::undrain(&mut connect(address).await?, request).await?, output);
         }
         Command::Evict(order) => evict::evict(&mut connect(address).await?, order).await?,
         Command::Policy => policy::fetch(&mut connect(address).await?).await?,
@@ -115,7 +115,7 @@ pub async fn run(args: &Args, clock: &dyn Clock, output: &Output) -> Result<Exit
     Ok(exit::OK)
 }
 
-/// An answer about one job; not to know the job is a problem.
+/// An answer about what is named; not to find it is a problem.
 fn about((answer, found): (Answer, bool), output: &Output) -> Result<ExitStatus, CliError> {
     output.print(&answer)?;
     Ok(if found { exit::OK } else { exit::PROBLEM })

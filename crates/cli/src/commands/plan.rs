@@ -2,7 +2,7 @@
 //! snapshot, or on CSV files. The same pure function decides in all three.
 
 use crate::args::{ObjectiveArg, PlanArgs, Switch};
-use crate::client::{Address, answer, connect};
+use crate::client::{Target, answer, connect};
 use crate::commands::explain::word;
 use crate::error::CliError;
 use crate::format;
@@ -16,7 +16,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`CliError::Data`] with file, line and column for input that makes no sense, before anything is printed.
-pub async fn make(args: &PlanArgs, address: &Address) -> Result<Answer, CliError> {
+pub async fn make(args: &PlanArgs, address: &Target) -> Result<Answer, CliError> {
     if let Some(file) = &args.view {
         let text = read(file)?;
         let view = read_view(&text, &file.display().to_string())?;
@@ -28,7 +28,7 @@ pub async fn make(args: &PlanArgs, address: &Address) -> Result<Answer, CliError
     live(args, address).await
 }
 
-async fn live(args: &PlanArgs, address: &Address) -> Result<Answer, CliError> {
+async fn live(args: &PlanArgs, address: &Target) -> Result<Answer, CliError> {
     let mut client = connect(address).await?;
     let response = answer(client.dry_run(DryRunRequest {})).await?;
     let DryRunResponse { plan_json, view_json, workload_names } = response;

@@ -1,7 +1,7 @@
 //! `pillion poke`: called by `EpilogSlurmctld` when a job ends, so that the scheduler looks at once. It carries no data; the
 //! scheduler's own scan is the truth. Whatever happens it is quick and it succeeds: a failing hook would be an outage.
 
-use crate::client::{Address, connect};
+use crate::client::{Target, connect};
 use pillion_proto::v1::PokeRequest;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 const POKE_DEADLINE: Duration = Duration::from_millis(1900);
 
 /// Tries once.
-pub async fn poke(address: &Address) {
+pub async fn poke(address: &Target) {
     let attempt = async {
         if let Ok(mut client) = connect(address).await {
             // Nobody reads the answer; a lost poke costs one scan interval.

@@ -3,7 +3,7 @@
 
 use super::facts::{Credential, Facts, Hook, HookKind, Known, Limit, Munge, Plugin, SlurmConf, TextFile};
 use super::lua::module_path;
-use crate::client::{Address, answer, connect};
+use crate::client::{Target, answer, connect};
 use crate::config::{CONFIG_PATH, Config};
 use crate::error::CliError;
 use crate::format::clean;
@@ -26,7 +26,7 @@ const PROGRAM_DEADLINE: Duration = Duration::from_secs(10);
 /// [`CliError`] for a configuration that cannot be read.
 pub async fn gather(
     config_path: Option<&Path>,
-    scheduler: &Address,
+    scheduler: &Target,
     plugin_dir: Option<&Path>,
     now: UnixTime,
 ) -> Result<Facts, CliError> {
@@ -103,7 +103,7 @@ fn said(error: &SlurmError) -> String {
     format!("Slurm does not answer: {}", clean(&report(error)))
 }
 
-async fn status(scheduler: &Address) -> Known<StatusRow> {
+async fn status(scheduler: &Target) -> Known<StatusRow> {
     let ask = async { answer(connect(scheduler).await?.status(StatusRequest {})).await };
     ask.await.map(StatusRow::from).map_err(|error| clean(&report(&error)))
 }

@@ -1,7 +1,7 @@
 //! Asks the scheduler for what is on the screen: once a second, at once when another page is wanted, and for what was
 //! gained once a minute. A scheduler that is away is asked again every second.
 
-use crate::client::{Address, Operator, answer, connect};
+use crate::client::{Operator, Target, answer, connect};
 use crate::error::CliError;
 use crate::format;
 use crate::view::Overview;
@@ -26,12 +26,12 @@ pub(super) enum News {
 /// A connection that is made anew when it broke.
 #[derive(Debug)]
 pub(super) struct Asker {
-    address: Address,
+    address: Target,
     client: Option<Operator>,
 }
 
 impl Asker {
-    pub(super) const fn new(address: Address) -> Self {
+    pub(super) const fn new(address: Target) -> Self {
         Self { address, client: None }
     }
 

@@ -12,7 +12,7 @@ pub mod state;
 mod terminal;
 
 use crate::args::TopArgs;
-use crate::client::Address;
+use crate::client::Target;
 use crate::error::CliError;
 use asker::{Asker, News};
 use pillion_core::{Clock, UnixTime};
@@ -31,7 +31,7 @@ const PIPE: Size = Size { width: 120, height: 40 };
 /// # Errors
 /// [`CliError::Usage`] without a terminal, [`CliError::Print`] where the terminal fails; with `--once` as
 /// [`crate::client::answer`].
-pub async fn run(args: &TopArgs, address: &Address, clock: &dyn Clock) -> Result<(), CliError> {
+pub async fn run(args: &TopArgs, address: &Target, clock: &dyn Clock) -> Result<(), CliError> {
     let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if args.once {
         return once(address, clock).await;
@@ -47,7 +47,7 @@ pub async fn run(args: &TopArgs, address: &Address, clock: &dyn Clock) -> Result
 }
 
 /// One frame as text, at most as large as the terminal where there is one.
-async fn once(address: &Address, clock: &dyn Clock) -> Result<(), CliError> {
+async fn once(address: &Target, clock: &dyn Clock) -> Result<(), CliError> {
     let size = terminal::size().unwrap_or(PIPE);
     let mut state = State::default();
     let mut asker = Asker::new(address.clone());
@@ -63,7 +63,7 @@ async fn once(address: &Address, clock: &dyn Clock) -> Result<(), CliError> {
 async fn watch_pool(
     screen: &mut Screen,
     mut state: State,
-    address: &Address,
+    address: &Target,
     clock: &dyn Clock,
 ) -> std::io::Result<()> {
     let (mut term, mut hup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);

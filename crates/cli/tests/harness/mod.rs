@@ -13,8 +13,8 @@ use pillion_proto::v1::{
     JobResponse, LoadedPlugin, Member, Metric, MetricSource, MigInstance, MigInstances, MigPlacement, Model,
     ModelScore, ModelsRequest, ModelsResponse, NodeSetup, PairsRequest, PairsResponse, PokeRequest,
     PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest,
-    QueueResponse, SetupFault, SourcedMetrics, StatusRequest, StatusResponse, TopRequest, TopResponse,
-    UndrainRequest, UndrainResponse,
+    QueueResponse, RefusedPeer, SetupFault, SourcedMetrics, StatusRequest, StatusResponse, TopRequest,
+    TopResponse, UndrainRequest, UndrainResponse,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -411,6 +411,14 @@ impl OperatorService for Fixtures {
             drains: act::drains(),
             config_path: "/etc/pillion/pillion.toml".to_owned(),
             heartbeat_path: "/run/pillion/heartbeat".to_owned(),
+            auth_method: "munge".to_owned(),
+            refused: vec![RefusedPeer {
+                who: "the agent of n9".to_owned(),
+                address: "10.0.0.9".to_owned(),
+                why: "it is no node of the pool".to_owned(),
+                at_seconds: NOW - 30.0,
+                count: 2,
+            }],
         }))
     }
 

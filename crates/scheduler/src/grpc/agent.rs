@@ -1,11 +1,11 @@
 //! The agents' service: one stream a node. Reports go to `ingest` one after the other, beside all else that comes and goes on
 //! the stream; few of them wait, so a slow database slows the stream and the agent keeps its reports on disk (back-pressure).
 
-use super::status;
+use super::{admit, status};
 use crate::agents::{Agents, StreamId};
 use crate::context::{Context, TickError};
 use crate::ingest::Ingest;
-use pillion_core::NodeName;
+use pillion_auth::Peer;
 use pillion_core::report as error_report;
 use pillion_core::report::{AgentHello, FromAgent, Report, ToAgent};
 use pillion_proto::v1::agent_service_server::AgentService;
@@ -13,7 +13,6 @@ use pillion_proto::v1::{AgentMessage, SchedulerMessage};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -25,8 +24,6 @@ const ANSWERS_LENGTH: usize = 64;
 const REPORTS_LENGTH: usize = 16;
 /// How long a stream may say nothing before its Hello, and how long that waits for the first scan.
 const HELLO_DURATION_MAX: Duration = Duration::from_secs(10);
-const FIRST_SCAN_DURATION_MAX: Duration = Duration::from_secs(5);
-const SCAN_LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// When a report is held against Slurm again that nobody could say anything of.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -52,11 +49,19 @@ impl AgentService for AgentServer {
         &self,
         request: Request<Streaming<AgentMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
+        let peer = request.extensions().get::<Peer>().cloned();
         let mut incoming = request.into_inner();
         let hello = tokio::time::timeout(HELLO_DURATION_MAX, first_message(&mut incoming)).await;
         let hello = hello.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
         let context = Arc::clone(&self.context);
-        known_node(&context, &hello.node).await?;
+        tokio::select! {
+            () = self.stop.cancelled() => return Err(Status::unavailable("the scheduler stops")),
+            admitted = admit::admit(&context, peer.as_ref(), &hello) => admitted?,
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => return Err(Status::unavailable("the scheduler stops")),
+            vacated = admit::vacated(&context, &hello) => vacated?,
+        }
         let now = context.now();
         context
             .store
@@ -65,14 +70,7 @@ impl AgentService for AgentServer {
             .map_err(|error| status::from_store(&error))?;
         let last = context.store.last_sequence(&hello.node, &hello.journal_id).await;
         let last = last.map_err(|error| status::from_store(&error))?;
-        if context.agents.has_rival(&hello) {
-            warn!(
-                node = %hello.node,
-                "an agent takes the place of another that is connected under the same name: if this comes again and again, \
-                 look for two hosts with one agent.node_name"
-            );
-        }
-        let (stream, inbox) = context.agents.connect(&hello, now);
+        let (stream, inbox) = context.agents.connect_vacant(&hello, now).ok_or_else(admit::taken)?;
         self.ingest.revoke_stale(&hello).await.map_err(|error| status::from_tick(&error))?;
         let conditions = self.ingest.record_conditions(&hello.node, &hello.conditions).await;
         conditions.map_err(|error| status::from_tick(&error))?;
@@ -88,6 +86,9 @@ impl AgentService for AgentServer {
                 () = stop.cancelled() => {}
                 () = session.run(incoming, inbox) => {}
                 () = session.keep(queue) => {}
+                () = another_leads(&session.context) => {
+                    let _ = session.answers.send(Err(admit::another_leads())).await;
+                }
             }
             session.agents().disconnect(&session.stream);
             info!(node = %session.hello.node, "agent detached");
@@ -96,21 +97,10 @@ impl AgentService for AgentServer {
     }
 }
 
-/// Refuses a node that is none of the pool: nothing is kept of it.
-async fn known_node(context: &Context, node: &NodeName) -> Result<(), Status> {
-    let begun = Instant::now();
-    loop {
-        let scan = context.board().scan.clone();
-        match scan.map(|scan| scan.node(node).is_some()) {
-            Some(true) => return Ok(()),
-            Some(false) => {
-                return Err(Status::failed_precondition(format!("Slurm has no node {node} in the pool")));
-            }
-            // A moment after the start.
-            None if begun.elapsed() < FIRST_SCAN_DURATION_MAX => tokio::time::sleep(SCAN_LOOK_PAUSE).await,
-            None => return Err(Status::unavailable("Slurm's nodes are not known yet")),
-        }
-    }
+/// Returns when another scheduler is known to lead.
+async fn another_leads(context: &Context) {
+    // The sender lives as long as the context.
+    let _ = context.following().wait_for(|following| *following).await;
 }
 
 async fn first_message(incoming: &mut Streaming<AgentMessage>) -> Result<AgentHello, Status> {

@@ -8,6 +8,7 @@ use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{
     Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
 };
+use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::{Plan, Policy, Role};
@@ -235,13 +236,33 @@ pub(super) fn managed_waiting(scan: &Scan) -> impl Iterator<Item = &Job> {
     scan.jobs.values().filter(|job| job.state == JobState::Pending && mark_of(job).is_some())
 }
 
+/// Who was not let in.
+pub(super) fn refused(refused: Vec<Refused>) -> Vec<v1::RefusedPeer> {
+    let row = |Refused { who, address, why, at, count }: Refused| v1::RefusedPeer {
+        who,
+        address: address.to_string(),
+        why,
+        at_seconds: at.seconds(),
+        count,
+    };
+    refused.into_iter().map(row).collect()
+}
+
+/// Who looks at the queue, and what Slurm lets him see of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    pub(super) caller: Caller,
+    /// `PrivateData=jobs`: that others have jobs at all is not told.
+    pub(super) hides_jobs: bool,
+}
+
 /// Jobs that wait for a decision or for Slurm to carry one out.
 pub(super) fn queue(
     scan: &Scan,
     tenants: &[Tenant],
     reasons: &Reasons,
     policy: &Policy,
-    caller: Caller,
+    shown: Shown,
 ) -> Vec<v1::QueueJob> {
     let placements: BTreeMap<SlurmJobId, Placement> =
         tenants.iter().map(|tenant| (tenant.job_id, Placement::from(tenant))).collect();
@@ -249,7 +270,7 @@ pub(super) fn queue(
     jobs.sort_by(|a, b| {
         b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds()))
     });
-    let row = |job: &&Job| queue_job(job, scan, placements.get(&job.id), reasons, policy, caller);
+    let row = |job: &&Job| queue_job(job, scan, placements.get(&job.id), reasons, policy, shown);
     jobs.iter().filter_map(row).collect()
 }
 
@@ -260,7 +281,7 @@ pub(super) fn queue_row(
     decisions: &[Decision],
     reasons: &Reasons,
     policy: &Policy,
-    caller: Caller,
+    shown: Shown,
 ) -> Option<v1::QueueJob> {
     let of_it = |decision: &Decision| {
         let is_it = |member: &&Member| member.plan.start.job_id == job.id && member.state.is_active();
@@ -272,7 +293,7 @@ pub(super) fn queue_row(
             state: member.state,
         })
     };
-    queue_job(job, scan, decisions.iter().find_map(of_it).as_ref(), reasons, policy, caller)
+    queue_job(job, scan, decisions.iter().find_map(of_it).as_ref(), reasons, policy, shown)
 }
 
 /// Where a job is to start, or starts, by a decision of ours.
@@ -300,8 +321,12 @@ fn queue_job(
     placement: Option<&Placement>,
     reasons: &Reasons,
     policy: &Policy,
-    caller: Caller,
+    shown: Shown,
 ) -> Option<v1::QueueJob> {
+    let is_visible = shown.caller.may_see(job.uid);
+    if shown.hides_jobs && !is_visible {
+        return None;
+    }
     let mark = mark_of(job)?;
     let (state, reason) = match placement {
         Some(Placement { decision_id, node, gres_type, state }) => {
@@ -314,7 +339,6 @@ fn queue_job(
         }
         None => ("restarted".to_owned(), "is being put back to its own request".to_owned()),
     };
-    let is_visible = caller.may_see(job.uid);
     Some(v1::QueueJob {
         job_id: job.id.to_string(),
         user: job.user.clone(),
@@ -363,6 +387,20 @@ mod tests {
         let told =
             (members[1].slowdown_ratio_max, members[1].solo_duration_seconds, members[1].memory_limit_bytes);
         assert_eq!(told, (None, None, None));
+    }
+
+    #[test]
+    fn where_slurm_keeps_jobs_private_a_user_sees_his_own_waiting_jobs_only() {
+        use crate::testing::{job, scan};
+        let waiting = job(JobState::Pending);
+        let scan = scan(Some(waiting.clone()), pillion_slurm::NodeAvailability::Up);
+        let count = |uid: u32, is_operator, hides_jobs| {
+            let shown = Shown { caller: Caller { uid: Some(UserId(uid)), is_operator }, hides_jobs };
+            queue(&scan, &[], &Reasons::new(), &Policy::default(), shown).len()
+        };
+        let (owner, other) = (waiting.uid.0, waiting.uid.0 + 1);
+        assert_eq!((count(owner, false, true), count(other, false, true), count(0, true, true)), (1, 0, 1));
+        assert_eq!(count(other, false, false), 1, "as squeue shows it");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! place where a caller is told apart, `status` the one place where errors become gRPC codes.
 
 mod act;
+mod admit;
 pub mod agent;
 pub mod auth;
 mod browse;

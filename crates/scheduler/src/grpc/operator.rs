@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::engine::Engine;
 use crate::rules;
 use crate::store::{Decision, DecisionFilter, GroupBy, StoreError};
+use pillion_auth::Prover;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, SlurmJobId};
 use pillion_proto::v1::operator_service_server::OperatorService;
@@ -23,12 +24,20 @@ pub struct OperatorServer {
     engine: Arc<Engine>,
     /// What the database is, for doctor.
     database: String,
+    /// By what nodes prove who they are, for doctor; absent in tests.
+    prover: Option<Arc<Prover>>,
 }
 
 impl OperatorServer {
     /// A service over the reconcilers' world.
     pub fn new(context: Arc<Context>, engine: Arc<Engine>, database: String) -> Self {
-        Self { context, engine, database }
+        Self { context, engine, database, prover: None }
+    }
+
+    /// The same, which tells by what nodes prove who they are.
+    #[must_use]
+    pub fn told_by(self, prover: Arc<Prover>) -> Self {
+        Self { prover: Some(prover), ..self }
     }
 
     /// The answer, with the names of its workloads.
@@ -49,8 +58,9 @@ impl OperatorServer {
         // Not whole decisions, whose reasons are long, and of those that are active only what is not running yet.
         let waiting: Vec<SlurmJobId> = listing::managed_waiting(&scan).map(|job| job.id).collect();
         let tenants = self.context.store.tenancies(&waiting).await?;
+        let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
         let board = self.context.board();
-        Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, caller))
+        Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, shown))
     }
 
     /// The row of one job, where it waits.
@@ -59,6 +69,7 @@ impl OperatorServer {
         let Some(job) = scan.jobs.get(&id).filter(|job| job.state == JobState::Pending) else {
             return Ok(None);
         };
+        let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
         let filter = DecisionFilter {
             active_only: true,
             job_id: Some(id),
@@ -68,7 +79,7 @@ impl OperatorServer {
         let decisions = self.context.store.decisions(&filter).await?;
         let board = self.context.board();
         let policy = &self.context.settings.policy;
-        Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, caller))
+        Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, shown))
     }
 
     async fn overview(&self, request: v1::TopRequest, caller: Caller) -> Result<v1::TopResponse, StoreError> {
@@ -241,8 +252,8 @@ impl OperatorService for OperatorServer {
         .await
     }
 
-    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<StatusResponse>, Status> {
-        let context = &self.context;
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+        let (context, caller) = (&self.context, caller(&request));
         let miss_count = context.store.event_count("missed").await.map_err(store_error)?;
         let revision = context.store.revision().await.map_err(store_error)?.0;
         let agents = context.agents.all().into_iter().map(|(node, agent)| v1::AgentStatus {
@@ -279,6 +290,8 @@ impl OperatorService for OperatorServer {
             drains: drains.iter().map(act::drained_place).collect(),
             config_path: text_of(context.settings.config_path.as_deref()),
             heartbeat_path: text_of(context.settings.heartbeat_path.as_deref()),
+            auth_method: self.prover.as_ref().map_or("", |prover| prover.method().as_str()).to_owned(),
+            refused: if caller.is_operator { listing::refused(context.refusals.all()) } else { Vec::new() },
         }))
     }
 

@@ -3,7 +3,7 @@
 use super::tally::{SlurmFailure, Tally};
 use async_trait::async_trait;
 use pillion_core::SlurmJobId;
-use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -45,6 +45,9 @@ fn failure(error: &SlurmError) -> SlurmFailure {
 impl Slurm for CountedSlurm {
     async fn version(&self) -> Result<SlurmVersion, SlurmError> {
         self.timed("version", self.inner.version()).await
+    }
+    async fn privacy(&self) -> Result<Privacy, SlurmError> {
+        self.timed("privacy", self.inner.privacy()).await
     }
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         self.timed("jobs", self.inner.jobs(partitions)).await

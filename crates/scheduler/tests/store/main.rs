@@ -17,3 +17,4 @@ mod reports;
 mod starts;
 #[path = "../support/postgres.rs"]
 mod support;
+mod tls;

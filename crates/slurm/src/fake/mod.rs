@@ -17,7 +17,9 @@ mod world;
 
 pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
 
-use crate::types::{Ending, Job, JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use crate::types::{
+    Ending, Job, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
+};
 use async_trait::async_trait;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeMap;
@@ -159,6 +161,11 @@ impl Slurm for FakeSlurm {
         let mut world = self.world();
         let answer = world.up("scontrol").map(|()| world.settings.version);
         world.journal(|at, ok| FakeCall::Version { at, ok }, answer)
+    }
+
+    async fn privacy(&self) -> Result<Privacy, SlurmError> {
+        let world = self.world();
+        world.up("scontrol").map(|()| world.settings.privacy)
     }
 
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {

@@ -90,6 +90,7 @@ impl World {
                 let gpus = node.devices.keys().map(|d| (d.clone(), (1, u32::from(used.gpus.contains(d)))));
                 Node {
                     name: node.name.clone(),
+                    address: "127.0.0.1".to_owned(),
                     availability: node_availability(&state),
                     state,
                     cpus: node.cpus,

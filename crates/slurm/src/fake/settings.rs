@@ -1,6 +1,6 @@
 //! What a fake cluster is made of, and what it writes down of the calls it gets.
 
-use crate::types::{JobUpdate, SlurmVersion};
+use crate::types::{JobUpdate, Privacy, SlurmVersion};
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime, UserId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub struct FakeSettings {
     pub pools: Vec<String>,
     /// Whether `pillion.lua` is loaded, and refuses updates of ours that presuppose something else.
     pub is_fenced: bool,
+    /// What users may not see of each other.
+    pub privacy: Privacy,
 }
 
 impl Default for FakeSettings {
@@ -37,6 +39,7 @@ impl Default for FakeSettings {
             scheduling_delay: Duration::from_millis(300),
             pools: vec!["shared".to_owned()],
             is_fenced: true,
+            privacy: Privacy::default(),
         }
     }
 }

@@ -31,8 +31,9 @@ fn unique<T>(items: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
     items.into_iter().filter(|item| !twice.contains(name(item))).collect()
 }
 
-const NODE_KEYS: [&str; 11] = [
+const NODE_KEYS: [&str; 12] = [
     "NodeName",
+    "NodeAddr",
     "CPUAlloc",
     "CPUTot",
     "ActiveFeatures",
@@ -70,6 +71,7 @@ fn node(line: &str) -> Option<Node> {
     };
     Some(Node {
         name: node_name(text("NodeName"))?,
+        address: if is_null(text("NodeAddr")) { String::new() } else { text("NodeAddr").to_owned() },
         availability: state::node_availability(text("State")),
         state: text("State").to_owned(),
         cpus: small("CPUTot")?,
@@ -241,6 +243,7 @@ mod tests {
             (vec!["fast".into(), "h100".into()], vec!["shared".into(), "urgent".into()])
         );
         assert!(node.slurmd_started_at.is_some());
+        assert_eq!(node.address, "127.0.0.1");
         assert_eq!(node.availability, NodeAvailability::Up);
     }
 

@@ -17,7 +17,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 37] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 38] = [
     identity::config,
     munge::munge,
     slurm::version,
@@ -51,6 +51,7 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 37] = [
     scheduler::queue_scan,
     scheduler::database,
     scheduler::tcp,
+    scheduler::refused,
     scheduler::agents,
     node::setup,
     scheduler::devices,

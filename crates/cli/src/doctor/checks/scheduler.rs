@@ -1,9 +1,10 @@
 //! The scheduler, its database and its agents, as the scheduler itself tells.
 
 use super::{Facts, listed};
+use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
 use crate::format;
-use crate::view::{AgentRow, DeviceRow, FaultRow, StatusRow};
+use crate::view::{AgentRow, DeviceRow, FaultRow, RefusedRow, StatusRow};
 use pillion_core::health::FaultKind;
 use std::collections::BTreeSet;
 
@@ -110,24 +111,66 @@ pub(super) fn database(facts: &Facts) -> Vec<Finding> {
     })
 }
 
-/// Until callers prove who they are, whoever reaches the port is believed.
+/// Whoever comes over TCP from other machines proves who he is, and can.
 pub(super) fn tcp(facts: &Facts) -> Vec<Finding> {
     let check = Check("tcp");
-    let listen = &facts.config.listen;
-    vec![match listen.tcp {
-        Some(address) if !address.ip().is_loopback() && listen.tcp_is_operator => check.fail(
-            format!(
-                "{address} can be reached from other machines, and whoever reaches it may see everything"
-            ),
-            "set listen.tcp_is_operator = false in /etc/pillion/pillion.toml",
-        ),
-        Some(address) if !address.ip().is_loopback() => check.warn(
-            format!("{address} can be reached from other machines, and agents do not prove yet who they are"),
-            "let only the pool's nodes through the firewall to this port",
-        ),
-        Some(address) => check.ok(format!("{address} is reached from this machine only")),
-        None => check.ok("it is reached from this machine only"),
-    }]
+    let Some(address) = facts.config.listen.tcp.filter(|address| !address.ip().is_loopback()) else {
+        return vec![check.ok("it is reached from this machine only")];
+    };
+    let method = match &facts.status {
+        Ok(status) => status.auth_method.as_deref().unwrap_or("none"),
+        Err(_) => return vec![check.skip("the scheduler does not answer")],
+    };
+    if method == "none" {
+        return vec![check.fail(
+            format!("{address} can be reached from other machines, and whoever comes is believed"),
+            "set auth.method = \"munge\" in /etc/pillion/pillion.toml, install the same release everywhere, and restart \
+             pillion-scheduler",
+        )];
+    }
+    if method == "munge"
+        && let Some(slurm_user) = facts.slurm_conf.as_ref().ok().and_then(slurm_user_other_than(facts))
+    {
+        return vec![check.fail(
+            format!("auth.scheduler_user = \"{}\", and SlurmUser is {slurm_user}", facts.config.auth.scheduler_user),
+            "write the user that pillion-scheduler runs as into [auth] scheduler_user here, and into [agent.auth] on every node",
+        )];
+    }
+    vec![check.ok(format!("{address}: nodes prove who they are by {method}, users by MUNGE"))]
+}
+
+/// `SlurmUser` as Slurm shows it, `slurm(64030)`, where that is not who is configured to be the scheduler.
+fn slurm_user_other_than(facts: &Facts) -> impl Fn(&SlurmConf) -> Option<String> {
+    let wanted = facts.config.auth.scheduler_user.clone();
+    move |conf| {
+        let shown = conf.get("SlurmUser");
+        let (name, uid) = shown.split_once('(')?;
+        (wanted != name && wanted != uid.trim_end_matches(')')).then(|| shown.to_owned())
+    }
+}
+
+/// A refusal that is longer ago is over, or nobody tries any more.
+const REFUSAL_AGE_SECONDS_MAX: f64 = 600.0;
+
+/// Nobody of ours was turned away lately.
+pub(super) fn refused(facts: &Facts) -> Vec<Finding> {
+    let check = Check("refused");
+    with_status(facts, check, |status| {
+        let is_recent =
+            |refused: &&RefusedRow| status.now_seconds - refused.at_seconds < REFUSAL_AGE_SECONDS_MAX;
+        let wrong = status.refused.iter().filter(is_recent).map(|refused| {
+            let RefusedRow { who, address, why, count, .. } = refused;
+            let mend = if why.contains("clock") {
+                "see that chronyd or ntpd runs there and here"
+            } else {
+                "see [auth] here and [agent.auth] there, that munged runs on both with one key, and that NodeAddr and \
+                 pool.partitions name the node; a stranger is to be kept from the port"
+            };
+            check.fail(format!("{who} at {address} was not let in ({count} times): {why}"), mend)
+        });
+        let wrong = wrong.collect();
+        check.ok_unless(wrong, "nobody was turned away")
+    })
 }
 
 /// Every pool node has an agent, with the right time.

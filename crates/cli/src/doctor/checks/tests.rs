@@ -10,7 +10,7 @@ use super::super::facts::{Credential, Hook, HookKind, Limit, Munge, Plugin, Slur
 use super::super::finding::{Finding, Status};
 use super::super::{Facts, examine};
 use crate::config::Config;
-use crate::view::{AgentRow, DeviceRow, FaultRow, StatusRow};
+use crate::view::{AgentRow, DeviceRow, FaultRow, RefusedRow, StatusRow};
 use pillion_core::health::FaultKind;
 use pillion_core::setup::{LoadedPlugin, NodeSetup};
 use pillion_core::{GresType, NodeName, UnixTime};
@@ -75,6 +75,13 @@ fn node_of(facts: &mut Facts) -> &mut Node {
 
 fn status_of(facts: &mut Facts) -> &mut StatusRow {
     facts.status.as_mut().expect("known")
+}
+
+fn refuse(facts: &mut Facts, why: &str) {
+    let status = status_of(facts);
+    let (who, address) = ("the agent of n2".to_owned(), "10.0.0.2".to_owned());
+    let at_seconds = status.now_seconds - 5.0;
+    status.refused.push(RefusedRow { who, address, why: why.to_owned(), at_seconds, count: 3 });
 }
 
 fn lua(facts: &mut Facts, text: &str) {
@@ -223,7 +230,7 @@ const BROKEN_FILES: [Broken; 17] = [
     }),
 ];
 
-const BROKEN_SERVICES: [Broken; 18] = [
+const BROKEN_SERVICES: [Broken; 20] = [
     ("scheduler", FAIL, "cannot reach the scheduler", "systemctl status pillion-scheduler", |f| {
         f.status = Err("cannot reach the scheduler".to_owned());
     }),
@@ -244,12 +251,26 @@ const BROKEN_SERVICES: [Broken; 18] = [
         status_of(f).last_scan_at_seconds = status_of(f).last_scan_at_seconds.map(|at| at - 98.0);
     }),
     ("database", FAIL, "names no database", "database.url", |f| status_of(f).database.clear()),
-    ("tcp", WARN, "agents do not prove yet who they are", "firewall", |f| {
+    ("tcp", FAIL, "whoever comes is believed", "auth.method = \"munge\"", |f| {
         f.config.listen.tcp = Some(([0, 0, 0, 0], 6820).into());
+        status_of(f).auth_method = Some("none".to_owned());
     }),
-    ("tcp", FAIL, "whoever reaches it may see everything", "tcp_is_operator = false", |f| {
-        f.config.listen.tcp = Some(([0, 0, 0, 0], 6820).into());
-        f.config.listen.tcp_is_operator = true;
+    (
+        "tcp",
+        FAIL,
+        "auth.scheduler_user = \"pillion\", and SlurmUser is slurm(64030)",
+        "scheduler_user",
+        |f| {
+            f.config.listen.tcp = Some(([0, 0, 0, 0], 6820).into());
+            f.config.auth.scheduler_user = "pillion".to_owned();
+        },
+    ),
+    ("refused", FAIL, "the agent of n2 at 10.0.0.2 was not let in (3 times): the clock", "chronyd", |f| {
+        let why = "the clock that it was made by is 400 s behind the one that it was read by";
+        refuse(f, why);
+    }),
+    ("refused", FAIL, "it is no node of the pool", "pool.partitions name the node", |f| {
+        refuse(f, "it is no node of the pool");
     }),
     ("agents", FAIL, "no agent is connected from n2", "systemctl enable --now pillion-agent", |f| {
         status_of(f).agents[1].connected = false;

@@ -14,7 +14,7 @@ use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, ToAgent};
 use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
-use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};
@@ -40,6 +40,9 @@ impl SlowSlurm {
 impl Slurm for SlowSlurm {
     async fn version(&self) -> Result<SlurmVersion, SlurmError> {
         self.slurm.version().await
+    }
+    async fn privacy(&self) -> Result<Privacy, SlurmError> {
+        self.slurm.privacy().await
     }
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         self.slurm.jobs(partitions).await

@@ -3,7 +3,7 @@
 use super::PgStore;
 use crate::store::postgres::tx::Counters;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -36,6 +36,12 @@ pub enum ConnectError {
     /// The server answers, and refuses us.
     #[error("the database refuses us; check user, password and database name in database.url")]
     Refused(#[source] sqlx::Error),
+    /// It speaks no TLS, or shows a certificate that does not verify.
+    #[error(
+        "the database on another machine cannot be verified; give the server a certificate with the host's name in database.url, of \
+         an authority that this machine trusts (sslrootcert=FILE at the end of the URL)"
+    )]
+    Unverified(#[source] sqlx::Error),
     /// No server answered in time.
     #[error("the database did not answer within {} seconds", waited.as_secs())]
     Away {
@@ -57,7 +63,7 @@ impl ConnectError {
             Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
                 lacks_rights(error)
             }
-            Self::Url(_) | Self::Refused(_) | Self::Migrate(_) => true,
+            Self::Url(_) | Self::Refused(_) | Self::Unverified(_) | Self::Migrate(_) => true,
         }
     }
 }
@@ -83,7 +89,7 @@ impl PgStore {
     /// # Errors
     /// [`ConnectError`], where waiting longer would not help or `patience` is over.
     pub async fn connect_within(url: &str, patience: Duration) -> Result<Self, ConnectError> {
-        let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
+        let options = safe(PgConnectOptions::from_str(url).map_err(ConnectError::Url)?);
         let options = options.application_name("pillion-scheduler").disable_statement_logging();
         let mut first = reach(&options, patience).await?;
         // Not `run`: its bounds keep this future from being sent to another thread.
@@ -108,6 +114,14 @@ impl PgStore {
     }
 }
 
+/// Beyond this machine only with the server's certificate verified, whatever the URL or the environment says.
+fn safe(options: PgConnectOptions) -> PgConnectOptions {
+    let is_here = options.get_socket().is_some()
+        || options.get_host().starts_with('/')
+        || pillion_config::is_loopback_host(options.get_host());
+    if is_here { options } else { options.ssl_mode(PgSslMode::VerifyFull) }
+}
+
 async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConnection, ConnectError> {
     let deadline = tokio::time::Instant::now() + patience;
     let mut has_failed = false;
@@ -119,6 +133,7 @@ async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConne
                 return Ok(connection);
             }
             Ok(connection) => return Ok(connection),
+            Err(error) if is_unverified(&error) => return Err(ConnectError::Unverified(error)),
             Err(error) if is_refusal(&error) => return Err(ConnectError::Refused(error)),
             Err(error) => error,
         };
@@ -133,13 +148,47 @@ async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConne
     }
 }
 
-/// An answer that does not change by waiting: wrong password, no such role or database, no TLS.
+/// Whether TLS did not come about: rustls says so of a certificate as of data that are no good.
+fn is_unverified(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
+/// An answer that does not change by waiting: wrong password, no such role or database.
 fn is_refusal(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => {
             error.code().is_some_and(|code| code.starts_with("28") || code.starts_with("3D"))
         }
-        sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => true,
+        sqlx::Error::Configuration(_) => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_this_machine_the_servers_certificate_is_verified_whatever_is_asked_for() {
+        let mode = |url: &str| safe(PgConnectOptions::from_str(url).unwrap()).get_ssl_mode();
+        for url in [
+            "postgres://u@db.example.org/pillion",
+            "postgres://u@db.example.org/pillion?sslmode=disable",
+            "postgres://u@10.0.0.5/pillion?sslmode=require",
+            "postgres://u@localhost/pillion?host=db.example.org&sslmode=prefer",
+        ] {
+            assert!(matches!(mode(url), PgSslMode::VerifyFull), "{url}: {:?}", mode(url));
+        }
+        for url in
+            ["postgres://u@localhost/pillion?sslmode=disable", "postgres://u@127.0.0.1/x?sslmode=disable"]
+        {
+            assert!(matches!(mode(url), PgSslMode::Disable), "{url}");
+        }
+        let socket = "postgres://u@localhost/pillion?host=/run/postgresql&sslmode=disable";
+        assert!(matches!(mode(socket), PgSslMode::Disable));
     }
 }

@@ -22,6 +22,7 @@ pub(super) fn node(name: &str, partition: &str) -> Node {
         partitions: vec![partition.to_owned()],
         shards: each(100),
         gpus: each(1),
+        address: "10.0.0.1".to_owned(),
         slurmd_started_at: None,
     }
 }
@@ -92,6 +93,8 @@ pub(super) fn status() -> StatusRow {
         drains: Vec::new(),
         config_path: Some("/etc/pillion/pillion.toml".to_owned()),
         heartbeat_path: Some("/run/pillion/heartbeat".to_owned()),
+        auth_method: Some("munge".to_owned()),
+        refused: Vec::new(),
     }
 }
 
