@@ -98,8 +98,7 @@ fn recorded() -> Vec<Event> {
             journal.acknowledge(4);
         }
     }
-    let events = disk.state().events.clone();
-    events
+    disk.state().events.clone()
 }
 
 /// What of the events since the last sync has reached the disk; `chance` is of this moment.
@@ -129,7 +128,9 @@ fn what_was_returned_for_outlives_a_loss_of_power_at_any_moment() {
     for (moment, event) in events.iter().enumerate() {
         for how in 0..4 {
             let mut image = synced.clone();
-            survived(&pending, how, moment * 7919).iter().for_each(|event| apply(&mut image, event));
+            for event in survived(&pending, how, moment * 7919) {
+                apply(&mut image, &event);
+            }
             let journal = match open(Disk::with(image)) {
                 Ok(journal) => journal,
                 // One that was never whole is set aside by `Journal::open`.
