@@ -1,0 +1,144 @@
+//! Row 2 of the way of a job: looks at Slurm, writes down what managed jobs do (`ledger`), checks the invariants, hangs the scan
+//! on the board. Changes nothing in Slurm.
+
+mod ledger;
+
+use crate::context::{Context, TickError};
+use crate::scan::Scan;
+use crate::store::Event;
+use crate::view::occupants;
+use ledger::Ledger;
+use pillion_core::device::DeviceDescription;
+use pillion_core::invariant::{Violation, check_occupants};
+use pillion_core::{GresType, NodeName};
+use pillion_slurm::updates::RESTART_PAUSE;
+use pillion_slurm::{Job, JobState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tracing::{error, warn};
+
+/// The queue watcher.
+pub struct Watch {
+    context: Arc<Context>,
+    ledger: Ledger,
+}
+
+impl Watch {
+    /// A watcher that has seen nothing yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { ledger: Ledger::new(Arc::clone(&context)), context }
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// [`TickError`] where Slurm or the store did not answer; the board then keeps the older scan.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let context = &self.context;
+        if context.board().slurm_version.is_none() {
+            let version =
+                context.slurm.version().await.map_err(TickError::slurm("ask Slurm for its version"))?;
+            if let Some(refusal) = version.refusal() {
+                error!(%version, refusal, "this Slurm is not supported; nothing will be released");
+            }
+            context.board_mut().slurm_version = Some(version);
+        }
+        let at = context.now();
+        let pool = &context.settings.pool;
+        let answer = context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?;
+        let nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
+        let scan = Arc::new(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count));
+        self.ledger.write_down(&scan).await?;
+        context.board_mut().dropped_line_count += scan.dropped_line_count;
+        let is_first = self.hang(&scan);
+        self.check(&scan, is_first).await?;
+        context.nudges.release.notify_one();
+        context.nudges.engine.notify_one();
+        context.nudges.judge.notify_one();
+        context.nudges.requeue.notify_one();
+        context.nudges.names.notify_one();
+        Ok(())
+    }
+
+    /// Hangs the scan on the board, with what follows from it. `true`: it is the first one.
+    fn hang(&self, scan: &Arc<Scan>) -> bool {
+        let mut board = self.context.board_mut();
+        let before = board.scan.clone();
+        let is_restarted = |job: &&Job| {
+            let seen = before.as_ref().and_then(|before| before.jobs.get(&job.id));
+            job.restart_count > seen.map_or(0, |seen| seen.restart_count)
+        };
+        let restarted =
+            scan.jobs.changed_since(before.as_ref().map(|before| &before.jobs)).filter(is_restarted);
+        let until = scan.at + RESTART_PAUSE;
+        board.cooling.extend(restarted.map(|job| (job.id, until)));
+        board.idle = board.idle.after(scan);
+        board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
+        board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
+        let is_first = board.scan.replace(Arc::clone(scan)).is_none();
+        if is_first {
+            board.planned_at = Some(scan.at);
+            self.context.nudges.heartbeat.notify_one();
+        }
+        is_first
+    }
+
+    /// Checks what Slurm says against the invariants; a violation stops releases on its node until it is gone.
+    async fn check(&self, scan: &Scan, is_first: bool) -> Result<(), TickError> {
+        // Whoever runs under a decision of ours was released from the board's. Those of another scheduler stand in the store.
+        let decisions = if is_first || !self.context.is_leading() {
+            Arc::new(self.context.store.active_decisions().await?)
+        } else {
+            Arc::clone(&self.context.board().active)
+        };
+        let mut violations = check_occupants(&occupants(scan, &decisions), device_bytes(&self.context));
+        violations.extend(whole_gpu_holders(scan));
+        let stopped: BTreeMap<NodeName, String> = violations
+            .iter()
+            .filter_map(|violation| Some((node_of(violation)?.clone(), violation.to_string())))
+            .collect();
+        let before = std::mem::replace(&mut self.context.board_mut().stopped, stopped);
+        let old: BTreeSet<&String> = before.values().collect();
+        for violation in violations.iter().filter(|violation| !old.contains(&violation.to_string())) {
+            warn!(id = violation.id(), %violation, "an invariant does not hold");
+            self.context.board_mut().violation_count += 1;
+            let node = node_of(violation).cloned();
+            let (at, kind, detail) = (scan.at, "violation".to_owned(), violation.to_string());
+            self.context.store.record_event(&Event { at, kind, job_id: None, node, detail }).await?;
+        }
+        Ok(())
+    }
+}
+
+fn device_bytes(context: &Context) -> impl Fn(&NodeName, &GresType) -> Option<u64> {
+    let agents = context.agents.all();
+    move |node, gres_type| {
+        let is_it = |device: &&DeviceDescription| device.gres_type == *gres_type;
+        agents.get(node)?.devices.iter().find(is_it).map(|device| device.memory_bytes)
+    }
+}
+
+/// P-4: jobs that hold whole GPUs in the pool.
+fn whole_gpu_holders(scan: &Scan) -> Vec<Violation> {
+    let holds_gpu = |job: &&Job| {
+        matches!(job.state, JobState::Running | JobState::Suspended)
+            && job.gres.split(',').any(|entry| entry == "gpu" || entry.starts_with("gpu:"))
+    };
+    scan.jobs
+        .values()
+        .filter(holds_gpu)
+        .filter_map(|job| {
+            Some(Violation::WholeGpuInPool { node: job.nodes.first()?.clone(), job_id: job.id })
+        })
+        .collect()
+}
+
+fn node_of(violation: &Violation) -> Option<&NodeName> {
+    match violation {
+        Violation::MemoryOvercommitted { node, .. }
+        | Violation::ShardsOverbooked { node, .. }
+        | Violation::WholeGpuInPool { node, .. }
+        | Violation::UnplannedNeighbour { node, .. } => Some(node),
+        Violation::TwoDecisions(_) | Violation::ReleasedTwice(_) => None,
+    }
+}
