@@ -75,7 +75,8 @@ async fn a_row_that_cannot_be_read_is_named() {
         .execute(store.pool())
         .await
         .expect("a row made unreadable");
-    let error = store.active_decisions().await.expect_err("unreadable");
+    let id = store.active_decisions().await.expect("nothing in it is unreadable")[0].id;
+    let error = store.decision(id).await.expect_err("unreadable");
     assert_eq!(error.to_string(), "table pairing_member, column explanation, row 1, 2: cannot be read");
     assert!(!error.is_transient());
 }
