@@ -43,7 +43,11 @@ impl Misses {
             return Ok(());
         };
         for (start, node) in self.due(&scan) {
-            self.settle(start, node, scan.at).await?;
+            // Whoever was told of does not have to be looked up.
+            let is_reported = self.context.board().launched.contains_key(&start);
+            if !is_reported {
+                self.settle(start, node, scan.at).await?;
+            }
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).settled.insert(start);
         }
         Ok(())
@@ -140,7 +144,13 @@ mod tests {
     fn scan(seconds: u64) -> Scan {
         let running =
             Job { started_at: Some(at(NOW)), nodes: vec![NodeName::new("n1")], ..job(JobState::Running) };
-        Scan::new(at(NOW + seconds), vec![running], vec![node(NodeAvailability::Up)], &["shared".into()], 0)
+        Scan::new(
+            at(NOW + seconds),
+            vec![running.into()],
+            vec![node(NodeAvailability::Up)],
+            &["shared".into()],
+            0,
+        )
     }
 
     #[tokio::test]

@@ -74,12 +74,17 @@ fn needs_somebody(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(exit::needs_somebody)
 }
 
+/// Threads at least: a look at a long queue and a plan for it are a second of arithmetic each, and nothing else is to wait for
+/// them. Where there are fewer cores, Linux divides those.
+const THREADS_MIN: usize = 4;
+
 /// The runtime of the scheduler.
 ///
 /// # Errors
 /// What kept its threads from starting.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
 }
 
 fn serve(config: Scheduler, path: PathBuf, rules: Vec<Rule>) -> anyhow::Result<()> {

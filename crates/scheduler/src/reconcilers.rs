@@ -22,6 +22,9 @@ use tokio_util::sync::CancellationToken;
 /// The least time between two plans: each end of a job asks for one.
 const ENGINE_PAUSE: Duration = Duration::from_millis(200);
 
+/// A release waits no longer than this for the one before, where there are very many.
+const RELEASE_REST_MAX: Duration = Duration::from_millis(250);
+
 /// Starts them all; they end with `stop`. `scan_period`: from one look at Slurm to the next where nothing happens.
 pub fn spawn(
     tasks: &mut JoinSet<()>,
@@ -40,14 +43,22 @@ pub fn spawn(
     }));
     let engine = Arc::clone(engine);
     let wake = Some(Arc::clone(&nudges.engine));
-    tasks.spawn(drive("engine", often.pausing(ENGINE_PAUSE), wake, stop.clone(), async move || {
-        engine.tick().await
-    }));
+    tasks.spawn(drive(
+        "engine",
+        often.pausing(ENGINE_PAUSE).resting(scan_period / 2),
+        wake,
+        stop.clone(),
+        async move || engine.tick().await,
+    ));
     let release = Release::new(world());
     let wake = Some(Arc::clone(&nudges.release));
-    tasks.spawn(drive("release", Rhythm::every(second), wake, stop.clone(), async move || {
-        release.tick().await
-    }));
+    tasks.spawn(drive(
+        "release",
+        Rhythm::every(second).resting(RELEASE_REST_MAX),
+        wake,
+        stop.clone(),
+        async move || release.tick().await,
+    ));
     let profile = Profile::new(world());
     let wake = Some(Arc::clone(&nudges.profile));
     tasks.spawn(drive("profile", Rhythm::every(2 * second), wake, stop.clone(), async move || {

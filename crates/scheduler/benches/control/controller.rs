@@ -26,6 +26,7 @@ const NONCE: &str = "0123456789abcdef";
 /// The double.
 pub(crate) struct Controller {
     world: Arc<Mutex<World>>,
+    reader: Mutex<squeue::Reader>,
     update_time: Duration,
     /// Until when its lock is taken.
     busy_until: Mutex<Instant>,
@@ -48,6 +49,7 @@ impl Controller {
     pub(crate) fn new(options: &Options, told: Vec<mpsc::UnboundedSender<Told>>) -> Self {
         Self {
             world: Arc::new(Mutex::new(World::new(options, epoch(), told))),
+            reader: Mutex::default(),
             update_time: Duration::from_secs_f64(options.update_milliseconds / 1e3),
             busy_until: Mutex::new(Instant::now()),
             update_waits: Mutex::default(),
@@ -71,7 +73,7 @@ impl Controller {
         }
     }
 
-    /// Ends so many jobs a second, those that have run longest, and lets as many come.
+    /// Ends so many jobs a second, drawn from those that run, and lets as many come.
     pub(crate) async fn churn(&self, per_second: u32) {
         let mut due = 0.0;
         let mut period = tokio::time::interval(CHURN_PERIOD);
@@ -79,7 +81,7 @@ impl Controller {
             period.tick().await;
             due += f64::from(per_second) * CHURN_PERIOD.as_secs_f64();
             let mut world = self.world();
-            while due >= 1.0 && world.replace_oldest(epoch()) {
+            while due >= 1.0 && world.replace_one(epoch()) {
                 due -= 1.0;
             }
             // What could not end yet does not end all at once later.
@@ -109,7 +111,7 @@ impl Slurm for Controller {
         let world = Arc::clone(&self.world);
         // As by another process: not on a thread of the scheduler's.
         let text = tokio::task::spawn_blocking(move || print::queue(&locked(&world), NONCE)).await;
-        Ok(squeue::parse(&text.expect("it does not panic"), NONCE))
+        Ok(locked(&self.reader).read(&text.expect("it does not panic"), NONCE))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {

@@ -98,7 +98,10 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     progress(&format!("{devices_taken} devices are taken after {:.0} s; churn", fill.seconds));
     let churn = churn(&mut watcher, &controller, options).await;
     let (peak_mib, now_mib) = (memory_mib("VmHWM"), memory_mib("VmRSS"));
-    let waiting = controller.world().waiting_count();
+    let (waiting, devices_taken_at_last) = {
+        let world = controller.world();
+        (world.waiting_count(), world.devices_taken())
+    };
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     let second_look_seconds = look_again(&store, &controller, options).await?;
@@ -108,6 +111,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         fill,
         churn,
         devices_taken,
+        devices_taken_at_last,
         waiting,
         doubles_mib,
         peak_mib,
@@ -136,7 +140,7 @@ async fn fill(watcher: &mut Watcher, options: &Options) -> Seen {
     let mut seen = watcher.end();
     // What it took to find out that nothing comes any more is not part of it.
     let calm = since.elapsed();
-    if calm > CALM {
+    if starts > 0 && calm > CALM {
         seen.seconds -= calm.as_secs_f64();
     }
     seen

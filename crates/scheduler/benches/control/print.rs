@@ -24,7 +24,7 @@ fn record(
     nonce: &str,
 ) -> std::fmt::Result {
     let (user, _) = world.whose(id);
-    let (word, reason, started, ended) = match row.state {
+    let (state, reason, started, ended) = match row.state {
         State::Waiting if row.place.is_some() => ("PENDING", "Resources", None, None),
         State::Waiting => ("PENDING", "BeginTime", None, None),
         State::Running { since } => ("RUNNING", "None", Some(since), Some(since + 86_400)),
@@ -32,7 +32,7 @@ fn record(
     };
     write!(
         text,
-        "{id};{nonce};{id};{word};{reason};{};{};physics;shared;normal;1000;",
+        "{id};{nonce};{id};{state};{reason};{};{};physics;shared;normal;1000;",
         2000 + user,
         user_name(user)
     )?;

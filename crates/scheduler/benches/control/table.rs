@@ -11,6 +11,7 @@ pub(crate) struct Result {
     pub(crate) fill: Seen,
     pub(crate) churn: Seen,
     pub(crate) devices_taken: usize,
+    pub(crate) devices_taken_at_last: usize,
     pub(crate) waiting: usize,
     /// What the doubles need.
     pub(crate) doubles_mib: f64,
@@ -40,7 +41,8 @@ impl Result {
         let Self { fill, churn, .. } = self;
         let mut text = format!(
             "{} jobs wait for {} devices of {} nodes; {} of the devices were taken after {:.0} s. Then {} s with {} ends and \
-             new jobs a second (there were {:.1} and {:.1} starts), after which {} jobs waited.\n\n\
+             new jobs a second (there were {:.1} and {:.1} starts), after which {} jobs waited and {} devices \
+             were taken.\n\n\
              | | asked | reached |\n|---|---:|---:|\n",
             options.jobs,
             u32::from(options.nodes) * u32::from(options.devices),
@@ -52,6 +54,7 @@ impl Result {
             per_second(churn.slurm.ends, churn.seconds),
             per_second(churn.slurm.starts, churn.seconds),
             self.waiting,
+            self.devices_taken_at_last,
         );
         let mut row = |what: &str, asked: &str, reached: String| {
             let _ = writeln!(text, "| {what} | {asked} | {reached} |");

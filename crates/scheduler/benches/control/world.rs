@@ -75,10 +75,11 @@ pub(crate) struct World {
     bound_seconds: u32,
     next_id: u32,
     waiting: BTreeSet<(u32, u32)>,
-    running: VecDeque<u32>,
+    running: Vec<u32>,
     ended: VecDeque<u32>,
     shards_used: Vec<u8>,
     told: Vec<mpsc::UnboundedSender<Told>>,
+    chance: SmallRng,
 }
 
 fn fenced(reason: &str) -> SlurmError {
@@ -97,17 +98,17 @@ impl World {
             bound_seconds: options.bound_seconds,
             next_id: 1,
             waiting: BTreeSet::new(),
-            running: VecDeque::new(),
+            running: Vec::new(),
             ended: VecDeque::new(),
             shards_used: vec![0; usize::from(options.nodes) * usize::from(options.devices)],
             told,
+            chance: SmallRng::seed_from_u64(14),
         };
         // Held back by a scheduler before this one: each has between a third and all of the bound left.
-        let mut chance = SmallRng::seed_from_u64(14);
         let bound = options.bound_seconds;
         for _ in 0..options.jobs {
-            let left = chance.random_range(bound / 3..=bound);
-            let waited = chance.random_range(0..36_000);
+            let left = world.chance.random_range(bound / 3..=bound);
+            let waited = world.chance.random_range(0..36_000);
             world.submit(now.saturating_sub(waited), now + left);
         }
         world
@@ -235,21 +236,25 @@ impl World {
         let index = self.device_index(place);
         self.shards_used[index] += place.shards;
         self.waiting.remove(&(row.begin, id));
-        self.running.push_back(id);
+        self.running.push(id);
         self.rows.insert(id, Row { state: State::Running { since: now }, place: Some(place), ..row });
         self.counts.starts += 1;
         self.tell(place, Told::Began(start_of(id), place.device));
     }
 
-    /// Ends the job that has run longest and lets another one come. `false`: none has run long enough.
-    pub(crate) fn replace_oldest(&mut self, now: u32) -> bool {
-        let Some(id) = self.running.front().copied() else { return false };
+    /// Ends some job and lets another one come. `false`: the one that was drawn has not run long enough.
+    pub(crate) fn replace_one(&mut self, now: u32) -> bool {
+        if self.running.is_empty() {
+            return false;
+        }
+        let drawn = self.chance.random_range(0..self.running.len());
+        let id = self.running[drawn];
         let Some(row) = self.rows.get(&id).copied() else { return false };
         let (State::Running { since }, Some(place)) = (row.state, row.place) else { return false };
         if since + RUN_SECONDS_MIN > now {
             return false;
         }
-        self.running.pop_front();
+        self.running.swap_remove(drawn);
         let index = self.device_index(place);
         self.shards_used[index] -= place.shards;
         self.rows.insert(id, Row { state: State::Ended { since, at: now }, ..row });

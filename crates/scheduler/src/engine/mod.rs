@@ -1,5 +1,7 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
+mod told;
+
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, is_waiting};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
@@ -8,19 +10,25 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
+use told::Told;
 use tracing::{debug, info};
+
+/// How many pairings are committed at once. More than are released until the next plan would only grow old, and the devices that
+/// they hold with them.
+const PAIRINGS_MAX: usize = 1_000;
 
 /// The pairing engine's shell.
 pub struct Engine {
     context: Arc<Context>,
+    told: Mutex<Told>,
 }
 
 impl Engine {
     /// An engine that predicts with the context's model.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context }
+        Self { context, told: Mutex::default() }
     }
 
     /// Plans once and commits.
@@ -29,6 +37,8 @@ impl Engine {
     /// [`TickError`] where the store did not answer. A plan that came too late is no error.
     pub async fn tick(&self) -> Result<(), TickError> {
         if !self.context.is_active() {
+            // Whoever leads meanwhile writes down what he finds.
+            *self.told() = Told::default();
             return Ok(());
         }
         let begun = Instant::now();
@@ -36,16 +46,23 @@ impl Engine {
         let (view, profiles) = self.view(&scan).await?;
         if view.waiting.is_empty() {
             self.context.board_mut().reason_counts.clear();
-        } else {
-            let mut plan = self.plan(&view).await?;
-            let newest = self.context.board().scan.clone().unwrap_or_else(|| Arc::clone(&scan));
-            plan.pairings.retain(|pairing| !is_overtaken(pairing, &scan, &newest));
-            if !self.commit(&view, &plan, &profiles, begun).await? {
-                return Ok(());
-            }
+            self.context.board_mut().planned_at = Some(scan.at);
+            return Ok(());
         }
+        let mut plan = self.plan(&view).await?;
+        let newest = self.context.board().scan.clone().unwrap_or_else(|| Arc::clone(&scan));
+        plan.pairings.retain(|pairing| !is_overtaken(pairing, &scan, &newest));
+        if plan.pairings.len() > PAIRINGS_MAX {
+            // In the order of service: those that are left out are the first of the next plan.
+            plan.pairings.truncate(PAIRINGS_MAX);
+            self.context.nudges.engine.notify_one();
+        }
+        if !self.commit(&view, &plan, &profiles, begun).await? {
+            return Ok(());
+        }
+        drop(view);
         self.context.board_mut().planned_at = Some(scan.at);
-        Ok(())
+        self.explain(&plan).await
     }
 
     /// The engine's input, by this scan.
@@ -104,12 +121,7 @@ impl Engine {
         profiles: &[StoredProfile],
         begun: Instant,
     ) -> Result<bool, TickError> {
-        let context = &self.context;
-        let now = context.now();
-        let reason = |left: &Explanation| (left.job_id, left.text.clone());
-        context.board_mut().reasons = plan.left_waiting.iter().map(reason).collect();
-        context.board_mut().reason_counts = reason_counts(&plan.left_waiting);
-        context.store.record_explanations(plan.parent_revision, &plan.left_waiting, now).await?;
+        let (context, now) = (&self.context, self.context.now());
         if plan.pairings.is_empty() {
             return Ok(true);
         }
@@ -131,6 +143,35 @@ impl Engine {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Engine {
+    /// Tells why jobs wait: on the board all of it, in the store what is new.
+    async fn explain(&self, plan: &Plan) -> Result<(), TickError> {
+        let (context, left) = (&self.context, &plan.left_waiting);
+        let reason = |left: &Explanation| (left.job_id, left.text.clone());
+        let reasons = left.iter().map(reason).collect();
+        {
+            let mut board = context.board_mut();
+            board.reasons = reasons;
+            board.reason_counts = reason_counts(left);
+        }
+        let due = {
+            let mut told = self.told();
+            told.retain(left);
+            told.due(left)
+        };
+        if !due.explanations.is_empty() {
+            let now = context.now();
+            context.store.record_explanations(plan.parent_revision, &due.explanations, now).await?;
+            self.told().keep(due);
+        }
+        Ok(())
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,7 +231,7 @@ fn new_decision(pairing: &Pairing, known: &Known<'_>) -> NewDecision {
             slowdown_ratio_max: job.map_or(1.0, |job| job.slowdown_ratio_max.value()),
             estimate: member.estimate.clone(),
             solo_duration_seconds: solo.and_then(|profile| profile.duration_seconds),
-            explanation: member.explanation.clone(),
+            explanation: Some(member.explanation.clone()),
         }
     });
     NewDecision {
