@@ -89,7 +89,7 @@ impl Reader {
             rest = after;
             let read = parts(record, &fence).and_then(|parts| {
                 let digest = self.hasher.hash_one(parts);
-                let job = self.again(parts.0, digest).or_else(|| parse_record(parts).map(Arc::new))?;
+                let job = self.again(parts, digest).or_else(|| parse_record(parts).map(Arc::new))?;
                 Some((digest, job))
             });
             match read {
@@ -108,9 +108,10 @@ impl Reader {
         scan
     }
 
-    /// The job of that name, if its record was the same in the last answer.
-    fn again(&self, name: &str, digest: u64) -> Option<Arc<Job>> {
-        let (before, job) = self.known.get(&name.parse().ok()?)?;
+    /// The job of that record, if it was the same in the last answer.
+    fn again(&self, (name, middle, _): Parts<'_>, digest: u64) -> Option<Arc<Job>> {
+        let (inner_id, _) = middle.split_once(';')?;
+        let (before, job) = self.known.get(&job_id(name, number_u32(inner_id)?)?)?;
         (*before == digest).then(|| Arc::clone(job))
     }
 
