@@ -10,9 +10,13 @@ use pillion_scheduler::context::Context;
 use pillion_scheduler::ingest::Ingest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+/// How long a report that was not stored waits.
+const SENT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 struct Agent {
     number: u16,
@@ -66,9 +70,8 @@ impl Agent {
                 let (decision_id, start) = (share.decision_id, share.start);
                 self.shares.insert(start, decision_id);
                 let ready = ShareResult { decision_id, start, error: None, revoked: false };
-                if let Err(error) = self.ingest.share_result(&node_name(self.number), &ready).await {
-                    eprintln!("{}: {}", node_name(self.number), pillion_core::report(&error));
-                }
+                // Where it is not stored the scheduler asks again.
+                let _ = self.ingest.share_result(&node_name(self.number), &ready).await;
             }
             ToAgent::Revoke { start, .. } => {
                 self.shares.remove(&start);
@@ -95,8 +98,9 @@ impl Agent {
         };
         self.sequence += 1;
         let (node, report) = (node_name(self.number), Report { sequence: self.sequence, body });
-        if let Err(error) = self.ingest.report(&node, &journal(&node), &report).await {
-            eprintln!("{node}: {}", pillion_core::report(&error));
+        // A real one keeps its reports until they are stored.
+        while self.ingest.report(&node, &journal(&node), &report).await.is_err() {
+            tokio::time::sleep(SENT_AGAIN_AFTER).await;
         }
     }
 }

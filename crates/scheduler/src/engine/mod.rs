@@ -151,10 +151,11 @@ impl Engine {
     async fn explain(&self, plan: &Plan) -> Result<(), TickError> {
         let (context, left) = (&self.context, &plan.left_waiting);
         let reason = |left: &Explanation| (left.job_id, left.text.clone());
-        let reasons = left.iter().map(reason).collect();
         {
             let mut board = context.board_mut();
-            board.reasons = reasons;
+            // Not both at once: a long queue has as many sentences.
+            board.reasons.clear();
+            board.reasons.extend(left.iter().map(reason));
             board.reason_counts = reason_counts(left);
         }
         let due = {
