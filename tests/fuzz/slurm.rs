@@ -80,7 +80,7 @@ fn nodes_partitions_and_settings() {
         assert!(partitions.len() <= text.lines().count());
         scontrol::config(&text);
         scontrol::version(&text);
-        scontrol::array_throttle(&text, 33);
+        assert!(scontrol::array_throttles(&text, &[33, 34], "fenced").len() <= 2);
     });
 }
 

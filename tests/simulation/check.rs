@@ -99,7 +99,7 @@ impl World {
     /// P-2, P-3, R-2 over what runs; a start without a decision must not have got a mechanism.
     async fn check_neighbours(&mut self) {
         let decisions = self.store.active_decisions().await.unwrap_or_default();
-        let jobs: Vec<_> = self.works.keys().filter_map(|id| self.slurm.job(*id)).collect();
+        let jobs: Vec<_> = self.works.keys().filter_map(|id| self.slurm.job(*id)).map(Into::into).collect();
         let nodes = self.slurm.nodes().await.unwrap_or_default();
         let scan = Scan::new(self.now, jobs, nodes, &["shared".to_owned()], 0);
         let planned: Vec<_> = occupants(&scan, &decisions);

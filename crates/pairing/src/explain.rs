@@ -227,7 +227,8 @@ impl<'s, 'a> Scene<'s, 'a> {
         candidates: Vec<Candidate>,
     ) -> Explanation {
         let job_id = self.session.view.waiting[job].start.job_id;
-        Explanation { job_id, reason, text, model: self.session.model.name().to_owned(), candidates }
+        let model = self.session.model.name().to_owned();
+        Explanation { job_id, reason, text, model, candidates: candidates.into() }
     }
 
     /// The partners of a job, best first: the chosen one, those that could be chosen, those that were excluded.

@@ -6,6 +6,7 @@ use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What to do now: complete, with nothing left to choose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,8 +86,8 @@ pub struct Explanation {
     pub text: String,
     /// The name of the model.
     pub model: String,
-    /// Partners that were considered, best first, at most `CANDIDATES_MAX`.
-    pub candidates: Vec<Candidate>,
+    /// Partners that were considered, best first, at most `CANDIDATES_MAX`. Jobs that are told the same share one list.
+    pub candidates: Arc<[Candidate]>,
 }
 
 /// How many candidates an explanation keeps.

@@ -328,7 +328,7 @@ fn an_explanation_reads_well() {
 fn told(explanation: &Explanation) -> String {
     let Explanation { job_id, reason, text, model, candidates } = explanation;
     let mut lines = vec![format!("job {job_id}: {reason:?} (by {model})"), text.clone()];
-    for candidate in candidates {
+    for candidate in candidates.iter() {
         let speed = |estimate: &Option<SpeedEstimate>| {
             estimate
                 .as_ref()

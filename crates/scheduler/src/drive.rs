@@ -6,6 +6,7 @@ use pillion_core::report;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -16,18 +17,26 @@ pub struct Rhythm {
     pub period: Duration,
     /// At the earliest after so long: who is woken by every end of a job is not to ask Slurm that often.
     pub pause: Duration,
+    /// It rests as long as its last tick took, up to so long: who is always woken leaves the others half of a core.
+    pub rest_max: Duration,
 }
 
 impl Rhythm {
     /// Every so often, and at once when woken.
     pub const fn every(period: Duration) -> Self {
-        Self { period, pause: Duration::ZERO }
+        Self { period, pause: Duration::ZERO, rest_max: Duration::ZERO }
     }
 
     /// The same, with a pause.
     #[must_use]
     pub const fn pausing(self, pause: Duration) -> Self {
         Self { pause, ..self }
+    }
+
+    /// The same, with rests.
+    #[must_use]
+    pub const fn resting(self, rest_max: Duration) -> Self {
+        Self { rest_max, ..self }
     }
 }
 
@@ -36,7 +45,7 @@ impl Rhythm {
 /// every tick.
 pub async fn drive<F>(
     name: &'static str,
-    Rhythm { period, pause }: Rhythm,
+    Rhythm { period, pause, rest_max }: Rhythm,
     wake: Option<Arc<Notify>>,
     stop: CancellationToken,
     tick: F,
@@ -45,6 +54,7 @@ pub async fn drive<F>(
 {
     let mut last_error = None;
     loop {
+        let begun = Instant::now();
         match tick().await {
             Ok(()) => last_error = None,
             Err(error) => {
@@ -55,6 +65,7 @@ pub async fn drive<F>(
                 last_error = Some(text);
             }
         }
+        let pause = pause.max(begun.elapsed().min(rest_max));
         let woken = async {
             match &wake {
                 Some(wake) => wake.notified().await,

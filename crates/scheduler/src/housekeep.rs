@@ -2,7 +2,6 @@
 
 use crate::context::{Context, TickError};
 use std::sync::Arc;
-use std::time::Duration;
 use tracing::info;
 
 /// The housekeeper.
@@ -22,9 +21,7 @@ impl Housekeep {
     /// [`TickError`] where the store did not answer.
     pub async fn tick(&self) -> Result<(), TickError> {
         let now = self.context.now();
-        let an_hour_ago = now - Duration::from_hours(1);
         self.context.board_mut().cooling.retain(|_, until| *until > now);
-        self.context.board_mut().tried.retain(|_, at| *at > an_hour_ago);
         let samples = self.context.store.prune_samples(now - self.context.settings.samples_kept).await;
         if let Ok(pruned @ 1..) = samples {
             info!(pruned, "old device samples deleted");

@@ -27,6 +27,7 @@ pub mod names;
 pub mod private_postgres;
 pub mod profile;
 pub mod program;
+pub mod reconcilers;
 pub mod release;
 pub mod renew;
 pub mod rules;

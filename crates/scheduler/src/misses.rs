@@ -43,8 +43,12 @@ impl Misses {
             return Ok(());
         };
         for (start, node) in self.due(&scan) {
-            let settled = self.settle(start, node, scan.at).await;
-            settled.or_else(|error| self.context.pass_over("misses", start, error))?;
+            // Whoever was told of does not have to be looked up.
+            let is_reported = self.context.board().launched.contains_key(&start);
+            if !is_reported {
+                let settled = self.settle(start, node, scan.at).await;
+                settled.or_else(|error| self.context.pass_over("misses", start, error))?;
+            }
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).settled.insert(start);
         }
         Ok(())
@@ -141,7 +145,13 @@ mod tests {
     fn scan(seconds: u64) -> Scan {
         let running =
             Job { started_at: Some(at(NOW)), nodes: vec![NodeName::new("n1")], ..job(JobState::Running) };
-        Scan::new(at(NOW + seconds), vec![running], vec![node(NodeAvailability::Up)], &["shared".into()], 0)
+        Scan::new(
+            at(NOW + seconds),
+            vec![running.into()],
+            vec![node(NodeAvailability::Up)],
+            &["shared".into()],
+            0,
+        )
     }
 
     #[tokio::test]

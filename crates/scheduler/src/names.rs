@@ -7,7 +7,7 @@ use crate::store::Naming;
 use pillion_core::name::NameSource;
 use pillion_core::{SlurmJobId, UnixTime, UserId, WorkloadKey, WorkloadName};
 use pillion_slurm::{Job, NAMED_JOBS_MAX};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -87,7 +87,10 @@ impl Names {
 
     /// The workloads of the queue that have no name, and were not asked for lately.
     fn unnamed(&self, scan: &Scan) -> Bearers {
-        let bearers: Bearers = scan.jobs.values().filter_map(bearer).collect();
+        // One job of each, before anything is copied: a long queue has few workloads.
+        let one_each = scan.jobs.values().filter_map(|job| Some((words_of(job)?, job)));
+        let one_each: HashMap<(&str, &str), &Job> = one_each.collect();
+        let bearers: Bearers = one_each.into_values().filter_map(bearer).collect();
         let mut memory = self.lock();
         let Memory { named, asked } = &mut *memory;
         named.retain(|workload| bearers.contains_key(workload));
@@ -99,6 +102,11 @@ impl Names {
     fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What the key of a job's workload is made of.
+fn words_of(job: &Job) -> Option<(&str, &str)> {
+    mark_of(job).map(|mark| (job.user.as_str(), mark.workload_digest.as_str()))
 }
 
 fn bearer(job: &Job) -> Option<(WorkloadKey, (SlurmJobId, UserId))> {

@@ -4,6 +4,7 @@ use crate::log::OneLine;
 use crate::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
 use crate::store::postgres::ConnectError;
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use pillion_config::Scheduler;
 use pillion_core::exit;
@@ -78,8 +79,24 @@ fn needs_somebody(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(exit::needs_somebody)
 }
 
-#[tokio::main]
-async fn serve(config: Scheduler, path: PathBuf, rules: Vec<Rule>) -> anyhow::Result<()> {
+/// Threads at least: a look at a long queue and a plan for it are a second of arithmetic each, and nothing else is to wait for
+/// them. Where there are fewer cores, Linux divides those.
+const THREADS_MIN: usize = 4;
+
+/// The runtime of the scheduler.
+///
+/// # Errors
+/// What kept its threads from starting.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(THREADS_MIN);
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
+}
+
+fn serve(config: Scheduler, path: PathBuf, rules: Vec<Rule>) -> anyhow::Result<()> {
+    runtime().context("cannot start threads")?.block_on(run(config, path, rules))
+}
+
+async fn run(config: Scheduler, path: PathBuf, rules: Vec<Rule>) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let on_signal = stop.clone();

@@ -15,25 +15,37 @@ use futures::StreamExt;
 use pillion_core::decision::MemberState;
 use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
-use pillion_core::{DecisionId, SlurmJobId, UnixTime, report};
+use pillion_core::{DecisionId, JobStart, SlurmJobId, UnixTime, report};
 use pillion_pairing::Role;
 use pillion_slurm::{Job, JobState, SlurmError, updates};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tracing::{info, warn};
 
 /// How many decisions are carried on side by side. Each waits for Slurm and the database, and neither for the others.
 const SIDE_BY_SIDE: usize = 12;
 
+/// How many releases one tick begins at most: what ended meanwhile, and what is to be undone, is not to wait for thousands, and
+/// each is to be judged by a look that is fresh.
+const RELEASES_PER_TICK: usize = 200;
+/// How long an agent has to answer before it is asked once more to prepare the same.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
 /// The releaser.
 pub struct Release {
     context: Arc<Context>,
+    /// When agents were last asked to prepare a member.
+    asked: Mutex<HashMap<(DecisionId, JobStart), UnixTime>>,
+    /// How many releases the tick may still begin.
+    releases_left: AtomicUsize,
 }
 
 impl Release {
     /// A releaser.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context }
+        Self { context, asked: Mutex::default(), releases_left: AtomicUsize::new(0) }
     }
 
     /// Takes every active decision as far as it can go now, then puts back leases that nobody stands behind.
@@ -50,6 +62,9 @@ impl Release {
         for decision in all {
             groups.entry(decision.group).or_default().push(decision);
         }
+        self.releases_left.store(RELEASES_PER_TICK, Ordering::Relaxed);
+        let now = self.context.now();
+        self.asked().retain(|_, at| now < *at + ASKED_AGAIN_AFTER);
         let mut driven = Vec::with_capacity(all.len());
         for decision in all {
             let drain = drain_of(&drains, &decision.node, &decision.gres_type);
@@ -108,11 +123,14 @@ impl Release {
         match step {
             Next::Wait => Ok(()),
             Next::Prepare => {
-                let share = share_of(decision, member);
-                self.context.agents.send(&decision.node, ToAgent::Prepare(share));
+                self.prepare(decision, member);
                 Ok(())
             }
-            Next::Release => self.release(decision, member, scan).await,
+            Next::Release if self.may_begin() => self.release(decision, member, scan).await,
+            Next::Release => {
+                self.context.nudges.release.notify_one();
+                Ok(())
+            }
             Next::AdoptRelease(epoch) => {
                 self.step(decision, member, MemberState::Released, UnixTime::from_epoch(epoch)).await?;
                 self.context.nudges.release.notify_one();
@@ -139,6 +157,25 @@ impl Release {
             }
             Next::Undo(reason) => self.undo(decision, member, scan, reason).await,
         }
+    }
+
+    /// Asks the agent to get ready, unless it was asked a moment ago: thousands may wait for their turn.
+    fn prepare(&self, decision: &Decision, member: &Member) {
+        let key = (decision.id, member.plan.start);
+        let is_asked = self.asked().contains_key(&key);
+        let share = || ToAgent::Prepare(share_of(decision, member));
+        if !is_asked && self.context.agents.send(&decision.node, share()) {
+            self.asked().insert(key, self.context.now());
+        }
+    }
+
+    fn may_begin(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        self.releases_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<(DecisionId, JobStart), UnixTime>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Pins the job and makes it eligible.
@@ -233,12 +270,14 @@ impl Release {
             .map(|member| member.plan.start)
             .collect();
         let tried = self.context.board().tried.clone();
-        let lost = scan.jobs.values().filter(|job| {
+        let is_lost = |job: &&Job| {
             let is_known = !predates(scan, tried.get(&job.start()).copied());
-            job.state == JobState::Pending && !live.contains(&job.start()) && is_known
-        });
+            !live.contains(&job.start()) && is_known
+        };
+        // Few of the queue have a lease.
+        let leased = scan.jobs.values().filter(|job| job.state == JobState::Pending && needs_reset(job));
         let mut first_error = None;
-        for job in lost.filter(|job| needs_reset(job)) {
+        for job in leased.filter(is_lost) {
             let reset = self.reset(job, scan.at).await;
             if let Err(error) = reset.or_else(|error| self.context.pass_over("release", job.id, error)) {
                 first_error.get_or_insert(error);

@@ -158,7 +158,7 @@ mod tests {
     const BOUND: Duration = Duration::from_mins(10);
 
     fn scan_of(job: Job) -> Scan {
-        Scan::new(at(NOW), vec![job], vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0)
+        Scan::new(at(NOW), vec![job.into()], vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0)
     }
 
     fn begin_of(job: Job, idle: &Idle, planned_at: Option<UnixTime>) -> Option<UnixTime> {
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_job_that_only_silent_nodes_could_run_is_let_go() {
         let away = |job: Job, node: Node| {
-            let scan = Scan::new(at(NOW), vec![job.clone()], vec![node], &["shared".to_owned()], 0);
+            let scan = Scan::new(at(NOW), vec![job.clone().into()], vec![node], &["shared".to_owned()], 0);
             (is_abandoned(&job, &scan, |_| false), is_abandoned(&job, &scan, |_| true))
         };
         let waiting = || job(JobState::Pending);

@@ -4,30 +4,18 @@
 use crate::agents::Agents;
 use crate::config::{operators, settings};
 use crate::context::{Context, Settings};
-use crate::credit::Credit;
-use crate::drive::{Rhythm, drive};
 use crate::engine::Engine;
-use crate::failure::Judge;
-use crate::failure::requeue::Requeuer;
 use crate::grpc::agent::AgentServer;
 use crate::grpc::fair::{Fair, Turns, incoming};
 use crate::grpc::limits;
 use crate::grpc::operator::OperatorServer;
-use crate::heartbeat::{Beat, behind_link};
-use crate::housekeep::Housekeep;
+use crate::heartbeat::behind_link;
 use crate::metrics;
-use crate::misses::Misses;
-use crate::names::Names;
 use crate::private_postgres::PrivatePostgres;
-use crate::profile::Profile;
-use crate::release::Release;
-use crate::renew::Renew;
+use crate::reconcilers;
 use crate::rules::Rule;
 use crate::store::Store;
 use crate::store::postgres::PgStore;
-use crate::strays::Strays;
-use crate::train::Train;
-use crate::watch::Watch;
 use crate::web;
 use anyhow::Context as _;
 use pillion_auth::{Gate, Prover};
@@ -46,9 +34,6 @@ use tracing::{debug, error, info, warn};
 
 /// How many calls and streams one connection may have open at once.
 const STREAMS_OF_CONNECTION_MAX: u32 = 64;
-
-/// The least time between two plans: each end of a job asks for one.
-const ENGINE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Runs the scheduler until `stop` is cancelled. `path`: the configuration's file; `rules`: what of it is told to everybody.
 ///
@@ -81,7 +66,8 @@ pub async fn run(
         tasks.spawn(keep_postgres(Arc::clone(postgres), stop.clone()));
     }
     spawn_servers(&mut tasks, &config, &context, &engine, database, &stop).await?;
-    spawn_reconcilers(&mut tasks, &config, &context, &engine, &stop);
+    let scan_period = Duration::from_secs_f64(config.scan_period_seconds);
+    reconcilers::spawn(&mut tasks, scan_period, &context, &engine, &stop);
     spawn_metrics(&mut tasks, &config, &context, &store, &stop);
     context.set_leading(false);
     tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));
@@ -163,85 +149,6 @@ async fn open_store(config: &Scheduler) -> anyhow::Result<(PgStore, Option<Priva
         .context("cannot run a private Postgres")?;
     let store = PgStore::connect(postgres.url()).await.context("cannot open the private database")?;
     Ok((store, Some(postgres), format!("private, in {}", directory.display())))
-}
-
-fn spawn_reconcilers(
-    tasks: &mut JoinSet<()>,
-    config: &Scheduler,
-    context: &Arc<Context>,
-    engine: &Arc<Engine>,
-    stop: &CancellationToken,
-) {
-    let world = || Arc::clone(context);
-    let nudges = &context.nudges;
-    let scan = Duration::from_secs_f64(config.scan_period_seconds);
-    let second = Duration::from_secs(1);
-    let watch = Watch::new(world());
-    let wake = Some(Arc::clone(&nudges.watch));
-    tasks.spawn(drive("watch", Rhythm::every(scan).pausing(scan / 2), wake, stop.clone(), async move || {
-        watch.tick().await
-    }));
-    let engine = Arc::clone(engine);
-    let wake = Some(Arc::clone(&nudges.engine));
-    tasks.spawn(drive(
-        "engine",
-        Rhythm::every(scan).pausing(ENGINE_PAUSE),
-        wake,
-        stop.clone(),
-        async move || engine.tick().await,
-    ));
-    let release = Release::new(world());
-    let wake = Some(Arc::clone(&nudges.release));
-    tasks.spawn(drive("release", Rhythm::every(second), wake, stop.clone(), async move || {
-        release.tick().await
-    }));
-    let profile = Profile::new(world());
-    let wake = Some(Arc::clone(&nudges.profile));
-    tasks.spawn(drive("profile", Rhythm::every(2 * second), wake, stop.clone(), async move || {
-        profile.tick().await
-    }));
-    let judge = Judge::new(world());
-    let wake = Some(Arc::clone(&nudges.judge));
-    tasks.spawn(drive("judge", Rhythm::every(2 * second), wake, stop.clone(), async move || {
-        judge.tick().await
-    }));
-    let requeuer = Requeuer::new(world());
-    let wake = Some(Arc::clone(&nudges.requeue));
-    tasks.spawn(drive("requeue", Rhythm::every(2 * second), wake, stop.clone(), async move || {
-        requeuer.tick().await
-    }));
-    let train = Train::new(world());
-    let wake = Some(Arc::clone(&nudges.train));
-    tasks.spawn(drive("train", Rhythm::every(10 * second), wake, stop.clone(), async move || {
-        train.tick().await
-    }));
-    let renew = Renew::new(world());
-    tasks.spawn(drive("renew", Rhythm::every(5 * second), None, stop.clone(), async move || {
-        renew.tick().await
-    }));
-    let beat = Beat::new(world());
-    let wake = Some(Arc::clone(&nudges.heartbeat));
-    tasks.spawn(drive("heartbeat", Rhythm::every(5 * second), wake, stop.clone(), async move || beat.tick()));
-    let names = Names::new(world());
-    let wake = Some(Arc::clone(&nudges.names));
-    tasks.spawn(drive("names", Rhythm::every(10 * second), wake, stop.clone(), async move || {
-        names.tick().await
-    }));
-    let misses = Misses::new(world());
-    tasks.spawn(drive("misses", Rhythm::every(5 * second), None, stop.clone(), async move || {
-        misses.tick().await
-    }));
-    let strays = Strays::new(world());
-    tasks.spawn(drive("strays", Rhythm::every(60 * second), None, stop.clone(), async move || {
-        strays.tick().await
-    }));
-    let credit = Credit::new(world());
-    tasks
-        .spawn(drive("credit", Rhythm::every(second), None, stop.clone(), async move || credit.tick().await));
-    let housekeep = Housekeep::new(world());
-    tasks.spawn(drive("housekeep", Rhythm::every(600 * second), None, stop.clone(), async move || {
-        housekeep.tick().await
-    }));
 }
 
 fn spawn_metrics(

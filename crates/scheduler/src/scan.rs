@@ -6,6 +6,38 @@ use pillion_core::mark::Mark;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_slurm::{Job, JobState, Node, ReasonKind};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Jobs by their ids. Those that are as they were a look ago are the same values, so that two looks at a long queue need little
+/// more memory than one.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Jobs(BTreeMap<SlurmJobId, Arc<Job>>);
+
+impl Jobs {
+    /// One of them.
+    pub fn get(&self, id: &SlurmJobId) -> Option<&Job> {
+        self.0.get(id).map(Arc::as_ref)
+    }
+    /// Whether it is there.
+    pub fn contains_key(&self, id: &SlurmJobId) -> bool {
+        self.0.contains_key(id)
+    }
+    /// All of them, in the order of ids.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &Job> {
+        self.0.values().map(Arc::as_ref)
+    }
+    /// Those that are not as in the look before.
+    pub fn changed_since<'a>(&'a self, before: Option<&'a Self>) -> impl Iterator<Item = &'a Job> {
+        let is_same = move |(id, job): &(&SlurmJobId, &Arc<Job>)| {
+            before.and_then(|before| before.0.get(id)).is_some_and(|old| Arc::ptr_eq(old, job))
+        };
+        self.0.iter().filter(move |entry| !is_same(entry)).map(|(_, job)| job.as_ref())
+    }
+    #[cfg(test)]
+    pub(crate) fn insert(&mut self, job: Job) {
+        self.0.insert(job.id, Arc::new(job));
+    }
+}
 
 /// The pool as Slurm reported it at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -13,7 +45,7 @@ pub struct Scan {
     /// When it was taken.
     pub at: UnixTime,
     /// Jobs of the pool's partitions, ended ones included while Slurm knows them.
-    pub jobs: BTreeMap<SlurmJobId, Job>,
+    pub jobs: Jobs,
     /// The pool's nodes.
     pub nodes: Vec<Node>,
     /// Lines of the queue that could not be read.
@@ -28,13 +60,13 @@ impl Scan {
     /// From Slurm's answers, keeping only the pool's nodes.
     pub fn new(
         at: UnixTime,
-        jobs: Vec<Job>,
+        jobs: Vec<Arc<Job>>,
         nodes: Vec<Node>,
         pool: &[String],
         dropped_line_count: u64,
     ) -> Self {
         let in_pool = |node: &Node| node.partitions.iter().any(|partition| pool.contains(partition));
-        let jobs: BTreeMap<SlurmJobId, Job> = jobs.into_iter().map(|job| (job.id, job)).collect();
+        let jobs = Jobs(jobs.into_iter().map(|job| (job.id, job)).collect());
         let nodes: Vec<Node> = nodes.into_iter().filter(in_pool).collect();
         let places = nodes.iter().enumerate().map(|(place, node)| (node.name.clone(), place)).collect();
         let mut active_tasks = BTreeMap::new();
@@ -100,12 +132,36 @@ pub fn workload_of(job: &Job, mark: &Mark) -> WorkloadKey {
     WorkloadKey(format!("{}/{}", job.user, mark.workload_digest))
 }
 
-/// The row for a job. A job whose mark is gone (other tools may overwrite it after the start) keeps what `known` says.
-pub fn record_of(job: &Job, known: Option<&JobRecord>) -> Option<JobRecord> {
-    let mark = mark_of(job);
-    let workload = match (mark, known) {
-        (Some(mark), _) => workload_of(job, mark),
-        (None, Some(known)) if job.state != JobState::Pending => known.workload.clone(),
+/// What stays known of a job whose mark is gone (other tools may overwrite it after the start).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    workload: WorkloadKey,
+    slowdown_ratio_max: Option<f64>,
+    memory_bytes_declared: Option<u64>,
+    alone: bool,
+}
+
+impl From<&JobRecord> for Kept {
+    fn from(record: &JobRecord) -> Self {
+        Self {
+            workload: record.workload.clone(),
+            slowdown_ratio_max: record.slowdown_ratio_max,
+            memory_bytes_declared: record.memory_bytes_declared,
+            alone: record.alone,
+        }
+    }
+}
+
+/// The row for a job. A job whose mark is gone keeps what `known` says.
+pub fn record_of(job: &Job, known: Option<&Kept>) -> Option<JobRecord> {
+    let kept = match (mark_of(job), known) {
+        (Some(mark), _) => Kept {
+            workload: workload_of(job, mark),
+            slowdown_ratio_max: mark.slowdown_ratio_max,
+            memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+            alone: mark.alone,
+        },
+        (None, Some(known)) if job.state != JobState::Pending => known.clone(),
         (None, _) => return None,
     };
     let ending = if let JobState::Ended(ending) = job.state { Some(ending) } else { None };
@@ -117,13 +173,9 @@ pub fn record_of(job: &Job, known: Option<&JobRecord>) -> Option<JobRecord> {
         user: job.user.clone(),
         account: job.account.clone(),
         partition: job.partition.clone(),
-        workload,
-        slowdown_ratio_max: mark
-            .map_or_else(|| known.and_then(|known| known.slowdown_ratio_max), |mark| mark.slowdown_ratio_max),
-        memory_bytes_declared: mark.map_or_else(
-            || known.and_then(|known| known.memory_bytes_declared),
-            |mark| mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
-        ),
+        workload: kept.workload,
+        slowdown_ratio_max: kept.slowdown_ratio_max,
+        memory_bytes_declared: kept.memory_bytes_declared,
         submitted_at: job.submitted_at,
         eligible_at: job.eligible_at.filter(|_| is_pending),
         started_at: job.started_at.filter(|_| !is_pending),
@@ -131,7 +183,7 @@ pub fn record_of(job: &Job, known: Option<&JobRecord>) -> Option<JobRecord> {
         ending,
         node: job.nodes.first().cloned(),
         gres: job.gres.clone(),
-        alone: mark.map_or_else(|| known.is_some_and(|known| known.alone), |mark| mark.alone),
+        alone: kept.alone,
         exit: job.exit.filter(|_| ending.is_some()),
     })
 }

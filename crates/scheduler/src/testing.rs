@@ -29,7 +29,7 @@ pub(crate) fn member(state: MemberState) -> Member {
         reason: Reason::Paired,
         text: String::new(),
         model: String::new(),
-        candidates: Vec::new(),
+        candidates: [].into(),
     };
     Member {
         plan: NewMember {
@@ -44,7 +44,7 @@ pub(crate) fn member(state: MemberState) -> Member {
             slowdown_ratio_max: 1.25,
             estimate: None,
             solo_duration_seconds: None,
-            explanation,
+            explanation: Some(explanation),
         },
         state,
         prepared_at: None,
@@ -170,7 +170,13 @@ pub(crate) fn node(availability: NodeAvailability) -> Node {
 }
 
 pub(crate) fn scan(job: Option<Job>, availability: NodeAvailability) -> Scan {
-    Scan::new(at(NOW), job.into_iter().collect(), vec![node(availability)], &["shared".to_owned()], 0)
+    Scan::new(
+        at(NOW),
+        job.into_iter().map(Into::into).collect(),
+        vec![node(availability)],
+        &["shared".to_owned()],
+        0,
+    )
 }
 
 /// A run that was measured and tells nothing.

@@ -5,19 +5,23 @@
 use crate::parse::{scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
-    JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
+    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Slurm, SlurmError,
+    SlurmVersion,
 };
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// Jobs named in one `scontrol update`: at 6 ms each it ends well within the deadline.
 const UPDATE_JOBS_MAX: usize = 200;
+/// Arrays that are asked for in one call.
+const ARRAYS_PER_CALL: usize = 200;
 /// How long the throttle of an array is believed before it is asked for again.
 const THROTTLE_FRESH: Duration = Duration::from_mins(1);
 
@@ -43,13 +47,15 @@ impl Default for CommandSettings {
 pub struct CommandSlurm {
     runner: Runner,
     throttles: Mutex<BTreeMap<u32, (Instant, Option<u32>)>>,
+    reader: std::sync::Mutex<squeue::Reader>,
 }
 
 impl CommandSlurm {
     /// Runs nothing yet.
     pub fn new(settings: CommandSettings) -> Self {
         let CommandSettings { binary_directory, conf, timeout } = settings;
-        Self { runner: Runner { binary_directory, conf, timeout }, throttles: Mutex::default() }
+        let runner = Runner { binary_directory, conf, timeout };
+        Self { runner, throttles: Mutex::default(), reader: std::sync::Mutex::default() }
     }
 
     /// The controller's configuration, as `scontrol show config` names it (`SLURM_VERSION`, `MinJobAge`, ..).
@@ -85,28 +91,31 @@ impl CommandSlurm {
         self.runner.run("scontrol", &arguments).await
     }
 
-    /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, and for each array at most
-    /// once a minute.
+    /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, for each array at most once a
+    /// minute, and for all of them in few calls.
     async fn fill_throttles(&self, scan: &mut JobsScan) {
-        let unknown = |job: &crate::Job| {
-            job.id.task.is_some() && job.array_throttle.is_none() && matches!(job.mark, Ok(Some(_)))
-        };
-        let waiting = scan.jobs.iter().filter(|job| unknown(job) && job.state == JobState::Pending);
-        let arrays: BTreeSet<u32> = waiting.map(|job| job.id.id).collect();
+        let is_ours = |job: &Job| job.id.task.is_some() && matches!(job.mark, Ok(Some(_)));
+        let waits = |job: &Job| is_ours(job) && job.state == JobState::Pending;
+        let arrays: BTreeSet<u32> = scan.jobs.iter().filter(|job| waits(job)).map(|job| job.id.id).collect();
         let mut throttles = self.throttles.lock().await;
         throttles
             .retain(|array, (asked_at, _)| arrays.contains(array) && asked_at.elapsed() < THROTTLE_FRESH);
-        for array in arrays {
-            if throttles.contains_key(&array) {
-                continue;
-            }
+        let unknown: Vec<u32> = arrays.into_iter().filter(|array| !throttles.contains_key(array)).collect();
+        for some in unknown.chunks(ARRAYS_PER_CALL) {
+            let nonce = nonce();
+            let lines = scontrol::throttle_questions(some, &nonce);
             // An array that ended meanwhile, or a failure: nothing is known, and it is asked again at the next scan.
-            if let Ok(text) = self.scontrol(&["show", "job", "-o", &array.to_string()]).await {
-                throttles.insert(array, (Instant::now(), scontrol::array_throttle(&text, array)));
-            }
+            let Ok(text) = self.runner.ask_lines("scontrol", &lines).await else { break };
+            let (found, asked_at) = (scontrol::array_throttles(&text, some, &nonce), Instant::now());
+            throttles.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
         }
-        for job in scan.jobs.iter_mut().filter(|job| unknown(job)) {
-            job.array_throttle = throttles.get(&job.id.id).and_then(|(_, throttle)| *throttle);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        for job in scan.jobs.iter_mut().filter(|job| is_ours(job)) {
+            let array_throttle = throttles.get(&job.id.id).and_then(|(_, throttle)| *throttle);
+            if job.array_throttle != array_throttle {
+                *job = Arc::new(Job { array_throttle, ..job.as_ref().clone() });
+                reader.keep(job);
+            }
         }
     }
 }
@@ -137,7 +146,9 @@ impl Slurm for CommandSlurm {
             partitions.iter().try_for_each(|name| checked("partition", name))?;
             arguments.extend(["-p".to_owned(), partitions.join(",")]);
         }
-        let mut scan = squeue::parse(&self.runner.run("squeue", &arguments).await?, &nonce);
+        let text = self.runner.run("squeue", &arguments).await?;
+        let mut scan = self.reader.lock().unwrap_or_else(PoisonError::into_inner).read(&text, &nonce);
+        drop(text);
         if scan.dropped_line_count > 0 {
             tracing::warn!(scan.dropped_line_count, "squeue printed records that do not parse whole");
         }

@@ -30,7 +30,7 @@ impl Runner {
         let said = String::from_utf8_lossy(&output.stderr);
         // `scontrol show` ends with 0 where it could not reach the controller: no nodes is not what it means.
         if output.status.success() && !said.lines().any(passes) {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+            return Ok(text(output.stdout));
         }
         Err(failure(program, output.status.code().unwrap_or(-1), &said))
     }
@@ -48,6 +48,21 @@ impl Runner {
             }
             status => Err(failure(program, status.unwrap_or(-1), &said)),
         }
+    }
+
+    /// Runs `program` on these lines, each a question of its own, and returns all that it printed; one that it cannot answer
+    /// keeps none of the others.
+    pub(crate) async fn ask_lines(
+        &self,
+        program: &'static str,
+        lines: &[String],
+    ) -> Result<String, SlurmError> {
+        let output = self.output(program, &[], Some(lines.join("\n") + "\nquit\n")).await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.lines().any(passes) {
+            return Err(failure(program, output.status.code().unwrap_or(-1), &said));
+        }
+        Ok(text(output.stdout))
     }
 
     async fn output(
@@ -91,6 +106,11 @@ impl Runner {
         environment.extend(conf.map(|conf| ("SLURM_CONF", conf)));
         environment
     }
+}
+
+/// What was printed, without a second copy of it where it can be had: a long queue is tens of megabytes.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// What Slurm says where the same call may work a moment later.

@@ -6,6 +6,7 @@ use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Slurm as the scheduler, `pillion rescue` and doctor see it.
 #[async_trait]
@@ -83,8 +84,8 @@ pub struct JobUpdate {
 /// All jobs of one scan.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobsScan {
-    /// In the order that Slurm printed them.
-    pub jobs: Vec<Job>,
+    /// In the order that Slurm printed them. One that stood in the answer before as it does in this one is the same value.
+    pub jobs: Vec<Arc<Job>>,
     /// Lines that did not parse whole: dropped, counted, never guessed.
     pub dropped_line_count: u64,
 }

@@ -67,15 +67,8 @@ impl World {
                 self.note("scheduler killed and started");
             }
             1 => {
-                if self.schedulers.len() < 2 {
-                    self.start_scheduler();
-                    self.schedulers[1].context.set_leading(false);
-                }
                 let leads = self.rng.random_range(0..2);
-                for (number, scheduler) in self.schedulers.iter().enumerate() {
-                    scheduler.context.set_leading(number == leads);
-                }
-                self.note(format!("scheduler {leads} of two leads"));
+                self.let_lead(leads);
             }
             2 => {
                 self.nodes[place].is_agent_alive ^= true;
@@ -129,6 +122,18 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// Of two schedulers this one leads.
+    fn let_lead(&mut self, leads: usize) {
+        if self.schedulers.len() < 2 {
+            self.start_scheduler();
+            self.schedulers[1].context.set_leading(false);
+        }
+        for (number, scheduler) in self.schedulers.iter().enumerate() {
+            scheduler.context.set_leading(number == leads);
+        }
+        self.note(format!("scheduler {leads} of two leads"));
     }
 
     /// Ends all faults: one scheduler, agents, nodes and slurmctld up.

@@ -164,7 +164,7 @@ fn row_of(job_id: SlurmJobId) -> u32 {
 fn pairing(pairing: &Pairing) -> AnswerPairing {
     let mut members: Vec<AnswerMember> = Vec::new();
     if pairing.joins.is_some() {
-        let candidates = pairing.members.iter().flat_map(|member| &member.explanation.candidates);
+        let candidates = pairing.members.iter().flat_map(|member| member.explanation.candidates.iter());
         members.extend(candidates.filter(|candidate| candidate.chosen).filter_map(running_member));
     }
     members.extend(pairing.members.iter().filter_map(starting_member));

@@ -199,8 +199,13 @@ async fn the_next_jobs_of_that_user_are_planned_alone() {
         ..job(JobState::Pending)
     };
     let nodes = vec![node(NodeAvailability::Up)];
-    let scan =
-        Scan::new(at(NOW), vec![waiting(20, 1001), waiting(21, 1000)], nodes, &["shared".to_owned()], 0);
+    let scan = Scan::new(
+        at(NOW),
+        vec![waiting(20, 1001).into(), waiting(21, 1000).into()],
+        nodes,
+        &["shared".to_owned()],
+        0,
+    );
     world.context.board_mut().scan = Some(Arc::new(scan));
     let (view, _) = Engine::new(Arc::clone(&world.context)).dry_run().await.unwrap().unwrap();
     let owes: Vec<_> = view.waiting.iter().map(|job| (job.uid, job.owes_runs)).collect();

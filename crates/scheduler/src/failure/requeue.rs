@@ -287,7 +287,7 @@ mod tests {
         let mut scan = scan(Some(failed()), NodeAvailability::Up);
         let id = pillion_core::SlurmJobId::plain(99);
         let with = |scan: &mut Scan, other: Job| {
-            scan.jobs.insert(id, Job { id, ..other });
+            scan.jobs.insert(Job { id, ..other });
             outcome(&next(&requeue(), scan, &[], None))
         };
         let before =

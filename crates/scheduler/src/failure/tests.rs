@@ -152,7 +152,8 @@ impl Room {
     fn see(&self, job: Job, later_seconds: u64) {
         let now = at(ENDED + later_seconds);
         self.clock.set(now);
-        let scan = Scan::new(now, vec![job], vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0);
+        let scan =
+            Scan::new(now, vec![job.into()], vec![node(NodeAvailability::Up)], &["shared".to_owned()], 0);
         self.context.board_mut().scan = Some(Arc::new(scan));
     }
 

@@ -132,9 +132,9 @@ pub(super) async fn decided(
     let others = group.iter().filter(|other| other.id != id);
     let group = others.map(|other| listing::decision(other, &users, caller)).collect();
     let visible = decision.members.iter().filter(|member| caller.may_see(member.plan.uid));
-    let explanations = visible.map(|member| {
-        explain::shown(Revision(0), decision.created_at, member.plan.explanation.clone(), caller)
-    });
+    let explanations = visible
+        .filter_map(|member| member.plan.explanation.clone())
+        .map(|explanation| explain::shown(Revision(0), decision.created_at, explanation, caller));
     Ok(v1::DecidedResponse {
         found: true,
         explanations: explanations.collect(),

@@ -5,7 +5,7 @@ use super::auth::Caller;
 use super::{listing, naming};
 use crate::store::{DecisionFilter, Store, StoreError};
 use pillion_core::{Revision, SlurmJobId, UnixTime};
-use pillion_pairing::Explanation;
+use pillion_pairing::{Candidate, Explanation};
 use pillion_proto::v1;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,10 +65,12 @@ pub(super) async fn users_of(
 
 /// Users are told nothing about partners: no job, no workload; what was predicted for their own job stays.
 fn without_partners(mut explanation: Explanation) -> Explanation {
-    for candidate in &mut explanation.candidates {
-        candidate.partner = SlurmJobId::plain(0);
-        candidate.workload = pillion_core::WorkloadKey::new("");
-        candidate.other = None;
-    }
+    let nobody = |candidate: &Candidate| Candidate {
+        partner: SlurmJobId::plain(0),
+        workload: pillion_core::WorkloadKey::new(""),
+        other: None,
+        ..candidate.clone()
+    };
+    explanation.candidates = explanation.candidates.iter().map(nobody).collect();
     explanation
 }

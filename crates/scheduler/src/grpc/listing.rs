@@ -84,7 +84,7 @@ pub(super) fn member(
 pub(super) fn workloads_of(plan: &Plan) -> impl Iterator<Item = &WorkloadKey> {
     let members = || plan.pairings.iter().flat_map(|pairing| &pairing.members);
     let explained = members().map(|member| &member.explanation).chain(&plan.left_waiting);
-    let candidates = explained.flat_map(|explanation| &explanation.candidates);
+    let candidates = explained.flat_map(|explanation| explanation.candidates.iter());
     members().map(|member| &member.workload).chain(candidates.map(|candidate| &candidate.workload))
 }
 

@@ -84,7 +84,7 @@ mod tests {
     fn jobs(jobs: Vec<Job>) -> Scan {
         let numbered = jobs.into_iter().zip(7..).map(|(job, id)| Job { id: SlurmJobId::plain(id), ..job });
         let nodes = vec![node(NodeAvailability::Up)];
-        Scan::new(at(NOW), numbered.collect(), nodes, &["shared".to_owned()], 0)
+        Scan::new(at(NOW), numbered.map(Into::into).collect(), nodes, &["shared".to_owned()], 0)
     }
 
     #[test]

@@ -136,8 +136,8 @@ pub struct NewMember {
     pub estimate: Option<SpeedEstimate>,
     /// The solo duration that was known then.
     pub solo_duration_seconds: Option<f64>,
-    /// Why so.
-    pub explanation: Explanation,
+    /// Why so; `None` only in what [`Store::active_decisions`] gives.
+    pub explanation: Option<Explanation>,
 }
 
 /// A committed decision.
@@ -314,7 +314,8 @@ pub trait Store: Send + Sync {
         &self,
         id: SlurmJobId,
     ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError>;
-    /// Decisions that are planned or released, oldest first.
+    /// Decisions that are planned or released, oldest first, without their explanations: there are thousands, read every
+    /// second by those who carry them out, and nothing else of them is long.
     async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError>;
     /// One decision.
     async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError>;

@@ -128,7 +128,7 @@ fn a_launch_counts_by_our_decision_for_that_node_or_by_slurms_word() {
     let (node, devices) = (n1(), devices());
     let teller = Teller { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW + 100) };
     let of = |jobs: Vec<Job>, decision: Option<&Decision>| {
-        let scan = Scan::new(at(NOW + 50), jobs, Vec::new(), &[], 0);
+        let scan = Scan::new(at(NOW + 50), jobs.into_iter().map(Into::into).collect(), Vec::new(), &[], 0);
         launch(&launch_of(Some(1)), teller, Word { start: None, scan: Some(&scan) }, decision)
     };
     let given = decision(&member(MemberState::Released));

@@ -232,8 +232,9 @@ fn waiting_jobs(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<Wai
     let jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| is_waiting(job) && !planned.contains(&job.id)).collect();
     let jobs = turns::ordered(jobs, sources);
-    let mut open_tasks = BTreeMap::new();
-    jobs.into_iter().filter_map(|job| waiting_job(job, &mut open_tasks, sources)).collect()
+    let (mut open_tasks, mut waiting) = (BTreeMap::new(), Vec::with_capacity(jobs.len()));
+    waiting.extend(jobs.into_iter().filter_map(|job| waiting_job(job, &mut open_tasks, sources)));
+    waiting
 }
 
 /// `open_tasks` counts the tasks of each array that were let through in this view, so that a plan keeps its throttle.

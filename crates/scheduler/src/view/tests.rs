@@ -67,7 +67,13 @@ fn view_of(world: World) -> ClusterView {
     node.shards = [("g0", (100, 0)), ("g1", (100, world.used))]
         .map(|(name, count)| (GresType::new(name), count))
         .into();
-    let scan = Scan::new(at(NOW), world.jobs, vec![node], &["shared".to_owned()], 0);
+    let scan = Scan::new(
+        at(NOW),
+        world.jobs.into_iter().map(Into::into).collect(),
+        vec![node],
+        &["shared".to_owned()],
+        0,
+    );
     let mut agent = agent(world.is_agent_connected);
     agent.conditions = world.fault.map(|kind| (GresType::new("g1"), faulty(kind))).into_iter().collect();
     cluster_view(Sources {

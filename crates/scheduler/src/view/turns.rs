@@ -7,7 +7,7 @@ use super::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
 use crate::store::Member;
 use pillion_core::{UserId, WorkloadKey};
-use pillion_pairing::Reason;
+use pillion_pairing::Role;
 use pillion_slurm::Job;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,11 +38,11 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
 
 /// How many devices each user's jobs hold that nobody may join.
 fn held_alone(sources: Sources<'_>) -> BTreeMap<UserId, u32> {
+    // Under a cap somebody is alone to be measured, whatever its shards say.
     let is_alone = |member: &&Member| {
-        let reason = member.plan.explanation.reason;
-        let is_measured =
-            matches!(reason, Reason::MeasuredAlone | Reason::MeasuredTooBriefly | Reason::UnknownWorkload);
-        is_measured || reason == Reason::OwesRuns || is_exact(member.plan.slowdown_ratio_max)
+        let plan = &member.plan;
+        let is_measured = plan.estimate.is_none() && plan.cap_fraction.is_some();
+        plan.role == Role::Alone || is_measured || is_exact(plan.slowdown_ratio_max)
     };
     let mut held = BTreeMap::new();
     for member in active_members(sources.decisions).map(|(_, member)| member).filter(is_alone) {
@@ -74,7 +74,7 @@ mod tests {
     use pillion_core::decision::MemberState;
     use pillion_core::mark::Mark;
     use pillion_core::{Revision, SlurmJobId};
-    use pillion_pairing::{Explanation, Policy};
+    use pillion_pairing::Policy;
     use pillion_slurm::JobState;
 
     /// Of whom, and whether it accepts no slowdown; in the order of the queue.
@@ -122,8 +122,7 @@ mod tests {
     /// User 1 is measured alone on a device.
     fn measured() -> Decision {
         let running = member(MemberState::Running);
-        let explanation = Explanation { reason: Reason::UnknownWorkload, ..running.plan.explanation.clone() };
-        let plan = NewMember { uid: UserId(1), explanation, ..running.plan.clone() };
+        let plan = NewMember { uid: UserId(1), role: Role::Alone, ..running.plan.clone() };
         decision(&crate::store::Member { plan, ..running })
     }
 

@@ -218,7 +218,7 @@ async fn a_job_that_cannot_be_written_down_does_not_hide_the_queue() {
     let known = world.store.jobs(&jobs).await.expect("read");
     assert_eq!(known.len(), 4, "{known:?}");
     assert_eq!(world.passed_over("watch"), 1);
-    assert!(world.context.fresh_scan().is_some_and(|scan| scan.jobs.len() == 5));
+    assert!(world.context.fresh_scan().is_some_and(|scan| scan.jobs.values().count() == 5));
     world.sql(format!("update job set uid = -1 where job_id = '{}'", jobs[0])).await;
     world.look(2).await;
     assert_eq!(

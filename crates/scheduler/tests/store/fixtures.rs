@@ -88,7 +88,7 @@ pub(crate) fn explanation(id: u32, reason: Reason, text: &str) -> Explanation {
         reason,
         text: text.to_owned(),
         model: "contention-1".to_owned(),
-        candidates: vec![],
+        candidates: [].into(),
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn member(id: u32, role: Role) -> NewMember {
         slowdown_ratio_max: 1.25,
         estimate: None,
         solo_duration_seconds: None,
-        explanation: explanation(id, Reason::Paired, "shares"),
+        explanation: Some(explanation(id, Reason::Paired, "shares")),
     }
 }
 
@@ -139,10 +139,10 @@ pub(crate) fn full_member(id: u32) -> NewMember {
         memory_limit_bytes: Some(4 << 30),
         estimate: Some(estimate(0.9)),
         solo_duration_seconds: Some(61.5),
-        explanation: Explanation {
-            candidates: vec![candidate],
+        explanation: Some(Explanation {
+            candidates: [candidate].into(),
             ..explanation(id, Reason::Joined, "joins, with \"quotes\", 'others'\nand a line")
-        },
+        }),
         ..member(id, Role::Joiner)
     }
 }

@@ -76,7 +76,7 @@ impl Site {
             agents,
             Settings::default(),
         );
-        let waiting: Vec<Job> = (1..=6).map(|number| waiting(number, now)).collect();
+        let waiting: Vec<Arc<Job>> = (1..=6).map(|number| waiting(number, now).into()).collect();
         let records: Vec<_> = waiting.iter().filter_map(|job| record_of(job, None)).collect();
         context.store.record_jobs(&records, now).await.expect("recorded");
         context.board_mut().scan = Some(Arc::new(Scan::new(now, waiting, Vec::new(), &[], 0)));

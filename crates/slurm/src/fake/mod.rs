@@ -23,7 +23,7 @@ use crate::types::{
 use async_trait::async_trait;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::World;
 
 /// Slurm in memory. All methods take `&self`, as those of the trait do.
@@ -170,8 +170,10 @@ impl Slurm for FakeSlurm {
 
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         let mut world = self.world();
-        let answer =
-            world.up("squeue").map(|()| JobsScan { jobs: world.jobs(partitions), dropped_line_count: 0 });
+        let answer = world.up("squeue").map(|()| {
+            let jobs = world.jobs(partitions).into_iter().map(Arc::new).collect();
+            JobsScan { jobs, dropped_line_count: 0 }
+        });
         world.journal(|at, ok| FakeCall::Jobs { at, ok }, answer)
     }
 

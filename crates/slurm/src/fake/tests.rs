@@ -188,7 +188,7 @@ fn priority_then_age_and_a_higher_tier_first() {
 
 #[tokio::test]
 async fn two_runs_of_the_same_script_are_the_same() {
-    async fn run() -> (Vec<Job>, Vec<FakeCall>) {
+    async fn run() -> (Vec<std::sync::Arc<Job>>, Vec<FakeCall>) {
         let slurm = pool();
         for index in 0..40_u32 {
             let array = (index % 5 == 0).then(|| FakeArray { tasks: vec![1, 2, 3], throttle: Some(2) });

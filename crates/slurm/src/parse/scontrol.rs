@@ -189,9 +189,37 @@ pub fn version(text: &str) -> Option<SlurmVersion> {
     Some(SlurmVersion { major: major?, minor: minor?, patch: small(digits)? })
 }
 
+/// The questions after the throttles of these arrays, one a line: after each array a word that `scontrol` repeats. `nonce` is
+/// fresh, so that no text which a user wrote can end an answer.
+pub fn throttle_questions(arrays: &[u32], nonce: &str) -> Vec<String> {
+    let question = |array: &u32| [format!("show job -o {array}"), format!("show hostnames {nonce}")];
+    arrays.iter().flat_map(question).collect()
+}
+
+/// The throttles of these arrays from the answers to [`throttle_questions`]; an array whose answer is not there whole, or that is
+/// not known any more, is left out.
+pub fn array_throttles(text: &str, arrays: &[u32], nonce: &str) -> BTreeMap<u32, Option<u32>> {
+    let mut throttles = BTreeMap::new();
+    let (mut waiting, mut answer) = (arrays.iter(), String::new());
+    // It prints its prompt, and most builds the question too.
+    for line in text.lines().map(|line| line.trim_start_matches("scontrol: ")) {
+        if line != nonce {
+            answer.push_str(line);
+            answer.push('\n');
+            continue;
+        }
+        let Some(array) = waiting.next() else { break };
+        if answer.contains("JobId=") {
+            throttles.insert(*array, array_throttle(&answer, *array));
+        }
+        answer.clear();
+    }
+    throttles
+}
+
 /// The throttle of `array` from `scontrol show job -o ARRAY`. It stands before `JobName=`, the first text that a user
 /// wrote; a line that a name forges is that of a job of the same array's owner and can only slow his own.
-pub fn array_throttle(text: &str, array: u32) -> Option<u32> {
+fn array_throttle(text: &str, array: u32) -> Option<u32> {
     let wanted = format!("ArrayJobId={array}");
     let mut heads = text.lines().filter_map(|line| line.split_once(" JobName=")).map(|(head, _)| head);
     let head = heads.find(|head| head.starts_with("JobId=") && head.split(' ').any(|word| word == wanted))?;
@@ -344,10 +372,35 @@ mod tests {
         assert_eq!(array_throttle("JobId=91 ArrayJobId=89 ArrayTaskId=3 JobName=x\n", 89), None);
     }
 
+    #[test]
+    fn throttles_of_many_arrays_at_once() {
+        let asked = throttle_questions(&[89, 90], "n0nce");
+        assert_eq!(
+            asked,
+            ["show job -o 89", "show hostnames n0nce", "show job -o 90", "show hostnames n0nce"]
+        );
+        // What scontrol 24.11 prints where it is asked on its standard input, and what it prints without readline. The name
+        // of the first array forges a line of the second one, of somebody else, and the end of an answer.
+        let forged = "JobId=91 ArrayJobId=89 ArrayTaskThrottle=1 JobName=x\nnonce\nJobId=9 ArrayJobId=90 ArrayTaskThrottle=7 JobName=";
+        let with_echo = format!(
+            "scontrol: show job -o 89\n{forged}\nscontrol: show hostnames n0nce\nn0nce\nscontrol: show job -o 90\n\
+             JobId=95 ArrayJobId=90 ArrayTaskId=3 JobName=y\nscontrol: show hostnames n0nce\nn0nce\nscontrol: quit\n"
+        );
+        let without = format!(
+            "scontrol: {forged}\nscontrol: n0nce\nscontrol: JobId=95 ArrayJobId=90 JobName=y\nscontrol: n0nce\n"
+        );
+        for text in [with_echo, without] {
+            assert_eq!(array_throttles(&text, &[89, 90], "n0nce"), [(89, Some(1)), (90, None)].into());
+        }
+        let gone =
+            "slurm_load_jobs error: Invalid job id specified\nn0nce\nJobId=95 ArrayJobId=90 JobName=y\n";
+        assert_eq!(array_throttles(gone, &[89, 90], "n0nce"), [].into(), "gone, and an answer that is cut");
+    }
+
     proptest::proptest! {
         #[test]
         fn never_panics(text in "(NodeName|PartitionName)?[=a-z0-9:,() \\n\\PC]{0,120}") {
-            let _ = (nodes(&text), partitions(&text), config(&text), version(&text), array_throttle(&text, 1));
+            let _ = (nodes(&text), partitions(&text), config(&text), version(&text), array_throttles(&text, &[1], "n"));
             let line = NODES.lines().next().unwrap_or_default();
             let _ = nodes(&line.replace("Gres=(null)", &format!("Gres={text}")));
         }

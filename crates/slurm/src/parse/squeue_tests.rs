@@ -16,7 +16,8 @@ fn line() -> &'static str {
 
 fn job(scan: &JobsScan, id: &str) -> Job {
     let id: SlurmJobId = id.parse().unwrap();
-    scan.jobs.iter().find(|job| job.id == id).unwrap_or_else(|| panic!("{id} is missing")).clone()
+    let found = scan.jobs.iter().find(|job| job.id == id);
+    found.unwrap_or_else(|| panic!("{id} is missing")).as_ref().clone()
 }
 
 fn ids(scan: &JobsScan) -> Vec<String> {
@@ -134,6 +135,25 @@ fn a_record_that_does_not_parse_whole_is_dropped_and_counted() {
 }
 
 #[test]
+fn what_stands_there_as_before_is_the_same_value() {
+    let mut reader = Reader::default();
+    let changed = format!("{}\n", line().replacen(";RUNNING;", ";COMPLETING;", 1));
+    let first = reader.read(QUEUE, NONCE);
+    let again = reader.read(&QUEUE.replace(NONCE, "otherNonce"), "otherNonce");
+    assert_eq!(first, again);
+    assert!(first.jobs.iter().zip(&again.jobs).all(|(old, new)| Arc::ptr_eq(old, new)));
+    let other = reader.read(&changed, NONCE);
+    assert_eq!((other.jobs.len(), &other.jobs[0].state), (1, &JobState::Completing));
+    assert_eq!(reader.read(QUEUE, NONCE), first, "what was gone is read again");
+    let known = Arc::new(Job { array_throttle: Some(3), ..job(&first, "2") });
+    reader.keep(&known);
+    assert_eq!(job(&reader.read(QUEUE, NONCE), "2").array_throttle, Some(3));
+    let twice = reader.read(&changed.repeat(2), NONCE);
+    assert_eq!((twice.jobs.len(), twice.dropped_line_count), (0, 2));
+    assert_eq!(reader.read(&changed, NONCE).jobs.len(), 1);
+}
+
+#[test]
 fn an_unknown_state_is_a_value() {
     let scan = parse(&format!("{}\n", line().replacen("RUNNING", "TELEPORTING", 1)), NONCE);
     assert_eq!(scan.jobs[0].state, JobState::Other("TELEPORTING".to_owned()));
@@ -155,8 +175,8 @@ proptest::proptest! {
         let scan = parse(&text, NONCE);
         proptest::prop_assert_eq!(scan.dropped_line_count, 0);
         proptest::prop_assert_eq!(scan.jobs.len(), 1);
-        let seen = Job { mark: Ok(None), ..scan.jobs[0].clone() };
-        proptest::prop_assert_eq!(&seen, &plain.jobs[0]);
+        let seen = Job { mark: Ok(None), ..scan.jobs[0].as_ref().clone() };
+        proptest::prop_assert_eq!(&seen, plain.jobs[0].as_ref());
     }
 }
 

@@ -36,7 +36,8 @@ pub(crate) trait Bed: Sync {
     async fn job(&self, id: SlurmJobId) -> Job {
         let scan = self.slurm().jobs(&[]).await.unwrap();
         assert_eq!(scan.dropped_line_count, 0);
-        scan.jobs.into_iter().find(|job| job.id == id).unwrap_or_else(|| panic!("{id} is not listed"))
+        let found = scan.jobs.iter().find(|job| job.id == id);
+        found.unwrap_or_else(|| panic!("{id} is not listed")).as_ref().clone()
     }
 
     /// Waits until the job is as it should be.
@@ -67,7 +68,7 @@ pub(crate) trait Bed: Sync {
     async fn clear(&self) {
         for _ in 0..300 {
             let jobs = self.slurm().jobs(&[]).await.unwrap().jobs;
-            let left: Vec<Job> =
+            let left: Vec<_> =
                 jobs.into_iter().filter(|job| !matches!(job.state, JobState::Ended(_))).collect();
             if left.is_empty() {
                 return;

@@ -3,6 +3,7 @@
 use pillion_core::mark::Mark;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobState, JobUpdate, updates};
+use std::borrow::Borrow;
 use std::fmt;
 
 /// Why a job is given back.
@@ -56,8 +57,13 @@ pub struct Undo {
 }
 
 /// Every undo that is due. `pools`: the pool's partitions; empty where nobody knows them, and then each may be one.
-pub fn plan(jobs: &[Job], pools: &[String], now: UnixTime, older_than_seconds: f64) -> Vec<Undo> {
-    jobs.iter().filter_map(|job| undo(job, pools, now, older_than_seconds)).collect()
+pub fn plan<J: Borrow<Job>>(
+    jobs: &[J],
+    pools: &[String],
+    now: UnixTime,
+    older_than_seconds: f64,
+) -> Vec<Undo> {
+    jobs.iter().filter_map(|job| undo(job.borrow(), pools, now, older_than_seconds)).collect()
 }
 
 fn undo(job: &Job, pools: &[String], now: UnixTime, older_than_seconds: f64) -> Option<Undo> {

@@ -93,7 +93,7 @@ fn scan() -> Scan {
     let running = Job { id: SlurmJobId::plain(8), ..job(JobState::Running) };
     let up = node(NodeAvailability::Up);
     let down = Node { name: NodeName::new("n2"), ..node(NodeAvailability::Unavailable("DRAIN".into())) };
-    Scan::new(at(NOW - 1), vec![waiting, running], vec![up, down], &["shared".to_owned()], 0)
+    Scan::new(at(NOW - 1), vec![waiting.into(), running.into()], vec![up, down], &["shared".to_owned()], 0)
 }
 
 /// A pair that runs.

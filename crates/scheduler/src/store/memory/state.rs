@@ -166,8 +166,9 @@ impl State {
         let decided = self.decisions.values().flat_map(|committed| {
             let members =
                 committed.decision.members.iter().filter(move |member| member.plan.start.job_id == id);
-            members.map(|member| {
-                (committed.parent, committed.decision.created_at, member.plan.explanation.clone())
+            members.filter_map(|member| {
+                let explanation = member.plan.explanation.clone()?;
+                Some((committed.parent, committed.decision.created_at, explanation))
             })
         });
         let mut all: Vec<_> = waiting.chain(decided).collect();
@@ -176,8 +177,12 @@ impl State {
     }
 
     pub(super) fn active_decisions(&self) -> Vec<Decision> {
-        let all = self.decisions.values().map(|committed| &committed.decision);
-        all.filter(|decision| decision.state.is_active()).cloned().collect()
+        let active = self.all_decisions().filter(|decision| decision.state.is_active());
+        let mut active: Vec<Decision> = active.cloned().collect();
+        for member in active.iter_mut().flat_map(|decision| &mut decision.members) {
+            member.plan.explanation = None;
+        }
+        active
     }
 
     pub(super) fn decision(&self, id: DecisionId) -> Option<&Decision> {

@@ -11,7 +11,7 @@ use crate::store::{
 use pillion_core::decision::DecisionState;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, UnixTime};
 use sqlx::PgConnection;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
 struct DecisionRow {
@@ -49,7 +49,7 @@ impl DecisionRow {
     }
 }
 
-/// Commits in order; the caller's transaction makes it all or nothing.
+/// Commits in order; the caller's transaction makes it all or nothing. A few statements for all of it: a plan may start thousands.
 pub(super) async fn commit(
     conn: &mut PgConnection,
     parent: Revision,
@@ -60,53 +60,87 @@ pub(super) async fn commit(
         plan_head::expect(conn, parent).await?;
         return Ok(Vec::new());
     }
+    // From here on nobody else commits: whoever tries waits for this row, and starts anew when we are done.
     plan_head::advance(conn, parent).await?;
-    let mut ids = Vec::with_capacity(decisions.len());
-    for decision in decisions {
-        let id = insert(conn, parent, decision, at).await?;
-        for (position, new) in (0..).zip(&decision.members) {
-            member::insert(conn, id, position, new).await?;
-        }
-        ids.push(id);
+    member::expect_free(conn, decisions).await?;
+    expect_joined(conn, decisions).await?;
+    let ids = take_ids(conn, decisions.len()).await?;
+    insert(conn, parent, &ids, decisions, at).await?;
+    member::insert(conn, &ids, decisions).await?;
+    let id = |id: i64| {
+        let row = id.to_string();
+        Place { table: "pairing_decision", row: &row }.number("decision_id", id).map(DecisionId)
+    };
+    Ok(ids.into_iter().map(id).collect::<Result<_, _>>()?)
+}
+
+/// Every sharing that is joined is there.
+async fn expect_joined(conn: &mut PgConnection, decisions: &[NewDecision]) -> Result<(), TxError> {
+    let joined: Vec<i64> =
+        decisions.iter().filter_map(|decision| decision.joins).map(|id| bigint(id.0)).collect();
+    if joined.is_empty() {
+        return Ok(());
     }
+    let there: BTreeSet<i64> =
+        sqlx::query_scalar!("select decision_id from pairing_decision where decision_id = any($1)", &joined)
+            .fetch_all(conn)
+            .await?
+            .into_iter()
+            .collect();
+    let absent = decisions.iter().filter_map(|new| new.joins).find(|id| !there.contains(&bigint(id.0)));
+    absent.map_or(Ok(()), |id| Err(missing(id)))
+}
+
+/// So many new ids, in their order.
+async fn take_ids(conn: &mut PgConnection, count: usize) -> Result<Vec<i64>, TxError> {
+    let mut ids = sqlx::query_scalar!(
+        r#"select nextval(pg_get_serial_sequence('pairing_decision', 'decision_id')) as "id!"
+        from generate_series(1, $1::bigint)"#,
+        i64::try_from(count).unwrap_or(i64::MAX),
+    )
+    .fetch_all(conn)
+    .await?;
+    ids.sort_unstable();
     Ok(ids)
 }
 
 async fn insert(
     conn: &mut PgConnection,
     parent: Revision,
-    new: &NewDecision,
+    ids: &[i64],
+    decisions: &[NewDecision],
     at: UnixTime,
-) -> Result<DecisionId, TxError> {
-    let inserted = sqlx::query_scalar!(
-        "insert into pairing_decision (joins_decision_id, parent_revision, state, created_at, node, gres_type,
+) -> Result<(), TxError> {
+    let text = |of: fn(&NewDecision) -> &str| -> Vec<String> {
+        decisions.iter().map(|new| of(new).to_owned()).collect()
+    };
+    let joins: Vec<Option<i64>> = decisions.iter().map(|new| new.joins.map(|id| bigint(id.0))).collect();
+    let modes: Vec<Option<i16>> = decisions.iter().map(|new| new.ccs_mode.map(i16::from)).collect();
+    let gains: Vec<f64> = decisions.iter().map(|new| new.gain).collect();
+    sqlx::query!(
+        "insert into pairing_decision (decision_id, joins_decision_id, parent_revision, state, created_at, node, gres_type,
             device_model, mechanism, ccs_mode, gain)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-        returning decision_id",
-        new.joins.map(|id| bigint(id.0)),
+        overriding system value
+        select new.decision_id, new.joins, $1, $2, $3, new.node, new.gres_type, new.device_model, new.mechanism,
+            new.ccs_mode, new.gain
+        from unnest($4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::smallint[],
+            $11::double precision[])
+            as new (decision_id, joins, node, gres_type, device_model, mechanism, ccs_mode, gain)",
         bigint(parent.0),
         DecisionState::Planned.as_str(),
         timestamp(at),
-        new.node.as_str(),
-        new.gres_type.as_str(),
-        new.device_model,
-        new.mechanism.as_str(),
-        new.ccs_mode.map(i16::from),
-        new.gain,
+        ids,
+        &joins as &[Option<i64>],
+        &text(|new| new.node.as_str()),
+        &text(|new| new.gres_type.as_str()),
+        &text(|new| &new.device_model),
+        &text(|new| new.mechanism.as_str()),
+        &modes as &[Option<i16>],
+        &gains,
     )
-    .fetch_one(conn)
-    .await;
-    match (inserted, new.joins) {
-        (Ok(id), _) => {
-            let row = id.to_string();
-            let id = Place { table: "pairing_decision", row: &row }.number("decision_id", id)?;
-            Ok(DecisionId(id))
-        }
-        (Err(error), Some(joined)) if super::violates(&error, "pairing_decision_joins_fkey") => {
-            Err(missing(joined))
-        }
-        (Err(error), _) => Err(error.into()),
-    }
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 fn missing(id: DecisionId) -> TxError {
@@ -124,23 +158,34 @@ pub(super) async fn load(conn: &mut PgConnection, ids: &[i64]) -> Result<Vec<Dec
     )
     .fetch_all(&mut *conn)
     .await?;
-    let mut members = member::load(conn, ids).await?;
-    // Without one of its members a decision would say that nobody is there.
+    let members = member::load(conn, ids).await?;
+    Ok(complete(rows, members)?)
+}
+
+/// Planned or released, oldest first, without explanations.
+pub(super) async fn active(conn: &mut PgConnection) -> Result<Vec<Decision>, TxError> {
+    let rows = sqlx::query_as!(
+        DecisionRow,
+        "select decision_id, group_id, state, created_at, node, gres_type, device_model, mechanism, ccs_mode, gain,
+            abandoned_reason
+        from pairing_decision where state in ('planned', 'released') order by decision_id"
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let members = member::load_active(conn).await?;
+    Ok(complete(rows, members)?)
+}
+
+/// Without one of its members a decision would say that nobody is there.
+fn complete(
+    rows: Vec<DecisionRow>,
+    mut members: BTreeMap<i64, Result<Vec<Member>, StoreError>>,
+) -> Result<Vec<Decision>, StoreError> {
     let complete = |row: DecisionRow| {
         let members: Vec<Member> = members.remove(&row.decision_id).unwrap_or_else(|| Ok(Vec::new()))?;
         row.with(members)
     };
-    Ok(readable(rows.into_iter().map(complete))?)
-}
-
-/// Planned or released, oldest first.
-pub(super) async fn active(conn: &mut PgConnection) -> Result<Vec<Decision>, TxError> {
-    let ids = sqlx::query_scalar!(
-        "select decision_id from pairing_decision where state in ('planned', 'released')"
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    load(conn, &ids).await
+    readable(rows.into_iter().map(complete))
 }
 
 /// How many memberships of a user or a workload are looked at in one step, the newest first; and how many steps are gone

@@ -3,12 +3,13 @@
 use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
 use super::decision;
 use super::tx::TxError;
-use crate::store::{Member, MemberStep, NewMember, StoreError};
+use crate::store::{Member, MemberStep, NewDecision, NewMember, StoreError};
 use pillion_core::{DecisionId, JobStart, Shards, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Role;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use sqlx::PgConnection;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
 struct MemberRow {
@@ -72,46 +73,110 @@ impl TryFrom<MemberRow> for Member {
     }
 }
 
+/// P-1 before anything is written, so that the culprit has a name: no member is active elsewhere, nor twice in the plan. The
+/// index holds it whoever writes.
+pub(super) async fn expect_free(conn: &mut PgConnection, decisions: &[NewDecision]) -> Result<(), TxError> {
+    let starts = || decisions.iter().flat_map(|new| &new.members).map(|member| member.start.job_id);
+    let jobs: Vec<String> = starts().map(|job| job.to_string()).collect();
+    let active =
+        sqlx::query_scalar!("select job_id from pairing_member where active and job_id = any($1)", &jobs)
+            .fetch_all(conn)
+            .await?;
+    let mut taken: BTreeSet<String> = active.into_iter().collect();
+    match starts().zip(jobs).find(|(_, word)| !taken.insert(word.clone())) {
+        Some((job, _)) => Err(StoreError::Conflict(job).into()),
+        None => Ok(()),
+    }
+}
+
+/// The columns of the members of some decisions.
+#[derive(Default)]
+struct Columns {
+    decision_ids: Vec<i64>,
+    job_ids: Vec<String>,
+    restart_counts: Vec<i32>,
+    positions: Vec<i16>,
+    uids: Vec<i64>,
+    workloads: Vec<String>,
+    roles: Vec<String>,
+    caps: Vec<Option<f64>>,
+    shard_counts: Vec<i16>,
+    memory: Vec<Option<i64>>,
+    memory_limits: Vec<Option<i64>>,
+    promises: Vec<f64>,
+    estimates: Vec<Option<String>>,
+    durations: Vec<Option<f64>>,
+    explanations: Vec<String>,
+}
+
+/// A value as Postgres reads it: a tree of it would take many times the memory.
+fn text_of(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("our own words have keys that are texts")
+}
+
+impl Columns {
+    fn add(&mut self, id: i64, position: i16, new: &NewMember) {
+        self.decision_ids.push(id);
+        self.job_ids.push(new.start.job_id.to_string());
+        self.restart_counts.push(integer(new.start.restart_count));
+        self.positions.push(position);
+        self.uids.push(i64::from(new.uid.0));
+        self.workloads.push(new.workload.0.clone());
+        self.roles.push(role_word(new.role).to_owned());
+        self.caps.push(new.cap_fraction.map(f64::from));
+        self.shard_counts.push(i16::from(new.shards.count()));
+        self.memory.push(new.memory_bytes.map(bigint));
+        self.memory_limits.push(new.memory_limit_bytes.map(bigint));
+        self.promises.push(new.slowdown_ratio_max);
+        self.estimates.push(new.estimate.as_ref().map(text_of));
+        self.durations.push(new.solo_duration_seconds);
+        self.explanations.push(text_of(&new.explanation));
+    }
+}
+
+/// The members of these decisions, whose ids are given.
 pub(super) async fn insert(
     conn: &mut PgConnection,
-    id: DecisionId,
-    position: i16,
-    new: &NewMember,
+    ids: &[i64],
+    decisions: &[NewDecision],
 ) -> Result<(), TxError> {
-    let inserted = sqlx::query!(
+    let mut new = Columns::default();
+    for (id, decision) in ids.iter().zip(decisions) {
+        for (position, member) in (0..).zip(&decision.members) {
+            new.add(*id, position, member);
+        }
+    }
+    sqlx::query!(
         "insert into pairing_member (decision_id, job_id, restart_count, position, uid, workload, role, cap_fraction,
             shard_count, memory_bytes, memory_limit_bytes, slowdown_ratio_max, estimate, solo_duration_seconds,
             explanation, state)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 'planned')",
-        bigint(id.0),
-        new.start.job_id.to_string(),
-        integer(new.start.restart_count),
-        position,
-        i64::from(new.uid.0),
-        new.workload.as_str(),
-        role_word(new.role),
-        new.cap_fraction.map(f64::from),
-        i16::from(new.shards.count()),
-        new.memory_bytes.map(bigint),
-        new.memory_limit_bytes.map(bigint),
-        new.slowdown_ratio_max,
-        new.estimate.as_ref().map(|estimate| json!(estimate)),
-        new.solo_duration_seconds,
-        json!(new.explanation),
+        select new.decision_id, new.job_id, new.restart_count, new.position, new.uid, new.workload, new.role, new.cap,
+            new.shards, new.memory, new.memory_limit, new.promise, new.estimate::jsonb, new.duration,
+            new.explanation::jsonb, 'planned'
+        from unnest($1::bigint[], $2::text[], $3::integer[], $4::smallint[], $5::bigint[], $6::text[], $7::text[],
+            $8::double precision[], $9::smallint[], $10::bigint[], $11::bigint[], $12::double precision[], $13::text[],
+            $14::double precision[], $15::text[])
+            as new (decision_id, job_id, restart_count, position, uid, workload, role, cap, shards, memory, memory_limit,
+                promise, estimate, duration, explanation)",
+        &new.decision_ids,
+        &new.job_ids,
+        &new.restart_counts,
+        &new.positions,
+        &new.uids,
+        &new.workloads,
+        &new.roles,
+        &new.caps as &[Option<f64>],
+        &new.shard_counts,
+        &new.memory as &[Option<i64>],
+        &new.memory_limits as &[Option<i64>],
+        &new.promises,
+        &new.estimates as &[Option<String>],
+        &new.durations as &[Option<f64>],
+        &new.explanations,
     )
     .execute(conn)
-    .await;
-    match inserted {
-        Ok(_) => Ok(()),
-        // The key of the table forbids a job twice in one decision, the index a job in two active ones.
-        Err(error)
-            if super::violates(&error, "pairing_member_active_key")
-                || super::violates(&error, "pairing_member_pkey") =>
-        {
-            Err(StoreError::Conflict(new.start.job_id).into())
-        }
-        Err(error) => Err(error.into()),
-    }
+    .await?;
+    Ok(())
 }
 
 /// Members by decision, the host first; an error where one of them cannot be read.
@@ -129,6 +194,27 @@ pub(super) async fn load(
     )
     .fetch_all(conn)
     .await?;
+    Ok(by_decision(rows))
+}
+
+/// Those of the decisions that are planned or released, without their explanations.
+pub(super) async fn load_active(
+    conn: &mut PgConnection,
+) -> Result<BTreeMap<i64, Result<Vec<Member>, StoreError>>, TxError> {
+    let rows = sqlx::query_as!(
+        MemberRow,
+        r#"select decision_id, job_id, restart_count, uid, workload, role, cap_fraction, shard_count, memory_bytes,
+            memory_limit_bytes, slowdown_ratio_max, estimate, solo_duration_seconds, 'null'::jsonb as "explanation!",
+            member.state, prepared_at, released_at, started_at, ended_at, measured_speed_fraction, energy_joules
+        from pairing_member as member join pairing_decision as decision using (decision_id)
+        where decision.state in ('planned', 'released') order by decision_id, position"#
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(by_decision(rows))
+}
+
+fn by_decision(rows: Vec<MemberRow>) -> BTreeMap<i64, Result<Vec<Member>, StoreError>> {
     let mut of_decision: BTreeMap<i64, Result<Vec<Member>, StoreError>> = BTreeMap::new();
     for row in rows {
         let members = of_decision.entry(row.decision_id).or_insert_with(|| Ok(Vec::new()));
@@ -138,7 +224,7 @@ pub(super) async fn load(
             (_, Err(_)) => {}
         }
     }
-    Ok(of_decision)
+    of_decision
 }
 
 /// The newest decision that a start was released under.

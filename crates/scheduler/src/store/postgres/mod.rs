@@ -63,11 +63,6 @@ pub struct PgStore {
     counters: tx::Counters,
 }
 
-/// Whether a statement failed by the constraint of that name.
-fn violates(error: &sqlx::Error, constraint: &str) -> bool {
-    matches!(error, sqlx::Error::Database(error) if error.constraint() == Some(constraint))
-}
-
 /// A limit as SQL takes it; 0 = the usual one.
 fn integer_limit(limit: u32) -> i64 {
     i64::from(if limit == 0 { LIST_LIMIT_DEFAULT } else { limit })
@@ -467,26 +462,11 @@ impl Store for PgStore {
     }
 
     async fn prune_history(&self, before: UnixTime) -> Result<u64, StoreError> {
-        let mut deleted = 0;
-        loop {
-            let prune =
-                self.run_tx("pruning history", Write, |tx| Box::pin(history::prune(tx.connection(), before)));
-            match prune.await? {
-                0 => return Ok(deleted),
-                some => deleted += some,
-            }
-        }
+        self.run_until_none("pruning history", |tx| Box::pin(history::prune(tx.connection(), before))).await
     }
 
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {
-        let mut deleted = 0;
-        loop {
-            let prune =
-                self.run_tx("pruning samples", Write, |tx| Box::pin(sample::prune(tx.connection(), before)));
-            match prune.await? {
-                0 => return Ok(deleted),
-                some => deleted += some,
-            }
-        }
+        self.run_until_none("pruning samples", |tx| Box::pin(history::prune_samples(tx.connection(), before)))
+            .await
     }
 }

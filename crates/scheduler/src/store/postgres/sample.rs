@@ -8,9 +8,6 @@ use pillion_core::{GresType, NodeName, UnixTime};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-/// How many rows go in one transaction: a month of samples at once would take longer than a transaction may.
-const PRUNED_ROWS_MAX: i64 = 50_000;
-
 pub(super) async fn insert(
     conn: &mut PgConnection,
     node: &NodeName,
@@ -113,17 +110,4 @@ pub(super) async fn power_watts_mean(
     .fetch_one(conn)
     .await?;
     Ok(mean)
-}
-
-/// Deletes at most [`PRUNED_ROWS_MAX`] rows; 0 = none is left.
-pub(super) async fn prune(conn: &mut PgConnection, before: UnixTime) -> Result<u64, TxError> {
-    let done = sqlx::query!(
-        "delete from device_sample where ctid = any(array(
-            select ctid from device_sample where recorded_at < $1 limit $2))",
-        timestamp(before),
-        PRUNED_ROWS_MAX,
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected())
 }

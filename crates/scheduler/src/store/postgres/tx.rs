@@ -217,6 +217,20 @@ impl PgStore {
         }
     }
 
+    /// Runs `body` in one transaction after the other, until it finds nothing more to do; what it did in all.
+    pub(super) async fn run_until_none<'a, F>(&self, action: &'static str, body: F) -> Result<u64, StoreError>
+    where
+        F: for<'t> Fn(&'t mut Tx<'a>) -> TxFuture<'t, u64> + Send + Sync,
+    {
+        let mut done = 0;
+        loop {
+            match self.run_tx(action, Access::Write, &body).await? {
+                0 => return Ok(done),
+                some => done += some,
+            }
+        }
+    }
+
     async fn run_once<'a, T, F>(&self, access: Access, body: &F) -> Result<T, TxError>
     where
         F: for<'t> Fn(&'t mut Tx<'a>) -> TxFuture<'t, T> + Send + Sync,

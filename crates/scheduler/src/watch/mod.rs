@@ -1,22 +1,22 @@
-//! Row 2 of the way of a job: looks at Slurm, writes down what managed jobs do, checks the invariants, hangs the scan on the
-//! board. Changes nothing in Slurm.
+//! Row 2 of the way of a job: looks at Slurm, writes down what managed jobs do (`ledger`), checks the invariants, hangs the scan
+//! on the board. Changes nothing in Slurm.
+
+mod ledger;
 
 use crate::context::{Context, TickError};
-use crate::scan::{Scan, record_of};
-use crate::store::{Event, JobRecord};
+use crate::scan::Scan;
+use crate::store::Event;
 use crate::view::occupants;
+use ledger::Ledger;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::{Violation, check_occupants};
-use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
+use pillion_core::{GresType, NodeName};
 use pillion_slurm::updates::RESTART_PAUSE;
 use pillion_slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, warn};
-
-/// How many jobs are read from the store at once.
-const JOBS_PER_QUERY: usize = 5_000;
 
 /// How long Slurm's word on `PrivateData` is believed.
 const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
@@ -24,14 +24,13 @@ const PRIVACY_AGE_MAX: Duration = Duration::from_mins(1);
 /// The queue watcher.
 pub struct Watch {
     context: Arc<Context>,
-    /// What was written down last, so that only changes are written again. Filled from the store on first sight.
-    known: Mutex<BTreeMap<SlurmJobId, Option<JobRecord>>>,
+    ledger: Ledger,
 }
 
 impl Watch {
     /// A watcher that has seen nothing yet.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context, known: Mutex::default() }
+        Self { ledger: Ledger::new(Arc::clone(&context)), context }
     }
 
     /// Looks once.
@@ -54,7 +53,7 @@ impl Watch {
         let answer = context.slurm.jobs(pool).await.map_err(TickError::slurm("read the queue"))?;
         let nodes = context.slurm.nodes().await.map_err(TickError::slurm("read the nodes"))?;
         let scan = Arc::new(Scan::new(at, answer.jobs, nodes, pool, answer.dropped_line_count));
-        self.record(&scan).await?;
+        self.ledger.write_down(&scan).await?;
         context.board_mut().dropped_line_count += scan.dropped_line_count;
         let is_first = self.hang(&scan);
         self.check(&scan, is_first).await?;
@@ -86,6 +85,15 @@ impl Watch {
     /// Hangs the scan on the board, with what follows from it. `true`: it is the first one.
     fn hang(&self, scan: &Arc<Scan>) -> bool {
         let mut board = self.context.board_mut();
+        let before = board.scan.clone();
+        let is_restarted = |job: &&Job| {
+            let seen = before.as_ref().and_then(|before| before.jobs.get(&job.id));
+            job.restart_count > seen.map_or(0, |seen| seen.restart_count)
+        };
+        let restarted =
+            scan.jobs.changed_since(before.as_ref().map(|before| &before.jobs)).filter(is_restarted);
+        let until = scan.at + RESTART_PAUSE;
+        board.cooling.extend(restarted.map(|job| (job.id, until)));
         board.idle = board.idle.after(scan);
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
@@ -98,74 +106,6 @@ impl Watch {
             self.context.nudges.heartbeat.notify_one();
         }
         is_first
-    }
-
-    async fn record(&self, scan: &Scan) -> Result<(), TickError> {
-        self.recall(scan).await?;
-        let mut changed = Vec::new();
-        for job in scan.jobs.values() {
-            let known = self.lock().get(&job.id).cloned().flatten();
-            if let Some(record) =
-                record_of(job, known.as_ref()).filter(|record| known.as_ref() != Some(record))
-            {
-                changed.push(record);
-            }
-        }
-        self.write_down(&changed, scan.at).await?;
-        let mut known = self.lock();
-        let before =
-            |id| known.get(id).and_then(Option::as_ref).map_or(0, |record: &JobRecord| record.restart_count);
-        let restarted = changed.iter().filter(|record| record.restart_count > before(&record.id));
-        let until = scan.at + RESTART_PAUSE;
-        self.context.board_mut().cooling.extend(restarted.map(|record| (record.id, until)));
-        known.retain(|id, _| scan.jobs.contains_key(id));
-        known.extend(changed.into_iter().map(|record| (record.id, Some(record))));
-        Ok(())
-    }
-
-    /// All jobs at once. Where that is refused, by halves, until those stand alone that cannot be written down: nobody plans
-    /// with them, and they do not keep the queue from being seen.
-    async fn write_down(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), TickError> {
-        let mut parts = vec![jobs];
-        while let Some(part) = parts.pop() {
-            match (self.context.store.record_jobs(part, at).await, part) {
-                (Ok(()), _) => {}
-                (Err(error), [job]) => self.context.pass_over("watch", job.id, error.into())?,
-                (Err(error), part) if error.is_of_one_row() => {
-                    let (first, second) = part.split_at(part.len() / 2);
-                    parts.extend([first, second]);
-                }
-                (Err(error), _) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads what is stored of jobs that were not seen before.
-    async fn recall(&self, scan: &Scan) -> Result<(), TickError> {
-        // Only a job of ours can have a row: one that carries a mark, or shards that only we hand out.
-        let may_be_ours = |job: &&Job| !matches!(job.mark, Ok(None)) || job.shards().is_some();
-        let unknown: Vec<SlurmJobId> = {
-            let known = self.lock();
-            let new = scan.jobs.values().filter(|job| !known.contains_key(&job.id));
-            new.filter(may_be_ours).map(|job| job.id).collect()
-        };
-        for ids in unknown.chunks(JOBS_PER_QUERY) {
-            let mut stored = self.context.store.jobs(ids).await?;
-            let mut known = self.lock();
-            for id in ids {
-                // Job ids may be used again after years: a row of another submission is not this job.
-                let is_it = |record: &JobRecord| {
-                    scan.jobs.get(id).is_some_and(|job| job.submitted_at == record.submitted_at)
-                };
-                known.insert(*id, stored.remove(id).filter(is_it));
-            }
-        }
-        Ok(())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SlurmJobId, Option<JobRecord>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks what Slurm says against the invariants; a violation stops releases on its node until it is gone.

@@ -1,26 +1,34 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
+mod told;
+
 use crate::context::{Context, Settings, TickError};
 use crate::scan::{Scan, is_waiting};
 use crate::store::{Atonement, NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{JobStart, Revision, SlurmJobId, UnixTime, UserId, WorkloadKey};
+use pillion_core::{JobStart, Revision, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJob, plan};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
+use told::Told;
 use tracing::{debug, info};
+
+/// How many pairings are committed at once. More than are released until the next plan would only grow old, and the devices that
+/// they hold with them.
+const PAIRINGS_MAX: usize = 1_000;
 
 /// The pairing engine's shell.
 pub struct Engine {
     context: Arc<Context>,
+    told: Mutex<Told>,
 }
 
 impl Engine {
     /// An engine that predicts with the context's model.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context }
+        Self { context, told: Mutex::default() }
     }
 
     /// Plans once and commits.
@@ -29,6 +37,8 @@ impl Engine {
     /// [`TickError`] where the store did not answer. A plan that came too late is no error.
     pub async fn tick(&self) -> Result<(), TickError> {
         if !self.context.is_active() {
+            // Whoever leads meanwhile writes down what he finds.
+            *self.told() = Told::default();
             return Ok(());
         }
         let begun = Instant::now();
@@ -36,16 +46,23 @@ impl Engine {
         let (view, profiles) = self.view(&scan).await?;
         if view.waiting.is_empty() {
             self.context.board_mut().reason_counts.clear();
-        } else {
-            let mut plan = self.plan(&view).await?;
-            let newest = self.context.board().scan.clone().unwrap_or_else(|| Arc::clone(&scan));
-            plan.pairings.retain(|pairing| !is_overtaken(pairing, &scan, &newest));
-            if !self.commit(&view, &plan, &profiles, begun).await? {
-                return Ok(());
-            }
+            self.context.board_mut().planned_at = Some(scan.at);
+            return Ok(());
         }
+        let mut plan = self.plan(&view).await?;
+        let newest = self.context.board().scan.clone().unwrap_or_else(|| Arc::clone(&scan));
+        plan.pairings.retain(|pairing| !is_overtaken(pairing, &scan, &newest));
+        if plan.pairings.len() > PAIRINGS_MAX {
+            // In the order of service: those that are left out are the first of the next plan.
+            plan.pairings.truncate(PAIRINGS_MAX);
+            self.context.nudges.engine.notify_one();
+        }
+        if !self.commit(&view, &plan, &profiles, begun).await? {
+            return Ok(());
+        }
+        drop(view);
         self.context.board_mut().planned_at = Some(scan.at);
-        Ok(())
+        self.explain(&plan).await
     }
 
     /// The engine's input, by this scan.
@@ -119,12 +136,7 @@ impl Engine {
         profiles: &[StoredProfile],
         begun: Instant,
     ) -> Result<bool, TickError> {
-        let context = &self.context;
-        let now = context.now();
-        let reason = |left: &Explanation| (left.job_id, left.text.clone());
-        context.board_mut().reasons = plan.left_waiting.iter().map(reason).collect();
-        context.board_mut().reason_counts = reason_counts(&plan.left_waiting);
-        self.explain(plan, now).await?;
+        let (context, now) = (&self.context, self.context.now());
         if plan.pairings.is_empty() {
             return Ok(true);
         }
@@ -155,14 +167,14 @@ impl Engine {
         }
     }
 
-    /// Keeps why jobs wait; where that is refused, of each on its own.
-    async fn explain(&self, plan: &Plan, now: UnixTime) -> Result<(), TickError> {
-        let (store, parent) = (&self.context.store, plan.parent_revision);
-        match store.record_explanations(parent, &plan.left_waiting, now).await {
+    /// Writes down why jobs wait; where that is refused, of each on its own.
+    async fn record(&self, plan: &Plan, left_waiting: &[Explanation]) -> Result<(), TickError> {
+        let (store, parent, now) = (&self.context.store, plan.parent_revision, self.context.now());
+        match store.record_explanations(parent, left_waiting, now).await {
             Err(error) if error.is_of_one_row() => {}
             kept => return Ok(kept?),
         }
-        for left in &plan.left_waiting {
+        for left in left_waiting {
             let kept = store.record_explanations(parent, std::slice::from_ref(left), now).await;
             kept.or_else(|error| self.context.pass_over("engine", left.job_id, error.into()))?;
         }
@@ -196,6 +208,35 @@ impl Engine {
         }
         context.nudges.release.notify_one();
         Ok(true)
+    }
+}
+
+impl Engine {
+    /// Tells why jobs wait: on the board all of it, in the store what is new.
+    async fn explain(&self, plan: &Plan) -> Result<(), TickError> {
+        let (context, left) = (&self.context, &plan.left_waiting);
+        let reason = |left: &Explanation| (left.job_id, left.text.clone());
+        {
+            let mut board = context.board_mut();
+            // Not both at once: a long queue has as many sentences.
+            board.reasons.clear();
+            board.reasons.extend(left.iter().map(reason));
+            board.reason_counts = reason_counts(left);
+        }
+        let due = {
+            let mut told = self.told();
+            told.retain(left);
+            told.due(left)
+        };
+        if !due.explanations.is_empty() {
+            self.record(plan, &due.explanations).await?;
+            self.told().keep(due);
+        }
+        Ok(())
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -255,7 +296,7 @@ fn new_decision(pairing: &Pairing, known: &Known<'_>) -> NewDecision {
             slowdown_ratio_max: job.map_or(1.0, |job| job.slowdown_ratio_max.value()),
             estimate: member.estimate.clone(),
             solo_duration_seconds: solo.and_then(|profile| profile.duration_seconds),
-            explanation: member.explanation.clone(),
+            explanation: Some(member.explanation.clone()),
         }
     });
     NewDecision {

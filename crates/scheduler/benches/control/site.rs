@@ -1,0 +1,185 @@
+//! Who and what is there: users, workloads with their profiles, nodes, devices.
+
+use crate::options::Options;
+use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::fault::FaultSigns;
+use pillion_core::profile::{LessonKind, WorkloadProfile};
+use pillion_core::report::{
+    ActivityMeans, AgentHello, JobSummary, PROTOCOL_VERSION, ProgressPart, Report, ReportBody,
+};
+use pillion_core::{
+    DeviceUuid, Fraction, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey,
+};
+use pillion_scheduler::store::{JobRecord, Lesson, RunAccount, Store, StoredProfile, Sums};
+use pillion_slurm::Ending;
+use std::time::Duration;
+
+pub(crate) const CPUS_PER_NODE: u32 = 64;
+pub(crate) const CPUS_PER_JOB: u32 = 2;
+const MODEL: &str = "h200";
+const GIB: u64 = 1 << 30;
+/// Jobs that ran before have ids of their own.
+const FIRST_PAST_ID: u32 = 1 << 30;
+
+pub(crate) fn node_name(number: u16) -> NodeName {
+    NodeName::new(format!("n{:04}", u32::from(number) + 1))
+}
+
+pub(crate) fn user_name(user: u32) -> String {
+    format!("user{user}")
+}
+
+pub(crate) fn digest(user: u32, number: u32) -> String {
+    format!("{:016x}", (u64::from(user) << 32) | u64::from(number))
+}
+
+fn workload(user: u32, number: u32) -> WorkloadKey {
+    WorkloadKey::new(format!("{}/{}", user_name(user), digest(user, number)))
+}
+
+/// A workload between light and heavy.
+fn weight(user: u32, number: u32) -> f64 {
+    f64::from((user * 7 + number * 3) % 25) / 25.0
+}
+
+/// What an agent of that node says first.
+pub(crate) fn hello(number: u16, devices: u8, at: UnixTime) -> AgentHello {
+    let node = node_name(number);
+    let device = |index: u8| DeviceDescription {
+        index: u32::from(index),
+        uuid: DeviceUuid(format!("{node}-{index}")),
+        model: MODEL.to_owned(),
+        memory_bytes: 141 * GIB,
+        gres_type: GresType::new(format!("g{index}")),
+        mechanism: Mechanism::Mps,
+        instances: None,
+    };
+    AgentHello {
+        protocol_version: PROTOCOL_VERSION,
+        agent_version: "bench".to_owned(),
+        journal_id: journal(&node),
+        devices: (0..devices).map(device).collect(),
+        sent_at: at,
+        decision_ids: Vec::new(),
+        conditions: Vec::new(),
+        setup: None,
+        node,
+    }
+}
+
+pub(crate) fn journal(node: &NodeName) -> String {
+    format!("journal-{node}")
+}
+
+/// What an agent tells of a run that was alone all the time.
+pub(crate) fn summary(start: JobStart, device: u8, ended_at: UnixTime, seconds: u32) -> JobSummary {
+    let part = |value: f64| Some(Fraction::clamped(value));
+    let means = ActivityMeans {
+        power_watts: Some(400.0),
+        sm_active_fraction: part(0.4),
+        gpu_busy_fraction: part(0.6),
+        memory_bandwidth_fraction: part(0.3),
+        ..ActivityMeans::default()
+    };
+    JobSummary {
+        start,
+        gres_type: GresType::new(format!("g{device}")),
+        started_at: ended_at - Duration::from_secs(u64::from(seconds)),
+        ended_at,
+        shared_seconds: 0.0,
+        shared_device_seconds: None,
+        memory_bytes_peak: Some(8 * GIB),
+        process_count_peak: 1,
+        energy_joules: Some(400.0 * f64::from(seconds)),
+        solo: ProgressPart { progress: Some(f64::from(seconds)), seconds: f64::from(seconds) },
+        shared: ProgressPart::default(),
+        solo_means: Some(means),
+        solo_sample_count: seconds,
+        neighbours: Vec::new(),
+        signs: Some(FaultSigns::default()),
+    }
+}
+
+fn profile(user: u32, number: u32) -> WorkloadProfile {
+    let weight = weight(user, number);
+    WorkloadProfile {
+        run_count: 3,
+        duration_seconds: Some(400.0),
+        duration_variation_fraction: Some(0.05),
+        throughput_per_second: Some(1.0),
+        sm_active_fraction: Some(Fraction::clamped(weight)),
+        gpu_busy_fraction: Some(Fraction::clamped(0.3 + weight)),
+        memory_bandwidth_fraction: Some(Fraction::clamped(0.9 - weight)),
+        cache_bandwidth_fraction: Some(Fraction::clamped(0.5 * weight)),
+        memory_bytes_peak: Some(8 * GIB),
+        process_count_peak: 1,
+        power_watts_mean: Some(150.0 + 400.0 * weight),
+        ..WorkloadProfile::empty(workload(user, number), MODEL)
+    }
+}
+
+/// Every workload ran once before and has its profile.
+pub(crate) async fn remember_workloads(
+    store: &dyn Store,
+    options: &Options,
+    now: UnixTime,
+) -> anyhow::Result<()> {
+    let per_user = (options.workloads / options.users).max(1);
+    let node = NodeName::new("n0001");
+    let (mut id, mut sequence) = (FIRST_PAST_ID, 0);
+    for user in 0..options.users {
+        for number in 0..per_user {
+            (id, sequence) = (id + 1, sequence + 1);
+            let start = JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 };
+            let ended_at = now - Duration::from_hours(1);
+            let run = summary(start, 0, ended_at, 400);
+            let record = past_job(start, user, number, &run);
+            store.record_jobs(std::slice::from_ref(&record), now).await?;
+            let gres_type = run.gres_type.clone();
+            let body = ReportBody::JobSummary(Box::new(run));
+            store.ingest(&node, "journal-before", &Report { sequence, body }).await?;
+            let account = RunAccount {
+                uid: record.uid,
+                user: record.user,
+                account: record.account,
+                partition: record.partition,
+                workload: record.workload,
+                node: node.clone(),
+                ended_at,
+                sums: Sums::default(),
+            };
+            let stored = StoredProfile {
+                profile: profile(user, number),
+                duration_deviation_squares: 0.0,
+                run_counts_at_cap: [0; 9],
+                updated_at: now,
+            };
+            let lesson = Lesson::from(LessonKind::Alone);
+            store.profile_run(start, &gres_type, &account, &lesson, Some(&stored)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn past_job(start: JobStart, user: u32, number: u32, run: &JobSummary) -> JobRecord {
+    JobRecord {
+        id: start.job_id,
+        restart_count: 0,
+        uid: UserId(2000 + user),
+        user: user_name(user),
+        account: "physics".to_owned(),
+        partition: "shared".to_owned(),
+        workload: workload(user, number),
+        slowdown_ratio_max: None,
+        memory_bytes_declared: None,
+        submitted_at: run.started_at,
+        eligible_at: None,
+        started_at: Some(run.started_at),
+        ended_at: Some(run.ended_at),
+        ending: Some(Ending::Completed),
+        node: Some(NodeName::new("n0001")),
+        gres: "shard:g0:100".to_owned(),
+        alone: false,
+        exit: Some((0, 0)),
+    }
+}

@@ -1,0 +1,139 @@
+//! Which explanations are worth writing down: pure. A plan explains every job that it leaves waiting, and of 100,000 nearly all are
+//! told what they were told before. A reason that is new goes first; newer candidates beside the same reason follow in turns.
+
+use pillion_core::SlurmJobId;
+use pillion_pairing::{Candidate, Explanation, Reason};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+/// How many are written down after one plan.
+const PER_PLAN: usize = 2_000;
+
+/// What was written down of each job that waits.
+#[derive(Default)]
+pub(super) struct Told {
+    jobs: BTreeMap<SlurmJobId, (Reason, u64)>,
+    /// The last job of which newer candidates were written down: the next turn goes on behind it.
+    last: Option<SlurmJobId>,
+    hasher: RandomState,
+}
+
+/// What is to be written down now.
+pub(super) struct Due {
+    pub(super) explanations: Vec<Explanation>,
+    told: Vec<(Reason, u64)>,
+    last: Option<SlurmJobId>,
+}
+
+impl Told {
+    /// What a plan says that is not written down yet.
+    pub(super) fn due(&self, left: &[Explanation]) -> Due {
+        let mut lists = HashMap::new();
+        let mut due = Due { explanations: Vec::new(), told: Vec::new(), last: self.last };
+        let (mut before, mut behind) = (Vec::new(), Vec::new());
+        for one in left {
+            let known = self.jobs.get(&one.job_id);
+            if known.is_some_and(|(reason, _)| *reason == one.reason) {
+                let is_behind = self.last.is_none_or(|last| one.job_id > last);
+                if is_behind { &mut behind } else { &mut before }.push(one);
+            } else if due.explanations.len() < PER_PLAN {
+                due.add(one, self.digest(one, &mut lists));
+            }
+        }
+        for turn in [&mut behind, &mut before] {
+            turn.sort_by_key(|one| one.job_id);
+        }
+        for one in behind.into_iter().chain(before) {
+            if due.explanations.len() >= PER_PLAN {
+                break;
+            }
+            let digest = self.digest(one, &mut lists);
+            if self.jobs.get(&one.job_id).is_some_and(|(_, known)| *known != digest) {
+                due.last = Some(one.job_id);
+                due.add(one, digest);
+            }
+        }
+        due
+    }
+
+    /// They are written down.
+    pub(super) fn keep(&mut self, due: Due) {
+        self.last = due.last;
+        let jobs = due.explanations.into_iter().map(|one| one.job_id);
+        self.jobs.extend(jobs.zip(due.told));
+    }
+
+    /// Forgets everybody but those that wait still: whoever comes back begins anew.
+    pub(super) fn retain(&mut self, left: &[Explanation]) {
+        let waiting: BTreeSet<SlurmJobId> = left.iter().map(|one| one.job_id).collect();
+        self.jobs.retain(|job, _| waiting.contains(job));
+    }
+
+    fn digest(&self, one: &Explanation, lists: &mut HashMap<*const Candidate, u64>) -> u64 {
+        let Explanation { job_id: _, reason, text, model, candidates } = one;
+        // Jobs of one class share one list.
+        let of_list = || self.hasher.hash_one(serde_json::to_vec(candidates.as_ref()).unwrap_or_default());
+        let list = *lists.entry(candidates.as_ptr()).or_insert_with(of_list);
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(text.as_bytes());
+        hasher.write(model.as_bytes());
+        hasher.write_u64(self.hasher.hash_one((reason, list)));
+        hasher.finish()
+    }
+}
+
+impl Due {
+    fn add(&mut self, one: &Explanation, digest: u64) {
+        self.explanations.push(one.clone());
+        self.told.push((one.reason, digest));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn explanation(id: u32, reason: Reason, text: &str) -> Explanation {
+        let (job_id, candidates) = (SlurmJobId::plain(id), Arc::default());
+        Explanation { job_id, reason, text: text.to_owned(), model: "m".to_owned(), candidates }
+    }
+
+    fn ids(due: &Due) -> Vec<u32> {
+        due.explanations.iter().map(|one| one.job_id.id).collect()
+    }
+
+    #[test]
+    fn what_was_told_is_not_told_again() {
+        let mut told = Told::default();
+        let left = [explanation(1, Reason::Held, "a"), explanation(2, Reason::BehindOthers, "b")];
+        let due = told.due(&left);
+        assert_eq!(ids(&due), [1, 2]);
+        told.keep(due);
+        assert!(told.due(&left).explanations.is_empty());
+        let newer = [explanation(1, Reason::Held, "c"), explanation(2, Reason::Blocked, "b")];
+        assert_eq!(ids(&told.due(&newer)), [2, 1], "a new reason goes first");
+        told.retain(&left[..1]);
+        assert_eq!(ids(&told.due(&left)), [2], "whoever was planned meanwhile begins anew");
+    }
+
+    #[test]
+    fn a_long_queue_is_told_in_turns() {
+        let mut told = Told::default();
+        let count = u32::try_from(PER_PLAN).unwrap() * 5 / 2;
+        let all = |text: &str| -> Vec<Explanation> {
+            (1..=count).map(|id| explanation(id, Reason::BehindOthers, text)).collect()
+        };
+        for text in ["first", "second"] {
+            let mut seen = BTreeSet::new();
+            for _ in 0..3 {
+                let due = told.due(&all(text));
+                assert!(due.explanations.len() <= PER_PLAN);
+                seen.extend(ids(&due));
+                told.keep(due);
+            }
+            assert_eq!(seen.len(), all(text).len(), "{text}");
+            assert!(told.due(&all(text)).explanations.is_empty());
+        }
+    }
+}
