@@ -98,8 +98,7 @@ fn recorded() -> Vec<Event> {
             journal.acknowledge(4);
         }
     }
-    let events = disk.state().events.clone();
-    events
+    disk.state().events.clone()
 }
 
 /// What of the events since the last sync has reached the disk; `chance` is of this moment.
@@ -129,7 +128,9 @@ fn what_was_returned_for_outlives_a_loss_of_power_at_any_moment() {
     for (moment, event) in events.iter().enumerate() {
         for how in 0..4 {
             let mut image = synced.clone();
-            survived(&pending, how, moment * 7919).iter().for_each(|event| apply(&mut image, event));
+            for event in survived(&pending, how, moment * 7919) {
+                apply(&mut image, &event);
+            }
             let journal = match open(Disk::with(image)) {
                 Ok(journal) => journal,
                 // One that was never whole is set aside by `Journal::open`.
@@ -149,7 +150,11 @@ fn what_was_returned_for_outlives_a_loss_of_power_at_any_moment() {
             assert_eq!(journal.append(vec![summary()]).unwrap(), journal.last_sequence(), "it goes on");
         }
         match event {
-            Event::Sync => std::mem::take(&mut pending).iter().for_each(|event| apply(&mut synced, event)),
+            Event::Sync => {
+                for event in std::mem::take(&mut pending) {
+                    apply(&mut synced, &event);
+                }
+            }
             Event::Returned(sequence) => returned = *sequence,
             other => pending.push(other.clone()),
         }
