@@ -150,7 +150,11 @@ fn what_was_returned_for_outlives_a_loss_of_power_at_any_moment() {
             assert_eq!(journal.append(vec![summary()]).unwrap(), journal.last_sequence(), "it goes on");
         }
         match event {
-            Event::Sync => std::mem::take(&mut pending).iter().for_each(|event| apply(&mut synced, event)),
+            Event::Sync => {
+                for event in std::mem::take(&mut pending) {
+                    apply(&mut synced, &event);
+                }
+            }
             Event::Returned(sequence) => returned = *sequence,
             other => pending.push(other.clone()),
         }
