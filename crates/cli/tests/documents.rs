@@ -15,7 +15,7 @@ const FOLDERS: [&str; 9] =
 /// Texts in the folder of the checkout itself.
 const ROOT_TEXTS: [&str; 3] = ["README.md", "CONTRIBUTING.md", "SECURITY.md"];
 /// How units of systemd end.
-const SUFFIXES: [&str; 3] = [".service", ".timer", ".socket"];
+const SUFFIXES: [&str; 4] = [".service", ".timer", ".socket", ".mount"];
 /// Texts that tell how it was, with files that may be gone.
 const HISTORY: [&str; 2] = ["docs/CHANGELOG.md", "docs/decisions/"];
 
@@ -194,7 +194,7 @@ fn units(code: &str) -> Vec<String> {
         let whole = words(line).filter(|word| {
             let is_plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
             let is_unit = SUFFIXES.iter().any(|suffix| word.ends_with(suffix));
-            word.starts_with("pillion") && is_plain && is_unit
+            (word.starts_with("pillion") || word.starts_with("run-pillion")) && is_plain && is_unit
         });
         for word in whole.chain(after) {
             found.push(if word.contains('.') { word.to_owned() } else { format!("{word}.service") });

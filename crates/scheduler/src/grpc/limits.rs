@@ -35,6 +35,8 @@ mod tests {
     use crate::store::Store;
     use crate::store::memory::MemoryStore;
     use crate::testing::{NOW, at, scan};
+    use pillion_auth::{Identity, Peer};
+    use pillion_core::NodeName;
     use pillion_core::{ManualClock, UserId};
     use pillion_proto::v1::agent_service_client::AgentServiceClient;
     use pillion_proto::v1::operator_service_client::OperatorServiceClient;
@@ -47,6 +49,8 @@ mod tests {
     use tokio_stream::wrappers::TcpListenerStream;
     use tokio_util::sync::CancellationToken;
     use tonic::Code;
+    use tonic::metadata::MetadataValue;
+    use tonic::service::interceptor::InterceptedService;
     use tonic::transport::Server;
 
     /// Both services, and the agents that they know of. Slurm has the node n1 in the pool.
@@ -59,18 +63,29 @@ mod tests {
             Arc::new(Agents::default()),
             Settings::default(),
         ));
-        context.board_mut().scan = Some(Arc::new(scan(None, NodeAvailability::Up)));
+        let mut seen = scan(None, NodeAvailability::Up);
+        seen.nodes.iter_mut().for_each(|node| node.address = "127.0.0.1".to_owned());
+        context.board_mut().scan = Some(Arc::new(seen));
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
         let operator = OperatorServer::new(Arc::clone(&context), engine, String::new());
         let agent = AgentServer::new(Arc::clone(&context), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = Server::builder()
-            .add_service(agents(agent))
+            .add_service(InterceptedService::new(agents(agent), proven))
             .add_service(operators(Arc::new(operator)))
             .serve_with_incoming(TcpListenerStream::new(listener));
         tokio::spawn(serving);
         (address, context)
+    }
+
+    /// Whoever comes has proven to be the node that it says.
+    #[expect(clippy::unnecessary_wraps, reason = "an interceptor's own type")]
+    fn proven(mut request: tonic::Request<()>) -> Result<tonic::Request<()>, tonic::Status> {
+        let node = request.metadata().get("node").and_then(|node| node.to_str().ok()).unwrap_or("n1");
+        let identity = Identity::Agent(NodeName::new(node));
+        request.extensions_mut().insert(Peer { address: ([127, 0, 0, 1], 40_000).into(), identity });
+        Ok(request)
     }
 
     fn hello(node: &str, device_count: usize, detail: usize) -> AgentMessage {
@@ -92,8 +107,14 @@ mod tests {
     }
 
     async fn attach(address: SocketAddr, message: AgentMessage) -> Result<(), Code> {
+        attach_as("n1", address, message).await
+    }
+
+    async fn attach_as(node: &'static str, address: SocketAddr, message: AgentMessage) -> Result<(), Code> {
         let mut client = AgentServiceClient::connect(format!("http://{address}")).await.unwrap();
-        let attached = client.attach(tokio_stream::iter([message])).await;
+        let mut request = tonic::Request::new(tokio_stream::iter([message]));
+        request.metadata_mut().insert("node", MetadataValue::from_static(node));
+        let attached = client.attach(request).await;
         attached.map(drop).map_err(|status| status.code())
     }
 
@@ -109,7 +130,8 @@ mod tests {
             "no node has so many"
         );
         assert_eq!(attach(address, hello("n1\nforged", 1, 1)).await, Err(Code::InvalidArgument));
-        assert_eq!(attach(address, hello("invented", 1, 1)).await, Err(Code::FailedPrecondition));
+        let invented = attach_as("invented", address, hello("invented", 1, 1)).await;
+        assert_eq!(invented, Err(Code::PermissionDenied));
         assert!(context.agents.all().is_empty());
         assert_eq!(attach(address, hello("n1", 1, 1)).await, Ok(()));
         assert_eq!(context.agents.all().len(), 1);

@@ -17,6 +17,7 @@ use pillion_scheduler::engine::Engine;
 use pillion_scheduler::failure::Judge;
 use pillion_scheduler::failure::requeue::Requeuer;
 use pillion_scheduler::housekeep::Housekeep;
+use pillion_scheduler::idle::Idle;
 use pillion_scheduler::ingest::Ingest;
 use pillion_scheduler::misses::Misses;
 use pillion_scheduler::names::Names;
@@ -234,7 +235,7 @@ async fn a_decision_that_the_store_refuses_or_cannot_read_keeps_no_other_from_be
     let jobs = [world.submit("aa", "one"), world.submit("bb", "two"), world.submit("cc", "three")];
     world.look(1).await;
     let lost = commit(world.store.as_ref(), &[pair(801, 802)]).await[0];
-    world.sql("update pairing_member set explanation = '{}' where job_id = '802'".to_owned()).await;
+    world.sql("update pairing_member set estimate = '{}' where job_id = '802'".to_owned()).await;
     world.refuse("pairing_member", &format!("job_id = '{}'", jobs[0])).await;
     Engine::new(world.world()).tick().await.expect("one bad row is no reason to stop");
     let active = world.store.active_decisions().await.expect("read");
@@ -289,6 +290,9 @@ async fn a_job_whose_renewal_is_refused_keeps_no_other_from_being_renewed() {
     let jobs = [world.submit("aa", "one"), world.submit("bb", "two")];
     world.look(3500).await;
     assert!(world.slurm.hold(jobs[0]), "after the look");
+    // Something was planned since the start, and no device that was free before it holds the switch back.
+    world.context.board_mut().planned_at = Some(at(3500));
+    world.context.board_mut().idle = Idle::default();
     Renew::new(world.world()).tick().await.expect("one refusal is no reason to stop");
     let renewed = world.slurm.journal().into_iter().any(|call| {
         let start_time = |update: &pillion_slurm::JobUpdate| update.start_time.is_some();
