@@ -6,8 +6,8 @@ use super::informed::Informed;
 use super::score::{Tally, as_float, hours_saved};
 use super::truth::Truth;
 use super::{Backtest, PolicyName, choose, ours, trees};
-use crate::caps::CAP_GAIN_MIN;
 use crate::model::{Learned, TrainOptions, train};
+use crate::planner::candidates::caps::CAP_GAIN_MIN;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who chose, and from how many observed pairings besides the old families' history; absent = who learns nothing.

@@ -2,8 +2,8 @@
 //! that it grows with the workloads and not with the queue.
 
 use super::answer::AnswerPairing;
-use crate::considered::Considered;
 use crate::plan::Reason;
+use crate::planner::considered::Considered;
 use pillion_core::Fraction;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use super::table::{InvalidFile, NamedText, Row, Table};
 use super::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
-use crate::shards;
+use crate::planner::placement::shards;
 use crate::view::{DeviceView, Tenant, WaitingJob};
 use pillion_core::{DecisionId, JobStart, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! A table in CSV, read strictly: what is wrong is named with file, line and column, and what was expected. Knows no
 //! column's place in a file.
 
-use crate::session::CCS_MODE_SHARED;
+use crate::planner::candidates::CCS_MODE_SHARED;
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
 use std::collections::BTreeMap;

@@ -2,10 +2,12 @@
 //! runs there, so halves are for two and no more; quarters are worth their cost only where a third will come that fits
 //! in one.
 
-use super::{CCS_MODE_SHARED, Seat, Session, Verdict};
-use crate::admit;
-use crate::caps::CAP_GAIN_MIN;
+use super::caps::CAP_GAIN_MIN;
+use super::{CCS_MODE_SHARED, Seat, Verdict};
 use crate::plan::Reason;
+use crate::planner::admit;
+use crate::planner::classes::PlanContext;
+use crate::planner::index::{ClassIndex, KindIndex};
 use pillion_core::device::Mechanism;
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -15,7 +17,7 @@ const CCS_MODE_CROWDED: u8 = 4;
 /// So many classes are looked at as the third of a pair, the most numerous first.
 const THIRDS_MAX: usize = 8;
 
-impl<'a> Session<'a> {
+impl<'a> PlanContext<'a> {
     /// How many tenants a device may have in this mode.
     pub(crate) fn seats(&self, mode: Option<u8>) -> u32 {
         mode.map_or(u32::MAX, u32::from).min(self.policy.tenants_max)
@@ -24,9 +26,9 @@ impl<'a> Session<'a> {
     /// Two waiting jobs, by class, that start together; on a card in the mode that is worth more.
     pub(super) fn in_best_mode(
         &self,
-        pair: [usize; 2],
+        pair: [ClassIndex; 2],
         seats: [Seat<'a>; 2],
-        kind: usize,
+        kind: KindIndex,
     ) -> Result<Verdict, Reason> {
         let device = self.kinds[kind];
         if device.mechanism != Mechanism::Ccs {
@@ -49,13 +51,13 @@ impl<'a> Session<'a> {
     }
 
     /// The most that another waiting job wins by joining these two in quarters; 0 if none may.
-    fn worth_of_third(&self, pair: [usize; 2], seats: [Seat<'a>; 2], kind: usize) -> f64 {
-        let taken = |class: usize| pair.iter().filter(|member| **member == class).count();
-        let place = |class: usize| (&self.classes[class].partition, &self.classes[class].gpu_type);
-        let may_come = |class: &&usize| {
+    fn worth_of_third(&self, pair: [ClassIndex; 2], seats: [Seat<'a>; 2], kind: KindIndex) -> f64 {
+        let taken = |class: ClassIndex| pair.iter().filter(|member| **member == class).count();
+        let place = |class: ClassIndex| (&self.classes[class].partition, &self.classes[class].gpu_type);
+        let may_come = |class: &&ClassIndex| {
             self.startable_count[**class] > taken(**class) && place(**class) == place(pair[0])
         };
-        let worth = |class: &usize| {
+        let worth = |class: &ClassIndex| {
             let seats = [seats[0], seats[1], self.waiting_seat(*class, kind).ok()?];
             let verdict = self.look_at(&seats, self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
             verdict.is_admitted().then(|| verdict.value())
@@ -65,20 +67,20 @@ impl<'a> Session<'a> {
     }
 
     /// The classes that keep their promise alone in a quarter, the most numerous first: found once for all pairs.
-    fn quarter_guests(&self, kind: usize) -> Rc<[usize]> {
-        if let Some(found) = self.quarter_guests.borrow().get(&kind) {
+    fn quarter_guests(&self, kind: KindIndex) -> Rc<[ClassIndex]> {
+        if let Some(found) = self.found.quarter_guests.borrow().get(&kind) {
             return Rc::clone(found);
         }
-        let fits = |class: &usize| {
+        let fits = |class: &ClassIndex| {
             let seat = self.waiting_seat(*class, kind).ok()?;
             let alone = self.predict(&[seat], &[None], self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
             Some(admit::keeps_promise(&alone[0], seat.promise))
         };
-        let mut guests: Vec<usize> =
-            (0..self.classes.len()).filter(|class| fits(class).unwrap_or(false)).collect();
+        let mut guests: Vec<ClassIndex> =
+            self.classes.keys().filter(|class| fits(class).unwrap_or(false)).collect();
         guests.sort_by_key(|class| Reverse(self.startable_count[*class]));
-        let guests: Rc<[usize]> = guests.into();
-        self.quarter_guests.borrow_mut().insert(kind, Rc::clone(&guests));
+        let guests: Rc<[ClassIndex]> = guests.into();
+        self.found.quarter_guests.borrow_mut().insert(kind, Rc::clone(&guests));
         guests
     }
 }

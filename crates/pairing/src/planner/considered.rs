@@ -2,7 +2,9 @@
 
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
-use crate::session::{Session, Verdict};
+use crate::planner::candidates::Verdict;
+use crate::planner::classes::PlanContext;
+use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
 use pillion_core::{Fraction, WorkloadKey};
 use std::rc::Rc;
 
@@ -23,22 +25,22 @@ pub(crate) struct Considered {
     pub(crate) excluded_by: Option<Reason>,
 }
 
-/// What the session looked at.
-pub(crate) fn considered(session: &Session<'_>) -> Vec<Considered> {
-    let workload = |class: usize| session.classes[class].workload.clone();
-    let of_pair = |((host, guest, _), verdict): ((usize, usize, usize), Rc<Verdict>)| {
+/// What the context looked at.
+pub(crate) fn considered(context: &PlanContext<'_>) -> Vec<Considered> {
+    let workload = |class: ClassIndex| context.classes[class].workload.clone();
+    let of_pair = |((host, guest, _), verdict): ((ClassIndex, ClassIndex, KindIndex), Rc<Verdict>)| {
         of_verdict(vec![workload(host), workload(guest)], &[], &verdict)
     };
-    let of_join = |((class, device), verdict): ((usize, usize), Rc<Verdict>)| {
-        let tenants = &session.view.devices[device].tenants;
+    let of_join = |((class, device), verdict): ((ClassIndex, DeviceIndex), Rc<Verdict>)| {
+        let tenants = &context.devices[device].tenants;
         let mut workloads: Vec<WorkloadKey> =
             tenants.iter().map(|tenant| tenant.workload.clone()).collect::<Option<_>>()?;
         workloads.push(workload(class));
         let caps: Vec<Option<Fraction>> = tenants.iter().map(|tenant| tenant.cap_fraction).collect();
         Some(of_verdict(workloads, &caps, &verdict))
     };
-    let mut all: Vec<Considered> = session.pairs_looked_at().into_iter().map(of_pair).collect();
-    all.extend(session.joins_looked_at().into_iter().filter_map(of_join));
+    let mut all: Vec<Considered> = context.pairs_looked_at().into_iter().map(of_pair).collect();
+    all.extend(context.joins_looked_at().into_iter().filter_map(of_join));
     all
 }
 

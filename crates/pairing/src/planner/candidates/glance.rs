@@ -1,10 +1,12 @@
 //! What a sharing is worth at the price of one estimate, without caps, where a closer look would cost many. What two are
 //! like depends on their profiles alone, whichever of them runs already: it is foreseen once for all that could meet.
 
-use super::{Seat, Session, Verdict};
-use crate::caps::{CapSlot, FAST_ENOUGH_FRACTION};
+use super::caps::{CapSlot, FAST_ENOUGH_FRACTION};
+use super::{Seat, Verdict};
 use crate::model::{SharedDevice, SpeedEstimate, TenantInput};
 use crate::plan::Reason;
+use crate::planner::classes::{Found, PlanContext};
+use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
 use crate::view::DeviceView;
 use pillion_core::device::Mechanism;
 use rustc_hash::FxHashMap;
@@ -35,43 +37,48 @@ impl Glance {
 }
 
 /// Two without caps: the kind of device, and their profiles, the lower first.
-pub(crate) type Couple = (usize, usize, usize);
+pub(crate) type Couple = (KindIndex, ProfileIndex, ProfileIndex);
 
 /// How fast two are without caps, in the order of their profiles; absent = nothing can be said. Terms are left out: there
 /// may be a hundred thousand of them.
 pub(crate) type Foreseen = Arc<FxHashMap<Couple, Option<[SpeedEstimate; 2]>>>;
 
-impl<'a> Session<'a> {
-    /// How to make another that knows what was foreseen, on another thread: what a session remembers besides is its own.
-    pub(crate) fn aside(&self) -> impl Fn() -> Session<'a> + Sync + use<'a> {
+impl<'a> PlanContext<'a> {
+    /// How to make another that knows what was foreseen, on another thread: what a context remembers besides is its own.
+    pub(crate) fn aside(&self) -> impl Fn() -> PlanContext<'a> + Sync + use<'a> {
         let (view, model, policy) = (self.view, self.model, self.policy);
-        let foreseen = Arc::clone(&self.foreseen.borrow());
+        let foreseen = Arc::clone(&self.found.foreseen.borrow());
         move || {
-            let foreseen = RefCell::new(Arc::clone(&foreseen));
-            Session { foreseen, ..Session::new(view, model, policy) }
+            let found = Found { foreseen: RefCell::new(Arc::clone(&foreseen)), ..Found::default() };
+            PlanContext { found, ..PlanContext::new(view, model, policy) }
         }
     }
 
     /// Whether it was asked what these are like.
     pub(crate) fn has_foreseen(&self, couple: &Couple) -> bool {
-        self.foreseen.borrow().contains_key(couple)
+        self.found.foreseen.borrow().contains_key(couple)
     }
 
     /// From now on this is known too.
     pub(crate) fn remember(&self, answers: impl Iterator<Item = (Couple, Option<[SpeedEstimate; 2]>)>) {
-        Arc::make_mut(&mut self.foreseen.borrow_mut()).extend(answers);
+        Arc::make_mut(&mut self.found.foreseen.borrow_mut()).extend(answers);
     }
 
     /// The two waiting jobs, by class, of whom a glance would ask.
-    pub(crate) fn couple_of_pair(&self, host: usize, guest: usize, kind: usize) -> Option<Couple> {
+    pub(crate) fn couple_of_pair(
+        &self,
+        host: ClassIndex,
+        guest: ClassIndex,
+        kind: KindIndex,
+    ) -> Option<Couple> {
         let device = Some(self.kinds[kind]).filter(|device| self.glances_at(device))?;
         let seats = [self.waiting_seat(host, kind).ok()?, self.waiting_seat(guest, kind).ok()?];
         self.couple(&seats, device)
     }
 
     /// The job, by class, and the one that runs on a device.
-    pub(crate) fn couple_of_join(&self, class: usize, device: usize) -> Option<Couple> {
-        let host = Some(&self.view.devices[device]).filter(|host| self.glances_at(host))?;
+    pub(crate) fn couple_of_join(&self, class: ClassIndex, device: DeviceIndex) -> Option<Couple> {
+        let host = Some(&self.devices[device]).filter(|host| self.glances_at(host))?;
         self.couple(&self.seats_with(class, device).ok()?, host)
     }
 
@@ -86,7 +93,8 @@ impl<'a> Session<'a> {
     /// What two are like.
     pub(crate) fn foresee(&self, (kind, lower, higher): Couple) -> Option<[SpeedEstimate; 2]> {
         let device = self.kinds[kind];
-        let input = |profile: usize| TenantInput { profile: self.profiles[profile], cap_fraction: None };
+        let input =
+            |profile: ProfileIndex| TenantInput { profile: self.profiles[profile], cap_fraction: None };
         let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: None };
         let estimates = self.model.predict(&[input(lower), input(higher)], shared).ok()?;
         let without_terms =
@@ -95,7 +103,7 @@ impl<'a> Session<'a> {
     }
 
     /// Two waiting jobs, by class, at the price of one estimate where a closer look would cost many.
-    pub(crate) fn glance_at_pair(&self, host: usize, guest: usize, kind: usize) -> Glance {
+    pub(crate) fn glance_at_pair(&self, host: ClassIndex, guest: ClassIndex, kind: KindIndex) -> Glance {
         let device = self.kinds[kind];
         if !self.glances_at(device) {
             return Glance::of(&self.pair(host, guest, kind));
@@ -105,8 +113,8 @@ impl<'a> Session<'a> {
     }
 
     /// A job, by class, that joins what runs on a device, likewise.
-    pub(crate) fn glance_at_join(&self, class: usize, device: usize) -> Glance {
-        let host = &self.view.devices[device];
+    pub(crate) fn glance_at_join(&self, class: ClassIndex, device: DeviceIndex) -> Glance {
+        let host = &self.devices[device];
         if !self.glances_at(host) {
             return Glance::of(&self.join(class, device));
         }
@@ -122,7 +130,7 @@ impl<'a> Session<'a> {
 
     /// Without caps.
     fn glance(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<Glance, Reason> {
-        let foreseen = self.foreseen.borrow();
+        let foreseen = self.found.foreseen.borrow();
         let known = self.couple(seats, device).and_then(|couple| foreseen.get(&couple));
         let Some(known) = known else {
             let verdict = self.without_caps(seats, device)?;

@@ -1,12 +1,14 @@
 //! Estimates, and what follows from them: which promise they keep, what the sharing is worth, what it risks.
 
-use super::{Seat, Session};
-use crate::admit;
+use super::Seat;
+use super::worth::{self, Stay};
 use crate::model::{SharedDevice, SpeedEstimate, TenantInput};
 use crate::plan::Reason;
+use crate::planner::admit;
+use crate::planner::classes::PlanContext;
+use crate::planner::index::KindIndex;
 use crate::policy::Objective;
 use crate::view::DeviceView;
-use crate::worth::{self, Stay};
 use pillion_core::Fraction;
 use std::rc::Rc;
 
@@ -65,7 +67,7 @@ impl Verdict {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> PlanContext<'a> {
     pub(super) fn verdict(
         &self,
         seats: &[Seat<'a>],
@@ -171,20 +173,20 @@ impl<'a> Session<'a> {
             (seat.profile, cap.map_or(f64::MAX, Fraction::value).to_bits())
         };
         let key = (self.model_of(device), mode, seats.iter().zip(caps).map(tenant).collect());
-        if let Some(known) = self.predictions.borrow().get(&key) {
+        if let Some(known) = self.found.predictions.borrow().get(&key) {
             return known.clone().ok_or(Reason::UnknownWorkload);
         }
         let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
         let estimates = self.model.predict(&self.inputs(seats, caps), shared).ok().map(Rc::new);
-        if self.predictions.borrow().len() < PREDICTIONS_MAX {
-            self.predictions.borrow_mut().insert(key, estimates.clone());
+        if self.found.predictions.borrow().len() < PREDICTIONS_MAX {
+            self.found.predictions.borrow_mut().insert(key, estimates.clone());
         }
         estimates.ok_or(Reason::UnknownWorkload)
     }
 
     /// The first kind of devices of this model and mechanism: estimates know no other difference.
-    pub(super) fn model_of(&self, device: &DeviceView) -> usize {
+    pub(super) fn model_of(&self, device: &DeviceView) -> KindIndex {
         let is_like = |kind: &&DeviceView| kind.model == device.model && kind.mechanism == device.mechanism;
-        self.kinds.iter().position(is_like).unwrap_or(0)
+        self.kinds.position(is_like).unwrap_or(KindIndex::from(0))
     }
 }

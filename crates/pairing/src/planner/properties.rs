@@ -1,12 +1,13 @@
 //! What holds of every plan, over random clusters; how long a large one takes; what an explanation looks like.
 
-use crate::admit;
 use crate::model::{Contention, InterferenceModel, SharedDevice, SpeedEstimate, TenantInput};
 use crate::plan::{CANDIDATES_MAX, Explanation, Plan, Role};
+use crate::planner::admit;
+use crate::planner::candidates::candidate_set::CandidateSet;
+use crate::planner::classes::PlanContext;
 use crate::planner::plan;
+use crate::planner::rounds;
 use crate::policy::{Policy, UserPolicy};
-use crate::serve;
-use crate::session::Session;
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, DeviceView, ProfileBook, WaitingJob};
 use pillion_core::device::Mechanism;
@@ -259,9 +260,9 @@ proptest! {
 }
 
 /// What the sharings of a plan are worth together.
-fn weight(session: &Session<'_>) -> f64 {
-    let service = serve::serve(session);
-    service.starts.iter().filter_map(|start| start.verdict.as_ref()).map(|verdict| verdict.weight).sum()
+fn weight(context: &PlanContext<'_>) -> f64 {
+    let placement = rounds::settle(&mut CandidateSet::new(context));
+    placement.starts.iter().filter_map(|start| start.verdict.as_ref()).map(|verdict| verdict.weight).sum()
 }
 
 #[test]
@@ -272,12 +273,12 @@ fn a_glance_at_most_pairs_finds_what_a_close_look_at_all_does() {
         for job in &mut view.waiting {
             job.slowdown_ratio_max = SlowdownRatio::try_promise(promise).unwrap();
         }
-        let mut session = Session::new(&view, &Contention, &policy);
-        session.is_thorough = true;
-        let thorough = weight(&session);
-        let mut session = Session::new(&view, &Contention, &policy);
-        session.is_thorough = false;
-        let lazy = weight(&session);
+        let mut context = PlanContext::new(&view, &Contention, &policy);
+        context.is_thorough = true;
+        let thorough = weight(&context);
+        let mut context = PlanContext::new(&view, &Contention, &policy);
+        context.is_thorough = false;
+        let lazy = weight(&context);
         assert!(thorough > 0.0 && lazy >= 0.995 * thorough, "{lazy} instead of {thorough}");
     }
 }

@@ -1,9 +1,12 @@
 //! What each way of sharing is worth, looked at no closer than the choice needs. A glance costs one estimate; a closer
-//! look tries all caps and costs tens. Where there are too many ways for that, only those are looked at closely that
+//! look limits all caps and costs tens. Where there are too many ways for that, only those are looked at closely that
 //! could still change the choice. Must not choose.
 
-use crate::session::{Couple, Glance, Session};
+use super::{Couple, Glance};
+use crate::planner::classes::PlanContext;
+use crate::planner::index::{CandidateIndex, ClassIndex, DeviceIndex, KindIndex};
 use rustc_hash::FxHashMap;
+use typed_index_collections::TiVec;
 
 /// Fewer than this are not worth another thread.
 const PARALLEL_MIN: usize = 256;
@@ -18,28 +21,28 @@ pub(crate) enum Sharing {
     /// Two waiting jobs, by class, the lower first, on a device of this kind.
     Pair {
         /// One class.
-        lower: usize,
+        lower: ClassIndex,
         /// The other, or the same.
-        higher: usize,
+        higher: ClassIndex,
         /// The kind of device.
-        kind: usize,
+        kind: KindIndex,
     },
     /// A waiting job, by class, beside what runs on this device.
     Join {
         /// The class of the one that comes.
-        class: usize,
+        class: ClassIndex,
         /// The first device on which the same runs.
-        device: usize,
+        device: DeviceIndex,
     },
 }
 
 /// All that were asked about, by number, over all rounds of one plan.
-pub(crate) struct Prospects<'p, 'a> {
-    pub(crate) session: &'p Session<'a>,
+pub(crate) struct CandidateSet<'p, 'a> {
+    pub(crate) context: &'p PlanContext<'a>,
     numbers: Numbers,
-    sharings: Vec<Sharing>,
+    sharings: TiVec<CandidateIndex, Sharing>,
     /// Those that were glanced at; the others follow.
-    glances: Vec<Glance>,
+    glances: TiVec<CandidateIndex, Glance>,
     /// What an expected broken promise cost in the last choice: the next will hardly differ.
     pub(crate) risk_price: f64,
 }
@@ -52,20 +55,20 @@ struct Numbers {
     /// By host, class.
     joins: Vec<u32>,
     /// By the first device on which the same runs.
-    host_of: Vec<u32>,
-    others: FxHashMap<Sharing, usize>,
+    host_of: TiVec<DeviceIndex, u32>,
+    others: FxHashMap<Sharing, CandidateIndex>,
 }
 
 /// Not numbered yet.
 const NONE: u32 = u32::MAX;
 
 impl Numbers {
-    fn new(session: &Session<'_>) -> Self {
-        let class_count = session.classes.len();
-        let mut host_of = vec![NONE; session.alike.len()];
+    fn new(context: &PlanContext<'_>) -> Self {
+        let class_count = context.classes.len();
+        let mut host_of: TiVec<DeviceIndex, u32> = vec![NONE; context.alike.len()].into();
         let mut host_count = 0;
-        for (device, alike) in session.alike.iter().enumerate() {
-            if device == *alike && !session.view.devices[device].tenants.is_empty() {
+        for (device, alike) in context.alike.iter_enumerated() {
+            if device == *alike && !context.devices[device].tenants.is_empty() {
                 host_of[device] = host_count;
                 host_count += 1;
             }
@@ -76,7 +79,7 @@ impl Numbers {
         };
         Self {
             class_count,
-            pairs: table(session.places.kind_count() * class_count),
+            pairs: table(context.places.kind_count() * class_count),
             joins: table(host_count as usize),
             host_of,
             others: FxHashMap::default(),
@@ -84,76 +87,79 @@ impl Numbers {
     }
 
     /// Its number; `next` if it has none yet.
-    fn of(&mut self, sharing: Sharing, next: usize) -> usize {
+    fn of(&mut self, sharing: Sharing, next: CandidateIndex) -> CandidateIndex {
         let cell = match sharing {
-            Sharing::Pair { lower, higher, kind } => {
-                self.pairs.get_mut((kind * self.class_count + lower) * self.class_count + higher)
-            }
+            Sharing::Pair { lower, higher, kind } => self.pairs.get_mut(
+                (usize::from(kind) * self.class_count + usize::from(lower)) * self.class_count
+                    + usize::from(higher),
+            ),
             Sharing::Join { class, device } => {
-                self.joins.get_mut(self.host_of[device] as usize * self.class_count + class)
+                self.joins.get_mut(self.host_of[device] as usize * self.class_count + usize::from(class))
             }
         };
-        let Some((cell, new)) = cell.zip(u32::try_from(next).ok()) else {
+        let Some((cell, new)) = cell.zip(u32::try_from(usize::from(next)).ok()) else {
             return *self.others.entry(sharing).or_insert(next);
         };
         if *cell == NONE {
             *cell = new;
         }
-        *cell as usize
+        CandidateIndex::from(*cell as usize)
     }
 }
 
-impl<'p, 'a> Prospects<'p, 'a> {
-    pub(crate) fn new(session: &'p Session<'a>) -> Self {
+impl<'p, 'a> CandidateSet<'p, 'a> {
+    pub(crate) fn new(context: &'p PlanContext<'a>) -> Self {
         Self {
-            session,
-            numbers: Numbers::new(session),
-            sharings: Vec::new(),
-            glances: Vec::new(),
+            context,
+            numbers: Numbers::new(context),
+            sharings: TiVec::new(),
+            glances: TiVec::new(),
             risk_price: 0.0,
         }
     }
 
     /// The number of two waiting jobs, by class.
-    pub(crate) fn pair(&mut self, host: usize, guest: usize, kind: usize) -> usize {
+    pub(crate) fn pair(&mut self, host: ClassIndex, guest: ClassIndex, kind: KindIndex) -> CandidateIndex {
         self.number(Sharing::Pair { lower: host.min(guest), higher: host.max(guest), kind })
     }
 
     /// The number of a job, by class, that joins what runs on a device.
-    pub(crate) fn join(&mut self, class: usize, device: usize) -> usize {
-        self.number(Sharing::Join { class, device: self.session.alike[device] })
+    pub(crate) fn join(&mut self, class: ClassIndex, device: DeviceIndex) -> CandidateIndex {
+        self.number(Sharing::Join { class, device: self.context.alike[device] })
     }
 
-    fn number(&mut self, sharing: Sharing) -> usize {
-        let number = self.numbers.of(sharing, self.sharings.len());
-        if number == self.sharings.len() {
+    fn number(&mut self, sharing: Sharing) -> CandidateIndex {
+        let next = self.sharings.next_key();
+        let number = self.numbers.of(sharing, next);
+        if number == next {
             self.sharings.push(sharing);
         }
         number
     }
 
     /// Whether it was looked at and cannot be.
-    pub(crate) fn is_ruled_out(&self, number: usize) -> bool {
+    pub(crate) fn is_ruled_out(&self, number: CandidateIndex) -> bool {
         self.glances.get(number).is_some_and(|glance| glance.weight.is_none() && glance.hope.is_none())
     }
 
     /// What is known of a sharing; all must have been glanced at.
-    pub(crate) fn known(&self, number: usize) -> Glance {
+    pub(crate) fn known(&self, number: CandidateIndex) -> Glance {
         self.glances[number]
     }
 
     /// How many share in it.
-    pub(crate) fn tenant_count(&self, number: usize) -> usize {
+    pub(crate) fn tenant_count(&self, number: CandidateIndex) -> usize {
         match self.sharings[number] {
             Sharing::Pair { .. } => 2,
-            Sharing::Join { device, .. } => self.session.view.devices[device].tenants.len() + 1,
+            Sharing::Join { device, .. } => self.context.devices[device].tenants.len() + 1,
         }
     }
 
     /// By class, what is worth most, or may be: at most `count` of all that are allowed.
-    pub(crate) fn best(&self, count: usize) -> Vec<Vec<Sharing>> {
-        let mut best: Vec<Vec<(f64, usize)>> = vec![Vec::new(); self.session.classes.len()];
-        for (number, glance) in self.glances.iter().enumerate() {
+    pub(crate) fn best(&self, count: usize) -> TiVec<ClassIndex, Vec<Sharing>> {
+        let mut best: TiVec<ClassIndex, Vec<(f64, CandidateIndex)>> =
+            vec![Vec::new(); self.context.classes.len()].into();
+        for (number, glance) in self.glances.iter_enumerated() {
             let Some(weight) = glance.weight.or(glance.hope) else { continue };
             match self.sharings[number] {
                 Sharing::Pair { lower, higher, .. } => {
@@ -165,7 +171,7 @@ impl<'p, 'a> Prospects<'p, 'a> {
                 Sharing::Join { class, .. } => best[class].push((weight, number)),
             }
         }
-        let heaviest = |mut all: Vec<(f64, usize)>| {
+        let heaviest = |mut all: Vec<(f64, CandidateIndex)>| {
             all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
             all.into_iter().take(count).map(|(_, number)| self.sharings[number]).collect()
         };
@@ -174,26 +180,26 @@ impl<'p, 'a> Prospects<'p, 'a> {
 
     /// Glances at all that are new.
     pub(crate) fn glance(&mut self) {
-        let glance = |session: &Session<'_>, sharing: &Sharing| match *sharing {
-            Sharing::Pair { lower, higher, kind } => session.glance_at_pair(lower, higher, kind),
-            Sharing::Join { class, device } => session.glance_at_join(class, device),
+        let glance = |context: &PlanContext<'_>, sharing: &Sharing| match *sharing {
+            Sharing::Pair { lower, higher, kind } => context.glance_at_pair(lower, higher, kind),
+            Sharing::Join { class, device } => context.glance_at_join(class, device),
         };
-        let new = &self.sharings[self.glances.len()..];
-        foresee(self.session, new);
-        let found = in_parallel(self.session, new, glance);
+        let new = &self.sharings.raw[self.glances.len()..];
+        foresee(self.context, new);
+        let found = in_parallel(self.context, new, glance);
         self.glances.extend(found);
     }
 
     /// Looks closely.
-    pub(crate) fn look(&mut self, numbers: &[usize]) {
-        let look = |session: &Session<'_>, number: &usize| {
+    pub(crate) fn look(&mut self, numbers: &[CandidateIndex]) {
+        let look = |context: &PlanContext<'_>, number: &CandidateIndex| {
             let verdict = match self.sharings[*number] {
-                Sharing::Pair { lower, higher, kind } => session.pair(lower, higher, kind),
-                Sharing::Join { class, device } => session.join(class, device),
+                Sharing::Pair { lower, higher, kind } => context.pair(lower, higher, kind),
+                Sharing::Join { class, device } => context.join(class, device),
             };
             Glance::of(&verdict)
         };
-        let found = in_parallel(self.session, numbers, look);
+        let found = in_parallel(self.context, numbers, look);
         for (number, glance) in numbers.iter().zip(found) {
             self.glances[*number] = glance;
         }
@@ -201,40 +207,40 @@ impl<'p, 'a> Prospects<'p, 'a> {
 }
 
 /// Asks what those are like who could meet, each two once.
-fn foresee(session: &Session<'_>, sharings: &[Sharing]) {
+fn foresee(context: &PlanContext<'_>, sharings: &[Sharing]) {
     let couple = |sharing: &Sharing| match *sharing {
-        Sharing::Pair { lower, higher, kind } => session.couple_of_pair(lower, higher, kind),
-        Sharing::Join { class, device } => session.couple_of_join(class, device),
+        Sharing::Pair { lower, higher, kind } => context.couple_of_pair(lower, higher, kind),
+        Sharing::Join { class, device } => context.couple_of_join(class, device),
     };
     let mut couples: Vec<Couple> = sharings.iter().filter_map(couple).collect();
     couples.sort_unstable();
     couples.dedup();
-    couples.retain(|couple| !session.has_foreseen(couple));
-    let answers = in_parallel(session, &couples, |session, couple| session.foresee(*couple));
-    session.remember(couples.into_iter().zip(answers));
+    couples.retain(|couple| !context.has_foreseen(couple));
+    let answers = in_parallel(context, &couples, |context, couple| context.foresee(*couple));
+    context.remember(couples.into_iter().zip(answers));
 }
 
 /// Asks about all of them, in their order, on as many threads as there are cores. What one thread finds does not depend on
 /// the others, so that the answer is the same however many there are.
 fn in_parallel<T: Sync, A: Send>(
-    session: &Session<'_>,
+    context: &PlanContext<'_>,
     all: &[T],
-    ask: impl Fn(&Session<'_>, &T) -> A + Sync,
+    ask: impl Fn(&PlanContext<'_>, &T) -> A + Sync,
 ) -> Vec<A> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     if all.len() < PARALLEL_MIN || threads < 2 {
-        return all.iter().map(|one| ask(session, one)).collect();
+        return all.iter().map(|one| ask(context, one)).collect();
     }
-    let aside = session.aside();
+    let aside = context.aside();
     let help = |part: &[T]| {
-        let session = aside();
-        part.iter().map(|one| ask(&session, one)).collect::<Vec<A>>()
+        let context = aside();
+        part.iter().map(|one| ask(&context, one)).collect::<Vec<A>>()
     };
     let (own, others) = all.split_at(all.len().div_ceil(threads));
     std::thread::scope(|scope| {
         let help = &help;
         let helpers: Vec<_> = others.chunks(own.len()).map(|part| scope.spawn(move || help(part))).collect();
-        let mut found: Vec<A> = own.iter().map(|one| ask(session, one)).collect();
+        let mut found: Vec<A> = own.iter().map(|one| ask(context, one)).collect();
         for helper in helpers {
             found.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }

@@ -1,6 +1,6 @@
 //! What Slurm books and bills: hundredths of a device, by the share that a tenant is expected to use. They are not caps.
 
-use crate::admit::SHARDS_MIN;
+use crate::planner::admit::SHARDS_MIN;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{Fraction, Shards};
 

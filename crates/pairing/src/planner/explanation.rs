@@ -1,18 +1,21 @@
 //! From what was served to the plan: shares, limits, and for each job the partners that were considered, the rule that
 //! excluded each, and one sentence for people. The sentence never names another user's job or workload.
 
-use crate::graph;
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
-use crate::prospects::Sharing;
-use crate::serve::{Service, Start};
-use crate::session::{CCS_MODE_SHARED, Session, Verdict};
-use crate::shards;
+use crate::planner::candidates::candidate_set::Sharing;
+use crate::planner::candidates::{CCS_MODE_SHARED, Verdict};
+use crate::planner::classes::PlanContext;
+use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, PlaceIndex};
+use crate::planner::placement::shards;
+use crate::planner::placement::{Placement, Start};
+use crate::planner::selection;
 use crate::view::WaitingJob;
 use pillion_core::device::Mechanism;
 use pillion_core::{CapStep, Fraction, Shards};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
+use typed_index_collections::TiVec;
 
 /// Partners kept for a job that goes on waiting: it is planned again soon.
 const CANDIDATES_WAITING_MAX: usize = 4;
@@ -25,82 +28,82 @@ const CLOSED_REASONS_MAX: usize = 3;
 /// Where a job could have shared.
 #[derive(Clone, Copy, PartialEq)]
 enum Partner {
-    Waiting { job: usize, device: usize },
-    Running { device: usize },
+    Waiting { job: JobIndex, device: DeviceIndex },
+    Running { device: DeviceIndex },
 }
 
 /// What is the same for all explanations of one plan.
 struct Scene<'s, 'a> {
-    session: &'s Session<'a>,
+    context: &'s PlanContext<'a>,
     /// Devices on which somebody runs whom we know, one of those that are alike.
-    running: Vec<usize>,
+    running: Vec<DeviceIndex>,
     /// The first two waiting jobs of each class.
-    firsts: BTreeMap<usize, (usize, Option<usize>)>,
+    firsts: BTreeMap<ClassIndex, (JobIndex, Option<JobIndex>)>,
     /// Classes of jobs that wait.
-    classes: Vec<usize>,
+    classes: Vec<ClassIndex>,
     /// Where jobs start that have a device of their own, one of each class.
-    hosts: BTreeMap<usize, (usize, usize)>,
-    /// By class, what was worth most of all that was looked at for the choice.
-    best: Vec<Vec<Sharing>>,
+    hosts: BTreeMap<ClassIndex, (JobIndex, DeviceIndex)>,
+    /// What was worth most of all that was looked at for the choice.
+    best: TiVec<ClassIndex, Vec<Sharing>>,
     /// The candidates of each class, best first, where they start, or where others do.
     ranked: RefCell<Ranked>,
 }
 
-type Ranked = HashMap<(usize, Option<Where>), Rc<Vec<(Partner, Candidate)>>>;
+type Ranked = HashMap<(ClassIndex, Option<Where>), Rc<Vec<(Partner, Candidate)>>>;
 /// A place, and whether the device takes something now.
-type Where = (usize, bool);
+type Where = (PlaceIndex, bool);
 
 /// Writes the plan.
-pub(crate) fn explained(session: &Session<'_>, service: &Service) -> Plan {
-    let scene = Scene::new(session, service);
-    let pairings = service.starts.iter().map(|start| scene.pairing(start)).collect();
-    let mut by_class: BTreeMap<(usize, Reason), Explanation> = BTreeMap::new();
-    let left_waiting = service.left.iter().map(|(job, reason)| {
+pub(crate) fn explain(context: &PlanContext<'_>, placement: &Placement) -> Plan {
+    let scene = Scene::new(context, placement);
+    let pairings = placement.starts.iter().map(|start| scene.pairing(start)).collect();
+    let mut by_class: BTreeMap<(ClassIndex, Reason), Explanation> = BTreeMap::new();
+    let left_waiting = placement.left.iter().map(|(job, reason)| {
         // Jobs of one class are told the same; only the first is worked out.
         let shared = by_class
-            .entry((session.class_of[*job], *reason))
+            .entry((context.class_of[*job], *reason))
             .or_insert_with(|| scene.of_waiting(*job, *reason));
-        let text = held_text(&session.view.waiting[*job], *reason).unwrap_or_else(|| shared.text.clone());
-        Explanation { job_id: session.view.waiting[*job].start.job_id, text, ..shared.clone() }
+        let text = held_text(&context.jobs[*job], *reason).unwrap_or_else(|| shared.text.clone());
+        Explanation { job_id: context.jobs[*job].start.job_id, text, ..shared.clone() }
     });
-    Plan { parent_revision: session.view.revision, left_waiting: left_waiting.collect(), pairings }
+    Plan { parent_revision: context.view.revision, left_waiting: left_waiting.collect(), pairings }
 }
 
 impl<'s, 'a> Scene<'s, 'a> {
-    fn new(session: &'s Session<'a>, service: &Service) -> Self {
-        let devices = &session.view.devices;
-        let shown_max = if session.is_thorough { SHOWN_MAX.0 } else { SHOWN_MAX.1 };
-        let is_known = |device: &usize| {
-            let is_first = session.is_thorough || session.alike[*device] == *device;
+    fn new(context: &'s PlanContext<'a>, placement: &Placement) -> Self {
+        let devices = context.devices;
+        let shown_max = if context.is_thorough { SHOWN_MAX.0 } else { SHOWN_MAX.1 };
+        let is_known = |device: &DeviceIndex| {
+            let is_first = context.is_thorough || context.alike[*device] == *device;
             is_first && devices[*device].tenants.iter().any(|tenant| tenant.workload.is_some())
         };
-        let mut firsts: BTreeMap<usize, (usize, Option<usize>)> = BTreeMap::new();
-        for job in 0..session.view.waiting.len() {
-            if session.view.waiting[job].held.is_none() {
-                let first = firsts.entry(session.class_of[job]).or_insert((job, None));
+        let mut firsts: BTreeMap<ClassIndex, (JobIndex, Option<JobIndex>)> = BTreeMap::new();
+        for job in context.jobs.keys() {
+            if context.jobs[job].held.is_none() {
+                let first = firsts.entry(context.class_of[job]).or_insert((job, None));
                 if first.0 != job && first.1.is_none() {
                     first.1 = Some(job);
                 }
             }
         }
         let mut hosts = BTreeMap::new();
-        for start in service.starts.iter().filter(|start| !start.is_join) {
-            hosts.entry(session.class_of[start.jobs[0]]).or_insert((start.jobs[0], start.device));
+        for start in placement.starts.iter().filter(|start| !start.is_join) {
+            hosts.entry(context.class_of[start.jobs[0]]).or_insert((start.jobs[0], start.device));
         }
-        let running_max = if session.is_thorough { usize::MAX } else { shown_max };
+        let running_max = if context.is_thorough { usize::MAX } else { shown_max };
         Self {
-            session,
-            running: (0..devices.len()).filter(is_known).take(running_max).collect(),
+            context,
+            running: devices.keys().filter(is_known).take(running_max).collect(),
             classes: firsts.keys().take(shown_max).copied().collect(),
             firsts,
             hosts,
-            best: service.best.clone(),
+            best: placement.best.clone(),
             ranked: RefCell::default(),
         }
     }
 
     fn pairing(&self, start: &Start) -> Pairing {
-        let device = &self.session.view.devices[start.device];
+        let device = &self.context.devices[start.device];
         let tenants_before = if start.is_join { device.tenants.len() } else { 0 };
         let shares = self.shares(start);
         let newcomers: Vec<Member> = (0..start.jobs.len())
@@ -124,26 +127,26 @@ impl<'s, 'a> Scene<'s, 'a> {
 
     /// What each starting job is booked with, and whether a lone one may be joined.
     fn shares(&self, start: &Start) -> Vec<Shards> {
-        let (session, kind) = (self.session, self.session.kind_of[start.device]);
-        let class = |index: usize| session.class_of[start.jobs[index]];
-        let use_of = |class: usize| {
-            session.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
+        let (context, kind) = (self.context, self.context.kind_of[start.device]);
+        let class = |index: usize| context.class_of[start.jobs[index]];
+        let use_of = |class: ClassIndex| {
+            context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
         };
         match (&start.verdict, start.jobs.len()) {
             (Some(verdict), 2) => {
                 let uses = [0, 1].map(|index| use_of(class(index)) * verdict.estimates[index].speed_fraction);
-                shards::of_pair(uses, session.seats(verdict.ccs_mode)).to_vec()
+                shards::of_pair(uses, context.seats(verdict.ccs_mode)).to_vec()
             }
             (Some(verdict), _) => {
-                let device = &session.view.devices[start.device];
+                let device = &context.devices[start.device];
                 let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
                 let (own_use, others_use) = (use_of(class(0)), f64::from(others) / 100.0);
                 let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
-                let seats_left = session.seats(verdict.ccs_mode).saturating_sub(taken);
+                let seats_left = context.seats(verdict.ccs_mode).saturating_sub(taken);
                 vec![shards::of_joiner(own_use, others_use, device.shards_free, seats_left)]
             }
             (None, _) => {
-                vec![match session.may_host(class(0), kind).and_then(|()| session.sharer(class(0), kind)) {
+                vec![match context.may_host(class(0), kind).and_then(|()| context.sharer(class(0), kind)) {
                     Ok((profile, _)) => shards::of_host(profile),
                     Err(_) => Shards::ALL,
                 }]
@@ -152,10 +155,10 @@ impl<'s, 'a> Scene<'s, 'a> {
     }
 
     fn member(&self, start: &Start, index: usize, seat: usize, shares: &[Shards]) -> Member {
-        let session = self.session;
-        let (job, device) = (start.jobs[index], &session.view.devices[start.device]);
-        let (class, kind) = (session.class_of[job], session.kind_of[start.device]);
-        let room = session.sharer(class, kind);
+        let context = self.context;
+        let (job, device) = (start.jobs[index], &context.devices[start.device]);
+        let (class, kind) = (context.class_of[job], context.kind_of[start.device]);
+        let room = context.sharer(class, kind);
         let role = match (&start.verdict, seat) {
             (Some(_), 0) => Role::Host,
             (Some(_), _) => Role::Joiner,
@@ -163,7 +166,7 @@ impl<'s, 'a> Scene<'s, 'a> {
             (None, _) => Role::Host,
         };
         let memory_bytes = room.ok().map(|(_, memory)| memory);
-        let waiting = &session.view.waiting[job];
+        let waiting = &context.jobs[job];
         Member {
             start: waiting.start,
             workload: waiting.workload.clone(),
@@ -181,22 +184,22 @@ impl<'s, 'a> Scene<'s, 'a> {
         }
     }
 
-    fn of_member(&self, job: usize, start: &Start, role: Role) -> Explanation {
-        let session = self.session;
+    fn of_member(&self, job: JobIndex, start: &Start, role: Role) -> Explanation {
+        let context = self.context;
         let chosen = match (start.is_join, start.jobs.iter().find(|other| **other != job)) {
             (true, _) => Some(Partner::Running { device: start.device }),
             (false, Some(other)) => Some(Partner::Waiting { job: *other, device: start.device }),
             (false, None) => None,
         };
         let candidates = self.candidates(job, Some(start.device), chosen, CANDIDATES_MAX);
-        let (class, kind) = (session.class_of[job], session.kind_of[start.device]);
+        let (class, kind) = (context.class_of[job], context.kind_of[start.device]);
         let reason = match (chosen, role) {
             (Some(Partner::Running { .. }), _) => Reason::Joined,
             (Some(Partner::Waiting { .. }), _) => Reason::Paired,
-            (None, Role::Alone) => session.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
+            (None, Role::Alone) => context.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
             (None, _) => Reason::AloneJoinable,
         };
-        let text = match session.view.waiting[job].solo_cap.and_then(CapStep::cap_fraction) {
+        let text = match context.jobs[job].solo_cap.and_then(CapStep::cap_fraction) {
             Some(cap) => format!(
                 "starts alone with {:.0} % of the device: {}",
                 cap.value() * 100.0,
@@ -207,11 +210,11 @@ impl<'s, 'a> Scene<'s, 'a> {
         self.explanation(job, reason, text, candidates)
     }
 
-    fn of_waiting(&self, job: usize, reason: Reason) -> Explanation {
+    fn of_waiting(&self, job: JobIndex, reason: Reason) -> Explanation {
         let candidates = self.candidates(job, None, None, CANDIDATES_WAITING_MAX);
         let mut text = waiting_text(reason).to_owned();
         if reason == Reason::Blocked {
-            text = format!("{text}{}", self.closed_text(self.session.class_of[job]));
+            text = format!("{text}{}", self.closed_text(self.context.class_of[job]));
         }
         if let Some(why) = candidates.first().and_then(|candidate| candidate.excluded_by) {
             text = format!("{text}; beside others: {}", rule_text(why));
@@ -221,25 +224,25 @@ impl<'s, 'a> Scene<'s, 'a> {
 
     fn explanation(
         &self,
-        job: usize,
+        job: JobIndex,
         reason: Reason,
         text: String,
         candidates: Vec<Candidate>,
     ) -> Explanation {
-        let job_id = self.session.view.waiting[job].start.job_id;
-        let model = self.session.model.name().to_owned();
+        let job_id = self.context.jobs[job].start.job_id;
+        let model = self.context.model.name().to_owned();
         Explanation { job_id, reason, text, model, candidates: candidates.into() }
     }
 
     /// The partners of a job, best first: the chosen one, those that could be chosen, those that were excluded.
     fn candidates(
         &self,
-        job: usize,
-        device: Option<usize>,
+        job: JobIndex,
+        device: Option<DeviceIndex>,
         chosen: Option<Partner>,
         count_max: usize,
     ) -> Vec<Candidate> {
-        let class = self.session.class_of[job];
+        let class = self.context.class_of[job];
         let mut found: Vec<Candidate> =
             chosen.and_then(|partner| self.candidate(job, class, partner, true)).into_iter().collect();
         let ranked = self.ranked(job, device);
@@ -253,10 +256,10 @@ impl<'s, 'a> Scene<'s, 'a> {
     }
 
     /// The partners of a class, best first. Worked out for the first job of it that asks.
-    fn ranked(&self, job: usize, device: Option<usize>) -> Rc<Vec<(Partner, Candidate)>> {
-        let (session, class) = (self.session, self.session.class_of[job]);
+    fn ranked(&self, job: JobIndex, device: Option<DeviceIndex>) -> Rc<Vec<(Partner, Candidate)>> {
+        let (context, class) = (self.context, self.context.class_of[job]);
         let place =
-            device.map(|device| (session.places.of_device[device], session.open_node(device).is_some()));
+            device.map(|device| (context.places.of_device[device], context.open_node(device).is_some()));
         if let Some(known) = self.ranked.borrow().get(&(class, place)) {
             return Rc::clone(known);
         }
@@ -279,7 +282,7 @@ impl<'s, 'a> Scene<'s, 'a> {
     }
 
     /// Whom a class could share with, each once: what was worth most, and some of all that there are.
-    fn partners(&self, class: usize, device: Option<usize>) -> Vec<Partner> {
+    fn partners(&self, class: ClassIndex, device: Option<DeviceIndex>) -> Vec<Partner> {
         let (mut classes, mut running) = (Vec::new(), Vec::new());
         for sharing in self.best.get(class).into_iter().flatten() {
             match *sharing {
@@ -294,10 +297,9 @@ impl<'s, 'a> Scene<'s, 'a> {
             Some(_) => classes.extend(&self.classes),
             None => classes.extend(self.hosts.keys().take(self.classes.len().max(1))),
         }
-        let mut seen = BTreeSet::new();
-        classes.retain(|class| seen.insert(*class));
-        seen.clear();
-        running.retain(|device| seen.insert(*device));
+        let (mut seen_classes, mut seen_devices) = (BTreeSet::new(), BTreeSet::new());
+        classes.retain(|class| seen_classes.insert(*class));
+        running.retain(|device| seen_devices.insert(*device));
         let mut partners: Vec<Partner> =
             running.into_iter().map(|device| Partner::Running { device }).collect();
         for other in classes {
@@ -318,11 +320,11 @@ impl<'s, 'a> Scene<'s, 'a> {
     }
 
     /// Why the devices that match this class are closed: `: drained by alice: fan noise`.
-    fn closed_text(&self, class: usize) -> String {
-        let session = self.session;
+    fn closed_text(&self, class: ClassIndex) -> String {
+        let context = self.context;
         let mut reasons: Vec<&str> = Vec::new();
-        for device in (0..session.view.devices.len()).filter(|device| session.matches(class, *device)) {
-            if let Some(why) = session.closed_by(device).filter(|why| !reasons.contains(why)) {
+        for device in context.devices.keys().filter(|device| context.matches(class, *device)) {
+            if let Some(why) = context.closed_by(device).filter(|why| !reasons.contains(why)) {
                 if reasons.len() == CLOSED_REASONS_MAX {
                     return format!(": {}; and for other reasons", reasons.join("; "));
                 }
@@ -335,18 +337,24 @@ impl<'s, 'a> Scene<'s, 'a> {
     fn is_alike(&self, a: Partner, b: Partner) -> bool {
         match (a, b) {
             (Partner::Waiting { job: a, .. }, Partner::Waiting { job: b, .. }) => {
-                self.session.class_of[a] == self.session.class_of[b]
+                self.context.class_of[a] == self.context.class_of[b]
             }
             _ => a == b,
         }
     }
 
-    fn candidate(&self, job: usize, class: usize, partner: Partner, chosen: bool) -> Option<Candidate> {
-        let session = self.session;
+    fn candidate(
+        &self,
+        job: JobIndex,
+        class: ClassIndex,
+        partner: Partner,
+        chosen: bool,
+    ) -> Option<Candidate> {
+        let context = self.context;
         let (verdict, own, other, job_id, workload, is_running, outlives) = match partner {
             Partner::Waiting { job: mate, device } => {
-                let host = &session.view.waiting[mate];
-                let verdict = session.shown_pair(class, session.class_of[mate], session.kind_of[device]);
+                let host = &context.jobs[mate];
+                let verdict = context.shown_pair(class, context.class_of[mate], context.kind_of[device]);
                 (
                     verdict,
                     0,
@@ -354,24 +362,24 @@ impl<'s, 'a> Scene<'s, 'a> {
                     host.start.job_id,
                     host.workload.clone(),
                     false,
-                    graph::outlives_job(session, job.max(mate), job.min(mate)),
+                    selection::outlives_job(context, job.max(mate), job.min(mate)),
                 )
             }
             Partner::Running { device } => {
                 let tenant =
-                    session.view.devices[device].tenants.iter().find(|tenant| tenant.workload.is_some())?;
-                let verdict = session.shown_join(class, device);
+                    context.devices[device].tenants.iter().find(|tenant| tenant.workload.is_some())?;
+                let verdict = context.shown_join(class, device);
                 let seat = verdict.caps.len().saturating_sub(1);
-                let outlives = graph::outlives_tenants(session, job, device);
+                let outlives = selection::outlives_tenants(context, job, device);
                 (verdict, seat, 0, tenant.job_id, tenant.workload.clone()?, true, outlives)
             }
         };
         let device = match partner {
             Partner::Waiting { device, .. } | Partner::Running { device } => device,
         };
-        let place = if session.open_node(device).is_none() {
+        let place = if context.open_node(device).is_none() {
             Some(Reason::Blocked)
-        } else if !session.matches(class, device) {
+        } else if !context.matches(class, device) {
             Some(Reason::NodeDoesNotMatch)
         } else {
             None

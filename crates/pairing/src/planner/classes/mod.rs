@@ -1,0 +1,193 @@
+//! Step 1: what is alike is one. Jobs fall into classes, devices into kinds and places; the context of a plan holds them, and
+//! remembers what was found out about them. Must not choose who gets what.
+
+pub(crate) mod places;
+
+use crate::model::{InterferenceModel, SpeedEstimate};
+use crate::plan::Reason;
+use crate::planner::admit;
+use crate::planner::candidates::worth::{self, TypicalRun};
+use crate::planner::candidates::{Foreseen, Verdict};
+use crate::planner::index::{
+    ClassIndex, DemandIndex, DeviceIndex, JobIndex, KindIndex, NodeIndex, ProfileIndex,
+};
+use crate::policy::Policy;
+use crate::view::{ClusterView, DeviceView, NodeView, WaitingJob};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{NodeName, WorkloadKey};
+use places::{Places, grouped};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::rc::Rc;
+use typed_index_collections::{TiSlice, TiVec};
+
+/// Where no more ways of sharing than this are possible, all of them are looked at closely.
+const CLOSE_LOOKS_MAX: usize = 4000;
+/// A model of device, a card's mode, and each tenant's profile and cap.
+type PredictionKey = (KindIndex, Option<u8>, Vec<(ProfileIndex, u64)>);
+
+/// For each class and kind a profile and the device memory that it is admitted with, or why it may not share.
+pub(crate) type Sharers = TiVec<ClassIndex, TiVec<KindIndex, Result<(ProfileIndex, u64), Reason>>>;
+
+/// What every step of one plan knows, and what was estimated on the way.
+pub(crate) struct PlanContext<'a> {
+    pub(crate) view: &'a ClusterView,
+    pub(crate) model: &'a dyn InterferenceModel,
+    pub(crate) policy: &'a Policy,
+    pub(crate) jobs: &'a TiSlice<JobIndex, WaitingJob>,
+    pub(crate) devices: &'a TiSlice<DeviceIndex, DeviceView>,
+    pub(crate) nodes: &'a TiSlice<NodeIndex, NodeView>,
+    /// The class of each waiting job, and one job of each class.
+    pub(crate) class_of: TiVec<JobIndex, ClassIndex>,
+    pub(crate) classes: TiVec<ClassIndex, &'a WaitingJob>,
+    /// The kind of each device, and one device of each kind.
+    pub(crate) kind_of: TiVec<DeviceIndex, KindIndex>,
+    pub(crate) kinds: TiVec<KindIndex, &'a DeviceView>,
+    /// The node of each device; `None` = not in the view, so that nothing is known of it.
+    pub(crate) node_of: TiVec<DeviceIndex, Option<NodeIndex>>,
+    pub(crate) places: Places,
+    /// For each device the first on which the same runs; itself where nothing runs.
+    pub(crate) alike: TiVec<DeviceIndex, DeviceIndex>,
+    /// What jobs of each class want of a node: CPUs and MiB.
+    pub(crate) demand_of: TiVec<ClassIndex, DemandIndex>,
+    pub(crate) demands: TiVec<DemandIndex, (u32, u64)>,
+    /// Whether there are so few ways of sharing that all are looked at closely.
+    pub(crate) is_thorough: bool,
+    /// Whether jobs would be left over if two shared every free device.
+    pub(crate) is_crowded: bool,
+    /// How many of each class could start now.
+    pub(crate) startable_count: TiVec<ClassIndex, usize>,
+    pub(crate) profiles: TiVec<ProfileIndex, &'a WorkloadProfile>,
+    pub(crate) profile_index: FxHashMap<(&'a WorkloadKey, &'a str), ProfileIndex>,
+    pub(crate) typical: TypicalRun,
+    /// Whether a class may share devices of a kind: its profile and the memory that it is admitted with.
+    pub(crate) sharers: Sharers,
+    /// What the candidates' step found out, so that nothing is estimated twice.
+    pub(crate) found: Found,
+}
+
+/// Estimates and verdicts of one plan.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) predictions: RefCell<FxHashMap<PredictionKey, Option<Rc<Vec<SpeedEstimate>>>>>,
+    pub(crate) pairs: RefCell<FxHashMap<(ClassIndex, ClassIndex, KindIndex), Rc<Verdict>>>,
+    pub(crate) joins: RefCell<FxHashMap<(ClassIndex, DeviceIndex), Rc<Verdict>>>,
+    pub(crate) foreseen: RefCell<Foreseen>,
+    /// By kind, who fits in a quarter of a card.
+    pub(crate) quarter_guests: RefCell<FxHashMap<KindIndex, Rc<[ClassIndex]>>>,
+}
+
+impl<'a> PlanContext<'a> {
+    pub(crate) fn new(view: &'a ClusterView, model: &'a dyn InterferenceModel, policy: &'a Policy) -> Self {
+        // 1. Jobs and devices that are alike. Whatever is looked up by class or kind is looked up once.
+        let (class_of, classes) = grouped::<_, _, ClassIndex>(&view.waiting, class_key);
+        let (kind_of, kinds) = grouped::<_, _, KindIndex>(&view.devices, |device| {
+            (&device.model, device.mechanism, device.memory_bytes)
+        });
+        let (class_of, kind_of) = (TiVec::from(class_of), TiVec::from(kind_of));
+        let (demand_of, demanding) =
+            grouped::<_, _, DemandIndex>(classes.iter().copied(), |job| (job.cpus, job.memory_mib));
+        // 2. Where each device is.
+        let nodes: BTreeMap<&NodeName, NodeIndex> =
+            view.nodes.iter().enumerate().map(|(index, node)| (&node.name, index.into())).collect();
+        let node_of: TiVec<DeviceIndex, Option<NodeIndex>> =
+            view.devices.iter().map(|device| nodes.get(&device.node).copied()).collect();
+        let places = Places::new(view, &classes, &kind_of, &node_of);
+        // 3. What is known of the workloads.
+        let profiles: TiVec<ProfileIndex, &WorkloadProfile> = view.profiles.iter().collect();
+        let profile_index = profiles
+            .iter_enumerated()
+            .map(|(index, profile)| ((&profile.workload, profile.device_model.as_str()), index))
+            .collect();
+        let sharers = sharers(&classes, &kinds, &profiles, &profile_index, policy);
+        // 4. How much there is of it: few ways of sharing are all looked at closely.
+        let host_count = view.devices.iter().filter(|device| !device.tenants.is_empty()).count();
+        let free_count = view.devices.len() - host_count;
+        let way_count = classes.len() * (classes.len() * kinds.len() / 2 + host_count);
+        let mut startable_count: TiVec<ClassIndex, usize> = vec![0; classes.len()].into();
+        for (job, class) in view.waiting.iter().zip(&class_of) {
+            startable_count[*class] += usize::from(job.held.is_none());
+        }
+        Self {
+            view,
+            model,
+            policy,
+            jobs: view.waiting.as_slice().as_ref(),
+            devices: view.devices.as_slice().as_ref(),
+            nodes: view.nodes.as_slice().as_ref(),
+            alike: places::alike_hosts(view, policy, &places.of_device),
+            places,
+            demands: demanding.iter().map(|job| (job.cpus, job.memory_mib)).collect(),
+            demand_of: demand_of.into(),
+            node_of,
+            class_of,
+            classes,
+            kind_of,
+            kinds,
+            is_thorough: way_count <= CLOSE_LOOKS_MAX,
+            is_crowded: startable_count.iter().sum::<usize>() > 2 * free_count,
+            startable_count,
+            typical: worth::typical_run(view),
+            profiles,
+            profile_index,
+            sharers,
+            found: Found::default(),
+        }
+    }
+
+    /// The node of a device that takes something now.
+    pub(crate) fn open_node(&self, device: DeviceIndex) -> Option<NodeIndex> {
+        let node = self.node_of[device]?;
+        let is_open = self.devices[device].blocked.is_none() && self.nodes[node].blocked.is_none();
+        is_open.then_some(node)
+    }
+
+    /// Why a device takes nothing now: its node's reason goes before its own.
+    pub(crate) fn closed_by(&self, device: DeviceIndex) -> Option<&'a str> {
+        let node = self.node_of[device].and_then(|node| self.nodes[node].blocked.as_deref());
+        node.or(self.devices[device].blocked.as_deref())
+    }
+
+    /// Whether jobs of this class can run on this device, whatever is free there.
+    pub(crate) fn matches(&self, class: ClassIndex, device: DeviceIndex) -> bool {
+        self.places.matches(class, self.places.of_device[device])
+    }
+
+    /// Whether this class may share devices of this kind: its profile and the memory that it is admitted with.
+    pub(crate) fn sharer(
+        &self,
+        class: ClassIndex,
+        kind: KindIndex,
+    ) -> Result<(&'a WorkloadProfile, u64), Reason> {
+        self.sharers[class][kind].map(|(profile, memory)| (self.profiles[profile], memory))
+    }
+}
+
+/// For each class and kind its profile and the memory that it is admitted with, or why it may not share.
+fn sharers(
+    classes: &TiSlice<ClassIndex, &WaitingJob>,
+    kinds: &TiSlice<KindIndex, &DeviceView>,
+    profiles: &TiSlice<ProfileIndex, &WorkloadProfile>,
+    profile_index: &FxHashMap<(&WorkloadKey, &str), ProfileIndex>,
+    policy: &Policy,
+) -> Sharers {
+    let sharer = |job: &WaitingJob, device: &DeviceView| {
+        let index = profile_index.get(&(&job.workload, device.model.as_str())).copied();
+        let memory = admit::may_share(job, index.map(|index| profiles[index]), device, policy)?;
+        Ok((index.ok_or(Reason::UnknownWorkload)?, memory))
+    };
+    classes.iter().map(|job| kinds.iter().map(|device| sharer(job, device)).collect()).collect()
+}
+
+/// Everything about a job that a plan looks at, but its place in the queue.
+fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
+    let promise = job.slowdown_ratio_max.value().to_bits();
+    let sharing = (promise, job.memory_bytes_declared, job.solo_cap, job.owes_runs > 0);
+    let who = (&job.workload, job.uid, &job.account, sharing);
+    let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
+    // Durations in steps of a twentieth: closer they are guesses.
+    let duration = job.duration_seconds_expected.map(worth::duration_step);
+    (who, place, job.cpus, job.memory_mib, job.time_limit_seconds, duration)
+}

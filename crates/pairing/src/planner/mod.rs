@@ -1,0 +1,64 @@
+//! From a snapshot of the cluster to a plan, in five steps, each a folder or a file of that name:
+//!
+//! 1. [`classes`]: what is alike becomes one. Thousands of jobs fall into classes, devices into kinds and places, so that what
+//!    follows grows with the workloads and not with the queue.
+//! 2. [`candidates`]: which jobs could share a device, and what that would be like: speeds, caps, gain, risk, or the rule that
+//!    forbids it. Looked at no closer than the choice needs.
+//! 3. [`selection`]: of all candidates those that gain most together, within the budget of broken promises.
+//! 4. [`placement`]: devices are handed out in the order of the queue, to those that were selected and to those alone.
+//! 5. [`explanation`]: shares and limits, and for each job a reason and the partners that were considered.
+//!
+//! Selection and placement are repeated ([`rounds`]) until the plan passes nobody over and keeps its budget. Steps know those
+//! before them and none behind. Must not know a clock, a socket, SQL or chance.
+
+pub(crate) mod admit;
+pub(crate) mod candidates;
+pub(crate) mod classes;
+pub(crate) mod considered;
+mod explanation;
+pub(crate) mod index;
+pub(crate) mod placement;
+#[cfg(test)]
+mod properties;
+mod rounds;
+mod selection;
+#[cfg(test)]
+mod tests;
+
+use crate::model::InterferenceModel;
+use crate::plan::Plan;
+use crate::policy::Policy;
+use crate::view::ClusterView;
+use candidates::candidate_set::CandidateSet;
+use classes::PlanContext;
+use considered::Considered;
+
+/// Decides what starts now, where and with whom, and gives a reason for every waiting job.
+///
+/// Each waiting job stands exactly once, in `pairings` or in `left_waiting`. Pure and deterministic: equal input gives an
+/// equal plan.
+pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Plan {
+    // 1. What is alike.
+    let context = PlanContext::new(view, model, policy);
+    plan_in(&context)
+}
+
+/// The same, with every sharing that was looked at on the way.
+pub(crate) fn plan_with_considered(
+    view: &ClusterView,
+    model: &dyn InterferenceModel,
+    policy: &Policy,
+) -> (Plan, Vec<Considered>) {
+    let context = PlanContext::new(view, model, policy);
+    let plan = plan_in(&context);
+    (plan, considered::considered(&context))
+}
+
+fn plan_in(context: &PlanContext<'_>) -> Plan {
+    // 2. Who could share: empty at first, filled as the selection asks.
+    let mut candidates = CandidateSet::new(context);
+    // 3. and 4. Select, hand out devices, and again while that spares devices or treats somebody unfairly.
+    let placement = rounds::settle(&mut candidates);
+    // 5. Say why.
+    explanation::explain(context, &placement)
+}

@@ -1,0 +1,195 @@
+//! What is free, as it is handed out: devices, and the CPUs and memory of their nodes. Things only become less free, so
+//! that places in lists need not be looked at twice. Must not decide the order.
+
+use crate::planner::classes::PlanContext;
+use crate::planner::index::{ClassIndex, DemandIndex, DeviceIndex, NodeIndex, PlaceIndex, RoomIndex};
+use crate::view::AloneClaim;
+use std::collections::BTreeMap;
+use typed_index_collections::TiVec;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct FreeCapacity {
+    free: TiVec<DeviceIndex, bool>,
+    cpus: TiVec<NodeIndex, u32>,
+    memory_mib: TiVec<NodeIndex, u64>,
+    /// Nodes kept for an earlier job that lacks CPUs or memory there.
+    kept: TiVec<NodeIndex, bool>,
+    /// By place and demand: how many of the place's devices are no use for it any more.
+    passed: TiVec<PlaceIndex, TiVec<DemandIndex, usize>>,
+    /// By place: how many are not free, or kept.
+    passed_by_all: TiVec<PlaceIndex, usize>,
+}
+
+impl FreeCapacity {
+    /// What is wholly free now, less what Slurm is about to give to jobs alone; and whether such a job has to wait.
+    pub(crate) fn new(context: &PlanContext<'_>) -> (Self, bool) {
+        let view = context.view;
+        let is_free = |device: DeviceIndex| {
+            let view = &context.devices[device];
+            let free = view.tenants.is_empty() && view.shards_free >= 100;
+            free && context.open_node(device).is_some()
+        };
+        let mut capacity = Self {
+            free: context.devices.keys().map(is_free).collect(),
+            cpus: view.nodes.iter().map(|node| node.cpus_free).collect(),
+            memory_mib: view.nodes.iter().map(|node| node.memory_mib_free).collect(),
+            kept: vec![false; view.nodes.len()].into(),
+            passed: vec![vec![0; context.demands.len()].into(); context.places.count()].into(),
+            passed_by_all: vec![0; context.places.count()].into(),
+        };
+        // Those that can run in fewer places first; from the end, where ours come last.
+        let mut claims: Vec<&AloneClaim> = view.alone_claims.iter().collect();
+        claims.sort_by_key(|claim| {
+            if claim.required_nodes.is_empty() { usize::MAX } else { claim.required_nodes.len() }
+        });
+        let mut one_waits = false;
+        for claim in claims {
+            let fits = |device: &DeviceIndex| {
+                let node = &context.devices[*device].node;
+                capacity.free[*device]
+                    && (claim.required_nodes.is_empty() || claim.required_nodes.contains(node))
+            };
+            match context.devices.keys().rev().find(fits) {
+                Some(device) => capacity.free[device] = false,
+                None => one_waits = true,
+            }
+        }
+        (capacity, one_waits)
+    }
+
+    pub(crate) fn is_free(&self, device: DeviceIndex) -> bool {
+        self.free[device]
+    }
+
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.iter().filter(|free| **free).count()
+    }
+
+    /// Whether the device's node has the CPUs and the memory for one more job of this class, and is not kept for an
+    /// earlier one.
+    pub(crate) fn has_room(&self, context: &PlanContext<'_>, device: DeviceIndex, class: ClassIndex) -> bool {
+        context.open_node(device).is_some_and(|node| self.node_has_room(context, node, class))
+    }
+
+    fn node_has_room(&self, context: &PlanContext<'_>, node: NodeIndex, class: ClassIndex) -> bool {
+        self.meets(node, context.demands[context.demand_of[class]])
+    }
+
+    fn meets(&self, node: NodeIndex, (cpus, memory_mib): (u32, u64)) -> bool {
+        !self.kept[node] && self.cpus[node] >= cpus && self.memory_mib[node] >= memory_mib
+    }
+
+    /// For each node a number that tells which demands it meets, equal for nodes that meet the same; 0 = none.
+    pub(crate) fn rooms(&self, context: &PlanContext<'_>) -> Rooms {
+        let mut numbers = BTreeMap::from([(vec![false; context.demands.len()], RoomIndex::from(0))]);
+        let of_node = self.kept.keys().map(|node| {
+            let met: Vec<bool> = context.demands.iter().map(|demand| self.meets(node, *demand)).collect();
+            let next = RoomIndex::from(numbers.len());
+            *numbers.entry(met).or_insert(next)
+        });
+        let of_node = of_node.collect();
+        let mut met: TiVec<RoomIndex, TiVec<DemandIndex, bool>> = vec![TiVec::new(); numbers.len()].into();
+        for (demands, number) in numbers {
+            met[number] = demands.into();
+        }
+        Rooms { of_node, met }
+    }
+
+    /// Gives a job of this class its part of a device's node, and the device.
+    pub(crate) fn take(&mut self, context: &PlanContext<'_>, device: DeviceIndex, class: ClassIndex) {
+        let (cpus, memory_mib) = context.demands[context.demand_of[class]];
+        self.free[device] = false;
+        if let Some(node) = context.open_node(device) {
+            self.cpus[node] = self.cpus[node].saturating_sub(cpus);
+            self.memory_mib[node] = self.memory_mib[node].saturating_sub(memory_mib);
+        }
+    }
+
+    /// A free device for a job of this class: the one preferred, else the first where its workload may share, else the
+    /// first.
+    pub(crate) fn find(
+        &mut self,
+        context: &PlanContext<'_>,
+        class: ClassIndex,
+        preferred: Option<DeviceIndex>,
+    ) -> Option<DeviceIndex> {
+        let fits = |device: &DeviceIndex| {
+            self.free[*device] && context.matches(class, *device) && self.has_room(context, *device, class)
+        };
+        if let Some(device) = preferred.filter(fits) {
+            return Some(device);
+        }
+        let mut best: Option<(bool, DeviceIndex)> = None;
+        for place in context.places.of_class(class) {
+            if let Some(device) = self.first_with_room(context, place, class) {
+                let found = (context.sharer(class, context.places.kinds[place]).is_err(), device);
+                best = Some(best.map_or(found, |best| best.min(found)));
+            }
+        }
+        best.map(|(_, device)| device)
+    }
+
+    fn first_with_room(
+        &mut self,
+        context: &PlanContext<'_>,
+        place: PlaceIndex,
+        class: ClassIndex,
+    ) -> Option<DeviceIndex> {
+        let open = &context.places.open[place];
+        let demand = context.demand_of[class];
+        while let Some(device) = open.get(self.passed[place][demand]).copied() {
+            if self.free[device] && self.has_room(context, device, class) {
+                return Some(device);
+            }
+            self.passed[place][demand] += 1;
+        }
+        None
+    }
+
+    /// A free device that would do if its node had CPUs and memory enough.
+    pub(crate) fn find_but_for_room(
+        &mut self,
+        context: &PlanContext<'_>,
+        class: ClassIndex,
+    ) -> Option<DeviceIndex> {
+        context.places.of_class(class).filter_map(|place| self.first_free(context, place)).min()
+    }
+
+    fn first_free(&mut self, context: &PlanContext<'_>, place: PlaceIndex) -> Option<DeviceIndex> {
+        let open = &context.places.open[place];
+        while let Some(device) = open.get(self.passed_by_all[place]).copied() {
+            let is_kept = context.node_of[device].is_none_or(|node| self.kept[node]);
+            if self.free[device] && !is_kept {
+                return Some(device);
+            }
+            self.passed_by_all[place] += 1;
+        }
+        None
+    }
+
+    pub(crate) fn keep_node_of(&mut self, context: &PlanContext<'_>, device: DeviceIndex) {
+        if let Some(node) = context.node_of[device] {
+            self.kept[node] = true;
+        }
+    }
+}
+
+/// What nodes have room for.
+pub(crate) struct Rooms {
+    /// The room of each node.
+    of_node: TiVec<NodeIndex, RoomIndex>,
+    /// Which demands each room meets.
+    met: TiVec<RoomIndex, TiVec<DemandIndex, bool>>,
+}
+
+impl Rooms {
+    /// The room of a device's node; 0 = none for anybody.
+    pub(crate) fn of_device(&self, context: &PlanContext<'_>, device: DeviceIndex) -> RoomIndex {
+        context.open_node(device).map_or(RoomIndex::from(0), |node| self.of_node[node])
+    }
+
+    pub(crate) fn fits(&self, context: &PlanContext<'_>, room: RoomIndex, class: ClassIndex) -> bool {
+        self.met[room][context.demand_of[class]]
+    }
+}

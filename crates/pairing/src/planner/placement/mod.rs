@@ -1,0 +1,274 @@
+//! Step 4: hands out devices in the order of the queue: who gets a free device, who comes with him, who joins, who waits. One
+//! job is passed over only by one whose start delays nobody before it. Must not write texts.
+
+pub(crate) mod free_capacity;
+pub(crate) mod shards;
+
+use crate::plan::Reason;
+use crate::planner::candidates::Verdict;
+use crate::planner::candidates::candidate_set::{CandidateSet, Sharing};
+use crate::planner::classes::PlanContext;
+use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, StartIndex};
+use crate::planner::rounds::Cutoff;
+use crate::planner::selection::{self, Partner, Question};
+use free_capacity::FreeCapacity;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use typed_index_collections::{TiSlice, TiVec};
+
+/// How often those whose partner fell through are matched again at most.
+const REPAIRS_MAX: usize = 2;
+
+/// One device that gets jobs.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) device: DeviceIndex,
+    /// Whether somebody runs there already.
+    pub(crate) is_join: bool,
+    /// The jobs that start; the host first.
+    pub(crate) jobs: Vec<JobIndex>,
+    /// What the sharing will be like; absent for a job alone.
+    pub(crate) verdict: Option<Rc<Verdict>>,
+}
+
+/// Everything that was decided in one go.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Placement {
+    pub(crate) starts: TiVec<StartIndex, Start>,
+    /// Who waits, and why.
+    pub(crate) left: BTreeMap<JobIndex, Reason>,
+    /// The sharings that were worth most of all that were looked at.
+    pub(crate) best: TiVec<ClassIndex, Vec<Sharing>>,
+}
+
+/// What was settled before anything is handed out.
+#[derive(Clone, Copy)]
+pub(crate) struct Rights<'p> {
+    /// Jobs with a right to a device, and the device on which each is looked at.
+    pub(crate) devices: &'p BTreeMap<JobIndex, DeviceIndex>,
+    /// Devices that may be joined.
+    pub(crate) joinable: &'p [DeviceIndex],
+    /// Whether a device that takes something now would suit the class.
+    pub(crate) suits: &'p TiSlice<ClassIndex, bool>,
+}
+
+/// One round while devices are handed out.
+pub(crate) struct Placing<'p> {
+    context: &'p PlanContext<'p>,
+    rights: Rights<'p>,
+    /// What was free before.
+    before: &'p FreeCapacity,
+    capacity: FreeCapacity,
+    partners: BTreeMap<JobIndex, Partner>,
+    /// The start of each placed job.
+    start_of: BTreeMap<JobIndex, StartIndex>,
+    pub(crate) placement: Placement,
+    /// The last job that may hold a device longer than its host.
+    pub(crate) last_outliving: Option<JobIndex>,
+}
+
+impl<'p> Placing<'p> {
+    pub(crate) fn new(
+        context: &'p PlanContext<'p>,
+        before: &'p FreeCapacity,
+        rights: Rights<'p>,
+        partners: BTreeMap<JobIndex, Partner>,
+    ) -> Self {
+        Self {
+            context,
+            rights,
+            before,
+            capacity: before.clone(),
+            partners,
+            start_of: BTreeMap::new(),
+            placement: Placement::default(),
+            last_outliving: None,
+        }
+    }
+
+    /// One job at its turn.
+    pub(crate) fn place(&mut self, job: JobIndex) {
+        let (context, class) = (self.context, self.context.class_of[job]);
+        // 1. To the partner that was selected for it.
+        let partner = self.partners.get(&job).copied();
+        match partner {
+            Some(Partner::Device(device)) if self.join(job, device) => return,
+            Some(Partner::Job(host)) if self.accompany(job, host) => return,
+            _ => {}
+        }
+        // 2. Else to a device of its own.
+        let preferred = self.preferred_device(job, partner);
+        if let Some(device) = self.capacity.find(context, class, preferred) {
+            self.capacity.take(context, device, class);
+            let start = Start { device, is_join: false, jobs: vec![job], verdict: None };
+            let index = self.placement.starts.push_and_get_key(start);
+            self.start_of.insert(job, index);
+            // A guest that came before and found no place comes along now.
+            if let Some(Partner::Job(guest)) = partner
+                && self.placement.left.contains_key(&guest)
+                && self.accompany(guest, job)
+            {
+                self.placement.left.remove(&guest);
+            }
+            return;
+        }
+        // 3. Else it waits. What it lacks is not given to those behind it.
+        let reason = self.why_left(job);
+        if reason == Reason::NodeTooFull
+            && let Some(device) = self.capacity.find_but_for_room(context, class)
+        {
+            self.capacity.keep_node_of(context, device);
+        }
+        self.placement.left.insert(job, reason);
+    }
+
+    /// Where a job is to start: on its own device, or on that of its partner, where they gain more.
+    fn preferred_device(&self, job: JobIndex, partner: Option<Partner>) -> Option<DeviceIndex> {
+        let own = self.rights.devices.get(&job).copied();
+        let Some(Partner::Job(other)) = partner else { return own };
+        let gain = |device: Option<DeviceIndex>| {
+            let device = device?;
+            Some((self.beside(job, other, device)?.weight, device))
+        };
+        match (gain(own), gain(self.rights.devices.get(&other).copied())) {
+            (Some((here, _)), Some((there, device))) if there > here => Some(device),
+            (None, Some((_, device))) => Some(device),
+            _ => own,
+        }
+    }
+
+    /// How a guest and a host would share a device that suits both.
+    fn beside(&self, host: JobIndex, guest: JobIndex, device: DeviceIndex) -> Option<Rc<Verdict>> {
+        let context = self.context;
+        let (host, guest) = (context.class_of[host], context.class_of[guest]);
+        if !context.matches(host, device) || !context.matches(guest, device) {
+            return None;
+        }
+        let verdict = context.pair(host, guest, context.kind_of[device]);
+        verdict.is_admitted().then_some(verdict)
+    }
+
+    /// Beside what runs already.
+    fn join(&mut self, job: JobIndex, device: DeviceIndex) -> bool {
+        let (context, class) = (self.context, self.context.class_of[job]);
+        if !self.capacity.has_room(context, device, class) {
+            return false;
+        }
+        let verdict = Some(context.join(class, device));
+        self.capacity.take(context, device, class);
+        let start = Start { device, is_join: true, jobs: vec![job], verdict };
+        let index = self.placement.starts.push_and_get_key(start);
+        self.start_of.insert(job, index);
+        if selection::outlives_tenants(context, job, device) {
+            self.last_outliving = self.last_outliving.max(Some(job));
+        }
+        true
+    }
+
+    /// Beside a job that has started alone in this round.
+    fn accompany(&mut self, guest: JobIndex, host: JobIndex) -> bool {
+        let context = self.context;
+        let Some(index) = self.start_of.get(&host).copied() else { return false };
+        let start = &self.placement.starts[index];
+        let (device, class) = (start.device, context.class_of[guest]);
+        if start.is_join || start.jobs.len() != 1 {
+            return false;
+        }
+        let has_room = self.capacity.has_room(context, device, class);
+        let Some(verdict) = self.beside(host, guest, device).filter(|_| has_room) else {
+            return false;
+        };
+        self.capacity.take(context, device, class);
+        self.start_of.insert(guest, index);
+        self.placement.starts[index].jobs.push(guest);
+        self.placement.starts[index].verdict = Some(verdict);
+        // Two with a right to a device each may share one: the other becomes free.
+        let rights = self.rights.devices;
+        let both_have_rights = rights.contains_key(&guest) && rights.contains_key(&host);
+        if !both_have_rights && selection::outlives_job(context, guest, host) {
+            self.last_outliving = self.last_outliving.max(Some(guest));
+        }
+        true
+    }
+
+    /// Matches those left with those alone, where a partner fell through: its node had no room when its turn came.
+    pub(crate) fn repair(&mut self, candidates: &mut CandidateSet<'_, '_>, cutoff: Cutoff, allowance: f64) {
+        for _ in 0..REPAIRS_MAX {
+            let fell_through = |job: &JobIndex| match self.partners.get(job) {
+                Some(Partner::Device(_)) => true,
+                Some(Partner::Job(other)) => self.start_of.contains_key(other),
+                None => false,
+            };
+            if !self.placement.left.keys().any(fell_through) {
+                return;
+            }
+            let guests: Vec<JobIndex> = self.placement.left.keys().copied().collect();
+            let starts = &self.placement.starts;
+            let alone = starts.iter().filter(|start| !start.is_join && start.jobs.len() == 1);
+            let hosts: Vec<(JobIndex, DeviceIndex)> =
+                alone.map(|start| (start.jobs[0], start.device)).collect();
+            let joined: BTreeSet<DeviceIndex> =
+                starts.iter().filter(|start| start.is_join).map(|start| start.device).collect();
+            let joinable: Vec<DeviceIndex> =
+                self.rights.joinable.iter().copied().filter(|device| !joined.contains(device)).collect();
+            let question = Question {
+                primaries: &[],
+                hosts: &hosts,
+                joinable: &joinable,
+                guests: &guests,
+                cutoff,
+                capacity: &self.capacity,
+                allowance: allowance - self.excess(),
+            };
+            self.partners = selection::select(candidates, &question);
+            for job in guests {
+                let is_placed = match self.partners.get(&job) {
+                    Some(Partner::Device(device)) => self.join(job, *device),
+                    Some(Partner::Job(host)) => self.accompany(job, *host),
+                    None => false,
+                };
+                if is_placed {
+                    self.placement.left.remove(&job);
+                }
+            }
+        }
+    }
+
+    /// How many jobs with a right to a device needed none of their own.
+    pub(crate) fn spared_count(&self) -> usize {
+        let is_spared = |job: &&JobIndex| {
+            self.start_of.get(job).is_some_and(|start| {
+                let start = &self.placement.starts[*start];
+                start.is_join || start.jobs[0] != **job
+            })
+        };
+        self.rights.devices.keys().filter(is_spared).count()
+    }
+
+    /// How many more promises are expected to break than the budget allows, in all sharings so far.
+    pub(crate) fn excess(&self) -> f64 {
+        let budget = self.context.policy.broken_budget_fraction;
+        #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
+        let excess = |verdict: &Rc<Verdict>| verdict.risk - budget * verdict.caps.len() as f64;
+        self.placement.starts.iter().filter_map(|start| start.verdict.as_ref()).map(excess).sum()
+    }
+
+    fn why_left(&mut self, job: JobIndex) -> Reason {
+        let (context, class) = (self.context, self.context.class_of[job]);
+        let mut places = context.places.of_class(class);
+        if places.clone().next().is_none() {
+            Reason::NodeDoesNotMatch
+        } else if !self.rights.suits[class] {
+            Reason::Blocked
+        } else if self.capacity.find_but_for_room(context, class).is_some() {
+            Reason::NodeTooFull
+        } else if !self.placement.left.is_empty()
+            || places
+                .any(|place| context.places.open[place].iter().any(|device| self.before.is_free(*device)))
+        {
+            Reason::BehindOthers
+        } else {
+            Reason::NoDeviceFree
+        }
+    }
+}
