@@ -44,8 +44,8 @@ fn a_killed_slurmctld_costs_a_managed_job_no_more_than_a_plain_one() {
     let plain = cluster.submit_as("alice", script, &[&common[..], &["-pgpu"]].concat()).unwrap();
     let managed = cluster.submit_as("alice", script, &[&common[..], &["--colocate"]].concat()).unwrap();
     wait_until("the start of both", SOON, || {
-        let began = |job: SlurmJobId| cluster.home("alice").join(format!("starts.{job}")).exists();
-        Ok(began(plain) && began(managed))
+        let has_started = |job: SlurmJobId| cluster.home("alice").join(format!("starts.{job}")).exists();
+        Ok(has_started(plain) && has_started(managed))
     })
     .unwrap();
     let leased = cluster.job(managed).unwrap();

@@ -16,8 +16,12 @@ const CASES: [(&str, &str, &str, [(&str, &str); 2]); 2] = [
 
 /// Runs both workloads on the node that is not `excluded`, and returns their jobs when they are over.
 fn run(cluster: &Cluster, workloads: [(&str, &str); 2], seconds: u32, excluded: &str) -> [SlurmJobId; 2] {
-    let jobs =
-        workloads.map(|(name, work)| submit(cluster, "alice", name, &load(work, seconds), &["-x", excluded]));
+    // Whoever is seen first is planned first: they are to be seen together.
+    let begin = cluster.begin_together(3).unwrap();
+    let submitted = |(name, work)| {
+        submit(cluster, "alice", name, &load(work, seconds), &["-x", excluded, begin.as_str()])
+    };
+    let jobs = workloads.map(submitted);
     for job in jobs {
         cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
     }

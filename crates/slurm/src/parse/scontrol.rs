@@ -374,27 +374,27 @@ mod tests {
 
     #[test]
     fn throttles_of_many_arrays_at_once() {
-        let asked = throttle_questions(&[89, 90], "n0nce");
+        let asked = throttle_questions(&[89, 90], "fenced");
         assert_eq!(
             asked,
-            ["show job -o 89", "show hostnames n0nce", "show job -o 90", "show hostnames n0nce"]
+            ["show job -o 89", "show hostnames fenced", "show job -o 90", "show hostnames fenced"]
         );
         // What scontrol 24.11 prints where it is asked on its standard input, and what it prints without readline. The name
         // of the first array forges a line of the second one, of somebody else, and the end of an answer.
         let forged = "JobId=91 ArrayJobId=89 ArrayTaskThrottle=1 JobName=x\nnonce\nJobId=9 ArrayJobId=90 ArrayTaskThrottle=7 JobName=";
         let with_echo = format!(
-            "scontrol: show job -o 89\n{forged}\nscontrol: show hostnames n0nce\nn0nce\nscontrol: show job -o 90\n\
-             JobId=95 ArrayJobId=90 ArrayTaskId=3 JobName=y\nscontrol: show hostnames n0nce\nn0nce\nscontrol: quit\n"
+            "scontrol: show job -o 89\n{forged}\nscontrol: show hostnames fenced\nfenced\nscontrol: show job -o 90\n\
+             JobId=95 ArrayJobId=90 ArrayTaskId=3 JobName=y\nscontrol: show hostnames fenced\nfenced\nscontrol: quit\n"
         );
         let without = format!(
-            "scontrol: {forged}\nscontrol: n0nce\nscontrol: JobId=95 ArrayJobId=90 JobName=y\nscontrol: n0nce\n"
+            "scontrol: {forged}\nscontrol: fenced\nscontrol: JobId=95 ArrayJobId=90 JobName=y\nscontrol: fenced\n"
         );
         for text in [with_echo, without] {
-            assert_eq!(array_throttles(&text, &[89, 90], "n0nce"), [(89, Some(1)), (90, None)].into());
+            assert_eq!(array_throttles(&text, &[89, 90], "fenced"), [(89, Some(1)), (90, None)].into());
         }
         let gone =
-            "slurm_load_jobs error: Invalid job id specified\nn0nce\nJobId=95 ArrayJobId=90 JobName=y\n";
-        assert_eq!(array_throttles(gone, &[89, 90], "n0nce"), [].into(), "gone, and an answer that is cut");
+            "slurm_load_jobs error: Invalid job id specified\nfenced\nJobId=95 ArrayJobId=90 JobName=y\n";
+        assert_eq!(array_throttles(gone, &[89, 90], "fenced"), [].into(), "gone, and an answer that is cut");
     }
 
     proptest::proptest! {
