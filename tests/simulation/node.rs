@@ -2,7 +2,7 @@
 //! (`share::environment`, `accumulator`); what is imitated here is their shell: a socket, a journal, a process table.
 
 use pillion_agent::accumulator::{DeviceRuns, Look, Sighting};
-use pillion_agent::share::{SharePaths, environment};
+use pillion_agent::share::{SharePaths, environment, is_for};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::FaultSigns;
 use pillion_core::report::{
@@ -159,10 +159,7 @@ impl Node {
         now: UnixTime,
     ) {
         let device = self.device(gres_type).expect("Slurm books devices that are there").clone();
-        let fits = |share: &&Share| {
-            let is_larger = shards > u32::from(share.shards.count());
-            share.uid == work.uid && share.gres_type == *gres_type && !is_larger
-        };
+        let fits = |share: &&Share| is_for(share, work.uid, Some(shards)) && share.gres_type == *gres_type;
         let share = self.shares.get(&start).filter(|_| self.is_agent_alive).filter(fits).cloned();
         let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
         match device.mechanism {

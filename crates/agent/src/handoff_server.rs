@@ -209,12 +209,8 @@ impl HandoffServer {
             None => return None,
         };
         let holds = |index: &u32| self.node.gres_type(*index).as_ref() == Some(&found.gres_type);
-        // More shards than decided is a job that was put back to run alone before we heard of it: it is given a whole
-        // device, and no limit of a sharing that did not come about.
-        let is_larger = request.shards.is_some_and(|booked| booked > u32::from(found.shards.count()));
-        let fits = found.uid == request.uid
-            && (request.devices.is_empty() || request.devices.iter().any(holds))
-            && !is_larger;
+        let fits = share::is_for(&found, request.uid, request.shards)
+            && (request.devices.is_empty() || request.devices.iter().any(holds));
         if !fits {
             warn!(start = %request.start, uid = %request.uid, devices = ?request.devices, gres_type = %found.gres_type,
                   shards = ?request.shards, "the decision does not fit what Slurm started; not applied");

@@ -5,7 +5,7 @@ use crate::disk;
 use crate::mechanism::{self, Variable};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
-use pillion_core::{DecisionId, GresType, JobStart, Shards};
+use pillion_core::{DecisionId, GresType, JobStart, Shards, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -71,6 +71,14 @@ pub fn container_bind(share: &Share, paths: &SharePaths) -> Option<String> {
 /// The variables of a task that is only measured.
 pub fn profiling(progress: Option<&Path>) -> Vec<Variable> {
     progress.map(|path| (PROGRESS_VARIABLE.to_owned(), path.display().to_string())).into_iter().collect()
+}
+
+/// Whether a share was decided for what Slurm has started: the same user, whose job may have been given the number of another,
+/// and no more shards, where they are known. More is a job that was put back to run alone before we heard of it: it is given a
+/// whole device, and no limit of a sharing that did not come about.
+pub fn is_for(share: &Share, uid: UserId, shards_booked: Option<u32>) -> bool {
+    let is_larger = shards_booked.is_some_and(|booked| booked > u32::from(share.shards.count()));
+    share.uid == uid && !is_larger
 }
 
 /// The shares of this node, one a start, each change on disk before it is answered.

@@ -1,0 +1,30 @@
+use super::*;
+use pillion_core::{DeviceUuid, GresType};
+
+fn tile(mechanism: Mechanism) -> DeviceDescription {
+    DeviceDescription {
+        index: 3,
+        uuid: DeviceUuid::new("uuid"),
+        model: "max-1550".into(),
+        memory_bytes: 1 << 36,
+        gres_type: GresType::new("g3"),
+        mechanism,
+        instances: None,
+    }
+}
+
+fn mode_held(mechanism: Mechanism, error: DeviceError) -> Option<(u32, String)> {
+    Refusal::of(&tile(mechanism), &error.into()).mode_held
+}
+
+#[test]
+fn a_mode_is_held_by_who_uses_the_card_and_by_nothing_else() {
+    let reason = || "processes [7]".to_owned();
+    let busy = || DeviceError::Busy { index: 0, reason: reason() };
+    assert_eq!(mode_held(Mechanism::Ccs, busy()), Some((3, reason())), "of the share's own device");
+    assert_eq!(mode_held(Mechanism::Mps, busy()), None);
+    let not_ready = DeviceError::NotReady { index: 3, reason: reason() };
+    assert_eq!(mode_held(Mechanism::Ccs, not_ready), None);
+    let refused = DeviceError::Refused { index: 3, reason: reason() };
+    assert_eq!(mode_held(Mechanism::Ccs, refused), None);
+}
