@@ -89,12 +89,16 @@ impl Machine {
     /// # Errors
     /// As [`Machine::read`].
     pub fn mps_server_died(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.device(index)?;
-        if let Some(daemon) = &mut self.devices[index as usize].mps {
+        if let Some(daemon) = self.mps_daemon(index)? {
             daemon.end_server();
         }
         self.fail_mps_clients(index, "the MPS server is gone", |client| client.phase == Phase::Running);
         Ok(())
+    }
+
+    fn mps_daemon(&mut self, index: u32) -> Result<Option<&mut Daemon>, DeviceError> {
+        self.device(index)?;
+        Ok(self.devices[index as usize].mps.as_mut())
     }
 
     /// What the next server holds its clients to.
@@ -107,8 +111,7 @@ impl Machine {
         cap: Option<Fraction>,
         memory_limit_bytes: Option<u64>,
     ) -> Result<(), DeviceError> {
-        self.device(index)?;
-        if let Some(daemon) = &mut self.devices[index as usize].mps {
+        if let Some(daemon) = self.mps_daemon(index)? {
             daemon.set_defaults(Limits { cap, memory_bytes: memory_limit_bytes });
         }
         Ok(())
@@ -124,8 +127,7 @@ impl Machine {
         cap: Option<Fraction>,
         memory_limit_bytes: Option<u64>,
     ) -> Result<(), DeviceError> {
-        self.device(index)?;
-        if let Some(daemon) = &mut self.devices[index as usize].mps {
+        if let Some(daemon) = self.mps_daemon(index)? {
             daemon.set_server_limits(Limits { cap, memory_bytes: memory_limit_bytes });
         }
         Ok(())
