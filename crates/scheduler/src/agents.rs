@@ -262,12 +262,7 @@ impl Agents {
 
     /// The newest readings of these devices.
     pub fn readings<'a>(&self, places: impl Iterator<Item = (&'a NodeName, &'a GresType)>) -> Readings {
-        let registry = self.lock();
-        let known = |(node, gres_type): (&NodeName, &GresType)| {
-            let look = registry.entries.get(node)?.readings.get(gres_type)?;
-            Some(((node.clone(), gres_type.clone()), (look.at, look.reading.clone())))
-        };
-        places.filter_map(known).collect()
+        self.seen(places, |look| (look.at, look.reading.clone()))
     }
 
     /// The newest looks at these devices, with who was on them.
@@ -275,10 +270,18 @@ impl Agents {
         &self,
         places: impl Iterator<Item = (&'a NodeName, &'a GresType)>,
     ) -> BTreeMap<(NodeName, GresType), DeviceLook> {
+        self.seen(places, DeviceLook::clone)
+    }
+
+    fn seen<'a, T>(
+        &self,
+        places: impl Iterator<Item = (&'a NodeName, &'a GresType)>,
+        take: impl Fn(&DeviceLook) -> T,
+    ) -> BTreeMap<(NodeName, GresType), T> {
         let registry = self.lock();
         let known = |(node, gres_type): (&NodeName, &GresType)| {
-            let look = registry.entries.get(node)?.readings.get(gres_type)?.clone();
-            Some(((node.clone(), gres_type.clone()), look))
+            let look = registry.entries.get(node)?.readings.get(gres_type)?;
+            Some(((node.clone(), gres_type.clone()), take(look)))
         };
         places.filter_map(known).collect()
     }
@@ -310,17 +313,7 @@ mod tests {
     use pillion_core::report::DeviceSample;
 
     fn hello() -> AgentHello {
-        AgentHello {
-            protocol_version: 1,
-            node: NodeName::new("n1"),
-            agent_version: "0".into(),
-            journal_id: "j".into(),
-            devices: Vec::new(),
-            sent_at: UnixTime::from_epoch(12),
-            decision_ids: Vec::new(),
-            conditions: Vec::new(),
-            setup: None,
-        }
+        AgentHello { sent_at: UnixTime::from_epoch(12), ..crate::testing::hello("n1") }
     }
 
     #[test]

@@ -249,15 +249,22 @@ impl Context {
     /// A scan that was taken after this one, where one comes within `wait`: what people ask for is judged by what is now.
     pub async fn newer_scan(&self, than: &Scan, wait: Duration) -> Option<Arc<Scan>> {
         self.nudges.watch.notify_one();
-        let newer = async {
+        self.scan_when(wait, || self.fresh_scan().filter(|scan| scan.at > than.at)).await
+    }
+    /// Waits for the first scan since we were started.
+    pub async fn first_scan(&self, wait: Duration) -> Option<Arc<Scan>> {
+        self.scan_when(wait, || self.board().scan.clone()).await
+    }
+    async fn scan_when(&self, wait: Duration, look: impl Fn() -> Option<Arc<Scan>>) -> Option<Arc<Scan>> {
+        let found = async {
             loop {
-                if let Some(scan) = self.fresh_scan().filter(|scan| scan.at > than.at) {
+                if let Some(scan) = look() {
                     return scan;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(wait, newer).await.ok()
+        tokio::time::timeout(wait, found).await.ok()
     }
     /// Whether a scan is fresh enough to act on.
     pub fn is_fresh(&self, scan: &Scan) -> bool {

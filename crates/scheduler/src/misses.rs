@@ -111,25 +111,14 @@ mod tests {
     use crate::agents::Agents;
     use crate::context::Settings;
     use crate::store::memory::MemoryStore;
-    use crate::testing::{NOW, at, job, node, start};
+    use crate::testing::{NOW, at, hello, job, node, start};
     use pillion_core::ManualClock;
-    use pillion_core::report::{AgentHello, Launch, Report, ReportBody};
+    use pillion_core::report::{Launch, Report, ReportBody};
     use pillion_slurm::NodeAvailability;
 
     fn world() -> (Arc<Context>, tokio::sync::mpsc::Receiver<pillion_core::report::ToAgent>) {
         let agents = Agents::default();
-        let hello = AgentHello {
-            protocol_version: 1,
-            node: NodeName::new("n1"),
-            agent_version: "0".into(),
-            journal_id: "j".into(),
-            devices: Vec::new(),
-            sent_at: at(NOW),
-            decision_ids: Vec::new(),
-            conditions: Vec::new(),
-            setup: None,
-        };
-        let (_, inbox) = agents.connect(&hello, at(NOW));
+        let (_, inbox) = agents.connect(&hello("n1"), at(NOW));
         let clock = Arc::new(ManualClock::new(at(NOW)));
         let slurm = Arc::new(pillion_slurm::fake::FakeSlurm::new(
             pillion_slurm::fake::FakeSettings::default(),

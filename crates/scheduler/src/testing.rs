@@ -5,7 +5,7 @@ use crate::store::{Decision, JobRecord, Member, NewDecision, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
-use pillion_core::report::{JobSummary, ProgressPart};
+use pillion_core::report::{AgentHello, JobSummary, ProgressPart};
 use pillion_core::{
     DecisionId, DeviceUuid, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
@@ -17,6 +17,21 @@ pub(crate) const NOW: u64 = 1_000_000;
 
 pub(crate) fn at(epoch: u64) -> UnixTime {
     UnixTime::from_epoch(epoch)
+}
+
+/// What the agent of a node says first that has nothing to tell.
+pub(crate) fn hello(node: &str) -> AgentHello {
+    AgentHello {
+        protocol_version: 1,
+        node: NodeName::new(node),
+        agent_version: "0".into(),
+        journal_id: "j".into(),
+        devices: Vec::new(),
+        sent_at: at(NOW),
+        decision_ids: Vec::new(),
+        conditions: Vec::new(),
+        setup: None,
+    }
 }
 
 pub(crate) fn start() -> JobStart {

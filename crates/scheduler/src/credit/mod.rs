@@ -18,7 +18,7 @@ use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
 use excess::{Excess, Seen, excess};
 use pillion_core::decision::MemberState;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{DecisionId, GresType, NodeName, UnixTime};
+use pillion_core::{DecisionId, GresType, NodeName, UnixTime, WorkloadKey};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::warn;
@@ -75,13 +75,21 @@ impl Credit {
         if shared.is_empty() || !context.is_leading() {
             return Ok(());
         }
+        let mut looks = context.agents.looks(shared.keys().map(|(node, gres_type)| (node, gres_type)));
+        looks.retain(|place, look| self.is_new(place, look.at));
+        if looks.is_empty() {
+            return Ok(());
+        }
         let stored = context.store.profiles().await?;
-        let looks = context.agents.looks(shared.keys().map(|(node, gres_type)| (node, gres_type)));
-        for (place, tenants) in &shared {
-            let Some(look) = looks.get(place) else { continue };
+        let profiles = by_workload(&stored);
+        for (place, look) in &looks {
+            let tenants = &shared[place];
+            let profile_of = |decision: &Decision, member: &Member| {
+                profiles.get(&(&member.plan.workload, decision.device_model.as_str())).copied()
+            };
             let seen: Vec<Seen<'_>> = tenants
                 .iter()
-                .map(|(decision, member)| Seen { member, profile: profile_of(&stored, decision, member) })
+                .map(|(decision, member)| Seen { member, profile: profile_of(decision, member) })
                 .collect();
             let Some((group, beyond)) = self.count(place, tenants[0].0.group, look.at, excess(&seen, look))
             else {
@@ -97,6 +105,11 @@ impl Credit {
         Ok(())
     }
 
+    /// Whether a look shows something that was neither seen nor told before.
+    fn is_new(&self, place: &Place, at: UnixTime) -> bool {
+        self.lock().get(place).is_none_or(|watched| !watched.is_told && at > watched.looked_at)
+    }
+
     /// One look more: what is to be told now, where enough in a row were beyond.
     fn count(
         &self,
@@ -108,9 +121,6 @@ impl Credit {
         let mut devices = self.lock();
         let anew = Watched { group, looked_at: UnixTime::from_epoch(0), looks_beyond: 0, is_told: false };
         let watched = devices.entry(place.clone()).or_insert(anew);
-        if watched.is_told || at <= watched.looked_at {
-            return None;
-        }
         watched.looked_at = at;
         watched.looks_beyond = if beyond.is_some() { watched.looks_beyond + 1 } else { 0 };
         beyond.filter(|_| watched.looks_beyond >= LOOKS_MIN).map(|beyond| (group, beyond))
@@ -159,15 +169,11 @@ fn shared_devices(active: &[Decision]) -> BTreeMap<Place, Vec<(&Decision, &Membe
     devices
 }
 
-fn profile_of<'a>(
-    stored: &'a [StoredProfile],
-    decision: &Decision,
-    member: &Member,
-) -> Option<&'a WorkloadProfile> {
-    let profiles = stored.iter().map(|stored| &stored.profile);
-    profiles.into_iter().find(|profile| {
-        profile.workload == member.plan.workload && profile.device_model == decision.device_model
-    })
+fn by_workload(stored: &[StoredProfile]) -> BTreeMap<(&WorkloadKey, &str), &WorkloadProfile> {
+    stored
+        .iter()
+        .map(|stored| ((&stored.profile.workload, stored.profile.device_model.as_str()), &stored.profile))
+        .collect()
 }
 
 #[cfg(test)]

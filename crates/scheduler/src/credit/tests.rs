@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::scan::Scan;
 use crate::store::memory::MemoryStore;
 use crate::store::{MeasuredRun, NewMember, Store};
-use crate::testing::{NOW, at, decision, device, job, member, node, record, start, summary};
+use crate::testing::{NOW, at, decision, device, hello, job, member, node, record, start, summary};
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
@@ -88,18 +88,8 @@ impl World {
     fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
         let agents = Agents::default();
-        let hello = AgentHello {
-            protocol_version: 1,
-            node: NodeName::new("n1"),
-            agent_version: "0".into(),
-            journal_id: "j".into(),
-            devices: vec![device(1)],
-            sent_at: at(NOW),
-            decision_ids: Vec::new(),
-            conditions: Vec::new(),
-            setup: None,
-        };
-        let (_, orders) = agents.connect(&hello, at(NOW));
+        let told = AgentHello { devices: vec![device(1)], ..hello("n1") };
+        let (_, orders) = agents.connect(&told, at(NOW));
         let slurm = FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW));
         let context = Context::new(
             Arc::new(ManualClock::new(at(NOW))),

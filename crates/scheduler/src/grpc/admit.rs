@@ -2,11 +2,9 @@
 //! calls from the node's own address. Of two streams of one node the first goes before, until it ends or misses its keep-alive.
 
 use crate::context::Context;
-use crate::scan::Scan;
 use pillion_auth::{Claimant, Identity, Peer};
 use pillion_core::report::AgentHello;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 use tonic::Status;
 use tracing::{info, warn};
@@ -43,7 +41,7 @@ async fn judge(context: &Context, peer: &Peer, hello: &AgentHello) -> Result<(),
     if *context.following().borrow() {
         return Err(another_leads());
     }
-    let scan = first_scan(context).await.ok_or_else(|| {
+    let scan = context.first_scan(SCAN_WAIT_MAX).await.ok_or_else(|| {
         Status::unavailable("Slurm's nodes are not known yet; see that slurmctld answers the scheduler")
     })?;
     let node = scan.node(&hello.node).ok_or_else(|| {
@@ -70,18 +68,6 @@ async fn judge(context: &Context, peer: &Peer, hello: &AgentHello) -> Result<(),
 /// To an agent that belongs to another scheduler.
 pub(super) fn another_leads() -> Status {
     Status::unavailable("another scheduler leads; agents report to that one")
-}
-
-async fn first_scan(context: &Context) -> Option<Arc<Scan>> {
-    let look = async {
-        loop {
-            if let Some(scan) = context.board().scan.clone() {
-                return scan;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(SCAN_WAIT_MAX, look).await.ok()
 }
 
 /// What a name or an address stands for; `None`: nobody knows.

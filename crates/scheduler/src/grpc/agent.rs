@@ -22,7 +22,7 @@ use tracing::{info, warn};
 const ANSWERS_LENGTH: usize = 64;
 /// How many reports of a stream may wait to be stored; the next one waits on the wire.
 const REPORTS_LENGTH: usize = 16;
-/// How long a stream may say nothing before its Hello, and how long that waits for the first scan.
+/// How long a stream may say nothing before its Hello.
 const HELLO_DURATION_MAX: Duration = Duration::from_secs(10);
 /// When a report is held against Slurm again that nobody could say anything of.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);

@@ -1,11 +1,13 @@
 use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
+use crate::scan::Scan;
 use crate::store::memory::MemoryStore;
-use crate::testing::{NOW, at, node};
+use crate::testing::{NOW, at, hello, node};
 use pillion_core::{ManualClock, NodeName};
 use pillion_slurm::fake::{FakeSettings, FakeSlurm};
 use pillion_slurm::{Node, NodeAvailability};
+use std::sync::Arc;
 use tonic::Code;
 
 fn context() -> Context {
@@ -21,20 +23,6 @@ fn with_node(address: &str) -> Context {
     let scan = Scan::new(at(NOW), Vec::new(), vec![node], &["shared".to_owned()], 0);
     context.board_mut().scan = Some(Arc::new(scan));
     context
-}
-
-fn hello(node: &str) -> AgentHello {
-    AgentHello {
-        protocol_version: 1,
-        node: NodeName::new(node),
-        agent_version: "0".into(),
-        journal_id: "j".into(),
-        devices: Vec::new(),
-        sent_at: at(NOW),
-        decision_ids: Vec::new(),
-        conditions: Vec::new(),
-        setup: None,
-    }
 }
 
 fn peer(address: [u8; 4], identity: Identity) -> Peer {

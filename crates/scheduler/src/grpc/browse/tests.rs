@@ -73,17 +73,7 @@ fn device() -> DeviceDescription {
 }
 
 fn hello() -> AgentHello {
-    AgentHello {
-        protocol_version: 1,
-        node: NodeName::new("n1"),
-        agent_version: "0".into(),
-        journal_id: "j".into(),
-        devices: vec![device()],
-        sent_at: UnixTime::from_epoch(1),
-        decision_ids: Vec::new(),
-        conditions: Vec::new(),
-        setup: None,
-    }
+    AgentHello { devices: vec![device()], sent_at: UnixTime::from_epoch(1), ..crate::testing::hello("n1") }
 }
 
 fn held(tenant_count: u32) -> Occupancy {

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use pillion_core::decision::MemberState;
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, ToAgent};
-use pillion_core::{DecisionId, JobStart, ManualClock, NodeName, SlurmJobId, UnixTime};
+use pillion_core::{DecisionId, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
 use std::collections::{BTreeMap, VecDeque};
@@ -135,17 +135,7 @@ fn refused() -> SlurmError {
 }
 
 fn hello() -> AgentHello {
-    AgentHello {
-        protocol_version: 1,
-        node: NodeName::new("n1"),
-        agent_version: "0".into(),
-        journal_id: "j".into(),
-        devices: vec![device(0)],
-        sent_at: at(NOW),
-        decision_ids: Vec::new(),
-        conditions: Vec::new(),
-        setup: None,
-    }
+    AgentHello { devices: vec![device(0)], ..crate::testing::hello("n1") }
 }
 
 async fn plan(context: &Context, job: SlurmJobId) -> DecisionId {

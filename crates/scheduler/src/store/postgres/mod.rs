@@ -220,7 +220,7 @@ impl Store for PgStore {
     }
 
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.unprofiled(limit).await
+        self.open_runs(run::Open::Profile, limit).await
     }
 
     async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
@@ -272,7 +272,7 @@ impl Store for PgStore {
     }
 
     async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.unjudged(limit).await
+        self.open_runs(run::Open::Judge, limit).await
     }
 
     async fn judge_run(

@@ -169,43 +169,40 @@ impl RunRow {
     }
 }
 
+/// What is still to be done with a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Open {
+    /// To be profiled and accounted. Both are done at once; the release before did not account.
+    Profile,
+    /// To be judged.
+    Judge,
+}
+
 impl PgStore {
-    /// Runs to be profiled; those that cannot be read are marked as done with.
-    pub(super) async fn unprofiled(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        let OpenRuns { runs, unreadable } = self
-            .run_tx("reading unprofiled runs", Read, |tx| Box::pin(unprofiled(tx.connection(), limit)))
-            .await?;
+    /// Runs that this is still to be done with, oldest first, with the job and the decision of each; those that cannot be read
+    /// are marked as done with.
+    pub(super) async fn open_runs(&self, open: Open, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        let action = match open {
+            Open::Profile => "reading unprofiled runs",
+            Open::Judge => "reading unjudged runs",
+        };
+        let OpenRuns { runs, unreadable } =
+            self.run_tx(action, Read, |tx| Box::pin(read_open(tx.connection(), open, limit))).await?;
         let unreadable = unreadable.as_slice();
         if !unreadable.is_empty() {
             let action = "passing over runs";
-            self.run_tx(action, Write, |tx| Box::pin(pass_unprofiled(tx.connection(), unreadable))).await?;
-        }
-        Ok(runs)
-    }
-
-    /// Runs to be judged; those that cannot be read are marked as done with.
-    pub(super) async fn unjudged(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        let OpenRuns { runs, unreadable } = self
-            .run_tx("reading unjudged runs", Read, |tx| Box::pin(unjudged(tx.connection(), limit)))
-            .await?;
-        let unreadable = unreadable.as_slice();
-        if !unreadable.is_empty() {
-            let action = "passing over runs";
-            self.run_tx(action, Write, |tx| Box::pin(pass_unjudged(tx.connection(), unreadable))).await?;
+            self.run_tx(action, Write, |tx| Box::pin(pass_unreadable(tx.connection(), open, unreadable)))
+                .await?;
         }
         Ok(runs)
     }
 }
 
-/// Oldest first, with the job and the decision of each. Both are done at once; the release before did not account.
-async fn unprofiled(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
-    let rows = open_runs!("is_accounted", &mut *conn, limit).await?;
-    measured(conn, rows).await
-}
-
-/// Oldest first, with the job and the decision of each.
-async fn unjudged(conn: &mut PgConnection, limit: u32) -> Result<OpenRuns, TxError> {
-    let rows = open_runs!("is_judged", &mut *conn, limit).await?;
+async fn read_open(conn: &mut PgConnection, open: Open, limit: u32) -> Result<OpenRuns, TxError> {
+    let rows = match open {
+        Open::Profile => open_runs!("is_accounted", &mut *conn, limit).await?,
+        Open::Judge => open_runs!("is_judged", &mut *conn, limit).await?,
+    };
     measured(conn, rows).await
 }
 
@@ -230,33 +227,21 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns
     let starts: Vec<JobStart> = read.iter().map(|(_, summary, ..)| summary.start).collect();
     let decisions = decision::ran_under(conn, &starts).await?;
     for (key, summary, node, device_model, device_memory_bytes) in read {
-        let job = jobs.get(&summary.start.job_id).cloned();
-        match (job, decisions.get(&summary.start).cloned()) {
-            (Some(job), None) => {
-                let decision = None;
-                open.runs.push(MeasuredRun {
-                    summary,
-                    node,
-                    device_model,
-                    device_memory_bytes,
-                    job,
-                    decision,
-                });
-            }
-            (Some(job), Some(decision @ Some(_))) => {
-                open.runs.push(MeasuredRun {
-                    summary,
-                    node,
-                    device_model,
-                    device_memory_bytes,
-                    job,
-                    decision,
-                });
-            }
-            (None, _) => open.unreadable.push(Unreadable { why: "its job cannot be read".to_owned(), ..key }),
-            (_, Some(None)) => {
-                open.unreadable.push(Unreadable { why: "its decision cannot be read".to_owned(), ..key });
-            }
+        let job = jobs.get(&summary.start.job_id).cloned().ok_or("its job cannot be read");
+        let decision = match decisions.get(&summary.start).cloned() {
+            Some(None) => Err("its decision cannot be read"),
+            known => Ok(known.flatten()),
+        };
+        match job.and_then(|job| Ok((job, decision?))) {
+            Ok((job, decision)) => open.runs.push(MeasuredRun {
+                summary,
+                node,
+                device_model,
+                device_memory_bytes,
+                job,
+                decision,
+            }),
+            Err(why) => open.unreadable.push(Unreadable { why: why.to_owned(), ..key }),
         }
     }
     Ok(open)
@@ -264,24 +249,23 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns
 
 /// Marks runs that cannot be read as done with, and says why: the oldest open ones are read, and these would always be
 /// among them.
-async fn pass_unprofiled(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
+async fn pass_unreadable(conn: &mut PgConnection, open: Open, runs: &[Unreadable]) -> Result<(), TxError> {
     for Unreadable { job_id, restart_count, gres_type, why } in runs {
-        pass_row(conn, job_id, *restart_count, gres_type, &Lesson::nothing(why.as_str())).await?;
-    }
-    Ok(())
-}
-
-/// The same for those that nobody can judge.
-async fn pass_unjudged(conn: &mut PgConnection, runs: &[Unreadable]) -> Result<(), TxError> {
-    for Unreadable { job_id, restart_count, gres_type, .. } in runs {
-        sqlx::query!(
-            "update job_run set is_judged = true where job_id = $1 and restart_count = $2 and gres_type = $3",
-            job_id,
-            restart_count,
-            gres_type,
-        )
-        .execute(&mut *conn)
-        .await?;
+        match open {
+            Open::Profile => {
+                pass_row(conn, job_id, *restart_count, gres_type, &Lesson::nothing(why.as_str())).await?;
+            }
+            Open::Judge => {
+                sqlx::query!(
+                    "update job_run set is_judged = true where job_id = $1 and restart_count = $2 and gres_type = $3",
+                    job_id,
+                    restart_count,
+                    gres_type,
+                )
+                .execute(&mut *conn)
+                .await?;
+            }
+        }
     }
     Ok(())
 }
