@@ -93,16 +93,17 @@ impl Kept {
         address_after(&self.steps, "data source http://")
     }
 
-    pub(crate) fn result(&self) -> Value {
-        serde_json::from_str(&std::fs::read_to_string(output().join("result.json")).unwrap()).unwrap()
-    }
-
     /// Ends it as the last of the steps says.
     pub(crate) fn down(mut self) {
         assert_eq!(commands(&self.steps).last(), Some(&DOWN));
         self.is_up = false;
         script("--down").stdout().unwrap();
     }
+}
+
+/// What the demo wrote down about its story.
+pub(crate) fn result() -> Value {
+    serde_json::from_str(&std::fs::read_to_string(output().join("result.json")).unwrap()).unwrap()
 }
 
 impl Drop for Kept {

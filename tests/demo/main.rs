@@ -23,7 +23,7 @@ const README: &str = include_str!("../../README.md");
 #[test]
 fn a_newcomer_who_types_what_the_demo_prints_finds_what_it_promises() {
     let demo = Kept::start();
-    result::check(&demo.result());
+    result::check(&kept::result());
     check_readme(&demo);
     check_pages(&demo);
     check_typed(&demo.type_all(|line| line.starts_with("pillion report").then_some(UNTIL_REPORTED)));
@@ -82,7 +82,7 @@ fn check_pages(demo: &Kept) {
     let heatmap = document(&format!("{root}/heatmap"));
     let best = between(&heatmap, "id=\"best\"", "</section>");
     let first = between(best, "<li>", "</li>");
-    let paired = pairs(&demo.result());
+    let paired = pairs(&kept::result());
     let named: BTreeSet<String> =
         text(between(first, ">", "</a>")).split(" with ").map(str::to_owned).collect();
     assert!(paired.contains(&named), "'{named:?}' is none of {paired:?}");

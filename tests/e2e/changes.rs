@@ -100,9 +100,11 @@ fn is_managed(fields: &Fields) -> bool {
 fn changed(before: &Fields, after: &Fields) -> String {
     let names = ["Partition", "TresPerNode", "AdminComment", "Comment", "ReqNodeList", "Priority", "Nice"];
     let changed = names.iter().filter(|name| before.get(**name) != after.get(**name));
-    changed
-        .map(|name| format!("; {name} was {:?} and is {:?}", before.get(*name), after.get(*name)))
-        .collect()
+    let mut text = String::new();
+    for name in changed {
+        let _ = write!(text, "; {name} was {:?} and is {:?}", before.get(*name), after.get(*name));
+    }
+    text
 }
 
 /// What is wrong with the request of a job that has left.

@@ -9,7 +9,7 @@ use pillion_tests::cluster::show::Fields;
 use pillion_tests::{Cluster, ClusterSpec};
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 /// What an update may change.
 const FIELDS: [&str; 8] = [
     "Partition",

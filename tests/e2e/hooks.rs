@@ -6,7 +6,7 @@ use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_mins(2);
 const JOBS: usize = 60;
 
 /// How long a number of short jobs takes, from the first submission until Slurm has done with the last.

@@ -7,7 +7,7 @@ use pillion_tests::{Cluster, ClusterSpec};
 use rustix::process::Signal;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_mins(2);
 /// Later than slurmctld needs to write down that the jobs exist (5 s), so that only their start is forgotten.
 const BEGIN_SECONDS: u32 = 12;
 const ENDED: [&str; 5] = ["COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT"];

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const VALGRIND: &str = "/usr/bin/valgrind";
-const SOON: Duration = Duration::from_secs(180);
+const SOON: Duration = Duration::from_mins(3);
 
 /// Memcheck's options; each process has a log of its own. A task becomes the user's program, which is not looked into.
 fn options(folder: &Path, name: &str) -> Vec<String> {
@@ -38,8 +38,8 @@ fn stepd(folder: &Path) -> PathBuf {
 fn logs(folder: &Path, name: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
     let is_its = |path: &PathBuf| {
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        file.starts_with(&format!("{name}.")) && file.ends_with(".log")
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        stem.starts_with(&format!("{name}.")) && path.extension().is_some_and(|extension| extension == "log")
     };
     let paths = entries.map(|entry| entry.path()).filter(is_its);
     paths.map(|path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned()).collect()

@@ -7,11 +7,30 @@ use pillion_tests::wait::wait_until;
 use pillion_tests::{Cluster, ClusterSpec};
 use serde_json::Value;
 
-/// What each kind of node is asked to share: names of profiles and what they run.
-const CASES: [(&str, &str, &str, [(&str, &str); 2]); 2] = [
-    ("mps", "n1", "n2", [("resnet50-infer", "resnet50-infer"), ("bert-small-batch", "bert-small-batch")]),
+/// What one kind of node is asked to share.
+struct Case {
+    mechanism: &'static str,
+    node: &'static str,
+    /// The other node, so that they meet on this one.
+    excluded: &'static str,
+    /// Names of profiles and what they run.
+    workloads: [(&'static str, &'static str); 2],
+}
+
+const CASES: [Case; 2] = [
+    Case {
+        mechanism: "mps",
+        node: "n1",
+        excluded: "n2",
+        workloads: [("resnet50-infer", "resnet50-infer"), ("bert-small-batch", "bert-small-batch")],
+    },
     // The best pair of Costa et al. 2025.
-    ("ccs", "n2", "n1", [("first", "ResNet-50 --batch-size 2"), ("second", "ResNet-50 --batch-size 2")]),
+    Case {
+        mechanism: "ccs",
+        node: "n2",
+        excluded: "n1",
+        workloads: [("first", "ResNet-50 --batch-size 2"), ("second", "ResNet-50 --batch-size 2")],
+    },
 ];
 
 /// Runs both workloads on the node that is not `excluded`, and returns their jobs when they are over.
@@ -44,11 +63,11 @@ fn start_and_decision(
 fn known_workloads_that_go_well_together_are_paired_on_both_kinds_of_node() {
     let mut cluster = Cluster::start(ClusterSpec::default()).unwrap();
     cluster.start_pillion().unwrap();
-    for (_, _, excluded, workloads) in CASES {
+    for Case { excluded, workloads, .. } in CASES {
         run(&cluster, workloads, 300, excluded);
     }
     wait_until("four profiles", SOON, || Ok(profile_count(&cluster)? == 4)).unwrap();
-    for (mechanism, node, excluded, workloads) in CASES {
+    for Case { mechanism, node, excluded, workloads } in CASES {
         let jobs = run(&cluster, workloads, 600, excluded);
         let all = decisions(&cluster);
         let rows = jobs.map(|job| start_and_decision(&cluster, &all, job));

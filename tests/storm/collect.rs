@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Slurm tells its accounting within seconds, and its database within some more.
-const ACCOUNTING_DEADLINE: Duration = Duration::from_secs(60);
+const ACCOUNTING_DEADLINE: Duration = Duration::from_mins(1);
 const ACCOUNT_FIELDS: &str = "JobID,State,Start,End,TimelimitRaw";
 const STATES: &str = "BF,CA,CD,DL,F,NF,OOM,PD,PR,R,RQ,RS,S,TO";
 /// Decisions are asked for in pieces of so many seconds.
 const DECISION_SECONDS: u32 = 300;
 const DECISIONS_MAX: &str = "10000";
 /// The scheduler may just have come back.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
+const ANSWER_DEADLINE: Duration = Duration::from_mins(1);
 /// What the harness itself puts into every user's environment.
 const OF_THE_HARNESS: &str = "PILLION_SIMULATED_DEVICE";
 
@@ -133,7 +133,7 @@ fn accounts(
         Ok(if seen.is_empty() { Look::Ready(()) } else { Look::NotYet(seen) })
     });
     if let Err(error) = waited {
-        crate::say(&pillion_core::report(&error).to_string());
+        crate::say(&pillion_core::report(&error).clone());
     }
     Ok(last)
 }
@@ -160,9 +160,12 @@ fn asked(cluster: &Cluster, which: &[&str]) -> Result<BTreeMap<String, Vec<Accou
     Ok(all)
 }
 
+/// A job of the storm by its number, and its task where it is an array.
+type NumberAndTask = (usize, Option<u32>);
+
 /// What the jobs wrote down, by number and task, in order.
-fn starts(cluster: &Cluster) -> Result<BTreeMap<(usize, Option<u32>), Vec<Start>>> {
-    let mut all: BTreeMap<(usize, Option<u32>), Vec<Start>> = BTreeMap::new();
+fn starts(cluster: &Cluster) -> Result<BTreeMap<NumberAndTask, Vec<Start>>> {
+    let mut all: BTreeMap<NumberAndTask, Vec<Start>> = BTreeMap::new();
     for user in USERS {
         let path = cluster.home(user).join("storm.log");
         let text = std::fs::read_to_string(&path).map_err(io_error("read", &path))?;

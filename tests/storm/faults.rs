@@ -76,7 +76,7 @@ pub(crate) fn storm(cluster: &mut Cluster, plan: &Plan, journal: &Journal, seen:
                     broken.push((fault, seen.outages.len() - 1));
                 }
                 Err(error) => {
-                    journal.note(epoch(), &format!("  not broken: {}", pillion_core::report(&error)))
+                    journal.note(epoch(), &format!("  not broken: {}", pillion_core::report(&error)));
                 }
             }
         }
@@ -316,7 +316,7 @@ pub(crate) fn drain(
     clients: &Clients,
     journal: &Journal,
     seen: &mut Seen,
-) -> Result<BTreeMap<String, JobSeen>> {
+) -> BTreeMap<String, JobSeen> {
     cancel_the_impossible(clients, journal);
     let begun = journal.elapsed();
     let still = if journal.has_requeued_since(begun - REQUEUE_SECONDS) || !seen.outages.is_empty() {
@@ -344,7 +344,7 @@ pub(crate) fn drain(
     look_at_nodes(clients, journal, seen);
     let (_, queue, _) = clients.run("root", &["squeue", "-h", "--array", "-o", "%i"], "");
     let left = queue.lines().map(str::trim).filter_map(|name| Some((name.to_owned(), clients.look(name)?.0)));
-    Ok(left.collect())
+    left.collect()
 }
 
 /// Jobs whose users asked for what no node has would wait for ever, as on plain Slurm: their users give up.

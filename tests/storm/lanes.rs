@@ -52,7 +52,7 @@ impl Clients {
                 said.truncate(said.floor_char_boundary(SAID_LENGTH_MAX));
                 (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), said)
             }
-            Err(error) => (false, String::new(), pillion_core::report(&error).to_string()),
+            Err(error) => (false, String::new(), pillion_core::report(&error)),
         }
     }
 
