@@ -9,6 +9,8 @@ mod users;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use world::World;
 
 /// Random things a seed does before everything is healed.
@@ -18,8 +20,11 @@ const CALM_SECONDS: u64 = 3600;
 /// For so long of it users still cancel jobs that share a device, one a step.
 const KILLING_SECONDS: u64 = 200;
 const CALM_STEP_SECONDS: u64 = 20;
-/// How many seeds one run tries; `SEEDS` overrides it.
+/// How many seeds one run tries, from which on; `SEEDS` and `FROM` override them, so that many can be tried in pieces.
 const SEEDS: u64 = 500;
+const FROM: u64 = 0;
+/// A run of many seeds says how far it is, each time after so many.
+const TELL_SEEDS: u64 = 10_000;
 
 async fn live(world: &mut World) {
     world.warm_up().await;
@@ -51,6 +56,50 @@ struct Lived {
     requeued_count: usize,
 }
 
+/// What many seeds came to.
+#[derive(Default)]
+struct Tally {
+    seeds: u64,
+    /// Seeds with jobs that shared a device, and with more than two on one.
+    sharing: u64,
+    crowded: u64,
+    requeued: u64,
+    failed: Vec<u64>,
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, outcome: Result<Lived, String>) {
+        self.seeds += 1;
+        match outcome {
+            Ok(lived) => {
+                self.sharing += u64::from(lived.shared_starts >= 2);
+                self.crowded += u64::from(lived.tenants_peak > 2);
+                self.requeued += lived.requeued_count as u64;
+            }
+            // At once: a run of hours may be ended before its end.
+            Err(error) => {
+                println!("SEED={seed}: {error}");
+                self.failed.push(seed);
+            }
+        }
+        if self.seeds.is_multiple_of(TELL_SEEDS) {
+            println!("{self}");
+        }
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seeds, sharing, crowded, requeued, failed } = self;
+        write!(
+            out,
+            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {requeued} starts that died \
+             with their partner and were started again, {} failed",
+            failed.len()
+        )
+    }
+}
+
 /// Runs one seed.
 fn run_seed(seed: u64, is_verbose: bool) -> Result<Lived, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,40 +119,47 @@ fn run_seed(seed: u64, is_verbose: bool) -> Result<Lived, String> {
     })
 }
 
+fn number_of(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}: it is to be a whole number")))
+}
+
+/// Tries the seeds that are left, one after the other.
+fn try_seeds(next: &AtomicU64, end: u64, tally: &Mutex<Tally>) {
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
+            return;
+        }
+        let outcome = run_seed(seed, false);
+        tally.lock().expect("nobody panics with it").add(seed, outcome);
+    }
+}
+
 #[test]
 fn cluster_sim() {
-    if let Ok(seed) = std::env::var("SEED") {
-        let seed = seed.parse().expect("SEED is a number");
+    if let Some(seed) = number_of("SEED") {
         let outcome = run_seed(seed, true);
         assert!(outcome.is_ok(), "SEED={seed}: {}", outcome.err().unwrap_or_default());
         return;
     }
-    let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let failures: Vec<(u64, String)> = std::thread::scope(|scope| {
-        let part =
-            |thread| move || (thread..seeds).step_by(threads).map(|seed| (seed, run_seed(seed, false)));
-        let workers: Vec<_> = (0..)
-            .take(threads)
-            .map(|thread| scope.spawn(move || part(thread)().collect::<Vec<_>>()))
-            .collect();
-        let outcomes: Vec<_> =
-            workers.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect();
-        let lived = || outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
-        let sharing = lived().filter(|lived| lived.shared_starts >= 2).count();
-        let crowded = lived().filter(|lived| lived.tenants_peak > 2).count();
-        let requeued: usize = lived().map(|lived| lived.requeued_count).sum();
-        println!(
-            "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {requeued} starts \
-             that died with their partner and were started again"
-        );
-        let enough = lived().count() < outcomes.len()
-            || (sharing as u64 * 2 > seeds && crowded as u64 * 100 > seeds && requeued as u64 * 10 > seeds);
-        assert!(enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
-        outcomes.into_iter().filter_map(|(seed, outcome)| outcome.err().map(|error| (seed, error))).collect()
+    let from = number_of("FROM").unwrap_or(FROM);
+    let end = from + number_of("SEEDS").unwrap_or(SEEDS);
+    let (next, tally) = (AtomicU64::new(from), Mutex::new(Tally::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| try_seeds(&next, end, &tally));
+        }
     });
-    for (seed, error) in &failures {
-        println!("SEED={seed}: {error}");
-    }
-    assert!(failures.is_empty(), "{} of {seeds} seeds failed; replay one by SEED=..", failures.len());
+    let tally = tally.into_inner().expect("nobody panicked with it");
+    println!("{tally}");
+    assert!(
+        tally.failed.is_empty(),
+        "{} of {} seeds failed; replay one by SEED=..",
+        tally.failed.len(),
+        tally.seeds
+    );
+    let Tally { seeds, sharing, crowded, requeued, .. } = tally;
+    let is_enough = sharing * 2 > seeds && crowded * 100 > seeds && requeued * 10 > seeds;
+    assert!(is_enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
 }
