@@ -74,10 +74,8 @@ impl World {
 
     /// The dead man's switch: nobody waits with a begin time further away than his own or one bound from now.
     fn check_waiting(&self) {
-        for id in self.works.keys() {
-            let Some(job) = self.slurm.job(*id).filter(|job| job.state == JobState::Pending) else {
-                continue;
-            };
+        for job in self.slurm.open_jobs().into_iter().filter(|job| job.state == JobState::Pending) {
+            let id = job.id;
             let mark = job.mark.as_ref().ok().and_then(Option::as_ref);
             let own = mark.map_or(0, |mark| mark.original_begin_epoch);
             let latest = (self.now + Duration::from_secs(BOUND_SECONDS + 2))
@@ -99,7 +97,7 @@ impl World {
     /// P-2, P-3, R-2 over what runs; a start without a decision must not have got a mechanism.
     async fn check_neighbours(&mut self) {
         let decisions = self.store.active_decisions().await.unwrap_or_default();
-        let jobs: Vec<_> = self.works.keys().filter_map(|id| self.slurm.job(*id)).map(Into::into).collect();
+        let jobs = self.slurm.open_jobs().into_iter().map(Into::into).collect();
         let nodes = self.slurm.nodes().await.unwrap_or_default();
         let scan = Scan::new(self.now, jobs, nodes, &["shared".to_owned()], 0);
         let planned: Vec<_> = occupants(&scan, &decisions);

@@ -4,7 +4,9 @@ use crate::users::{Action, Users};
 use async_trait::async_trait;
 use pillion_core::{Clock as _, ManualClock, SlurmJobId};
 use pillion_slurm::fake::FakeSlurm;
-use pillion_slurm::{Job, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{
+    JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -111,7 +113,7 @@ impl Slurm for FaultySlurm {
     }
 }
 
-/// Only to be read: what Slurm would print of a job.
-pub(crate) fn is_over(job: Option<&Job>) -> bool {
-    job.is_none_or(|job| matches!(job.state, pillion_slurm::JobState::Ended(_)))
+/// Whether a job has ended, or is forgotten.
+pub(crate) fn is_over(slurm: &FakeSlurm, job: SlurmJobId) -> bool {
+    slurm.state(job).is_none_or(|state| matches!(state, JobState::Ended(_)))
 }

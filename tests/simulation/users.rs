@@ -104,12 +104,14 @@ impl Users {
     /// A job that its user holds does not start, and one that left is as its user wants it.
     pub(crate) fn check(&self, slurm: &FakeSlurm) {
         for id in self.held.keys() {
-            let job = slurm.job(*id);
-            let runs = job.as_ref().is_some_and(|job| job.state == JobState::Running);
+            let runs = slurm.state(*id) == Some(JobState::Running);
             assert!(!runs, "{id} runs although its user holds it");
         }
         for (id, begin) in &self.left {
-            let Some(job) = slurm.job(*id).filter(|job| job.state == JobState::Pending) else { continue };
+            if slurm.state(*id) != Some(JobState::Pending) {
+                continue;
+            }
+            let Some(job) = slurm.job(*id) else { continue };
             assert_eq!(job.partition, OUTSIDE, "{id}");
             let is_restarted = job.restart_count > 0;
             if let Some((begin, eligible_at)) = begin.filter(|_| !is_restarted).zip(job.eligible_at) {

@@ -49,10 +49,9 @@ impl World {
         let there: BTreeSet<JobStart> =
             self.nodes.iter().flat_map(|node| node.running.iter().map(|run| run.start)).collect();
         self.started.retain(|start| there.contains(start));
-        for id in self.works.keys() {
-            let job = self.slurm.job(*id).filter(|job| job.state == JobState::Running && !is_outside(job));
-            if job.is_some_and(|job| !there.contains(&job.start())) {
-                self.slurm.user_requeue(*id);
+        for job in self.slurm.open_jobs().into_iter().filter(|job| job.state == JobState::Running) {
+            if !is_outside(&job) && !there.contains(&job.start()) {
+                self.slurm.user_requeue(job.id);
             }
         }
     }

@@ -170,11 +170,11 @@ impl World {
 
     /// What runs outside the pool is over when its time has passed there.
     fn finish_outside(&mut self) {
-        for (id, work) in &self.works {
-            let job = self.slurm.job(*id).filter(|job| job.state == JobState::Running);
-            let Some(started_at) = job.filter(is_outside).and_then(|job| job.started_at) else { continue };
+        let jobs = self.slurm.open_jobs().into_iter().filter(|job| job.state == JobState::Running);
+        for job in jobs.filter(is_outside) {
+            let Some((started_at, work)) = job.started_at.zip(self.works.get(&job.id)) else { continue };
             if self.now.seconds_since(started_at) >= work.seconds {
-                self.slurm.finish(*id, Ending::Completed);
+                self.slurm.finish(job.id, Ending::Completed);
             }
         }
     }
@@ -194,9 +194,7 @@ impl World {
                 }
             }
         }
-        let ids: Vec<SlurmJobId> = self.works.keys().copied().collect();
-        for id in ids {
-            let Some(job) = self.slurm.job(id).filter(|job| job.state == JobState::Running) else { continue };
+        for job in self.slurm.open_jobs().into_iter().filter(|job| job.state == JobState::Running) {
             if self.started.insert(job.start()) && !is_outside(&job) {
                 self.run_on_node(&job);
             }
@@ -224,13 +222,14 @@ impl World {
     fn free_device(&self, place: usize) -> GresType {
         let node = &self.nodes[place];
         let is_free = |gres_type: &GresType| !node.running.iter().any(|run| run.gres_type == *gres_type);
+        let open = self.slurm.open_jobs();
         let booked = |gres_type: &GresType| {
-            let typed = |job: pillion_slurm::Job| {
+            let typed = |job: &pillion_slurm::Job| {
                 matches!(job.state, JobState::Running | JobState::Completing)
                     && job.nodes.contains(&node.name)
                     && job.shards().is_some_and(|(pinned, _)| pinned.as_ref() == Some(gres_type))
             };
-            self.works.keys().filter_map(|id| self.slurm.job(*id)).any(typed)
+            open.iter().any(typed)
         };
         let all = node.devices.iter().map(|device| device.gres_type.clone());
         let free: Vec<GresType> = all.filter(is_free).collect();
@@ -292,7 +291,7 @@ impl World {
 
     /// Jobs that should have run to their end and did not.
     pub(crate) fn unfinished(&self) -> Vec<SlurmJobId> {
-        let open = |id: &&SlurmJobId| !is_over(self.slurm.job(**id).as_ref());
+        let open = |id: &&SlurmJobId| !is_over(&self.slurm, **id);
         self.works.keys().filter(open).copied().collect()
     }
 }

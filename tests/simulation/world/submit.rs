@@ -34,7 +34,7 @@ impl World {
     }
 
     pub(super) fn submit(&mut self) {
-        let unfinished = self.works.keys().filter(|id| !is_over(self.slurm.job(**id).as_ref())).count();
+        let unfinished = self.works.keys().filter(|id| !is_over(&self.slurm, **id)).count();
         if unfinished >= JOBS_MAX || self.is_slurmctld_down {
             return;
         }

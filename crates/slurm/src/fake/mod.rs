@@ -148,6 +148,16 @@ impl FakeSlurm {
         self.world().job(job)
     }
 
+    /// All jobs that have not ended, as Slurm would print them.
+    pub fn open_jobs(&self) -> Vec<Job> {
+        self.world().open_jobs()
+    }
+
+    /// The state of one job; `None` once it is forgotten.
+    pub fn state(&self, job: SlurmJobId) -> Option<crate::JobState> {
+        self.world().state(job)
+    }
+
     /// What breaks Slurm's own rules: a device with more than its shards booked, or with shards beside a whole-GPU
     /// holder, a node with more CPUs or memory booked than it has. Empty is right.
     pub fn overbooked(&self) -> Vec<String> {

@@ -22,6 +22,15 @@ impl World {
         self.records.get(&id).map(|record| self.row(record))
     }
 
+    pub(super) fn open_jobs(&self) -> Vec<Job> {
+        let is_open = |record: &&Record| !matches!(record.state, JobState::Ended(_));
+        self.records.values().filter(is_open).map(|record| self.row(record)).collect()
+    }
+
+    pub(super) fn state(&self, id: SlurmJobId) -> Option<JobState> {
+        self.records.get(&id).map(|record| record.state.clone())
+    }
+
     pub(super) fn names(&self, jobs: &[SlurmJobId]) -> BTreeMap<SlurmJobId, String> {
         let name = |id: &SlurmJobId| {
             let name = &self.records.get(id)?.request.name;
