@@ -42,8 +42,9 @@ fn a_script_is_measured_alone_under_caps_and_the_campaign_outlives_the_command()
     let last = wait_for("runs under all caps to be begun", 2 * SOON, || {
         let output = characterize(&cluster, &["--no-wait"]);
         // Until the agents have come.
-        if output.stderr.contains("no GPU of the pool is shared by MPS now") {
-            return Ok(Look::NotYet(output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("no GPU of the pool is shared by MPS now") {
+            return Ok(Look::NotYet(said.into_owned()));
         }
         assert!(output.status.success(), "{output:?}");
         let told = told(&output);
