@@ -54,7 +54,11 @@ fn a_killed_slurmctld_costs_a_managed_job_no_more_than_a_plain_one() {
     cluster.start_slurmctld().unwrap();
 
     let (plain, managed) = (Harm::to(&cluster, plain), Harm::to(&cluster, managed));
-    assert_eq!(managed.state, "COMPLETED", "{managed:?}, and without us {plain:?}");
+    // Where the nodes come back in the second in which Slurm starts both again, it revokes the credentials of both.
+    assert!(
+        managed.state == "COMPLETED" || managed.state == plain.state,
+        "{managed:?}, and without us {plain:?}"
+    );
     // Whose start was forgotten is a matter of milliseconds: one start more than the other is chance, two are ours.
     assert!(managed.start_count <= plain.start_count + 1, "{managed:?}, and without us {plain:?}");
     assert!(!managed.is_node_drained || plain.is_node_drained, "{managed:?}, and without us {plain:?}");
