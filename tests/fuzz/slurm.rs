@@ -4,7 +4,7 @@ use crate::fuzz;
 use crate::values::text_like;
 use pillion_core::mark::{MARK_LENGTH_MAX, Mark};
 use pillion_slurm::nodeset;
-use pillion_slurm::parse::{scontrol, squeue, state, time_limit_seconds};
+use pillion_slurm::parse::{queue, scontrol, squeue, state, time_limit_seconds};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn queues() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     fuzz("queues", &text_like(&texts), |text| {
         let nonce = fixture_nonce(&text).unwrap_or(NONCE);
-        let scan = squeue::parse(&text, nonce);
+        let scan = queue::parse(&text, nonce);
         let ids: BTreeSet<_> = scan.jobs.iter().map(|job| job.id).collect();
         assert_eq!(ids.len(), scan.jobs.len(), "a job is told once or not at all");
         let end = format!(";{nonce}.\n");

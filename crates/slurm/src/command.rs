@@ -2,7 +2,7 @@
 //!
 //! Decides nothing and retries nothing: the reconciler that calls is the retry. Must not know Postgres, gRPC or devices.
 
-use crate::parse::{scontrol, squeue};
+use crate::parse::{queue, scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
     Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Slurm, SlurmError,
@@ -13,7 +13,7 @@ use pillion_core::{SlurmJobId, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -47,7 +47,7 @@ impl Default for CommandSettings {
 pub struct CommandSlurm {
     runner: Runner,
     throttles: Mutex<BTreeMap<u32, (Instant, Option<u32>)>>,
-    reader: std::sync::Mutex<squeue::Reader>,
+    reader: std::sync::Mutex<queue::Reader>,
 }
 
 impl CommandSlurm {
@@ -91,6 +91,10 @@ impl CommandSlurm {
         self.runner.run("scontrol", &arguments).await
     }
 
+    fn reader(&self) -> MutexGuard<'_, queue::Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, for each array at most once a
     /// minute, and for all of them in few calls.
     async fn fill_throttles(&self, scan: &mut JobsScan) {
@@ -109,7 +113,7 @@ impl CommandSlurm {
             let (found, asked_at) = (scontrol::array_throttles(&text, some, &nonce), Instant::now());
             throttles.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
         }
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader();
         for job in scan.jobs.iter_mut().filter(|job| is_ours(job)) {
             let array_throttle = throttles.get(&job.id.id).and_then(|(_, throttle)| *throttle);
             if job.array_throttle != array_throttle {
@@ -146,9 +150,9 @@ impl Slurm for CommandSlurm {
             partitions.iter().try_for_each(|name| checked("partition", name))?;
             arguments.extend(["-p".to_owned(), partitions.join(",")]);
         }
-        let text = self.runner.run("squeue", &arguments).await?;
-        let mut scan = self.reader.lock().unwrap_or_else(PoisonError::into_inner).read(&text, &nonce);
-        drop(text);
+        let mut answer = self.reader().answer(&nonce);
+        self.runner.run_pieces("squeue", &arguments, |piece| answer.push(piece)).await?;
+        let mut scan = self.reader().finish(answer);
         if scan.dropped_line_count > 0 {
             tracing::warn!(scan.dropped_line_count, "squeue printed records that do not parse whole");
         }

@@ -4,9 +4,13 @@
 use crate::types::SlurmError;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+/// What is read of a pipe at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// How to run Slurm's programs.
 #[derive(Debug, Clone)]
@@ -26,20 +30,31 @@ impl Runner {
         program: &'static str,
         arguments: &[String],
     ) -> Result<String, SlurmError> {
-        let output = self.output(program, arguments, None).await?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let mut printed = Vec::new();
+        self.run_pieces(program, arguments, |piece| printed.extend_from_slice(piece)).await?;
+        Ok(text(printed))
+    }
+
+    /// The same, where what it prints is taken piece by piece while it comes; on an error what was taken means nothing.
+    pub(crate) async fn run_pieces(
+        &self,
+        program: &'static str,
+        arguments: &[String],
+        take: impl FnMut(&[u8]) + Send,
+    ) -> Result<(), SlurmError> {
+        let (status, said) = self.converse(program, arguments, None, take).await?;
         // `scontrol show` ends with 0 where it could not reach the controller: no nodes is not what it means.
-        if output.status.success() && !said.lines().any(passes) {
-            return Ok(text(output.stdout));
+        if status.success() && !said.lines().any(passes) {
+            return Ok(());
         }
-        Err(failure(program, output.status.code().unwrap_or(-1), &said))
+        Err(failure(program, status.code().unwrap_or(-1), &said))
     }
 
     /// Runs `program` on these lines, each a command of its own, and returns how many of them were refused.
     pub(crate) async fn run_lines(&self, program: &'static str, lines: &[String]) -> Result<u64, SlurmError> {
-        let output = self.output(program, &[], Some(lines.join("\n") + "\nquit\n")).await?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        match output.status.code() {
+        // What it prints besides is of no use.
+        let (status, said) = self.converse(program, &[], Some(lines.join("\n") + "\nquit\n"), |_| ()).await?;
+        match status.code() {
             Some(0) if said.trim().is_empty() => Ok(0),
             // One line for each that was refused, beside what the module says of it.
             Some(0 | 1) if !said.lines().any(passes) && !said.trim().is_empty() => {
@@ -57,23 +72,27 @@ impl Runner {
         program: &'static str,
         lines: &[String],
     ) -> Result<String, SlurmError> {
-        let output = self.output(program, &[], Some(lines.join("\n") + "\nquit\n")).await?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let mut printed = Vec::new();
+        let input = Some(lines.join("\n") + "\nquit\n");
+        let (status, said) =
+            self.converse(program, &[], input, |piece| printed.extend_from_slice(piece)).await?;
         if said.lines().any(passes) {
-            return Err(failure(program, output.status.code().unwrap_or(-1), &said));
+            return Err(failure(program, status.code().unwrap_or(-1), &said));
         }
-        Ok(text(output.stdout))
+        Ok(text(printed))
     }
 
-    async fn output(
+    /// Runs a program: `take` gets what it prints, the answer is how it ended and what it said beside that.
+    async fn converse(
         &self,
         program: &'static str,
         arguments: &[String],
         input: Option<String>,
-    ) -> Result<Output, SlurmError> {
+        take: impl FnMut(&[u8]) + Send,
+    ) -> Result<(ExitStatus, String), SlurmError> {
         let path =
             self.binary_directory.as_ref().map_or_else(|| PathBuf::from(program), |dir| dir.join(program));
-        let mut command = tokio::process::Command::new(path);
+        let mut command = Command::new(path);
         command.args(arguments).env_clear().envs(self.environment()).kill_on_drop(true);
         let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -88,7 +107,7 @@ impl Runner {
             }
         };
         // A deadline that passes drops the child, which kills it.
-        let both = async { tokio::join!(written, child.wait_with_output()).1 };
+        let both = async { tokio::join!(written, listen(child, take)).1 };
         tokio::time::timeout(self.timeout, both)
             .await
             .map_err(|_| SlurmError::Timeout {
@@ -106,6 +125,32 @@ impl Runner {
         environment.extend(conf.map(|conf| ("SLURM_CONF", conf)));
         environment
     }
+}
+
+/// Hears a program out: both pipes at once, or one that is full would stop it.
+async fn listen(mut child: Child, take: impl FnMut(&[u8])) -> std::io::Result<(ExitStatus, String)> {
+    let pipes = (child.stdout.take(), child.stderr.take());
+    let ((), said) = tokio::try_join!(read_pieces(pipes.0, take), read_whole(pipes.1))?;
+    Ok((child.wait().await?, said))
+}
+
+async fn read_pieces(pipe: Option<ChildStdout>, mut take: impl FnMut(&[u8])) -> std::io::Result<()> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match pipe.read(&mut piece).await? {
+            0 => return Ok(()),
+            length => take(&piece[..length]),
+        }
+    }
+}
+
+async fn read_whole(pipe: Option<ChildStderr>) -> std::io::Result<String> {
+    let mut said = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut said).await?;
+    }
+    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 /// What was printed, without a second copy of it where it can be had: a long queue is tens of megabytes.

@@ -8,7 +8,7 @@ use crate::world::{Told, World};
 use async_trait::async_trait;
 use pillion_core::{Clock as _, SlurmJobId, SystemClock};
 use pillion_slurm::{
-    JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion, parse::squeue,
+    JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion, parse::queue,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const NONCE: &str = "0123456789abcdef";
 /// The double.
 pub(crate) struct Controller {
     world: Arc<Mutex<World>>,
-    reader: Mutex<squeue::Reader>,
+    reader: Mutex<queue::Reader>,
     update_time: Duration,
     /// Until when its lock is taken.
     busy_until: Mutex<Instant>,
@@ -114,10 +114,23 @@ impl Slurm for Controller {
     }
 
     async fn jobs(&self, _partitions: &[String]) -> Result<JobsScan, SlurmError> {
-        let world = Arc::clone(&self.world);
-        // As by another process: not on a thread of the scheduler's.
-        let text = tokio::task::spawn_blocking(move || print::queue(&locked(&world), NONCE)).await;
-        Ok(locked(&self.reader).read(&text.expect("it does not panic"), NONCE))
+        let (world, mut answer) = (Arc::clone(&self.world), locked(&self.reader).answer(NONCE));
+        // As by another process, and as through its pipe: not on a thread of the scheduler's, and never the whole text at once.
+        let (pipe, mut pieces) = mpsc::channel(1);
+        let printed = tokio::task::spawn_blocking(move || {
+            let mut after = None;
+            while let Some((last, text)) = print::queue(&locked(&world), after, NONCE) {
+                after = Some(last);
+                if pipe.blocking_send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        while let Some(text) = pieces.recv().await {
+            answer.push(text.as_bytes());
+        }
+        printed.await.expect("it does not panic");
+        Ok(locked(&self.reader).finish(answer))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, SlurmError> {

@@ -5,15 +5,22 @@ use crate::world::{Place, State, World};
 use pillion_core::{GresType, UnixTime};
 use pillion_slurm::{Node, NodeAvailability};
 use std::fmt::Write as _;
+use std::ops::Bound;
 
-/// All jobs, in the format of `pillion_slurm::parse::squeue`.
-pub(crate) fn queue(world: &World, nonce: &str) -> String {
-    let mut text = String::with_capacity(world.rows.len() * 400);
-    for (id, row) in &world.rows {
+/// Jobs that are printed at once, before an update has its turn.
+const JOBS_AT_ONCE: usize = 250;
+
+/// The jobs after that one, in the format of `pillion_slurm::parse::squeue`, and the last of them; `None` where there are no more.
+pub(crate) fn queue(world: &World, after: Option<u32>, nonce: &str) -> Option<(u32, String)> {
+    let mut text = String::with_capacity(JOBS_AT_ONCE * 400);
+    let mut last = None;
+    let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+    for (id, row) in world.rows.range((begin, Bound::Unbounded)).take(JOBS_AT_ONCE) {
         // A text takes whatever is written to it.
         let _ = record(&mut text, world, *id, row, nonce);
+        last = Some(*id);
     }
-    text
+    Some((last?, text))
 }
 
 fn record(

@@ -9,16 +9,14 @@
 //! ```
 //!
 //! So a newline or a forged line in a comment stays inside that comment: it can neither make a job nor hide one. Records
-//! that still do not parse whole are dropped and counted.
+//! that still do not parse whole are dropped and counted. `queue` reads them one after the other.
 
 use super::{epoch, gres_request, is_null, memory_mib, or_empty, state, time_limit_seconds, tres};
 use crate::nodeset::{self, number};
-use crate::types::{Job, JobState, JobsScan};
+use crate::types::{Job, JobState};
 use pillion_core::mark::Mark;
 use pillion_core::{SlurmJobId, UserId};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 /// Fields between the job's id and its admin comment, in order.
 const FIELDS: [&str; 28] = [
@@ -54,7 +52,7 @@ const FIELDS: [&str; 28] = [
 
 /// What stands after the id and before the comment, and what ends a record: two texts, or a comment that begins with a
 /// newline would end its record at its own beginning. `nonce`: letters and digits that no stored text can know.
-fn fences(nonce: &str) -> (String, String) {
+pub(super) fn fences(nonce: &str) -> (String, String) {
     (format!(";{nonce};"), format!(";{nonce}."))
 }
 
@@ -62,82 +60,6 @@ fn fences(nonce: &str) -> (String, String) {
 pub fn format_option(nonce: &str) -> String {
     let (fence, end) = fences(nonce);
     format!("JobArrayID:{fence},{}:{fence},admin_comment:{end}", FIELDS.join(":;,"))
-}
-
-/// Reads one answer after the other, and keeps the jobs of the last one: of a long queue nearly all stand in the next answer as
-/// they did, and are neither read nor kept a second time.
-#[derive(Debug, Default)]
-pub struct Reader {
-    /// Its keys are made at random, so that nobody can write a comment that passes for another.
-    hasher: RandomState,
-    /// Each job with the digest of its record.
-    known: HashMap<SlurmJobId, (u64, Arc<Job>)>,
-}
-
-impl Reader {
-    /// Reads what `squeue -r -h -O` printed with [`format_option`] of the same `nonce`, under `SLURM_TIME_FORMAT=%s`.
-    ///
-    /// Without `-r` squeue merges the waiting tasks of an array into one line, whatever GRES, begin time or comment they have
-    /// of their own; with it, the array's throttle does not show (`scontrol::array_throttle` has it).
-    pub fn read(&mut self, text: &str, nonce: &str) -> JobsScan {
-        let (fence, end) = fences(nonce);
-        let end = format!("{end}\n");
-        let mut scan = JobsScan::default();
-        let mut known = HashMap::with_capacity(self.known.len());
-        let mut rest = text;
-        while let Some((record, after)) = rest.split_once(end.as_str()) {
-            rest = after;
-            let read = parts(record, &fence).and_then(|parts| {
-                let digest = self.hasher.hash_one(parts);
-                let job = self.again(parts, digest).or_else(|| parse_record(parts).map(Arc::new))?;
-                Some((digest, job))
-            });
-            match read {
-                Some((digest, job)) => {
-                    known.insert(job.id, (digest, Arc::clone(&job)));
-                    scan.jobs.push(job);
-                }
-                None => scan.dropped_line_count += 1,
-            }
-        }
-        self.known = known;
-        if !rest.trim().is_empty() {
-            scan.dropped_line_count += 1;
-        }
-        drop_duplicates(&mut scan);
-        scan
-    }
-
-    /// The job of that record, if it was the same in the last answer.
-    fn again(&self, (name, middle, _): Parts<'_>, digest: u64) -> Option<Arc<Job>> {
-        let (inner_id, _) = middle.split_once(';')?;
-        let (before, job) = self.known.get(&job_id(name, number_u32(inner_id)?)?)?;
-        (*before == digest).then(|| Arc::clone(job))
-    }
-
-    /// A job of the last answer, of which more is known by now than its record says.
-    pub(crate) fn keep(&mut self, job: &Arc<Job>) {
-        if let Some((_, known)) = self.known.get_mut(&job.id) {
-            *known = Arc::clone(job);
-        }
-    }
-}
-
-/// Reads a single answer, as [`Reader::read`] does.
-pub fn parse(text: &str, nonce: &str) -> JobsScan {
-    Reader::default().read(text, nonce)
-}
-
-/// Two records of one job: neither is believed.
-fn drop_duplicates(scan: &mut JobsScan) {
-    let mut seen = HashSet::with_capacity(scan.jobs.len());
-    let twice: BTreeSet<SlurmJobId> =
-        scan.jobs.iter().map(|job| job.id).filter(|id| !seen.insert(*id)).collect();
-    if !twice.is_empty() {
-        let before = scan.jobs.len();
-        scan.jobs.retain(|job| !twice.contains(&job.id));
-        scan.dropped_line_count += (before - scan.jobs.len()) as u64;
-    }
 }
 
 /// The value of `-O` that asks for names: what users wrote, and so fenced as comments are, with nothing else beside them.
@@ -174,15 +96,15 @@ pub fn allows_requeue(text: &str) -> Option<bool> {
 }
 
 /// A record without its fences: name, fields and comment.
-type Parts<'a> = (&'a str, &'a str, &'a str);
+pub(super) type Parts<'a> = (&'a str, &'a str, &'a str);
 
-fn parts<'a>(record: &'a str, fence: &str) -> Option<Parts<'a>> {
+pub(super) fn parts<'a>(record: &'a str, fence: &str) -> Option<Parts<'a>> {
     let (name, rest) = record.split_once(fence)?;
     let (middle, comment) = rest.split_once(fence)?;
     Some((name, middle, comment))
 }
 
-fn parse_record((name, middle, comment): Parts<'_>) -> Option<Job> {
+pub(super) fn parse_record((name, middle, comment): Parts<'_>) -> Option<Job> {
     if name.chars().chain(middle.chars()).any(char::is_control) {
         return None;
     }
@@ -261,7 +183,7 @@ fn job_of(fields: &[&str; 28]) -> Option<Job> {
 }
 
 /// `33`, `33_2`, or a het component `47+1`, which is updated by its own job id.
-fn job_id(name: &str, inner_id: u32) -> Option<SlurmJobId> {
+pub(super) fn job_id(name: &str, inner_id: u32) -> Option<SlurmJobId> {
     match name.split_once('+') {
         None => name.parse().ok(),
         Some((leader, offset)) => {
@@ -299,7 +221,7 @@ fn some_number(text: &str) -> Option<u64> {
     number(text).filter(|_| !text.is_empty())
 }
 
-fn number_u32(text: &str) -> Option<u32> {
+pub(super) fn number_u32(text: &str) -> Option<u32> {
     some_number(text).and_then(|value| u32::try_from(value).ok())
 }
 

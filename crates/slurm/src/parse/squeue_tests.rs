@@ -1,9 +1,11 @@
 //! The queue parser over what Slurm 24.11.5 really printed, and over what it never should.
 
 use super::*;
-use crate::types::{Ending, ReasonKind};
+use crate::parse::queue::{Reader, parse};
+use crate::types::{Ending, JobsScan, ReasonKind};
 use pillion_core::UnixTime;
 use pillion_core::mark::InvalidMark;
+use std::sync::Arc;
 
 const QUEUE: &str = include_str!("../../../../tests/fixtures/slurm-24.11/squeue.txt");
 const HOSTILE: &[u8] = include_bytes!("../../../../tests/fixtures/slurm-24.11/squeue-hostile-comments.txt");
@@ -134,23 +136,57 @@ fn a_record_that_does_not_parse_whole_is_dropped_and_counted() {
     assert_eq!(parse("", NONCE), JobsScan::default());
 }
 
+fn read(reader: &mut Reader, text: &str, nonce: &str) -> JobsScan {
+    let mut answer = reader.answer(nonce);
+    answer.push(text.as_bytes());
+    reader.finish(answer)
+}
+
 #[test]
 fn what_stands_there_as_before_is_the_same_value() {
     let mut reader = Reader::default();
     let changed = format!("{}\n", line().replacen(";RUNNING;", ";COMPLETING;", 1));
-    let first = reader.read(QUEUE, NONCE);
-    let again = reader.read(&QUEUE.replace(NONCE, "otherNonce"), "otherNonce");
+    let first = read(&mut reader, QUEUE, NONCE);
+    let again = read(&mut reader, &QUEUE.replace(NONCE, "otherNonce"), "otherNonce");
     assert_eq!(first, again);
     assert!(first.jobs.iter().zip(&again.jobs).all(|(old, new)| Arc::ptr_eq(old, new)));
-    let other = reader.read(&changed, NONCE);
+    let other = read(&mut reader, &changed, NONCE);
     assert_eq!((other.jobs.len(), &other.jobs[0].state), (1, &JobState::Completing));
-    assert_eq!(reader.read(QUEUE, NONCE), first, "what was gone is read again");
+    assert_eq!(read(&mut reader, QUEUE, NONCE), first, "what was gone is read again");
     let known = Arc::new(Job { array_throttle: Some(3), ..job(&first, "2") });
     reader.keep(&known);
-    assert_eq!(job(&reader.read(QUEUE, NONCE), "2").array_throttle, Some(3));
-    let twice = reader.read(&changed.repeat(2), NONCE);
+    assert_eq!(job(&read(&mut reader, QUEUE, NONCE), "2").array_throttle, Some(3));
+    let twice = read(&mut reader, &changed.repeat(2), NONCE);
     assert_eq!((twice.jobs.len(), twice.dropped_line_count), (0, 2));
-    assert_eq!(reader.read(&changed, NONCE).jobs.len(), 1);
+    assert_eq!(read(&mut reader, &changed, NONCE).jobs.len(), 1);
+}
+
+/// Reads a text in pieces of so many bytes.
+fn in_pieces(text: &[u8], bytes: usize) -> JobsScan {
+    let mut reader = Reader::default();
+    let mut answer = reader.answer(NONCE);
+    text.chunks(bytes).for_each(|piece| answer.push(piece));
+    reader.finish(answer)
+}
+
+#[test]
+fn where_an_answer_is_cut_does_not_matter() {
+    let whole = in_pieces(HOSTILE, HOSTILE.len());
+    assert!(!whole.jobs.is_empty());
+    for bytes in [1, 2, 7, 10, 11, 64, 1000] {
+        assert_eq!(in_pieces(HOSTILE, bytes), whole, "pieces of {bytes} bytes");
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_leaves_the_one_before() {
+    let mut reader = Reader::default();
+    let first = read(&mut reader, QUEUE, NONCE);
+    let mut broken = reader.answer(NONCE);
+    broken.push(&QUEUE.as_bytes()[..QUEUE.len() / 2]);
+    drop(broken);
+    let again = read(&mut reader, QUEUE, NONCE);
+    assert!(first.jobs.iter().zip(&again.jobs).all(|(old, new)| Arc::ptr_eq(old, new)));
 }
 
 #[test]
