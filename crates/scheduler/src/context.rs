@@ -3,6 +3,7 @@
 use crate::agents::Agents;
 use crate::fence::MISSING;
 use crate::idle::Idle;
+use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
 use crate::rules::Rule;
 use crate::scan::Scan;
@@ -188,6 +189,7 @@ pub struct Context {
     pub tally: Arc<Tally>,
     /// Who was not let in.
     pub refusals: Arc<Refusals>,
+    pub(crate) repeats: Repeats,
     board: RwLock<Board>,
     leading: AtomicBool,
     /// Whether another scheduler is known to lead.
@@ -219,6 +221,7 @@ impl Context {
             models,
             tally,
             refusals,
+            repeats: Repeats::default(),
             board,
             leading,
             following,
@@ -322,7 +325,10 @@ impl Context {
         if !error.is_of_one_row() {
             return Err(error);
         }
-        warn!(room, %what, error = %report(&error), "passed over");
+        let (what, error) = (what.to_string(), report(&error));
+        if self.repeats.is_news(&format!("{room} {what} {error}"), self.now()) {
+            warn!(room, what, error, "passed over");
+        }
         self.tally.passed_over(room);
         Ok(())
     }

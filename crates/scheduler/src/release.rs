@@ -106,7 +106,10 @@ impl Release {
             let carried = self.carry_out(step, decision, member, scan).await;
             let pass_over = |error| self.context.pass_over("release", member.plan.start, error);
             if let Err(error) = carried.or_else(pass_over) {
-                warn!(decision_id = %decision.id, start = %member.plan.start, error = %report(&error), "not carried on");
+                let (start, text) = (member.plan.start, report(&error));
+                if self.context.repeats.is_news(&format!("release {start} {text}"), self.context.now()) {
+                    warn!(decision_id = %decision.id, %start, error = text, "not carried on");
+                }
                 first_error.get_or_insert(error);
             }
         }

@@ -35,7 +35,10 @@ impl Strays {
         let answer = context.slurm.jobs(&[]).await.map_err(TickError::slurm("read the whole queue"))?;
         for (job, mark) in answer.jobs.iter().filter_map(|job| Some((job, stray(job, pool)?))) {
             if let Err(error) = context.slurm.update(&[job.id], &leave(mark)).await {
-                warn!(job_id = %job.id, error = %report(&error), "cannot give a job outside the pool its own request back");
+                let (job_id, text) = (job.id, report(&error));
+                if context.repeats.is_news(&format!("strays {job_id} {text}"), at) {
+                    warn!(%job_id, error = text, "cannot give a job outside the pool its own request back");
+                }
                 continue;
             }
             let detail = format!(
