@@ -4,6 +4,7 @@
 
 mod agents;
 mod controller;
+mod growth;
 mod options;
 mod print;
 mod site;
@@ -16,6 +17,7 @@ mod world;
 use anyhow::Context as _;
 use clap::Parser as _;
 use controller::Controller;
+use growth::Size;
 use options::Options;
 use pillion_core::{Clock as _, SystemClock};
 use pillion_scheduler::agents::Agents;
@@ -93,6 +95,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     let first_look_seconds = begun.elapsed().as_secs_f64();
     progress(&format!("the first look took {first_look_seconds:.2} s; the devices fill"));
     watcher.begin();
+    let size_before = Size::of(&store).await?;
     let fill = fill(&mut watcher, options).await;
     let devices_taken = controller.world().devices_taken();
     progress(&format!("{devices_taken} devices are taken after {:.0} s; churn", fill.seconds));
@@ -102,6 +105,8 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         let world = controller.world();
         (world.waiting_count(), world.devices_taken())
     };
+    let starts = fill.slurm.starts + churn.slurm.starts;
+    let growth = Size::of(&store).await?.since(&size_before, starts);
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     let second_look_seconds = look_again(&store, &controller, options).await?;
@@ -117,7 +122,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
         peak_mib,
         now_mib,
     };
-    println!("{}", result.render(options));
+    println!("{}\n{growth}", result.render(options));
     store.close().await;
     Ok(())
 }
