@@ -56,6 +56,8 @@ pub(crate) struct Node {
     runs: BTreeMap<GresType, DeviceRuns>,
     pub(crate) running: Vec<Running>,
     looked_at: Option<UnixTime>,
+    /// How far its clock is ahead of everybody else's; negative = behind.
+    pub(crate) clock_ahead_seconds: f64,
 }
 
 impl Node {
@@ -76,7 +78,13 @@ impl Node {
             runs: BTreeMap::new(),
             running: Vec::new(),
             looked_at: None,
+            clock_ahead_seconds: 0.0,
         }
+    }
+
+    /// What its clock shows.
+    fn clock(&self, now: UnixTime) -> UnixTime {
+        UnixTime::from_seconds(now.seconds() + self.clock_ahead_seconds)
     }
 
     pub(crate) fn hello(&self, now: UnixTime) -> AgentHello {
@@ -86,7 +94,7 @@ impl Node {
             agent_version: "simulation".to_owned(),
             journal_id: self.journal_id(),
             devices: self.devices.clone(),
-            sent_at: now,
+            sent_at: self.clock(now),
             decision_ids: self.shares.values().map(|share| share.decision_id).collect(),
             conditions: Vec::new(),
             setup: None,
@@ -190,9 +198,10 @@ impl Node {
         let client =
             self.lock().attach(&request, pid, work.uid).expect("the workload and its environment are good");
         if self.is_agent_alive {
-            self.runs.entry(gres_type.clone()).or_default().begin(start, now);
+            let at = self.clock(now);
+            self.runs.entry(gres_type.clone()).or_default().begin(start, at);
             let launch = Launch {
-                at: now,
+                at,
                 start,
                 step_id: 0,
                 decision_id: share.as_ref().map(|share| share.decision_id),
@@ -242,6 +251,7 @@ impl Node {
         let Some(place) = self.running.iter().position(|run| run.start == start) else { return };
         let run = self.running.remove(place);
         self.lock().detach(run.client);
+        let now = self.clock(now);
         let runs = self.runs.entry(run.gres_type.clone()).or_default();
         let summary = runs.end(start, now, &run.gres_type);
         self.shares.remove(&start);
@@ -263,6 +273,9 @@ impl Node {
 
     /// One look of the agent's sampler.
     pub(crate) fn look(&mut self, now: UnixTime) {
+        let now = self.clock(now);
+        // A clock that was set back: it looks again.
+        self.looked_at = self.looked_at.filter(|before| *before <= now);
         if !self.is_agent_alive || self.looked_at.is_some_and(|before| now.seconds_since(before) < 1.0) {
             return;
         }

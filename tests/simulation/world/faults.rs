@@ -59,7 +59,7 @@ impl World {
     pub(super) fn fault(&mut self) {
         let place = self.below(self.nodes.len());
         let name = self.nodes[place].name.clone();
-        match self.below(13) {
+        match self.below(14) {
             0 => {
                 self.schedulers.clear();
                 self.start_scheduler();
@@ -119,6 +119,11 @@ impl World {
                 self.slurm.set_user_jobs_max(jobs_max);
                 self.note(format!("a user may run {jobs_max:?} jobs"));
             }
+            13 => {
+                let seconds = self.rng.random_range(-900.0..900.0);
+                self.nodes[place].clock_ahead_seconds = seconds;
+                self.note(format!("clock of {name} off by {seconds:.1} s"));
+            }
             _ => {}
         }
     }
@@ -151,6 +156,7 @@ impl World {
         self.schedulers[0].context.set_leading(true);
         for node in &mut self.nodes {
             node.is_agent_alive = true;
+            node.clock_ahead_seconds = 0.0;
             self.slurm.set_node_flag(&node.name, None);
         }
     }
