@@ -8,7 +8,7 @@ ROOT_SUITE=trixie
 # The root of the demo, and what the tests need on top of it. Their digest names the cached root, so a change here makes a
 # new one.
 ROOT_PACKAGES=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge postgresql lua5.3 procps)
-ROOT_PACKAGES_FOR_TESTS=(slurmdbd mariadb-server valgrind patch)
+ROOT_PACKAGES_FOR_TESTS=(slurmdbd mariadb-server valgrind patch libfaketime)
 
 # A policy of the machine's own is left alone.
 [[ -e /usr/sbin/policy-rc.d ]] || PILLION_POLICY=/usr/sbin/policy-rc.d

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
 use std::time::Duration;
 
+/// As Debian installs it; the linker knows `$LIB`. What reads the clock through it reads another.
+const FAKETIME: &str = "/usr/$LIB/faketime/libfaketime.so.1";
 /// How often what is due is looked for.
 const TICK: Duration = Duration::from_millis(100);
 /// Seconds from one look at the nodes to the next, and from one line for people to the next.
@@ -140,7 +142,25 @@ fn begin(cluster: &mut Cluster, broken: Broken) -> Result<()> {
         }
         Broken::Full(disk) => cluster.fill_disk(&disk_of(disk)),
         Broken::SecondScheduler => cluster.start_second_scheduler().map(drop),
+        Broken::Clock { node, ahead_seconds } => set_clock(cluster, node, ahead_seconds),
     }
+}
+
+/// Starts slurmd and the agent of a node again, with a clock that is off by so much; what slurmd starts inherits it.
+fn set_clock(cluster: &mut Cluster, node: &'static str, ahead_seconds: i32) -> Result<()> {
+    let environment = [
+        ("LD_PRELOAD", FAKETIME.to_owned()),
+        ("FAKETIME", format!("{ahead_seconds:+}s")),
+        // What counts seconds since the start of the machine goes on as it did.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ];
+    let environment = if ahead_seconds == 0 { &[][..] } else { &environment[..] };
+    for part in [Part::Slurmd(node), Part::Agent(node)] {
+        let name = daemon_of(part);
+        cluster.stop_daemon(&name, Signal::TERM)?;
+        cluster.start_again_with(&name, environment)?;
+    }
+    Ok(())
 }
 
 fn mend(cluster: &mut Cluster, broken: Broken) -> Result<()> {
@@ -162,6 +182,7 @@ fn mend(cluster: &mut Cluster, broken: Broken) -> Result<()> {
         }
         Broken::Full(disk) => cluster.empty_disk(&disk_of(disk)),
         Broken::SecondScheduler => cluster.stop_daemon("pillion-scheduler-second", Signal::TERM),
+        Broken::Clock { node, .. } => set_clock(cluster, node, 0),
     }
 }
 
@@ -257,7 +278,7 @@ fn look_at_daemons(cluster: &mut Cluster, journal: &Journal, seen: &mut Seen) {
             Broken::Full(Disk::Agent(node)) => name == daemon_of(Part::Agent(node)),
             Broken::Full(Disk::Scheduler) | Broken::SecondScheduler => name == daemon_of(Part::Scheduler),
             Broken::Process(part, _) => daemon_of(part) == name || part == Part::Slurmctld,
-            Broken::Drain(_) => false,
+            Broken::Drain(_) | Broken::Clock { .. } => false,
         };
         let is_explained = seen.broken_now(needs, DAEMON_RECOVERY_SECONDS);
         journal.note(now, &format!("{name} has ended ({how}); it is started again"));
@@ -296,7 +317,9 @@ fn look_at_nodes(clients: &Clients, journal: &Journal, seen: &mut Seen) {
         let state = word("State").unwrap_or_default();
         let is_away = ["DRAIN", "DOWN", "FAIL", "ERROR", "INVAL"].iter().any(|word| state.contains(word));
         let did_it = |broken: Broken| match broken {
-            Broken::Drain(name) | Broken::Process(Part::Slurmd(name), _) => name == node,
+            Broken::Drain(name)
+            | Broken::Process(Part::Slurmd(name), _)
+            | Broken::Clock { node: name, .. } => name == node,
             Broken::Process(Part::Slurmctld, _) => true,
             _ => false,
         };

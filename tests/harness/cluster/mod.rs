@@ -126,6 +126,21 @@ impl Cluster {
         self.start_daemon(name, &program)
     }
 
+    /// The same, with further variables this once.
+    ///
+    /// # Errors
+    /// As [`Cluster::start_again`].
+    pub fn start_again_with(&mut self, name: &str, environment: &[(&str, String)]) -> Result<()> {
+        let missing = || HarnessError::Refused(format!("no daemon '{name}' was started in this cluster"));
+        let usual = self.programs.get(name).cloned().ok_or_else(missing)?;
+        let program = environment
+            .iter()
+            .fold(usual.clone(), |program, (variable, value)| program.env(*variable, value));
+        let started = self.start_daemon(name, &program);
+        self.programs.insert(name.to_owned(), usual);
+        started
+    }
+
     /// The names of the daemons that have ended, and how.
     pub fn ended_daemons(&mut self) -> Vec<(String, String)> {
         let ended = |(name, daemon): (&String, &mut Daemon)| {

@@ -193,17 +193,23 @@ fn faults(seconds: f64, chance: &mut ChaCha8Rng) -> Vec<Fault> {
 
 /// Whether two faults are about one thing, so that mending the one would disturb the other.
 fn touches(first: Broken, second: Broken) -> bool {
-    let subject = |broken| match broken {
-        Broken::Process(Part::Postgres, _) | Broken::Full(Disk::Scheduler) | Broken::SecondScheduler => {
-            "scheduler".to_owned()
+    let (first, second) = (subjects(first), subjects(second));
+    first.iter().any(|subject| second.contains(subject))
+}
+
+fn subjects(broken: Broken) -> Vec<String> {
+    match broken {
+        Broken::Process(Part::Scheduler | Part::Postgres, _)
+        | Broken::Full(Disk::Scheduler)
+        | Broken::SecondScheduler => vec!["scheduler".to_owned()],
+        Broken::Process(Part::Agent(node), _) | Broken::Full(Disk::Agent(node)) => {
+            vec![format!("agent {node}")]
         }
-        Broken::Process(Part::Scheduler, _) => "scheduler".to_owned(),
-        Broken::Process(Part::Agent(node), _) | Broken::Full(Disk::Agent(node)) => format!("agent {node}"),
-        Broken::Process(Part::Driver(node), _) => format!("driver {node}"),
-        Broken::Process(Part::Slurmctld, _) => "slurmctld".to_owned(),
-        Broken::Process(Part::Slurmd(node), _) | Broken::Drain(node) => format!("node {node}"),
-    };
-    subject(first) == subject(second)
+        Broken::Process(Part::Driver(node), _) => vec![format!("driver {node}")],
+        Broken::Process(Part::Slurmctld, _) => vec!["slurmctld".to_owned()],
+        Broken::Process(Part::Slurmd(node), _) | Broken::Drain(node) => vec![format!("node {node}")],
+        Broken::Clock { node, .. } => vec![format!("agent {node}"), format!("node {node}")],
+    }
 }
 
 fn broken(chance: &mut ChaCha8Rng) -> Broken {
@@ -218,7 +224,8 @@ fn broken(chance: &mut ChaCha8Rng) -> Broken {
         66..74 => Broken::Process(Part::Driver(node), How::Freeze),
         74..84 => Broken::Drain(node),
         84..90 => Broken::Full(Disk::Scheduler),
-        90..94 => Broken::Full(Disk::Agent(node)),
+        90..93 => Broken::Full(Disk::Agent(node)),
+        93..97 => Broken::Clock { node, ahead_seconds: pick(&[-60, -15, 15, 60], chance) },
         _ => Broken::SecondScheduler,
     }
 }

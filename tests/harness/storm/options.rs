@@ -3,20 +3,7 @@
 use std::path::PathBuf;
 
 /// What `--help` prints.
-pub const USAGE: &str = "\
-usage: tests/run storm [--starts=N] [--minutes=M] [--seed=S] [--faults=yes|no] [--output=FOLDER]     as root
-
-Jobs of four users, plain and managed, while users change, hold, cancel and requeue them and (with faults) daemons are killed
-and frozen, disks fill and nodes drain. Judged by Slurm's accounting and by what the jobs saw inside themselves.
-
-  --starts=N       jobs and array tasks that are submitted, 1 to 100000 (default 300)
-  --minutes=M      over how long, 1 to 1440 (default 6); waiting for the queue to drain comes on top
-  --seed=S         everything that is drawn comes from it (default 1)
-  --faults=yes|no  whether things are broken too (default yes)
-  --output=FOLDER  where the sequence, the stories of harmed jobs and the logs are written
-
-Ends with 0 where no harm was found, with 1 where one was, with 2 where the storm could not be made.
-";
+pub const USAGE: &str = include_str!("usage.txt");
 
 /// How a storm is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -234,6 +234,14 @@ pub enum Broken {
     Full(Disk),
     /// A second scheduler works on the same database.
     SecondScheduler,
+    /// slurmd and the agent of a node read a clock that is off. Further than munge and Slurm allow (300 and 120 s) nothing runs
+    /// there with or without us.
+    Clock {
+        /// Of which node.
+        node: &'static str,
+        /// By how much; negative = behind.
+        ahead_seconds: i32,
+    },
 }
 
 impl fmt::Display for Broken {
@@ -258,6 +266,7 @@ impl fmt::Display for Broken {
             Self::Full(Disk::Scheduler) => write!(f, "disk of the scheduler full"),
             Self::Full(Disk::Agent(node)) => write!(f, "disk of {node}'s agent full"),
             Self::SecondScheduler => write!(f, "a second scheduler"),
+            Self::Clock { node, ahead_seconds } => write!(f, "clock of {node} off by {ahead_seconds:+} s"),
         }
     }
 }
