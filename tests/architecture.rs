@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
-    ("pillion-metrics", &[]),
+    ("pillion-doors", &[]),
+    ("pillion-metrics", &["pillion-doors"]),
     ("pillion-config", &["pillion-core"]),
-    ("pillion-auth", &["pillion-core", "pillion-config"]),
+    ("pillion-auth", &["pillion-core", "pillion-config", "pillion-doors"]),
     ("pillion-linear", &[]),
     ("pillion-pairing", &["pillion-core", "pillion-linear"]),
     ("pillion-device", &["pillion-core", "level-zero-sys"]),
@@ -39,6 +40,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "pillion-core",
             "pillion-auth",
             "pillion-config",
+            "pillion-doors",
             "pillion-metrics",
             "pillion-proto",
             "pillion-pairing",

@@ -3,36 +3,32 @@
 
 use crate::claim::{Answer, Claim, Claimant, Method};
 use crate::error::AuthError;
-use crate::limits::{HANDSHAKE_DURATION_MAX, HANDSHAKES_MAX, HANDSHAKES_PER_ADDRESS_MAX};
+use crate::limits::{
+    CONNECTIONS_PER_ADDRESS_MAX, CONNECTIONS_PER_IDENTITY_MAX, HANDSHAKE_DURATION_MAX, HANDSHAKES_MAX,
+};
 use crate::prover::Prover;
 use crate::refusals::Refusals;
 use crate::{frame, tls};
 use pillion_core::{NodeName, UserId};
-use std::collections::BTreeMap;
+use pillion_doors::{Cause, Doors, Guests, Held, Place, Seat, TurnedAway};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::Connected;
 use tracing::{debug, warn};
 
 /// How many that were let in may wait for gRPC.
 const WELCOMED_LENGTH: usize = 64;
-/// After a connection could not be taken (no file number was left), the next is looked for so much later.
-const BREATH: Duration = Duration::from_millis(100);
 
 /// Who somebody was proven to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
     /// The agent of this node.
     Agent(NodeName),
@@ -40,6 +36,27 @@ pub enum Identity {
     User(UserId),
     /// Whoever runs something on this machine (`auth.method = "none"`).
     Nobody,
+}
+
+impl Identity {
+    /// How many connections it may have at once.
+    const fn connections_max(&self) -> usize {
+        match self {
+            // As root operators come, and scripts of the site.
+            Self::User(UserId(0)) | Self::Nobody => CONNECTIONS_PER_ADDRESS_MAX,
+            Self::Agent(_) | Self::User(_) => CONNECTIONS_PER_IDENTITY_MAX,
+        }
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Agent(node) => write!(f, "the agent of {node}"),
+            Self::User(uid) => write!(f, "uid {}", uid.0),
+            Self::Nobody => f.write_str("this machine"),
+        }
+    }
 }
 
 /// The other end of a connection; in the extensions of each of its requests.
@@ -51,13 +68,22 @@ pub struct Peer {
     pub identity: Identity,
 }
 
+/// A connection of somebody who was let in, with its seats.
+pub type Welcomed = Held<TlsStream<TcpStream>, Peer, Seats>;
+
+/// One among those of its address, and one among those of its user or node.
+type Seats = (Seat<IpAddr>, Seat<Identity>);
+
 /// Lets in who proves who he is.
 pub struct Gate {
     tls: TlsAcceptor,
     prover: Arc<Prover>,
     refusals: Arc<Refusals>,
-    places: Arc<Semaphore>,
-    by_address: Mutex<BTreeMap<IpAddr, usize>>,
+    turned_away: Arc<TurnedAway>,
+    /// Of those who have not said yet who they are.
+    doors: Arc<Doors>,
+    by_address: Arc<Guests<IpAddr>>,
+    by_identity: Arc<Guests<Identity>>,
 }
 
 impl Gate {
@@ -65,10 +91,15 @@ impl Gate {
     ///
     /// # Errors
     /// [`AuthError::Away`] where TLS cannot be set up.
-    pub fn new(prover: Arc<Prover>, refusals: Arc<Refusals>) -> Result<Self, AuthError> {
+    pub fn new(
+        prover: Arc<Prover>,
+        refusals: Arc<Refusals>,
+        turned_away: Arc<TurnedAway>,
+    ) -> Result<Self, AuthError> {
         let tls = TlsAcceptor::from(Arc::new(tls::server(prover.auth())?));
-        let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
-        Ok(Self { tls, prover, refusals, places, by_address: Mutex::default() })
+        let doors = Arc::new(Doors::new(HANDSHAKES_MAX));
+        let (by_address, by_identity) = (Arc::default(), Arc::default());
+        Ok(Self { tls, prover, refusals, turned_away, doors, by_address, by_identity })
     }
 
     /// Takes connections until `stop`.
@@ -81,54 +112,54 @@ impl Gate {
         tokio::spawn(async move {
             // Dropped at the end, and with it all that is under way.
             let mut tasks = JoinSet::new();
+            let meet = |stream: TcpStream| {
+                let (peer, local) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+                let place = Arc::clone(&self.doors).enter((peer, local));
+                Some(Arc::clone(&self).meet(stream, peer, place, welcomed.clone()))
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.accept(&listener, &mut tasks, &welcomed) => {}
+                () = pillion_doors::take(&listener, &mut tasks, meet) => {}
             }
         });
         ReceiverStream::new(stream)
     }
 
-    async fn accept(
-        self: &Arc<Self>,
-        listener: &TcpListener,
-        tasks: &mut JoinSet<()>,
-        welcomed: &mpsc::Sender<io::Result<Welcomed>>,
+    async fn meet(
+        self: Arc<Self>,
+        stream: TcpStream,
+        address: SocketAddr,
+        place: Place,
+        welcomed: mpsc::Sender<io::Result<Welcomed>>,
     ) {
-        while let Ok(place) = Arc::clone(&self.places).acquire_owned().await {
-            while tasks.try_join_next().is_some() {}
-            let (stream, address) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    debug!(%error, "a connection could not be taken");
-                    tokio::time::sleep(BREATH).await;
-                    continue;
-                }
-            };
-            let Some(turn) = self.turn(address.ip().to_canonical()) else { continue };
-            let (gate, welcomed) = (Arc::clone(self), welcomed.clone());
-            tasks.spawn(async move {
-                let entered =
-                    tokio::time::timeout(HANDSHAKE_DURATION_MAX, gate.welcome(stream, address)).await;
-                drop((place, turn));
-                match entered {
-                    Ok(Ok(one)) => drop(welcomed.send(Ok(one)).await),
-                    Ok(Err(error)) => debug!(%address, %error, "a connection did not come about"),
-                    Err(_) => debug!(%address, "somebody took too long to say who he is"),
-                }
-            });
+        let entered = tokio::select! {
+            () = place.taken_away() => {
+                self.turned_away.note(Cause::Unproven, &address.ip().to_canonical());
+                return;
+            }
+            entered = tokio::time::timeout(HANDSHAKE_DURATION_MAX, self.welcome(stream, address)) => entered,
+        };
+        drop(place);
+        match entered {
+            Ok(Ok(one)) => drop(welcomed.send(Ok(one)).await),
+            Ok(Err(error)) => debug!(%address, %error, "a connection did not come about"),
+            Err(_) => debug!(%address, "somebody took too long to say who he is"),
         }
     }
 
-    /// A place among those of its address; `None`: it has enough of them.
-    fn turn(self: &Arc<Self>, address: IpAddr) -> Option<Turn> {
-        let mut counts = self.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        if *count >= HANDSHAKES_PER_ADDRESS_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Turn { gate: Arc::clone(self), address })
+    /// Seats of somebody who has proven who he is.
+    fn seats(&self, address: IpAddr, identity: &Identity) -> Result<Seats, AuthError> {
+        let of_identity = identity.connections_max();
+        let crowd = |cause: Cause, who: &dyn std::fmt::Display, most: usize| {
+            self.turned_away.note(cause, who);
+            AuthError::Away(format!("{who} has {most} connections already; close one, or try again later"))
+        };
+        let by_identity = self.by_identity.seat(identity.clone(), of_identity);
+        let by_identity = by_identity.ok_or_else(|| crowd(Cause::Guest, identity, of_identity))?;
+        let by_address = self.by_address.seat(address, CONNECTIONS_PER_ADDRESS_MAX);
+        let by_address =
+            by_address.ok_or_else(|| crowd(Cause::Address, &address, CONNECTIONS_PER_ADDRESS_MAX))?;
+        Ok((by_address, by_identity))
     }
 
     async fn welcome(&self, stream: TcpStream, address: SocketAddr) -> Result<Welcomed, AuthError> {
@@ -153,14 +184,16 @@ impl Gate {
             };
             self.prover.ask(judge).await
         };
-        match judged {
-            Ok((proof, identity)) => {
+        let seated = judged
+            .and_then(|(proof, identity)| self.seats(ip, &identity).map(|seats| (proof, identity, seats)));
+        match seated {
+            Ok((proof, identity, seats)) => {
                 frame::send(&mut stream, &Answer::Welcome(proof).to_text()).await?;
                 // An agent is in when its node is found to be one of the pool, too.
                 if claimant == Claimant::User {
                     self.refusals.forget(ip, &claimant);
                 }
-                Ok(Welcomed { stream, peer: Peer { address, identity } })
+                Ok(Held::new(stream, Peer { address, identity }, seats))
             }
             Err(error) => {
                 if self.refusals.note(ip, &claimant, error.told(), self.prover.clock().now()) {
@@ -171,59 +204,6 @@ impl Gate {
                 Err(error)
             }
         }
-    }
-}
-
-/// One of the places of an address; given back with this.
-struct Turn {
-    gate: Arc<Gate>,
-    address: IpAddr,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut counts = self.gate.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
-            }
-        }
-    }
-}
-
-/// A connection of somebody who was let in.
-pub struct Welcomed {
-    stream: TlsStream<TcpStream>,
-    peer: Peer,
-}
-
-impl Connected for Welcomed {
-    type ConnectInfo = Peer;
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
-    }
-}
-
-impl AsyncRead for Welcomed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Welcomed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

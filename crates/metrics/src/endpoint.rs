@@ -1,8 +1,7 @@
 //! `GET /metrics` over plain HTTP/1, and nothing else. The agent runs as root beside users' jobs, so it costs little and
 //! cannot be made to cost more: so many connections at a time, each of one request and short, and a new page once a second at
-//! most. Who holds many of them shuts out himself and nobody else ([`crate::doors`]). Where its address cannot be had the daemon goes on without.
+//! most. Who holds many of them shuts out himself and nobody else ([`pillion_doors`]). Where its address cannot be had the daemon goes on without.
 
-use crate::doors::Doors;
 use crate::page::Page;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -11,6 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use pillion_doors::Doors;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,25 +75,17 @@ async fn listen<F: Fn() -> Page + Send + Sync + 'static>(address: SocketAddr, pa
     let doors = Arc::new(Doors::new(CONNECTIONS_MAX));
     // Dropped with this function, and with it whoever is still served.
     let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let Ok(local) = stream.local_addr() else { continue };
-                let (place, pages) = (Arc::clone(&doors).enter((peer, local)), Arc::clone(&pages));
-                connections.spawn(async move {
-                    tokio::select! {
-                        () = place.taken_away() => {}
-                        () = converse(stream, pages) => {}
-                    }
-                });
+    let meet = |stream: TcpStream| {
+        let ends = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+        let (place, pages) = (Arc::clone(&doors).enter(ends), Arc::clone(&pages));
+        Some(async move {
+            tokio::select! {
+                () = place.taken_away() => {}
+                () = converse(stream, pages) => {}
             }
-            Err(error) => {
-                debug!(%error, "a connection for metrics could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+        })
+    };
+    pillion_doors::take(&listener, &mut connections, meet).await;
 }
 
 async fn bind(address: SocketAddr) -> TcpListener {

@@ -7,7 +7,6 @@
 //! ```
 
 mod description;
-pub mod doors;
 mod durations;
 mod endpoint;
 mod page;

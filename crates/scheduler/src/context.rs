@@ -13,6 +13,7 @@ use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{Clock, DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
+use pillion_doors::TurnedAway;
 use pillion_pairing::{Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmError, SlurmVersion};
 use std::collections::BTreeMap;
@@ -190,6 +191,8 @@ pub struct Context {
     /// Who was not let in.
     pub refusals: Arc<Refusals>,
     pub(crate) repeats: Repeats,
+    /// Connections that found no place.
+    pub turned_away: Arc<TurnedAway>,
     board: RwLock<Board>,
     leading: AtomicBool,
     /// Whether another scheduler is known to lead.
@@ -210,7 +213,8 @@ impl Context {
         let models = Models::new(Arc::new(LearnedRecipe::default()));
         let tally = Arc::new(Tally::default());
         let slurm = Arc::new(CountedSlurm::new(slurm, Arc::clone(&tally)));
-        let (refusals, following) = (Arc::default(), watch::Sender::new(false));
+        let (refusals, turned_away) = (Arc::default(), Arc::default());
+        let following = watch::Sender::new(false);
         Self {
             clock,
             slurm,
@@ -222,6 +226,7 @@ impl Context {
             tally,
             refusals,
             repeats: Repeats::default(),
+            turned_away,
             board,
             leading,
             following,

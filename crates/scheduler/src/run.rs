@@ -184,7 +184,8 @@ async fn spawn_servers(
             operators.identify(request)
         })
     };
-    let gate = Gate::new(prover, Arc::clone(&context.refusals)).context("cannot set up TLS (auth)")?;
+    let gate = Gate::new(prover, Arc::clone(&context.refusals), Arc::clone(&context.turned_away));
+    let gate = gate.context("cannot set up TLS (auth)")?;
     let gate = Arc::new(gate);
     let agent_service = limits::agents(AgentServer::new(Arc::clone(context), stop.clone()));
 
@@ -199,7 +200,7 @@ async fn spawn_servers(
         .add_service(operator_service())
         .serve_with_incoming_shutdown(gate.serve(tcp, stop.clone()), stop.clone().cancelled_owned());
     let unix = bind_socket(&listen.socket)?;
-    let (connections, accepting) = incoming(unix);
+    let (connections, accepting) = incoming(unix, Arc::clone(&context.turned_away));
     tasks.spawn(accepting);
     let over_unix = Server::builder()
         .max_concurrent_streams(Some(STREAMS_OF_CONNECTION_MAX))

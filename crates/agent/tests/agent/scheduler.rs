@@ -116,7 +116,7 @@ impl FakeScheduler {
         runtime.spawn(async move {
             let auth = Auth { method: Some(AuthMethod::None), ..Auth::default() };
             let prover = Arc::new(Prover::new(&auth, Arc::new(SystemClock)));
-            let gate = Arc::new(Gate::new(prover, Arc::default()).unwrap());
+            let gate = Arc::new(Gate::new(prover, Arc::default(), Arc::default()).unwrap());
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             let incoming = gate.serve(listener, CancellationToken::new());
             let service = AgentServiceServer::new(service);

@@ -17,6 +17,7 @@ struct Site {
     clock: Arc<ManualClock>,
     munge: Arc<Double>,
     refusals: Arc<Refusals>,
+    turned_away: Arc<TurnedAway>,
     address: SocketAddr,
     welcomed: ReceiverStream<io::Result<Welcomed>>,
     stop: CancellationToken,
@@ -43,11 +44,12 @@ impl Site {
         let munge = Arc::new(Double::new(&realm, SCHEDULER, clock.clone()));
         let (refusals, stop) = (Arc::new(Refusals::default()), CancellationToken::new());
         let prover = Arc::new(Prover::with_munge(settings, clock.clone(), munge.clone()));
-        let gate = Arc::new(Gate::new(prover, refusals.clone()).unwrap());
+        let turned_away = Arc::new(TurnedAway::default());
+        let gate = Arc::new(Gate::new(prover, refusals.clone(), turned_away.clone()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let welcomed = gate.serve(listener, stop.clone());
-        Self { realm, clock, munge, refusals, address, welcomed, stop }
+        Self { realm, clock, munge, refusals, turned_away, address, welcomed, stop }
     }
 
     fn door(&self, uid: u32, claimant: Claimant, address: SocketAddr, settings: &Auth) -> Door {
@@ -59,7 +61,7 @@ impl Site {
     async fn enters(&mut self, uid: u32, claimant: Claimant) -> Result<Identity, AuthError> {
         let door = self.door(uid, claimant, self.address, &auth(AuthMethod::Munge));
         door.enter().await?;
-        Ok(self.welcomed.next().await.unwrap().unwrap().peer.identity)
+        Ok(self.welcomed.next().await.unwrap().unwrap().info().identity.clone())
     }
 }
 
@@ -156,21 +158,53 @@ async fn who_speaks_no_tls_or_no_claim_is_shut_out() {
     assert!(site.refusals.all().is_empty());
 }
 
+/// Before anybody has said who he is: those who only hold connections, of the newcomer's own address or of another.
 #[tokio::test]
-async fn one_address_does_not_take_all_the_places() {
+async fn who_says_nothing_keeps_nobody_out() {
     let mut site = Site::with(&auth(AuthMethod::Munge)).await;
     let mut idle = Vec::new();
-    for _ in 0..HANDSHAKES_PER_ADDRESS_MAX {
+    for _ in 0..HANDSHAKES_MAX + 8 {
         idle.push(TcpStream::connect(site.address).await.unwrap());
     }
-    assert!(matches!(site.enters(0, agent("n1")).await, Err(AuthError::Unreachable(_))));
-    drop(idle);
-    // The gate sees them leave one after the other.
-    let mut entered = site.enters(0, agent("n1")).await;
-    while entered.is_err() {
-        tokio::task::yield_now().await;
-        entered = site.enters(0, agent("n1")).await;
+    assert!(site.enters(0, agent("n1")).await.is_ok(), "whoever comes gets a place");
+    let unproven = site.turned_away.counts()[Cause::Unproven as usize];
+    assert!(unproven.1 >= 8, "{unproven:?}");
+}
+
+/// After the proof: connections that are held open, and say nothing more.
+#[tokio::test]
+async fn one_user_does_not_take_all_the_connections() {
+    let mut site = Site::with(&auth(AuthMethod::Munge)).await;
+    let alice = site.door(1000, Claimant::User, site.address, &auth(AuthMethod::Munge));
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS_PER_IDENTITY_MAX {
+        held.push((alice.enter().await.unwrap(), site.welcomed.next().await.unwrap().unwrap()));
     }
+    let why = alice.enter().await.expect_err("one too many");
+    assert!(
+        matches!(&why, AuthError::Away(why) if why.contains("uid 1000 has 16 connections already")),
+        "{why}"
+    );
+    assert_eq!(site.turned_away.counts()[Cause::Guest as usize], ("guest", 1));
+    assert!(site.enters(1001, Claimant::User).await.is_ok() && site.enters(0, agent("n1")).await.is_ok());
+    held.pop();
+    assert!(alice.enter().await.is_ok(), "one of hers is over");
+}
+
+#[tokio::test]
+async fn one_address_does_not_take_all_the_connections() {
+    let mut site = Site::with(&auth(AuthMethod::Munge)).await;
+    let mut held = Vec::new();
+    for count in 0..CONNECTIONS_PER_ADDRESS_MAX {
+        let uid = 1000 + u32::try_from(count / CONNECTIONS_PER_IDENTITY_MAX).unwrap();
+        let door = site.door(uid, Claimant::User, site.address, &auth(AuthMethod::Munge));
+        held.push((door.enter().await.unwrap(), site.welcomed.next().await.unwrap().unwrap()));
+    }
+    let why = site.enters(0, agent("n1")).await.unwrap_err();
+    assert!(why.to_string().contains("127.0.0.1 has 256 connections already"), "{why}");
+    assert_eq!(site.turned_away.counts()[Cause::Address as usize], ("address", 1));
+    held.clear();
+    assert!(site.enters(0, agent("n1")).await.is_ok());
 }
 
 /// A certificate of an authority for one DNS name.
@@ -222,7 +256,7 @@ async fn certificates_of_the_site_prove_the_node_that_they_name_and_the_schedule
     let bare = door(agent("n1"), &auth(AuthMethod::None), "localhost");
 
     n1.enter().await.unwrap();
-    let peer = site.welcomed.next().await.unwrap().unwrap().peer;
+    let peer = site.welcomed.next().await.unwrap().unwrap().info().clone();
     assert_eq!(peer.identity, Identity::Agent(NodeName::new("n1")));
     let why = n2.enter().await.unwrap_err().to_string();
     assert!(why.contains("has not the DNS name n2"), "{why}");
@@ -244,6 +278,6 @@ async fn without_a_method_whoever_comes_from_this_machine_is_an_agent_and_users_
         [(agent("n1"), Identity::Agent(NodeName::new("n1"))), (Claimant::User, Identity::Nobody)]
     {
         site.door(1000, claimant, site.address, &settings).enter().await.unwrap();
-        assert_eq!(site.welcomed.next().await.unwrap().unwrap().peer.identity, identity);
+        assert_eq!(site.welcomed.next().await.unwrap().unwrap().info().identity, identity);
     }
 }

@@ -109,6 +109,9 @@ pillion_metrics::families! {
     REPORTS_DROPPED = counter("pillion_reports_disbelieved_total", "reports", &["reason"],
         "What agents told and was not believed: unknown-start, other-node, other-device, other-share (Slurm or we know \
          otherwise), times, seconds, energy, memory, reading, unreadable (it cannot be), speed (a job's own counter)");
+    TURNED_AWAY = counter("pillion_connections_turned_away_total", "connections", &["cause"],
+        "Connections that were closed because there are too many: unproven (had not said who it is and made room for another), \
+         address (of one address), guest (of one user or node), line (of one user who wait at the Unix socket)");
     DEVICES = gauge("pillion_devices", "devices", &["model", "mechanism"],
         "Devices that agents announced");
     DEVICE_FAULT = gauge("pillion_device_fault", "1", &["node", "gres_type", "fault"],

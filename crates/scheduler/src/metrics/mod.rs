@@ -45,6 +45,7 @@ pub fn current(context: &Context, store: Option<&PgStore>) -> Page {
         reported_at: board.reported_at,
         model: board.model.clone(),
         agents,
+        turned_away: context.turned_away.counts(),
         counts,
         store: store.map(PgStore::figures),
     };

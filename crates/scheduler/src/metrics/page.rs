@@ -13,6 +13,7 @@ use crate::truth::Doubt;
 use pillion_core::device::Mechanism;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, UnixTime};
+use pillion_doors::Cause;
 use pillion_metrics::{Description, Page};
 use pillion_pairing::{Objective, Reason};
 use pillion_slurm::NodeAvailability;
@@ -62,6 +63,8 @@ pub struct Snapshot {
     pub model: Option<ModelSeen>,
     /// Agents by node.
     pub agents: BTreeMap<NodeName, AgentState>,
+    /// Connections that found no place, by cause.
+    pub turned_away: [(&'static str, u64); Cause::ALL.len()],
     /// Counters.
     pub counts: Counts,
     /// The database's.
@@ -78,6 +81,9 @@ pub fn page(snapshot: &Snapshot) -> Page {
     gains(&mut page, snapshot);
     learning(&mut page, snapshot);
     nodes(&mut page, snapshot);
+    for (cause, count) in snapshot.turned_away {
+        page.count(&f::TURNED_AWAY, &[cause], count);
+    }
     slurm(&mut page, snapshot);
     for room in ROOMS {
         page.count(&f::PASSED_OVER, &[room], snapshot.counts.passed_over.get(room).copied().unwrap_or(0));

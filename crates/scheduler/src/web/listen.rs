@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use pillion_metrics::doors::Doors;
+use pillion_doors::Doors;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,6 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tracing::debug;
-
-/// The pause after a connection that could not be accepted: most often the process has too many files open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How much of the listener one may have.
 #[derive(Debug, Clone, Copy)]
@@ -45,29 +42,20 @@ pub(super) struct Ends {
 pub(super) async fn listen(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
     let doors = Arc::new(Doors::new(bounds.connections));
     let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        while connections.try_join_next().is_some() {}
-        match accepted {
-            Ok((stream, peer)) => {
-                let Ok(local) = stream.local_addr() else { continue };
-                let (router, stop) = (router.clone(), stop.clone());
-                let place = Arc::clone(&doors).enter((peer, local));
-                connections.spawn(async move {
-                    tokio::select! {
-                        () = place.taken_away() => debug!("a connection for the page made room for another"),
-                        () = converse(stream, router, bounds, stop) => {}
-                    }
-                });
+    let meet = |stream: TcpStream| {
+        let ends = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+        let (router, stop) = (router.clone(), stop.clone());
+        let place = Arc::clone(&doors).enter(ends);
+        Some(async move {
+            tokio::select! {
+                () = place.taken_away() => debug!("a connection for the page made room for another"),
+                () = converse(stream, router, bounds, stop) => {}
             }
-            Err(error) => {
-                debug!(%error, "a connection for the page could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        })
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = pillion_doors::take(&listener, &mut connections, meet) => {}
     }
     let last = async { while connections.join_next().await.is_some() {} };
     let is_over = tokio::time::timeout(bounds.farewell, last).await.is_ok();

@@ -11,7 +11,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use listen::{Bounds, Ends};
 use pillion_core::UserId;
-use pillion_metrics::doors::owner;
+use pillion_doors::owner;
 use pillion_web::{Limits, Viewer};
 use std::sync::Arc;
 use std::time::Duration;

@@ -134,6 +134,7 @@ fn snapshot() -> Snapshot {
             waiting_count: 2,
         }),
         agents: agents(),
+        turned_away: [("unproven", 3), ("address", 0), ("guest", 1), ("line", 0)],
         counts: counts(),
         store: Some(StoreFigures {
             unreadable: [("job_run", 2)].into(),

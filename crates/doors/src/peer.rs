@@ -3,7 +3,7 @@
 //! The client's socket is the row whose local end is our peer and whose remote end is we. Only an established one counts:
 //! of a socket that nobody holds any more (`TIME_WAIT`, an orphan) the kernel shows uid 0, which would be root.
 
-use super::Ends;
+use crate::places::Ends;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;

@@ -3,10 +3,7 @@
 //!
 //! A guest is a user, where the connection comes from this machine and the kernel tells whose it is; else a machine.
 
-mod peer;
-
-pub use peer::{is_of_this_machine, owner};
-
+use crate::peer;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
