@@ -310,6 +310,8 @@ async fn initialize(
             "--auth=scram-sha-256",
             "--encoding=UTF8",
             "--no-locale",
+            // A page that a disk gave back wrong is an error and not an answer.
+            "--data-checksums",
         ]);
     })
     .await?;
@@ -332,6 +334,10 @@ fn configure(directory: &Path, data: &Path) -> Result<(), PrivatePostgresError> 
          unix_socket_directories = '\"{socket_directory}\"'\n\
          unix_socket_permissions = 0700\n\
          max_connections = 32\n\
+         # What was said to be stored is on the disk, whatever happens after that.\n\
+         fsync = on\n\
+         synchronous_commit = on\n\
+         full_page_writes = on\n\
          log_checkpoints = off\n"
     );
     let path = data.join("pillion.conf");

@@ -52,6 +52,10 @@ struct Inner {
     faults: VecDeque<FailWhen>,
 }
 
+/// All that a store held at one moment.
+#[derive(Debug, Clone)]
+pub struct Backup(State);
+
 /// What a call fails with that was told to.
 #[derive(Debug, thiserror::Error)]
 #[error("injected fault")]
@@ -69,6 +73,16 @@ impl MemoryStore {
     /// Forgets every fault that has not happened yet.
     pub fn heal(&self) {
         self.lock().faults.clear();
+    }
+
+    /// What it holds now.
+    pub fn backup(&self) -> Backup {
+        Backup(self.lock().state.clone())
+    }
+    /// Holds what it held then, and has forgotten all that came after: as a database restored from a backup, or one whose
+    /// copy took over before it had everything.
+    pub fn restore(&self, backup: &Backup) {
+        self.lock().state = backup.0.clone();
     }
 
     /// A profile, as if runs had made it.

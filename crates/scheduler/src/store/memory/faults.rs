@@ -6,14 +6,14 @@ use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeMap;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct StoredFault {
     node: NodeName,
     of: FaultOf,
     is_over: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     requeues: BTreeMap<SlurmJobId, (Requeue, Option<RequeueOutcome>)>,
     device_faults: Vec<StoredFault>,

@@ -9,20 +9,20 @@ use pillion_pairing::{Observation, ObservedTenant};
 use std::collections::BTreeMap;
 
 /// What one sharing taught so far. The deviations are kept by tenant, because the observation tells the greatest only.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sharing {
     stored: StoredObservation,
     deviations: Vec<Option<f64>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Model {
     version: ModelVersion,
     body: Option<serde_json::Value>,
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Learning {
     changes: u64,
     sharings: BTreeMap<Vec<JobStart>, Sharing>,

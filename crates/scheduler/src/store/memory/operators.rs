@@ -8,7 +8,7 @@ use super::state::State;
 use std::collections::BTreeMap;
 
 /// By place: the order of nodes, and of a node's devices after the node.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Drains(BTreeMap<DrainPlace, Drain>);
 
 impl Drains {

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 type Explained = (Revision, UnixTime, Explanation);
 
 /// One start on one device, as its agent summarised it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Run {
     node: NodeName,
     summary: JobSummary,
@@ -45,14 +45,14 @@ impl Run {
 }
 
 /// A committed decision and the revision of the view that it was made from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Committed {
     decision: Decision,
     parent: Revision,
 }
 
 /// Everything.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct State {
     revision: u64,
     pub(super) jobs: BTreeMap<SlurmJobId, JobRecord>,
