@@ -2,7 +2,7 @@
 //! carries the answer out; after a crash anywhere, the same function finds the same next step
 //! (docs/decisions/0008-leases.md).
 
-use crate::scan::{Scan, held_reason, mark_of};
+use crate::scan::{Scan, held_reason, mark_of, workload_of};
 use crate::store::{Decision, Drain, Member};
 use pillion_core::UnixTime;
 use pillion_core::decision::MemberState;
@@ -120,6 +120,11 @@ fn no_longer_waits(member: &Member, job: &Job) -> Option<String> {
     match mark_of(job) {
         None => Some("it left management".to_owned()),
         Some(mark) if mark.alone => Some("it runs alone after an undo".to_owned()),
+        // A controller that lost its last seconds gives the number of a job to the next one, and that one's memory limit and
+        // promise are another's.
+        Some(mark) if job.uid != member.plan.uid || workload_of(job, mark) != member.plan.workload => {
+            Some("its number was given to another job".to_owned())
+        }
         Some(_) => None,
     }
 }

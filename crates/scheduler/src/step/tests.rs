@@ -4,7 +4,7 @@ use super::*;
 use crate::store::DrainPlace;
 use crate::testing::{NOW, at, decision, job, leased, member, scan};
 use pillion_core::mark::Mark;
-use pillion_core::{GresType, NodeName};
+use pillion_core::{GresType, NodeName, UserId};
 use pillion_slurm::{Ending, ReasonKind};
 
 fn step(member: &Member, job: Option<Job>) -> Next {
@@ -58,6 +58,14 @@ fn a_planned_member_is_dropped_when_its_ground_is_gone() {
         is_drop(step(&planned, Some(Job { mark: Ok(Some(other)), ..job(JobState::Pending) }))),
         "released for another start"
     );
+    let [waiting, other_users] = [1000, 1001].map(|uid| Job { uid: UserId(uid), ..job(JobState::Pending) });
+    let mut other_work = waiting.clone();
+    if let Ok(Some(mark)) = &mut other_work.mark {
+        mark.workload_digest = "0ther".to_owned();
+    }
+    assert!(!is_drop(step(&planned, Some(waiting))));
+    assert!(is_drop(step(&planned, Some(other_users))), "its number was given to another user's job");
+    assert!(is_drop(step(&planned, Some(other_work))), "its number was given to another job of its user");
     assert!(is_drop(step_with(&planned, pending(), NodeAvailability::Unavailable("DRAIN".into()), |_| {})));
     assert!(is_drop(step_with(&planned, pending(), up.clone(), |around| around.agent_connected = false)));
     assert!(is_drop(step_with(&planned, pending(), up, |around| around.host = Host::Gone)));
