@@ -21,7 +21,7 @@ fn login_toml(cluster: &Cluster) -> PathBuf {
 }
 
 /// A command of a user on a login node: exit status, and what it said.
-fn on_login_node(cluster: &mut Cluster, user: &str, arguments: &[&str]) -> (i32, String) {
+pub(crate) fn on_login_node(cluster: &mut Cluster, user: &str, arguments: &[&str]) -> (i32, String) {
     let (address, config) = (over_tcp(cluster), login_toml(cluster));
     let program = cluster.program_as(user, "pillion").unwrap().env("PILLION_SCHEDULER", address);
     let program = program.arg("--config").arg(config).args(arguments);
@@ -36,7 +36,7 @@ fn status(cluster: &Cluster) -> Value {
 }
 
 /// Waits until the scheduler has turned somebody away, and says why.
-fn refusal(cluster: &Cluster, who: &str, why: &str) -> Value {
+pub(crate) fn refusal(cluster: &Cluster, who: &str, why: &str) -> Value {
     let what = format!("refusal of {who}: {why}");
     wait_for(&what, SOON, || {
         let told = status(cluster);
@@ -49,7 +49,7 @@ fn refusal(cluster: &Cluster, who: &str, why: &str) -> Value {
     .unwrap()
 }
 
-fn wait_for_agent(cluster: &Cluster, node: &str, is_connected: bool) {
+pub(crate) fn wait_for_agent(cluster: &Cluster, node: &str, is_connected: bool) {
     wait_for(&format!("agent of {node}: connected {is_connected}"), SOON, || {
         let told = status(cluster);
         let agents = told["agents"].as_array().cloned().unwrap_or_default();

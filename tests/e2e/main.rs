@@ -5,6 +5,7 @@
 mod between;
 mod changes;
 mod characterize;
+mod cheats;
 mod faults;
 mod fence;
 mod guides;
@@ -18,6 +19,7 @@ mod killed;
 mod learning;
 mod leases;
 mod memcheck;
+mod methods;
 mod metrics;
 mod module;
 mod mps_faults;

@@ -13,7 +13,7 @@ type Result<T> = std::result::Result<T, HarnessError>;
 /// How long a condition may take on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// Long enough for a profile on a busy machine: seven looks of the agent.
-const KNOWN_SECONDS: u32 = 420;
+pub(crate) const KNOWN_SECONDS: u32 = 420;
 /// Names and values of one line that a job wrote.
 pub(crate) type Words = BTreeMap<String, String>;
 

@@ -385,9 +385,10 @@ fn scheduler_toml(cluster: &Cluster, listens: &Listens) -> String {
          [auth]\nmethod = \"munge\"\nmunge_socket = \"{root}/munge/sock\"\n\
          [web]\nlisten_address = \"{web}\"\n\
          [metrics]\nlisten_address = \"{metrics}\"\n\
-         [policy]\nusers = \"{users}\"\nsolo_seconds_min = 0\n{extra}\n",
+         [policy]\nusers = \"{users}\"\nsolo_seconds_min = {solo}\n{extra}\n",
         extra = spec.scheduler_conf_extra.join("\n"),
         bound = spec.bound_seconds,
+        solo = spec.solo_seconds_min,
         conf = cluster.layout().slurm_conf().display(),
         users = spec.policy.as_str(),
     )

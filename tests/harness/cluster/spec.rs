@@ -135,6 +135,8 @@ pub struct ClusterSpec {
     pub hooks: bool,
     /// Who may share.
     pub policy: SharingPolicy,
+    /// How long a workload must have run alone, in real seconds, before it shares. 0: jobs of a moment are enough.
+    pub solo_seconds_min: u32,
     /// The longest that a job may be held back.
     pub bound_seconds: u64,
     /// How much faster simulated work runs than the clock.
@@ -166,6 +168,7 @@ impl Default for ClusterSpec {
             slurmstepd: None,
             hooks: true,
             policy: SharingPolicy::default(),
+            solo_seconds_min: 0,
             bound_seconds: 60,
             time_scale: 60.0,
             ports: BTreeMap::new(),

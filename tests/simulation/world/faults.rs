@@ -5,7 +5,7 @@ use crate::faulty::Lost;
 use crate::node::Work;
 use crate::users::Users;
 use pillion_core::{JobStart, SlurmJobId, UnixTime};
-use pillion_scheduler::store::memory::FailWhen;
+use pillion_scheduler::store::memory::{Backup, FailWhen};
 use pillion_slurm::JobState;
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,13 @@ use std::time::Duration;
 
 /// How often slurmctld writes its state at most, in seconds (`SAVE_MAX_WAIT` in its source).
 const SAVE_INTERVAL_SECONDS: f64 = 5.0;
+
+/// How often the store is copied, in seconds, and how many copies are kept.
+const BACKUP_INTERVAL_SECONDS: f64 = 2.0;
+const BACKUPS_MAX: usize = 30;
+
+/// A copy of the store, and when it was made.
+pub(super) type Copied = (UnixTime, Backup);
 
 /// What is forgotten with the jobs: what their users know of them.
 #[derive(Debug, Clone)]
@@ -56,10 +63,42 @@ impl World {
         }
     }
 
+    /// The store is copied now and then.
+    pub(super) fn back_up_now_and_then(&mut self) {
+        let is_fresh =
+            self.backups.back().is_some_and(|(at, _)| self.now.seconds_since(*at) < BACKUP_INTERVAL_SECONDS);
+        if is_fresh {
+            return;
+        }
+        if self.backups.len() == BACKUPS_MAX {
+            self.backups.pop_front();
+        }
+        self.backups.push_back((self.now, self.store.backup()));
+    }
+
+    /// The store holds what it held seconds or minutes ago: a copy of it took over that had not everything, or a backup was
+    /// restored, with which the scheduler starts anew.
+    fn forget_stored(&mut self) {
+        let which = self.below(self.backups.len());
+        let Some((at, backup)) = self.backups.get(which).cloned() else { return };
+        self.backups.truncate(which + 1);
+        self.store.restore(&backup);
+        self.forgot_stored_at.push(self.slurm.journal().len());
+        let starts_anew = self.rng.random_bool(0.5);
+        if starts_anew {
+            self.schedulers.clear();
+            self.start_scheduler();
+        }
+        self.note(format!(
+            "the store forgets {:.1} s; the scheduler starts anew: {starts_anew}",
+            self.now.seconds_since(at)
+        ));
+    }
+
     pub(super) fn fault(&mut self) {
         let place = self.below(self.nodes.len());
         let name = self.nodes[place].name.clone();
-        match self.below(14) {
+        match self.below(15) {
             0 => {
                 self.schedulers.clear();
                 self.start_scheduler();
@@ -124,6 +163,7 @@ impl World {
                 self.nodes[place].clock_ahead_seconds = seconds;
                 self.note(format!("clock of {name} off by {seconds:.1} s"));
             }
+            14 => self.forget_stored(),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use crate::faulty::{FaultySlurm, is_over};
 use crate::node::{Node, Work};
 use crate::scheduler::{Scheduler, TICKS};
 use crate::users::OUTSIDE;
-use faults::Saved;
+use faults::{Copied, Saved};
 use pillion_cli::commands::rescue::carry_out;
 use pillion_core::{GresType, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_pairing::UserPolicy;
@@ -19,7 +19,7 @@ use pillion_slurm::fake::{FakeCall, FakeNode, FakePartition, FakeSettings, FakeS
 use pillion_slurm::{Ending, JobState};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +52,10 @@ pub(crate) struct World {
     is_slurmctld_down: bool,
     /// What the world was when slurmctld last wrote its state.
     saved: Option<Saved>,
+    /// What the store held lately, the newest last.
+    backups: VecDeque<Copied>,
+    /// How many calls Slurm had had whenever the store forgot something.
+    pub(crate) forgot_stored_at: Vec<usize>,
     rescued_at: UnixTime,
     pub(crate) check_count: u64,
     /// What happened, for a failing seed.
@@ -95,6 +99,8 @@ impl World {
             started: BTreeSet::new(),
             is_slurmctld_down: false,
             saved: None,
+            backups: VecDeque::new(),
+            forgot_stored_at: Vec::new(),
             rescued_at: now,
             check_count: 0,
             log: Vec::new(),
@@ -152,6 +158,7 @@ impl World {
         self.slurm.tick(self.now);
         self.follow_slurm();
         self.save_now_and_then();
+        self.back_up_now_and_then();
         for node in &mut self.nodes {
             node.look(self.now);
         }
