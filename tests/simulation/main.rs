@@ -54,6 +54,8 @@ struct Lived {
     tenants_peak: usize,
     /// Starts that died with their partner and were started again.
     requeued_count: usize,
+    /// How often the store forgot something.
+    forgot_count: usize,
 }
 
 /// What many seeds came to.
@@ -64,6 +66,7 @@ struct Tally {
     sharing: u64,
     crowded: u64,
     requeued: u64,
+    forgotten: u64,
     failed: Vec<u64>,
 }
 
@@ -75,6 +78,7 @@ impl Tally {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
                 self.requeued += lived.requeued_count as u64;
+                self.forgotten += lived.forgot_count as u64;
             }
             // At once: a run of hours may be ended before its end.
             Err(error) => {
@@ -90,11 +94,11 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seeds, sharing, crowded, requeued, failed } = self;
+        let Self { seeds, sharing, crowded, requeued, forgotten, failed } = self;
         write!(
             out,
             "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {requeued} starts that died \
-             with their partner and were started again, {} failed",
+             with their partner and were started again; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
     }
@@ -112,8 +116,9 @@ fn run_seed(seed: u64, is_verbose: bool) -> Result<Lived, String> {
     if is_verbose {
         println!("{}\n{}", world.log.join("\n"), world.updates());
     }
-    let World { shared_starts, tenants_peak, requeued_count, .. } = world;
-    outcome.map(|()| Lived { shared_starts, tenants_peak, requeued_count }).map_err(|panic| {
+    let World { shared_starts, tenants_peak, requeued_count, forgot_stored_at, .. } = world;
+    let forgot_count = forgot_stored_at.len();
+    outcome.map(|()| Lived { shared_starts, tenants_peak, requeued_count, forgot_count }).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
     })
@@ -159,7 +164,8 @@ fn cluster_sim() {
         tally.failed.len(),
         tally.seeds
     );
-    let Tally { seeds, sharing, crowded, requeued, .. } = tally;
-    let is_enough = sharing * 2 > seeds && crowded * 100 > seeds && requeued * 10 > seeds;
+    let Tally { seeds, sharing, crowded, requeued, forgotten, .. } = tally;
+    let is_enough =
+        sharing * 2 > seeds && crowded * 100 > seeds && requeued * 10 > seeds && forgotten * 2 > seeds;
     assert!(is_enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
 }

@@ -17,7 +17,7 @@ use pillion_core::{Clock, Fraction, error};
 use pillion_proto::v1 as wire;
 use pillion_proto::v1::agent_service_client::AgentServiceClient;
 use rand::RngCore;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -34,6 +34,8 @@ const READ_COUNT: usize = 64;
 const OUTGOING_LENGTH: usize = 16;
 /// The shortest pause between two attempts.
 const RETRY_MIN: Duration = Duration::from_millis(500);
+/// How many reasons for not being connected are told until it is again.
+const REASONS_MAX: usize = 16;
 /// How often a silent stream is probed, and how long the answer may take.
 const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
@@ -95,10 +97,15 @@ fn retry_pause(attempt: u32, retry_max: Duration, chance: Fraction) -> Duration 
     doubled.min(retry_max).mul_f64(0.5 + chance.value())
 }
 
+/// A reason but for the numbers in it, which may be others each time: ports, seconds.
+fn without_digits(reason: &str) -> String {
+    reason.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
 impl Uplink {
     /// Connects, and connects again, until `stop`.
     pub async fn run(mut self, stop: CancellationToken, chance: &mut (dyn RngCore + Send)) {
-        let (mut attempt, mut turn) = (0, 0);
+        let (mut attempt, mut turn, mut told) = (0, 0, BTreeSet::new());
         while !stop.is_cancelled() {
             let mut was_connected = false;
             let door = self.doors.get(turn % self.doors.len().max(1)).cloned();
@@ -109,6 +116,7 @@ impl Uplink {
             };
             if was_connected {
                 attempt = 0;
+                told.clear();
             }
             if matches!(ended, UplinkError::OtherDevices) {
                 // The next hello tells it; there is nothing to wait for.
@@ -118,10 +126,12 @@ impl Uplink {
             self.node.set_connected(false);
             self.node.figures().uplink_failed();
             turn += 1;
-            if attempt == 0 {
-                warn!(error = %error::report(&ended), "not connected to the scheduler; reports are kept");
+            // Each reason once: who is refused after the scheduler has come up was told of a scheduler that is down before.
+            let reason = error::report(&ended);
+            if told.len() < REASONS_MAX && told.insert(without_digits(&reason)) {
+                warn!(error = reason, "not connected to the scheduler; reports are kept");
             } else {
-                debug!(attempt, error = %error::report(&ended), "still not connected to the scheduler");
+                debug!(attempt, error = reason, "still not connected to the scheduler");
             }
             if turn % self.doors.len() != 0 && !was_connected {
                 // Another scheduler may lead: all of them are asked before anybody rests.

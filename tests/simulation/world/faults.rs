@@ -98,7 +98,7 @@ impl World {
     pub(super) fn fault(&mut self) {
         let place = self.below(self.nodes.len());
         let name = self.nodes[place].name.clone();
-        match self.below(15) {
+        match self.below(16) {
             0 => {
                 self.schedulers.clear();
                 self.start_scheduler();
@@ -163,7 +163,7 @@ impl World {
                 self.nodes[place].clock_ahead_seconds = seconds;
                 self.note(format!("clock of {name} off by {seconds:.1} s"));
             }
-            14 => self.forget_stored(),
+            14 | 15 => self.forget_stored(),
             _ => {}
         }
     }
