@@ -6,6 +6,7 @@ use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{AgentHello, PROTOCOL_VERSION};
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio,
     SlurmJobId, SystemClock, UnixTime, UserId, WorkloadKey,
@@ -114,8 +115,7 @@ fn device(node: &NodeName, number: u32, devices: Devices) -> anyhow::Result<Devi
         workload: Some(workload(number)),
         group: Some(DecisionId(u64::from(number) + 1)),
         is_running: true,
-        cap_fraction: None,
-        ccs_mode: None,
+        sharing: Sharing::by(Mechanism::Mps, None, None),
         shards: Shards::try_new(shards.max(1))?,
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25)?,
         memory_bytes: Some(8 * GIB),

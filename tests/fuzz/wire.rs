@@ -11,6 +11,7 @@ use pillion_core::report::{
 };
 use pillion_core::setup::{NodeSetup, SetupFault, SetupFaultKind};
 use pillion_core::share::Share;
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId,
 };
@@ -139,10 +140,7 @@ fn to_agents() -> Vec<ToAgent> {
         start: JOB,
         uid: UserId(1000),
         gres_type: g0(),
-        mechanism: Mechanism::Mps,
-        cap_fraction: Some(Fraction::clamped(0.6)),
-        ccs_mode: None,
-        memory_limit_bytes: Some(1 << 33),
+        sharing: Sharing::Mps { cap: Some(Fraction::clamped(0.6)), memory_limit_bytes: Some(1 << 33) },
         shards: Shards::try_new(60).unwrap(),
     };
     let revoke = ToAgent::Revoke { decision_id: DecisionId(7), start: JOB };

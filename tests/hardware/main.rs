@@ -252,7 +252,7 @@ fn level_zero_and_xpu_manager() {
 /// held against the device.
 #[test]
 fn xpu_manager_alone() {
-    let mut cluster = cluster("max-1550", Mechanism::None, NodeBackend::Xpum);
+    let mut cluster = cluster("max-1550", Mechanism::TimeSliced, NodeBackend::Xpum);
     for metric in ["energy_joules", "power_watts", "memory_bytes_used"] {
         wait_until(metric, SOON, || Ok(source_of(&cluster, metric) == "xpu-manager")).unwrap();
     }

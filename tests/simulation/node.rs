@@ -136,7 +136,7 @@ impl Node {
 
     fn prepare(&mut self, share: &Share) -> Result<(), String> {
         let device = self.device(&share.gres_type).ok_or("no such device")?.clone();
-        if share.mechanism == Mechanism::Mps
+        if share.mechanism() == Mechanism::Mps
             && self.backend.mps(device.index).map_err(|error| error.to_string())?.is_none()
         {
             let settings = MpsSettings {
@@ -172,7 +172,7 @@ impl Node {
         let mut variables = vec![("SLURM_JOB_GPUS".to_owned(), device.index.to_string())];
         match device.mechanism {
             Mechanism::Ccs => variables.push(("ZE_AFFINITY_MASK".to_owned(), device.index.to_string())),
-            Mechanism::Mps | Mechanism::None => {
+            Mechanism::Mps | Mechanism::TimeSliced => {
                 variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), device.index.to_string()));
             }
         }
@@ -210,7 +210,7 @@ impl Node {
             };
             self.report(ReportBody::Launch(launch));
         }
-        let mechanism = share.map(|share| share.mechanism).filter(|mechanism| *mechanism != Mechanism::None);
+        let mechanism = share.map(Share::mechanism).filter(|mechanism| mechanism.is_set_up());
         self.running.push(Running { start, gres_type: gres_type.clone(), client, mechanism });
     }
 

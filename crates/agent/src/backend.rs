@@ -43,7 +43,7 @@ fn nvidia(config: &Config) -> Nvidia {
     if mps.enabled && !has_mps {
         warn!(program = %mps.control_binary.display(), "there is no MPS control program: devices are shared by time slices");
     }
-    let mechanism = if has_mps { Mechanism::Mps } else { Mechanism::None };
+    let mechanism = if has_mps { Mechanism::Mps } else { Mechanism::TimeSliced };
     let settings = NvidiaSettings { mechanism, ..nvml(config) };
     let control: Box<dyn MpsControl> = if has_mps {
         let (binary, directory) = (mps.control_binary.clone(), mps_directory(config));

@@ -5,7 +5,6 @@
 use crate::backend::compute_modes;
 use crate::config::{Config, mps_directory};
 use crate::poke::poke;
-use pillion_core::device::Mechanism;
 use pillion_core::share::Share;
 use pillion_core::{GresType, SlurmJobId};
 use pillion_device::mps;
@@ -55,7 +54,7 @@ pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()
 /// Whether a job other than `ending` holds a share of the device whose daemon has this name.
 fn is_wanted(shares: &[Share], name: &str, ending: Option<SlurmJobId>) -> bool {
     shares.iter().any(|share| {
-        share.mechanism == Mechanism::Mps
+        share.mechanism().has_daemon()
             && share.gres_type == GresType::new(name)
             && Some(share.start.job_id) != ending
     })
@@ -75,6 +74,7 @@ mod tests {
     use super::*;
     use crate::procfs::ProcFs;
     use crate::share::tests::share;
+    use pillion_core::device::Mechanism;
 
     #[test]
     fn the_ending_job_is_named_as_in_decisions() {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_daemon_is_wanted_by_every_share_but_the_ending_jobs() {
-        let shares = [share(33, Mechanism::Mps), share(34, Mechanism::None)];
+        let shares = [share(33, Mechanism::Mps), share(34, Mechanism::TimeSliced)];
         let job = |id| Some(SlurmJobId::plain(id));
         assert!(is_wanted(&shares, "g3", job(34)) && is_wanted(&shares, "g3", None));
         assert!(!is_wanted(&shares, "g3", job(33)), "34 shares without MPS");

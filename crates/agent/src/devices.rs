@@ -17,7 +17,7 @@ use crate::overuse::{Holding, limit_exceeded};
 use crate::procfs::{ProcFs, ProcessId};
 use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
-use pillion_core::device::{DeviceDescription, Mechanism, NoticeKind};
+use pillion_core::device::{DeviceDescription, NoticeKind};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{JobSummary, ReportBody, ShareResult};
 use pillion_core::share::Share;
@@ -80,9 +80,7 @@ impl Refusal {
     fn of(device: &DeviceDescription, error: &MechanismError) -> Self {
         let mode_held = match error {
             // The share's own device: a driver may say it of another tile of the card.
-            MechanismError::Device(DeviceError::Busy { reason, .. })
-                if device.mechanism == Mechanism::Ccs =>
-            {
+            MechanismError::Device(DeviceError::Busy { reason, .. }) if device.mechanism.has_modes() => {
                 Some((device.index, reason.clone()))
             }
             _ => None,
@@ -311,9 +309,9 @@ impl Devices {
 
     /// What the sampler does not know of a start: the limit that its share set for each of its processes.
     fn add_limit(&self, summary: &mut JobSummary) {
-        let share = self.node.share(summary.start).filter(|share| share.mechanism == Mechanism::Mps);
+        let share = self.node.share(summary.start).filter(|share| share.mechanism().has_daemon());
         if let Some(signs) = &mut summary.signs {
-            signs.process_bytes_limit = share.and_then(|share| share.memory_limit_bytes);
+            signs.process_bytes_limit = share.and_then(|share| share.sharing.memory_limit_bytes());
         }
     }
 
@@ -358,7 +356,7 @@ impl Devices {
     }
 
     fn prepare(&mut self, share: Share) {
-        let (decision_id, start, mechanism) = (share.decision_id, share.start, share.mechanism);
+        let (decision_id, start, mechanism) = (share.decision_id, share.start, share.mechanism());
         let prepared = self.try_prepare(share.clone()).or_else(|_| {
             // The scheduler hears from Slurm, perhaps before us, that the tenant in the way has left. It takes two looks to
             // believe that somebody is gone.

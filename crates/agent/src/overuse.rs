@@ -2,7 +2,6 @@
 //! daemon holds everybody to the largest limit among the tenants only: between the two, what is measured decides. Pure.
 
 use crate::procfs::ProcessId;
-use pillion_core::device::Mechanism;
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart};
 
@@ -27,8 +26,8 @@ pub struct Holding {
 /// The limit that this start is over, if it is over one. `share`: the start's. A limit is set by MPS for each process and planned
 /// with for all of them together.
 pub fn limit_exceeded(holding: &Holding, share: &Share) -> Option<u64> {
-    let is_of = share.mechanism == Mechanism::Mps && share.gres_type == holding.gres_type;
-    let limit = share.memory_limit_bytes.filter(|_| is_of)?;
+    let is_of = share.gres_type == holding.gres_type;
+    let limit = share.sharing.memory_limit_bytes().filter(|_| is_of)?;
     (holding.memory_bytes > limit.saturating_add(MARGIN_BYTES)).then_some(limit)
 }
 
@@ -36,10 +35,12 @@ pub fn limit_exceeded(holding: &Holding, share: &Share) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::share::tests::share;
+    use pillion_core::device::Mechanism;
 
     #[test]
     fn a_limit_is_what_the_share_says_and_a_margin() {
-        let limited = Share { memory_limit_bytes: Some(525 << 20), ..share(33, Mechanism::Mps) };
+        let free = share(33, Mechanism::Mps);
+        let limited = Share { sharing: free.sharing.limited_to(Some(525 << 20)), ..free.clone() };
         let holding = |memory_bytes| Holding {
             index: 3,
             gres_type: limited.gres_type.clone(),
@@ -49,10 +50,9 @@ mod tests {
         };
         assert_eq!(limit_exceeded(&holding(140 << 30), &limited), Some(525 << 20));
         assert_eq!(limit_exceeded(&holding((525 << 20) + MARGIN_BYTES), &limited), None);
-        let without = Share { memory_limit_bytes: None, ..limited.clone() };
-        let alone = Share { mechanism: Mechanism::None, ..limited.clone() };
+        let alone = share(33, Mechanism::TimeSliced);
         let elsewhere = Share { gres_type: GresType::new("g0"), ..limited.clone() };
-        for free in [without, alone, elsewhere] {
+        for free in [free, alone, elsewhere] {
             assert_eq!(limit_exceeded(&holding(140 << 30), &free), None, "{free:?}");
         }
     }

@@ -3,8 +3,8 @@
 
 use crate::disk;
 use crate::mechanism::{self, Variable};
-use pillion_core::device::{DeviceDescription, Mechanism};
-use pillion_core::share::Share;
+use pillion_core::device::DeviceDescription;
+use pillion_core::share::{Share, Sharing};
 use pillion_core::{DecisionId, GresType, JobStart, Shards, UserId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,13 +31,14 @@ pub struct SharePaths {
 ///
 /// `none` leaves the choice of the device as Slurm made it.
 pub fn environment(share: &Share, device: &DeviceDescription, paths: &SharePaths) -> Vec<Variable> {
-    let mut variables = match share.mechanism {
-        Mechanism::Mps => {
+    let mut variables = match share.sharing {
+        Sharing::Mps { cap, memory_limit_bytes } => {
             let SharePaths { mps_pipe_directory, mps_partition, .. } = paths;
-            mechanism::mps::environment(share, device, mps_pipe_directory, mps_partition.as_deref())
+            let limits = (cap, memory_limit_bytes);
+            mechanism::mps::environment(limits, device, mps_pipe_directory, mps_partition.as_deref())
         }
-        Mechanism::Ccs => mechanism::ccs::environment(share, device),
-        Mechanism::None => Vec::new(),
+        Sharing::Ccs { mode } => mechanism::ccs::environment(mode, device),
+        Sharing::TimeSliced => Vec::new(),
     };
     variables.extend(profiling(paths.progress.as_deref()));
     variables.push((DECISION_VARIABLE.to_owned(), share.decision_id.to_string()));
@@ -58,14 +59,14 @@ const OWN_VARIABLES: [&str; 7] = [
 /// What a task that shares a device must not inherit, beside what is `set` for it: a job that was submitted from inside
 /// another one brings that one's limits. A job that has all of its device may run an MPS daemon of its own: nothing.
 pub fn stale(share: &Share, set: &[Variable]) -> Vec<String> {
-    let is_shared = share.mechanism != Mechanism::None || share.shards != Shards::ALL;
+    let is_shared = share.mechanism().is_set_up() || share.shards != Shards::ALL;
     let own = OWN_VARIABLES.into_iter().filter(|own| is_shared && !set.iter().any(|(name, _)| name == own));
     own.map(str::to_owned).collect()
 }
 
 /// What a container must see at its own path: without the pipe directory a program in it runs beside MPS, without a cap.
 pub fn container_bind(share: &Share, paths: &SharePaths) -> Option<String> {
-    (share.mechanism == Mechanism::Mps).then(|| paths.mps_pipe_directory.display().to_string())
+    share.mechanism().has_daemon().then(|| paths.mps_pipe_directory.display().to_string())
 }
 
 /// The variables of a task that is only measured.
@@ -173,6 +174,7 @@ impl ShareTable {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use pillion_core::device::Mechanism;
     use pillion_core::{DeviceUuid, Fraction, Shards, SlurmJobId, UserId};
 
     pub(crate) fn device(mechanism: Mechanism) -> DeviceDescription {
@@ -193,12 +195,14 @@ pub(crate) mod tests {
             start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
             uid: UserId(1000),
             gres_type: GresType::new("g3"),
-            mechanism,
-            cap_fraction: None,
-            ccs_mode: (mechanism == Mechanism::Ccs).then_some(2),
-            memory_limit_bytes: None,
+            sharing: Sharing::by(mechanism, None, Some(2)),
             shards: Shards::ALL,
         }
+    }
+
+    pub(crate) fn capped(job: u32, cap: f64) -> Share {
+        let sharing = Sharing::by(Mechanism::Mps, Some(Fraction::clamped(cap)), None);
+        Share { sharing, ..share(job, Mechanism::Mps) }
     }
 
     fn paths() -> SharePaths {
@@ -210,21 +214,21 @@ pub(crate) mod tests {
     }
 
     fn written(share: &Share) -> Vec<String> {
-        let variables = environment(share, &device(share.mechanism), &paths());
+        let variables = environment(share, &device(share.mechanism()), &paths());
         variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 
     #[test]
     fn alone_only_the_profile_is_made() {
         assert_eq!(
-            written(&share(33, Mechanism::None)),
+            written(&share(33, Mechanism::TimeSliced)),
             ["PILLION_PROGRESS=/run/pillion/progress/33+0", "PILLION_DECISION=7"]
         );
     }
 
     #[test]
     fn mps_names_the_device_the_pipe_and_the_limits() {
-        let mut share = share(33, Mechanism::Mps);
+        let share = share(33, Mechanism::Mps);
         assert_eq!(
             written(&share)[..2],
             ["CUDA_VISIBLE_DEVICES=GPU-3", "CUDA_MPS_PIPE_DIRECTORY=/run/pillion/mps/g3/pipe"]
@@ -232,16 +236,14 @@ pub(crate) mod tests {
         assert_eq!(written(&share).len(), 4, "no cap, no limit");
         assert_eq!(container_bind(&share, &paths()).as_deref(), Some("/run/pillion/mps/g3/pipe"));
         assert_eq!(container_bind(&self::share(33, Mechanism::Ccs), &paths()), None);
-        share.cap_fraction = Some(Fraction::clamped(0.55));
-        share.memory_limit_bytes = Some((8 << 30) + 5);
+        let limited = capped(33, 0.55);
+        let limited = Share { sharing: limited.sharing.limited_to(Some((8 << 30) + 5)), ..limited };
         assert_eq!(
-            written(&share)[2..4],
+            written(&limited)[2..4],
             ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=55", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M"]
         );
-        share.cap_fraction = Some(Fraction::clamped(0.07));
-        assert_eq!(written(&share)[2], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=7");
-        share.cap_fraction = Some(Fraction::clamped(1.0 / 3.0));
-        assert_eq!(written(&share)[2], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=33.33");
+        assert_eq!(written(&capped(33, 0.07))[2], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=7");
+        assert_eq!(written(&capped(33, 1.0 / 3.0))[2], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=33.33");
     }
 
     #[test]
@@ -254,7 +256,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_partition_stands_in_for_the_percentage() {
-        let tenant = Share { cap_fraction: Some(Fraction::clamped(0.5)), ..share(33, Mechanism::Mps) };
+        let tenant = capped(33, 0.5);
         let paths = SharePaths { mps_partition: Some("GPU-3/Dx4".to_owned()), ..paths() };
         let variables = environment(&tenant, &device(Mechanism::Mps), &paths);
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
@@ -280,7 +282,7 @@ pub(crate) mod tests {
     fn a_table_from_before_partitions_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shares.json");
-        let tenant = Share { cap_fraction: Some(Fraction::clamped(0.5)), ..share(33, Mechanism::Mps) };
+        let tenant = capped(33, 0.5);
         disk::replace(&path, &[&tenant], false).unwrap();
         let table = ShareTable::open(path);
         assert_eq!(table.get(tenant.start), Some(&tenant));
@@ -302,7 +304,7 @@ pub(crate) mod tests {
         let set = environment(&card, &device(Mechanism::Ccs), &SharePaths { progress: None, ..paths() });
         let expected = [&expected[..3], &["CUDA_MPS_PIPE_DIRECTORY", "PILLION_PROGRESS"]].concat();
         assert_eq!(stale(&card, &set), expected);
-        let whole = Share { shards: Shards::ALL, ..share(33, Mechanism::None) };
+        let whole = Share { shards: Shards::ALL, ..share(33, Mechanism::TimeSliced) };
         assert!(stale(&whole, &[]).is_empty(), "its own daemon is its own");
         let in_turns = Share { shards: Shards::try_new(50).unwrap(), ..whole };
         assert_eq!(stale(&in_turns, &[]), OWN_VARIABLES);

@@ -26,6 +26,11 @@ pub fn fraction(value: Option<f64>) -> String {
     value.map(|value| format!("{:.0} %", value * 100.0)).unwrap_or_default()
 }
 
+/// What a tenant may use of its device: `40 %` of the compute units, `1/2 card`; `None` where nothing holds it back.
+pub fn part(cap: Option<f64>, mode: Option<impl std::fmt::Display>) -> Option<String> {
+    cap.map(|cap| fraction(Some(cap))).or_else(|| mode.map(|mode| format!("1/{mode} card")))
+}
+
 /// A slowdown ratio: `1.25x`.
 pub fn ratio(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.2}x")).unwrap_or_default()

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// How tenants of one device are kept apart.
+/// A way to share a device. What one tenant is told in that way: [`crate::share::Sharing`]. Whoever asks what a mechanism can do
+/// asks by name below, where the compiler wants an answer for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mechanism {
@@ -17,16 +18,47 @@ pub enum Mechanism {
     Ccs,
     /// Plain time slicing.
     #[default]
-    None,
+    #[serde(rename = "none")]
+    TimeSliced,
 }
 
 impl Mechanism {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Mps, Self::Ccs, Self::TimeSliced];
     /// As written everywhere: `mps`, `ccs`, `none`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mps => "mps",
             Self::Ccs => "ccs",
-            Self::None => "none",
+            Self::TimeSliced => "none",
+        }
+    }
+    /// Whether something is set up on the device for it, and taken down when nobody shares any more.
+    pub const fn is_set_up(self) -> bool {
+        match self {
+            Self::Mps | Self::Ccs => true,
+            Self::TimeSliced => false,
+        }
+    }
+    /// Whether each tenant can be held to a part of the compute units and of the memory.
+    pub const fn can_cap(self) -> bool {
+        match self {
+            Self::Mps => true,
+            Self::Ccs | Self::TimeSliced => false,
+        }
+    }
+    /// Whether a card is in one mode for all of its tenants.
+    pub const fn has_modes(self) -> bool {
+        match self {
+            Self::Ccs => true,
+            Self::Mps | Self::TimeSliced => false,
+        }
+    }
+    /// Whether tenants are clients of one daemon a device, by which the end of one can end the others.
+    pub const fn has_daemon(self) -> bool {
+        match self {
+            Self::Mps => true,
+            Self::Ccs | Self::TimeSliced => false,
         }
     }
 }
@@ -45,10 +77,8 @@ pub struct UnknownMechanism(pub String);
 impl std::str::FromStr for Mechanism {
     type Err = UnknownMechanism;
     fn from_str(text: &str) -> Result<Self, UnknownMechanism> {
-        [Self::Mps, Self::Ccs, Self::None]
-            .into_iter()
-            .find(|mechanism| mechanism.as_str() == text)
-            .ok_or_else(|| UnknownMechanism(text.to_owned()))
+        let named = Self::ALL.into_iter().find(|mechanism| mechanism.as_str() == text);
+        named.ok_or_else(|| UnknownMechanism(text.to_owned()))
     }
 }
 

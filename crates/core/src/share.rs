@@ -5,6 +5,155 @@ use crate::ids::{DecisionId, GresType, JobStart, UserId};
 use crate::units::{Fraction, Shards};
 use serde::{Deserialize, Serialize};
 
+/// How one tenant shares its device, with what that way is told of it. In JSON, rows and messages these are the columns of
+/// [`SharingColumns`].
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "SharingColumns", into = "SharingColumns")]
+pub enum Sharing {
+    /// By taking turns; also how a job has a device alone that nobody can join.
+    #[default]
+    TimeSliced,
+    /// As a client of the device's MPS daemon.
+    Mps {
+        /// The most compute units that it may use; absent = no cap.
+        cap: Option<Fraction>,
+        /// The most device memory that each of its processes may pin; absent = no limit.
+        memory_limit_bytes: Option<u64>,
+    },
+    /// On equal parts of a card.
+    Ccs {
+        /// How many parts, equal for all tenants: 1, 2 or 4.
+        mode: u8,
+    },
+}
+
+impl Sharing {
+    /// Which way that is.
+    pub const fn mechanism(self) -> Mechanism {
+        match self {
+            Self::TimeSliced => Mechanism::TimeSliced,
+            Self::Mps { .. } => Mechanism::Mps,
+            Self::Ccs { .. } => Mechanism::Ccs,
+        }
+    }
+    /// A tenant of a device that is shared by `mechanism`, under this cap where it has caps and in this mode where it has
+    /// modes: whole unless one is given.
+    pub fn by(mechanism: Mechanism, cap: Option<Fraction>, mode: Option<u8>) -> Self {
+        match mechanism {
+            Mechanism::TimeSliced => Self::TimeSliced,
+            Mechanism::Mps => Self::Mps { cap, memory_limit_bytes: None },
+            Mechanism::Ccs => Self::Ccs { mode: mode.unwrap_or(1) },
+        }
+    }
+    /// The same with a memory limit for each process, where the mechanism can set one.
+    #[must_use]
+    pub const fn limited_to(self, memory_limit_bytes: Option<u64>) -> Self {
+        match self {
+            Self::Mps { cap, .. } => Self::Mps { cap, memory_limit_bytes },
+            Self::TimeSliced | Self::Ccs { .. } => self,
+        }
+    }
+    /// Its cap.
+    pub const fn cap(self) -> Option<Fraction> {
+        match self {
+            Self::Mps { cap, .. } => cap,
+            Self::TimeSliced | Self::Ccs { .. } => None,
+        }
+    }
+    /// The memory limit of each of its processes.
+    pub const fn memory_limit_bytes(self) -> Option<u64> {
+        match self {
+            Self::Mps { memory_limit_bytes, .. } => memory_limit_bytes,
+            Self::TimeSliced | Self::Ccs { .. } => None,
+        }
+    }
+    /// The card's mode.
+    pub const fn ccs_mode(self) -> Option<u8> {
+        match self {
+            Self::Ccs { mode } => Some(mode),
+            Self::TimeSliced | Self::Mps { .. } => None,
+        }
+    }
+    /// Whether its tenants run one after the other.
+    pub const fn takes_turns(self) -> bool {
+        match self {
+            Self::TimeSliced => true,
+            Self::Mps { .. } => false,
+            Self::Ccs { mode } => mode < 2,
+        }
+    }
+    /// The part of the compute units that it can use at most, 0..=1.
+    pub fn compute_part(self) -> f64 {
+        match self {
+            Self::TimeSliced => 1.0,
+            Self::Mps { cap, .. } => cap.map_or(1.0, Fraction::value),
+            Self::Ccs { mode } => 1.0 / f64::from(mode.max(1)),
+        }
+    }
+    /// Whether it was held to a part of the device while it ran, whatever its neighbours did, without having asked for it.
+    pub const fn is_of_a_part(self) -> bool {
+        match self {
+            Self::Ccs { mode } => mode > 1,
+            Self::TimeSliced | Self::Mps { .. } => false,
+        }
+    }
+}
+
+/// A [`Sharing`] as rows, messages and JSON have it, where what another mechanism would be told is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SharingColumns {
+    /// Absent in what an earlier release wrote of a tenant: it follows from the rest.
+    pub mechanism: Option<Mechanism>,
+    /// [`Sharing::cap`].
+    pub cap_fraction: Option<Fraction>,
+    /// [`Sharing::ccs_mode`].
+    pub ccs_mode: Option<u8>,
+    /// [`Sharing::memory_limit_bytes`].
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// Columns that no sharing has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSharing {
+    /// A card's mode that there is not.
+    #[error("ccs_mode is {0}; allowed are 1, 2 and 4")]
+    Mode(u32),
+    /// No mode given.
+    #[error("a ccs share needs a mode; allowed are 1, 2 and 4")]
+    NoMode,
+}
+
+impl TryFrom<SharingColumns> for Sharing {
+    type Error = InvalidSharing;
+    fn try_from(columns: SharingColumns) -> Result<Self, InvalidSharing> {
+        let SharingColumns { mechanism, cap_fraction, ccs_mode, memory_limit_bytes } = columns;
+        let implied = match (ccs_mode, cap_fraction, memory_limit_bytes) {
+            (Some(_), ..) => Mechanism::Ccs,
+            (None, None, None) => Mechanism::TimeSliced,
+            (None, ..) => Mechanism::Mps,
+        };
+        match mechanism.unwrap_or(implied) {
+            Mechanism::TimeSliced => Ok(Self::TimeSliced),
+            Mechanism::Mps => Ok(Self::Mps { cap: cap_fraction, memory_limit_bytes }),
+            Mechanism::Ccs => match ccs_mode.ok_or(InvalidSharing::NoMode)? {
+                mode @ (1 | 2 | 4) => Ok(Self::Ccs { mode }),
+                other => Err(InvalidSharing::Mode(other.into())),
+            },
+        }
+    }
+}
+
+impl From<Sharing> for SharingColumns {
+    fn from(sharing: Sharing) -> Self {
+        Self {
+            mechanism: Some(sharing.mechanism()),
+            cap_fraction: sharing.cap(),
+            ccs_mode: sharing.ccs_mode(),
+            memory_limit_bytes: sharing.memory_limit_bytes(),
+        }
+    }
+}
+
 /// One tenant's share, complete: the agent has nothing left to choose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share {
@@ -16,14 +165,51 @@ pub struct Share {
     pub uid: UserId,
     /// The device, by Slurm's GRES type on this node.
     pub gres_type: GresType,
-    /// How the device is shared; `None` for a job that has it alone and cannot be joined.
-    pub mechanism: Mechanism,
-    /// The most compute units that the tenant may use (`mps`); absent = no cap.
-    pub cap_fraction: Option<Fraction>,
-    /// The card's mode, 1, 2 or 4, equal for all tenants (`ccs`).
-    pub ccs_mode: Option<u8>,
-    /// The most device memory a process of the tenant may pin (`mps`); absent = no limit.
-    pub memory_limit_bytes: Option<u64>,
+    /// How it shares the device.
+    #[serde(flatten)]
+    pub sharing: Sharing,
     /// What Slurm booked for it.
     pub shards: Shards,
+}
+
+impl Share {
+    /// Which way the device is shared; turns for a job that has it alone and cannot be joined.
+    pub const fn mechanism(&self) -> Mechanism {
+        self.sharing.mechanism()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Sharing, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_sharing_is_written_as_columns_and_read_back() {
+        let limited = Sharing::by(Mechanism::Mps, Some(Fraction::clamped(0.5)), None).limited_to(Some(7));
+        let text = r#"{"mechanism":"mps","cap_fraction":0.5,"ccs_mode":null,"memory_limit_bytes":7}"#;
+        assert_eq!((serde_json::to_string(&limited).unwrap().as_str(), read(text)), (text, Ok(limited)));
+        for mechanism in Mechanism::ALL {
+            let sharing = Sharing::by(mechanism, None, Some(2));
+            assert_eq!(sharing.mechanism(), mechanism);
+            assert_eq!(read(&serde_json::to_string(&sharing).unwrap()), Ok(sharing));
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_release_wrote_without_a_mechanism_is_read() {
+        assert_eq!(read(r#"{"ccs_mode":4}"#), Ok(Sharing::Ccs { mode: 4 }));
+        assert_eq!(read(r#"{"cap_fraction":null}"#), Ok(Sharing::TimeSliced));
+        let capped = Sharing::by(Mechanism::Mps, Some(Fraction::clamped(0.5)), None);
+        assert_eq!(read(r#"{"cap_fraction":0.5,"ccs_mode":null}"#), Ok(capped));
+    }
+
+    #[test]
+    fn a_card_without_a_mode_or_in_one_that_there_is_not_is_refused() {
+        assert!(read(r#"{"mechanism":"ccs"}"#).unwrap_err().contains("needs a mode"));
+        assert!(read(r#"{"mechanism":"ccs","ccs_mode":3}"#).unwrap_err().contains("ccs_mode is 3"));
+    }
 }

@@ -290,7 +290,7 @@ impl Backend for Plain {
             model: "v100".to_owned(),
             memory_bytes: 16 << 30,
             gres_type: GresType::new("g3"),
-            mechanism: Mechanism::None,
+            mechanism: Mechanism::TimeSliced,
             instances: None,
         }])
     }
@@ -367,7 +367,9 @@ fn without_level_zero_xpu_manager_names_the_devices_and_reads_them() {
         let card = "00000000-0000-0029-0000-002f0bd58086";
         let uuids = [0, 1].map(|tile| format!("{card}.{tile}"));
         assert_eq!(named, [(0, uuids[0].as_str(), "max-1550"), (1, uuids[1].as_str(), "max-1550")]);
-        assert!(devices.iter().all(|it| it.memory_bytes == 64 << 30 && it.mechanism == Mechanism::None));
+        assert!(
+            devices.iter().all(|it| it.memory_bytes == 64 << 30 && it.mechanism == Mechanism::TimeSliced)
+        );
         let notices = backend.notices();
         assert_eq!(notices.len(), 2, "{notices:?}");
         assert!(notices.iter().all(|notice| notice.kind == NoticeKind::NoMechanism), "{notices:?}");

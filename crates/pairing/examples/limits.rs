@@ -4,7 +4,7 @@
 use pillion_core::device::Mechanism;
 use pillion_core::{SlowdownRatio, WorkloadKey};
 use pillion_pairing::files::{self, FileOptions, Measured, NamedText};
-use pillion_pairing::model::{SharedDevice, TrainOptions, train};
+use pillion_pairing::model::{TrainOptions, train};
 use pillion_pairing::{InterferenceModel as _, Learned, Observation, ObservedTenant, TenantInput};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -27,17 +27,12 @@ impl Errors {
     fn add(&mut self, model: &Learned, measured: &Measured, observation: &Observation) {
         let input = |tenant: &'_ ObservedTenant| {
             let profile = measured.profiles.get(&tenant.workload, &observation.device_model)?;
-            Some(TenantInput { profile, cap_fraction: tenant.cap_fraction })
+            Some(TenantInput { profile, sharing: tenant.sharing })
         };
         // Whatever is named has a profile, if an empty one, but on another device.
         let Some(inputs) = observation.tenants.iter().map(input).collect::<Option<Vec<_>>>() else { return };
-        let device = SharedDevice {
-            model: &observation.device_model,
-            mechanism: observation.mechanism,
-            ccs_mode: observation.ccs_mode,
-        };
-        let Ok(estimates) = model.predict(&inputs, device) else { return };
-        let regime = usize::from(observation.tenants.iter().all(|tenant| tenant.cap_fraction.is_none()));
+        let Ok(estimates) = model.predict(&inputs, &observation.device_model) else { return };
+        let regime = usize::from(observation.tenants.iter().all(|tenant| tenant.sharing.cap().is_none()));
         for (estimate, tenant) in estimates.iter().zip(&observation.tenants) {
             if let Some(speed) = tenant.speed_fraction {
                 self.squares[regime] += (estimate.speed_fraction - speed.min(1.0)).powi(2);

@@ -1,7 +1,8 @@
 //! What was measured of tenants that shared a device: what the learned model is trained from.
 
+use pillion_core::WorkloadKey;
 use pillion_core::device::Mechanism;
-use pillion_core::{Fraction, WorkloadKey};
+use pillion_core::share::Sharing;
 use serde::{Deserialize, Serialize};
 
 /// One sharing that was tried, or the mean of several alike.
@@ -9,11 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Observation {
     /// The device model.
     pub device_model: String,
-    /// How the device was shared.
-    pub mechanism: Mechanism,
-    /// The card's mode (`ccs`).
-    pub ccs_mode: Option<u8>,
-    /// Two to four.
+    /// Two to four, all by the same mechanism.
     pub tenants: Vec<ObservedTenant>,
     /// The device's mean power while all of them ran.
     pub power_watts: Option<f64>,
@@ -25,13 +22,25 @@ pub struct Observation {
     pub speed_fraction_deviation: Option<f64>,
 }
 
+impl Observation {
+    /// How the device was shared, as the first of its tenants did.
+    pub fn sharing(&self) -> Sharing {
+        self.tenants.first().map(|tenant| tenant.sharing).unwrap_or_default()
+    }
+    /// Which way that is.
+    pub fn mechanism(&self) -> Mechanism {
+        self.sharing().mechanism()
+    }
+}
+
 /// One tenant of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ObservedTenant {
     /// What it ran.
     pub workload: WorkloadKey,
-    /// Its cap (`mps`); absent = none.
-    pub cap_fraction: Option<Fraction>,
+    /// How it shared the device.
+    #[serde(flatten)]
+    pub sharing: Sharing,
     /// Speed beside the others over speed alone; above 1 by noise; absent = not known
     /// (docs/principles.md#outcomes-are-measured-or-unknown).
     pub speed_fraction: Option<f64>,

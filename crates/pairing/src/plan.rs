@@ -2,10 +2,12 @@
 
 use crate::model::SpeedEstimate;
 use pillion_core::device::Mechanism;
+use pillion_core::share::{Sharing, SharingColumns};
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
 };
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 use std::sync::Arc;
 
 /// What to do now: complete, with nothing left to choose.
@@ -19,8 +21,9 @@ pub struct Plan {
     pub left_waiting: Vec<Explanation>,
 }
 
-/// Jobs to be started on one device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Jobs to be started on one device, all of which share it by the same mechanism.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(from = "PairingDocument")]
 pub struct Pairing {
     /// The node.
     pub node: NodeName,
@@ -28,16 +31,74 @@ pub struct Pairing {
     pub gres_type: GresType,
     /// Its model.
     pub device_model: String,
-    /// How it is shared; `None` with one member of 100 shards and no cap.
-    pub mechanism: Mechanism,
-    /// The card's mode (`ccs`).
-    pub ccs_mode: Option<u8>,
     /// The group of the running host that the members join; absent = the device is free.
     pub joins: Option<DecisionId>,
     /// Who starts here, the host first.
     pub members: Vec<Member>,
     /// Expected sum of all tenants' speed fractions less one (0 for a job alone).
     pub gain: f64,
+}
+
+impl Pairing {
+    /// How the device is shared, as the first of its members does; by turns with one of 100 shards and no cap.
+    pub fn sharing(&self) -> Sharing {
+        self.members.first().map(|member| member.sharing).unwrap_or_default()
+    }
+    /// Which way that is.
+    pub fn mechanism(&self) -> Mechanism {
+        self.sharing().mechanism()
+    }
+}
+
+/// In JSON, what is the same for all members stands beside them.
+impl Serialize for Pairing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let SharingColumns { mechanism, ccs_mode, .. } = self.sharing().into();
+        let mut pairing = serializer.serialize_struct("Pairing", 8)?;
+        pairing.serialize_field("node", &self.node)?;
+        pairing.serialize_field("gres_type", &self.gres_type)?;
+        pairing.serialize_field("device_model", &self.device_model)?;
+        pairing.serialize_field("mechanism", &mechanism)?;
+        pairing.serialize_field("ccs_mode", &ccs_mode)?;
+        pairing.serialize_field("joins", &self.joins)?;
+        pairing.serialize_field("members", &self.members)?;
+        pairing.serialize_field("gain", &self.gain)?;
+        pairing.end()
+    }
+}
+
+#[derive(Deserialize)]
+struct PairingDocument {
+    node: NodeName,
+    gres_type: GresType,
+    device_model: String,
+    mechanism: Mechanism,
+    ccs_mode: Option<u8>,
+    joins: Option<DecisionId>,
+    members: Vec<Member>,
+    gain: f64,
+}
+
+impl From<PairingDocument> for Pairing {
+    fn from(document: PairingDocument) -> Self {
+        let PairingDocument { node, gres_type, device_model, mechanism, ccs_mode, joins, members, gain } =
+            document;
+        let whole = |member: Member| {
+            let SharingColumns { cap_fraction, memory_limit_bytes, .. } = member.sharing.into();
+            let sharing = Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes);
+            Member { sharing, ..member }
+        };
+        let members = members.into_iter().map(whole).collect();
+        Self { node, gres_type, device_model, joins, members, gain }
+    }
+}
+
+/// Of a member, what is not the same for all.
+fn own_columns<S: Serializer>(sharing: &Sharing, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut own = serializer.serialize_struct("Sharing", 2)?;
+    own.serialize_field("cap_fraction", &sharing.cap())?;
+    own.serialize_field("memory_limit_bytes", &sharing.memory_limit_bytes())?;
+    own.end()
 }
 
 /// How a job comes to the device.
@@ -61,14 +122,13 @@ pub struct Member {
     pub workload: WorkloadKey,
     /// How it comes to the device.
     pub role: Role,
-    /// Its cap (`mps`).
-    pub cap_fraction: Option<Fraction>,
+    /// How it shares the device.
+    #[serde(flatten, serialize_with = "own_columns")]
+    pub sharing: Sharing,
     /// What Slurm is to book.
     pub shards: Shards,
     /// The device memory that it is admitted with; absent when alone with nothing known.
     pub memory_bytes: Option<u64>,
-    /// The limit for each of its processes (`mps`).
-    pub memory_limit_bytes: Option<u64>,
     /// How fast it will run; absent when alone.
     pub estimate: Option<SpeedEstimate>,
     /// Why so.

@@ -3,6 +3,7 @@
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
     UnixTime, UserId, WorkloadKey,
@@ -77,8 +78,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
         workload: Some(WorkloadKey::new(workload)),
         group: Some(DecisionId(u64::from(id))),
         is_running: true,
-        cap_fraction: None,
-        ccs_mode: None,
+        sharing: Sharing::default(),
         shards: Shards::try_new(40).unwrap(),
         slowdown_ratio_max: SlowdownRatio::try_promise(1.25).unwrap(),
         memory_bytes: Some(8 * GIB),

@@ -3,9 +3,10 @@
 
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{
-    CapStep, DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
-    UnixTime, UserId, WorkloadKey,
+    CapStep, DecisionId, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId, UnixTime,
+    UserId, WorkloadKey,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -108,10 +109,9 @@ pub struct Tenant {
     pub group: Option<DecisionId>,
     /// Whether it runs (a joiner is released only then).
     pub is_running: bool,
-    /// Its cap.
-    pub cap_fraction: Option<Fraction>,
-    /// The card's mode, where the mechanism is `ccs`.
-    pub ccs_mode: Option<u8>,
+    /// How it shares the device.
+    #[serde(flatten)]
+    pub sharing: Sharing,
     /// What it booked.
     pub shards: Shards,
     /// Its promise.

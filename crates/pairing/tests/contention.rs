@@ -1,29 +1,29 @@
 //! What must hold of the contention model whatever its constants are, and the two published pairs that shaped it.
 
-use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{Fraction, WorkloadKey};
-use pillion_pairing::model::{
-    Contention, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput,
-};
+use pillion_pairing::model::{Contention, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use proptest::prelude::*;
 
 type Tenant = (WorkloadProfile, Option<Fraction>);
 
-const MPS: SharedDevice<'_> = SharedDevice { model: "h100", mechanism: Mechanism::Mps, ccs_mode: None };
-const CCS: SharedDevice<'_> =
-    SharedDevice { model: "max-1550", mechanism: Mechanism::Ccs, ccs_mode: Some(2) };
-const TURNS: SharedDevice<'_> = SharedDevice { model: "k80", mechanism: Mechanism::None, ccs_mode: None };
+const MPS: Sharing = Sharing::Mps { cap: None, memory_limit_bytes: None };
+const CCS: Sharing = Sharing::Ccs { mode: 2 };
+const TURNS: Sharing = Sharing::TimeSliced;
 
-fn predict(tenants: &[Tenant], device: SharedDevice<'_>) -> Result<Vec<SpeedEstimate>, PredictError> {
+fn predict(tenants: &[Tenant], sharing: Sharing) -> Result<Vec<SpeedEstimate>, PredictError> {
     let inputs: Vec<TenantInput<'_>> = tenants
         .iter()
-        .map(|(profile, cap_fraction)| TenantInput { profile, cap_fraction: *cap_fraction })
+        .map(|(profile, cap)| {
+            let sharing = Sharing::by(sharing.mechanism(), *cap, sharing.ccs_mode());
+            TenantInput { profile, sharing }
+        })
         .collect();
-    Contention.predict(&inputs, device)
+    Contention.predict(&inputs, "h100")
 }
 
-fn speeds(tenants: &[WorkloadProfile], device: SharedDevice<'_>) -> Vec<f64> {
+fn speeds(tenants: &[WorkloadProfile], device: Sharing) -> Vec<f64> {
     let tenants: Vec<Tenant> = tenants.iter().map(|profile| (profile.clone(), None)).collect();
     let estimates = predict(&tenants, device).expect("features are known");
     estimates.iter().map(|estimate| estimate.speed_fraction).collect()
@@ -142,7 +142,7 @@ fn tenant() -> impl Strategy<Value = Tenant> {
     )
 }
 
-fn device() -> impl Strategy<Value = SharedDevice<'static>> {
+fn device() -> impl Strategy<Value = Sharing> {
     prop_oneof![Just(MPS), Just(CCS), Just(TURNS)]
 }
 

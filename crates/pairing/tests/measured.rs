@@ -4,8 +4,9 @@
 
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{Fraction, WorkloadKey};
-use pillion_pairing::model::{Contention, InterferenceModel, SharedDevice, TenantInput};
+use pillion_pairing::model::{Contention, InterferenceModel, TenantInput};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -73,7 +74,6 @@ fn admitted_pairs_on_a_v100_mostly_run_as_fast_as_predicted() {
     let (Some(solo), Some(pairs)) = (rows("kace_solo.csv"), rows("kace_pairs.csv")) else { return };
     let profiles: BTreeMap<&str, WorkloadProfile> =
         solo.iter().map(|row| (row["workload"].as_str(), kace_profile(row))).collect();
-    let device = SharedDevice { model: "v100", mechanism: Mechanism::Mps, ccs_mode: None };
     let mut all: BTreeMap<&str, Score> = BTreeMap::new();
     for row in pairs.iter().filter(|row| row["clean"] == "1") {
         let cap = |column: &str| fraction(number(row, column)).filter(|cap| cap.value() < 1.0);
@@ -84,8 +84,11 @@ fn admitted_pairs_on_a_v100_mostly_run_as_fast_as_predicted() {
             continue;
         };
         let inputs = [a, b].map(|profile| profile);
-        let tenants = [0, 1].map(|index| TenantInput { profile: inputs[index], cap_fraction: caps[index] });
-        let Ok(estimates) = Contention.predict(&tenants, device) else { continue };
+        let tenants = [0, 1].map(|index| TenantInput {
+            profile: inputs[index],
+            sharing: Sharing::by(Mechanism::Mps, caps[index], None),
+        });
+        let Ok(estimates) = Contention.predict(&tenants, "v100") else { continue };
         let truths = ["norm_a", "norm_b"].map(|column| number(row, column).expect("measured").min(1.0));
         let is_admitted = estimates.iter().all(|estimate| estimate.speed_fraction_low >= 0.6);
         let mode = if caps[0].is_none() { "uncapped" } else { "capped" };

@@ -11,7 +11,7 @@ use pillion_core::report::{
     Report, ReportBody, ShareResult, ToAgent,
 };
 use pillion_core::setup::{LoadedPlugin, NodeSetup, SetupFault, SetupFaultKind};
-use pillion_core::share::Share;
+use pillion_core::share::{Share, Sharing};
 use pillion_core::{
     DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId,
 };
@@ -185,7 +185,7 @@ fn reports() -> impl Strategy<Value = Report> {
 }
 
 fn mechanisms() -> impl Strategy<Value = Mechanism> {
-    prop_oneof![Just(Mechanism::Mps), Just(Mechanism::Ccs), Just(Mechanism::None)]
+    prop_oneof![Just(Mechanism::Mps), Just(Mechanism::Ccs), Just(Mechanism::TimeSliced)]
 }
 
 fn fault_kinds() -> impl Strategy<Value = FaultKind> {
@@ -288,8 +288,8 @@ prop_compose! {
         shards in 1..=100_u8,
     ) -> Share {
         Share {
-            decision_id: DecisionId(id), start, uid: UserId(uid), gres_type: GresType(gres), mechanism, cap_fraction, ccs_mode,
-            memory_limit_bytes, shards: Shards::try_new(shards).expect("in range"),
+            decision_id: DecisionId(id), start, uid: UserId(uid), gres_type: GresType(gres),
+            sharing: Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes), shards: Shards::try_new(shards).expect("in range"),
         }
     }
 }
@@ -436,10 +436,7 @@ fn what_cannot_be_is_refused_by_name() {
         start: JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 },
         uid: UserId(1000),
         gres_type: GresType::new("g1"),
-        mechanism: Mechanism::Ccs,
-        cap_fraction: None,
-        ccs_mode: Some(2),
-        memory_limit_bytes: None,
+        sharing: Sharing::Ccs { mode: 2 },
         shards: Shards::ALL,
     });
     for (wrong, why) in [
@@ -447,6 +444,11 @@ fn what_cannot_be_is_refused_by_name() {
         (wire::PrepareShare { shards: 101, ..share.clone() }, "101 is not a shard count"),
         (wire::PrepareShare { shards: 0, ..share.clone() }, "0 is not a shard count"),
         (wire::PrepareShare { ccs_mode: Some(3), ..share.clone() }, "ccs_mode is 3; allowed are 1, 2 and 4"),
+        (
+            wire::PrepareShare { ccs_mode: Some(300), ..share.clone() },
+            "ccs_mode is 300; allowed are 1, 2 and 4",
+        ),
+        (wire::PrepareShare { ccs_mode: None, ..share.clone() }, "a ccs share needs a mode"),
         (wire::PrepareShare { mechanism: "mig".into(), ..share.clone() }, "'mig' is not a mechanism"),
         (wire::PrepareShare { gres_type: String::new(), ..share.clone() }, "gres_type is empty"),
     ] {

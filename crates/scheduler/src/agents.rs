@@ -256,8 +256,8 @@ impl Agents {
 
     /// Whether it can set a cap on one of those, too.
     pub fn sets_caps(&self, node: &NodeName) -> bool {
-        let is_mps = |device: &DeviceDescription| device.mechanism == Mechanism::Mps;
-        self.lock().entries.get(node).is_some_and(|entry| entry.open_devices().any(is_mps))
+        let can_cap = |device: &DeviceDescription| device.mechanism.can_cap();
+        self.lock().entries.get(node).is_some_and(|entry| entry.open_devices().any(can_cap))
     }
 
     /// The newest readings of these devices.

@@ -383,10 +383,7 @@ fn share_of(decision: &Decision, member: &Member) -> Share {
         start: member.plan.start,
         uid: member.plan.uid,
         gres_type: decision.gres_type.clone(),
-        mechanism: decision.mechanism,
-        cap_fraction: member.plan.cap_fraction,
-        ccs_mode: decision.ccs_mode,
-        memory_limit_bytes: member.plan.memory_limit_bytes,
+        sharing: member.plan.sharing,
         shards: member.plan.shards,
     }
 }

@@ -13,7 +13,6 @@ use crate::fence;
 use crate::idle::{Idle, Place, Wish, suits, wants_cap, wish};
 use crate::scan::{Scan, held_reason, is_waiting, mark_of};
 use crate::store::drain_of;
-use pillion_core::device::Mechanism;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{Job, JobUpdate, updates};
 use std::collections::BTreeMap;
@@ -49,7 +48,7 @@ impl Renew {
         let is_open = |place: &Place, needs_cap: bool| {
             let mechanism = open.get(place);
             drain_of(&drains, &place.0, &place.1).is_none()
-                && mechanism.is_some_and(|mechanism| !needs_cap || *mechanism == Mechanism::Mps)
+                && mechanism.is_some_and(|mechanism| !needs_cap || mechanism.can_cap())
         };
         let (idle, planned_at) = {
             let board = context.board();

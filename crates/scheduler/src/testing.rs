@@ -6,6 +6,7 @@ use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, JobSummary, ProgressPart};
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, DeviceUuid, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
 };
@@ -52,10 +53,9 @@ pub(crate) fn member(state: MemberState) -> Member {
             uid: UserId(1000),
             workload: WorkloadKey::new("alice/w"),
             role: Role::Host,
-            cap_fraction: None,
+            sharing: Sharing::by(Mechanism::Mps, None, None),
             shards: Shards::try_new(40).unwrap(),
             memory_bytes: None,
-            memory_limit_bytes: None,
             slowdown_ratio_max: 1.25,
             estimate: None,
             solo_duration_seconds: None,
@@ -77,8 +77,6 @@ pub(crate) fn new_decision(members: Vec<NewMember>) -> NewDecision {
         node: NodeName::new("n1"),
         gres_type: GresType::new("g0"),
         device_model: "h100".into(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         joins: None,
         gain: 0.5,
         members,
@@ -94,8 +92,6 @@ pub(crate) fn decision(member: &Member) -> Decision {
         node: NodeName::new("n1"),
         gres_type: GresType::new("g1"),
         device_model: "h100".into(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         gain: 0.5,
         abandoned_reason: None,
         members: vec![member.clone()],

@@ -6,6 +6,7 @@ use crate::tenant::{Client, Tenant};
 use pillion_agent::share::{SharePaths, environment};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::Share;
+use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, DeviceUuid, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::mps::MpsDaemons;
 use pillion_device::{MpsSettings, MpsStatus};
@@ -162,10 +163,7 @@ impl Bench {
             start: JobStart { job_id: SlurmJobId::plain(1), restart_count: 0 },
             uid: UserId(0),
             gres_type: self.device.gres_type.clone(),
-            mechanism: Mechanism::Mps,
-            cap_fraction: limits.cap_fraction,
-            ccs_mode: None,
-            memory_limit_bytes: limits.memory_bytes,
+            sharing: Sharing::Mps { cap: limits.cap_fraction, memory_limit_bytes: limits.memory_bytes },
             shards: Shards::ALL,
         };
         let pipe = self.settings(false, None).pipe_directory;

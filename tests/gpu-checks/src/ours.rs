@@ -18,7 +18,8 @@ impl Ours {
     /// # Errors
     /// A sentence: why our backend does not work here.
     pub fn open(library: Option<PathBuf>, uuid: &str) -> Result<Self, String> {
-        let settings = NvidiaSettings { library, mechanism: Mechanism::None, ..NvidiaSettings::default() };
+        let settings =
+            NvidiaSettings { library, mechanism: Mechanism::TimeSliced, ..NvidiaSettings::default() };
         let mut backend = Nvidia::new(settings, Box::new(NoMps));
         let devices = backend.devices().map_err(|error| pillion_core::report(&error))?;
         let found = devices.into_iter().find(|device| device.uuid.as_str() == uuid);

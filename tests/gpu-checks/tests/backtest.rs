@@ -72,10 +72,10 @@ fn every_value_is_read_back() {
     assert_eq!(profile.sm_occupancy_fraction, None, "what was not measured stays unknown");
     let seen = &measured.observations;
     assert_eq!(seen.len(), 4 * 15);
-    assert!(seen.iter().all(|seen| seen.mechanism == Mechanism::Mps && seen.fits));
+    assert!(seen.iter().all(|seen| seen.mechanism() == Mechanism::Mps && seen.fits));
     let tenant = &seen[2 * 15].tenants[1];
-    assert_eq!((tenant.cap_fraction, tenant.speed_fraction), (Some(Fraction::clamped(0.7)), Some(0.63)));
-    assert_eq!(seen[0].tenants[0].cap_fraction, None, "100 is no cap");
+    assert_eq!((tenant.sharing.cap(), tenant.speed_fraction), (Some(Fraction::clamped(0.7)), Some(0.63)));
+    assert_eq!(seen[0].tenants[0].sharing.cap(), None, "100 is no cap");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use pillion_core::device::Mechanism;
 use pillion_core::{DeviceUuid, GresType};
 
 fn tile(mechanism: Mechanism) -> DeviceDescription {

@@ -1,38 +1,11 @@
 //! Intel's compute command streamers: a card is cut into 1, 2 or 4 equal parts, in one mode for all who run on it. Each
 //! process asks for the mode by its environment; two that ask for different ones would block each other.
 
-use super::MechanismError;
 use super::Variable;
 use pillion_core::device::DeviceDescription;
-use pillion_core::share::Share;
-use pillion_device::Backend;
 
 /// The mode of a card that is one.
 pub(super) const MODE_WHOLE: u8 = 1;
-
-/// Whether both want the card in one mode.
-pub(super) fn same_mode(
-    device: &DeviceDescription,
-    held: &Share,
-    asked: &Share,
-) -> Result<(), MechanismError> {
-    match (held.ccs_mode, asked.ccs_mode) {
-        (Some(held), Some(asked)) if held != asked => {
-            Err(MechanismError::OtherMode { gres_type: device.gres_type.clone(), held, asked })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Puts the card into the share's mode, where that takes root.
-pub(super) fn prepare(
-    backend: &mut dyn Backend,
-    device: &DeviceDescription,
-    share: &Share,
-) -> Result<(), MechanismError> {
-    let mode = share.ccs_mode.ok_or(MechanismError::NoMode)?;
-    Ok(backend.set_ccs_mode(device.index, mode)?)
-}
 
 /// How many devices (tiles) one card of a model has, as sites book them: a tile a device, in the order of the cards.
 pub(crate) fn tiles_per_card(model: &str) -> u32 {
@@ -42,13 +15,12 @@ pub(crate) fn tiles_per_card(model: &str) -> u32 {
 /// The variables of a tenant. `COMPOSITE` makes an index stand for a card, and `card.tile` for one tile of it, whatever
 /// the driver's version (in `FLAT` they differ on what an index means to `ZEX_NUMBER_OF_CCS`); what the mask leaves is
 /// number 0, whatever its number before.
-pub(crate) fn environment(share: &Share, device: &DeviceDescription) -> Vec<Variable> {
+pub(crate) fn environment(mode: u8, device: &DeviceDescription) -> Vec<Variable> {
     let tiles = tiles_per_card(&device.model);
     let mask = match tiles {
         1 => device.index.to_string(),
         _ => format!("{}.{}", device.index / tiles, device.index % tiles),
     };
-    let mode = share.ccs_mode.unwrap_or(1);
     vec![
         ("ZE_FLAT_DEVICE_HIERARCHY".to_owned(), "COMPOSITE".to_owned()),
         ("ZE_AFFINITY_MASK".to_owned(), mask),

@@ -15,7 +15,7 @@ pub mod mps;
 mod undo;
 
 use pillion_core::device::{DeviceDescription, Mechanism};
-use pillion_core::share::Share;
+use pillion_core::share::{Share, Sharing};
 use pillion_core::{Fraction, GresType, JobStart};
 use pillion_device::mps::make_private;
 use pillion_device::{Backend, DeviceError, MpsSettings, MpsState, MpsStatus};
@@ -58,9 +58,6 @@ pub enum MechanismError {
     /// Another user is there, and the device's MPS cannot do what the site wants.
     #[error("device {0} serves another user, and the MPS of its driver serves one at a time")]
     OneUserOnly(GresType),
-    /// No mode given.
-    #[error("a ccs share needs a mode; allowed are 1, 2 and 4")]
-    NoMode,
     /// A tenant is there who runs in another mode.
     #[error(
         "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
@@ -103,26 +100,29 @@ pub fn admit<'a>(
     multi_user: bool,
 ) -> Result<(), MechanismError> {
     let gres_type = || device.gres_type.clone();
-    if ![device.mechanism, Mechanism::None].contains(&share.mechanism) {
-        let (can, asked) = (device.mechanism, share.mechanism);
+    let (can, asked) = (device.mechanism, share.mechanism());
+    if asked.is_set_up() && asked != can {
         return Err(MechanismError::NotThere { gres_type: gres_type(), can, asked });
     }
-    match share.mechanism {
-        Mechanism::Mps => mps::check(share)?,
-        Mechanism::Ccs => drop(share.ccs_mode.ok_or(MechanismError::NoMode)?),
-        Mechanism::None => {}
+    match share.sharing {
+        Sharing::Mps { cap, memory_limit_bytes } => mps::check(cap, memory_limit_bytes)?,
+        Sharing::Ccs { .. } | Sharing::TimeSliced => {}
     }
     for other in others.filter(|other| other.start.job_id != share.start.job_id) {
-        if other.mechanism != share.mechanism {
-            let (tenant, held, asked) = (other.start, other.mechanism, share.mechanism);
+        if other.mechanism() != asked {
+            let (tenant, held) = (other.start, other.mechanism());
             return Err(MechanismError::HeldOtherwise { gres_type: gres_type(), tenant, held, asked });
         }
-        match share.mechanism {
-            Mechanism::Mps if !multi_user && other.uid != share.uid => {
+        match share.sharing {
+            Sharing::Mps { .. } if !multi_user && other.uid != share.uid => {
                 return Err(MechanismError::OtherUser(gres_type()));
             }
-            Mechanism::Ccs => ccs::same_mode(device, other, share)?,
-            Mechanism::Mps | Mechanism::None => {}
+            Sharing::Ccs { mode: asked } => {
+                if let Some(held) = other.sharing.ccs_mode().filter(|held| *held != asked) {
+                    return Err(MechanismError::OtherMode { gres_type: gres_type(), held, asked });
+                }
+            }
+            Sharing::Mps { .. } | Sharing::TimeSliced => {}
         }
     }
     Ok(())
@@ -186,12 +186,12 @@ impl Mechanisms {
     pub fn take_up(&mut self, devices: &[DeviceDescription], shares: &[Share]) {
         let is_idle = |device: &&DeviceDescription| {
             let is_its =
-                |share: &Share| share.mechanism == device.mechanism && share.gres_type == device.gres_type;
-            device.mechanism != Mechanism::None && !shares.iter().any(is_its)
+                |share: &Share| share.mechanism() == device.mechanism && share.gres_type == device.gres_type;
+            device.mechanism.is_set_up() && !shares.iter().any(is_its)
         };
         let to_undo = |device: &DeviceDescription| (device.gres_type.clone(), Undo::default());
         self.draining.extend(devices.iter().filter(is_idle).map(to_undo));
-        let untidy = devices.iter().filter(|device| device.mechanism == Mechanism::Mps);
+        let untidy = devices.iter().filter(|device| device.mechanism.has_daemon());
         self.untidy.extend(untidy.map(to_undo));
     }
 
@@ -215,20 +215,20 @@ impl Mechanisms {
         let others: Vec<&Share> = others.collect();
         let multi_user = self.policy.multi_user && self.has_multi_user(backend, device, share)?;
         self.admit(device, &others, share, multi_user)?;
-        match share.mechanism {
+        match share.sharing {
             // Whoever is not to share gets no part of a card that could not be made whole yet.
-            Mechanism::None if device.mechanism == Mechanism::Ccs && self.is_draining(device) => {
+            Sharing::TimeSliced if device.mechanism.has_modes() && self.is_draining(device) => {
                 backend.set_ccs_mode(device.index, ccs::MODE_WHOLE)?;
                 self.draining.remove(&device.gres_type);
                 Ok(Prepared::default())
             }
-            Mechanism::None => Ok(Prepared::default()),
-            Mechanism::Ccs => {
-                ccs::prepare(backend, device, share)?;
+            Sharing::TimeSliced => Ok(Prepared::default()),
+            Sharing::Ccs { mode } => {
+                backend.set_ccs_mode(device.index, mode)?;
                 self.draining.remove(&device.gres_type);
                 Ok(Prepared::default())
             }
-            Mechanism::Mps => {
+            Sharing::Mps { .. } => {
                 let prepared = self.prepare_mps(backend, device, &others, share, multi_user);
                 if prepared.is_err() && others.is_empty() {
                     // What was begun for nobody.
@@ -252,7 +252,7 @@ impl Mechanisms {
         device: &DeviceDescription,
         share: &Share,
     ) -> Result<bool, MechanismError> {
-        if share.mechanism != Mechanism::Mps || self.single_user.contains(&device.gres_type) {
+        if !share.mechanism().has_daemon() || self.single_user.contains(&device.gres_type) {
             return Ok(false);
         }
         let status = backend.mps(device.index)?.filter(|status| status.state.takes_clients());
@@ -305,7 +305,7 @@ impl Mechanisms {
     ) -> Result<Prepared, MechanismError> {
         let plain = self.mps_settings(device, others, share, multi_user)?;
         let without = |reason: String| Prepared {
-            without_partition: share.cap_fraction.map(|_| reason),
+            without_partition: share.sharing.cap().map(|_| reason),
             ..Prepared::default()
         };
         if !self.policy.static_partitions {
@@ -346,9 +346,8 @@ impl Mechanisms {
 
     /// A tenant has left; `remaining` are those who have not.
     pub fn left<'a>(&mut self, device: &DeviceDescription, mut remaining: impl Iterator<Item = &'a Share>) {
-        let is_shared = device.mechanism != Mechanism::None;
         self.untidy.insert(device.gres_type.clone(), Undo::default());
-        if is_shared && !remaining.any(|share| share.mechanism == device.mechanism) {
+        if device.mechanism.is_set_up() && !remaining.any(|share| share.mechanism() == device.mechanism) {
             self.draining.insert(device.gres_type.clone(), Undo::default());
         }
     }
@@ -362,7 +361,7 @@ impl Mechanisms {
         try_due(&mut self.draining, devices, "the sharing of a device", |device| match device.mechanism {
             Mechanism::Mps => backend.stop_mps(device.index),
             Mechanism::Ccs => backend.set_ccs_mode(device.index, ccs::MODE_WHOLE),
-            Mechanism::None => Ok(()),
+            Mechanism::TimeSliced => Ok(()),
         });
     }
 
@@ -421,7 +420,7 @@ fn wants_partitions(
     others: &[&Share],
     share: &Share,
 ) -> Result<bool, MechanismError> {
-    let has_cap = share.cap_fraction.is_some();
+    let has_cap = share.sharing.cap().is_some();
     let status = backend.mps(device.index)?;
     match status.filter(|status| status.state.takes_clients() || !others.is_empty()) {
         // Nobody's any more: as a plain one it leaves room for whoever joins. With clients it goes on as it is.
@@ -429,7 +428,7 @@ fn wants_partitions(
             Ok(backend.stop_mps(device.index).is_err())
         }
         Some(status) => Ok(status.settings.partitions),
-        None => Ok(has_cap || others.iter().any(|other| other.cap_fraction.is_some())),
+        None => Ok(has_cap || others.iter().any(|other| other.sharing.cap().is_some())),
     }
 }
 
@@ -443,15 +442,15 @@ fn partition(
 ) -> Result<Prepared, MechanismError> {
     // Those who have left are not in its way; nor is the job's own start before a requeue.
     let stays = others.iter().filter(|other| other.start.job_id != share.start.job_id);
-    let mut stays: Vec<&Share> = stays.copied().filter(|other| other.mechanism == Mechanism::Mps).collect();
-    stays.sort_by_key(|other| other.cap_fraction.is_none());
+    let mut stays: Vec<&Share> = stays.copied().filter(|other| other.mechanism().has_daemon()).collect();
+    stays.sort_by_key(|other| other.sharing.cap().is_none());
     let tenants =
         stays.iter().map(|other| other.start.to_string()).chain([share.start.to_string()]).collect();
     if let Err(error) = backend.keep_mps_partitions(device.index, &tenants) {
         debug!(error = %pillion_core::report(&error), "a partition is not taken back yet");
     }
     let mut add = |share: &Share| {
-        let cap = share.cap_fraction.unwrap_or(Fraction::ONE);
+        let cap = share.sharing.cap().unwrap_or(Fraction::ONE);
         backend.add_mps_partition(device.index, &share.start.to_string(), cap)
     };
     let mut prepared = Prepared::default();

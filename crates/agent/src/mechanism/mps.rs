@@ -4,7 +4,7 @@
 
 use super::MechanismError;
 use super::Variable;
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_core::{Fraction, GresType, UserId};
 use pillion_device::MpsSettings;
@@ -25,7 +25,7 @@ pub(super) fn pipe_directory(runtime_directory: &Path, gres_type: &GresType) -> 
 
 /// Those of a device's shares whose processes are clients of its daemon.
 pub(super) fn tenants<'a>(shares: impl Iterator<Item = &'a Share>) -> Vec<&'a Share> {
-    shares.filter(|share| share.mechanism == Mechanism::Mps).collect()
+    shares.filter(|share| share.mechanism().has_daemon()).collect()
 }
 
 /// How a device's daemon is run for these tenants. It holds every client to the largest limit and cap among them, whatever
@@ -67,18 +67,19 @@ pub(super) fn for_tenants(
 /// The largest cap and the largest memory limit. One tenant without a cap frees all of it, one without a memory limit may
 /// have all of the device: said as a number, because MPS takes a limit back from no server.
 fn largest_limits(tenants: &[&Share], device: &DeviceDescription) -> (Option<Fraction>, Option<u64>) {
-    let caps: Option<Vec<Fraction>> = tenants.iter().map(|tenant| tenant.cap_fraction).collect();
+    let caps: Option<Vec<Fraction>> = tenants.iter().map(|tenant| tenant.sharing.cap()).collect();
     let cap = caps.and_then(|caps| caps.into_iter().max_by(|a, b| a.value().total_cmp(&b.value())));
-    let limits = tenants.iter().map(|tenant| tenant.memory_limit_bytes.unwrap_or(device.memory_bytes));
+    let limits =
+        tenants.iter().map(|tenant| tenant.sharing.memory_limit_bytes().unwrap_or(device.memory_bytes));
     (cap, limits.max().map(|bytes| bytes.max(MIB)))
 }
 
 /// Whether the limits can be written as MPS reads them.
-pub(super) fn check(share: &Share) -> Result<(), MechanismError> {
-    if share.cap_fraction.is_some_and(|cap| percent(cap.value()) <= 0.0) {
+pub(super) fn check(cap: Option<Fraction>, memory_limit_bytes: Option<u64>) -> Result<(), MechanismError> {
+    if cap.is_some_and(|cap| percent(cap.value()) <= 0.0) {
         return Err(MechanismError::NoCompute);
     }
-    match share.memory_limit_bytes {
+    match memory_limit_bytes {
         Some(bytes) if bytes < MIB => Err(MechanismError::NoMemory(bytes)),
         _ => Ok(()),
     }
@@ -93,7 +94,7 @@ fn percent(fraction: f64) -> f64 {
 ///
 /// `partition`: the name of the tenant's own SM partition; percentages do not count beside it.
 pub(crate) fn environment(
-    share: &Share,
+    (cap, memory_limit_bytes): (Option<Fraction>, Option<u64>),
     device: &DeviceDescription,
     pipe_directory: &Path,
     partition: Option<&str>,
@@ -104,10 +105,10 @@ pub(crate) fn environment(
     ];
     if let Some(partition) = partition {
         variables.push(("CUDA_MPS_SM_PARTITION".to_owned(), partition.to_owned()));
-    } else if let Some(cap) = share.cap_fraction {
+    } else if let Some(cap) = cap {
         variables.push(("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE".to_owned(), percent(cap.value()).to_string()));
     }
-    if let Some(bytes) = share.memory_limit_bytes {
+    if let Some(bytes) = memory_limit_bytes {
         variables.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT".to_owned(), format!("0={}M", bytes / MIB)));
     }
     variables
@@ -117,10 +118,12 @@ pub(crate) fn environment(
 mod tests {
     use super::*;
     use crate::share::tests::{device, share};
+    use pillion_core::device::Mechanism;
+    use pillion_core::share::Sharing;
 
     fn tenant(cap: Option<f64>, memory_limit_bytes: Option<u64>) -> Share {
-        let cap_fraction = cap.map(Fraction::clamped);
-        Share { cap_fraction, memory_limit_bytes, ..share(1, Mechanism::Mps) }
+        let sharing = Sharing::Mps { cap: cap.map(Fraction::clamped), memory_limit_bytes };
+        Share { sharing, ..share(1, Mechanism::Mps) }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who may join whom, and what the driver is told, over a driver of our own making.
 
 use super::*;
-use crate::share::tests::{device, share};
+use crate::share::tests::{capped, device, share};
 use pillion_core::device::{DeviceProcess, Reading};
 use pillion_core::{Fraction, UserId};
 use pillion_device::{MpsState, MpsStatus};
@@ -137,7 +137,8 @@ fn refused(device: &DeviceDescription, others: &[Share], share: &Share) -> Strin
 
 #[test]
 fn a_device_is_shared_its_own_way_or_not_at_all() {
-    let (mps, ccs, none) = (share(1, Mechanism::Mps), share(2, Mechanism::Ccs), share(3, Mechanism::None));
+    let (mps, ccs, none) =
+        (share(1, Mechanism::Mps), share(2, Mechanism::Ccs), share(3, Mechanism::TimeSliced));
     let nvidia = device(Mechanism::Mps);
     assert_eq!(refused(&nvidia, &[], &ccs), "device g3 can be shared by mps, not by ccs");
     assert!(admit(&nvidia, [].iter(), &none, false).is_ok(), "alone on it");
@@ -164,23 +165,21 @@ fn users_share_by_mps_only_where_the_site_says_so() {
 fn a_card_has_one_mode() {
     let host = share(1, Mechanism::Ccs);
     let intel = device(Mechanism::Ccs);
-    let four = Share { ccs_mode: Some(4), ..share(2, Mechanism::Ccs) };
+    let four = Share { sharing: Sharing::Ccs { mode: 4 }, ..share(2, Mechanism::Ccs) };
     assert_eq!(
         refused(&intel, std::slice::from_ref(&host), &four),
         "device g3 is in ccs mode 2 while anybody runs; mode 4 is possible when it is free"
     );
-    let none = Share { ccs_mode: None, ..share(2, Mechanism::Ccs) };
-    assert!(refused(&intel, &[], &none).contains("needs a mode"));
-    let restarted = Share { ccs_mode: Some(4), ..host.clone() };
+    let restarted = Share { sharing: Sharing::Ccs { mode: 4 }, ..host.clone() };
     assert!(admit(&intel, [host].iter(), &restarted, false).is_ok(), "its own earlier share is no neighbour");
 }
 
 #[test]
 fn limits_that_leave_nothing_are_refused() {
     let nvidia = device(Mechanism::Mps);
-    let cap = Share { cap_fraction: Some(Fraction::ZERO), ..share(1, Mechanism::Mps) };
-    assert!(refused(&nvidia, &[], &cap).contains("no compute unit"));
-    let memory = Share { memory_limit_bytes: Some(1000), ..share(1, Mechanism::Mps) };
+    assert!(refused(&nvidia, &[], &capped(1, 0.0)).contains("no compute unit"));
+    let free = share(1, Mechanism::Mps);
+    let memory = Share { sharing: free.sharing.limited_to(Some(1000)), ..free };
     assert!(refused(&nvidia, &[], &memory).contains("below one MiB"));
 }
 
@@ -215,8 +214,8 @@ fn limits_follow_the_tenants_as_they_come_and_go() {
     let directory = tempfile::tempdir().unwrap();
     let devices = [device(Mechanism::Mps)];
     let limited = |job: u32, cap: f64, gib: u64| {
-        let cap_fraction = Some(Fraction::clamped(cap));
-        Share { cap_fraction, memory_limit_bytes: Some(gib << 30), ..share(job, Mechanism::Mps) }
+        let share = capped(job, cap);
+        Share { sharing: share.sharing.limited_to(Some(gib << 30)), ..share }
     };
     let (host, joiner) = (limited(1, 0.6, 8), limited(2, 0.4, 2));
     let mut driver = Driver::default();
@@ -272,7 +271,7 @@ fn who_does_not_share_gets_no_part_of_a_card() {
     driver.is_card_busy = true;
     mechanisms.left(&devices[0], [].iter());
     mechanisms.settle(&mut driver, &devices, &[]);
-    let alone = share(2, Mechanism::None);
+    let alone = share(2, Mechanism::TimeSliced);
     let refused = mechanisms.prepare(&mut driver, &devices[0], [].iter(), &alone).unwrap_err();
     assert!(matches!(refused, MechanismError::Device(DeviceError::Busy { index: 3, .. })), "{refused}");
     driver.is_card_busy = false;
@@ -305,10 +304,6 @@ fn a_device_that_was_away_when_its_last_tenant_left_is_whole_when_it_is_back() {
 }
 
 const SITE_WANTS_PARTITIONS: MpsPolicy = MpsPolicy { multi_user: false, static_partitions: true };
-
-fn capped(job: u32, cap: f64) -> Share {
-    Share { cap_fraction: Some(Fraction::clamped(cap)), ..share(job, Mechanism::Mps) }
-}
 
 #[test]
 fn a_site_that_wants_partitions_has_one_a_tenant_until_it_left() {

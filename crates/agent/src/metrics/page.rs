@@ -10,8 +10,6 @@ use pillion_core::units::Fraction;
 use pillion_core::{NodeName, UnixTime};
 use pillion_metrics::Page;
 
-const MECHANISMS: [Mechanism; 3] = [Mechanism::Mps, Mechanism::Ccs, Mechanism::None];
-
 /// What is known now.
 pub struct Snapshot<'a> {
     /// The time.
@@ -54,7 +52,7 @@ fn agent(page: &mut Page, snapshot: &Snapshot<'_>) {
     for (answer, is_decided) in [("decided", true), ("no-decision", false)] {
         page.count(&f::TASKS, &[node, answer], seen.tasks.get(&is_decided).copied().unwrap_or(0));
     }
-    for mechanism in MECHANISMS {
+    for mechanism in Mechanism::ALL {
         for (result, is_prepared) in [("prepared", true), ("failed", false)] {
             let count = seen.setups.get(&(mechanism, is_prepared)).copied().unwrap_or(0);
             page.count(&f::SHARES_SET_UP, &[node, mechanism.as_str(), result], count);
@@ -85,12 +83,12 @@ fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, 
     page.count(&f::READ_ERRORS, &place, seen.read_errors);
     let own: Vec<&Share> =
         snapshot.shares.iter().filter(|share| share.gres_type == device.gres_type).collect();
-    for mechanism in [device.mechanism, Mechanism::None] {
-        let count = own.iter().filter(|share| share.mechanism == mechanism).count() as u64;
+    for mechanism in [device.mechanism, Mechanism::TimeSliced] {
+        let count = own.iter().filter(|share| share.mechanism() == mechanism).count() as u64;
         page.count(&f::SHARES, &[node, gres_type, mechanism.as_str()], count);
     }
     page.count(&f::SHARDS, &place, own.iter().map(|share| u64::from(share.shards.count())).sum());
-    if own.iter().any(|share| share.mechanism == Mechanism::Mps) {
+    if own.iter().any(|share| share.mechanism().has_daemon()) {
         let is_out = |fault: &FaultKind| matches!(fault, FaultKind::MpsFault | FaultKind::MpsDied);
         page.count(&f::MPS_UP, &place, u64::from(!seen.faults.iter().any(is_out)));
     }

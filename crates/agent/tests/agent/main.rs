@@ -16,7 +16,7 @@ use pillion_core::handoff::Verdict;
 use pillion_core::health::{DeviceCondition, FaultKind};
 use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::setup::SetupFaultKind;
-use pillion_core::share::Share;
+use pillion_core::share::{Share, Sharing};
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::{Backend as _, MpsState};
 use scheduler::{FakeScheduler, eventually};
@@ -37,10 +37,7 @@ fn share(job: u32, mechanism: Mechanism) -> Share {
         start: start(job),
         uid: UserId(0),
         gres_type: GresType::new("g1"),
-        mechanism,
-        cap_fraction: (mechanism == Mechanism::Mps).then(|| Fraction::clamped(0.6)),
-        ccs_mode: (mechanism == Mechanism::Ccs).then_some(2),
-        memory_limit_bytes: None,
+        sharing: Sharing::by(mechanism, Some(Fraction::clamped(0.6)), Some(2)),
         shards: Shards::try_new(60).expect("in range"),
     }
 }
@@ -119,8 +116,10 @@ async fn who_takes_his_memory_limit_away_is_ended_and_it_is_told() {
     let _agent = node.start_agent();
     scheduler.hello().await;
     // The daemon holds both to the larger one; each task takes 1 GiB.
-    let limited =
-        |job: u32, bytes: u64| Share { memory_limit_bytes: Some(bytes), ..share(job, Mechanism::Mps) };
+    let limited = |job: u32, bytes: u64| {
+        let share = share(job, Mechanism::Mps);
+        Share { sharing: share.sharing.limited_to(Some(bytes)), ..share }
+    };
     for share in [limited(33, 16 << 30), limited(34, 512 << 20)] {
         let start = share.start;
         scheduler.prepare(share).await;
@@ -245,7 +244,7 @@ async fn a_start_without_a_decision_is_measured_and_counted_as_a_miss() {
     // Decided for another start of the same job, and for another user.
     let requeued = Share { start: JobStart { restart_count: 1, ..start(40) }, ..share(40, Mechanism::Mps) };
     scheduler.prepare(requeued).await;
-    scheduler.prepare(Share { uid: UserId(12), ..share(41, Mechanism::None) }).await;
+    scheduler.prepare(Share { uid: UserId(12), ..share(41, Mechanism::TimeSliced) }).await;
     scheduler.result(start(41)).await;
     for job in [40, 41] {
         let mut task = node.start_task(job, 1, Some("yes"));
@@ -258,9 +257,7 @@ async fn a_start_without_a_decision_is_measured_and_counted_as_a_miss() {
         scheduler.report(|body| summary_of(body, job).cloned()).await;
     }
     // A decision for a device that Slurm did not give.
-    scheduler
-        .prepare(Share { mechanism: Mechanism::None, cap_fraction: None, ..share(42, Mechanism::None) })
-        .await;
+    scheduler.prepare(share(42, Mechanism::TimeSliced)).await;
     scheduler.result(start(42)).await;
     let reply = node.start_task(42, 0, Some("yes")).reply().await;
     assert_eq!(reply.verdict, Verdict::Unknown);
@@ -285,18 +282,18 @@ async fn what_cannot_be_set_up_is_an_answer() {
         }
     };
     assert_eq!(error(share(1, Mechanism::Ccs)).await, None);
-    let four = Share { ccs_mode: Some(4), ..share(2, Mechanism::Ccs) };
+    let four = Share { sharing: Sharing::Ccs { mode: 4 }, ..share(2, Mechanism::Ccs) };
     assert!(error(four).await.is_some_and(|it| it.contains("is in ccs mode 2 while anybody runs")));
     assert!(
         error(share(3, Mechanism::Mps))
             .await
             .is_some_and(|it| it.contains("can be shared by ccs, not by mps"))
     );
-    let nowhere = Share { gres_type: GresType::new("g9"), ..share(4, Mechanism::None) };
+    let nowhere = Share { gres_type: GresType::new("g9"), ..share(4, Mechanism::TimeSliced) };
     assert!(error(nowhere).await.is_some_and(|it| it.contains("has no device g9")));
     scheduler.revoke(DecisionId(101), start(1)).await;
     eventually("the share to be taken back", || scheduler.is_revoked(start(1))).await;
-    let four = Share { ccs_mode: Some(4), ..share(5, Mechanism::Ccs) };
+    let four = Share { sharing: Sharing::Ccs { mode: 4 }, ..share(5, Mechanism::Ccs) };
     assert_eq!(error(four).await, None, "the card is free again");
     let mut task = node.start_task(5, 1, Some("yes"));
     let reply = task.reply().await;
@@ -322,7 +319,7 @@ async fn who_has_just_left_is_not_in_the_way_of_the_next() {
         assert_eq!(task.reply().await.verdict, Verdict::Decided);
         scheduler.report(|body| has_tenant(body, job).then_some(())).await;
         task.end();
-        scheduler.prepare(share(job + 1, Mechanism::None)).await;
+        scheduler.prepare(share(job + 1, Mechanism::TimeSliced)).await;
         assert_eq!(scheduler.result(start(job + 1)).await.error, None);
         scheduler.revoke(DecisionId(u64::from(job) + 101), start(job + 1)).await;
     }

@@ -21,6 +21,7 @@ use crate::exit::{self, ExitStatus};
 use crate::output::Output;
 use campaign::{Campaign, Look, Next, Outcome, Subject, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
+use pillion_core::device::Mechanism;
 use pillion_core::option::ColocateRequest;
 use pillion_core::{CapStep, Clock};
 use pillion_proto::v1::StatusRequest;
@@ -124,10 +125,8 @@ fn open(args: &CharacterizeArgs, subject: Subject) -> Result<(Record, Campaign),
 /// Whether there is a device that could have a cap.
 async fn sets_caps(client: &mut Operator) -> Result<(), CliError> {
     let status = answer(client.status(StatusRequest {})).await?;
-    let mps = |agent: &pillion_proto::v1::AgentStatus| {
-        agent.connected && agent.devices.iter().any(|device| device.mechanism == "mps")
-    };
-    if status.agents.iter().any(mps) {
+    let devices = status.agents.iter().filter(|agent| agent.connected).flat_map(|agent| &agent.devices);
+    if devices.filter_map(|device| device.mechanism.parse().ok()).any(Mechanism::can_cap) {
         return Ok(());
     }
     Err(CliError::Refused("no GPU of the pool is shared by MPS now, and only MPS sets caps".to_owned()))

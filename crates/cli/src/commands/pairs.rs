@@ -100,11 +100,7 @@ fn line(decision: &DecisionRow, member: &MemberRow) -> Vec<String> {
 
 /// The cap of a member: a part of the compute units (`mps`), or the card's mode (`ccs`).
 pub fn cap(member: &MemberRow) -> String {
-    match (member.cap_fraction, member.ccs_mode) {
-        (Some(cap), _) => format::fraction(Some(cap)),
-        (None, Some(mode)) => format!("1/{mode} card"),
-        (None, None) => "none".to_owned(),
-    }
+    format::part(member.cap_fraction, member.ccs_mode).unwrap_or_else(|| "none".to_owned())
 }
 
 #[cfg(test)]

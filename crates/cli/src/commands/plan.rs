@@ -8,6 +8,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::names::{self, Names};
 use crate::output::{Answer, Block, Table, json};
+use pillion_core::Fraction;
 use pillion_pairing::{ClusterView, Contention, Member, Objective, Pairing, Plan, Policy};
 use pillion_proto::v1::{DryRunRequest, DryRunResponse};
 use std::path::Path;
@@ -147,11 +148,7 @@ fn show(plan: &Plan, names: &Names) -> Answer {
 
 fn start_line(pairing: &Pairing, member: &Member) -> Vec<String> {
     let estimate = member.estimate.as_ref();
-    let cap = match (member.cap_fraction, pairing.ccs_mode) {
-        (Some(cap), _) => format::fraction(Some(cap.value())),
-        (None, Some(mode)) => format!("1/{mode} card"),
-        (None, None) => "none".to_owned(),
-    };
+    let cap = format::part(member.sharing.cap().map(Fraction::value), member.sharing.ccs_mode());
     let role = serde_json::to_value(member.role).ok().and_then(|role| role.as_str().map(str::to_owned));
     vec![
         member.start.job_id.to_string(),
@@ -159,9 +156,9 @@ fn start_line(pairing: &Pairing, member: &Member) -> Vec<String> {
         pairing.node.to_string(),
         pairing.gres_type.to_string(),
         pairing.device_model.clone(),
-        pairing.mechanism.to_string(),
+        pairing.mechanism().to_string(),
         role.unwrap_or_default(),
-        cap,
+        cap.unwrap_or_else(|| "none".to_owned()),
         member.shards.to_string(),
         format::fraction(estimate.map(|estimate| estimate.speed_fraction)),
         format::fraction(estimate.map(|estimate| estimate.speed_fraction_low)),

@@ -206,11 +206,9 @@ fn tenant(member: &MemberRow) -> String {
         (Some(job), None) => job.clone(),
         (None, _) => return "(not shown)".to_owned(),
     };
-    let share = match (member.cap_fraction, member.ccs_mode) {
-        (Some(cap), _) => format!(" cap {}", format::fraction(Some(cap))),
-        (None, Some(mode)) => format!(" 1/{mode} card"),
-        (None, None) => String::new(),
-    };
+    let cap = if member.cap_fraction.is_some() { " cap" } else { "" };
+    let part = format::part(member.cap_fraction, member.ccs_mode);
+    let share = part.map_or_else(String::new, |part| format!("{cap} {part}"));
     let starting = if member.state == "running" { "" } else { " (starting)" };
     format!("{name}{share}{starting}")
 }

@@ -201,7 +201,7 @@ impl Driver {
             model: card.model.clone(),
             memory_bytes: memory_bytes.map_err(|failure| device_error(index, failure))?,
             gres_type: GresType::new(format!("g{index}")),
-            mechanism: Mechanism::None,
+            mechanism: Mechanism::TimeSliced,
             instances: None,
         };
         if self.ccs_control(index)?.is_some() {

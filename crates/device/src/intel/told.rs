@@ -88,7 +88,7 @@ fn tile(card: &XpumCard, card_number: u32, first_index: u32, number: u32) -> Opt
     let uuid =
         if card.tile_count > 1 { tile_uuid(&card.uuid, &number.to_string()) } else { card.uuid.clone() };
     let gres_type = GresType::new(format!("g{index}"));
-    let mechanism = Mechanism::None;
+    let mechanism = Mechanism::TimeSliced;
     Some(Tile {
         description: DeviceDescription {
             index,
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(notices[0].kind, NoticeKind::NoMechanism);
         assert!(notices[0].detail.contains("libze_loader.so.1"), "{notices:?}");
         assert_eq!(told.notices(), []);
-        assert!(told.devices().unwrap().iter().all(|device| device.mechanism == Mechanism::None));
+        assert!(told.devices().unwrap().iter().all(|device| device.mechanism == Mechanism::TimeSliced));
         assert_eq!(told.ccs_mode(0).unwrap(), None);
         assert!(matches!(told.set_ccs_mode(1, 2), Err(DeviceError::Unsupported { index: 1, .. })));
         assert!(matches!(told.stop_mps(1), Err(DeviceError::Unsupported { index: 1, .. })));

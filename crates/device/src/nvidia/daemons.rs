@@ -4,7 +4,7 @@ use super::mps::MpsControl;
 use crate::mps::{ModeControl, MpsDaemons};
 use crate::{DeviceError, MpsSettings, MpsStatus};
 use pillion_core::Fraction;
-use pillion_core::device::{DeviceDescription, DeviceNotice, Mechanism};
+use pillion_core::device::{DeviceDescription, DeviceNotice};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ impl NodeDaemons {
 
 impl MpsControl for NodeDaemons {
     fn found(&mut self, devices: &[DeviceDescription]) {
-        let shared = devices.iter().filter(|device| device.mechanism == Mechanism::Mps);
+        let shared = devices.iter().filter(|device| device.mechanism.has_daemon());
         let shared = shared.map(|device| (device.index, device.uuid.clone()));
         if let Some(daemons) = &mut self.daemons {
             daemons.add_devices(shared);

@@ -69,7 +69,7 @@ pub struct NvidiaSettings {
     pub library: Option<PathBuf>,
     /// The kernel's log, usually [`KERNEL_LOG`]: it names the processes that raised Xids. Absent: they are not asked for.
     pub kernel_log: Option<PathBuf>,
-    /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::None`] beside [`NoMps`].
+    /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::TimeSliced`] beside [`NoMps`].
     pub mechanism: Mechanism,
     /// How long one call about a device may take. A device that is late is asked again only once it has answered.
     pub deadline: Duration,

@@ -378,7 +378,7 @@ fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<Found, Trou
         // What processes can have: the driver keeps the rest.
         memory_bytes: memory.total.saturating_sub(memory.reserved),
         gres_type: GresType::new(format!("g{index}")),
-        mechanism: if is_cut_up { Mechanism::None } else { mechanism },
+        mechanism: if is_cut_up { Mechanism::TimeSliced } else { mechanism },
         instances: if is_cut_up { instances(index, &device) } else { None },
     };
     Ok(Found { description, address: address_of(&device), is_cut_up })

@@ -146,7 +146,7 @@ impl MachineConfig {
             }
             let allowed = hardware.mechanism();
             let mechanism = device.mechanism.unwrap_or(allowed);
-            if mechanism != allowed && mechanism != Mechanism::None {
+            if mechanism != allowed && mechanism.is_set_up() {
                 return Err(ConfigError::Mechanism {
                     index,
                     model: device.model.clone(),

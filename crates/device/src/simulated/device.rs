@@ -9,7 +9,7 @@ use super::mps::Daemon;
 use crate::MpsStatus;
 use crate::mps::ComputeMode;
 use pillion_core::Fraction;
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::DeviceDescription;
 
 /// One device.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl Device {
 
     /// Whether CCS modes are what tenants of this device agree on.
     pub(super) fn has_ccs(&self) -> bool {
-        self.description.mechanism == Mechanism::Ccs
+        self.description.mechanism.has_modes()
     }
 }
 

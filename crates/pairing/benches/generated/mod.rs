@@ -2,11 +2,12 @@
 
 use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
     UnixTime, UserId, WorkloadKey,
 };
-use pillion_pairing::model::{InterferenceModel, SharedDevice, TenantInput};
+use pillion_pairing::model::{InterferenceModel, TenantInput};
 use pillion_pairing::{
     ClusterView, Contention, DeviceView, NodeView, Observation, ObservedTenant, ProfileBook, Tenant,
     WaitingJob,
@@ -68,23 +69,21 @@ pub(crate) fn profiles() -> Vec<WorkloadProfile> {
 /// What was seen of pairs, as the contention model would have it, with noise.
 pub(crate) fn observations(profiles: &[WorkloadProfile], count: usize) -> Vec<Observation> {
     let mut rng = chance(2);
-    let device = SharedDevice { model: MODEL, mechanism: Mechanism::Mps, ccs_mode: None };
+    let sharing = Sharing::by(Mechanism::Mps, None, None);
     (0..count)
         .map(|_| {
             let pair = [rng.random_range(0..WORKLOADS), rng.random_range(0..WORKLOADS)];
-            let inputs = pair.map(|number| TenantInput { profile: &profiles[number], cap_fraction: None });
-            let speeds = Contention.predict(&inputs, device).expect("all features are known");
+            let inputs = pair.map(|number| TenantInput { profile: &profiles[number], sharing });
+            let speeds = Contention.predict(&inputs, MODEL).expect("all features are known");
             let tenant = |(number, speed): (&usize, f64)| ObservedTenant {
                 workload: profiles[*number].workload.clone(),
-                cap_fraction: None,
+                sharing,
                 speed_fraction: Some(speed + rng.random_range(-0.05..0.05)),
                 is_self_reported: false,
             };
             let speeds = speeds.iter().map(|estimate| estimate.speed_fraction);
             Observation {
                 device_model: MODEL.to_owned(),
-                mechanism: Mechanism::Mps,
-                ccs_mode: None,
                 tenants: pair.iter().zip(speeds).map(tenant).collect(),
                 power_watts: None,
                 fits: true,
@@ -163,8 +162,7 @@ fn device(rng: &mut ChaCha8Rng, number: u32, is_busy: bool) -> DeviceView {
         workload: Some(workload(of)),
         group: Some(DecisionId(u64::from(number) + 1)),
         is_running: true,
-        cap_fraction: None,
-        ccs_mode: None,
+        sharing: Sharing::by(Mechanism::Mps, None, None),
         shards: Shards::try_new(40).expect("shards"),
         slowdown_ratio_max: promise(),
         memory_bytes: Some(8 * GIB),

@@ -4,6 +4,7 @@
 use super::truth::Truth;
 use super::{Backtest, NOISE_FRACTION};
 use crate::history::{Observation, ObservedTenant};
+use pillion_core::share::Sharing;
 use rand::SeedableRng as _;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
@@ -111,14 +112,12 @@ pub(super) fn observe(truth: &Truth, at: usize, rng: &mut ChaCha8Rng) -> Observa
     let noise = Normal::new(1.0, NOISE_FRACTION).expect("a standard deviation above 0");
     let tenant = |end: usize, rng: &mut ChaCha8Rng| ObservedTenant {
         workload: truth.workloads[combination.workloads[end]].clone(),
-        cap_fraction: combination.caps[end],
+        sharing: Sharing::by(truth.mechanism, combination.caps[end], None),
         speed_fraction: combination.speeds.map(|speeds| (speeds[end] * noise.sample(rng)).max(0.0)),
         is_self_reported: false,
     };
     Observation {
         device_model: truth.device_model.clone(),
-        mechanism: truth.mechanism,
-        ccs_mode: None,
         tenants: vec![tenant(0, rng), tenant(1, rng)],
         power_watts: None,
         fits: combination.speeds.is_some(),

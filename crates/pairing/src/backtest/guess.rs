@@ -2,7 +2,8 @@
 
 use super::Backtest;
 use super::draw::Split;
-use crate::model::{InterferenceModel, SharedDevice, TenantInput};
+use crate::model::{InterferenceModel, TenantInput};
+use pillion_core::share::Sharing;
 use std::collections::BTreeMap;
 
 /// What is said of one tenant's speed.
@@ -23,16 +24,14 @@ pub(super) type Guesses = BTreeMap<usize, [Guess; 2]>;
 /// What an interference model says.
 pub(super) fn of_model(backtest: &Backtest<'_>, split: &Split, model: &dyn InterferenceModel) -> Guesses {
     let truth = backtest.truth();
-    let device =
-        SharedDevice { model: backtest.device_model(), mechanism: backtest.mechanism(), ccs_mode: None };
     let guess = |at: usize| {
         let combination = &truth.combinations[at];
         let input = |end: usize| {
             let workload = &truth.workloads[combination.workloads[end]];
             let profile = backtest.profiles.get(workload, backtest.device_model())?;
-            Some(TenantInput { profile, cap_fraction: combination.caps[end] })
+            Some(TenantInput { profile, sharing: Sharing::by(truth.mechanism, combination.caps[end], None) })
         };
-        let estimates = model.predict(&[input(0)?, input(1)?], device).ok()?;
+        let estimates = model.predict(&[input(0)?, input(1)?], backtest.device_model()).ok()?;
         let guess = |end: usize| Guess {
             speed: estimates[end].speed_fraction,
             low: estimates[end].speed_fraction_low,

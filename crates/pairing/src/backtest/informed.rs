@@ -4,9 +4,7 @@
 use super::draw::{Part, observe};
 use super::truth::Truth;
 use super::{Backtest, NOISE_FRACTION};
-use crate::model::{
-    BOUND_DEVIATIONS, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput,
-};
+use crate::model::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use std::sync::Arc;
 
 /// See the module.
@@ -36,16 +34,16 @@ impl InterferenceModel for Informed<'_> {
     fn predict(
         &self,
         tenants: &[TenantInput<'_>],
-        device: SharedDevice<'_>,
+        device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError> {
         let unknown = || PredictError::NoProfile {
             workload: tenants.first().map_or_else(String::new, |tenant| tenant.profile.workload.to_string()),
-            device_model: device.model.to_owned(),
+            device_model: device_model.to_owned(),
         };
         let [a, b] = tenants else { return Err(unknown()) };
         let place = |tenant: &TenantInput<'_>| self.truth.workload(&tenant.profile.workload);
         let ends = [place(a).ok_or_else(unknown)?, place(b).ok_or_else(unknown)?];
-        let caps = [a.cap_fraction, b.cap_fraction];
+        let caps = [a.sharing.cap(), b.sharing.cap()];
         let at = self.truth.find(ends, caps).ok_or_else(unknown)?;
         let mut speeds = self.speeds[at].ok_or_else(unknown)?;
         let combination = &self.truth.combinations[at];
@@ -66,7 +64,7 @@ impl InterferenceModel for Informed<'_> {
         Ok(speeds.into_iter().map(estimate).collect())
     }
 
-    fn power_watts(&self, _: &[TenantInput<'_>], _: SharedDevice<'_>) -> Option<f64> {
+    fn power_watts(&self, _: &[TenantInput<'_>], _: &str) -> Option<f64> {
         None
     }
 }

@@ -40,9 +40,10 @@ fn measured(backtest: &Backtest<'_>, pairing: &Pairing) -> Option<Chosen> {
     let [a, b] = pairing.members.as_slice() else { return None };
     let truth = backtest.truth();
     let ends = [truth.workload(&a.workload)?, truth.workload(&b.workload)?];
-    let at = truth.find(ends, [a.cap_fraction, b.cap_fraction])?;
+    let caps = [a.sharing.cap(), b.sharing.cap()];
+    let at = truth.find(ends, caps)?;
     let combination = &truth.combinations[at];
-    let is_straight = combination.workloads == ends && combination.caps == [a.cap_fraction, b.cap_fraction];
+    let is_straight = combination.workloads == ends && combination.caps == caps;
     let low = |member: &Member| member.estimate.as_ref().map(|estimate| estimate.speed_fraction_low);
     let lows = low(a).zip(low(b)).map(|(a, b)| if is_straight { [a, b] } else { [b, a] });
     Some(Chosen { combination: at, count: 1, lows })

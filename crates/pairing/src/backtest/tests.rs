@@ -6,6 +6,7 @@ use super::score::Chosen;
 use super::*;
 use crate::history::ObservedTenant;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{Fraction, WorkloadKey};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
@@ -16,14 +17,12 @@ const DEVICE: &str = "v100";
 fn observation(workloads: [&str; 2], caps: [Option<f64>; 2], speeds: Option<[f64; 2]>) -> Observation {
     let tenant = |end: usize| ObservedTenant {
         workload: WorkloadKey::new(workloads[end]),
-        cap_fraction: caps[end].map(Fraction::clamped),
+        sharing: Sharing::by(Mechanism::Mps, caps[end].map(Fraction::clamped), None),
         speed_fraction: speeds.map(|speeds| speeds[end]),
         is_self_reported: false,
     };
     Observation {
         device_model: DEVICE.to_owned(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         tenants: vec![tenant(0), tenant(1)],
         power_watts: None,
         fits: speeds.is_some(),
@@ -131,7 +130,8 @@ fn hours_and_promises_are_counted_as_by_hand() {
 fn runs_of_one_combination_are_averaged_in_either_order_and_clipped() {
     let twice = Observation { run_count: 3.0, ..uncapped("b", "a", [0.5, 0.9]) };
     let seen = [uncapped("a", "b", [0.5, 0.9]), twice, uncapped("a", "a", [1.2, 1.1])];
-    let other = Observation { mechanism: Mechanism::None, ..uncapped("a", "b", [0.1, 0.1]) };
+    let mut other = uncapped("a", "b", [0.1, 0.1]);
+    other.tenants.iter_mut().for_each(|tenant| tenant.sharing = Sharing::TimeSliced);
     let unknown = Observation { tenants: Vec::new(), ..uncapped("a", "b", [0.1, 0.1]) };
     let truth = Truth::new(&profiles(&[]), &[&seen[..], &[other, unknown]].concat(), DEVICE);
     let speeds: Vec<_> = truth.combinations.iter().map(|combination| combination.speeds.unwrap()).collect();
@@ -190,7 +190,7 @@ fn observed_speeds_have_the_noise_that_is_stated() {
         for observation in &history.known(50)[42..] {
             let [a, b] = [0, 1].map(|end: usize| &observation.tenants[end]);
             let ends = [a, b].map(|tenant| truth.workload(&tenant.workload).unwrap());
-            let at = truth.find(ends, [a.cap_fraction, b.cap_fraction]).unwrap();
+            let at = truth.find(ends, [a.sharing.cap(), b.sharing.cap()]).unwrap();
             let speeds = truth.combinations[at].speeds.unwrap();
             errors.extend(
                 [a, b].iter().zip(speeds).map(|(seen, speed)| seen.speed_fraction.unwrap() / speed - 1.0),

@@ -99,7 +99,7 @@ impl Features {
         let [a, b] = observation.tenants.as_slice() else { return Vec::new() };
         let lesson = |victim: &ObservedTenant, aggressor: &ObservedTenant| {
             let numbers =
-                |tenant: &ObservedTenant| self.tenant(tenant.workload.as_str(), tenant.cap_fraction);
+                |tenant: &ObservedTenant| self.tenant(tenant.workload.as_str(), tenant.sharing.cap());
             Some((joined(&numbers(victim), &numbers(aggressor)), victim.speed_fraction?.min(1.0)))
         };
         [lesson(a, b), lesson(b, a)].into_iter().flatten().collect()

@@ -110,7 +110,7 @@ impl Truth {
     pub(super) fn new(profiles: &ProfileBook, observations: &[Observation], device_model: &str) -> Self {
         let mechanism = most_frequent_mechanism(observations, device_model);
         let of_setting = observations.iter().filter(|observation| {
-            observation.device_model == device_model && observation.mechanism == mechanism
+            observation.device_model == device_model && observation.mechanism() == mechanism
         });
         let pairs: Vec<_> =
             of_setting.filter_map(|observation| Some((observation, pair_of(observation)?))).collect();
@@ -124,10 +124,10 @@ impl Truth {
         let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
         for (observation, (tenants, speeds)) in &pairs {
             let [a, b] = *tenants;
-            let caps = [a.cap_fraction, b.cap_fraction];
+            let caps = [a.sharing.cap(), b.sharing.cap()];
             let ends = [index[&a.workload], index[&b.workload]];
             let (key, caps) = ordered(ends, caps, caps);
-            let speeds = speeds.map(|speeds| ordered(ends, [a.cap_fraction, b.cap_fraction], speeds).1);
+            let speeds = speeds.map(|speeds| ordered(ends, [a.sharing.cap(), b.sharing.cap()], speeds).1);
             let sum = sums.entry(key).or_insert_with(|| Sum { caps, ..Sum::default() });
             sum.add(observation, speeds);
         }
@@ -166,11 +166,11 @@ impl Truth {
 }
 
 fn most_frequent_mechanism(observations: &[Observation], device_model: &str) -> Mechanism {
-    let mut counts: BTreeMap<String, (usize, Mechanism)> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, (usize, Mechanism)> = BTreeMap::new();
     for seen in observations.iter().filter(|seen| seen.device_model == device_model) {
-        counts.entry(seen.mechanism.to_string()).or_insert((0, seen.mechanism)).0 += 1;
+        counts.entry(seen.mechanism().as_str()).or_insert((0, seen.mechanism())).0 += 1;
     }
-    counts.values().max_by_key(|(count, _)| *count).map_or(Mechanism::None, |(_, mechanism)| *mechanism)
+    counts.values().max_by_key(|(count, _)| *count).map_or(Mechanism::TimeSliced, |(_, mechanism)| *mechanism)
 }
 
 /// A workload whose family nobody names is a family of its own.

@@ -112,7 +112,7 @@ fn of_model(files: &FromFiles, model: &dyn InterferenceModel) -> AnswerModel {
     let FromFiles { observations, device_model, mechanism, .. } = files;
     let here = observations
         .iter()
-        .filter(|seen| seen.device_model == *device_model && seen.mechanism == *mechanism)
+        .filter(|seen| seen.device_model == *device_model && seen.mechanism() == *mechanism)
         .count();
     AnswerModel {
         name: model.name().to_owned(),
@@ -178,7 +178,7 @@ fn running_member(candidate: &Candidate) -> Option<AnswerMember> {
 }
 
 fn starting_member(starting: &Member) -> Option<AnswerMember> {
-    let member = member(starting.workload.as_str(), starting.cap_fraction, starting.estimate.as_ref()?);
+    let member = member(starting.workload.as_str(), starting.sharing.cap(), starting.estimate.as_ref()?);
     Some(AnswerMember {
         row: Some(row_of(starting.start.job_id)),
         shards: Some(starting.shards.count()),

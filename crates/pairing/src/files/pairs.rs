@@ -36,12 +36,10 @@ fn observation(row: &Row<'_>, mechanism: Mechanism) -> Result<Observation, Inval
         ("workload_a", "cap_fraction_a", "speed_fraction_a"),
         ("workload_b", "cap_fraction_b", "speed_fraction_b"),
     ]
-    .map(|columns| tenant(row, columns));
+    .map(|columns| tenant(row, mechanism, columns));
     let [a, b] = tenants;
     Ok(Observation {
         device_model: row.name("device")?.unwrap_or_default().to_owned(),
-        mechanism,
-        ccs_mode: row.ccs_mode(mechanism)?,
         tenants: vec![a?, b?],
         power_watts: row.measured("power_watts")?,
         fits: row.flag("fits")?,
@@ -52,11 +50,12 @@ fn observation(row: &Row<'_>, mechanism: Mechanism) -> Result<Observation, Inval
 
 fn tenant(
     row: &Row<'_>,
+    mechanism: Mechanism,
     (workload, cap_fraction, speed_fraction): (&str, &str, &str),
 ) -> Result<ObservedTenant, InvalidFile> {
     Ok(ObservedTenant {
         workload: row.workload(workload)?,
-        cap_fraction: row.cap(cap_fraction)?,
+        sharing: row.sharing(mechanism, cap_fraction)?,
         speed_fraction: row.speed(speed_fraction)?,
         is_self_reported: false,
     })

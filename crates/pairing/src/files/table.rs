@@ -3,6 +3,7 @@
 
 use crate::planner::candidates::CCS_MODE_SHARED;
 use pillion_core::device::Mechanism;
+use pillion_core::share::Sharing;
 use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -275,16 +276,21 @@ impl Row<'_> {
     }
 
     /// The mode of a card: that which two share where nothing is written; none where cards have no modes.
-    pub(super) fn ccs_mode(&self, mechanism: Mechanism) -> Result<Option<u8>, InvalidFile> {
-        match (mechanism, self.text("ccs_mode")) {
-            (Mechanism::Ccs, None) => Ok(Some(CCS_MODE_SHARED)),
-            (Mechanism::Ccs, Some("1")) => Ok(Some(1)),
-            (Mechanism::Ccs, Some("2")) => Ok(Some(2)),
-            (Mechanism::Ccs, Some("4")) => Ok(Some(4)),
-            (Mechanism::Ccs, Some(_)) => Err(self.invalid("ccs_mode", "1, 2, 4 or nothing")),
-            (_, None) => Ok(None),
-            (_, Some(_)) => Err(self.invalid("ccs_mode", "no value (only ccs has modes)")),
+    fn ccs_mode(&self, mechanism: Mechanism) -> Result<Option<u8>, InvalidFile> {
+        match (mechanism.has_modes(), self.text("ccs_mode")) {
+            (true, None) => Ok(Some(CCS_MODE_SHARED)),
+            (true, Some("1")) => Ok(Some(1)),
+            (true, Some("2")) => Ok(Some(2)),
+            (true, Some("4")) => Ok(Some(4)),
+            (true, Some(_)) => Err(self.invalid("ccs_mode", "1, 2, 4 or nothing")),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(self.invalid("ccs_mode", "no value (only ccs has modes)")),
         }
+    }
+
+    /// How a tenant shares its device.
+    pub(super) fn sharing(&self, mechanism: Mechanism, cap: &str) -> Result<Sharing, InvalidFile> {
+        Ok(Sharing::by(mechanism, self.cap(cap)?, self.ccs_mode(mechanism)?))
     }
 
     pub(super) fn promise(&self, column: &str) -> Result<Option<SlowdownRatio>, InvalidFile> {

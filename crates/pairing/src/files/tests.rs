@@ -58,9 +58,9 @@ impl Texts<'_> {
 fn cards_have_modes_and_nothing_else_has() {
     let running = |text, mechanism| {
         let texts = Texts { queue: "workload\nlight\n", running: Some(text), ..Texts::default() };
-        texts
-            .read_as(mechanism)
-            .map(|files| files.view.devices.iter().find_map(|device| device.tenants.first()?.ccs_mode))
+        texts.read_as(mechanism).map(|files| {
+            files.view.devices.iter().find_map(|device| device.tenants.first()?.sharing.ccs_mode())
+        })
     };
     assert_eq!(running("workload\nlight\n", Mechanism::Mps).unwrap(), None);
     assert_eq!(running("workload\nlight\n", Mechanism::Ccs).unwrap(), Some(2));
@@ -156,15 +156,15 @@ fn a_workload_needs_no_solo_run_and_a_device_no_name() {
         files.view.profiles.iter().all(|profile| profile.run_count == 1 && profile.device_model == "v100")
     );
     let [first, second] = &files.observations[..] else { panic!("{:?}", files.observations) };
-    assert_eq!((first.device_model.as_str(), first.mechanism, first.fits), ("v100", Mechanism::Mps, true));
+    assert_eq!((first.device_model.as_str(), first.mechanism(), first.fits), ("v100", Mechanism::Mps, true));
     assert_eq!((first.run_count, first.speed_fraction_deviation, first.power_watts), (4.0, Some(0.02), None));
-    assert_eq!(first.tenants[1].cap_fraction.map(f64::from), Some(0.4));
+    assert_eq!(first.tenants[1].sharing.cap().map(f64::from), Some(0.4));
     assert_eq!(first.tenants[1].speed_fraction, Some(1.02));
     assert_eq!(
-        (second.device_model.as_str(), second.mechanism, second.fits),
-        ("k80", Mechanism::None, false)
+        (second.device_model.as_str(), second.mechanism(), second.fits),
+        ("k80", Mechanism::TimeSliced, false)
     );
-    assert_eq!(second.tenants[0].cap_fraction, None, "1 is no cap");
+    assert_eq!(second.tenants[0].sharing.cap(), None, "1 is no cap");
     assert_eq!((second.run_count, second.power_watts), (1.0, None), "nothing draws no power");
     let answer = answer(&files, &Contention, &Policy::default(), false);
     assert_eq!((answer.model.observations, answer.model.observations_elsewhere), (1, 1));

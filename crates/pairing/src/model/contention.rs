@@ -12,10 +12,10 @@
 //! Sources of the constants: Costa et al. 2025 (Max 1550: a pair at 0.1 of the units each loses nothing, a pair at 0.97
 //! each takes 1.10 times as long as taking turns), and the shape of throughput over thread percentage on a V100.
 
-use super::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput};
+use super::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use pillion_core::Fraction;
-use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use std::sync::Arc;
 
 /// Bandwidth that can be reached in practice, of the nominal.
@@ -94,22 +94,16 @@ impl InterferenceModel for Contention {
         "contention-1"
     }
 
-    fn predict(
-        &self,
-        tenants: &[TenantInput<'_>],
-        device: SharedDevice<'_>,
-    ) -> Result<Vec<SpeedEstimate>, PredictError> {
-        let demands = tenants
-            .iter()
-            .map(|tenant| demand(*tenant, device))
-            .collect::<Result<Vec<Demand>, PredictError>>()?;
-        Ok((0..demands.len()).map(|own| estimate(&demands, own, device)).collect())
+    fn predict(&self, tenants: &[TenantInput<'_>], _: &str) -> Result<Vec<SpeedEstimate>, PredictError> {
+        let demands =
+            tenants.iter().map(|tenant| demand(*tenant)).collect::<Result<Vec<Demand>, PredictError>>()?;
+        Ok((0..).zip(tenants).map(|(own, tenant)| estimate(&demands, own, tenant.sharing)).collect())
     }
 
-    fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64> {
+    fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64> {
         let solo =
             tenants.iter().map(|tenant| tenant.profile.power_watts_mean).collect::<Option<Vec<f64>>>()?;
-        let speeds = self.predict(tenants, device).ok()?;
+        let speeds = self.predict(tenants, device_model).ok()?;
         let idle = solo.iter().copied().reduce(f64::min)? * POWER_IDLE_FRACTION;
         Some(
             idle + solo
@@ -139,16 +133,8 @@ fn compute_use(profile: &WorkloadProfile, takes_turns: bool) -> (f64, f64) {
     }
 }
 
-fn takes_turns(device: SharedDevice<'_>) -> bool {
-    match device.mechanism {
-        Mechanism::Mps => false,
-        Mechanism::Ccs => device.ccs_mode.unwrap_or(1) < 2,
-        Mechanism::None => true,
-    }
-}
-
-fn demand(tenant: TenantInput<'_>, device: SharedDevice<'_>) -> Result<Demand, PredictError> {
-    let profile = tenant.profile;
+fn demand(tenant: TenantInput<'_>) -> Result<Demand, PredictError> {
+    let TenantInput { profile, sharing } = tenant;
     let features = [
         profile.sm_active_fraction,
         profile.gpu_busy_fraction,
@@ -160,17 +146,12 @@ fn demand(tenant: TenantInput<'_>, device: SharedDevice<'_>) -> Result<Demand, P
         let (workload, device_model) = (profile.workload.to_string(), profile.device_model.clone());
         return Err(PredictError::NoProfile { workload, device_model });
     }
-    let (compute, spread_compute) = compute_use(profile, takes_turns(device));
+    let (compute, spread_compute) = compute_use(profile, sharing.takes_turns());
     let memory = value(profile.memory_bandwidth_fraction);
     let spread_memory = if memory.is_none() { SPREAD_MEMORY_UNKNOWN } else { 0.0 };
-    let cap = match device.mechanism {
-        Mechanism::Mps => value(tenant.cap_fraction).unwrap_or(1.0).max(SPEED_MIN),
-        Mechanism::Ccs => 1.0 / f64::from(device.ccs_mode.unwrap_or(1).max(1)),
-        Mechanism::None => 1.0,
-    };
     Ok(Demand {
         compute,
-        cap,
+        cap: sharing.compute_part().max(SPEED_MIN),
         memory: memory.unwrap_or(MEMORY_ASSUMED_FRACTION * compute),
         cache: value(profile.cache_bandwidth_fraction).unwrap_or(0.0),
         variance: spread_compute.powi(2)
@@ -220,24 +201,26 @@ fn loss_beyond(total_demand: f64) -> f64 {
     LOSS_MAX * (1.0 - (-LOSS_RATE * (total_demand - 1.0).max(0.0)).exp())
 }
 
-fn delays(demands: &[Demand], own: usize, device: SharedDevice<'_>) -> Delays {
+fn delays(demands: &[Demand], own: usize, sharing: Sharing) -> Delays {
     let this = &demands[own];
-    if takes_turns(device) {
+    if sharing.takes_turns() {
         let total: f64 = demands.iter().map(|each| each.compute).sum();
         let others_use: f64 = others(demands, own).map(|other| other.compute).sum();
         let compute = mixed(this.compute, total.max(1.0), 1.0 + this.compute * others_use);
         let loss_fraction = loss_beyond(total) + SWITCH_LOSS * others_use.min(1.0);
         return Delays { compute, memory: 1.0, cache: 1.0, loss_fraction };
     }
-    let compute = match device.mechanism {
+    let compute = match sharing {
         // Units are split for good: neighbours are not met on them.
-        Mechanism::Ccs => delay_of_cap(this),
-        Mechanism::Mps | Mechanism::None => delay_of_cap(this).max(1.0) * delay_of_neighbours(demands, own),
+        Sharing::Ccs { .. } => delay_of_cap(this),
+        Sharing::Mps { .. } | Sharing::TimeSliced => {
+            delay_of_cap(this).max(1.0) * delay_of_neighbours(demands, own)
+        }
     };
-    let total: f64 = match device.mechanism {
+    let total: f64 = match sharing {
         // A card whose parts are all used up contends for what the parts share.
-        Mechanism::Ccs => demands.iter().map(|each| each.compute).sum(),
-        Mechanism::Mps | Mechanism::None => demands.iter().map(Demand::presence).sum(),
+        Sharing::Ccs { .. } => demands.iter().map(|each| each.compute).sum(),
+        Sharing::Mps { .. } | Sharing::TimeSliced => demands.iter().map(Demand::presence).sum(),
     };
     let memory: f64 = others(demands, own).map(|other| other.memory).sum();
     let cache: f64 = others(demands, own).map(|other| other.cache).sum();
@@ -250,8 +233,8 @@ fn delays(demands: &[Demand], own: usize, device: SharedDevice<'_>) -> Delays {
     }
 }
 
-fn estimate(demands: &[Demand], own: usize, device: SharedDevice<'_>) -> SpeedEstimate {
-    let delays = delays(demands, own, device);
+fn estimate(demands: &[Demand], own: usize, sharing: Sharing) -> SpeedEstimate {
+    let delays = delays(demands, own, sharing);
     let speed_fraction = delays.speed();
     let known: f64 = demands.iter().map(|each| each.variance).sum();
     let spread = (SPREAD_BASE.powi(2) + (SPREAD_OF_LOSS * (1.0 - speed_fraction)).powi(2) + known).sqrt();

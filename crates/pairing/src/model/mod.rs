@@ -6,9 +6,9 @@ mod learned;
 pub use contention::Contention;
 pub use learned::{Learned, Owners, TrainOptions, train};
 
-use pillion_core::device::Mechanism;
+use pillion_core::SlowdownRatio;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{Fraction, SlowdownRatio};
+use pillion_core::share::Sharing;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,19 +19,8 @@ use std::sync::Arc;
 pub struct TenantInput<'a> {
     /// How it runs alone on this device model.
     pub profile: &'a WorkloadProfile,
-    /// Its cap (`mps`); absent = none.
-    pub cap_fraction: Option<Fraction>,
-}
-
-/// What tenants share.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SharedDevice<'a> {
-    /// The device model.
-    pub model: &'a str,
-    /// How it is shared.
-    pub mechanism: Mechanism,
-    /// The card's mode (`ccs`).
-    pub ccs_mode: Option<u8>,
+    /// How it shares the device: by the same mechanism as the others there.
+    pub sharing: Sharing,
 }
 
 /// What made an estimate, by name.
@@ -103,7 +92,7 @@ pub enum PredictError {
 pub trait InterferenceModel: Send + Sync {
     /// A name and version for explanations.
     fn name(&self) -> &str;
-    /// The speed of each tenant when all of them share one device, in the order given. With one tenant: its speed alone
+    /// The speed of each tenant when all of them share one device of this model, in the order given. With one tenant: its speed alone
     /// under its cap or the card's mode.
     ///
     /// # Errors
@@ -111,13 +100,13 @@ pub trait InterferenceModel: Send + Sync {
     fn predict(
         &self,
         tenants: &[TenantInput<'_>],
-        device: SharedDevice<'_>,
+        device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError>;
     /// How probably they turn out not to fit on the device together, from what was seen, 0..=1.
-    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> f64 {
-        let _ = (tenants, device);
+    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {
+        let _ = (tenants, device_model);
         0.0
     }
     /// The device's mean power while all of them share it, where the profiles tell.
-    fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64>;
+    fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64>;
 }

@@ -4,7 +4,6 @@ use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::policy::{Policy, UserPolicy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
-use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{SlowdownRatio, UnixTime, UserId};
 use std::time::Duration;
@@ -109,7 +108,7 @@ pub(crate) fn matches_device(job: &WaitingJob, node: &NodeView, device: &DeviceV
     node.partitions.contains(&job.partition)
         && job.features.iter().all(|feature| node.features.contains(feature))
         && !job.excluded_nodes.contains(&node.name)
-        && (job.solo_cap.is_none() || device.mechanism == Mechanism::Mps)
+        && (job.solo_cap.is_none() || device.mechanism.can_cap())
         && job.gpu_type.as_ref().is_none_or(|wanted| device.gpu_types.contains(wanted))
 }
 
@@ -133,7 +132,12 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
     let together = |tenant: &Tenant| {
         tenant.is_running && tenant.group.is_some() && tenant.group == group && tenant.workload.is_some()
     };
-    let seats = device.tenants.iter().filter_map(|tenant| tenant.ccs_mode).min().map_or(u32::MAX, u32::from);
+    let seats = device
+        .tenants
+        .iter()
+        .filter_map(|tenant| tenant.sharing.ccs_mode())
+        .min()
+        .map_or(u32::MAX, u32::from);
     let is_full = device.tenants.len() >= policy.tenants_max.min(seats) as usize;
     if device.tenants.is_empty() || !device.tenants.iter().all(together) {
         return Err(Reason::NotShareable);

@@ -36,7 +36,7 @@ pub(crate) fn considered(context: &PlanContext<'_>) -> Vec<Considered> {
         let mut workloads: Vec<WorkloadKey> =
             tenants.iter().map(|tenant| tenant.workload.clone()).collect::<Option<_>>()?;
         workloads.push(workload(class));
-        let caps: Vec<Option<Fraction>> = tenants.iter().map(|tenant| tenant.cap_fraction).collect();
+        let caps: Vec<Option<Fraction>> = tenants.iter().map(|tenant| tenant.sharing.cap()).collect();
         Some(of_verdict(workloads, &caps, &verdict))
     };
     let mut all: Vec<Considered> = context.pairs_looked_at().into_iter().map(of_pair).collect();

@@ -10,7 +10,7 @@ use crate::planner::placement::shards;
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
 use crate::view::WaitingJob;
-use pillion_core::device::Mechanism;
+use pillion_core::share;
 use pillion_core::{CapStep, Fraction, Shards};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -106,21 +106,14 @@ impl<'s, 'a> Scene<'s, 'a> {
         let device = &self.context.devices[start.device];
         let tenants_before = if start.is_join { device.tenants.len() } else { 0 };
         let shares = self.shares(start);
-        let newcomers: Vec<Member> = (0..start.jobs.len())
-            .map(|index| self.member(start, index, tenants_before + index, &shares))
-            .collect();
-        let needs_mechanism = |member: &Member| member.role != Role::Alone || member.cap_fraction.is_some();
-        let is_shared = start.is_join || newcomers.iter().any(needs_mechanism);
-        let chosen_mode = start.verdict.as_ref().and_then(|verdict| verdict.ccs_mode);
+        let members =
+            (0..start.jobs.len()).map(|index| self.member(start, index, tenants_before + index, &shares));
         Pairing {
             node: device.node.clone(),
             gres_type: device.gres_type.clone(),
             device_model: device.model.clone(),
-            mechanism: if is_shared { device.mechanism } else { Mechanism::None },
-            ccs_mode: (is_shared && device.mechanism == Mechanism::Ccs)
-                .then(|| chosen_mode.unwrap_or(CCS_MODE_SHARED)),
             joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
-            members: newcomers,
+            members: members.collect(),
             gain: start.verdict.as_ref().map_or(0.0, |verdict| verdict.gain),
         }
     }
@@ -167,18 +160,25 @@ impl<'s, 'a> Scene<'s, 'a> {
         };
         let memory_bytes = room.ok().map(|(_, memory)| memory);
         let waiting = &context.jobs[job];
+        let (cap, mode) = match &start.verdict {
+            Some(verdict) => (verdict.caps[seat], verdict.ccs_mode),
+            None => (waiting.solo_cap.and_then(CapStep::cap_fraction), None),
+        };
+        let mode = mode.unwrap_or(CCS_MODE_SHARED);
+        let sharing = match (role, cap) {
+            (Role::Alone, None) => share::Sharing::TimeSliced,
+            (Role::Alone, Some(_)) => share::Sharing::by(device.mechanism, cap, Some(mode)),
+            (Role::Host | Role::Joiner, _) => {
+                share::Sharing::by(device.mechanism, cap, Some(mode)).limited_to(memory_bytes)
+            }
+        };
         Member {
             start: waiting.start,
             workload: waiting.workload.clone(),
             role,
-            cap_fraction: match &start.verdict {
-                Some(verdict) => verdict.caps[seat],
-                None => waiting.solo_cap.and_then(CapStep::cap_fraction),
-            },
+            sharing,
             shards: shares[index],
             memory_bytes,
-            memory_limit_bytes: memory_bytes
-                .filter(|_| role != Role::Alone && device.mechanism == Mechanism::Mps),
             estimate: start.verdict.as_ref().map(|verdict| verdict.estimates[seat].clone()),
             explanation: self.of_member(job, start, role),
         }

@@ -1,6 +1,6 @@
 //! What holds of every plan, over random clusters; how long a large one takes; what an explanation looks like.
 
-use crate::model::{Contention, InterferenceModel, SharedDevice, SpeedEstimate, TenantInput};
+use crate::model::{Contention, InterferenceModel, SpeedEstimate, TenantInput};
 use crate::plan::{CANDIDATES_MAX, Explanation, Plan, Role};
 use crate::planner::admit;
 use crate::planner::candidates::candidate_set::CandidateSet;
@@ -11,6 +11,7 @@ use crate::policy::{Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, DeviceView, ProfileBook, WaitingJob};
 use pillion_core::device::Mechanism;
+use pillion_core::share::Sharing;
 use pillion_core::{NodeName, SlowdownRatio, SlurmJobId, UserId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -39,7 +40,7 @@ fn a_job() -> impl Strategy<Value = WaitingJob> {
 
 fn a_device() -> impl Strategy<Value = DeviceView> {
     let mechanism =
-        prop_oneof![3 => Just(Mechanism::Mps), 2 => Just(Mechanism::Ccs), 1 => Just(Mechanism::None)];
+        prop_oneof![3 => Just(Mechanism::Mps), 2 => Just(Mechanism::Ccs), 1 => Just(Mechanism::TimeSliced)];
     let running = prop::option::of((0..WORKLOADS.len(), 1..4_u64));
     let mode = prop_oneof![Just(1_u8), Just(2), Just(4)];
     (mechanism, running, mode, 1..4_u8, prop::bool::weighted(0.1)).prop_map(
@@ -51,7 +52,7 @@ fn a_device() -> impl Strategy<Value = DeviceView> {
                 }
             };
             for tenant in &mut device.tenants {
-                tenant.ccs_mode = (mechanism == Mechanism::Ccs).then_some(mode);
+                tenant.sharing = Sharing::by(mechanism, None, Some(mode));
             }
             device.node = NodeName::new(format!("n{node}"));
             device.blocked = is_blocked.then(|| "agent away".to_owned());
@@ -139,18 +140,16 @@ fn check_device(
     let mut promises = Vec::new();
     for tenant in &device.tenants {
         let profile = view.profiles.get(tenant.workload.as_ref().unwrap(), &device.model).unwrap();
-        tenants.push(TenantInput { profile, cap_fraction: tenant.cap_fraction });
+        tenants.push(TenantInput { profile, sharing: tenant.sharing });
         promises.push(tenant.slowdown_ratio_max);
     }
     for member in &pairing.members {
         let profile = view.profiles.get(&member.workload, &device.model).unwrap();
-        tenants.push(TenantInput { profile, cap_fraction: member.cap_fraction });
+        tenants.push(TenantInput { profile, sharing: member.sharing });
         promises.push(waiting_of(view, member.start.job_id).slowdown_ratio_max);
         prop_assert!(member.role != Role::Alone && member.shards.count() >= 10);
     }
-    let shared =
-        SharedDevice { model: &device.model, mechanism: pairing.mechanism, ccs_mode: pairing.ccs_mode };
-    let estimates = Contention.predict(&tenants, shared).unwrap();
+    let estimates = Contention.predict(&tenants, &device.model).unwrap();
     let mut excess = 0.0;
     for (estimate, promise) in estimates.iter().zip(promises) {
         prop_assert!(admit::keeps_promise(estimate, promise));
@@ -159,9 +158,9 @@ fn check_device(
     let sum: f64 = estimates.iter().map(|estimate| estimate.speed_fraction).sum();
     prop_assert!((sum - 1.0 - pairing.gain).abs() < 1e-9);
     prop_assert!(tenants.len() <= policy.tenants_max as usize);
-    if let Some(mode) = pairing.ccs_mode {
+    if let Some(mode) = pairing.sharing().ccs_mode() {
         prop_assert!(tenants.len() <= usize::from(mode), "{} tenants in mode {mode}", tenants.len());
-        prop_assert!(device.tenants.iter().all(|tenant| tenant.ccs_mode == Some(mode)));
+        prop_assert!(device.tenants.iter().all(|tenant| tenant.sharing.ccs_mode() == Some(mode)));
     }
     Ok(excess)
 }

@@ -8,7 +8,8 @@ use crate::planner::plan;
 use crate::policy::{Objective, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, ProfileBook, WaitingJob};
-use pillion_core::device::Mechanism::{Ccs, Mps, None as Turns};
+use pillion_core::device::Mechanism::{Ccs, Mps, TimeSliced as Turns};
+use pillion_core::share::Sharing;
 use pillion_core::{NodeName, SlowdownRatio, UserId};
 
 fn planned(view: &ClusterView) -> Plan {
@@ -54,11 +55,11 @@ fn two_light_jobs_share_one_device() {
     let plan = planned(&two(job(1, "light"), job(2, "light")));
     assert_eq!(groups(&plan), [[1, 2]]);
     let pairing = &plan.pairings[0];
-    assert_eq!(pairing.mechanism, Mps);
+    assert_eq!(pairing.mechanism(), Mps);
     assert!(pairing.gain > 0.8, "{}", pairing.gain);
     assert_eq!([pairing.members[0].role, pairing.members[1].role], [Role::Host, Role::Joiner]);
     assert_eq!(pairing.members.iter().map(|member| member.shards.count()).sum::<u8>(), 100);
-    assert!(pairing.members.iter().all(|member| member.memory_limit_bytes >= Some(8 * GIB)));
+    assert!(pairing.members.iter().all(|member| member.sharing.memory_limit_bytes() >= Some(8 * GIB)));
     assert_eq!(reason(&plan, 1), Reason::Paired);
 }
 
@@ -84,7 +85,7 @@ fn an_unknown_workload_runs_alone_on_the_whole_device() {
         (member.role, member.shards.count(), reason(&plan, 1)),
         (Role::Alone, 100, Reason::UnknownWorkload)
     );
-    assert_eq!(plan.pairings[0].mechanism, Turns, "what cannot be joined needs no mechanism");
+    assert_eq!(plan.pairings[0].mechanism(), Turns, "what cannot be joined needs no mechanism");
 }
 
 #[test]
@@ -325,7 +326,7 @@ fn a_lone_known_job_may_be_joined_under_mps() {
         (member.role, member.shards.count(), reason(&plan, 1)),
         (Role::Host, 70, Reason::AloneJoinable)
     );
-    assert_eq!((plan.pairings[0].mechanism, plan.pairings[0].gain), (Mps, 0.0));
+    assert_eq!((plan.pairings[0].mechanism(), plan.pairings[0].gain), (Mps, 0.0));
 }
 
 #[test]
@@ -333,19 +334,19 @@ fn half_a_card_is_enough_for_a_light_job_only() {
     let alone =
         |workload| planned(&view(vec![device("g0", Ccs)], vec![job(1, workload)])).pairings[0].clone();
     let light = alone("light");
-    assert_eq!((light.mechanism, light.ccs_mode, light.members[0].role), (Ccs, Some(2), Role::Host));
+    assert_eq!((light.sharing(), light.members[0].role), (Sharing::Ccs { mode: 2 }, Role::Host));
     let heavy = alone("heavy");
-    assert_eq!((heavy.mechanism, heavy.ccs_mode, heavy.members[0].role), (Turns, None, Role::Alone));
+    assert_eq!((heavy.sharing(), heavy.members[0].role), (Sharing::TimeSliced, Role::Alone));
     assert_eq!(heavy.members[0].shards.count(), 100);
 }
 
 #[test]
 fn a_card_in_mode_two_takes_two() {
     let mut host = tenant(50, "light", 7200);
-    host.ccs_mode = Some(2);
+    host.sharing = Sharing::Ccs { mode: 2 };
     let plan = planned(&view(vec![device_with("g0", Ccs, host)], vec![job(1, "light"), job(2, "light")]));
     assert_eq!(groups(&plan), [[1]]);
-    assert_eq!(plan.pairings[0].ccs_mode, Some(2));
+    assert_eq!(plan.pairings[0].sharing(), Sharing::Ccs { mode: 2 });
 }
 
 /// One card, three light jobs and what a site that allows `tenants_max` makes of the first two.
@@ -358,19 +359,23 @@ fn crowded_card(tenants_max: u32, workload: &str) -> crate::plan::Pairing {
 #[test]
 fn a_card_is_quartered_where_a_third_waits_that_fits_in_a_quarter() {
     let quartered = crowded_card(4, "light");
-    assert_eq!((quartered.ccs_mode, quartered.members.len()), (Some(4), 2));
+    assert_eq!((quartered.sharing(), quartered.members.len()), (Sharing::Ccs { mode: 4 }, 2));
     let shards: Vec<u8> = quartered.members.iter().map(|member| member.shards.count()).collect();
     assert_eq!(shards, [25, 25], "so that two more find room");
-    assert_eq!(crowded_card(2, "light").ccs_mode, Some(2), "the site wants no third");
+    assert_eq!(crowded_card(2, "light").sharing(), Sharing::Ccs { mode: 2 }, "the site wants no third");
     let policy = Policy { tenants_max: 4, ..Policy::default() };
     let two = view(vec![device("g0", Ccs)], vec![job(1, "light"), job(2, "light")]);
-    assert_eq!(plan(&two, &Contention, &policy).pairings[0].ccs_mode, Some(2), "nobody else waits");
+    assert_eq!(
+        plan(&two, &Contention, &policy).pairings[0].sharing(),
+        Sharing::Ccs { mode: 2 },
+        "nobody else waits"
+    );
     let mut slow = view(vec![device("g0", Ccs)], (1..=3).map(|id| job(id, "half")).collect());
     for waiting in &mut slow.waiting {
         waiting.slowdown_ratio_max = SlowdownRatio::try_promise(1.67).unwrap();
     }
     let halves = plan(&slow, &Contention, &policy).pairings[0].clone();
-    assert_ne!(halves.ccs_mode, Some(4), "a quarter is too little for these");
+    assert_ne!(halves.sharing(), Sharing::Ccs { mode: 4 }, "a quarter is too little for these");
 }
 
 #[test]
@@ -380,14 +385,19 @@ fn a_quartered_card_takes_four_one_after_the_other() {
         .map(|id| {
             let group = Some(pillion_core::DecisionId(50));
             let shards = pillion_core::Shards::try_new(25).unwrap();
-            crate::view::Tenant { ccs_mode: Some(4), group, shards, ..tenant(id, "light", 7200) }
+            crate::view::Tenant {
+                sharing: Sharing::Ccs { mode: 4 },
+                group,
+                shards,
+                ..tenant(id, "light", 7200)
+            }
         })
         .collect();
     let mut card = device("g0", Ccs);
     (card.shards_free, card.tenants) = (25, tenants);
     let plan = plan(&view(vec![card], vec![job(1, "light"), job(2, "light")]), &Contention, &policy);
     assert_eq!(groups(&plan), [[1]]);
-    assert_eq!((plan.pairings[0].ccs_mode, reason(&plan, 1)), (Some(4), Reason::Joined));
+    assert_eq!((plan.pairings[0].sharing(), reason(&plan, 1)), (Sharing::Ccs { mode: 4 }, Reason::Joined));
 }
 
 #[test]
@@ -430,7 +440,7 @@ fn a_hog_is_capped_where_the_promise_needs_it() {
     let plan = planned(&hog_and_victim());
     assert_eq!(groups(&plan), [[1, 2]]);
     let caps: Vec<Option<f64>> =
-        plan.pairings[0].members.iter().map(|member| member.cap_fraction.map(f64::from)).collect();
+        plan.pairings[0].members.iter().map(|member| member.sharing.cap().map(f64::from)).collect();
     assert!(caps[0].is_some_and(|cap| cap < 0.8), "{caps:?}");
     let policy = Policy { caps: false, ..Policy::default() };
     let without = crate::planner::plan(&hog_and_victim(), &Contention, &policy);
@@ -449,7 +459,7 @@ fn no_promise_to_one_user_rests_on_a_cap_that_another_could_take_off() {
 #[test]
 fn light_tenants_are_not_capped() {
     let plan = planned(&two(job(1, "light"), job(2, "half")));
-    assert!(plan.pairings[0].members.iter().all(|member| member.cap_fraction.is_none()));
+    assert!(plan.pairings[0].members.iter().all(|member| member.sharing.cap().is_none()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use pillion_core::device::{Mechanism, UnknownMechanism};
 use pillion_core::ids::{InvalidJobId, InvalidJobStart};
+use pillion_core::share::InvalidSharing;
 use pillion_core::text;
 use pillion_core::units::OutOfRange;
 use pillion_core::{Fraction, JobStart, UnixTime};
@@ -67,9 +68,9 @@ pub enum InvalidField {
     /// No mechanism.
     #[error("invalid mechanism")]
     Mechanism(#[from] UnknownMechanism),
-    /// A CCS mode that no card has.
-    #[error("ccs_mode is {0}; allowed are 1, 2 and 4")]
-    CcsMode(u32),
+    /// No way to share.
+    #[error(transparent)]
+    Sharing(#[from] InvalidSharing),
 }
 
 /// The most letters of a name: of a node, as Slurm has them, a device, a model, a release.

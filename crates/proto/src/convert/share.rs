@@ -3,7 +3,7 @@
 use super::field::{self, InvalidField};
 use crate::v1 as wire;
 use pillion_core::report::ShareResult;
-use pillion_core::share::Share;
+use pillion_core::share::{InvalidSharing, Share, Sharing, SharingColumns};
 use pillion_core::units::OutOfRange;
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, UserId};
 
@@ -53,10 +53,14 @@ fn checked_share(wire: wire::PrepareShare) -> Result<Share, InvalidField> {
         start: field::start(&job_id, restart_count)?,
         uid: UserId(uid),
         gres_type: GresType(field::name("gres_type", gres_type)?),
-        mechanism: field::mechanism(&mechanism)?,
-        cap_fraction: field::fraction("cap_fraction", cap_fraction)?,
-        ccs_mode: ccs_mode.map(checked_ccs_mode).transpose()?,
-        memory_limit_bytes,
+        sharing: Sharing::try_from(SharingColumns {
+            mechanism: Some(field::mechanism(&mechanism)?),
+            cap_fraction: field::fraction("cap_fraction", cap_fraction)?,
+            ccs_mode: ccs_mode
+                .map(|mode| u8::try_from(mode).map_err(|_| InvalidSharing::Mode(mode)))
+                .transpose()?,
+            memory_limit_bytes,
+        })?,
         shards: checked_shards(shards)?,
     })
 }
@@ -68,35 +72,17 @@ fn checked_shards(count: u32) -> Result<Shards, InvalidField> {
     })
 }
 
-fn checked_ccs_mode(mode: u32) -> Result<u8, InvalidField> {
-    match mode {
-        1 => Ok(1),
-        2 => Ok(2),
-        4 => Ok(4),
-        other => Err(InvalidField::CcsMode(other)),
-    }
-}
-
 impl From<Share> for wire::PrepareShare {
     fn from(share: Share) -> Self {
-        let Share {
-            decision_id,
-            start,
-            uid,
-            gres_type,
-            mechanism,
-            cap_fraction,
-            ccs_mode,
-            memory_limit_bytes,
-            shards,
-        } = share;
+        let Share { decision_id, start, uid, gres_type, sharing, shards } = share;
+        let SharingColumns { mechanism: _, cap_fraction, ccs_mode, memory_limit_bytes } = sharing.into();
         Self {
             decision_id: decision_id.0,
             job_id: start.job_id.to_string(),
             restart_count: start.restart_count,
             uid: uid.0,
             gres_type: gres_type.0,
-            mechanism: mechanism.to_string(),
+            mechanism: sharing.mechanism().to_string(),
             cap_fraction: cap_fraction.map(Fraction::value),
             ccs_mode: ccs_mode.map(u32::from),
             memory_limit_bytes,

@@ -136,8 +136,6 @@ impl Room {
             node: planned.node,
             gres_type: planned.gres_type,
             device_model: planned.device_model,
-            mechanism: Mechanism::Mps,
-            ccs_mode: None,
             joins: None,
             gain: 0.5,
             members: vec![planned.members[0].plan.clone()],

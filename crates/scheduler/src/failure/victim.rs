@@ -7,7 +7,6 @@
 
 use crate::store::MeasuredRun;
 use pillion_core::UnixTime;
-use pillion_core::device::Mechanism;
 use pillion_core::fault::Ending;
 use pillion_slurm::Ending as JobEnding;
 
@@ -72,7 +71,7 @@ pub(super) enum Victim {
 /// Judges one tenant.
 pub(super) fn judge(tenant: &Tenant<'_>) -> Victim {
     let run = tenant.run;
-    let shared_by_mps = run.decision.as_ref().is_some_and(|decision| decision.mechanism == Mechanism::Mps)
+    let shared_by_mps = run.decision.as_ref().is_some_and(|decision| decision.mechanism().has_daemon())
         && run.summary.shared_seconds > 0.0
         && !tenant.fates.is_empty();
     let named_by_xid =
@@ -169,6 +168,7 @@ mod tests {
     use crate::failure::tests::{ENDED, failed_run};
     use crate::testing::at;
     use pillion_core::fault::{FaultSigns, XidSeen};
+    use pillion_core::share::Sharing;
     use proptest::prelude::*;
 
     fn judged(run: &MeasuredRun, fates: &[Fate], later_seconds: u64) -> Victim {
@@ -254,7 +254,7 @@ mod tests {
         run.summary.shared_seconds = 0.0;
         assert_eq!(judged(&run, &fates, 10), Victim::No);
         let mut run = failed_run();
-        run.decision.as_mut().unwrap().mechanism = Mechanism::Ccs;
+        run.decision.as_mut().unwrap().members[0].plan.sharing = Sharing::Ccs { mode: 2 };
         assert_eq!(judged(&run, &fates, 10), Victim::No);
         run.decision = None;
         assert_eq!(judged(&run, &fates, 10), Victim::No);

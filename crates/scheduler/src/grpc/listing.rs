@@ -29,29 +29,24 @@ pub(super) fn decision(
         node: decision.node.to_string(),
         gres_type: decision.gres_type.to_string(),
         device_model: decision.device_model.clone(),
-        mechanism: decision.mechanism.to_string(),
+        mechanism: decision.mechanism().to_string(),
         created_at_seconds: decision.created_at.seconds(),
-        members: decision.members.iter().map(|one| member(decision, one, users, caller)).collect(),
+        members: decision.members.iter().map(|one| member(one, users, caller)).collect(),
         gain: decision.gain,
         abandoned_reason: decision.abandoned_reason.clone().unwrap_or_default(),
     }
 }
 
 /// A member of a decision, as the caller may see it.
-pub(super) fn member(
-    decision: &Decision,
-    member: &Member,
-    users: &BTreeMap<SlurmJobId, String>,
-    caller: Caller,
-) -> v1::Member {
+pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, caller: Caller) -> v1::Member {
     let plan = &member.plan;
     if !caller.may_see(plan.uid) {
         // That somebody is there, and what is left for one's own job: no more.
         return v1::Member {
             role: role_word(plan.role).to_owned(),
             state: member.state.to_string(),
-            cap_fraction: plan.cap_fraction.map(f64::from),
-            ccs_mode: decision.ccs_mode.map(u32::from),
+            cap_fraction: plan.sharing.cap().map(f64::from),
+            ccs_mode: plan.sharing.ccs_mode().map(u32::from),
             shards: u32::from(plan.shards.count()),
             ..v1::Member::default()
         };
@@ -64,10 +59,10 @@ pub(super) fn member(
         workload: plan.workload.to_string(),
         role: role_word(plan.role).to_owned(),
         state: member.state.to_string(),
-        cap_fraction: plan.cap_fraction.map(f64::from),
-        ccs_mode: decision.ccs_mode.map(u32::from),
+        cap_fraction: plan.sharing.cap().map(f64::from),
+        ccs_mode: plan.sharing.ccs_mode().map(u32::from),
         shards: u32::from(plan.shards.count()),
-        memory_limit_bytes: plan.memory_limit_bytes,
+        memory_limit_bytes: plan.sharing.memory_limit_bytes(),
         predicted_speed_fraction: plan.estimate.as_ref().map(|estimate| estimate.speed_fraction),
         predicted_speed_fraction_low: plan.estimate.as_ref().map(|estimate| estimate.speed_fraction_low),
         measured_speed_fraction: member.measured_speed_fraction,

@@ -109,9 +109,9 @@ fn device(
     caller: Caller,
     now: UnixTime,
 ) -> v1::TopDevice {
-    let tenant = |(decision, member): &(&Decision, &Member)| {
+    let tenant = |(_, member): &(&Decision, &Member)| {
         if caller.may_see(member.plan.uid) {
-            listing::member(decision, member, users, caller)
+            listing::member(member, users, caller)
         } else {
             v1::Member { state: member.state.to_string(), ..v1::Member::default() }
         }

@@ -21,8 +21,6 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-const MECHANISMS: [Mechanism; 3] = [Mechanism::Mps, Mechanism::Ccs, Mechanism::None];
-
 /// Who goes past rows.
 const ROOMS: [&str; 11] = [
     "credit", "engine", "ingest", "judge", "misses", "names", "profile", "release", "requeue", "train",
@@ -122,7 +120,7 @@ fn jobs(page: &mut Page, snapshot: &Snapshot) {
             page.count(&f::JOBS, &[state], states.get(state).copied().unwrap_or(0));
         }
         page.set(&f::WAIT_MAX, &[], wait_seconds_max);
-        for mechanism in MECHANISMS {
+        for mechanism in Mechanism::ALL {
             let (devices, jobs) = sharing.get(&mechanism).copied().unwrap_or_default();
             page.count(&f::SHARED_DEVICES, &[mechanism.as_str()], devices);
             page.count(&f::SHARING_JOBS, &[mechanism.as_str()], jobs);
@@ -135,7 +133,7 @@ fn jobs(page: &mut Page, snapshot: &Snapshot) {
 
 fn decisions(page: &mut Page, counts: &Counts) {
     for kind in [DecisionKind::Pair, DecisionKind::Join, DecisionKind::Alone] {
-        for mechanism in MECHANISMS {
+        for mechanism in Mechanism::ALL {
             let count = counts.decisions.get(&(kind, mechanism)).copied().unwrap_or(0);
             page.count(&f::DECISIONS, &[kind.as_str(), mechanism.as_str()], count);
         }

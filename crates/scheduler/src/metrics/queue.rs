@@ -62,7 +62,7 @@ fn sharing(active: &[Decision]) -> BTreeMap<Mechanism, (u64, u64)> {
     let mut groups: BTreeMap<DecisionId, (Mechanism, u64)> = BTreeMap::new();
     for decision in active {
         let running = decision.members.iter().filter(|member| member.state == MemberState::Running).count();
-        groups.entry(decision.group).or_insert((decision.mechanism, 0)).1 += running as u64;
+        groups.entry(decision.group).or_insert((decision.mechanism(), 0)).1 += running as u64;
     }
     let mut sharing = BTreeMap::new();
     for (mechanism, running) in groups.into_values().filter(|(_, running)| *running > 1) {

@@ -115,7 +115,7 @@ impl Tally {
         let mut counts = self.lock();
         counts.decision.add(duration);
         for pairing in pairings {
-            *counts.decisions.entry((DecisionKind::of(pairing), pairing.mechanism)).or_default() += 1;
+            *counts.decisions.entry((DecisionKind::of(pairing), pairing.mechanism())).or_default() += 1;
         }
     }
 

@@ -214,8 +214,7 @@ fn is_solo(run: &MeasuredRun) -> bool {
 /// Why a run tells nothing of how its workload runs alone; `None` where it does.
 fn obstacle(run: &MeasuredRun) -> Option<&'static str> {
     // One that could use only a part of a card is not how the workload runs alone.
-    let was_parted =
-        run.decision.as_ref().is_some_and(|decision| decision.ccs_mode.is_some_and(|mode| mode > 1));
+    let was_parted = run.own_member().is_some_and(|member| member.plan.sharing.is_of_a_part());
     if was_parted {
         Some("it was limited to a part of its device")
     } else if run.job.ending != Some(Ending::Completed) {
@@ -229,7 +228,7 @@ fn obstacle(run: &MeasuredRun) -> Option<&'static str> {
 
 /// The cap that a run was planned with.
 fn cap_of(run: &MeasuredRun) -> Option<Fraction> {
-    run.own_member().and_then(|member| member.plan.cap_fraction)
+    run.own_member().and_then(|member| member.plan.sharing.cap())
 }
 
 /// What a run teaches of its workload alone, and the profile with it, where it changes that.

@@ -76,8 +76,6 @@ fn observation(
     NewObservation {
         group: decision.group,
         device_model: run.device_model.clone(),
-        mechanism: decision.mechanism,
-        ccs_mode: decision.ccs_mode,
         tenants,
         power_watts,
         fits,
@@ -92,7 +90,7 @@ fn tenant(member: &Member) -> SharingTenant {
     SharingTenant {
         start: member.plan.start,
         workload: member.plan.workload.clone(),
-        cap_fraction: member.plan.cap_fraction,
+        sharing: member.plan.sharing.limited_to(None),
     }
 }
 

@@ -4,7 +4,9 @@ use super::*;
 use crate::store::{Decision, JobRecord};
 use crate::testing::{at, decision, member, record, start, summary};
 use pillion_core::decision::MemberState;
+use pillion_core::device::Mechanism;
 use pillion_core::report::{JobSummary, ProgressPart};
+use pillion_core::share::Sharing;
 use pillion_core::{NodeName, WorkloadKey};
 
 /// A run of `seconds`, of which `shared` were shared.
@@ -35,10 +37,14 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
     }
 }
 
-fn limited(cap_fraction: Option<f64>, ccs_mode: Option<u8>) -> Decision {
+fn mps(cap: Option<f64>) -> Sharing {
+    Sharing::by(Mechanism::Mps, cap.map(Fraction::clamped), None)
+}
+
+fn limited(sharing: Sharing) -> Decision {
     let mut member = member(MemberState::Ended);
-    member.plan.cap_fraction = cap_fraction.map(Fraction::clamped);
-    Decision { ccs_mode, ..decision(&member) }
+    member.plan.sharing = sharing;
+    decision(&member)
 }
 
 fn learnt(runs: &[MeasuredRun]) -> Option<StoredProfile> {
@@ -144,7 +150,7 @@ fn every_mean_of_a_run_finds_its_place_in_the_profile() {
 
 /// A run under this cap; its job wrote this much progress.
 fn capped(cap: f64, seconds: u64, progress: Option<f64>) -> MeasuredRun {
-    let mut run = MeasuredRun { decision: Some(limited(Some(cap), None)), ..run(seconds, 0.0) };
+    let mut run = MeasuredRun { decision: Some(limited(mps(Some(cap)))), ..run(seconds, 0.0) };
     run.summary.solo = ProgressPart { progress, seconds: 50.0 };
     run
 }
@@ -222,12 +228,12 @@ fn shared_limited_failed_and_unseen_runs_teach_nothing_about_running_alone() {
         change(&mut run);
         learnt(&[run])
     };
-    assert!(with(|run| run.decision = Some(limited(Some(0.5), None))).is_none(), "capped");
-    assert!(with(|run| run.decision = Some(limited(None, Some(2)))).is_none(), "half a card");
+    assert!(with(|run| run.decision = Some(limited(mps(Some(0.5))))).is_none(), "capped");
+    assert!(with(|run| run.decision = Some(limited(Sharing::Ccs { mode: 2 }))).is_none(), "half a card");
     assert!(with(|run| run.job.ending = Some(Ending::Failed)).is_none(), "failed");
     assert!(with(|run| run.summary.solo_sample_count = 2).is_none(), "hardly seen");
     assert!(with(|run| run.summary.solo_means = None).is_none(), "never seen alone");
-    assert!(with(|run| run.decision = Some(limited(None, None))).is_some(), "joinable, and nobody came");
+    assert!(with(|run| run.decision = Some(limited(mps(None)))).is_some(), "joinable, and nobody came");
 }
 
 fn known(throughput: Option<f64>, seconds: f64, variation: Option<f64>) -> WorkloadProfile {

@@ -1,8 +1,7 @@
 //! What people look at of a whole cluster or of a long time: as few rows as tell it, found by index.
 
-use pillion_core::{
-    DecisionId, Fraction, GresType, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
-};
+use pillion_core::share::Sharing;
+use pillion_core::{DecisionId, GresType, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Role;
 
 /// How many outcomes one heatmap is made of at most: the newest. It bounds the time that a question takes.
@@ -28,8 +27,6 @@ pub struct Tenant {
     pub node: NodeName,
     /// The device.
     pub gres_type: GresType,
-    /// The card's mode.
-    pub ccs_mode: Option<u8>,
     /// The job.
     pub job_id: SlurmJobId,
     /// Whose.
@@ -42,8 +39,8 @@ pub struct Tenant {
     pub role: Role,
     /// Where it stands.
     pub state: pillion_core::decision::MemberState,
-    /// Its cap.
-    pub cap_fraction: Option<Fraction>,
+    /// How it shares the device.
+    pub sharing: Sharing,
     /// What Slurm booked.
     pub shards: Shards,
     /// The prediction.

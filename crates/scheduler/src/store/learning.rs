@@ -1,7 +1,7 @@
 //! What is learnt from, as the store keeps it: observations of sharings, and the models that were made of them.
 
-use pillion_core::device::Mechanism;
-use pillion_core::{DecisionId, Fraction, JobStart, UnixTime, WorkloadKey};
+use pillion_core::share::Sharing;
+use pillion_core::{DecisionId, JobStart, UnixTime, WorkloadKey};
 use pillion_pairing::Observation;
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +16,6 @@ pub struct NewObservation {
     pub group: DecisionId,
     /// The device model.
     pub device_model: String,
-    /// How the device was shared.
-    pub mechanism: Mechanism,
-    /// The card's mode (`ccs`).
-    pub ccs_mode: Option<u8>,
     /// Everybody who was together, two to four, in the order of their starts.
     pub tenants: Vec<SharingTenant>,
     /// The device's mean power meanwhile, where known.
@@ -36,6 +32,13 @@ pub struct NewObservation {
     pub is_self_reported: bool,
 }
 
+impl NewObservation {
+    /// How the device was shared, as the first of its tenants did.
+    pub fn sharing(&self) -> Sharing {
+        self.tenants.first().map(|tenant| tenant.sharing).unwrap_or_default()
+    }
+}
+
 /// Who was together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharingTenant {
@@ -43,8 +46,8 @@ pub struct SharingTenant {
     pub start: JobStart,
     /// What it ran.
     pub workload: WorkloadKey,
-    /// Its cap.
-    pub cap_fraction: Option<Fraction>,
+    /// How it shared the device; a memory limit changes no speed and is not told.
+    pub sharing: Sharing,
 }
 
 /// An observation as it stands: speeds of tenants that have not ended, or that could not be measured, are absent.

@@ -40,9 +40,10 @@ use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::name::KnownName;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, Launch, Report};
+use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
-    WorkloadKey, WorkloadName,
+    DecisionId, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
+    WorkloadName,
 };
 use pillion_pairing::{Explanation, Role, SpeedEstimate};
 use pillion_slurm::Ending;
@@ -99,10 +100,6 @@ pub struct NewDecision {
     pub gres_type: GresType,
     /// Its model.
     pub device_model: String,
-    /// How it is shared.
-    pub mechanism: Mechanism,
-    /// The card's mode.
-    pub ccs_mode: Option<u8>,
     /// The group that the members join; absent = they begin one.
     pub joins: Option<DecisionId>,
     /// Expected gain.
@@ -122,14 +119,13 @@ pub struct NewMember {
     pub workload: WorkloadKey,
     /// How it comes to the device.
     pub role: Role,
-    /// Its cap.
-    pub cap_fraction: Option<Fraction>,
+    /// How it shares the device: by the same mechanism as all of the decision.
+    #[serde(flatten)]
+    pub sharing: Sharing,
     /// What Slurm books.
     pub shards: Shards,
     /// The device memory that it is admitted with.
     pub memory_bytes: Option<u64>,
-    /// The limit for each of its processes.
-    pub memory_limit_bytes: Option<u64>,
     /// Its promise at that time.
     pub slowdown_ratio_max: f64,
     /// The prediction.
@@ -157,16 +153,30 @@ pub struct Decision {
     pub gres_type: GresType,
     /// Its model.
     pub device_model: String,
-    /// How it is shared.
-    pub mechanism: Mechanism,
-    /// The card's mode.
-    pub ccs_mode: Option<u8>,
     /// Expected gain.
     pub gain: f64,
     /// Why it was abandoned, if it was.
     pub abandoned_reason: Option<String>,
     /// The host first.
     pub members: Vec<Member>,
+}
+
+impl NewDecision {
+    /// How the device is shared, as the first of its members does.
+    pub fn sharing(&self) -> Sharing {
+        self.members.first().map(|member| member.sharing).unwrap_or_default()
+    }
+}
+
+impl Decision {
+    /// How the device is shared, as the first of its members does.
+    pub fn sharing(&self) -> Sharing {
+        self.members.first().map(|member| member.plan.sharing).unwrap_or_default()
+    }
+    /// Which way that is.
+    pub fn mechanism(&self) -> Mechanism {
+        self.sharing().mechanism()
+    }
 }
 
 /// A member of a committed decision.

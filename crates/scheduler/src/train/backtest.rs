@@ -2,7 +2,6 @@
 
 use crate::store::Score;
 use pillion_core::WorkloadKey;
-use pillion_pairing::model::SharedDevice;
 use pillion_pairing::{InterferenceModel, Observation, ProfileBook, SpeedEstimate, TenantInput};
 
 /// Standard deviation of a measured speed where nothing better is known.
@@ -46,15 +45,10 @@ fn score_one(
         .iter()
         .map(|tenant| {
             let profile = profiles.get(&tenant.workload, &observation.device_model)?;
-            Some(TenantInput { profile, cap_fraction: tenant.cap_fraction })
+            Some(TenantInput { profile, sharing: tenant.sharing })
         })
         .collect::<Option<Vec<_>>>()?;
-    let device = SharedDevice {
-        model: &observation.device_model,
-        mechanism: observation.mechanism,
-        ccs_mode: observation.ccs_mode,
-    };
-    let estimates = model.predict(&inputs, device).ok();
+    let estimates = model.predict(&inputs, &observation.device_model).ok();
     let deviation = observation.speed_fraction_deviation.unwrap_or(MEASUREMENT_DEVIATION);
     let scored = observation.tenants.iter().enumerate().filter_map(|(index, tenant)| {
         let measured = tenant.speed_fraction?;

@@ -4,7 +4,6 @@
 use super::recipe::Recipe;
 use crate::context::TickError;
 use crate::store::Store;
-use pillion_pairing::model::SharedDevice;
 use pillion_pairing::{InterferenceModel, PredictError, ProfileBook, SpeedEstimate, TenantInput};
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -35,15 +34,15 @@ impl InterferenceModel for CurrentModel {
     fn predict(
         &self,
         tenants: &[TenantInput<'_>],
-        device: SharedDevice<'_>,
+        device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError> {
-        self.model.predict(tenants, device)
+        self.model.predict(tenants, device_model)
     }
-    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> f64 {
-        self.model.misfit_probability(tenants, device)
+    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {
+        self.model.misfit_probability(tenants, device_model)
     }
-    fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64> {
-        self.model.power_watts(tenants, device)
+    fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64> {
+        self.model.power_watts(tenants, device_model)
     }
 }
 

@@ -10,11 +10,11 @@ use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
 use pillion_core::profile::LessonKind;
 use pillion_core::report::{JobSummary, ProgressPart, Report, ReportBody};
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, Revision, SlowdownRatio, SlurmJobId,
     UserId, WorkloadKey,
 };
-use pillion_pairing::model::SharedDevice;
 use pillion_pairing::view::{DeviceView, NodeView, WaitingJob};
 use pillion_pairing::{
     ClusterView, InterferenceModel, Plan, Policy, PredictError, SpeedEstimate, TenantInput, plan,
@@ -67,11 +67,7 @@ impl InterferenceModel for Mean {
     fn name(&self) -> &'static str {
         "mean"
     }
-    fn predict(
-        &self,
-        tenants: &[TenantInput<'_>],
-        _: SharedDevice<'_>,
-    ) -> Result<Vec<SpeedEstimate>, PredictError> {
+    fn predict(&self, tenants: &[TenantInput<'_>], _: &str) -> Result<Vec<SpeedEstimate>, PredictError> {
         let pair = pair_of(tenants.iter().map(|tenant| &tenant.profile.workload));
         let speed_fraction = self.0.get(&pair).copied().unwrap_or(0.9);
         let estimate = SpeedEstimate {
@@ -84,7 +80,7 @@ impl InterferenceModel for Mean {
         };
         Ok(vec![estimate; tenants.len()])
     }
-    fn power_watts(&self, _: &[TenantInput<'_>], _: SharedDevice<'_>) -> Option<f64> {
+    fn power_watts(&self, _: &[TenantInput<'_>], _: &str) -> Option<f64> {
         None
     }
 }
@@ -176,14 +172,12 @@ impl World {
         let tenant = |which: u32, name: &str| SharingTenant {
             start: start(which),
             workload: WorkloadKey::new(format!("alice/{name}")),
-            cap_fraction: None,
+            sharing: Sharing::by(Mechanism::Mps, None, None),
         };
         for which in [0, 1] {
             let new = NewObservation {
                 group: DecisionId(1),
                 device_model: "h200".to_owned(),
-                mechanism: Mechanism::Mps,
-                ccs_mode: None,
                 tenants: vec![tenant(0, names[0]), tenant(1, names[1])],
                 power_watts: None,
                 fits: true,

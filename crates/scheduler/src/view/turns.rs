@@ -41,7 +41,7 @@ fn held_alone(sources: Sources<'_>) -> BTreeMap<UserId, u32> {
     // Under a cap somebody is alone to be measured, whatever its shards say.
     let is_alone = |member: &&Member| {
         let plan = &member.plan;
-        let is_measured = plan.estimate.is_none() && plan.cap_fraction.is_some();
+        let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
         plan.role == Role::Alone || is_measured || is_exact(plan.slowdown_ratio_max)
     };
     let mut held = BTreeMap::new();

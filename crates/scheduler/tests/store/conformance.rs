@@ -31,8 +31,8 @@ use crate::reports::{
 };
 use crate::starts::a_start_is_as_slurm_told_of_it;
 use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::Mechanism;
 use pillion_core::report::{Report, ReportBody};
+use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId};
 use pillion_pairing::{Reason, Role};
 use pillion_scheduler::store::memory::MemoryStore;
@@ -163,8 +163,15 @@ async fn what_jobs_do_makes_no_plan_stale(store: Arc<dyn Store>) {
     assert_eq!(revision(&*store).await, 0);
 }
 
+fn by_ccs(mut new: NewDecision) -> NewDecision {
+    for member in &mut new.members {
+        member.sharing = Sharing::Ccs { mode: 2 };
+    }
+    new
+}
+
 async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
-    let ccs = NewDecision { mechanism: Mechanism::Ccs, ccs_mode: Some(2), ..pair(3, 4) };
+    let ccs = by_ccs(pair(3, 4));
     let ids = commit(&*store, &[pair(1, 2), ccs.clone()]).await;
     assert!(ids[0] < ids[1], "numbered in the order of the plan");
     let joiner = NewDecision { joins: Some(ids[0]), ..decision(vec![full_member(5)]) };
@@ -179,7 +186,7 @@ async fn a_plan_reads_as_it_was_committed(store: Arc<dyn Store>) {
     assert_eq!(read.members[0].plan, full_member(5));
     assert_eq!(read.members[0].state, MemberState::Planned);
     let read = the(&*store, ids[1]).await;
-    assert_eq!((read.group, read.mechanism, read.ccs_mode), (ids[1], Mechanism::Ccs, Some(2)));
+    assert_eq!((read.group, read.sharing()), (ids[1], Sharing::Ccs { mode: 2 }));
     let plans: Vec<_> = read.members.into_iter().map(|member| member.plan).collect();
     assert_eq!(plans, ccs.members, "the host first");
     assert_eq!(store.decision(DecisionId(999)).await.expect("read"), None);

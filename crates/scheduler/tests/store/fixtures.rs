@@ -9,6 +9,7 @@ use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
 };
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime,
     UserId, WorkloadKey,
@@ -109,10 +110,9 @@ pub(crate) fn member(id: u32, role: Role) -> NewMember {
         uid: UserId(1000),
         workload: WorkloadKey::new("alice/1f0c"),
         role,
-        cap_fraction: None,
+        sharing: Sharing::by(Mechanism::Mps, None, None),
         shards: Shards::try_new(50).expect("shards"),
         memory_bytes: None,
-        memory_limit_bytes: None,
         slowdown_ratio_max: 1.25,
         estimate: None,
         solo_duration_seconds: None,
@@ -134,9 +134,8 @@ pub(crate) fn full_member(id: u32) -> NewMember {
         chosen: false,
     };
     NewMember {
-        cap_fraction: Some(fraction(0.6)),
+        sharing: Sharing::Mps { cap: Some(fraction(0.6)), memory_limit_bytes: Some(4 << 30) },
         memory_bytes: Some(8 << 30),
-        memory_limit_bytes: Some(4 << 30),
         estimate: Some(estimate(0.9)),
         solo_duration_seconds: Some(61.5),
         explanation: Some(Explanation {
@@ -152,8 +151,6 @@ pub(crate) fn decision(members: Vec<NewMember>) -> NewDecision {
         node: node(),
         gres_type: gres(),
         device_model: "h100".to_owned(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         joins: None,
         gain: 0.625,
         members,

@@ -3,6 +3,7 @@
 use crate::conformance::revision;
 use crate::fixtures::{at, fraction, gres, node, plain, samples_report, start};
 use pillion_core::device::Mechanism;
+use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, WorkloadKey};
 use pillion_pairing::{Observation, ObservedTenant};
 use pillion_scheduler::store::{
@@ -15,7 +16,7 @@ fn tenant(id: u32) -> SharingTenant {
     SharingTenant {
         start: start(id),
         workload: WorkloadKey::new(format!("alice/{id}")),
-        cap_fraction: (id == 2).then(|| fraction(0.4)),
+        sharing: Sharing::by(Mechanism::Mps, (id == 2).then(|| fraction(0.4)), None),
     }
 }
 
@@ -24,8 +25,6 @@ pub(crate) fn told(first: u32, own: u32, speed_fraction: f64) -> NewObservation 
     NewObservation {
         group: DecisionId(9),
         device_model: "h100".to_owned(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         tenants: vec![tenant(first), tenant(first + 1)],
         power_watts: None,
         fits: true,
@@ -51,12 +50,10 @@ pub(crate) async fn tenants_tell_of_one_sharing_one_after_the_other(store: Arc<d
     let tenants = [(1, None, 0.75, false), (2, Some(fraction(0.4)), 1.0625, true)];
     let expected = Observation {
         device_model: "h100".to_owned(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         tenants: tenants
-            .map(|(id, cap_fraction, speed, is_self_reported)| ObservedTenant {
+            .map(|(id, cap, speed, is_self_reported)| ObservedTenant {
                 workload: WorkloadKey::new(format!("alice/{id}")),
-                cap_fraction,
+                sharing: Sharing::by(Mechanism::Mps, cap, None),
                 speed_fraction: Some(speed),
                 is_self_reported,
             })
@@ -83,9 +80,7 @@ pub(crate) async fn tenants_tell_of_one_sharing_one_after_the_other(store: Arc<d
 
 pub(crate) async fn what_a_sharing_does_not_tell_stays_unknown(store: Arc<dyn Store>) {
     let three = NewObservation {
-        mechanism: Mechanism::Ccs,
-        ccs_mode: Some(4),
-        tenants: vec![tenant(5), tenant(6), tenant(7)],
+        tenants: [5, 6, 7].map(|id| SharingTenant { sharing: Sharing::Ccs { mode: 4 }, ..tenant(id) }).into(),
         speed_fraction: None,
         fits: false,
         ..told(5, 6, 1.0)
@@ -93,10 +88,7 @@ pub(crate) async fn what_a_sharing_does_not_tell_stays_unknown(store: Arc<dyn St
     assert!(store.record_observation(&three, at(1)).await.expect("recorded"));
     let all = store.observations(0, 0).await.expect("read");
     let observation = &all[0].observation;
-    assert_eq!(
-        (observation.mechanism, observation.ccs_mode, observation.fits),
-        (Mechanism::Ccs, Some(4), false)
-    );
+    assert_eq!((observation.sharing(), observation.fits), (Sharing::Ccs { mode: 4 }, false));
     assert_eq!((observation.power_watts, observation.speed_fraction_deviation), (None, None));
     let speeds: Vec<_> = observation.tenants.iter().map(|tenant| tenant.speed_fraction).collect();
     assert_eq!(speeds, [None; 3]);

@@ -11,6 +11,7 @@ use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
 use pillion_core::amount::Amount;
+use pillion_core::device::Mechanism;
 use pillion_proto::v1::{AccountRequest, AccountRow, ClusterNode, ClusterRequest, ClusterResponse};
 
 /// How many nodes stand on one page.
@@ -19,7 +20,7 @@ const NODES: u64 = 50;
 pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
     let words: Vec<&'static str> = STATES.iter().map(|(word, _)| *word).collect();
     let state = ask.word("state", &words)?;
-    let mechanism = ask.word("mechanism", &["mps", "ccs", "none"])?;
+    let mechanism = ask.word("mechanism", &Mechanism::ALL.map(Mechanism::as_str))?;
     let first = ask.number("from")?.min(1_000_000);
     let request = ClusterRequest {
         nodes: ask.filters.get("node").to_owned(),
@@ -130,7 +131,7 @@ fn form(ask: &Ask<'_>, state: &str, mechanism: &str) -> Markup {
         &html! {
             (field("node", "Nodes", ask.filters.get("node"), "n[1-8],n12"))
             (choice("state", "With a GPU that is", state, &words))
-            (choice("mechanism", "Shared by", mechanism, &["mps", "ccs", "none"]))
+            (choice("mechanism", "Shared by", mechanism, &Mechanism::ALL.map(Mechanism::as_str)))
         },
     )
 }

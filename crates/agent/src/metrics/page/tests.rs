@@ -4,6 +4,7 @@ use super::*;
 use crate::metrics::Figures;
 use pillion_core::device::{DeviceProcess, Throttle};
 use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, DeviceUuid, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::DeviceState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,10 +33,7 @@ fn share(job: u32, gres_type: &str) -> Share {
         start: JobStart { job_id: SlurmJobId::plain(job), restart_count: 0 },
         uid: UserId(4711),
         gres_type: GresType::new(gres_type),
-        mechanism: Mechanism::Mps,
-        cap_fraction: None,
-        ccs_mode: None,
-        memory_limit_bytes: None,
+        sharing: Sharing::by(Mechanism::Mps, None, None),
         shards: Shards::try_new(40).unwrap(),
     }
 }

@@ -4,6 +4,7 @@ use super::Facts;
 use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
 use pillion_config::parse_scheduler;
+use pillion_core::device::Mechanism;
 use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
 
 const RESTART: &str = "then restart slurmctld";
@@ -118,7 +119,9 @@ pub(super) fn accounting_tres(facts: &Facts) -> Vec<Finding> {
 pub(super) fn job_container(facts: &Facts) -> Vec<Finding> {
     let check = Check("job-container");
     let uses_mps = facts.status.as_ref().ok().map(|status| {
-        status.agents.iter().flat_map(|agent| &agent.devices).any(|device| device.mechanism == "mps")
+        let mechanisms =
+            status.agents.iter().flat_map(|agent| &agent.devices).map(|device| &device.mechanism);
+        mechanisms.filter_map(|word| word.parse().ok()).any(Mechanism::has_daemon)
     });
     with_conf(facts, check, |conf| {
         if !conf.get("JobContainerType").ends_with("tmpfs") && !conf.get("NamespaceType").ends_with("tmpfs") {

@@ -6,7 +6,7 @@ use super::features::{FeatureSpace, Point};
 use super::fit::{Evidence, Posterior, Row, Variances};
 use super::misfits::Misfits;
 use super::prior::{self, Appetite, Expected};
-use crate::model::{SharedDevice, TenantInput, Terms};
+use crate::model::{TenantInput, Terms};
 use pillion_core::WorkloadKey;
 use pillion_core::profile::WorkloadProfile;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -200,11 +200,9 @@ impl Knowledge {
         (NOVELTY_HALF_COUNT / (NOVELTY_HALF_COUNT + seen), novelty)
     }
 
-    pub(super) fn predict(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Vec<Said> {
-        let takes_turns = prior::takes_turns(device);
-        let appetites: Vec<Appetite> =
-            tenants.iter().map(|tenant| Appetite::of(tenant.profile, takes_turns)).collect();
-        let caps: Vec<f64> = tenants.iter().map(|tenant| prior::cap(tenant, device)).collect();
+    pub(super) fn predict(&self, tenants: &[TenantInput<'_>]) -> Vec<Said> {
+        let appetites: Vec<Appetite> = tenants.iter().map(Appetite::of_tenant).collect();
+        let caps: Vec<f64> = tenants.iter().map(prior::cap).collect();
         let actors: Vec<Actor> = tenants
             .iter()
             .zip(&appetites)
@@ -299,8 +297,8 @@ impl Knowledge {
 
     /// The device's mean power: at rest, and what each tenant adds to that alone, in proportion to its speed; times what
     /// was measured of such sums.
-    pub(super) fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64> {
-        let speeds: Vec<f64> = self.predict(tenants, device).iter().map(|said| said.speed_fraction).collect();
+    pub(super) fn power_watts(&self, tenants: &[TenantInput<'_>]) -> Option<f64> {
+        let speeds: Vec<f64> = self.predict(tenants).iter().map(|said| said.speed_fraction).collect();
         Some(self.stored.power_ratio * added_power(tenants, &speeds)?)
     }
 

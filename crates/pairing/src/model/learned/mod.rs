@@ -21,9 +21,7 @@ mod prior;
 mod tests;
 mod training;
 
-use super::{
-    BOUND_DEVIATIONS, Contention, InterferenceModel, PredictError, SharedDevice, SpeedEstimate, TenantInput,
-};
+use super::{BOUND_DEVIATIONS, Contention, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use crate::history::Observation;
 use crate::view::ProfileBook;
 use knowledge::Knowledge;
@@ -87,7 +85,7 @@ pub fn train(profiles: &ProfileBook, observations: &[Observation], options: &Tra
     let newest = &observations[observations.len().saturating_sub(options.observations_max)..];
     let mut kinds: BTreeMap<String, Vec<&Observation>> = BTreeMap::new();
     for observation in newest {
-        let kind = kind(&observation.device_model, observation.mechanism);
+        let kind = kind(&observation.device_model, observation.mechanism());
         kinds.entry(kind).or_default().push(observation);
     }
     let of_kind = kinds.into_iter().map(|(kind, observations)| {
@@ -108,11 +106,11 @@ impl Learned {
         self.observation_count
     }
 
-    fn knowledge(&self, device: SharedDevice<'_>) -> &Knowledge {
+    fn knowledge(&self, tenants: &[TenantInput<'_>], device_model: &str) -> &Knowledge {
         // Kinds are few, and this is asked for each estimate: no name is made for it.
-        let mechanism = device.mechanism.as_str();
+        let mechanism = tenants.first().map(|tenant| tenant.sharing.mechanism()).unwrap_or_default().as_str();
         let is_it = |kind: &str| {
-            kind.strip_prefix(mechanism).and_then(|rest| rest.strip_prefix(' ')) == Some(device.model)
+            kind.strip_prefix(mechanism).and_then(|rest| rest.strip_prefix(' ')) == Some(device_model)
         };
         let found = self.of_kind.iter().find(|(kind, _)| is_it(kind));
         found.map_or(&self.nothing, |(_, knowledge)| knowledge)
@@ -132,20 +130,20 @@ impl InterferenceModel for Learned {
     fn predict(
         &self,
         tenants: &[TenantInput<'_>],
-        device: SharedDevice<'_>,
+        device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError> {
-        let knowledge = self.knowledge(device);
+        let knowledge = self.knowledge(tenants, device_model);
         // Whoever was never seen beside others, on a device of which little is known, is judged by his profile alone:
         // with the doubt of a model that has learnt next to nothing, nobody would ever be tried.
         if knowledge.is_new_to(tenants)
-            && let Ok(estimates) = Contention.predict(tenants, device)
+            && let Ok(estimates) = Contention.predict(tenants, device_model)
         {
             return Ok(estimates);
         }
-        let mut said = knowledge.predict(tenants, device);
+        let mut said = knowledge.predict(tenants);
         // What was tried together is known no worse than what was not.
         if knowledge.has_few_facts_but(tenants)
-            && let Ok(estimates) = Contention.predict(tenants, device)
+            && let Ok(estimates) = Contention.predict(tenants, device_model)
         {
             for (said, alone) in said.iter_mut().zip(&estimates) {
                 let most = TRIED_DOUBT_FRACTION * alone.speed_fraction_deviation;
@@ -170,11 +168,11 @@ impl InterferenceModel for Learned {
             .collect())
     }
 
-    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> f64 {
-        self.knowledge(device).misfit_probability(tenants)
+    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {
+        self.knowledge(tenants, device_model).misfit_probability(tenants)
     }
 
-    fn power_watts(&self, tenants: &[TenantInput<'_>], device: SharedDevice<'_>) -> Option<f64> {
-        self.knowledge(device).power_watts(tenants, device)
+    fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64> {
+        self.knowledge(tenants, device_model).power_watts(tenants)
     }
 }

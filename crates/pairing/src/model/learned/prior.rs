@@ -1,9 +1,8 @@
 //! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
-use crate::model::{SharedDevice, TenantInput};
+use crate::model::TenantInput;
 use pillion_core::Fraction;
-use pillion_core::device::Mechanism;
 use pillion_core::profile::WorkloadProfile;
 
 /// Speed expected where nothing is known of either tenant: a little better than taking turns.
@@ -83,6 +82,10 @@ fn small(count: usize) -> f64 {
 }
 
 impl Appetite {
+    pub(super) fn of_tenant(tenant: &TenantInput<'_>) -> Self {
+        Self::of(tenant.profile, tenant.sharing.takes_turns())
+    }
+
     pub(super) fn of(profile: &WorkloadProfile, takes_turns: bool) -> Self {
         let value = |fraction: Option<Fraction>| fraction.map(Fraction::value);
         let curve = curve(profile);
@@ -132,22 +135,9 @@ impl Appetite {
     }
 }
 
-/// Whether tenants run one after the other on this device.
-pub(super) fn takes_turns(device: SharedDevice<'_>) -> bool {
-    match device.mechanism {
-        Mechanism::Mps => false,
-        Mechanism::Ccs => device.ccs_mode.unwrap_or(1) < 2,
-        Mechanism::None => true,
-    }
-}
-
-/// The cap of a tenant as the device makes it; 1 = none.
-pub(super) fn cap(tenant: &TenantInput<'_>, device: SharedDevice<'_>) -> f64 {
-    match device.mechanism {
-        Mechanism::Mps => tenant.cap_fraction.map_or(1.0, Fraction::value).clamp(SPEED_MIN, 1.0),
-        Mechanism::Ccs => 1.0 / f64::from(device.ccs_mode.unwrap_or(1).max(1)),
-        Mechanism::None => 1.0,
-    }
+/// The part of the device that a tenant can use; 1 = all of it.
+pub(super) fn cap(tenant: &TenantInput<'_>) -> f64 {
+    tenant.sharing.compute_part().max(SPEED_MIN)
 }
 
 /// By how much expected speeds are too high together for one device: tenants on the same compute units cannot get more

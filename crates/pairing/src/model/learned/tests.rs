@@ -3,10 +3,12 @@
 use super::*;
 use crate::history::ObservedTenant;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use pillion_core::{Fraction, SlowdownRatio};
 use proptest::prelude::*;
 
-const DEVICE: SharedDevice<'_> = SharedDevice { model: "v100", mechanism: Mechanism::Mps, ccs_mode: None };
+const DEVICE: &str = "v100";
+const FREE: Sharing = Sharing::Mps { cap: None, memory_limit_bytes: None };
 
 fn profile(name: &str, family: &str, active: f64) -> WorkloadProfile {
     WorkloadProfile {
@@ -27,14 +29,12 @@ fn profiles() -> Vec<WorkloadProfile> {
 fn observed(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
     let tenant = |name: &str, speed: f64| ObservedTenant {
         workload: WorkloadKey::new(name),
-        cap_fraction: None,
+        sharing: FREE,
         speed_fraction: Some(speed),
         is_self_reported: false,
     };
     Observation {
         device_model: "v100".to_owned(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         tenants: vec![tenant(a, speeds[0]), tenant(b, speeds[1])],
         power_watts: None,
         fits: true,
@@ -55,7 +55,7 @@ fn said(model: &Learned, a: &str, b: &str) -> SpeedEstimate {
         known.cloned().unwrap_or_else(|| WorkloadProfile::empty(WorkloadKey::new(name), "v100"))
     };
     let (first, second) = (find(a), find(b));
-    let tenants = [&first, &second].map(|profile| TenantInput { profile, cap_fraction: None });
+    let tenants = [&first, &second].map(|profile| TenantInput { profile, sharing: FREE });
     model.predict(&tenants, DEVICE).unwrap().swap_remove(0)
 }
 
@@ -106,7 +106,8 @@ fn a_workload_that_presses_hard_is_remembered_beside_others() {
 #[test]
 fn another_device_and_another_mechanism_teach_nothing() {
     let elsewhere = Observation { device_model: "k80".to_owned(), ..observed("w0", "w2", [0.3, 0.3]) };
-    let otherwise = Observation { mechanism: Mechanism::None, ..observed("w0", "w2", [0.3, 0.3]) };
+    let mut otherwise = observed("w0", "w2", [0.3, 0.3]);
+    otherwise.tenants.iter_mut().for_each(|tenant| tenant.sharing = Sharing::TimeSliced);
     let (before, after) =
         (said(&trained(&[]), "w0", "w2"), said(&trained(&[elsewhere, otherwise]), "w0", "w2"));
     assert_eq!(before, after);
@@ -147,7 +148,7 @@ fn told_by_mallory(owners: Owners) -> SpeedEstimate {
     let book = ProfileBook::from(profiles);
     let model = train(&book, &observations, &TrainOptions { owners, ..TrainOptions::default() });
     let carol = ["carol/1", "carol/2"].map(|name| book.get(&WorkloadKey::new(name), "v100").unwrap());
-    let tenants = carol.map(|profile| TenantInput { profile, cap_fraction: None });
+    let tenants = carol.map(|profile| TenantInput { profile, sharing: FREE });
     model.predict(&tenants, DEVICE).unwrap().remove(0)
 }
 
@@ -167,7 +168,7 @@ fn what_did_not_fit_is_expected_not_to_fit() {
     let model = trained(&[misfit]);
     let all = profiles();
     let probability = |a: usize, b: usize| {
-        let tenants = [&all[a], &all[b]].map(|profile| TenantInput { profile, cap_fraction: None });
+        let tenants = [&all[a], &all[b]].map(|profile| TenantInput { profile, sharing: FREE });
         model.misfit_probability(&tenants, DEVICE)
     };
     assert!(probability(2, 0) > 0.9);
@@ -178,7 +179,7 @@ fn what_did_not_fit_is_expected_not_to_fit() {
 fn measured_power_corrects_what_profiles_say() {
     let watts = |model: &Learned| {
         let all = profiles();
-        let tenants = [&all[0], &all[1]].map(|profile| TenantInput { profile, cap_fraction: None });
+        let tenants = [&all[0], &all[1]].map(|profile| TenantInput { profile, sharing: FREE });
         model.power_watts(&tenants, DEVICE).unwrap()
     };
     let hot = Observation { power_watts: Some(400.0), ..observed("w0", "w1", [0.9, 0.9]) };
@@ -243,7 +244,7 @@ fn said_of_sizes(model: &Learned, own: i32, other: i32) -> SpeedEstimate {
     let all = sizes();
     let find = |name: String| all.iter().find(|profile| profile.workload == WorkloadKey::new(&name)).unwrap();
     let tenants = [find(format!("a{own}")), find(format!("b{other}"))];
-    let tenants = tenants.map(|profile| TenantInput { profile, cap_fraction: None });
+    let tenants = tenants.map(|profile| TenantInput { profile, sharing: FREE });
     model.predict(&tenants, DEVICE).unwrap().swap_remove(0)
 }
 

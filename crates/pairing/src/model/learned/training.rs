@@ -9,10 +9,11 @@ use super::knowledge::{Fact, Knowledge, Stored, added_power, bounded, noise_of, 
 use super::misfits::Misfits;
 use super::prior::{self, Appetite};
 use crate::history::{Observation, ObservedTenant};
-use crate::model::{SharedDevice, TenantInput};
+use crate::model::TenantInput;
 use crate::view::ProfileBook;
 use pillion_core::WorkloadKey;
 use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps of expectation maximisation.
@@ -39,7 +40,7 @@ struct Names {
 /// Learns from observations on one device model under one mechanism.
 pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation], owners: Owners) -> Knowledge {
     let device_model = observations.first().map(|observation| observation.device_model.as_str());
-    let takes_turns = observations.first().is_some_and(|observation| prior::takes_turns(device(observation)));
+    let takes_turns = observations.first().is_some_and(|observation| observation.sharing().takes_turns());
     let known: Vec<(&WorkloadProfile, Appetite)> = profiles
         .iter()
         .filter(|profile| device_model.is_none_or(|model| profile.device_model == model))
@@ -68,14 +69,6 @@ pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation], owner
     })
 }
 
-fn device(observation: &Observation) -> SharedDevice<'_> {
-    SharedDevice {
-        model: &observation.device_model,
-        mechanism: observation.mechanism,
-        ccs_mode: observation.ccs_mode,
-    }
-}
-
 /// Measured speeds, equal circumstances made one.
 fn facts(
     profiles: &ProfileBook,
@@ -102,26 +95,25 @@ fn facts(
     for observation in
         observations.iter().filter(|observation| observation.fits && observation.tenants.len() > 1)
     {
-        let device = device(observation);
+        let device_model = observation.device_model.as_str();
         let nothing: Vec<WorkloadProfile> = observation
             .tenants
             .iter()
-            .map(|tenant| WorkloadProfile::empty(tenant.workload.clone(), device.model))
+            .map(|tenant| WorkloadProfile::empty(tenant.workload.clone(), device_model))
             .collect();
         let found: Vec<&WorkloadProfile> = observation
             .tenants
             .iter()
             .zip(&nothing)
-            .map(|(tenant, nothing)| profiles.get(&tenant.workload, device.model).unwrap_or(nothing))
+            .map(|(tenant, nothing)| profiles.get(&tenant.workload, device_model).unwrap_or(nothing))
             .collect();
         let inputs: Vec<TenantInput<'_>> = found
             .iter()
             .zip(&observation.tenants)
-            .map(|(profile, tenant)| TenantInput { profile, cap_fraction: tenant.cap_fraction })
+            .map(|(profile, tenant)| TenantInput { profile, sharing: tenant.sharing })
             .collect();
-        let appetites: Vec<Appetite> =
-            found.iter().map(|profile| Appetite::of(profile, prior::takes_turns(device))).collect();
-        let caps: Vec<f64> = inputs.iter().map(|input| prior::cap(input, device)).collect();
+        let appetites: Vec<Appetite> = inputs.iter().map(Appetite::of_tenant).collect();
+        let caps: Vec<f64> = inputs.iter().map(prior::cap).collect();
         for (own, tenant) in observation.tenants.iter().enumerate() {
             let Some(speed) = tenant.speed_fraction.filter(|speed| *speed > 0.0) else { continue };
             let places = std::iter::once(own).chain((0..found.len()).filter(|other| *other != own));
@@ -182,7 +174,7 @@ fn power_ratio(profiles: &ProfileBook, observations: &[&Observation]) -> f64 {
             .collect();
         let Some(found) = found else { continue };
         let inputs: Vec<TenantInput<'_>> =
-            found.iter().map(|(profile, _)| TenantInput { profile, cap_fraction: None }).collect();
+            found.iter().map(|(profile, _)| TenantInput { profile, sharing: Sharing::TimeSliced }).collect();
         let speeds: Vec<f64> = found.iter().map(|(_, speed)| speed.min(1.0)).collect();
         let added = added_power(&inputs, &speeds).filter(|watts| *watts > 0.0);
         if let Some((watts, added)) = observation.power_watts.zip(added) {
@@ -221,12 +213,12 @@ fn last(count: usize) -> u32 {
 type Circumstances = (WorkloadKey, u64, Vec<(WorkloadKey, u64)>, Option<u8>, bool);
 
 fn circumstances(observation: &Observation, own: usize, tenant: &ObservedTenant) -> Circumstances {
-    let cap = |tenant: &ObservedTenant| tenant.cap_fraction.map_or(u64::MAX, |cap| cap.value().to_bits());
+    let cap = |tenant: &ObservedTenant| tenant.sharing.cap().map_or(u64::MAX, |cap| cap.value().to_bits());
     let others = observation.tenants.iter().enumerate().filter(|(at, _)| *at != own);
     let mut others: Vec<(WorkloadKey, u64)> =
         others.map(|(_, other)| (other.workload.clone(), cap(other))).collect();
     others.sort();
-    (tenant.workload.clone(), cap(tenant), others, observation.ccs_mode, tenant.is_self_reported)
+    (tenant.workload.clone(), cap(tenant), others, tenant.sharing.ccs_mode(), tenant.is_self_reported)
 }
 
 /// A mean of measured speeds, by the weight of each.

@@ -8,7 +8,6 @@ use crate::plan::Reason;
 use crate::planner::admit;
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, KindIndex};
-use pillion_core::device::Mechanism;
 use std::cmp::Reverse;
 use std::rc::Rc;
 
@@ -31,7 +30,7 @@ impl<'a> PlanContext<'a> {
         kind: KindIndex,
     ) -> Result<Verdict, Reason> {
         let device = self.kinds[kind];
-        if device.mechanism != Mechanism::Ccs {
+        if !device.mechanism.has_modes() {
             return self.look_at(&seats, device, None);
         }
         let in_halves = self.look_at(&seats, device, Some(CCS_MODE_SHARED));

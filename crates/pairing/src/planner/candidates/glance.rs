@@ -3,12 +3,12 @@
 
 use super::caps::{CapSlot, FAST_ENOUGH_FRACTION};
 use super::{Seat, Verdict};
-use crate::model::{SharedDevice, SpeedEstimate, TenantInput};
+use crate::model::{SpeedEstimate, TenantInput};
 use crate::plan::Reason;
 use crate::planner::classes::{Found, PlanContext};
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
 use crate::view::DeviceView;
-use pillion_core::device::Mechanism;
+use pillion_core::share::Sharing;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -93,10 +93,9 @@ impl<'a> PlanContext<'a> {
     /// What two are like.
     pub(crate) fn foresee(&self, (kind, lower, higher): Couple) -> Option<[SpeedEstimate; 2]> {
         let device = self.kinds[kind];
-        let input =
-            |profile: ProfileIndex| TenantInput { profile: self.profiles[profile], cap_fraction: None };
-        let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: None };
-        let estimates = self.model.predict(&[input(lower), input(higher)], shared).ok()?;
+        let sharing = Sharing::by(device.mechanism, None, None);
+        let input = |profile: ProfileIndex| TenantInput { profile: self.profiles[profile], sharing };
+        let estimates = self.model.predict(&[input(lower), input(higher)], &device.model).ok()?;
         let without_terms =
             estimates.into_iter().map(|estimate| SpeedEstimate { terms: Arc::default(), ..estimate });
         without_terms.collect::<Vec<_>>().try_into().ok()
@@ -125,7 +124,7 @@ impl<'a> PlanContext<'a> {
     /// Whether sharings on it are glanced at first: not where they are few, where a list says which caps may be tried, or
     /// where a card has modes.
     pub(super) fn glances_at(&self, device: &DeviceView) -> bool {
-        !self.is_thorough && self.policy.allowed.is_none() && device.mechanism != Mechanism::Ccs
+        !self.is_thorough && self.policy.allowed.is_none() && !device.mechanism.has_modes()
     }
 
     /// Without caps.
@@ -153,7 +152,7 @@ impl<'a> PlanContext<'a> {
         estimates: &[&SpeedEstimate],
     ) -> Glance {
         let is_fast = estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
-        let could_cap = device.mechanism == Mechanism::Mps && self.policy.caps;
+        let could_cap = device.mechanism.can_cap() && self.policy.caps;
         let is_final =
             !could_cap || (verdict.is_admitted() && is_fast) || !caps_could_help(seats, verdict, estimates);
         let hope = (!is_final).then(|| verdict.weight + CAPS_WIN_MAX * verdict.weight_of_speed());

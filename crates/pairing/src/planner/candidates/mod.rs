@@ -17,7 +17,6 @@ use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
 use crate::view::{DeviceView, Tenant};
 use caps::{CAP_GAIN_MIN, CapSlot, FAST_ENOUGH_FRACTION};
-use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
 use std::rc::Rc;
 
@@ -75,7 +74,7 @@ impl<'a> PlanContext<'a> {
     fn look_at_join(&self, class: ClassIndex, device: DeviceIndex) -> Result<Verdict, Reason> {
         let host = &self.devices[device];
         let seats = self.seats_with(class, device)?;
-        self.look_at(&seats, host, host.tenants.iter().find_map(|tenant| tenant.ccs_mode))
+        self.look_at(&seats, host, host.tenants.iter().find_map(|tenant| tenant.sharing.ccs_mode()))
     }
 
     /// What two waiting jobs would be like, to be told: without caps where nobody looked closer, and that costs too much.
@@ -153,7 +152,7 @@ impl<'a> PlanContext<'a> {
                 memory_bytes: need.ok_or(Reason::MemoryUnknown)?,
                 promise: tenant.slowdown_ratio_max,
                 owner: tenant.into(),
-                cap: CapSlot::Fixed(tenant.cap_fraction),
+                cap: CapSlot::Fixed(tenant.sharing.cap()),
                 runs: self.typical.of(worth::remaining_seconds(tenant, self.view.taken_at)),
             })
         };
@@ -210,7 +209,7 @@ impl<'a> PlanContext<'a> {
     /// The sets of caps that are looked at, no caps first where that is allowed.
     fn sets_of_caps(&self, seats: &[Seat<'a>], device: &DeviceView) -> Vec<Vec<Option<Fraction>>> {
         let slots: Vec<CapSlot> = seats.iter().map(|seat| seat.cap).collect();
-        let may_cap = device.mechanism == Mechanism::Mps && self.policy.caps;
+        let may_cap = device.mechanism.can_cap() && self.policy.caps;
         if let Some(allowed) = &self.policy.allowed {
             let workloads: Vec<&WorkloadKey> =
                 seats.iter().map(|seat| &self.profiles[seat.profile].workload).collect();
@@ -247,7 +246,7 @@ impl<'a> PlanContext<'a> {
     pub(crate) fn may_host(&self, class: ClassIndex, kind: KindIndex) -> Result<(), Reason> {
         let seat = self.waiting_seat(class, kind)?;
         let device = self.kinds[kind];
-        if device.mechanism != Mechanism::Ccs {
+        if !device.mechanism.has_modes() {
             return Ok(());
         }
         let estimates = self.predict(&[seat], &[None], device, Some(CCS_MODE_SHARED))?;

@@ -2,7 +2,7 @@
 
 use super::Seat;
 use super::worth::{self, Stay};
-use crate::model::{SharedDevice, SpeedEstimate, TenantInput};
+use crate::model::{SpeedEstimate, TenantInput};
 use crate::plan::Reason;
 use crate::planner::admit;
 use crate::planner::classes::PlanContext;
@@ -10,6 +10,7 @@ use crate::planner::index::KindIndex;
 use crate::policy::Objective;
 use crate::view::DeviceView;
 use pillion_core::Fraction;
+use pillion_core::share::Sharing;
 use std::rc::Rc;
 
 /// What a broken promise costs, in typical runs: more than any sharing saves.
@@ -93,12 +94,11 @@ impl<'a> PlanContext<'a> {
         let before = if let [_, _] = seats { 1.0 } else { self.sum_before(seats, caps, device, mode)? };
         let keeps =
             |(estimate, seat): (&&SpeedEstimate, &Seat<'_>)| admit::keeps_promise(estimate, seat.promise);
-        let inputs = self.inputs(seats, caps);
-        let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
-        let misfit = self.model.misfit_probability(&inputs, shared);
+        let inputs = self.inputs(seats, caps, device, mode);
+        let misfit = self.model.misfit_probability(&inputs, &device.model);
         let risks = estimates.iter().zip(seats).map(|(own, seat)| own.break_probability(seat.promise));
         let risk: f64 = risks.map(|risk| misfit + (1.0 - misfit) * risk).sum();
-        let weight = self.weight(seats, &inputs, estimates, before, shared) * (1.0 - misfit)
+        let weight = self.weight(seats, &inputs, estimates, before, device) * (1.0 - misfit)
             - misfit * worth::MISFIT_COST;
         let excluded_by = if misfit >= MISFIT_MAX {
             Some(Reason::MemoryDoesNotFit)
@@ -133,7 +133,7 @@ impl<'a> PlanContext<'a> {
         inputs: &[TenantInput<'_>],
         estimates: &[&SpeedEstimate],
         before: f64,
-        shared: SharedDevice<'_>,
+        device: &DeviceView,
     ) -> f64 {
         let watts = |input: &TenantInput<'_>| input.profile.power_watts_mean;
         let stays: Vec<Stay> = seats
@@ -149,15 +149,21 @@ impl<'a> PlanContext<'a> {
             .collect();
         let together = match self.policy.objective {
             Objective::Throughput => None,
-            Objective::Energy | Objective::ThroughputPerWatt => self.model.power_watts(inputs, shared),
+            Objective::Energy | Objective::ThroughputPerWatt => self.model.power_watts(inputs, &device.model),
         };
         worth::worth(&stays, before, together, self.policy.objective)
     }
 
-    fn inputs(&self, seats: &[Seat<'_>], caps: &[Option<Fraction>]) -> Vec<TenantInput<'a>> {
+    fn inputs(
+        &self,
+        seats: &[Seat<'_>],
+        caps: &[Option<Fraction>],
+        device: &DeviceView,
+        mode: Option<u8>,
+    ) -> Vec<TenantInput<'a>> {
         let input = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| TenantInput {
             profile: self.profiles[seat.profile],
-            cap_fraction: *cap,
+            sharing: Sharing::by(device.mechanism, *cap, mode),
         };
         seats.iter().zip(caps).map(input).collect()
     }
@@ -176,8 +182,8 @@ impl<'a> PlanContext<'a> {
         if let Some(known) = self.found.predictions.borrow().get(&key) {
             return known.clone().ok_or(Reason::UnknownWorkload);
         }
-        let shared = SharedDevice { model: &device.model, mechanism: device.mechanism, ccs_mode: mode };
-        let estimates = self.model.predict(&self.inputs(seats, caps), shared).ok().map(Rc::new);
+        let inputs = self.inputs(seats, caps, device, mode);
+        let estimates = self.model.predict(&inputs, &device.model).ok().map(Rc::new);
         if self.found.predictions.borrow().len() < PREDICTIONS_MAX {
             self.found.predictions.borrow_mut().insert(key, estimates.clone());
         }

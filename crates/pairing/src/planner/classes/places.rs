@@ -151,10 +151,10 @@ pub(crate) fn alike_hosts(
 /// Everything about a tenant that a plan looks at.
 fn tenant_key(tenant: &Tenant, now: UnixTime, ratio: f64) -> impl Hash + Eq + '_ {
     let who = (&tenant.workload, tenant.uid, &tenant.account, tenant.slowdown_ratio_max.value().to_bits());
-    let cap = tenant.cap_fraction.map(|cap| cap.value().to_bits());
+    let cap = tenant.sharing.cap().map(|cap| cap.value().to_bits());
     let remaining =
         [tenant.expected_end_at, tenant.time_limit_at].map(|end| end.map(|end| step(now, end, ratio)));
-    (who, cap, tenant.ccs_mode, tenant.memory_bytes, remaining)
+    (who, cap, tenant.sharing.ccs_mode(), tenant.memory_bytes, remaining)
 }
 
 /// Counts the steps of `ratio` from a minute to what is left.

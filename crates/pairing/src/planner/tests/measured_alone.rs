@@ -9,15 +9,15 @@ fn what_is_measured_alone_shares_with_nobody_and_has_its_cap() {
     let plan = planned(&two(measured(3), job(2, "light")));
     let pairing = &plan.pairings[0];
     assert_eq!((groups(&plan), reason(&plan, 1)), (vec![vec![1]], Reason::MeasuredAlone));
-    assert_eq!((pairing.mechanism, pairing.members[0].shards), (Mps, Shards::ALL));
-    assert_eq!(pairing.members[0].cap_fraction, Fraction::try_new(0.3).ok());
+    assert_eq!((pairing.mechanism(), pairing.members[0].shards), (Mps, Shards::ALL));
+    assert_eq!(pairing.members[0].sharing.cap(), Fraction::try_new(0.3).ok());
     assert_eq!(
         pairing.members[0].explanation.text,
         "starts alone with 30 % of the device: its user has it measured so"
     );
     let plan = planned(&two(measured(10), job(2, "light")));
     let (pairing, member) = (&plan.pairings[0], &plan.pairings[0].members[0]);
-    assert_eq!((pairing.mechanism, member.cap_fraction, member.role), (Turns, None, Role::Alone));
+    assert_eq!((pairing.mechanism(), member.sharing.cap(), member.role), (Turns, None, Role::Alone));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::report::{AgentHello, DeviceSamples};
+use pillion_core::share::Sharing;
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
 use pillion_pairing::Role;
 use pillion_slurm::NodeAvailability;
@@ -21,14 +22,13 @@ fn tenant(id: u32, uid: u32, user: &str) -> Tenant {
         decision_id: DecisionId(5),
         node: NodeName::new("n1"),
         gres_type: GresType::new("g0"),
-        ccs_mode: None,
         job_id: SlurmJobId::plain(id),
         uid: UserId(uid),
         user: Some(user.to_owned()),
         workload: WorkloadKey::new(format!("{user}/w")),
         role: Role::Host,
         state: MemberState::Running,
-        cap_fraction: None,
+        sharing: Sharing::by(Mechanism::Mps, None, None),
         shards: Shards::ALL,
         speed_fraction: Some(0.9),
         started_at: None,

@@ -3,7 +3,6 @@ use crate::store::memory::MemoryStore;
 use crate::store::{MemberStep, NewDecision, NewMember};
 use crate::testing::{at, member};
 use pillion_core::decision::MemberState::{Ended, Planned, Released, Running};
-use pillion_core::device::Mechanism;
 use pillion_core::report::{Report, ReportBody};
 use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::Role;
@@ -45,8 +44,6 @@ async fn shared_run() -> MemoryStore {
         node: NodeName::new("n1"),
         gres_type: GresType::new("g1"),
         device_model: "h200".into(),
-        mechanism: Mechanism::Mps,
-        ccs_mode: None,
         joins: None,
         gain: 0.5,
         members: members.map(planned).into(),

@@ -5,13 +5,14 @@ use crate::metrics::Tally;
 use crate::metrics::tally::SlurmFailure;
 use crate::store::Sums;
 use crate::store::postgres::CallFigures;
-use crate::testing::{NOW, at, decision, job, member, node};
+use crate::testing::{NOW, at, decision, job, member, node, start};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
-use pillion_core::{DecisionId, DeviceUuid, GresType, JobStart, SlurmJobId};
+use pillion_core::share::Sharing;
+use pillion_core::{DecisionId, DeviceUuid, GresType, JobStart, Shards, SlurmJobId, WorkloadKey};
 use pillion_metrics::Durations;
-use pillion_pairing::Pairing;
+use pillion_pairing::{Explanation, Pairing, Role};
 use pillion_slurm::{Job, JobState, Node};
 use std::time::Duration;
 
@@ -21,20 +22,38 @@ fn millisecond() -> Duration {
     Duration::from_millis(1)
 }
 
+fn starting(mechanism: Mechanism) -> pillion_pairing::Member {
+    let explanation = Explanation {
+        job_id: start().job_id,
+        reason: Reason::Paired,
+        text: String::new(),
+        model: String::new(),
+        candidates: [].into(),
+    };
+    pillion_pairing::Member {
+        start: start(),
+        workload: WorkloadKey::new("alice/w"),
+        role: Role::Host,
+        sharing: Sharing::by(mechanism, None, None),
+        shards: Shards::ALL,
+        memory_bytes: None,
+        estimate: None,
+        explanation,
+    }
+}
+
 fn counts() -> Counts {
     let tally = Tally::default();
     let pairing = |joins: Option<u64>, mechanism| Pairing {
         node: NodeName::new("n1"),
         gres_type: GresType::new("g1"),
         device_model: "h100".into(),
-        mechanism,
-        ccs_mode: None,
         joins: joins.map(DecisionId),
-        members: Vec::new(),
+        members: vec![starting(mechanism)],
         gain: 0.5,
     };
     tally.planned(2 * millisecond());
-    let pairings = [pairing(Some(1), Mechanism::Mps), pairing(None, Mechanism::None)];
+    let pairings = [pairing(Some(1), Mechanism::Mps), pairing(None, Mechanism::TimeSliced)];
     tally.committed(&pairings, 20 * millisecond());
     tally.plan_refused();
     tally.released();

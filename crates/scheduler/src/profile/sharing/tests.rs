@@ -11,6 +11,7 @@ use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
 };
+use pillion_core::share::Sharing;
 use pillion_core::{
     DecisionId, DeviceUuid, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, WorkloadKey,
 };
@@ -152,15 +153,13 @@ impl World {
             start: start(*id),
             workload: workload(*id),
             role: Role::Host,
-            cap_fraction: (*id == 2).then(|| Fraction::clamped(0.4)),
+            sharing: Sharing::by(Mechanism::Mps, (*id == 2).then(|| Fraction::clamped(0.4)), None),
             ..member(Planned).plan
         };
         let decision = NewDecision {
             node: node(),
             gres_type: GresType::new("g1"),
             device_model: "h200".into(),
-            mechanism: Mechanism::Mps,
-            ccs_mode: None,
             joins,
             gain: 0.5,
             members: ids.iter().map(member).collect(),
@@ -204,9 +203,9 @@ async fn two_who_ran_together_are_one_observation() {
     let all = world.tick().await;
     assert_eq!((all.len(), speeds(&all[0])), (1, vec![Some(0.8), Some(0.5)]));
     let seen = &all[0].observation;
-    assert_eq!((seen.device_model.as_str(), seen.mechanism, seen.fits), ("h200", Mechanism::Mps, true));
+    assert_eq!((seen.device_model.as_str(), seen.mechanism(), seen.fits), ("h200", Mechanism::Mps, true));
     assert_eq!(seen.power_watts, Some(400.0), "only while both were there");
-    assert_eq!(seen.tenants[1].cap_fraction, Some(Fraction::clamped(0.4)));
+    assert_eq!(seen.tenants[1].sharing.cap(), Some(Fraction::clamped(0.4)));
     assert!(seen.tenants.iter().all(|tenant| tenant.is_self_reported));
     let outcome = world.store.decision(group).await.unwrap().unwrap();
     assert_eq!(outcome.members[0].measured_speed_fraction, Some(0.8));

@@ -114,7 +114,7 @@ impl Learning {
 fn unobserved(new: &NewObservation, at: UnixTime) -> Sharing {
     let tenant = |tenant: &super::super::SharingTenant| ObservedTenant {
         workload: tenant.workload.clone(),
-        cap_fraction: tenant.cap_fraction,
+        sharing: tenant.sharing,
         speed_fraction: None,
         is_self_reported: false,
     };
@@ -125,8 +125,6 @@ fn unobserved(new: &NewObservation, at: UnixTime) -> Sharing {
             recorded_at: at,
             observation: Observation {
                 device_model: new.device_model.clone(),
-                mechanism: new.mechanism,
-                ccs_mode: new.ccs_mode,
                 tenants: new.tenants.iter().map(tenant).collect(),
                 power_watts: None,
                 fits: true,

@@ -450,8 +450,6 @@ fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decision {
         node: new.node.clone(),
         gres_type: new.gres_type.clone(),
         device_model: new.device_model.clone(),
-        mechanism: new.mechanism,
-        ccs_mode: new.ccs_mode,
         gain: new.gain,
         abandoned_reason: None,
         members: new.members.iter().map(member).collect(),

@@ -5,6 +5,7 @@ use super::member::role_from;
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::store::{Heat, HeatCell, HeatFilter, Occupancy, StoreError, Tenant};
+use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, GresType, NodeName, Shards, UserId, WorkloadKey};
 use sqlx::PgConnection;
 
@@ -31,6 +32,7 @@ struct TenantRow {
     decision_id: i64,
     node: String,
     gres_type: String,
+    mechanism: String,
     ccs_mode: Option<i16>,
     job_id: String,
     uid: i64,
@@ -54,14 +56,17 @@ impl TryFrom<TenantRow> for Tenant {
             decision_id: DecisionId(place.number("decision_id", row.decision_id)?),
             node: NodeName(row.node),
             gres_type: GresType(row.gres_type),
-            ccs_mode: place.number_opt("ccs_mode", row.ccs_mode)?,
             job_id: place.parse("job_id", &row.job_id)?,
             uid: UserId(place.number("uid", row.uid)?),
             user: row.user_name,
             workload: WorkloadKey(row.workload),
             role: role_from(&row.role).ok_or_else(|| place.corrupt("role"))?,
             state: place.parse("state", &row.state)?,
-            cap_fraction: place.fraction("cap_fraction", row.cap_fraction)?,
+            sharing: Sharing::by(
+                place.parse("mechanism", &row.mechanism)?,
+                place.fraction("cap_fraction", row.cap_fraction)?,
+                place.number_opt("ccs_mode", row.ccs_mode)?,
+            ),
             shards: shards.map_err(|_| place.corrupt("shard_count"))?,
             speed_fraction: row.speed_fraction,
             started_at: row.started_at.map(unix_time),
@@ -74,7 +79,7 @@ macro_rules! tenants_that {
     ($condition:literal, $values:expr, $conn:expr) => {
         sqlx::query_as!(
             TenantRow,
-            r#"select decision.decision_id, decision.node, decision.gres_type, decision.ccs_mode, member.job_id,
+            r#"select decision.decision_id, decision.node, decision.gres_type, decision.mechanism, decision.ccs_mode, member.job_id,
                 member.uid, job.user_name as "user_name?", member.workload, member.role, member.state,
                 member.cap_fraction, member.shard_count,
                 (member.estimate ->> 'speed_fraction')::double precision as speed_fraction, member.started_at

@@ -1,13 +1,11 @@
 //! Table `pairing_decision`: what was chosen for a device, and how far it came.
 
 use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
-use super::member;
+use super::member::{self, MemberRow};
 use super::tx::TxError;
 use super::unreadable::readable;
 use super::{integer_limit, plan_head};
-use crate::store::{
-    Decision, DecisionFilter, LIST_LIMIT_DEFAULT, Member, NOBODY_RAN, NewDecision, StoreError,
-};
+use crate::store::{Decision, DecisionFilter, LIST_LIMIT_DEFAULT, NOBODY_RAN, NewDecision, StoreError};
 use pillion_core::decision::DecisionState;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, UnixTime};
 use sqlx::PgConnection;
@@ -29,9 +27,13 @@ struct DecisionRow {
 }
 
 impl DecisionRow {
-    fn with(self, members: Vec<Member>) -> Result<Decision, StoreError> {
+    /// Without one of its members a decision would say that nobody is there.
+    fn with(self, members: Vec<MemberRow>) -> Result<Decision, StoreError> {
         let row = self.decision_id.to_string();
         let place = Place { table: "pairing_decision", row: &row };
+        let mechanism = place.parse("mechanism", &self.mechanism)?;
+        let ccs_mode = place.number_opt("ccs_mode", self.ccs_mode)?;
+        let members = members.into_iter().map(|member| member.under(mechanism, ccs_mode));
         Ok(Decision {
             id: DecisionId(place.number("decision_id", self.decision_id)?),
             group: DecisionId(place.number("group_id", self.group_id)?),
@@ -40,11 +42,9 @@ impl DecisionRow {
             node: NodeName(self.node),
             gres_type: GresType(self.gres_type),
             device_model: self.device_model,
-            mechanism: place.parse("mechanism", &self.mechanism)?,
-            ccs_mode: place.number_opt("ccs_mode", self.ccs_mode)?,
             gain: self.gain,
             abandoned_reason: self.abandoned_reason,
-            members,
+            members: members.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -115,7 +115,8 @@ async fn insert(
         decisions.iter().map(|new| of(new).to_owned()).collect()
     };
     let joins: Vec<Option<i64>> = decisions.iter().map(|new| new.joins.map(|id| bigint(id.0))).collect();
-    let modes: Vec<Option<i16>> = decisions.iter().map(|new| new.ccs_mode.map(i16::from)).collect();
+    let modes: Vec<Option<i16>> =
+        decisions.iter().map(|new| new.sharing().ccs_mode().map(i16::from)).collect();
     let gains: Vec<f64> = decisions.iter().map(|new| new.gain).collect();
     sqlx::query!(
         "insert into pairing_decision (decision_id, joins_decision_id, parent_revision, state, created_at, node, gres_type,
@@ -134,7 +135,7 @@ async fn insert(
         &text(|new| new.node.as_str()),
         &text(|new| new.gres_type.as_str()),
         &text(|new| &new.device_model),
-        &text(|new| new.mechanism.as_str()),
+        &text(|new| new.sharing().mechanism().as_str()),
         &modes as &[Option<i16>],
         &gains,
     )
@@ -176,13 +177,12 @@ pub(super) async fn active(conn: &mut PgConnection) -> Result<Vec<Decision>, TxE
     Ok(complete(rows, members)?)
 }
 
-/// Without one of its members a decision would say that nobody is there.
 fn complete(
     rows: Vec<DecisionRow>,
-    mut members: BTreeMap<i64, Result<Vec<Member>, StoreError>>,
+    mut members: BTreeMap<i64, Vec<MemberRow>>,
 ) -> Result<Vec<Decision>, StoreError> {
     let complete = |row: DecisionRow| {
-        let members: Vec<Member> = members.remove(&row.decision_id).unwrap_or_else(|| Ok(Vec::new()))?;
+        let members = members.remove(&row.decision_id).unwrap_or_default();
         row.with(members)
     };
     readable(rows.into_iter().map(complete))

@@ -4,6 +4,8 @@ use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
 use super::decision;
 use super::tx::TxError;
 use crate::store::{Member, MemberStep, NewDecision, NewMember, StoreError};
+use pillion_core::device::Mechanism;
+use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, JobStart, Shards, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Role;
 use serde::Serialize;
@@ -12,7 +14,7 @@ use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
-struct MemberRow {
+pub(super) struct MemberRow {
     decision_id: i64,
     job_id: String,
     restart_count: i32,
@@ -36,9 +38,10 @@ struct MemberRow {
     energy_joules: Option<f64>,
 }
 
-impl TryFrom<MemberRow> for Member {
-    type Error = StoreError;
-    fn try_from(row: MemberRow) -> Result<Self, StoreError> {
+impl MemberRow {
+    /// `mechanism`, `ccs_mode`: the decision's, which are the same for all of its members.
+    pub(super) fn under(self, mechanism: Mechanism, ccs_mode: Option<u8>) -> Result<Member, StoreError> {
+        let row = self;
         let key = format!("{}, {}", row.decision_id, row.job_id);
         let place = Place { table: "pairing_member", row: &key };
         let shards = Shards::try_new(place.number("shard_count", row.shard_count)?);
@@ -46,21 +49,22 @@ impl TryFrom<MemberRow> for Member {
             job_id: place.parse("job_id", &row.job_id)?,
             restart_count: place.number("restart_count", row.restart_count)?,
         };
+        let cap = place.fraction("cap_fraction", row.cap_fraction)?;
+        let memory_limit_bytes = place.number_opt("memory_limit_bytes", row.memory_limit_bytes)?;
         let plan = NewMember {
             start,
             uid: UserId(place.number("uid", row.uid)?),
             workload: WorkloadKey(row.workload),
             role: role_from(&row.role).ok_or_else(|| place.corrupt("role"))?,
-            cap_fraction: place.fraction("cap_fraction", row.cap_fraction)?,
+            sharing: Sharing::by(mechanism, cap, ccs_mode).limited_to(memory_limit_bytes),
             shards: shards.map_err(|_| place.corrupt("shard_count"))?,
             memory_bytes: place.number_opt("memory_bytes", row.memory_bytes)?,
-            memory_limit_bytes: place.number_opt("memory_limit_bytes", row.memory_limit_bytes)?,
             slowdown_ratio_max: row.slowdown_ratio_max,
             estimate: row.estimate.map(|value| place.json("estimate", value)).transpose()?,
             solo_duration_seconds: row.solo_duration_seconds,
             explanation: place.json("explanation", row.explanation)?,
         };
-        Ok(Self {
+        Ok(Member {
             plan,
             state: place.parse("state", &row.state)?,
             prepared_at: row.prepared_at.map(unix_time),
@@ -123,10 +127,10 @@ impl Columns {
         self.uids.push(i64::from(new.uid.0));
         self.workloads.push(new.workload.0.clone());
         self.roles.push(role_word(new.role).to_owned());
-        self.caps.push(new.cap_fraction.map(f64::from));
+        self.caps.push(new.sharing.cap().map(f64::from));
         self.shard_counts.push(i16::from(new.shards.count()));
         self.memory.push(new.memory_bytes.map(bigint));
-        self.memory_limits.push(new.memory_limit_bytes.map(bigint));
+        self.memory_limits.push(new.sharing.memory_limit_bytes().map(bigint));
         self.promises.push(new.slowdown_ratio_max);
         self.estimates.push(new.estimate.as_ref().map(text_of));
         self.durations.push(new.solo_duration_seconds);
@@ -179,11 +183,11 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Members by decision, the host first; an error where one of them cannot be read.
+/// Members by decision, the host first.
 pub(super) async fn load(
     conn: &mut PgConnection,
     ids: &[i64],
-) -> Result<BTreeMap<i64, Result<Vec<Member>, StoreError>>, TxError> {
+) -> Result<BTreeMap<i64, Vec<MemberRow>>, TxError> {
     let rows = sqlx::query_as!(
         MemberRow,
         "select decision_id, job_id, restart_count, uid, workload, role, cap_fraction, shard_count, memory_bytes,
@@ -198,9 +202,7 @@ pub(super) async fn load(
 }
 
 /// Those of the decisions that are planned or released, without their explanations.
-pub(super) async fn load_active(
-    conn: &mut PgConnection,
-) -> Result<BTreeMap<i64, Result<Vec<Member>, StoreError>>, TxError> {
+pub(super) async fn load_active(conn: &mut PgConnection) -> Result<BTreeMap<i64, Vec<MemberRow>>, TxError> {
     let rows = sqlx::query_as!(
         MemberRow,
         r#"select decision_id, job_id, restart_count, uid, workload, role, cap_fraction, shard_count, memory_bytes,
@@ -214,15 +216,10 @@ pub(super) async fn load_active(
     Ok(by_decision(rows))
 }
 
-fn by_decision(rows: Vec<MemberRow>) -> BTreeMap<i64, Result<Vec<Member>, StoreError>> {
-    let mut of_decision: BTreeMap<i64, Result<Vec<Member>, StoreError>> = BTreeMap::new();
+fn by_decision(rows: Vec<MemberRow>) -> BTreeMap<i64, Vec<MemberRow>> {
+    let mut of_decision: BTreeMap<i64, Vec<MemberRow>> = BTreeMap::new();
     for row in rows {
-        let members = of_decision.entry(row.decision_id).or_insert_with(|| Ok(Vec::new()));
-        match (Member::try_from(row), members) {
-            (Ok(member), Ok(members)) => members.push(member),
-            (Err(error), members @ Ok(_)) => *members = Err(error),
-            (_, Err(_)) => {}
-        }
+        of_decision.entry(row.decision_id).or_default().push(row);
     }
     of_decision
 }

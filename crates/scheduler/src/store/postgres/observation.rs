@@ -5,6 +5,7 @@ use super::integer_limit;
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::store::{NewObservation, StoreError, StoredObservation};
+use pillion_core::share::Sharing;
 use pillion_core::units::SPEED_FRACTIONS;
 use pillion_core::{UnixTime, WorkloadKey};
 use pillion_pairing::{Observation, ObservedTenant};
@@ -34,13 +35,15 @@ impl TryFrom<ObservationRow> for StoredObservation {
         let place = Place { table: "observation", row: &key };
         let starts =
             row.starts.iter().map(|text| place.parse("starts", text)).collect::<Result<Vec<_>, _>>()?;
+        let mechanism = place.parse("mechanism", &row.mechanism)?;
+        let ccs_mode = place.number_opt("ccs_mode", row.ccs_mode)?;
         let mut tenants = Vec::with_capacity(starts.len());
         for (index, workload) in row.workloads.into_iter().enumerate() {
             let [cap, speed] =
                 [&row.cap_fractions, &row.speed_fractions].map(|column| column.get(index).copied().flatten());
             tenants.push(ObservedTenant {
                 workload: WorkloadKey(workload),
-                cap_fraction: place.fraction("cap_fraction", cap)?,
+                sharing: Sharing::by(mechanism, place.fraction("cap_fraction", cap)?, ccs_mode),
                 // An earlier release kept any.
                 speed_fraction: speed.filter(|speed| SPEED_FRACTIONS.contains(speed)),
                 is_self_reported: row.are_self_reported.get(index).copied().unwrap_or_default(),
@@ -56,8 +59,6 @@ impl TryFrom<ObservationRow> for StoredObservation {
             recorded_at: unix_time(row.recorded_at),
             observation: Observation {
                 device_model: row.device_model,
-                mechanism: place.parse("mechanism", &row.mechanism)?,
-                ccs_mode: place.number_opt("ccs_mode", row.ccs_mode)?,
                 tenants,
                 power_watts: row.power_watts,
                 fits: row.fits,
@@ -83,8 +84,8 @@ pub(super) async fn record(
         &starts,
         bigint(new.group.0),
         new.device_model,
-        new.mechanism.as_str(),
-        new.ccs_mode.map(i16::from),
+        new.sharing().mechanism().as_str(),
+        new.sharing().ccs_mode().map(i16::from),
         timestamp(at),
     )
     .fetch_optional(&mut *conn)
@@ -139,7 +140,7 @@ async fn insert_tenants(conn: &mut PgConnection, id: i64, new: &NewObservation) 
             id,
             position,
             tenant.workload.as_str(),
-            tenant.cap_fraction.map(f64::from),
+            tenant.sharing.cap().map(f64::from),
         )
         .execute(&mut *conn)
         .await?;

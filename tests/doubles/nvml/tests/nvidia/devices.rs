@@ -76,7 +76,7 @@ fn a_device_that_mig_has_cut_up_has_no_utilisation() {
     let _load = node.load(0, WORKLOAD, &[]);
     let mut nvidia = backend(&node);
     let devices = nvidia.devices().unwrap();
-    assert_eq!((devices[0].mechanism, devices[1].mechanism), (Mechanism::None, Mechanism::Mps));
+    assert_eq!((devices[0].mechanism, devices[1].mechanism), (Mechanism::TimeSliced, Mechanism::Mps));
     let notices = nvidia.notices();
     assert_eq!(notices.len(), 1, "{notices:?}");
     assert_eq!((notices[0].index, notices[0].kind), (0, NoticeKind::Divided));
