@@ -5,8 +5,8 @@
 //!              └───────────┴───────► abandoned                  └───────────┴───► undone
 //! ```
 
+use crate::word::spelt_as_serialized;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Where a decision stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -117,42 +117,7 @@ impl MemberState {
     }
 }
 
-/// A word that names no state.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a known state")]
-pub struct UnknownState(pub String);
-
-impl std::str::FromStr for DecisionState {
-    type Err = UnknownState;
-    fn from_str(text: &str) -> Result<Self, UnknownState> {
-        [Self::Planned, Self::Released, Self::Ended, Self::Abandoned]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or_else(|| UnknownState(text.to_owned()))
-    }
-}
-
-impl std::str::FromStr for MemberState {
-    type Err = UnknownState;
-    fn from_str(text: &str) -> Result<Self, UnknownState> {
-        [Self::Planned, Self::Released, Self::Running, Self::Ended, Self::Undone]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or_else(|| UnknownState(text.to_owned()))
-    }
-}
-
-impl fmt::Display for DecisionState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for MemberState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+spelt_as_serialized!(DecisionState => "known state", MemberState => "known state");
 
 #[cfg(test)]
 mod tests {

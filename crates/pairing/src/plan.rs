@@ -2,6 +2,7 @@
 
 use crate::model::SpeedEstimate;
 use pillion_core::device::Mechanism;
+pub use pillion_core::reason::Reason;
 use pillion_core::share::{Sharing, SharingColumns};
 use pillion_core::{
     DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, WorkloadKey,
@@ -174,58 +175,4 @@ pub struct Candidate {
     pub excluded_by: Option<Reason>,
     /// Whether it was chosen.
     pub chosen: bool,
-}
-
-/// Rules and outcomes, by name: stable words that scripts may match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
-    /// Shares now with a partner that starts with it.
-    Paired,
-    /// Joins a running host.
-    Joined,
-    /// Starts alone, and others may join.
-    AloneJoinable,
-    /// Starts alone: its workload is not known yet on this device model, and is measured.
-    UnknownWorkload,
-    /// Starts alone: its workload was measured on this device model, but for a moment only.
-    MeasuredTooBriefly,
-    /// Starts alone: its user owes runs alone, because a job of his was not as it was known, or broke a promise.
-    OwesRuns,
-    /// Starts alone, perhaps under a cap, because its user has it measured so.
-    MeasuredAlone,
-    /// Its memory need is not known, so it cannot share.
-    MemoryUnknown,
-    /// Does not fit beside the partner.
-    MemoryDoesNotFit,
-    /// Somebody's promise would probably be broken.
-    PromiseAtRisk,
-    /// Sharing would gain too little.
-    GainTooSmall,
-    /// Another pairing gains more.
-    BetterPlanElsewhere,
-    /// The policy on users forbids it.
-    UserPolicy,
-    /// It is not among the combinations that may be chosen.
-    NotAllowed,
-    /// The device cannot be shared.
-    NotShareable,
-    /// It would end after its host while others wait for a whole device.
-    OutlivesHost,
-    /// It was seen with more than one process on the device at once: no limit could be set for them together.
-    SeveralProcesses,
-    /// No shards are left beside the partner.
-    NoShardsLeft,
-    /// Not enough CPUs or host memory on the node.
-    NodeTooFull,
-    /// Features, exclusions or the GPU type asked for do not match.
-    NodeDoesNotMatch,
-    /// No device is free for it now.
-    NoDeviceFree,
-    /// A job before it in the queue comes first.
-    BehindOthers,
-    /// It cannot start now: begin time, dependency, throttle, limit, hold.
-    Held,
-    /// The node or device takes nothing now.
-    Blocked,
 }

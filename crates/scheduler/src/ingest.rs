@@ -3,9 +3,11 @@
 
 use crate::agents::StreamId;
 use crate::context::{Context, TickError};
+use crate::metrics::Miss;
 use crate::store::{Event, Naming};
 use crate::truth::{self, Distrust, Doubt, Teller, Verdict, Word};
 use pillion_core::decision::DecisionState;
+use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
 use pillion_core::name::{NameSource, is_profile_of};
 use pillion_core::report::{AgentHello, Launch, Report, ReportBody, ShareResult, ToAgent};
@@ -152,8 +154,8 @@ impl Ingest {
                 if launch.decision_id.is_none() {
                     let detail =
                         format!("start {} had no decision on its node: no cap, no sharing", launch.start);
-                    self.event("missed", launch.start.job_id, node, detail).await?;
-                    self.context.tally.event("no-decision");
+                    self.event(EventKind::Missed, launch.start.job_id, node, detail).await?;
+                    self.context.tally.missed(Miss::NoDecision);
                 }
             }
         }
@@ -216,8 +218,8 @@ impl Ingest {
         }
         if let Some(error) = &result.error {
             let reason = format!("node {node} could not set up the share: {error}");
-            self.event("share-failed", result.start.job_id, node, reason.clone()).await?;
-            context.tally.event("share-failed");
+            self.event(EventKind::ShareFailed, result.start.job_id, node, reason.clone()).await?;
+            context.tally.event(&EventKind::ShareFailed);
             if decision.is_some_and(|decision| decision.state == DecisionState::Planned) {
                 context.store.abandon(result.decision_id, &reason, now).await?;
                 let until = now + context.settings.cooling;
@@ -247,12 +249,12 @@ impl Ingest {
 
     async fn event(
         &self,
-        kind: &str,
+        kind: EventKind,
         job_id: pillion_core::SlurmJobId,
         node: &NodeName,
         detail: String,
     ) -> Result<(), TickError> {
-        let (at, kind) = (self.context.now(), kind.to_owned());
+        let at = self.context.now();
         let event = Event { at, kind, job_id: Some(job_id), node: Some(node.clone()), detail };
         Ok(self.context.store.record_event(&event).await?)
     }

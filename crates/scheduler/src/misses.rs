@@ -2,8 +2,10 @@
 //! unshared. What an agent itself had no decision for is counted where its report arrives (`ingest`). Changes nothing else.
 
 use crate::context::{Context, TickError};
+use crate::metrics::Miss;
 use crate::scan::{Scan, mark_of};
 use crate::store::Event;
+use pillion_core::event::EventKind;
 use pillion_core::{JobStart, NodeName, UnixTime};
 use pillion_slurm::{Ending, Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +30,14 @@ struct Memory {
     connected_since: BTreeMap<NodeName, UnixTime>,
 }
 
+/// A start that should have been reported by now.
+#[derive(Debug, PartialEq)]
+struct Overdue {
+    start: JobStart,
+    node: NodeName,
+    started_at: UnixTime,
+}
+
 impl Misses {
     /// A counter that has seen nothing yet.
     pub fn new(context: Arc<Context>) -> Self {
@@ -42,11 +52,11 @@ impl Misses {
         let Some(scan) = self.context.fresh_scan().filter(|_| self.context.is_active()) else {
             return Ok(());
         };
-        for (start, node) in self.due(&scan) {
+        for Overdue { start, node, started_at } in self.due(&scan) {
             // Whoever was told of does not have to be looked up.
             let is_reported = self.context.board().launched.contains_key(&start);
             if !is_reported {
-                let settled = self.settle(start, node, scan.at).await;
+                let settled = self.settle(start, node, (started_at, scan.at)).await;
                 settled.or_else(|error| self.context.pass_over("misses", start, error))?;
             }
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).settled.insert(start);
@@ -54,8 +64,8 @@ impl Misses {
         Ok(())
     }
 
-    /// Starts whose report is overdue, each with its node.
-    fn due(&self, scan: &Scan) -> Vec<(JobStart, NodeName)> {
+    /// Starts whose report is overdue.
+    fn due(&self, scan: &Scan) -> Vec<Overdue> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Memory { settled, connected_since } = &mut *memory;
         settled.retain(|start| scan.jobs.contains_key(&start.job_id));
@@ -68,29 +78,33 @@ impl Misses {
         let is_long_ago = |at: UnixTime| scan.at.seconds_since(at) > REPORT_DURATION_MAX.as_secs_f64();
         let due = |job: &Job| {
             let node = job.nodes.first().filter(|_| was_launched(job))?;
-            let is_due = job.started_at.is_some_and(is_long_ago)
-                && connected_since.get(node).copied().is_some_and(is_long_ago)
+            let started_at = job.started_at.filter(|at| is_long_ago(*at))?;
+            let is_due = connected_since.get(node).copied().is_some_and(is_long_ago)
                 && !settled.contains(&job.start());
-            is_due.then(|| (job.start(), node.clone()))
+            is_due.then(|| Overdue { start: job.start(), node: node.clone(), started_at })
         };
         scan.jobs.values().filter_map(due).collect()
     }
 
-    async fn settle(&self, start: JobStart, node: NodeName, at: UnixTime) -> Result<(), TickError> {
+    async fn settle(
+        &self,
+        start: JobStart,
+        node: NodeName,
+        (started_at, at): (UnixTime, UnixTime),
+    ) -> Result<(), TickError> {
         let store = &self.context.store;
-        let detail =
-            format!("start {start} was not reported by its node: its agent was silent; no cap, no sharing");
+        // An earlier start of the same job was over before this one began.
+        let is_of_this = |event: &Event| event.kind == EventKind::Missed && event.at >= started_at;
         let is_known = !store.launches(start).await?.is_empty()
-            || store
-                .events(start.job_id)
-                .await?
-                .iter()
-                .any(|event| event.kind == "missed" && event.detail == detail);
+            || store.events(start.job_id).await?.iter().any(is_of_this);
         if !is_known {
             warn!(%start, %node, "a start that its node did not report");
-            let (job_id, kind) = (Some(start.job_id), "missed".to_owned());
+            let detail = format!(
+                "start {start} was not reported by its node: its agent was silent; no cap, no sharing"
+            );
+            let (job_id, kind) = (Some(start.job_id), EventKind::Missed);
             store.record_event(&Event { at, kind, job_id, node: Some(node), detail }).await?;
-            self.context.tally.event("silent");
+            self.context.tally.missed(Miss::Silent);
         }
         Ok(())
     }
@@ -150,11 +164,14 @@ mod tests {
         assert_eq!(misses.due(&scan(1)), [], "the agent has just come back");
         assert_eq!(misses.due(&scan(9)), []);
         let due = misses.due(&scan(12));
-        assert_eq!(due, [(start(), NodeName::new("n1"))]);
-        for _ in 0..2 {
-            misses.settle(start(), NodeName::new("n1"), at(NOW + 12)).await.unwrap();
-        }
-        assert_eq!(context.store.event_count("missed").await.unwrap(), 1);
+        assert_eq!(due, [Overdue { start: start(), node: NodeName::new("n1"), started_at: at(NOW) }]);
+        let settle = async |seconds: u64| {
+            let times = (at(NOW + seconds), at(NOW + seconds + 12));
+            misses.settle(start(), NodeName::new("n1"), times).await.unwrap();
+            context.store.event_count(&EventKind::Missed).await.unwrap()
+        };
+        assert_eq!((settle(0).await, settle(0).await), (1, 1));
+        assert_eq!(settle(60).await, 2, "its next start is counted of its own");
     }
 
     #[tokio::test]
@@ -171,7 +188,7 @@ mod tests {
         };
         let report = Report { sequence: 1, body: ReportBody::Launch(launch) };
         context.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
-        misses.settle(start(), NodeName::new("n1"), at(NOW + 12)).await.unwrap();
-        assert_eq!(context.store.event_count("missed").await.unwrap(), 0);
+        misses.settle(start(), NodeName::new("n1"), (at(NOW), at(NOW + 12))).await.unwrap();
+        assert_eq!(context.store.event_count(&EventKind::Missed).await.unwrap(), 0);
     }
 }

@@ -13,6 +13,7 @@ use crate::step::{Host, Next, Surroundings, next, predates};
 use crate::store::{Decision, Drain, Event, Member, MemberStep, drain_of};
 use futures::StreamExt;
 use pillion_core::decision::MemberState;
+use pillion_core::event::EventKind;
 use pillion_core::report::ToAgent;
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, JobStart, SlurmJobId, UnixTime, report};
@@ -156,7 +157,7 @@ impl Release {
                 Ok(())
             }
             Next::Drop { reason, is_refused } => {
-                self.give_up(decision, member, "dropped", reason, is_refused).await
+                self.give_up(decision, member, EventKind::Dropped, reason, is_refused).await
             }
             Next::Undo(reason) => self.undo(decision, member, scan, reason).await,
         }
@@ -212,7 +213,7 @@ impl Release {
             }
             Err(SlurmError::Fenced { reason, .. }) => {
                 let reason = format!("it changed before it was released: {reason}");
-                self.give_up(decision, member, "dropped", reason, true).await
+                self.give_up(decision, member, EventKind::Dropped, reason, true).await
             }
             Err(error @ SlurmError::Failed { .. }) => {
                 // A refused update may be applied in part.
@@ -235,7 +236,7 @@ impl Release {
             Ok(()) => {
                 // At once: it becomes eligible in a moment, and is to find nothing of this decision then.
                 self.revoke(decision, member);
-                self.give_up(decision, member, "undone", reason, false).await
+                self.give_up(decision, member, EventKind::Undone, reason, false).await
             }
             // It has started after all, or was changed: the next scan tells.
             Err(TickError::Slurm {
@@ -302,8 +303,8 @@ impl Release {
         }
         let detail =
             format!("it waited with the pin of an earlier release ({}); it runs alone now", job.gres);
-        self.event(at, "restarted", job.id, None, detail).await?;
-        self.context.tally.event("restarted");
+        self.event(at, EventKind::Restarted, job.id, None, detail).await?;
+        self.context.tally.event(&EventKind::Restarted);
         Ok(())
     }
 
@@ -312,7 +313,7 @@ impl Release {
         &self,
         decision: &Decision,
         member: &Member,
-        kind: &str,
+        kind: EventKind,
         reason: String,
         is_refused: bool,
     ) -> Result<(), TickError> {
@@ -321,13 +322,13 @@ impl Release {
             return Ok(());
         }
         let job_id = member.plan.start.job_id;
-        info!(%job_id, decision_id = %decision.id, kind, reason, "member given up");
+        info!(%job_id, decision_id = %decision.id, %kind, reason, "member given up");
         if is_refused {
             self.context.board_mut().cooling.insert(job_id, now + self.context.settings.cooling);
         }
         self.revoke(decision, member);
-        self.event(now, kind, job_id, Some(decision), reason).await?;
-        self.context.tally.event(kind);
+        self.event(now, kind.clone(), job_id, Some(decision), reason).await?;
+        self.context.tally.event(&kind);
         self.context.nudges.engine.notify_one();
         Ok(())
     }
@@ -340,13 +341,13 @@ impl Release {
     async fn event(
         &self,
         at: UnixTime,
-        kind: &str,
+        kind: EventKind,
         job_id: SlurmJobId,
         decision: Option<&Decision>,
         detail: String,
     ) -> Result<(), TickError> {
         let node = decision.map(|decision| decision.node.clone());
-        let event = Event { at, kind: kind.to_owned(), job_id: Some(job_id), node, detail };
+        let event = Event { at, kind, job_id: Some(job_id), node, detail };
         Ok(self.context.store.record_event(&event).await?)
     }
 

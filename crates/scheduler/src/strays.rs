@@ -4,6 +4,7 @@
 
 use crate::context::{Context, TickError};
 use crate::store::Event;
+use pillion_core::event::EventKind;
 use pillion_core::report;
 use pillion_slurm::updates::{leave, stray};
 use std::sync::Arc;
@@ -48,9 +49,9 @@ impl Strays {
                 mark.own_gres()
             );
             warn!(job_id = %job.id, partition = %job.partition, "a job outside the pool has its own request back");
-            let (job_id, kind) = (Some(job.id), "stray".to_owned());
+            let (job_id, kind) = (Some(job.id), EventKind::Stray);
             context.store.record_event(&Event { at, kind, job_id, node: None, detail }).await?;
-            context.tally.event("stray");
+            context.tally.event(&EventKind::Stray);
         }
         Ok(())
     }
@@ -118,7 +119,7 @@ mod tests {
         }
         assert_eq!(slurm.job(id).unwrap().gres, "gpu:1");
         let kinds: Vec<_> = store.events(id).await.unwrap().into_iter().map(|event| event.kind).collect();
-        assert_eq!(kinds, ["stray"], "once");
+        assert_eq!(kinds, [EventKind::Stray], "once");
         assert_eq!(store.events(other).await.unwrap(), [], "it is over");
     }
 

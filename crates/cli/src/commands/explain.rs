@@ -273,7 +273,7 @@ fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
         );
     };
     line(blocks, format!("{at}, model {}", explanation.model));
-    line(blocks, format!("  {}: {}", word(explanation.reason), explanation.text));
+    line(blocks, format!("  {}: {}", explanation.reason, explanation.text));
     if explanation.candidates.is_empty() {
         return;
     }
@@ -377,7 +377,7 @@ fn candidate_cells(candidate: &Candidate) -> [String; 12] {
         speed(&candidate.other, |estimate| estimate.speed_fraction_low),
         format::fraction(candidate.gain),
         result.to_owned(),
-        candidate.excluded_by.map(rule).unwrap_or_default().to_owned(),
+        candidate.excluded_by.map(Reason::of_partner).unwrap_or_default().to_owned(),
     ]
 }
 
@@ -391,41 +391,6 @@ fn narrow_cells(candidate: &Candidate) -> Vec<String> {
     let caps = if own_cap == other_cap { own_cap } else { format!("{own_cap}/{other_cap}") };
     let result = if rule.is_empty() { result } else { rule };
     vec![partner, workload, running, caps, bounded(&own, &own_low), bounded(&other, &other_low), gain, result]
-}
-
-/// A rule's stable word, as in JSON: `promise-at-risk`.
-pub(crate) fn word(reason: Reason) -> String {
-    serde_json::to_value(reason).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-/// A rule, as a clause about the partner that it excluded.
-const fn rule(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Paired => "is paired already",
-        Reason::Joined => "has joined another",
-        Reason::AloneJoinable => "starts alone",
-        Reason::UnknownWorkload => "one of the two was never measured on this device model",
-        Reason::MemoryUnknown => "one of the two has no known memory need",
-        Reason::MemoryDoesNotFit => "their memory does not fit together",
-        Reason::PromiseAtRisk => "a promise would probably be broken",
-        Reason::GainTooSmall => "sharing would gain too little",
-        Reason::BetterPlanElsewhere => "another pairing gains more",
-        Reason::UserPolicy => "the site does not let these users share",
-        Reason::NotAllowed => "is not among the combinations that may be chosen",
-        Reason::NotShareable => "the device cannot be shared",
-        Reason::OutlivesHost => "it would end after its host while others wait for a whole device",
-        Reason::MeasuredTooBriefly => "one of the two was measured for too short a time",
-        Reason::OwesRuns => "the user of one of the two owes runs alone",
-        Reason::MeasuredAlone => "its user has it measured alone",
-        Reason::SeveralProcesses => "one of the two runs more than one process on the device",
-        Reason::NoShardsLeft => "no shards are left beside it",
-        Reason::NodeTooFull => "not enough CPUs or memory on its node",
-        Reason::NodeDoesNotMatch => "features, exclusions or GPU type do not match",
-        Reason::NoDeviceFree => "no device is free",
-        Reason::BehindOthers => "a job before it in the queue comes first",
-        Reason::Held => "it cannot start now",
-        Reason::Blocked => "its node or device takes nothing now",
-    }
 }
 
 fn event_blocks(events: &[EventRow], blocks: &mut Vec<Block>) {
@@ -467,15 +432,5 @@ mod tests {
         );
         let broken = verdict(&member(Some(0.5))).join("\n");
         assert!(broken.contains("Promise BROKEN") && broken.contains("BELOW"), "{broken}");
-    }
-
-    #[test]
-    fn the_rule_on_processes_says_what_it_goes_by() {
-        assert_eq!(rule(Reason::SeveralProcesses), "one of the two runs more than one process on the device");
-    }
-
-    #[test]
-    fn a_rule_has_the_word_that_json_has() {
-        assert_eq!(word(Reason::PromiseAtRisk), "promise-at-risk");
     }
 }

@@ -3,7 +3,6 @@
 
 use crate::args::{ObjectiveArg, PlanArgs, Switch};
 use crate::client::{Target, answer, connect};
-use crate::commands::explain::word;
 use crate::error::CliError;
 use crate::format;
 use crate::names::{self, Names};
@@ -129,7 +128,7 @@ fn show(plan: &Plan, names: &Names) -> Answer {
     for left in &plan.left_waiting {
         let mut row = vec![left.job_id.to_string(), "waits".to_owned()];
         row.extend(std::iter::repeat_n(String::new(), COLUMNS.len() - 3));
-        row.push(format!("{}: {}", word(left.reason), left.text));
+        row.push(format!("{}: {}", left.reason, left.text));
         table.push(row);
     }
     let starts: usize = plan.pairings.iter().map(|pairing| pairing.members.len()).sum();
@@ -163,6 +162,6 @@ fn start_line(pairing: &Pairing, member: &Member) -> Vec<String> {
         format::fraction(estimate.map(|estimate| estimate.speed_fraction)),
         format::fraction(estimate.map(|estimate| estimate.speed_fraction_low)),
         format::fraction(Some(pairing.gain)),
-        format!("{}: {}", word(member.explanation.reason), member.explanation.text),
+        format!("{}: {}", member.explanation.reason, member.explanation.text),
     ]
 }

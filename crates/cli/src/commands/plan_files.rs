@@ -1,7 +1,6 @@
 //! `pillion plan --solo SOLO.csv --queue QUEUE.csv`: the same decision, on files that need no cluster.
 
 use crate::args::PlanArgs;
-use crate::commands::explain::word;
 use crate::commands::plan::{counted, policy, unreadable};
 use crate::error::CliError;
 use crate::format;
@@ -83,7 +82,7 @@ fn show(answer: &Answer) -> output::Answer {
     for alone in &answer.alone {
         let mut row = vec![alone.row.to_string(), "alone".to_owned(), String::new(), alone.workload.clone()];
         row.extend(std::iter::repeat_n(String::new(), COLUMNS.len() - row.len() - 1));
-        row.push(format!("{}: {}", word(alone.reason), alone.text));
+        row.push(format!("{}: {}", alone.reason, alone.text));
         table.push(row);
     }
     let mut blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary(answer))];
@@ -160,7 +159,7 @@ fn candidate_table(candidates: &[AnswerCandidate]) -> Table {
             speeds(|member| member.speed_fraction_high),
             format::fraction(candidate.gain),
             candidate.chosen_count.to_string(),
-            candidate.excluded_by.map(word).unwrap_or_default(),
+            candidate.excluded_by.map(|reason| reason.to_string()).unwrap_or_default(),
         ]);
     }
     table

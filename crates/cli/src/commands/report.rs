@@ -9,6 +9,7 @@ use crate::output::Answer;
 use crate::view::JobStory;
 use pillion_core::Fraction;
 use pillion_core::amount::Amount;
+use pillion_core::event::EventKind;
 use pillion_core::profile::LessonKind;
 
 /// Asks the scheduler. The second answer: whether it knows the job.
@@ -43,7 +44,7 @@ fn lines(story: &JobStory) -> Vec<String> {
         "Speed",
         story.speed_fraction.map(|speed| format!("{} of its runs alone", format::fraction(Some(speed)))),
     );
-    for event in story.events.iter().filter(|event| event.kind == "evicted") {
+    for event in story.events.iter().filter(|event| event.kind.parse() == Ok(EventKind::Evicted)) {
         say("Restarted", Some(format!("{} {}", format::time(event.at_seconds), event.detail)));
     }
     say("Advice", story.advice.clone());

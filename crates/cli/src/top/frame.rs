@@ -4,6 +4,7 @@ use super::state::{FOOT_ROWS, HEAD_ROWS, HEADING_ROWS, Pane, Rows, Size, State};
 use crate::format::{self, clean};
 use crate::view::{JobRow, MemberRow, Overview, TopDeviceRow};
 use pillion_core::amount::Amount;
+use pillion_core::decision::MemberState;
 use pillion_proto::v1::AccountRow;
 use ratatui::Frame;
 use ratatui::Terminal;
@@ -209,7 +210,7 @@ fn tenant(member: &MemberRow) -> String {
     let cap = if member.cap_fraction.is_some() { " cap" } else { "" };
     let part = format::part(member.cap_fraction, member.ccs_mode);
     let share = part.map_or_else(String::new, |part| format!("{cap} {part}"));
-    let starting = if member.state == "running" { "" } else { " (starting)" };
+    let starting = if member.state.parse() == Ok(MemberState::Running) { "" } else { " (starting)" };
     format!("{name}{share}{starting}")
 }
 

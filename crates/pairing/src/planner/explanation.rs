@@ -203,7 +203,7 @@ impl<'s, 'a> Scene<'s, 'a> {
             Some(cap) => format!(
                 "starts alone with {:.0} % of the device: {}",
                 cap.value() * 100.0,
-                rule_text(Reason::MeasuredAlone)
+                Reason::MeasuredAlone.text()
             ),
             None => member_text(reason, start.verdict.as_deref(), candidates.first()),
         };
@@ -212,12 +212,12 @@ impl<'s, 'a> Scene<'s, 'a> {
 
     fn of_waiting(&self, job: JobIndex, reason: Reason) -> Explanation {
         let candidates = self.candidates(job, None, None, CANDIDATES_WAITING_MAX);
-        let mut text = waiting_text(reason).to_owned();
+        let mut text = reason.of_waiting().to_owned();
         if reason == Reason::Blocked {
             text = format!("{text}{}", self.closed_text(self.context.class_of[job]));
         }
         if let Some(why) = candidates.first().and_then(|candidate| candidate.excluded_by) {
-            text = format!("{text}; beside others: {}", rule_text(why));
+            text = format!("{text}; beside others: {}", why.text());
         }
         self.explanation(job, reason, text, candidates)
     }
@@ -418,65 +418,18 @@ fn member_text(reason: Reason, verdict: Option<&Verdict>, best: Option<&Candidat
         Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
             None => "starts alone, and others may join: there was nobody to share with".to_owned(),
             Some(why) => {
-                format!("starts alone, and others may join; beside the best partner: {}", rule_text(why))
+                format!("starts alone, and others may join; beside the best partner: {}", why.text())
             }
         },
         Reason::PromiseAtRisk => {
             "starts alone with the whole device: a part of it would slow the job more than promised"
                 .to_owned()
         }
-        other => format!("starts alone with the whole device: {}", rule_text(other)),
+        other => format!("starts alone with the whole device: {}", other.text()),
     }
 }
 
 fn held_text(job: &WaitingJob, reason: Reason) -> Option<String> {
     let held = job.held.as_ref().filter(|_| reason == Reason::Held)?;
     Some(format!("cannot start now: {held}"))
-}
-
-fn waiting_text(reason: Reason) -> &'static str {
-    match reason {
-        Reason::NodeDoesNotMatch => {
-            "waits: no device of the pool matches its partition, features, exclusions, GPU type and cap"
-        }
-        Reason::Blocked => "waits: the devices that match take nothing now",
-        Reason::NodeTooFull => {
-            "waits: the nodes with a free device have too few CPUs or too little memory left"
-        }
-        Reason::BehindOthers => "waits: jobs before it in the queue come first",
-        _ => "waits: no device is wholly free",
-    }
-}
-
-fn rule_text(reason: Reason) -> &'static str {
-    match reason {
-        Reason::UnknownWorkload => "the workload has not been measured on this device model yet",
-        Reason::MeasuredTooBriefly => "the workload was measured on this device model for too short a time",
-        Reason::OwesRuns => {
-            "its user owes runs alone: a job of his did far more than it was let in for, or broke a promise"
-        }
-        Reason::MeasuredAlone => "its user has it measured so",
-        Reason::MemoryUnknown => "its device memory is not known; memory= would tell",
-        Reason::MemoryDoesNotFit => "the device memory does not suffice for both",
-        Reason::PromiseAtRisk => "somebody would probably be slowed more than promised",
-        Reason::GainTooSmall => "sharing would gain too little",
-        Reason::BetterPlanElsewhere => "another sharing gains more",
-        Reason::UserPolicy => "the site does not let these users share",
-        Reason::NotAllowed => "the two are not among the combinations that may be chosen",
-        Reason::NotShareable => "the device is not shared",
-        Reason::OutlivesHost => "it could run longer than its host while others wait for a whole device",
-        Reason::SeveralProcesses => {
-            "it runs more than one process on the device, and no limit can be set for them together"
-        }
-        Reason::NoShardsLeft => "no share of the device is left",
-        Reason::NodeTooFull => "the node has too few CPUs or too little memory left",
-        Reason::NodeDoesNotMatch => "the node does not match what the job asked for",
-        Reason::Blocked => "the device takes nothing now",
-        Reason::Paired
-        | Reason::Joined
-        | Reason::AloneJoinable
-        | Reason::NoDeviceFree
-        | Reason::BehindOthers
-        | Reason::Held => "it was not its turn",
-    }
 }

@@ -17,14 +17,13 @@ use crate::context::{Context, TickError};
 use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
 use excess::{Excess, Seen, excess};
 use pillion_core::decision::MemberState;
+use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, GresType, NodeName, UnixTime, WorkloadKey};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::warn;
 
-/// The kind of the event.
-const EXCEEDED: &str = "profile-exceeded";
 /// How many looks in a row must show it: one may fall into a burst.
 const LOOKS_MIN: u32 = 5;
 
@@ -132,7 +131,7 @@ impl Credit {
         warn!(start = %beyond.start, %node, "{detail}");
         let told = Event {
             at: context.now(),
-            kind: EXCEEDED.to_owned(),
+            kind: EventKind::ProfileExceeded,
             job_id: Some(beyond.start.job_id),
             node: Some(node.clone()),
             detail: detail.clone(),
@@ -145,7 +144,7 @@ impl Credit {
             reason: detail,
         };
         if context.store.lose_credit(&loss, &told).await? {
-            context.tally.event(EXCEEDED);
+            context.tally.event(&EventKind::ProfileExceeded);
             context.nudges.engine.notify_one();
         }
         Ok(())

@@ -144,7 +144,7 @@ async fn within_seconds_it_is_told_and_nobody_joins_there_and_its_user_owes() {
         world.look(seconds, 0.95).await;
     }
     let events = world.store.events(SlurmJobId::plain(8)).await.unwrap();
-    assert_eq!(events.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["profile-exceeded"]);
+    assert_eq!(events.iter().map(|event| &event.kind).collect::<Vec<_>>(), [&EventKind::ProfileExceeded]);
     assert!(!events[0].detail.contains('%'), "nothing of a neighbour is told: {}", events[0].detail);
     world.context.board_mut().active = Arc::default();
     world.credit.tick().await.unwrap();

@@ -13,6 +13,7 @@ mod victim;
 use crate::context::{Context, TickError};
 use crate::scan::Scan;
 use crate::store::{Event, Judgement, MeasuredRun, Requeue, RequeueCause, Store};
+use pillion_core::event::EventKind;
 use pillion_core::fault::{self, Ending, FaultVerdict, REQUEUE_AGE_SECONDS_MAX, StartSeen};
 use pillion_core::health::FaultKind;
 use pillion_core::{JobStart, UnixTime};
@@ -23,10 +24,6 @@ use victim::{Fate, Tenant, Victim, judge};
 
 /// Runs that are judged in one tick.
 const RUNS_PER_TICK: u32 = 100;
-/// The kind of the event of a job that is taken for the victim of another.
-const VICTIM: &str = "victim";
-/// That of a job whose own process the driver named, for no fault of the device.
-const PROGRAM_FAULT: &str = "program-fault";
 /// So long before the end an Xid is taken for its cause.
 const XID_SECONDS: f64 = 120.0;
 
@@ -64,7 +61,7 @@ impl Judge {
         let start = run.summary.start;
         if self.context.store.judge_run(start, &run.summary.gres_type, &judgement).await? {
             for event in &judgement.events {
-                warn!(%start, node = %run.node, kind = event.kind, "{}", event.detail);
+                warn!(%start, node = %run.node, kind = %event.kind, "{}", event.detail);
                 self.context.tally.event(&event.kind);
             }
             if judgement.requeue.is_some() {
@@ -86,7 +83,7 @@ impl Judge {
             None => Victim::No,
         };
         let now = self.context.now();
-        let event = |kind: String, detail: String| Event {
+        let event = |kind: EventKind, detail: String| Event {
             at: now,
             kind,
             job_id: Some(run.summary.start.job_id),
@@ -95,10 +92,10 @@ impl Judge {
         };
         let mut judgement = Judgement::default();
         let own_xid = verdict.is_none().then(|| named_by_driver(run)).flatten();
-        judgement.events.extend(own_xid.map(|detail| event(PROGRAM_FAULT.to_owned(), detail)));
+        judgement.events.extend(own_xid.map(|detail| event(EventKind::ProgramFault, detail)));
         judgement
             .events
-            .extend(verdict.map(|verdict| event(verdict.rule.kind().to_string(), verdict.to_string())));
+            .extend(verdict.map(|verdict| event(verdict.rule.kind().into(), verdict.to_string())));
         match victim {
             Victim::Undecided => return Ok(None),
             Victim::No => {}
@@ -112,7 +109,7 @@ impl Judge {
                 } else {
                     "too long ago to start it again"
                 };
-                judgement.events.push(event(VICTIM.to_owned(), format!("{reason}; {then}")));
+                judgement.events.push(event(EventKind::Victim, format!("{reason}; {then}")));
                 judgement.requeue = is_fresh.then(|| Requeue {
                     cause: RequeueCause::Victim,
                     start: run.summary.start,
@@ -207,7 +204,7 @@ async fn fate(
         // Slurm does not say any more when it ended: both ends by the node's clock then.
         let own = store.summary(neighbour).await?.filter(|own| own.gres_type == run.summary.gres_type);
         // One that we started again was somebody's victim itself: it must not make a victim of its culprit.
-        let by_us = store.events(neighbour.job_id).await?.iter().any(|event| event.kind == VICTIM);
+        let by_us = store.events(neighbour.job_id).await?.iter().any(|event| event.kind == EventKind::Victim);
         return Ok(match own {
             _ if by_us => Fate::Unknown,
             Some(own) => {

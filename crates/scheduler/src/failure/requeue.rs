@@ -11,6 +11,7 @@ use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::store::{Decision, Event, Member, Requeue, RequeueCause, RequeueOutcome};
 use pillion_core::decision::MemberState;
+use pillion_core::event::EventKind;
 use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
 use pillion_core::{JobStart, SlurmJobId, UnixTime, report};
 use pillion_slurm::{Ending, Job, JobState, SlurmError};
@@ -98,19 +99,19 @@ impl Requeuer {
         detail: String,
     ) -> Result<(), TickError> {
         let kind = match outcome {
-            RequeueOutcome::Requeued => "requeued",
-            RequeueOutcome::Refused => "requeue-refused",
+            RequeueOutcome::Requeued => EventKind::Requeued,
+            RequeueOutcome::Refused => EventKind::RequeueRefused,
         };
-        info!(start = %requeue.start, kind, detail, "requeue settled");
+        info!(start = %requeue.start, %kind, detail, "requeue settled");
         let event = Event {
             at: self.context.now(),
-            kind: kind.to_owned(),
+            kind: kind.clone(),
             job_id: Some(requeue.start.job_id),
             node: Some(requeue.node.clone()),
             detail,
         };
         if self.context.store.settle_requeue(requeue.start, outcome, &event).await? {
-            self.context.tally.event(kind);
+            self.context.tally.event(&kind);
         }
         self.context.nudges.release.notify_one();
         Ok(())

@@ -157,7 +157,7 @@ impl Room {
 
     async fn kinds(&self) -> Vec<String> {
         let events = self.store.events(start().job_id).await.unwrap();
-        events.into_iter().map(|event| event.kind).collect()
+        events.into_iter().map(|event| event.kind.to_string()).collect()
     }
 }
 
@@ -217,7 +217,7 @@ async fn a_culprit_is_no_victim_of_the_one_that_was_started_again_for_it() {
         if by_us {
             let event = Event {
                 at: at(ENDED + 3),
-                kind: "victim".to_owned(),
+                kind: EventKind::Victim,
                 job_id: Some(neighbour().job_id),
                 node: None,
                 detail: String::new(),

@@ -23,7 +23,7 @@ pub(super) fn filter(request: v1::EventsRequest, caller: Caller) -> Result<Event
         until: time(until_seconds),
         nodes: nodes.into_iter().map(NodeName).collect(),
         job_ids: job_ids.iter().map(id).collect::<Result<_, _>>()?,
-        kinds,
+        kinds: kinds.iter().map(|kind| kind.as_str().into()).collect(),
         uid,
         limit: limit.clamp(1, LIMIT_MAX) + 1,
     })
@@ -43,6 +43,7 @@ mod tests {
     use super::*;
     use crate::store::Event;
     use pillion_core::UserId;
+    use pillion_core::event::EventKind;
 
     fn caller(uid: Option<u32>, is_operator: bool) -> Caller {
         Caller { uid: uid.map(UserId), is_operator }
@@ -65,7 +66,7 @@ mod tests {
         let filter = EventFilter { limit: 3, ..EventFilter::default() };
         let event = |epoch| Event {
             at: UnixTime::from_epoch(epoch),
-            kind: "victim".to_owned(),
+            kind: EventKind::Victim,
             job_id: None,
             node: None,
             detail: String::new(),

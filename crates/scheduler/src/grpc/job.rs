@@ -6,7 +6,7 @@ use super::listing;
 use crate::store::{Decision, DecisionFilter, Event, JobRecord, Member, Store, StoreError};
 use crate::story::{self, AdviceFacts, RunSeen, Usual};
 use pillion_core::decision::MemberState;
-use pillion_core::fault::FailureKind;
+use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{Fraction, JobStart, UnixTime};
@@ -129,7 +129,7 @@ fn advice_facts(
     Some(AdviceFacts {
         ending: record.ending?,
         is_out_of_device_memory: events.iter().any(|event| {
-            event.kind.parse() == Ok(FailureKind::OutOfMemory)
+            event.kind == EventKind::OutOfMemory
                 && record.started_at.is_some_and(|started_at| event.at >= started_at)
         }),
         has_shared: summary.is_some_and(|run| run.shared_seconds > 0.0),

@@ -115,7 +115,7 @@ pub(super) fn model(model: ModelVersion) -> v1::Model {
 pub(super) fn event_row(event: Event) -> v1::Event {
     v1::Event {
         at_seconds: event.at.seconds(),
-        kind: event.kind,
+        kind: event.kind.to_string(),
         job_id: event.job_id.map(|id| id.to_string()).unwrap_or_default(),
         node: event.node.map(|node| node.to_string()).unwrap_or_default(),
         detail: event.detail,

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::rules;
 use crate::store::{Decision, DecisionFilter, GroupBy, StoreError};
 use pillion_auth::Prover;
+use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, SlurmJobId};
 use pillion_proto::v1::operator_service_server::OperatorService;
@@ -254,7 +255,7 @@ impl OperatorService for OperatorServer {
 
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let (context, caller) = (&self.context, caller(&request));
-        let miss_count = context.store.event_count("missed").await.map_err(store_error)?;
+        let miss_count = context.store.event_count(&EventKind::Missed).await.map_err(store_error)?;
         let revision = context.store.revision().await.map_err(store_error)?.0;
         let agents = context.agents.all().into_iter().map(|(node, agent)| v1::AgentStatus {
             node: node.to_string(),

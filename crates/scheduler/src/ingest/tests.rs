@@ -86,10 +86,10 @@ async fn a_stranger_from_an_invented_node_changes_no_profile() {
     }
     assert_eq!(world.doubted(), [("other-node", 49)].into());
     let events = world.context.store.list_events(&EventFilter::default()).await.unwrap();
-    let events: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.node.clone())).collect();
+    let events: Vec<_> = events.iter().map(|event| (event.kind.clone(), event.node.clone())).collect();
     assert_eq!(
         events,
-        [("report-dropped", Some(NodeName::new("evil")))],
+        [("report-dropped".into(), Some(NodeName::new("evil")))],
         "one event, however often it tries"
     );
 }

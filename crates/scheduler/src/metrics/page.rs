@@ -2,7 +2,7 @@
 
 use super::families as f;
 use super::queue::{Queue, STATES, queue};
-use super::tally::{Counts, DecisionKind};
+use super::tally::{Counts, DecisionKind, Miss};
 use crate::agents::AgentState;
 use crate::context::ModelSeen;
 use crate::profile::UNBELIEVED_SPEED;
@@ -11,13 +11,13 @@ use crate::store::Decision;
 use crate::store::postgres::StoreFigures;
 use crate::truth::Doubt;
 use pillion_core::device::Mechanism;
+use pillion_core::event::EventKind;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, UnixTime};
 use pillion_doors::Cause;
-use pillion_metrics::{Description, Page};
+use pillion_metrics::Page;
 use pillion_pairing::{Objective, Reason};
 use pillion_slurm::NodeAvailability;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -92,11 +92,6 @@ pub fn page(snapshot: &Snapshot) -> Page {
     page
 }
 
-/// A word as it is written everywhere else.
-fn word(of: &impl Serialize) -> String {
-    serde_json::to_value(of).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
 fn scheduler(page: &mut Page, snapshot: &Snapshot) {
     let Snapshot { now, mode, objective, is_leading, is_acting, scan, .. } = snapshot;
     let objective = match objective {
@@ -127,7 +122,7 @@ fn jobs(page: &mut Page, snapshot: &Snapshot) {
         }
     }
     for (reason, count) in &snapshot.reasons {
-        page.count(&f::LEFT_WAITING, &[&word(reason)], *count);
+        page.count(&f::LEFT_WAITING, &[&reason.to_string()], *count);
     }
 }
 
@@ -146,28 +141,21 @@ fn decisions(page: &mut Page, counts: &Counts) {
 }
 
 fn mishaps(page: &mut Page, snapshot: &Snapshot) {
-    let happened = |kind: &str| snapshot.counts.events.get(kind).copied().unwrap_or(0);
-    let mut by_kind = |of: &'static Description, kinds: &[(&str, &str)]| {
-        for (label, kind) in kinds {
-            page.count(of, &[label], happened(kind));
-        }
-    };
-    by_kind(&f::UNDOS, &[("undone", "undone"), ("dropped", "dropped")]);
-    by_kind(&f::SWITCH_MISSES, &[("silent", "silent"), ("no-decision", "no-decision")]);
-    by_kind(&f::REQUEUES, &[("requeued", "requeued"), ("refused", "requeue-refused")]);
-    by_kind(
-        &f::JOB_FAULTS,
-        &[
-            ("out-of-memory", "out-of-memory"),
-            ("device-fault", "device-fault"),
-            ("program-fault", "program-fault"),
-            ("victim", "victim"),
-        ],
-    );
-    page.count(&f::LEASES_RESET, &[], happened("restarted"));
-    page.count(&f::SHARE_FAILURES, &[], happened("share-failed"));
-    page.count(&f::CREDIT_LOST, &["profile-exceeded"], happened("profile-exceeded"));
-    page.count(&f::CREDIT_LOST, &["promise-broken"], happened("credit-lost"));
+    let happened = |kind: EventKind| snapshot.counts.events.get(&kind).copied().unwrap_or(0);
+    page.count(&f::UNDOS, &["undone"], happened(EventKind::Undone));
+    page.count(&f::UNDOS, &["dropped"], happened(EventKind::Dropped));
+    let missed = |why: Miss| snapshot.counts.misses.get(&why).copied().unwrap_or(0);
+    page.count(&f::SWITCH_MISSES, &["silent"], missed(Miss::Silent));
+    page.count(&f::SWITCH_MISSES, &["no-decision"], missed(Miss::NoDecision));
+    page.count(&f::REQUEUES, &["requeued"], happened(EventKind::Requeued));
+    page.count(&f::REQUEUES, &["refused"], happened(EventKind::RequeueRefused));
+    for kind in [EventKind::OutOfMemory, EventKind::DeviceFault, EventKind::ProgramFault, EventKind::Victim] {
+        page.count(&f::JOB_FAULTS, &[&kind.to_string()], happened(kind));
+    }
+    page.count(&f::LEASES_RESET, &[], happened(EventKind::Restarted));
+    page.count(&f::SHARE_FAILURES, &[], happened(EventKind::ShareFailed));
+    page.count(&f::CREDIT_LOST, &["profile-exceeded"], happened(EventKind::ProfileExceeded));
+    page.count(&f::CREDIT_LOST, &["promise-broken"], happened(EventKind::CreditLost));
     page.count(&f::VIOLATIONS, &[], snapshot.violation_count);
     page.count(&f::NODES_STOPPED, &[], snapshot.stopped as u64);
 }

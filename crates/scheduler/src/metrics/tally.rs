@@ -3,6 +3,7 @@
 
 use crate::store::Sums;
 use pillion_core::device::Mechanism;
+use pillion_core::event::EventKind;
 use pillion_metrics::Durations;
 use pillion_pairing::Pairing;
 use std::collections::BTreeMap;
@@ -51,6 +52,15 @@ pub struct SlurmCalls {
     pub unanswered: u64,
 }
 
+/// Why a job started without what was decided for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Miss {
+    /// Its node never reported the start.
+    Silent,
+    /// Its node had no decision for it.
+    NoDecision,
+}
+
 /// All counters.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Counts {
@@ -66,8 +76,10 @@ pub struct Counts {
     pub releases: u64,
     /// Starts as planned.
     pub starts: u64,
-    /// Events by kind, and causes of misses: see [`Tally::event`].
-    pub events: BTreeMap<String, u64>,
+    /// Events by kind: see [`Tally::event`].
+    pub events: BTreeMap<EventKind, u64>,
+    /// Starts without what was decided.
+    pub misses: BTreeMap<Miss, u64>,
     /// What agents told and nobody believed, by the reason.
     pub doubted: BTreeMap<&'static str, u64>,
     /// Rows that a room could not do its work for and went past, by room.
@@ -134,10 +146,14 @@ impl Tally {
         self.lock().starts += 1;
     }
 
-    /// Something happened that is kept as an event too: `undone`, `dropped`, `restarted`, `share-failed`, `silent` and
-    /// `no-decision` (misses), `requeued`, `requeue-refused`, and the faults of runs.
-    pub fn event(&self, kind: &str) {
-        *self.lock().events.entry(kind.to_owned()).or_default() += 1;
+    /// Something happened that is kept as an event too.
+    pub fn event(&self, kind: &EventKind) {
+        *self.lock().events.entry(kind.clone()).or_default() += 1;
+    }
+
+    /// A job started without what was decided for it.
+    pub fn missed(&self, why: Miss) {
+        *self.lock().misses.entry(why).or_default() += 1;
     }
 
     /// Something that an agent told is not believed.

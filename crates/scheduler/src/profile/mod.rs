@@ -9,6 +9,7 @@ use crate::credit::culprits;
 use crate::store::{DecisionFilter, Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::story::{run_account, shared_device_seconds};
 use pillion_core::device::{Metric, MetricSource};
+use pillion_core::event::EventKind;
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{ActivityMeans, ProgressPart};
 use pillion_core::units::SPEED_FRACTIONS;
@@ -124,13 +125,13 @@ impl Profile {
         for loss in culprits(run, speed, &beside, profiles, self.context.now()) {
             let told = Event {
                 at: loss.lost_at,
-                kind: "credit-lost".to_owned(),
+                kind: EventKind::CreditLost,
                 job_id: Some(loss.start.job_id),
                 node: Some(loss.node.clone()),
                 detail: loss.reason.clone(),
             };
             if store.lose_credit(&loss, &told).await? {
-                self.context.tally.event("credit-lost");
+                self.context.tally.event(&EventKind::CreditLost);
                 self.context.nudges.engine.notify_one();
             }
         }
@@ -147,7 +148,7 @@ impl Profile {
             return Ok(Some("it began before its cap was set"));
         }
         let events = store.events(run.summary.start.job_id).await?;
-        let has_failed = events.iter().any(|event| event.kind == "share-failed");
+        let has_failed = events.iter().any(|event| event.kind == EventKind::ShareFailed);
         Ok(has_failed.then_some("its cap could not be set"))
     }
 }

@@ -1,6 +1,7 @@
 //! What is kept of failures: the judgement on a run, requeues, faults of devices. Pure.
 
 use super::Event;
+use pillion_core::event::EventKind;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 
@@ -84,9 +85,9 @@ pub(super) fn changes(
     at: UnixTime,
 ) -> FaultChanges {
     let told: Vec<FaultOf> = conditions.iter().flat_map(faults_of).collect();
-    let event = |kind: &str, of: &FaultOf, at: UnixTime, detail: String| Event {
+    let event = |kind: EventKind, of: &FaultOf, at: UnixTime, detail: String| Event {
         at,
-        kind: kind.to_owned(),
+        kind,
         job_id: None,
         node: Some(node.clone()),
         detail: format!("{}: {detail}", of.gres_type),
@@ -97,12 +98,12 @@ pub(super) fn changes(
         open.iter().filter(is_told_of).filter(|known| !told.iter().any(|fault| is_same(known, fault)));
     FaultChanges {
         begun: begun
-            .map(|of| (of.clone(), event("device-fault", of, of.fault.since, of.fault.to_string())))
+            .map(|of| (of.clone(), event(EventKind::DeviceFault, of, of.fault.since, of.fault.to_string())))
             .collect(),
         cleared: cleared
             .map(|of| {
                 let is_over = !told.iter().any(|fault| is_alike(of, fault));
-                let event = event("device-well", of, at, format!("no longer so: {}", of.fault));
+                let event = event(EventKind::DeviceWell, of, at, format!("no longer so: {}", of.fault));
                 (of.clone(), is_over.then_some(event))
             })
             .collect(),

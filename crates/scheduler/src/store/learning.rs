@@ -87,12 +87,12 @@ impl ModelState {
 }
 
 impl std::str::FromStr for ModelState {
-    type Err = pillion_core::decision::UnknownState;
+    type Err = pillion_core::word::UnknownWord;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         [Self::Active, Self::Retired, Self::Rejected]
             .into_iter()
             .find(|state| state.as_str() == text)
-            .ok_or_else(|| pillion_core::decision::UnknownState(text.to_owned()))
+            .ok_or_else(|| pillion_core::word::UnknownWord { word: text.to_owned(), what: "known state" })
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
 };
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
+use pillion_core::event::EventKind;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::name::KnownName;
 use pillion_core::report::{JobSummary, Launch, Report};
@@ -407,7 +408,7 @@ impl Store for MemoryStore {
         self.call("listing events", |state| Ok(state.list_events(filter)))
     }
 
-    async fn event_count(&self, kind: &str) -> Result<u64, StoreError> {
+    async fn event_count(&self, kind: &EventKind) -> Result<u64, StoreError> {
         self.call("counting events", |state| Ok(state.event_count(kind)))
     }
 

@@ -36,6 +36,7 @@ pub use starts::SlurmStart;
 use async_trait::async_trait;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::Mechanism;
+use pillion_core::event::EventKind;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::name::KnownName;
 use pillion_core::profile::WorkloadProfile;
@@ -220,10 +221,8 @@ pub struct MemberStep {
 pub struct Event {
     /// When.
     pub at: UnixTime,
-    /// A stable word: `undone`, `missed`, `restarted`, `lease-lost`, `violation`, `share-failed`, `left-management`,
-    /// `model-promoted`, `model-rejected`, `out-of-memory`, `device-fault`, `device-well`, `program-fault`,
-    /// `victim`, `evicted`, `requeued`, `drained`, `undrained`, `stray`, ..
-    pub kind: String,
+    /// What happened.
+    pub kind: EventKind,
     /// The job, if any.
     pub job_id: Option<SlurmJobId>,
     /// The node, if any.
@@ -469,7 +468,7 @@ pub trait Store: Send + Sync {
     /// Events of a stretch of time, in the order of time; where there are more than the limit, the newest.
     async fn list_events(&self, filter: &EventFilter) -> Result<Vec<Event>, StoreError>;
     /// How many events of a kind there are.
-    async fn event_count(&self, kind: &str) -> Result<u64, StoreError>;
+    async fn event_count(&self, kind: &EventKind) -> Result<u64, StoreError>;
     /// The summary of a start, if it arrived.
     async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError>;
     /// What SPANK was told at each task of a start, oldest first.

@@ -1,6 +1,7 @@
 //! What operators did: drains, and the question for events. Pure.
 
 use super::Event;
+use pillion_core::event::EventKind;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime, UserId};
 use std::fmt;
 
@@ -89,21 +90,21 @@ pub(super) fn change(before: Option<&Drain>, order: &Drain) -> DrainChange {
 
 /// The event of a drain that begins or is told anew, at the time of the order.
 pub(super) fn drained_event(order: &Drain) -> Event {
-    event("drained", &order.place, order.since, order.to_string())
+    event(EventKind::Drained, &order.place, order.since, order.to_string())
 }
 
 /// The event of a place that is open again.
 pub(super) fn undrained_event(place: &DrainPlace, order: &Undrain) -> Event {
     let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    event("undrained", place, order.at, format!("open again, by {}{why}", order.by))
+    event(EventKind::Undrained, place, order.at, format!("open again, by {}{why}", order.by))
 }
 
-fn event(kind: &str, place: &DrainPlace, at: UnixTime, detail: String) -> Event {
+fn event(kind: EventKind, place: &DrainPlace, at: UnixTime, detail: String) -> Event {
     let detail = match &place.gres_type {
         None => detail,
         Some(gres_type) => format!("{gres_type}: {detail}"),
     };
-    Event { at, kind: kind.to_owned(), job_id: None, node: Some(place.node.clone()), detail }
+    Event { at, kind, job_id: None, node: Some(place.node.clone()), detail }
 }
 
 /// Which events to list; the newest, in the order of time.
@@ -118,7 +119,7 @@ pub struct EventFilter {
     /// Of one of these jobs; empty: of any, and of none.
     pub job_ids: Vec<SlurmJobId>,
     /// Of one of these kinds; empty: of any.
-    pub kinds: Vec<String>,
+    pub kinds: Vec<EventKind>,
     /// Of jobs of this user: what a user may see.
     pub uid: Option<UserId>,
     /// At most so many; 0 = [`super::LIST_LIMIT_DEFAULT`].

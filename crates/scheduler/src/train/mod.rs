@@ -23,6 +23,7 @@ use backtest::surprises;
 use due::{Situation, Why, due};
 use judge::Verdict;
 use pillion_core::UnixTime;
+use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_pairing::{Observation, ProfileBook};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,7 +104,7 @@ impl Train {
         let active = current.version;
         if why == Why::Unreadable {
             let detail = format!("model {} {why}: trained anew from all observations", active.unwrap_or(0));
-            self.event("model-unreadable", detail).await?;
+            self.event(EventKind::ModelUnreadable, detail).await?;
         }
         let observations = store.observations(0, context.settings.training.observations_max).await?;
         let incumbent = self.incumbent(current).await?;
@@ -133,8 +134,8 @@ impl Train {
         };
         info!(version, state = state.as_str(), observations = count, reason = %new.reason, "model trained");
         let (kind, did) = match state {
-            ModelState::Active => ("model-promoted", "is in use"),
-            ModelState::Rejected | ModelState::Retired => ("model-rejected", "is kept and not used"),
+            ModelState::Active => (EventKind::ModelPromoted, "is in use"),
+            ModelState::Rejected | ModelState::Retired => (EventKind::ModelRejected, "is kept and not used"),
         };
         context.tally.trained(if state == ModelState::Active { "promoted" } else { "rejected" });
         self.event(kind, format!("model {version} of {count} observations {did}: {}", new.reason)).await?;
@@ -156,8 +157,8 @@ impl Train {
         }))
     }
 
-    async fn event(&self, kind: &str, detail: String) -> Result<(), TickError> {
-        let event = Event { at: self.context.now(), kind: kind.to_owned(), job_id: None, node: None, detail };
+    async fn event(&self, kind: EventKind, detail: String) -> Result<(), TickError> {
+        let event = Event { at: self.context.now(), kind, job_id: None, node: None, detail };
         let kept = self.context.store.record_event(&event).await;
         kept.or_else(|error| self.context.pass_over("train", "an event", error.into()))
     }

@@ -304,7 +304,7 @@ async fn a_misjudged_pair_is_learnt_from_at_once_and_what_was_expected_is_not() 
     world.observe(["b", "b"], 0.5).await;
     assert_eq!(world.tick().await, [(1, ModelState::Active)]);
     assert_eq!(world.model().await, "mean v1");
-    assert_eq!(world.store.event_count("model-promoted").await.unwrap(), 1);
+    assert_eq!(world.store.event_count(&"model-promoted".into()).await.unwrap(), 1);
     assert_eq!(world.tick().await.len(), 1, "nothing is new");
 }
 
@@ -348,7 +348,7 @@ async fn a_loser_is_kept_and_not_used() {
     }
     assert_eq!(world.tick().await, [(1, ModelState::Active), (2, ModelState::Rejected)]);
     assert_eq!((world.model().await.as_str(), world.store.revision().await.unwrap()), ("mean v1", before));
-    assert_eq!(world.store.event_count("model-rejected").await.unwrap(), 1);
+    assert_eq!(world.store.event_count(&"model-rejected".into()).await.unwrap(), 1);
     assert_eq!(world.tick().await.len(), 2, "not again, before there is more to learn");
 }
 
@@ -375,7 +375,7 @@ async fn a_model_that_cannot_be_read_is_trained_anew() {
     let current = context.models.current(world.store.as_ref()).await.unwrap();
     assert_eq!((current.name(), current.is_stand_in), ("mean v2", false));
     for kind in ["model-unreadable", "model-promoted"] {
-        assert!(world.store.event_count(kind).await.unwrap() > 0, "no event {kind}");
+        assert!(world.store.event_count(&kind.into()).await.unwrap() > 0, "no event {kind}");
     }
 }
 

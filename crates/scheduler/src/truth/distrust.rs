@@ -2,13 +2,12 @@
 
 use super::Doubt;
 use crate::store::Event;
+use pillion_core::event::EventKind;
 use pillion_core::{NodeName, UnixTime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The kind of the event.
-pub(crate) const DISTRUSTED: &str = "report-dropped";
 /// At most one event of a node in so long.
 const EVENT_PAUSE: Duration = Duration::from_mins(10);
 /// More nodes than this are not told apart: their names come from Hellos.
@@ -42,7 +41,7 @@ impl Distrust {
                 if count > 1 { format!(" ({count} since the last word of this)") } else { String::new() };
             Event {
                 at: now,
-                kind: DISTRUSTED.to_owned(),
+                kind: EventKind::ReportDropped,
                 job_id: None,
                 node: Some(node.clone()),
                 detail: format!("{what} was not believed: {}{more}", doubt.phrase()),

@@ -9,6 +9,7 @@ use crate::store::Event;
 use crate::view::occupants;
 use ledger::Ledger;
 use pillion_core::device::DeviceDescription;
+use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, NodeName};
 use pillion_slurm::updates::RESTART_PAUSE;
@@ -128,7 +129,7 @@ impl Watch {
             warn!(id = violation.id(), %violation, "an invariant does not hold");
             self.context.board_mut().violation_count += 1;
             let node = node_of(violation).cloned();
-            let (at, kind, detail) = (scan.at, "violation".to_owned(), violation.to_string());
+            let (at, kind, detail) = (scan.at, EventKind::Violation, violation.to_string());
             let told = Event { at, kind, job_id: None, node, detail };
             let kept = self.context.store.record_event(&told).await;
             kept.or_else(|error| self.context.pass_over("watch", violation, error.into()))?;

@@ -131,7 +131,13 @@ impl World {
     }
 
     async fn kinds(&self, id: u32) -> Vec<String> {
-        self.store.events(plain(id)).await.expect("read").into_iter().map(|event| event.kind).collect()
+        self.store
+            .events(plain(id))
+            .await
+            .expect("read")
+            .into_iter()
+            .map(|event| event.kind.to_string())
+            .collect()
     }
 }
 
@@ -405,7 +411,7 @@ async fn samples_that_cannot_be_deleted_keep_no_history_from_it() {
         .await;
     world.clock.set(at(3_000_000));
     Housekeep::new(world.world()).tick().await.expect_err("it says what it could not do");
-    assert_eq!(world.store.event_count("old").await.expect("read"), 0);
+    assert_eq!(world.store.event_count(&"old".into()).await.expect("read"), 0);
 }
 
 #[tokio::test]

@@ -437,13 +437,8 @@ async fn odd_texts_survive(store: Arc<dyn Store>) {
     let odd_job = JobRecord { gres: odd.clone(), account: "'; drop table job; --".to_owned(), ..job(1) };
     store.record_jobs(std::slice::from_ref(&odd_job), at(0)).await.expect("recorded");
     assert_eq!(store.job(plain(1)).await.expect("read"), Some(odd_job));
-    let event = Event {
-        at: at(1),
-        kind: "undone".to_owned(),
-        job_id: Some(plain(1)),
-        node: None,
-        detail: odd.clone(),
-    };
+    let event =
+        Event { at: at(1), kind: "undone".into(), job_id: Some(plain(1)), node: None, detail: odd.clone() };
     store.record_event(&event).await.expect("recorded");
     assert_eq!(store.events(plain(1)).await.expect("read"), [event]);
     let on_an_odd_node = Report { sequence: 1, body: ReportBody::Launch(launch(1)) };

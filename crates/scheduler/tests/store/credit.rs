@@ -15,7 +15,7 @@ pub(crate) async fn credit_is_lost_once_a_start_and_atoned_by_runs_alone(store: 
     };
     let told = |id: u32| Event {
         at: at(100),
-        kind: "profile-exceeded".to_owned(),
+        kind: "profile-exceeded".into(),
         job_id: Some(plain(id)),
         node: Some(node()),
         detail: "it did more".to_owned(),

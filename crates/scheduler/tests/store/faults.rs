@@ -7,7 +7,7 @@ use pillion_scheduler::store::{Event, JobRecord, Judgement, Requeue, RequeueCaus
 use std::sync::Arc;
 
 pub(crate) fn event(kind: &str, id: u32) -> Event {
-    let (kind, detail) = (kind.to_owned(), "because".to_owned());
+    let (kind, detail) = (kind.into(), "because".to_owned());
     Event { at: at(5), kind, job_id: Some(plain(id)), node: Some(node()), detail }
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn a_fault_of_a_device_is_told_once_and_when_it_is_over(store: 
     let tell = async |node: &NodeName, faults: Vec<DeviceFault>, seconds| {
         let conditions = [condition("g1", faults), condition("g2", vec![])];
         store.record_conditions(node, &conditions, at(seconds)).await.expect("recorded");
-        let count = async |kind| store.event_count(kind).await.expect("read");
+        let count = async |kind: &str| store.event_count(&kind.into()).await.expect("read");
         (count("device-fault").await, count("device-well").await)
     };
     let died = || fault(FaultKind::MpsDied, 10, "gone");
@@ -109,7 +109,11 @@ pub(crate) async fn a_fault_of_a_device_is_told_once_and_when_it_is_over(store: 
     let anew = || fault(FaultKind::MetricLost, 30, "power");
     assert_eq!(tell(&here, vec![again(), anew()], 31).await, (5, 1), "dated anew, not well meanwhile");
     store.record_conditions(&here, &[condition("g2", vec![])], at(32)).await.expect("recorded");
-    assert_eq!(store.event_count("device-well").await.expect("read"), 1, "nothing was said of the other");
+    assert_eq!(
+        store.event_count(&"device-well".into()).await.expect("read"),
+        1,
+        "nothing was said of the other"
+    );
     let since = async |name: &str, seconds| {
         let faults = store.device_faults(&here, &GresType::new(name), at(seconds)).await.expect("read");
         faults.iter().map(|fault| (fault.kind, fault.since.epoch() - at(0).epoch())).collect::<Vec<_>>()

@@ -182,7 +182,7 @@ pub(crate) async fn launches_and_events_read_as_recorded(store: Arc<dyn Store>) 
     assert_eq!(store.launches(start(1)).await.expect("read"), [launch(1), missed]);
     let event = |seconds, kind: &str, job: Option<u32>| Event {
         at: at(seconds),
-        kind: kind.to_owned(),
+        kind: kind.into(),
         job_id: job.map(plain),
         node: job.map(|_| node()),
         detail: "one sentence".to_owned(),
@@ -192,8 +192,8 @@ pub(crate) async fn launches_and_events_read_as_recorded(store: Arc<dyn Store>) 
         store.record_event(one).await.expect("recorded");
     }
     assert_eq!(store.events(plain(1)).await.expect("read"), all[..2], "in the order they came in");
-    assert_eq!(store.event_count("missed").await.expect("counted"), 2);
-    assert_eq!(store.event_count("violation").await.expect("counted"), 0);
+    assert_eq!(store.event_count(&"missed".into()).await.expect("counted"), 2);
+    assert_eq!(store.event_count(&"violation".into()).await.expect("counted"), 0);
 }
 
 pub(crate) async fn old_samples_are_pruned(store: Arc<dyn Store>) {

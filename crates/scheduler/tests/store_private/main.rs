@@ -21,7 +21,7 @@ async fn record_event(url: &str, kind: &str) {
     let at = pillion_core::UnixTime::from_epoch(1);
     let event = pillion_scheduler::store::Event {
         at,
-        kind: kind.to_owned(),
+        kind: kind.into(),
         job_id: None,
         node: None,
         detail: String::new(),
@@ -32,7 +32,7 @@ async fn record_event(url: &str, kind: &str) {
 
 async fn event_count(url: &str, kind: &str) -> u64 {
     let store = PgStore::connect(url).await.expect("a store");
-    let count = store.event_count(kind).await.expect("counted");
+    let count = store.event_count(&kind.into()).await.expect("counted");
     store.close().await;
     count
 }

@@ -4,6 +4,7 @@ use crate::address::Page;
 use crate::chart;
 use crate::format;
 use maud::{Markup, html};
+use pillion_core::decision::MemberState;
 use pillion_proto::v1::{ClusterDevice, ClusterNode, Tenant};
 
 /// States of a device, with what each means, in the order in which they are shown.
@@ -119,7 +120,7 @@ fn tenant(tenant: &Tenant) -> Markup {
                 span.muted {
                     (cap(tenant.cap_fraction, tenant.ccs_mode)) " · " (tenant.shards) " shards"
                     @if let Some(speed) = tenant.predicted_speed_fraction { " · expected at " (format::percent(Some(speed))) }
-                    @if tenant.state != "running" { " · " (tenant.state) }
+                    @if tenant.state.parse() != Ok(MemberState::Running) { " · " (tenant.state) }
                 }
                 " " a.why href=(Page::Decision(tenant.decision_id).path()) { "why" span.hidden { " job " (tenant.job_id) " is here" } }
             } @else {

@@ -4,6 +4,7 @@ use super::parts::{job_link, workload_link};
 use crate::chart;
 use crate::format;
 use maud::{Markup, html};
+use pillion_core::reason::Reason;
 use pillion_proto::v1::JobExplanation;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -65,31 +66,9 @@ pub(super) fn read(explained: &JobExplanation) -> Option<Explanation> {
     Some(explanation)
 }
 
-/// What each rule says of a partner that it excluded.
+/// What a rule says of a partner that it excluded; one that a later release knows says its word.
 fn rule(word: &str) -> &str {
-    match word {
-        "unknown-workload" => "one of the two was never measured on this device model",
-        "measured-too-briefly" => "one of the two was measured for too short a time",
-        "owes-runs" => "the user of one of the two owes runs alone",
-        "memory-unknown" => "one of the two has no known memory need",
-        "memory-does-not-fit" => "their memory does not fit together",
-        "promise-at-risk" => "a promise would probably be broken",
-        "gain-too-small" => "sharing would gain too little",
-        "better-plan-elsewhere" => "another pairing gains more",
-        "user-policy" => "the site does not let these users share",
-        "not-allowed" => "not among the combinations that may be chosen",
-        "not-shareable" => "the device cannot be shared",
-        "outlives-host" => "it would end after its host while others wait for a whole device",
-        "several-processes" => "one of the two runs more than one process on the device",
-        "no-shards-left" => "no shards are left beside it",
-        "node-too-full" => "not enough CPUs or memory on its node",
-        "node-does-not-match" => "features, exclusions or GPU type do not match",
-        "no-device-free" => "no device is free",
-        "behind-others" => "a job before it in the queue comes first",
-        "held" => "it cannot start now",
-        "blocked" => "its node or device takes nothing now",
-        other => other,
-    }
+    word.parse::<Reason>().map_or(word, |reason| reason.of_partner())
 }
 
 /// One answer of the engine: why, what its estimate is made of, whom else it considered.
@@ -176,8 +155,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rule_on_processes_says_what_it_goes_by() {
+    fn every_rule_has_its_sentence_and_one_of_tomorrow_its_word() {
         assert_eq!(rule("several-processes"), "one of the two runs more than one process on the device");
+        assert_eq!(rule("measured-alone"), "its user has it measured alone");
+        assert_eq!(rule("of-tomorrow"), "of-tomorrow");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::grpc::auth::Caller;
 use crate::grpc::status;
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Event, Requeue, RequeueCause};
+use pillion_core::event::EventKind;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, SlurmJobId};
 use pillion_proto::v1;
@@ -61,7 +62,7 @@ pub(in crate::grpc) async fn evict(
         reason: reason.clone(),
     };
     let detail = format!("{reason}; it is to be ended and started again, alone");
-    let event = Event { at, kind: "evicted".to_owned(), job_id: Some(id), node: Some(node.clone()), detail };
+    let event = Event { at, kind: EventKind::Evicted, job_id: Some(id), node: Some(node.clone()), detail };
     let is_new = context.store.evict(&requeue, &event).await.map_err(|error| status::from_store(&error))?;
     if !is_new {
         return Err(refused("is being started again already; see 'pillion why'".to_owned()));

@@ -124,7 +124,7 @@ impl World {
     }
 
     async fn kinds(&self, id: SlurmJobId) -> Vec<String> {
-        self.store.events(id).await.unwrap().into_iter().map(|event| event.kind).collect()
+        self.store.events(id).await.unwrap().into_iter().map(|event| event.kind.to_string()).collect()
     }
 }
 
@@ -162,7 +162,7 @@ async fn a_drain_is_kept_and_told_and_its_tenants_go_on() {
     for id in [world.host, world.guest] {
         assert_eq!(world.slurm.job(id).unwrap().state, JobState::Running);
     }
-    let kinds = vec!["drained".to_owned()];
+    let kinds = vec!["drained".into()];
     let filter = crate::store::EventFilter { kinds, ..crate::store::EventFilter::default() };
     let told = world.store.list_events(&filter).await.unwrap();
     let told: Vec<&str> = told.iter().map(|event| event.detail.as_str()).collect();

@@ -58,9 +58,17 @@ fn counts() -> Counts {
     tally.plan_refused();
     tally.released();
     tally.started();
-    for kind in ["undone", "silent", "no-decision", "requeued", "victim", "share-failed", "restarted"] {
-        tally.event(kind);
+    for kind in [
+        EventKind::Undone,
+        EventKind::Requeued,
+        EventKind::Victim,
+        EventKind::ShareFailed,
+        EventKind::Restarted,
+    ] {
+        tally.event(&kind);
     }
+    tally.missed(Miss::Silent);
+    tally.missed(Miss::NoDecision);
     let run = |saved: f64, broken: u32| Sums {
         run_count: 1,
         shared_run_count: 1,

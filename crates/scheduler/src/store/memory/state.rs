@@ -17,6 +17,7 @@ use super::names::Names;
 use super::operators::Drains;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
+use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
@@ -337,8 +338,8 @@ impl State {
         self.events.iter().filter(|event| event.job_id == Some(id)).cloned().collect()
     }
 
-    pub(super) fn event_count(&self, kind: &str) -> u64 {
-        self.events.iter().filter(|event| event.kind == kind).map(|_| 1).sum()
+    pub(super) fn event_count(&self, kind: &EventKind) -> u64 {
+        self.events.iter().filter(|event| event.kind == *kind).map(|_| 1).sum()
     }
 
     pub(super) fn summary(&self, start: JobStart) -> Option<JobSummary> {

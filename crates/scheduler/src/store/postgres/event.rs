@@ -5,6 +5,7 @@ use super::integer_limit;
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::store::{Event, EventFilter, StoreError};
+use pillion_core::event::EventKind;
 use pillion_core::{NodeName, SlurmJobId};
 use sqlx::PgConnection;
 
@@ -25,7 +26,7 @@ impl TryFrom<EventRow> for Event {
         let place = Place { table: "event", row: &key };
         Ok(Self {
             at: unix_time(row.happened_at),
-            kind: row.kind,
+            kind: row.kind.as_str().into(),
             job_id: row.job_id.map(|id| place.parse("job_id", &id)).transpose()?,
             node: row.node.map(NodeName),
             detail: row.detail,
@@ -37,7 +38,7 @@ pub(super) async fn record(conn: &mut PgConnection, event: &Event) -> Result<(),
     sqlx::query!(
         "insert into event (happened_at, kind, job_id, node, detail) values ($1, $2, $3, $4, $5)",
         timestamp(event.at),
-        event.kind,
+        event.kind.to_string(),
         event.job_id.map(|id| id.to_string()),
         event.node.as_ref().map(NodeName::as_str),
         &*text(&event.detail),
@@ -61,6 +62,7 @@ pub(super) async fn of_job(conn: &mut PgConnection, id: SlurmJobId) -> Result<Ve
 pub(super) async fn list(conn: &mut PgConnection, filter: &EventFilter) -> Result<Vec<Event>, TxError> {
     let nodes: Vec<String> = filter.nodes.iter().map(ToString::to_string).collect();
     let job_ids: Vec<String> = filter.job_ids.iter().map(ToString::to_string).collect();
+    let kinds: Vec<String> = filter.kinds.iter().map(ToString::to_string).collect();
     let mut rows = sqlx::query_as!(
         EventRow,
         "select event_id, happened_at, kind, job_id, node, detail from event
@@ -76,7 +78,7 @@ pub(super) async fn list(conn: &mut PgConnection, filter: &EventFilter) -> Resul
         filter.until.map(timestamp),
         &nodes,
         &job_ids,
-        &filter.kinds,
+        &kinds,
         filter.uid.map(|uid| i64::from(uid.0)),
         integer_limit(filter.limit),
     )
@@ -86,9 +88,10 @@ pub(super) async fn list(conn: &mut PgConnection, filter: &EventFilter) -> Resul
     Ok(readable(rows.into_iter().map(Event::try_from))?)
 }
 
-pub(super) async fn count(conn: &mut PgConnection, kind: &str) -> Result<u64, TxError> {
+pub(super) async fn count(conn: &mut PgConnection, kind: &EventKind) -> Result<u64, TxError> {
+    let kind = kind.to_string();
     let count = sqlx::query_scalar!(r#"select count(*) as "count!" from event where kind = $1"#, kind)
         .fetch_one(conn)
         .await?;
-    Ok(Place { table: "event", row: kind }.number("count", count)?)
+    Ok(Place { table: "event", row: &kind }.number("count", count)?)
 }

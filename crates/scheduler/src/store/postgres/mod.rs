@@ -43,6 +43,7 @@ use super::{
 };
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
+use pillion_core::event::EventKind;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::name::KnownName;
 use pillion_core::report::{JobSummary, Launch, Report};
@@ -404,7 +405,7 @@ impl Store for PgStore {
         self.run_tx("listing events", Read, |tx| Box::pin(event::list(tx.connection(), filter))).await
     }
 
-    async fn event_count(&self, kind: &str) -> Result<u64, StoreError> {
+    async fn event_count(&self, kind: &EventKind) -> Result<u64, StoreError> {
         self.run_tx("counting events", Read, |tx| Box::pin(event::count(tx.connection(), kind))).await
     }
 

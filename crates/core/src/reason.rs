@@ -1,0 +1,177 @@
+//! Why a job is paired, alone or waiting: the rules and outcomes of a plan, with every sentence that people are told of them.
+
+use crate::word::spelt_as_serialized;
+use serde::{Deserialize, Serialize};
+
+/// Rules and outcomes, by name: stable words that scripts may match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// Shares now with a partner that starts with it.
+    Paired,
+    /// Joins a running host.
+    Joined,
+    /// Starts alone, and others may join.
+    AloneJoinable,
+    /// Starts alone: its workload is not known yet on this device model, and is measured.
+    UnknownWorkload,
+    /// Starts alone: its workload was measured on this device model, but for a moment only.
+    MeasuredTooBriefly,
+    /// Starts alone: its user owes runs alone, because a job of his was not as it was known, or broke a promise.
+    OwesRuns,
+    /// Starts alone, perhaps under a cap, because its user has it measured so.
+    MeasuredAlone,
+    /// Its memory need is not known, so it cannot share.
+    MemoryUnknown,
+    /// Does not fit beside the partner.
+    MemoryDoesNotFit,
+    /// Somebody's promise would probably be broken.
+    PromiseAtRisk,
+    /// Sharing would gain too little.
+    GainTooSmall,
+    /// Another pairing gains more.
+    BetterPlanElsewhere,
+    /// The policy on users forbids it.
+    UserPolicy,
+    /// It is not among the combinations that may be chosen.
+    NotAllowed,
+    /// The device cannot be shared.
+    NotShareable,
+    /// It would end after its host while others wait for a whole device.
+    OutlivesHost,
+    /// It was seen with more than one process on the device at once: no limit could be set for them together.
+    SeveralProcesses,
+    /// No shards are left beside the partner.
+    NoShardsLeft,
+    /// Not enough CPUs or host memory on the node.
+    NodeTooFull,
+    /// Features, exclusions or the GPU type asked for do not match.
+    NodeDoesNotMatch,
+    /// No device is free for it now.
+    NoDeviceFree,
+    /// A job before it in the queue comes first.
+    BehindOthers,
+    /// It cannot start now: begin time, dependency, throttle, limit, hold.
+    Held,
+    /// The node or device takes nothing now.
+    Blocked,
+}
+
+spelt_as_serialized!(Reason => "reason");
+
+impl Reason {
+    /// What it says of a job that starts alone because of it, or of the partner that it kept away.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::UnknownWorkload => "the workload has not been measured on this device model yet",
+            Self::MeasuredTooBriefly => "the workload was measured on this device model for too short a time",
+            Self::OwesRuns => {
+                "its user owes runs alone: a job of his did far more than it was let in for, or broke a promise"
+            }
+            Self::MeasuredAlone => "its user has it measured so",
+            Self::MemoryUnknown => "its device memory is not known; memory= would tell",
+            Self::MemoryDoesNotFit => "the device memory does not suffice for both",
+            Self::PromiseAtRisk => "somebody would probably be slowed more than promised",
+            Self::GainTooSmall => "sharing would gain too little",
+            Self::BetterPlanElsewhere => "another sharing gains more",
+            Self::UserPolicy => "the site does not let these users share",
+            Self::NotAllowed => "the two are not among the combinations that may be chosen",
+            Self::NotShareable => "the device is not shared",
+            Self::OutlivesHost => "it could run longer than its host while others wait for a whole device",
+            Self::SeveralProcesses => {
+                "it runs more than one process on the device, and no limit can be set for them together"
+            }
+            Self::NoShardsLeft => "no share of the device is left",
+            Self::NodeTooFull => "the node has too few CPUs or too little memory left",
+            Self::NodeDoesNotMatch => "the node does not match what the job asked for",
+            Self::Blocked => "the device takes nothing now",
+            Self::Paired
+            | Self::Joined
+            | Self::AloneJoinable
+            | Self::NoDeviceFree
+            | Self::BehindOthers
+            | Self::Held => "it was not its turn",
+        }
+    }
+
+    /// The same as a clause about a partner that was considered.
+    pub const fn of_partner(self) -> &'static str {
+        match self {
+            Self::Paired => "is paired already",
+            Self::Joined => "has joined another",
+            Self::AloneJoinable => "starts alone",
+            Self::UnknownWorkload => "one of the two was never measured on this device model",
+            Self::MemoryUnknown => "one of the two has no known memory need",
+            Self::MemoryDoesNotFit => "their memory does not fit together",
+            Self::PromiseAtRisk => "a promise would probably be broken",
+            Self::GainTooSmall => "sharing would gain too little",
+            Self::BetterPlanElsewhere => "another pairing gains more",
+            Self::UserPolicy => "the site does not let these users share",
+            Self::NotAllowed => "is not among the combinations that may be chosen",
+            Self::NotShareable => "the device cannot be shared",
+            Self::OutlivesHost => "it would end after its host while others wait for a whole device",
+            Self::MeasuredTooBriefly => "one of the two was measured for too short a time",
+            Self::OwesRuns => "the user of one of the two owes runs alone",
+            Self::MeasuredAlone => "its user has it measured alone",
+            Self::SeveralProcesses => "one of the two runs more than one process on the device",
+            Self::NoShardsLeft => "no shards are left beside it",
+            Self::NodeTooFull => "not enough CPUs or memory on its node",
+            Self::NodeDoesNotMatch => "features, exclusions or GPU type do not match",
+            Self::NoDeviceFree => "no device is free",
+            Self::BehindOthers => "a job before it in the queue comes first",
+            Self::Held => "it cannot start now",
+            Self::Blocked => "its node or device takes nothing now",
+        }
+    }
+
+    /// What a job is told that it keeps waiting.
+    pub const fn of_waiting(self) -> &'static str {
+        match self {
+            Self::NodeDoesNotMatch => {
+                "waits: no device of the pool matches its partition, features, exclusions, GPU type and cap"
+            }
+            Self::Blocked => "waits: the devices that match take nothing now",
+            Self::NodeTooFull => {
+                "waits: the nodes with a free device have too few CPUs or too little memory left"
+            }
+            Self::BehindOthers => "waits: jobs before it in the queue come first",
+            Self::Paired
+            | Self::Joined
+            | Self::AloneJoinable
+            | Self::UnknownWorkload
+            | Self::MeasuredTooBriefly
+            | Self::OwesRuns
+            | Self::MeasuredAlone
+            | Self::MemoryUnknown
+            | Self::MemoryDoesNotFit
+            | Self::PromiseAtRisk
+            | Self::GainTooSmall
+            | Self::BetterPlanElsewhere
+            | Self::UserPolicy
+            | Self::NotAllowed
+            | Self::NotShareable
+            | Self::OutlivesHost
+            | Self::SeveralProcesses
+            | Self::NoShardsLeft
+            | Self::NoDeviceFree
+            | Self::Held => "waits: no device is wholly free",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_has_the_word_that_json_has() {
+        assert_eq!(Reason::PromiseAtRisk.to_string(), "promise-at-risk");
+        assert_eq!("measured-alone".parse(), Ok(Reason::MeasuredAlone));
+    }
+
+    #[test]
+    fn the_rule_on_processes_says_what_it_goes_by() {
+        let text = "one of the two runs more than one process on the device";
+        assert_eq!(Reason::SeveralProcesses.of_partner(), text);
+    }
+}
