@@ -14,11 +14,6 @@ pub(super) const DIRECTIONS: usize = 4;
 const KNOWN_MIN: usize = 3;
 /// How much it says that a feature is missing, against one standard deviation of it.
 const MISSING_WEIGHT: f64 = 0.7;
-/// How many features there are.
-const FEATURES: usize = 14;
-/// The place of memory among them.
-const MEMORY: usize = 10;
-
 /// What says by itself who wins on shared units: use of the compute units, and memory (large batches, long kernels).
 const STRENGTHS: usize = 2;
 /// The spread of use among workloads, so that both strengths count alike.
@@ -32,41 +27,130 @@ const SIZE_MAX: f64 = 2.0;
 /// A workload's place: along the directions, then its strengths, then its size within its family.
 pub(super) type Point = [f64; SIZE + 1];
 
+/// What is taken of a profile, in the order of the columns. A model names those that it was trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Feature {
+    GpuBusy,
+    MemoryBusy,
+    MemoryBandwidth,
+    CacheBandwidth,
+    SmActive,
+    SmOccupancy,
+    Fp32Active,
+    Stall,
+    /// To the cap.
+    Sensitivity,
+    SpeedAtATenth,
+    Memory,
+    Power,
+    PcieTx,
+    PcieRx,
+}
+
+const FEATURES: usize = Feature::ALL.len();
+const MEMORY: usize = Feature::Memory as usize;
+
+impl Feature {
+    const ALL: [Self; 14] = [
+        Self::GpuBusy,
+        Self::MemoryBusy,
+        Self::MemoryBandwidth,
+        Self::CacheBandwidth,
+        Self::SmActive,
+        Self::SmOccupancy,
+        Self::Fp32Active,
+        Self::Stall,
+        Self::Sensitivity,
+        Self::SpeedAtATenth,
+        Self::Memory,
+        Self::Power,
+        Self::PcieTx,
+        Self::PcieRx,
+    ];
+
+    /// Those of models that name none: the first that were written.
+    fn unnamed() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+
+    fn of(self, profile: &WorkloadProfile, appetite: &Appetite) -> Option<f64> {
+        let value = |fraction: Option<Fraction>| fraction.map(Fraction::value);
+        match self {
+            Self::GpuBusy => value(profile.gpu_busy_fraction),
+            Self::MemoryBusy => value(profile.memory_busy_fraction),
+            Self::MemoryBandwidth => value(profile.memory_bandwidth_fraction),
+            Self::CacheBandwidth => value(profile.cache_bandwidth_fraction),
+            Self::SmActive => value(profile.sm_active_fraction),
+            Self::SmOccupancy => value(profile.sm_occupancy_fraction),
+            Self::Fp32Active => value(profile.fp32_active_fraction),
+            Self::Stall => value(profile.stall_fraction),
+            Self::Sensitivity => appetite.sensitivity(),
+            Self::SpeedAtATenth => appetite.speed_at_a_tenth(),
+            Self::Memory => size(profile.memory_bytes_peak.map(bytes)),
+            Self::Power => size(profile.power_watts_mean),
+            Self::PcieTx => rate(profile.pcie_tx_bytes_per_second),
+            Self::PcieRx => rate(profile.pcie_rx_bytes_per_second),
+        }
+    }
+}
+
+fn size(amount: Option<f64>) -> Option<f64> {
+    amount.filter(|amount| *amount > 0.0).map(f64::ln)
+}
+
+fn rate(rate: Option<f64>) -> Option<f64> {
+    rate.map(|rate| (1.0 + rate / 1e6).ln())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53 bytes")]
+fn bytes(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+/// A model that was trained on other features than this release has: its columns mean something else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it was trained on other features than this release has")]
+pub(super) struct OtherFeatures;
+
+/// A [`FeatureSpace`] as it is stored.
+#[derive(Deserialize)]
+struct StoredSpace {
+    #[serde(default = "Feature::unnamed")]
+    features: Vec<Feature>,
+    scales: Vec<Option<(f64, f64)>>,
+    loadings: Vec<Vec<f64>>,
+    #[serde(default)]
+    throughputs: BTreeMap<String, f64>,
+}
+
+impl TryFrom<StoredSpace> for FeatureSpace {
+    type Error = OtherFeatures;
+    fn try_from(stored: StoredSpace) -> Result<Self, OtherFeatures> {
+        let StoredSpace { features, scales, loadings, throughputs } = stored;
+        if features != Feature::ALL || scales.len() != FEATURES {
+            return Err(OtherFeatures);
+        }
+        Ok(Self { features, scales, loadings, throughputs })
+    }
+}
+
 /// How profiles become points.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "StoredSpace")]
 pub(super) struct FeatureSpace {
+    features: Vec<Feature>,
     /// By feature: its mean and standard deviation; absent = not used.
     scales: Vec<Option<(f64, f64)>>,
     /// By direction: the weight of each column (each used feature, and whether it is missing).
     loadings: Vec<Vec<f64>>,
     /// By family, the mean logarithm of throughput: a throughput alone is no profile, but within a family it orders the
     /// batches.
-    #[serde(default)]
     throughputs: BTreeMap<String, f64>,
 }
 
 fn features(profile: &WorkloadProfile, appetite: &Appetite) -> [Option<f64>; FEATURES] {
-    let value = |fraction: Option<Fraction>| fraction.map(Fraction::value);
-    let size = |amount: Option<f64>| amount.filter(|amount| *amount > 0.0).map(f64::ln);
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53 bytes")]
-    let memory = profile.memory_bytes_peak.map(|bytes| bytes as f64);
-    let rate = |rate: Option<f64>| rate.map(|rate| (1.0 + rate / 1e6).ln());
-    [
-        value(profile.gpu_busy_fraction),
-        value(profile.memory_busy_fraction),
-        value(profile.memory_bandwidth_fraction),
-        value(profile.cache_bandwidth_fraction),
-        value(profile.sm_active_fraction),
-        value(profile.sm_occupancy_fraction),
-        value(profile.fp32_active_fraction),
-        value(profile.stall_fraction),
-        appetite.sensitivity(),
-        appetite.speed_at_a_tenth(),
-        size(memory),
-        size(profile.power_watts_mean),
-        rate(profile.pcie_tx_bytes_per_second),
-        rate(profile.pcie_rx_bytes_per_second),
-    ]
+    Feature::ALL.map(|feature| feature.of(profile, appetite))
 }
 
 impl FeatureSpace {
@@ -82,6 +166,7 @@ impl FeatureSpace {
             (known.len() >= KNOWN_MIN && deviation > 1e-6).then_some((mean, deviation))
         };
         let mut space = Self {
+            features: Feature::ALL.to_vec(),
             scales: (0..FEATURES).map(scale).collect(),
             loadings: Vec::new(),
             throughputs: family_throughputs(workloads),
@@ -110,7 +195,7 @@ impl FeatureSpace {
             *coordinate = columns.iter().zip(loading).map(|(value, weight)| value * weight).sum();
         }
         point[DIRECTIONS] = appetite.use_fraction.map_or(0.0, |part| (part - 0.5) / USE_SPREAD);
-        let memory = self.scales.get(MEMORY).copied().flatten().zip(features[MEMORY]);
+        let memory = self.scales[MEMORY].zip(features[MEMORY]);
         point[DIRECTIONS + 1] =
             memory.map_or(0.0, |((mean, deviation), value)| ((value - mean) / deviation).clamp(-3.0, 3.0));
         let usual = profile.family.as_ref().and_then(|family| self.throughputs.get(family));
@@ -168,4 +253,33 @@ fn directions(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
         column.iter().map(|part| part * largest.signum() / typical).collect()
     };
     kept.iter().map(direction).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_space_of_other_features_is_refused_and_one_that_names_none_is_of_the_first() {
+        let written = serde_json::to_value(FeatureSpace::of(&[])).unwrap();
+        let read = |value: &serde_json::Value| serde_json::from_value::<FeatureSpace>(value.clone());
+        assert_eq!(read(&written).unwrap(), FeatureSpace::of(&[]));
+        let changed = |change: fn(&mut serde_json::Map<String, serde_json::Value>)| {
+            let mut other = written.clone();
+            change(other.as_object_mut().unwrap());
+            read(&other)
+        };
+        assert_eq!(changed(|space| drop(space.remove("features"))).unwrap(), FeatureSpace::of(&[]));
+        let swapped = changed(|space| space["features"].as_array_mut().unwrap().swap(0, 1));
+        assert!(swapped.unwrap_err().to_string().contains("other features"));
+        let longer = changed(|space| space["scales"].as_array_mut().unwrap().push(serde_json::Value::Null));
+        assert!(longer.is_err());
+        let of_tomorrow = changed(|space| space["features"][0] = "warp_drive".into());
+        assert!(of_tomorrow.is_err());
+    }
+
+    #[test]
+    fn features_stand_in_the_order_of_their_columns() {
+        assert!(Feature::ALL.iter().enumerate().all(|(place, feature)| *feature as usize == place));
+    }
 }
