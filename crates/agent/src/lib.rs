@@ -28,6 +28,7 @@ pub mod node;
 pub mod overuse;
 mod poke;
 pub mod procfs;
+pub mod program;
 pub mod progress;
 mod run;
 pub mod sampler;
