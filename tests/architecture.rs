@@ -280,3 +280,85 @@ fn licences_are_read_as_they_are_written() {
         assert!(!is_allowed(text), "{text}");
     }
 }
+
+/// The files of production code: tests may compare as they like.
+fn production_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let is_test = ["tests", "benches", "examples", "target"].contains(&name.as_str())
+            || name.ends_with("tests.rs")
+            || name == "testing.rs";
+        if is_test {
+            continue;
+        }
+        if path.is_dir() {
+            production_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Where a way to share a device is compared with one of its kind, or matched with a rest: a new one would pass there in silence.
+/// What a mechanism can do is asked by name (`Mechanism::can_cap`), or in a `match` of all.
+fn silent_matches(text: &str) -> Vec<&str> {
+    let is_inline = |pieces: &str| pieces.lines().next().is_some_and(|first| first.ends_with('{'));
+    let pieces = text.split("#[cfg(test)]\n").enumerate();
+    let production = pieces.take_while(|(at, piece)| *at == 0 || !is_inline(piece)).map(|(_, piece)| piece);
+    let lines: Vec<&str> = production.flat_map(str::lines).collect();
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let names = |line: &str| line.contains("Mechanism::") || line.contains("Sharing::");
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let compared = line.split_once("== ").or_else(|| line.split_once("!= "));
+        let is_compared =
+            compared.is_some_and(|(_, right)| names(right.split(['&', '|', '{']).next().unwrap_or("")));
+        if is_compared || (line.contains("matches!(") && names(line)) {
+            found.push(*line);
+        }
+        let is_arm = line.contains("=>")
+            && (line.trim_start().starts_with("Mechanism::") || line.trim_start().starts_with("Sharing::"));
+        if is_arm {
+            let block =
+                lines[at..].iter().take_while(|other| other.is_empty() || depth(other) >= depth(line));
+            let rest =
+                block.filter(|other| depth(other) == depth(line) && other.trim_start().starts_with("_ "));
+            found.extend(rest);
+        }
+    }
+    found
+}
+
+#[test]
+fn no_mechanism_passes_in_silence() {
+    let mut files = Vec::new();
+    for folder in ["crates", "slurm-spank"] {
+        production_files(&metadata().workspace_root.join(folder).into_std_path_buf(), &mut files);
+    }
+    assert!(files.len() > 300, "{} files only", files.len());
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(silent_matches(&text), [""; 0], "{}", file.display());
+    }
+}
+
+#[test]
+fn a_comparison_with_a_mechanism_is_found() {
+    let rest = "match it {\n    Mechanism::Mps => 1,\n    _ => 2,\n}\n";
+    for text in [
+        "if a == Mechanism::Mps {",
+        "a != Sharing::TimeSliced && b",
+        "matches!(it, Sharing::Ccs { .. })",
+        rest,
+    ] {
+        assert_eq!(silent_matches(text).len(), 1, "{text}");
+    }
+    for text in [
+        "Mechanism::Mps => match x {\n    _ => 1,\n}\n",
+        "a == b && c(Mechanism::Mps)",
+        "let a = Mechanism::Mps;",
+    ] {
+        assert_eq!(silent_matches(text), [""; 0], "{text}");
+    }
+}
