@@ -78,6 +78,7 @@ fn labels_are_few_and_tell_of_nobody() {
         "result",
         "room",
         "sharing",
+        "task",
         "state",
         "table",
         "version",

@@ -1,7 +1,8 @@
 //! Runs reconcilers: each on its period and whenever it is nudged, until told to stop. No retries inside: the
 //! next tick is the retry.
 
-use crate::context::TickError;
+use crate::context::{Context, TickError};
+use async_trait::async_trait;
 use pillion_core::report;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,28 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+
+/// Who looks at what is there and does what is to be done next: idempotent, and safe to be stopped between any two calls.
+#[async_trait]
+pub trait Reconciler: Send + Sync {
+    /// Looks once.
+    ///
+    /// # Errors
+    /// [`TickError`] where somebody did not answer; the next tick tries again.
+    async fn tick(&self) -> Result<(), TickError>;
+}
+
+/// A reconciler on its rhythm.
+pub struct Task {
+    /// Its name in logs, metrics and docs/architecture.md.
+    pub name: &'static str,
+    /// How often it looks.
+    pub rhythm: Rhythm,
+    /// What wakes it.
+    pub wake: Option<Arc<Notify>>,
+    /// Who looks.
+    pub reconciler: Arc<dyn Reconciler>,
+}
 
 /// How often a reconciler looks.
 #[derive(Debug, Clone, Copy)]
@@ -40,22 +63,16 @@ impl Rhythm {
     }
 }
 
-/// Runs `tick` until `stop`, every `period` and when it is woken, but never within `pause` of the tick before. The first tick
-/// comes at once. An error is logged when it begins and when it changes, not on
-/// every tick.
-pub async fn drive<F>(
-    name: &'static str,
-    Rhythm { period, pause, rest_max }: Rhythm,
-    wake: Option<Arc<Notify>>,
-    stop: CancellationToken,
-    tick: F,
-) where
-    F: AsyncFn() -> Result<(), TickError>,
-{
+/// Runs a task until `stop`, every `period` and when it is woken, but never within `pause` of the tick before. The first tick
+/// comes at once. An error is logged when it begins and when it changes, not on every tick.
+pub async fn drive(task: Task, context: Arc<Context>, stop: CancellationToken) {
+    let Task { name, rhythm: Rhythm { period, pause, rest_max }, wake, reconciler } = task;
     let mut last_error = None;
     loop {
         let begun = Instant::now();
-        match tick().await {
+        let done = reconciler.tick().await;
+        context.tally.ticked(name, begun.elapsed(), done.is_ok().then(|| context.now()));
+        match done {
             Ok(()) => last_error = None,
             Err(error) => {
                 let text = report(&error);

@@ -1,8 +1,9 @@
-//! All reconcilers of one scheduler, each on its rhythm. Nothing here decides, or knows what they do.
+//! All reconcilers of one scheduler, each on its rhythm: what `run` starts, the metrics tell of and docs/architecture.md lists.
+//! Nothing here decides, or knows what they do.
 
-use crate::context::Context;
+use crate::context::{Context, TickError};
 use crate::credit::Credit;
-use crate::drive::{Rhythm, drive};
+use crate::drive::{Reconciler, Rhythm, Task, drive};
 use crate::engine::Engine;
 use crate::failure::Judge;
 use crate::failure::requeue::Requeuer;
@@ -16,8 +17,10 @@ use crate::renew::Renew;
 use crate::strays::Strays;
 use crate::train::Train;
 use crate::watch::Watch;
+use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -27,92 +30,131 @@ const ENGINE_PAUSE: Duration = Duration::from_millis(200);
 /// A release waits no longer than this for the one before, where there are very many.
 const RELEASE_REST_MAX: Duration = Duration::from_millis(250);
 
-/// Starts them all; they end with `stop`. `scan_period`: from one look at Slurm to the next where nothing happens.
-pub fn spawn(
-    tasks: &mut JoinSet<()>,
-    scan_period: Duration,
-    context: &Arc<Context>,
-    engine: &Arc<Engine>,
-    stop: &CancellationToken,
-) {
-    let world = || Arc::clone(context);
-    let (nudges, second) = (&context.nudges, Duration::from_secs(1));
-    let watch = Watch::new(world());
-    let often = Rhythm::every(scan_period);
-    let wake = Some(Arc::clone(&nudges.watch));
-    tasks.spawn(drive("watch", often.pausing(scan_period / 2), wake, stop.clone(), async move || {
-        watch.tick().await
-    }));
-    let engine = Arc::clone(engine);
-    let wake = Some(Arc::clone(&nudges.engine));
-    tasks.spawn(drive(
-        "engine",
-        often.pausing(ENGINE_PAUSE).resting(scan_period / 2),
-        wake,
-        stop.clone(),
-        async move || engine.tick().await,
-    ));
-    let release = Release::new(world());
-    let wake = Some(Arc::clone(&nudges.release));
-    tasks.spawn(drive(
-        "release",
-        Rhythm::every(second).resting(RELEASE_REST_MAX),
-        wake,
-        stop.clone(),
-        async move || release.tick().await,
-    ));
-    let profile = Profile::new(world());
-    let wake = Some(Arc::clone(&nudges.profile));
-    tasks.spawn(drive("profile", Rhythm::every(2 * second), wake, stop.clone(), async move || {
-        profile.tick().await
-    }));
-    let judge = Judge::new(world());
-    let wake = Some(Arc::clone(&nudges.judge));
-    tasks.spawn(drive("judge", Rhythm::every(2 * second), wake, stop.clone(), async move || {
-        judge.tick().await
-    }));
-    let requeuer = Requeuer::new(world());
-    let wake = Some(Arc::clone(&nudges.requeue));
-    tasks.spawn(drive("requeue", Rhythm::every(2 * second), wake, stop.clone(), async move || {
-        requeuer.tick().await
-    }));
-    let train = Train::new(world());
-    let wake = Some(Arc::clone(&nudges.train));
-    tasks.spawn(drive("train", Rhythm::every(10 * second), wake, stop.clone(), async move || {
-        train.tick().await
-    }));
-    let renew = Renew::new(world());
-    tasks.spawn(drive("renew", Rhythm::every(5 * second), None, stop.clone(), async move || {
-        renew.tick().await
-    }));
-    let beat = Beat::new(world());
-    let wake = Some(Arc::clone(&nudges.heartbeat));
-    tasks.spawn(drive("heartbeat", Rhythm::every(5 * second), wake, stop.clone(), async move || beat.tick()));
-    spawn_beside(tasks, context, stop);
+/// One that has a tick of its own.
+macro_rules! reconcile {
+    ($($reconciler:ty),+ $(,)?) => {$(
+        #[async_trait]
+        impl Reconciler for $reconciler {
+            async fn tick(&self) -> Result<(), TickError> {
+                <$reconciler>::tick(self).await
+            }
+        }
+    )+};
 }
 
-/// Those that no job waits for.
-fn spawn_beside(tasks: &mut JoinSet<()>, context: &Arc<Context>, stop: &CancellationToken) {
+reconcile!(
+    Watch, Engine, Release, Profile, Judge, Requeuer, Train, Renew, Names, Misses, Strays, Credit, Housekeep,
+);
+
+#[async_trait]
+impl Reconciler for Beat {
+    async fn tick(&self) -> Result<(), TickError> {
+        Self::tick(self)
+    }
+}
+
+fn task(
+    name: &'static str,
+    rhythm: Rhythm,
+    wake: Option<&Arc<Notify>>,
+    reconciler: impl Reconciler + 'static,
+) -> Task {
+    Task { name, rhythm, wake: wake.cloned(), reconciler: Arc::new(reconciler) }
+}
+
+/// All of them, in the order in which a job meets them; those that no job waits for come last. `scan_period`: from one look at
+/// Slurm to the next where nothing happens.
+pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) -> Vec<Task> {
     let world = || Arc::clone(context);
-    let (nudges, second) = (&context.nudges, Duration::from_secs(1));
-    let names = Names::new(world());
-    let wake = Some(Arc::clone(&nudges.names));
-    tasks.spawn(drive("names", Rhythm::every(10 * second), wake, stop.clone(), async move || {
-        names.tick().await
-    }));
-    let misses = Misses::new(world());
-    tasks.spawn(drive("misses", Rhythm::every(5 * second), None, stop.clone(), async move || {
-        misses.tick().await
-    }));
-    let strays = Strays::new(world());
-    tasks.spawn(drive("strays", Rhythm::every(60 * second), None, stop.clone(), async move || {
-        strays.tick().await
-    }));
-    let credit = Credit::new(world());
-    tasks
-        .spawn(drive("credit", Rhythm::every(second), None, stop.clone(), async move || credit.tick().await));
-    let housekeep = Housekeep::new(world());
-    tasks.spawn(drive("housekeep", Rhythm::every(600 * second), None, stop.clone(), async move || {
-        housekeep.tick().await
-    }));
+    let every = |seconds: u64| Rhythm::every(Duration::from_secs(seconds));
+    let often = Rhythm::every(scan_period);
+    let nudges = &context.nudges;
+    let plan = often.pausing(ENGINE_PAUSE).resting(scan_period / 2);
+    let engine: Arc<dyn Reconciler> = Arc::clone(engine) as _;
+    vec![
+        task("watch", often.pausing(scan_period / 2), Some(&nudges.watch), Watch::new(world())),
+        Task { name: "engine", rhythm: plan, wake: Some(Arc::clone(&nudges.engine)), reconciler: engine },
+        task("release", every(1).resting(RELEASE_REST_MAX), Some(&nudges.release), Release::new(world())),
+        task("renew", every(5), None, Renew::new(world())),
+        task("heartbeat", every(5), Some(&nudges.heartbeat), Beat::new(world())),
+        task("profile", every(2), Some(&nudges.profile), Profile::new(world())),
+        task("judge", every(2), Some(&nudges.judge), Judge::new(world())),
+        task("requeue", every(2), Some(&nudges.requeue), Requeuer::new(world())),
+        task("train", every(10), Some(&nudges.train), Train::new(world())),
+        task("misses", every(5), None, Misses::new(world())),
+        task("credit", every(1), None, Credit::new(world())),
+        task("names", every(10), Some(&nudges.names), Names::new(world())),
+        task("strays", every(60), None, Strays::new(world())),
+        task("housekeep", every(600), None, Housekeep::new(world())),
+    ]
+}
+
+/// Starts them; they end with `stop`.
+pub fn spawn(tasks: &mut JoinSet<()>, all: Vec<Task>, context: &Arc<Context>, stop: &CancellationToken) {
+    for task in all {
+        tasks.spawn(drive(task, Arc::clone(context), stop.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::Agents;
+    use crate::context::Settings;
+    use crate::store::memory::MemoryStore;
+    use crate::testing::{NOW, at};
+    use pillion_core::ManualClock;
+    use pillion_slurm::fake::{FakeSettings, FakeSlurm};
+
+    /// The names in the first column of the table in docs/architecture.md, in its order.
+    fn documented() -> Vec<String> {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/architecture.md");
+        let text = std::fs::read_to_string(file).unwrap();
+        let (_, table) = text.split_once("| reconciler | period |").unwrap();
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        rows.map(|row| row.split('`').nth(1).unwrap().to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_table_of_the_document_is_this_list() {
+        let slurm = FakeSlurm::new(FakeSettings::default(), vec![], vec![], at(NOW));
+        let context = Arc::new(Context::new(
+            Arc::new(ManualClock::new(at(NOW))),
+            Arc::new(slurm),
+            Arc::new(MemoryStore::default()),
+            Arc::new(Agents::default()),
+            Settings::default(),
+        ));
+        let engine = Arc::new(Engine::new(Arc::clone(&context)));
+        let all = all(Duration::from_secs(2), &context, &engine);
+        assert_eq!(all.iter().map(|task| task.name).collect::<Vec<_>>(), documented());
+    }
+
+    #[tokio::test]
+    async fn of_each_tick_it_is_known_how_long_it_took_and_whether_it_failed() {
+        let slurm = FakeSlurm::new(FakeSettings::default(), vec![], vec![], at(NOW));
+        let clock = Arc::new(ManualClock::new(at(NOW)));
+        let (store, agents) = (Arc::new(MemoryStore::default()), Arc::new(Agents::default()));
+        let context = Arc::new(Context::new(clock, Arc::new(slurm), store, agents, Settings::default()));
+        let stop = CancellationToken::new();
+        stop.cancel();
+        for (name, result) in [("well", true), ("ill", false)] {
+            let task = task(name, Rhythm::every(Duration::ZERO), None, Fixed(result));
+            drive(task, Arc::clone(&context), stop.clone()).await;
+        }
+        let counts = context.tally.counts();
+        let (well, ill) = (&counts.ticks["well"], &counts.ticks["ill"]);
+        assert_eq!((well.durations.count(), well.failures, well.succeeded_at), (1, 0, Some(at(NOW))));
+        assert_eq!((ill.durations.count(), ill.failures, ill.succeeded_at), (1, 1, None));
+    }
+
+    struct Fixed(bool);
+
+    #[async_trait]
+    impl Reconciler for Fixed {
+        async fn tick(&self) -> Result<(), TickError> {
+            let error = std::io::Error::other("full");
+            if self.0 { Ok(()) } else { Err(TickError::File { path: "x".into(), source: error }) }
+        }
+    }
 }

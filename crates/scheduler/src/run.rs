@@ -67,7 +67,7 @@ pub async fn run(
     }
     spawn_servers(&mut tasks, &config, &context, &engine, database, &stop).await?;
     let scan_period = Duration::from_secs_f64(config.scan_period_seconds);
-    reconcilers::spawn(&mut tasks, scan_period, &context, &engine, &stop);
+    reconcilers::spawn(&mut tasks, reconcilers::all(scan_period, &context, &engine), &context, &stop);
     spawn_metrics(&mut tasks, &config, &context, &store, &stop);
     context.set_leading(false);
     tasks.spawn(lead(Arc::clone(&context), Arc::clone(&store), stop.clone()));

@@ -90,7 +90,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     let engine = Arc::new(Engine::new(Arc::clone(&context)));
     let mut watcher = Watcher::new(Arc::clone(&context), Arc::clone(&controller));
     let begun = Instant::now();
-    reconcilers::spawn(&mut tasks, SCAN_PERIOD, &context, &engine, &stop);
+    reconcilers::spawn(&mut tasks, reconcilers::all(SCAN_PERIOD, &context, &engine), &context, &stop);
     watcher.watch(120, |_| context.board().scan.is_some()).await;
     let first_look_seconds = begun.elapsed().as_secs_f64();
     progress(&format!("the first look took {first_look_seconds:.2} s; the devices fill"));

@@ -14,6 +14,12 @@ pillion_metrics::families! {
         "Time since Slurm's queue was read; after 15 s nothing is decided");
     REPORT_AGE = gauge("pillion_report_age_seconds", "seconds", &[],
         "Time since the newest report of any agent was stored");
+    TASK_SECONDS = histogram("pillion_task_duration_seconds", &["task"],
+        "How long a look of a reconciler took, whether or not it found anything to do");
+    TASK_FAILURES = counter("pillion_task_failures_total", "looks", &["task"],
+        "Looks of a reconciler that failed because somebody did not answer; the next one tries again");
+    TASK_SUCCESS = gauge("pillion_task_success_timestamp_seconds", "seconds since the epoch", &["task"],
+        "When a reconciler's last look succeeded");
 
     // Jobs.
     JOBS = gauge("pillion_jobs", "jobs", &["state"],

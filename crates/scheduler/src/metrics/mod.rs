@@ -15,7 +15,7 @@ mod tally;
 pub use families::ALL;
 pub use page::{Snapshot, page};
 pub use slurm_calls::CountedSlurm;
-pub use tally::{Counts, DecisionKind, Miss, SlurmCalls, Tally};
+pub use tally::{Counts, DecisionKind, Miss, SlurmCalls, Tally, Ticks};
 
 use crate::context::Context;
 use crate::store::postgres::PgStore;

@@ -1,7 +1,7 @@
 //! From what is known now to the page. Pure.
 
 use super::families as f;
-use super::queue::{Queue, STATES, queue};
+use super::queue::{Queue, Standing, queue};
 use super::tally::{Counts, DecisionKind, Miss};
 use crate::agents::AgentState;
 use crate::context::ModelSeen;
@@ -106,13 +106,18 @@ fn scheduler(page: &mut Page, snapshot: &Snapshot) {
     page.set_known(&f::HEARTBEAT_AGE, &[], age(snapshot.heartbeat_at));
     page.set_known(&f::SCAN_AGE, &[], age(scan.as_ref().map(|scan| scan.at)));
     page.set_known(&f::REPORT_AGE, &[], age(snapshot.reported_at));
+    for (task, ticks) in &snapshot.counts.ticks {
+        page.durations(&f::TASK_SECONDS, &[task], &ticks.durations);
+        page.count(&f::TASK_FAILURES, &[task], ticks.failures);
+        page.set_known(&f::TASK_SUCCESS, &[task], ticks.succeeded_at.map(UnixTime::seconds));
+    }
 }
 
 fn jobs(page: &mut Page, snapshot: &Snapshot) {
     if let Some(scan) = &snapshot.scan {
         let Queue { states, wait_seconds_max, sharing } = queue(scan, &snapshot.active);
-        for state in STATES {
-            page.count(&f::JOBS, &[state], states.get(state).copied().unwrap_or(0));
+        for state in Standing::ALL {
+            page.count(&f::JOBS, &[state.as_str()], states.get(&state).copied().unwrap_or(0));
         }
         page.set(&f::WAIT_MAX, &[], wait_seconds_max);
         for mechanism in Mechanism::ALL {

@@ -8,15 +8,47 @@ use pillion_core::{DecisionId, SlurmJobId};
 use pillion_slurm::{Job, JobState};
 use std::collections::BTreeMap;
 
-/// All states of [`Queue::states`].
-pub(super) const STATES: [&str; 7] =
-    ["waiting", "held", "planned", "released", "alone", "restarted", "running"];
+/// How a managed job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    Waiting,
+    Held,
+    Planned,
+    Released,
+    Alone,
+    Restarted,
+    Running,
+}
+
+impl Standing {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Held,
+        Self::Planned,
+        Self::Released,
+        Self::Alone,
+        Self::Restarted,
+        Self::Running,
+    ];
+    /// As the label has it.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Held => "held",
+            Self::Planned => MemberState::Planned.as_str(),
+            Self::Released => MemberState::Released.as_str(),
+            Self::Alone => "alone",
+            Self::Restarted => "restarted",
+            Self::Running => "running",
+        }
+    }
+}
 
 /// The queue in numbers.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Queue {
     /// Jobs by state.
-    pub(super) states: BTreeMap<&'static str, u64>,
+    pub(super) states: BTreeMap<Standing, u64>,
     /// The longest wait of one that waits for a decision, in seconds.
     pub(super) wait_seconds_max: f64,
     /// Devices that two or more jobs run on, and those jobs.
@@ -34,25 +66,25 @@ pub(super) fn queue(scan: &Scan, active: &[Decision]) -> Queue {
     for job in scan.jobs.values() {
         let Some(state) = state(job, scan, states.get(&job.id).copied()) else { continue };
         *queue.states.entry(state).or_default() += 1;
-        if state == "waiting" {
+        if state == Standing::Waiting {
             queue.wait_seconds_max = queue.wait_seconds_max.max(scan.at.seconds_since(job.submitted_at));
         }
     }
     queue
 }
 
-fn state(job: &Job, scan: &Scan, member: Option<MemberState>) -> Option<&'static str> {
+fn state(job: &Job, scan: &Scan, member: Option<MemberState>) -> Option<Standing> {
     let mark = mark_of(job)?;
     match (&job.state, member) {
-        (JobState::Running | JobState::Suspended | JobState::Completing, _) => Some("running"),
-        (JobState::Pending, Some(member @ (MemberState::Planned | MemberState::Released))) => {
-            Some(member.as_str())
-        }
-        (JobState::Pending, _) if mark.alone => Some("alone"),
+        (JobState::Running | JobState::Suspended | JobState::Completing, _) => Some(Standing::Running),
+        (JobState::Pending, Some(MemberState::Planned)) => Some(Standing::Planned),
+        (JobState::Pending, Some(MemberState::Released)) => Some(Standing::Released),
+        (JobState::Pending, _) if mark.alone => Some(Standing::Alone),
         (JobState::Pending, _) if is_waiting(job) => {
-            Some(if held_reason(job, scan).is_some() { "held" } else { "waiting" })
+            let is_held = held_reason(job, scan).is_some();
+            Some(if is_held { Standing::Held } else { Standing::Waiting })
         }
-        (JobState::Pending, _) => Some("restarted"),
+        (JobState::Pending, _) => Some(Standing::Restarted),
         (JobState::Ended(_) | JobState::Other(_), _) => None,
     }
 }
@@ -103,11 +135,9 @@ mod tests {
         ]);
         let planned = decision(&member(MemberState::Planned));
         let queue = queue(&scan, &[planned]);
-        let expected =
-            [("alone", 1), ("held", 1), ("planned", 1), ("restarted", 1), ("running", 1), ("waiting", 1)];
-        assert_eq!(queue.states, expected.into());
+        let all_but_released = Standing::ALL.into_iter().filter(|state| *state != Standing::Released);
+        assert_eq!(queue.states, all_but_released.map(|state| (state, 1)).collect());
         assert!((queue.wait_seconds_max - 300.0).abs() < 1e-9);
-        assert!(queue.states.keys().all(|state| STATES.contains(state)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! knows that of counters, and what must not be lost is in the store.
 
 use crate::store::Sums;
+use pillion_core::UnixTime;
 use pillion_core::device::Mechanism;
 use pillion_core::event::EventKind;
 use pillion_metrics::Durations;
@@ -52,6 +53,17 @@ pub struct SlurmCalls {
     pub unanswered: u64,
 }
 
+/// Ticks of one reconciler.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ticks {
+    /// How long they took.
+    pub durations: Durations,
+    /// Those that failed.
+    pub failures: u64,
+    /// When the last one succeeded.
+    pub succeeded_at: Option<UnixTime>,
+}
+
 /// Why a job started without what was decided for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Miss {
@@ -78,6 +90,8 @@ pub struct Counts {
     pub starts: u64,
     /// Events by kind: see [`Tally::event`].
     pub events: BTreeMap<EventKind, u64>,
+    /// What reconcilers did, by their names.
+    pub ticks: BTreeMap<&'static str, Ticks>,
     /// Starts without what was decided.
     pub misses: BTreeMap<Miss, u64>,
     /// What agents told and nobody believed, by the reason.
@@ -149,6 +163,15 @@ impl Tally {
     /// Something happened that is kept as an event too.
     pub fn event(&self, kind: &EventKind) {
         *self.lock().events.entry(kind.clone()).or_default() += 1;
+    }
+
+    /// A reconciler looked; `succeeded_at`: absent where it failed.
+    pub fn ticked(&self, task: &'static str, duration: Duration, succeeded_at: Option<UnixTime>) {
+        let mut counts = self.lock();
+        let ticks = counts.ticks.entry(task).or_default();
+        ticks.durations.add(duration);
+        ticks.failures += u64::from(succeeded_at.is_none());
+        ticks.succeeded_at = succeeded_at.or(ticks.succeeded_at);
     }
 
     /// A job started without what was decided for it.

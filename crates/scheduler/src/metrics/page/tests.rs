@@ -67,6 +67,8 @@ fn counts() -> Counts {
     ] {
         tally.event(&kind);
     }
+    tally.ticked("engine", 30 * millisecond(), Some(at(NOW - 1)));
+    tally.ticked("engine", 30 * millisecond(), None);
     tally.missed(Miss::Silent);
     tally.missed(Miss::NoDecision);
     let run = |saved: f64, broken: u32| Sums {
