@@ -210,7 +210,7 @@ impl Node {
             };
             self.report(ReportBody::Launch(launch));
         }
-        let mechanism = share.map(Share::mechanism).filter(|mechanism| mechanism.is_set_up());
+        let mechanism = share.map(|share| share.mechanism()).filter(|mechanism| mechanism.is_set_up());
         self.running.push(Running { start, gres_type: gres_type.clone(), client, mechanism });
     }
 
