@@ -58,12 +58,12 @@ fn reasons_of(cluster: &Cluster, job: SlurmJobId) -> Vec<String> {
 }
 
 /// Runs them at once, so that they are considered together; returns when both run.
-fn together(cluster: &Cluster, hers: &str, his: (&str, String)) -> [SlurmJobId; 2] {
+fn together(cluster: &Cluster, hers: &str, his: (&str, &str)) -> [SlurmJobId; 2] {
     let begin = cluster.begin_together(3).unwrap();
     let work = load(hers, LONG_SECONDS);
     let jobs = [
         submit(cluster, "alice", &format!("{hers},max-slowdown=5"), &work, &[&begin]),
-        submit(cluster, "bob", &format!("{},max-slowdown=5", his.0), &his.1, &[&begin]),
+        submit(cluster, "bob", &format!("{},max-slowdown=5", his.0), his.1, &[&begin]),
     ];
     for job in jobs {
         cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
@@ -126,7 +126,7 @@ fn who_lies_about_his_workload_is_found_out_and_shares_with_nobody() {
         Ok(if count == HONEST.len() + 2 { Look::Ready(()) } else { Look::NotYet(count.to_string()) })
     })
     .unwrap();
-    let first = together(&cluster, HONEST[0], (BRIEF, light(KNOWN_SECONDS)));
+    let first = together(&cluster, HONEST[0], (BRIEF, &light(KNOWN_SECONDS)));
     assert_ne!(group_of(&cluster, first[0]), group_of(&cluster, first[1]), "measured too briefly");
     let why = reasons_of(&cluster, first[1]);
     assert!(why.iter().any(|reason| reason == "measured-too-briefly"), "{why:?}");
@@ -134,7 +134,7 @@ fn who_lies_about_his_workload_is_found_out_and_shares_with_nobody() {
     end(&cluster, &first[..1]);
 
     // Now it is believed, and he hammers the device.
-    let shared = together(&cluster, HONEST[0], (QUIET, heavy(LONG_SECONDS)));
+    let shared = together(&cluster, HONEST[0], (QUIET, &heavy(LONG_SECONDS)));
     assert_eq!(group_of(&cluster, shared[0]), group_of(&cluster, shared[1]), "the lie was believed");
     let detail = found_out(&cluster, shared[1]);
     assert!(detail.contains("nobody joins it there any more"), "{detail}");

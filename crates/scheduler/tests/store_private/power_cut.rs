@@ -43,7 +43,7 @@ async fn write(store: Arc<PgStore>, writer: usize, acknowledged: Arc<Acknowledge
     for number in acknowledged[writer].load(Ordering::SeqCst).. {
         let event = Event {
             at: pillion_core::UnixTime::from_epoch(1),
-            kind: kind(writer),
+            kind: kind(writer).as_str().into(),
             job_id: None,
             node: None,
             detail: number.to_string(),
