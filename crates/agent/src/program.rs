@@ -1,4 +1,4 @@
-//! The program: arguments, logging, configuration; the work is in [`crate::run`].
+//! The program: arguments, logging, configuration; the work is in [`run`](mod@crate::run).
 
 use crate::cleanup::{cleanup, ending_job};
 use crate::config::Config;

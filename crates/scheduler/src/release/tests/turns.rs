@@ -92,7 +92,8 @@ impl World {
         let slurm = FakeSlurm::new(settings, nodes, partitions, at(NOW));
         let mark = Mark { workload_digest: "w".into(), ..Mark::default() };
         let begin = Some(at(NOW + 60));
-        let job = slurm.submit(FakeJob { admin_comment: mark.to_string(), begin, ..FakeJob::default() });
+        let uid = member(MemberState::Planned).plan.uid;
+        let job = slurm.submit(FakeJob { uid, admin_comment: mark.to_string(), begin, ..FakeJob::default() });
         let slurm = Arc::new(SlowSlurm { slurm, kept: Mutex::default() });
         let agents = Agents::default();
         let (_, inbox) = agents.connect(&hello(), at(NOW));
