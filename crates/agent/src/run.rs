@@ -91,7 +91,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
     let mechanisms =
         Mechanisms::new(&config.runtime_directory, mps_policy(config), &devices, &node.all_shares());
     let (commands, commands_out) = mpsc::channel(COMMANDS_LENGTH);
-    let page = metrics::maker(Arc::clone(&node), Arc::clone(&journal), Arc::clone(&clock));
+    let page = metrics::maker(Arc::clone(&node), Arc::clone(&journal));
     let (reports, reports_out) = mpsc::channel(REPORTS_LENGTH);
     let (answers, answers_out) = mpsc::channel(ANSWERS_LENGTH);
     let (appended, appended_out) = watch::channel(journal.last_sequence());

@@ -8,9 +8,9 @@ pillion_metrics::families! {
         "Whether the scheduler listens");
     UPLINK_FAILURES = counter("pillion_uplink_failures_total", "attempts", &["node"],
         "Streams to the scheduler that broke or could not be opened");
-    LOOK_AGE = gauge("pillion_look_age_seconds", "seconds", &["node"],
-        "Time since the last look at the devices");
-    LOOK_SECONDS = histogram("pillion_look_duration_seconds", &["node"],
+    SAMPLED_AT = gauge("pillion_sample_timestamp_seconds", "seconds", &["node"],
+        "When the devices were last sampled");
+    SAMPLE_SECONDS = histogram("pillion_sample_duration_seconds", &["node"],
         "How long it took to read all devices");
     TASKS = counter("pillion_task_starts_total", "tasks", &["node", "answer"],
         "Tasks that the SPANK plugin asked for: decided (its decision was applied), no-decision (none was known)");

@@ -11,19 +11,13 @@ pub use page::{Snapshot, page};
 
 use crate::journal::Journal;
 use crate::node::Node;
-use pillion_core::Clock;
 use pillion_metrics::Page;
 use std::sync::Arc;
 
 /// What makes the page of now.
-pub(crate) fn maker(
-    node: Arc<Node>,
-    journal: Arc<Journal>,
-    clock: Arc<dyn Clock>,
-) -> impl Fn() -> Page + Send + Sync {
+pub(crate) fn maker(node: Arc<Node>, journal: Arc<Journal>) -> impl Fn() -> Page + Send + Sync {
     move || {
         page(&Snapshot {
-            now: clock.now(),
             node: node.name(),
             devices: &node.devices(),
             shares: &node.all_shares(),

@@ -12,8 +12,6 @@ use pillion_metrics::Page;
 
 /// What is known now.
 pub struct Snapshot<'a> {
-    /// The time.
-    pub now: UnixTime,
     /// The node.
     pub node: &'a NodeName,
     /// Its devices.
@@ -42,13 +40,13 @@ pub fn page(snapshot: &Snapshot<'_>) -> Page {
 }
 
 fn agent(page: &mut Page, snapshot: &Snapshot<'_>) {
-    let Snapshot { now, node, is_connected, seen, .. } = snapshot;
+    let Snapshot { node, is_connected, seen, .. } = snapshot;
     let node = node.as_str();
     page.set(&f::INFO, &[node, env!("CARGO_PKG_VERSION")], 1.0);
     page.count(&f::UPLINK_CONNECTED, &[node], u64::from(*is_connected));
     page.count(&f::UPLINK_FAILURES, &[node], seen.uplink_failures);
-    page.set_known(&f::LOOK_AGE, &[node], seen.looked_at.map(|at| now.seconds_since(at)));
-    page.durations(&f::LOOK_SECONDS, &[node], &seen.look);
+    page.set_known(&f::SAMPLED_AT, &[node], seen.looked_at.map(UnixTime::seconds));
+    page.durations(&f::SAMPLE_SECONDS, &[node], &seen.look);
     for (answer, is_decided) in [("decided", true), ("no-decision", false)] {
         page.count(&f::TASKS, &[node, answer], seen.tasks.get(&is_decided).copied().unwrap_or(0));
     }

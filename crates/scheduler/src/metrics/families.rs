@@ -8,12 +8,12 @@ pillion_metrics::families! {
         "Whether this scheduler leads; of several, one does");
     ACTING = gauge("pillion_scheduler_acting", "0 or 1", &[],
         "Whether it leads and Slurm's release is known and supported; without that nothing is released");
-    HEARTBEAT_AGE = gauge("pillion_heartbeat_age_seconds", "seconds", &[],
-        "Time since the heartbeat file was written; after 30 s jobs stay as their users wrote them");
-    SCAN_AGE = gauge("pillion_scan_age_seconds", "seconds", &[],
-        "Time since Slurm's queue was read; after 15 s nothing is decided");
-    REPORT_AGE = gauge("pillion_report_age_seconds", "seconds", &[],
-        "Time since the newest report of any agent was stored");
+    HEARTBEAT_AT = gauge("pillion_heartbeat_timestamp_seconds", "seconds", &[],
+        "When the heartbeat file was last written; 30 s later jobs stay as their users wrote them");
+    SCAN_AT = gauge("pillion_scan_timestamp_seconds", "seconds", &[],
+        "When Slurm's queue was last read; 15 s later nothing is decided");
+    REPORT_AT = gauge("pillion_report_timestamp_seconds", "seconds", &[],
+        "When the newest report of any agent was stored");
     TASK_SECONDS = histogram("pillion_task_duration_seconds", &["task"],
         "How long a look of a reconciler took, whether or not it found anything to do");
     TASK_FAILURES = counter("pillion_task_failures_total", "looks", &["task"],
@@ -96,8 +96,8 @@ pillion_metrics::families! {
         "Number of the model in use; absent before the first");
     MODEL_STAND_IN = gauge("pillion_model_stand_in", "0 or 1", &[],
         "Whether the model in use cannot be read by this release, so that one without observations stands in");
-    MODEL_AGE = gauge("pillion_model_age_seconds", "seconds", &[],
-        "Time since the newest model was trained, whether it was promoted or not");
+    MODEL_TRAINED_AT = gauge("pillion_model_trained_timestamp_seconds", "seconds", &[],
+        "When the newest model was trained, whether it was promoted or not");
     MODEL_OBSERVATIONS = gauge("pillion_model_observations", "observations", &[],
         "On how many outcomes the newest model was trained");
     MODEL_WAITING = gauge("pillion_model_observations_waiting", "observations", &[],
@@ -108,8 +108,8 @@ pillion_metrics::families! {
     // What it depends on.
     AGENT_CONNECTED = gauge("pillion_agent_connected", "0 or 1", &["node"],
         "Whether the agent of a pool node is connected");
-    AGENT_SILENCE = gauge("pillion_agent_silence_seconds", "seconds", &["node"],
-        "Time since an agent last said anything");
+    AGENT_MESSAGE_AT = gauge("pillion_agent_message_timestamp_seconds", "seconds", &["node"],
+        "When an agent last said anything");
     AGENT_SKEW = gauge("pillion_agent_clock_skew_seconds", "seconds", &["node"],
         "An agent's clock less the scheduler's when it connected");
     REPORTS_DROPPED = counter("pillion_reports_disbelieved_total", "reports", &["reason"],

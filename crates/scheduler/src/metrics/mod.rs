@@ -29,7 +29,6 @@ pub fn current(context: &Context, store: Option<&PgStore>) -> Page {
     let agents = context.agents.all();
     let board = context.board();
     let snapshot = Snapshot {
-        now: context.now(),
         mode: context.settings.mode,
         objective: context.settings.policy.objective,
         broken_budget_fraction: context.settings.policy.broken_budget_fraction,

@@ -29,8 +29,6 @@ const ROOMS: [&str; 11] = [
 
 /// What is known now.
 pub struct Snapshot {
-    /// The time.
-    pub now: UnixTime,
     /// What is done with decisions.
     pub mode: Mode,
     /// What plans maximise.
@@ -93,7 +91,7 @@ pub fn page(snapshot: &Snapshot) -> Page {
 }
 
 fn scheduler(page: &mut Page, snapshot: &Snapshot) {
-    let Snapshot { now, mode, objective, is_leading, is_acting, scan, .. } = snapshot;
+    let Snapshot { mode, objective, is_leading, is_acting, scan, .. } = snapshot;
     let objective = match objective {
         Objective::Throughput => "throughput",
         Objective::Energy => "energy",
@@ -102,10 +100,9 @@ fn scheduler(page: &mut Page, snapshot: &Snapshot) {
     page.set(&f::INFO, &[env!("CARGO_PKG_VERSION"), mode.as_str(), objective], 1.0);
     page.count(&f::LEADING, &[], u64::from(*is_leading));
     page.count(&f::ACTING, &[], u64::from(*is_acting));
-    let age = |at: Option<UnixTime>| at.map(|at| now.seconds_since(at));
-    page.set_known(&f::HEARTBEAT_AGE, &[], age(snapshot.heartbeat_at));
-    page.set_known(&f::SCAN_AGE, &[], age(scan.as_ref().map(|scan| scan.at)));
-    page.set_known(&f::REPORT_AGE, &[], age(snapshot.reported_at));
+    page.set_known(&f::HEARTBEAT_AT, &[], snapshot.heartbeat_at.map(UnixTime::seconds));
+    page.set_known(&f::SCAN_AT, &[], scan.as_ref().map(|scan| scan.at.seconds()));
+    page.set_known(&f::REPORT_AT, &[], snapshot.reported_at.map(UnixTime::seconds));
     for (task, ticks) in &snapshot.counts.ticks {
         page.durations(&f::TASK_SECONDS, &[task], &ticks.durations);
         page.count(&f::TASK_FAILURES, &[task], ticks.failures);
@@ -196,7 +193,7 @@ fn learning(page: &mut Page, snapshot: &Snapshot) {
     }
     page.count(&f::MODEL_STAND_IN, &[], u64::from(model.is_stand_in));
     page.count(&f::MODEL_WAITING, &[], model.waiting_count);
-    page.set_known(&f::MODEL_AGE, &[], model.trained_at.map(|at| snapshot.now.seconds_since(at)));
+    page.set_known(&f::MODEL_TRAINED_AT, &[], model.trained_at.map(UnixTime::seconds));
     if let Some(count) = model.observation_count {
         page.count(&f::MODEL_OBSERVATIONS, &[], count);
     }
@@ -212,7 +209,7 @@ fn nodes(page: &mut Page, snapshot: &Snapshot) {
         let is_connected = agent.is_some_and(|agent| agent.is_connected);
         page.count(&f::AGENT_CONNECTED, &[name.as_str()], u64::from(is_connected));
         let Some(agent) = agent else { continue };
-        page.set(&f::AGENT_SILENCE, &[name.as_str()], snapshot.now.seconds_since(agent.last_seen_at));
+        page.set(&f::AGENT_MESSAGE_AT, &[name.as_str()], agent.last_seen_at.seconds());
         page.set(&f::AGENT_SKEW, &[name.as_str()], agent.clock_skew_seconds);
         for condition in agent.conditions.values() {
             for fault in &condition.faults {

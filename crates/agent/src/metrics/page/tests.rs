@@ -81,7 +81,6 @@ fn seen() -> Seen {
 
 fn golden_page() -> Page {
     page(&Snapshot {
-        now: UnixTime::from_epoch(NOW),
         node: &NodeName::new("n1"),
         devices: &devices(),
         shares: &[share(4711, "g0"), share(4712, "g0"), share(4713, "g2")],

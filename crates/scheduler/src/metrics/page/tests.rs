@@ -140,7 +140,6 @@ fn snapshot() -> Snapshot {
     durations.add(4 * millisecond());
     let calls = |errors| CallFigures { durations: durations.clone(), errors };
     Snapshot {
-        now: at(NOW),
         mode: Mode::Active,
         objective: Objective::ThroughputPerWatt,
         broken_budget_fraction: 0.02,
@@ -214,7 +213,7 @@ fn a_scheduler_that_knows_nothing_yet_claims_nothing() {
         ..snapshot()
     };
     let text = page(&empty).plain_text();
-    for name in ["pillion_jobs{", "_age_seconds", "pillion_model_version", "pillion_store_", "pillion_agent_"]
+    for name in ["pillion_jobs{", "_timestamp_seconds", "pillion_model_version", "pillion_store_", "pillion_agent_"]
     {
         assert!(!text.contains(name), "{name} is not known");
     }
