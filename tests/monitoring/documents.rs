@@ -76,7 +76,6 @@ fn labels_are_few_and_tell_of_nobody() {
         "outcome",
         "reason",
         "result",
-        "room",
         "sharing",
         "task",
         "state",

@@ -7,7 +7,7 @@ use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
 use crate::rules::Rule;
 use crate::scan::Scan;
-use crate::step::Patience;
+use crate::step::Timeouts;
 use crate::store::{Decision, Store, StoreError};
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-/// The checked configuration, in the shape that the rooms use.
+/// The checked configuration, in the shape that the tasks use.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Partitions of the pool, in order of preference.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// The site's policy.
     pub policy: Policy,
     /// Time limits of releases.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// A scan older than this is not acted on.
     pub scan_age_max: Duration,
     /// How long a job whose plan was dropped is left out of plans.
@@ -69,7 +69,7 @@ impl Default for Settings {
             bound: Duration::from_mins(10),
             mode: Mode::Active,
             policy: Policy::default(),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             scan_age_max: Duration::from_secs(15),
             cooling: Duration::from_secs(15),
             config_path: None,
@@ -317,13 +317,13 @@ impl Context {
             Some(version) => version.refusal(),
         }
     }
-    /// Goes past a row that a room can do nothing with: told, counted, and no reason to leave the others.
+    /// Goes past a row that a task can do nothing with: logged, counted, and no reason to leave the others.
     ///
     /// # Errors
     /// What is not about that one row: the next tick is the retry.
     pub fn pass_over(
         &self,
-        room: &'static str,
+        task: &'static str,
         what: impl fmt::Display,
         error: TickError,
     ) -> Result<(), TickError> {
@@ -331,10 +331,10 @@ impl Context {
             return Err(error);
         }
         let (what, error) = (what.to_string(), report(&error));
-        if self.repeats.is_news(&format!("{room} {what} {error}"), self.now()) {
-            warn!(room, what, error, "passed over");
+        if self.repeats.is_news(&format!("{task} {what} {error}"), self.now()) {
+            warn!(task, what, error, "passed over");
         }
-        self.tally.passed_over(room);
+        self.tally.passed_over(task);
         Ok(())
     }
     /// Whether decisions are carried out.

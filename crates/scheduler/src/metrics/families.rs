@@ -15,11 +15,11 @@ pillion_metrics::families! {
     REPORT_AT = gauge("pillion_report_timestamp_seconds", "seconds", &[],
         "When the newest report of any agent was stored");
     TASK_SECONDS = histogram("pillion_task_duration_seconds", &["task"],
-        "How long a look of a reconciler took, whether or not it found anything to do");
-    TASK_FAILURES = counter("pillion_task_failures_total", "looks", &["task"],
-        "Looks of a reconciler that failed because somebody did not answer; the next one tries again");
+        "How long a tick of a reconciler took, whether or not it found anything to do");
+    TASK_FAILURES = counter("pillion_task_failures_total", "ticks", &["task"],
+        "Ticks of a reconciler that failed because somebody did not answer; the next one tries again");
     TASK_SUCCESS = gauge("pillion_task_success_timestamp_seconds", "seconds since the epoch", &["task"],
-        "When a reconciler's last look succeeded");
+        "When a reconciler's last tick succeeded");
 
     // Jobs.
     JOBS = gauge("pillion_jobs", "jobs", &["state"],
@@ -131,8 +131,8 @@ pillion_metrics::families! {
         "How long calls of Slurm's programs took, whatever they answered");
     SLURM_ERRORS = counter("pillion_slurm_call_errors_total", "calls", &["call", "kind"],
         "Calls of Slurm that failed: refused (it said no; a job that has started meanwhile is one), unanswered");
-    PASSED_OVER = counter("pillion_rows_passed_over_total", "rows", &["room"],
-        "What a room of the scheduler could not do its work for and went past, so that the others were done: credit, ingest, watch, \
+    PASSED_OVER = counter("pillion_rows_passed_over_total", "rows", &["task"],
+        "What a task of the scheduler could not do its work for and went past, so that the others were done: credit, ingest, watch, \
          engine, profile, judge, misses, names, requeue, release, train; each is told in the log");
     UNREADABLE = gauge("pillion_store_rows_unreadable", "rows", &["table"],
         "Rows of a table that could not be read back since the start, and that were passed over");

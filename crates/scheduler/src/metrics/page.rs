@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Who goes past rows.
-const ROOMS: [&str; 11] = [
+const PASSING_TASKS: [&str; 11] = [
     "credit", "engine", "ingest", "judge", "misses", "names", "profile", "release", "requeue", "train",
     "watch",
 ];
@@ -81,8 +81,8 @@ pub fn page(snapshot: &Snapshot) -> Page {
         page.count(&f::TURNED_AWAY, &[cause], count);
     }
     slurm(&mut page, snapshot);
-    for room in ROOMS {
-        page.count(&f::PASSED_OVER, &[room], snapshot.counts.passed_over.get(room).copied().unwrap_or(0));
+    for task in PASSING_TASKS {
+        page.count(&f::PASSED_OVER, &[task], snapshot.counts.passed_over.get(task).copied().unwrap_or(0));
     }
     if let Some(store) = &snapshot.store {
         database(&mut page, store);

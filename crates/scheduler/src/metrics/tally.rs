@@ -96,7 +96,7 @@ pub struct Counts {
     pub misses: BTreeMap<Miss, u64>,
     /// What agents told and nobody believed, by the reason.
     pub doubted: BTreeMap<&'static str, u64>,
-    /// Rows that a room could not do its work for and went past, by room.
+    /// Rows that a task could not do its work for and went past, by task.
     pub passed_over: BTreeMap<&'static str, u64>,
     /// What runs used and gained: sums over single runs.
     pub account: Sums,
@@ -116,7 +116,7 @@ pub struct Counts {
     pub slurm: BTreeMap<&'static str, SlurmCalls>,
 }
 
-/// The counters, shared by all rooms. The lock is held for an addition.
+/// The counters, shared by all tasks. The lock is held for an addition.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Counts>);
 
@@ -184,9 +184,9 @@ impl Tally {
         *self.lock().doubted.entry(reason).or_default() += 1;
     }
 
-    /// A room went past a row that it cannot do its work for.
-    pub fn passed_over(&self, room: &'static str) {
-        *self.lock().passed_over.entry(room).or_default() += 1;
+    /// A task went past a row that it cannot do its work for.
+    pub fn passed_over(&self, task: &'static str) {
+        *self.lock().passed_over.entry(task).or_default() += 1;
     }
 
     /// An outcome was told to the learning.

@@ -213,7 +213,8 @@ fn a_scheduler_that_knows_nothing_yet_claims_nothing() {
         ..snapshot()
     };
     let text = page(&empty).plain_text();
-    for name in ["pillion_jobs{", "_timestamp_seconds", "pillion_model_version", "pillion_store_", "pillion_agent_"]
+    for name in
+        ["pillion_jobs{", "_timestamp_seconds", "pillion_model_version", "pillion_store_", "pillion_agent_"]
     {
         assert!(!text.contains(name), "{name} is not known");
     }
