@@ -27,7 +27,7 @@ const FILES_OF_START_MAX: usize = 4;
 /// Orders to open that may wait; what comes on top is left out. Each start is closed once, whatever waits.
 const OPENS_MAX: usize = 256;
 /// How long the end of a start waits for its words.
-const READ_PATIENCE: Duration = Duration::from_millis(500);
+const READ_TIMEOUT: Duration = Duration::from_millis(500);
 /// What a task is before it becomes the user's program: its standard error is not the user's yet.
 const BEFORE_TASK: &str = "slurmstepd";
 
@@ -216,7 +216,7 @@ impl StderrTails {
             return None;
         }
         self.late = None;
-        answered.recv_timeout(READ_PATIENCE).unwrap_or_else(|_| {
+        answered.recv_timeout(READ_TIMEOUT).unwrap_or_else(|_| {
             self.late = Some(answered);
             None
         })

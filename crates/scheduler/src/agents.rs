@@ -52,13 +52,17 @@ impl Entry {
         self.state.is_connected && !self.outbox.is_closed()
     }
 
+    fn state(&self) -> AgentState {
+        AgentState { is_connected: self.is_connected(), ..self.state.clone() }
+    }
+
     /// The devices that are not closed by a fault; none of an agent that is away.
     fn open_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
-        let condition = |device: &DeviceDescription| self.state.conditions.get(&device.gres_type);
-        let is_open = move |device: &&DeviceDescription| {
-            condition(device).and_then(DeviceCondition::closed_by).is_none()
-        };
-        self.state.devices.iter().filter(|_| self.is_connected()).filter(is_open)
+        let devices = if self.is_connected() { self.state.devices.as_slice() } else { &[] };
+        devices.iter().filter(|device| {
+            let condition = self.state.conditions.get(&device.gres_type);
+            condition.and_then(DeviceCondition::closed_by).is_none()
+        })
     }
 }
 
@@ -256,8 +260,9 @@ impl Agents {
 
     /// Whether it can set a cap on one of those, too.
     pub fn sets_caps(&self, node: &NodeName) -> bool {
-        let can_cap = |device: &DeviceDescription| device.mechanism.can_cap();
-        self.lock().entries.get(node).is_some_and(|entry| entry.open_devices().any(can_cap))
+        let registry = self.lock();
+        let entry = registry.entries.get(node);
+        entry.is_some_and(|entry| entry.open_devices().any(|device| device.mechanism.can_cap()))
     }
 
     /// The newest readings of these devices.
@@ -279,29 +284,30 @@ impl Agents {
         take: impl Fn(&DeviceLook) -> T,
     ) -> BTreeMap<(NodeName, GresType), T> {
         let registry = self.lock();
-        let known = |(node, gres_type): (&NodeName, &GresType)| {
-            let look = registry.entries.get(node)?.readings.get(gres_type)?;
-            Some(((node.clone(), gres_type.clone()), take(look)))
-        };
-        places.filter_map(known).collect()
+        let mut seen = BTreeMap::new();
+        for (node, gres_type) in places {
+            if let Some(look) = registry.entries.get(node).and_then(|entry| entry.readings.get(gres_type)) {
+                seen.insert((node.clone(), gres_type.clone()), take(look));
+            }
+        }
+        seen
     }
 
     /// Every device that no fault of its own keeps new tenants from, of every agent that is there, and how it is shared.
     pub fn open_devices(&self) -> BTreeMap<(NodeName, GresType), Mechanism> {
         let registry = self.lock();
-        let of_node = |(node, entry): (&NodeName, &Entry)| {
-            let places = entry
-                .open_devices()
-                .map(|device| ((node.clone(), device.gres_type.clone()), device.mechanism));
-            places.collect::<Vec<_>>()
-        };
-        registry.entries.iter().flat_map(of_node).collect()
+        let mut open = BTreeMap::new();
+        for (node, entry) in &registry.entries {
+            for device in entry.open_devices() {
+                open.insert((node.clone(), device.gres_type.clone()), device.mechanism);
+            }
+        }
+        open
     }
 
     /// All agents, connected or not.
     pub fn all(&self) -> BTreeMap<NodeName, AgentState> {
-        let state = |entry: &Entry| AgentState { is_connected: entry.is_connected(), ..entry.state.clone() };
-        self.lock().entries.iter().map(|(node, entry)| (node.clone(), state(entry))).collect()
+        self.lock().entries.iter().map(|(node, entry)| (node.clone(), entry.state())).collect()
     }
 }
 

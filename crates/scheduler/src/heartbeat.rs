@@ -5,7 +5,6 @@ use crate::context::{Context, TickError};
 use crate::scan::Scan;
 use crate::view::gpu_type_names;
 use pillion_core::NodeName;
-use pillion_core::device::DeviceDescription;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};
 use pillion_slurm::Node;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,11 +50,14 @@ impl Beat {
 
 /// Names by which users may ask for the GPUs of each node.
 fn models(context: &Context) -> BTreeMap<NodeName, BTreeSet<String>> {
-    let of_agent = |(node, agent): (NodeName, crate::agents::AgentState)| {
-        let names = |device: &DeviceDescription| gpu_type_names(&device.model, &context.settings.gpu_types);
-        (node, agent.devices.iter().flat_map(names).collect())
-    };
-    context.agents.all().into_iter().map(of_agent).collect()
+    let mut models: BTreeMap<NodeName, BTreeSet<String>> = BTreeMap::new();
+    for (node, agent) in context.agents.all() {
+        let names = models.entry(node).or_default();
+        for device in &agent.devices {
+            names.extend(gpu_type_names(&device.model, &context.settings.gpu_types));
+        }
+    }
+    models
 }
 
 fn ability(partition: &str, scan: &Scan, models: &BTreeMap<NodeName, BTreeSet<String>>) -> PoolAbility {

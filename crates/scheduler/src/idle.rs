@@ -28,11 +28,11 @@ impl Idle {
                 unbooked.map(|(gres_type, _)| (node.name.clone(), gres_type.clone()))
             });
         let new = if self.has_looked { scan.at } else { UnixTime::from_epoch(0) };
-        let since = |place: Place| {
+        let since = free.map(|place| {
             let since = self.since.get(&place).copied().unwrap_or(new);
             (place, since)
-        };
-        Self { has_looked: true, since: free.map(since).collect() }
+        });
+        Self { has_looked: true, since: since.collect() }
     }
 
     /// Since when one of the `open` places that this job could run on has stood free; `None`: none does. A place is open
@@ -48,11 +48,11 @@ impl Idle {
 
 /// Whether Slurm would ever start the job on this node, by what the job asks of nodes.
 pub fn suits(job: &Job, node: &Node) -> bool {
-    let has_feature = |name: &str| node.features.iter().any(|has| has == name);
+    let mut features = job.features.split('&').filter(|name| !name.is_empty());
     node.availability == NodeAvailability::Up
         && node.partitions.contains(&job.partition)
         && !job.excluded_nodes.contains(&node.name)
-        && job.features.split('&').filter(|name| !name.is_empty()).all(has_feature)
+        && features.all(|name| node.features.iter().any(|has| has == name))
 }
 
 fn has_room(job: &Job, node: &Node) -> bool {

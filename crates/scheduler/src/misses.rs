@@ -94,9 +94,12 @@ impl Misses {
     ) -> Result<(), TickError> {
         let store = &self.context.store;
         // An earlier start of the same job was over before this one began.
-        let is_of_this = |event: &Event| event.kind == EventKind::Missed && event.at >= started_at;
         let is_known = !store.launches(start).await?.is_empty()
-            || store.events(start.job_id).await?.iter().any(is_of_this);
+            || store
+                .events(start.job_id)
+                .await?
+                .iter()
+                .any(|event| event.kind == EventKind::Missed && event.at >= started_at);
         if !is_known {
             warn!(%start, %node, "a start that its node did not report");
             let detail = format!(

@@ -61,11 +61,12 @@ impl Names {
         let jobs: Vec<SlurmJobId> = asked.values().map(|(job, _)| *job).collect();
         let names =
             context.slurm.job_names(&jobs).await.map_err(TickError::slurm("read the names of jobs"))?;
-        let naming = |(workload, (job, uid)): (WorkloadKey, (SlurmJobId, UserId))| {
-            let name = WorkloadName::safe(names.get(&job)?)?;
-            Some(Naming { workload, uid, name, source: NameSource::Job })
-        };
-        let namings: Vec<Naming> = asked.into_iter().filter_map(naming).collect();
+        let mut namings = Vec::new();
+        for (workload, (job, uid)) in asked {
+            if let Some(name) = names.get(&job).and_then(|name| WorkloadName::safe(name)) {
+                namings.push(Naming { workload, uid, name, source: NameSource::Job });
+            }
+        }
         self.keep(&namings, scan.at).await?;
         self.lock().named.extend(namings.into_iter().map(|naming| naming.workload));
         Ok(())
@@ -95,8 +96,10 @@ impl Names {
         let Memory { named, asked } = &mut *memory;
         named.retain(|workload| bearers.contains_key(workload));
         asked.retain(|workload, at| bearers.contains_key(workload) && *at + ASKED_AGAIN_AFTER > scan.at);
-        let is_unnamed = |workload: &WorkloadKey| !named.contains(workload) && !asked.contains_key(workload);
-        bearers.into_iter().filter(|(workload, _)| is_unnamed(workload)).collect()
+        bearers
+            .into_iter()
+            .filter(|(workload, _)| !named.contains(workload) && !asked.contains_key(workload))
+            .collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {

@@ -228,11 +228,13 @@ async fn start_server(
         // pg_ctl only says that the log knows more.
         let text = fs::read_to_string(&log).unwrap_or_default();
         let fatal = text.lines().rev().find_map(|line| line.split_once("FATAL:"));
-        let said = |(_, reason): (&str, &str)| PrivatePostgresError::Program {
-            program: "postgres",
-            output: format!("{} ({})", reason.trim(), log.display()),
-        };
-        fatal.map_or(error, said)
+        match fatal {
+            None => error,
+            Some((_, reason)) => PrivatePostgresError::Program {
+                program: "postgres",
+                output: format!("{} ({})", reason.trim(), log.display()),
+            },
+        }
     })
 }
 

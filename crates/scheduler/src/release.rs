@@ -102,12 +102,12 @@ impl Release {
                 scan_is_stale: !self.context.is_fresh(scan),
                 releases_allowed: self.context.is_active() && !is_stopped,
             };
-            let step = next(decision, member, around, self.context.settings.patience);
+            let step = next(decision, member, around, self.context.settings.timeouts);
             // One member that cannot go on does not keep the others.
             let carried = self.carry_out(step, decision, member, scan).await;
-            let pass_over = |error| self.context.pass_over("release", member.plan.start, error);
-            if let Err(error) = carried.or_else(pass_over) {
-                let (start, text) = (member.plan.start, report(&error));
+            let start = member.plan.start;
+            if let Err(error) = carried.or_else(|error| self.context.pass_over("release", start, error)) {
+                let text = report(&error);
                 if self.context.repeats.is_news(&format!("release {start} {text}"), self.context.now()) {
                     warn!(decision_id = %decision.id, %start, error = text, "not carried on");
                 }
@@ -167,15 +167,19 @@ impl Release {
     fn prepare(&self, decision: &Decision, member: &Member) {
         let key = (decision.id, member.plan.start);
         let is_asked = self.asked().contains_key(&key);
-        let share = || ToAgent::Prepare(share_of(decision, member));
-        if !is_asked && self.context.agents.send(&decision.node, share()) {
+        if is_asked {
+            return;
+        }
+        let share = ToAgent::Prepare(share_of(decision, member));
+        if self.context.agents.send(&decision.node, share) {
             self.asked().insert(key, self.context.now());
         }
     }
 
     fn may_begin(&self) -> bool {
-        let one_less = |left: usize| left.checked_sub(1);
-        self.releases_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+        let taken =
+            self.releases_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.is_ok()
     }
 
     fn asked(&self) -> MutexGuard<'_, HashMap<(DecisionId, JobStart), UnixTime>> {
@@ -274,14 +278,13 @@ impl Release {
             .map(|member| member.plan.start)
             .collect();
         let tried = self.context.board().tried.clone();
-        let is_lost = |job: &&Job| {
-            let is_known = !predates(scan, tried.get(&job.start()).copied());
-            !live.contains(&job.start()) && is_known
-        };
         // Few of the queue have a lease.
         let leased = scan.jobs.values().filter(|job| job.state == JobState::Pending && needs_reset(job));
         let mut first_error = None;
-        for job in leased.filter(is_lost) {
+        for job in leased {
+            if live.contains(&job.start()) || predates(scan, tried.get(&job.start()).copied()) {
+                continue;
+            }
             let reset = self.reset(job, scan.at).await;
             if let Err(error) = reset.or_else(|error| self.context.pass_over("release", job.id, error)) {
                 first_error.get_or_insert(error);

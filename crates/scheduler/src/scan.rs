@@ -28,10 +28,13 @@ impl Jobs {
     }
     /// Those that are not as in the look before.
     pub fn changed_since<'a>(&'a self, before: Option<&'a Self>) -> impl Iterator<Item = &'a Job> {
-        let is_same = move |(id, job): &(&SlurmJobId, &Arc<Job>)| {
-            before.and_then(|before| before.0.get(id)).is_some_and(|old| Arc::ptr_eq(old, job))
-        };
-        self.0.iter().filter(move |entry| !is_same(entry)).map(|(_, job)| job.as_ref())
+        self.0
+            .iter()
+            .filter(move |(id, job)| {
+                let old = before.and_then(|before| before.0.get(id));
+                old.is_none_or(|old| !Arc::ptr_eq(old, job))
+            })
+            .map(|(_, job)| job.as_ref())
     }
     #[cfg(test)]
     pub(crate) fn insert(&mut self, job: Job) {
@@ -65,9 +68,11 @@ impl Scan {
         pool: &[String],
         dropped_line_count: u64,
     ) -> Self {
-        let in_pool = |node: &Node| node.partitions.iter().any(|partition| pool.contains(partition));
         let jobs = Jobs(jobs.into_iter().map(|job| (job.id, job)).collect());
-        let nodes: Vec<Node> = nodes.into_iter().filter(in_pool).collect();
+        let nodes: Vec<Node> = nodes
+            .into_iter()
+            .filter(|node| node.partitions.iter().any(|partition| pool.contains(partition)))
+            .collect();
         let places = nodes.iter().enumerate().map(|(place, node)| (node.name.clone(), place)).collect();
         let mut active_tasks = BTreeMap::new();
         for job in jobs.values().filter(|job| job.id.task.is_some()) {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// How long a daemon may take until it answers. Without persistence mode the driver sets the device up first, which takes
 /// seconds; the scheduler waits a minute for an agent.
-const PATIENCE: Duration = Duration::from_secs(8);
+const START_TIMEOUT: Duration = Duration::from_secs(8);
 /// What the control program says where it finds no daemon.
 const NO_DAEMON: &str = "Cannot find MPS control daemon process";
 const STEP: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ fn wait_for_answer(
             Ok(_) => return Ok(()),
             // There is no daemon, as far as the control program can see, or it does not listen yet.
             Err(DeviceError::Refused { .. } | DeviceError::NoAnswer { .. })
-                if begun_at.elapsed() < PATIENCE =>
+                if begun_at.elapsed() < START_TIMEOUT =>
             {
                 std::thread::sleep(STEP);
             }

@@ -7,19 +7,30 @@
 use crate::agents::DeviceLook;
 use crate::store::Member;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{Fraction, JobStart, UserId};
+use pillion_core::{Fraction, JobStart, UnixTime, UserId};
 
 /// How far the compute units in use may be beyond the sum of the profiles: profiles are means, and looks are not.
 const ACTIVITY_MARGIN: f64 = 0.3;
 /// How far a tenant's memory may be beyond what it was admitted with, as a ratio and in bytes.
 const MEMORY_RATIO: f64 = 1.25;
 const MEMORY_MARGIN_BYTES: f64 = 268_435_456.0;
+const GIB: f64 = 1_073_741_824.0;
 
 /// A tenant, and what is known of its workload alone.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) member: &'a Member,
     pub(super) profile: Option<&'a WorkloadProfile>,
+}
+
+impl Seen<'_> {
+    fn run_count(&self) -> u32 {
+        self.profile.map_or(0, |profile| profile.run_count)
+    }
+
+    fn started_seconds(&self) -> f64 {
+        self.member.started_at.map_or(0.0, UnixTime::seconds)
+    }
 }
 
 /// More than there should be.
@@ -42,18 +53,19 @@ fn memory(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
     tenants.iter().find_map(|tenant| {
         let plan = &tenant.member.plan;
         let admitted = plan.memory_bytes? as f64;
-        let is_it = |used: &&pillion_core::device::TenantUse| {
-            used.job_id == plan.start.job_id && used.restart_count == plan.start.restart_count
-        };
-        let used = look.tenants.iter().find(is_it)?.memory_bytes? as f64;
-        let gib = |bytes: f64| bytes / 1_073_741_824.0;
+        let JobStart { job_id, restart_count } = plan.start;
+        let used = look
+            .tenants
+            .iter()
+            .find(|used| used.job_id == job_id && used.restart_count == restart_count)?
+            .memory_bytes? as f64;
         (used > admitted * MEMORY_RATIO + MEMORY_MARGIN_BYTES).then(|| Excess {
             start: plan.start,
             uid: plan.uid,
             detail: format!(
                 "it holds {:.1} GiB of device memory and was let in with {:.1}",
-                gib(used),
-                gib(admitted)
+                used / GIB,
+                admitted / GIB
             ),
         })
     })
@@ -68,9 +80,8 @@ fn activity(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
         return None;
     }
     let newest = tenants.iter().min_by(|a, b| {
-        let runs = |seen: &Seen<'_>| seen.profile.map_or(0, |profile| profile.run_count);
-        let start = |seen: &Seen<'_>| seen.member.started_at.map_or(0.0, |at| -at.seconds());
-        runs(a).cmp(&runs(b)).then_with(|| start(a).total_cmp(&start(b)))
+        let started_last = b.started_seconds().total_cmp(&a.started_seconds());
+        a.run_count().cmp(&b.run_count()).then(started_last)
     })?;
     let plan = &newest.member.plan;
     Some(Excess {

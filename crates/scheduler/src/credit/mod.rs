@@ -59,18 +59,15 @@ impl Credit {
         let context = &self.context;
         let active = Arc::clone(&context.board().active);
         let shared = shared_devices(&active);
-        let is_there = |place: &Place, group: DecisionId| {
-            shared
-                .get(place)
-                .is_some_and(|tenants| tenants.iter().any(|(decision, _)| decision.group == group))
-        };
-        self.lock().retain(|place, watched| is_there(place, watched.group));
-        let is_open = |place: &Place, (group, _): &(DecisionId, String)| {
+        self.lock().retain(|place, watched| {
+            let mut tenants = shared.get(place).into_iter().flatten();
+            tenants.any(|(decision, _)| decision.group == watched.group)
+        });
+        context.board_mut().overrun.retain(|(node, gres_type), (group, _)| {
             active.iter().any(|decision| {
-                decision.group == *group && (&decision.node, &decision.gres_type) == (&place.0, &place.1)
+                decision.group == *group && (&decision.node, &decision.gres_type) == (node, gres_type)
             })
-        };
-        context.board_mut().overrun.retain(|place, why| is_open(place, why));
+        });
         if shared.is_empty() || !context.is_leading() {
             return Ok(());
         }
@@ -83,13 +80,11 @@ impl Credit {
         let profiles = by_workload(&stored);
         for (place, look) in &looks {
             let tenants = &shared[place];
-            let profile_of = |decision: &Decision, member: &Member| {
-                profiles.get(&(&member.plan.workload, decision.device_model.as_str())).copied()
-            };
-            let seen: Vec<Seen<'_>> = tenants
-                .iter()
-                .map(|(decision, member)| Seen { member, profile: profile_of(decision, member) })
-                .collect();
+            let mut seen = Vec::new();
+            for (decision, member) in tenants {
+                let known = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
+                seen.push(Seen { member, profile: known.copied() });
+            }
             let Some((group, beyond)) = self.count(place, tenants[0].0.group, look.at, excess(&seen, look))
             else {
                 continue;

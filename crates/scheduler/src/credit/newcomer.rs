@@ -3,7 +3,6 @@
 
 use crate::store::{CreditLoss, MeasuredRun, Member, StoredProfile};
 use pillion_core::UnixTime;
-use pillion_core::profile::WorkloadProfile;
 use pillion_core::units::keeps_promise;
 
 /// The losses that follow from a run that was measured at this speed. `beside`: the members of its sharing that it met.
@@ -18,16 +17,12 @@ pub(crate) fn culprits(
     if keeps_promise(speed, own.plan.slowdown_ratio_max) {
         return Vec::new();
     }
-    let known = |member: &Member| {
-        let is_it = |profile: &&WorkloadProfile| {
-            profile.workload == member.plan.workload && profile.device_model == run.device_model
-        };
-        profiles.iter().map(|stored| &stored.profile).find(is_it).map_or(0, |profile| profile.run_count)
-    };
-    let own_runs = known(own);
+    let own_runs = run_count(own, &run.device_model, profiles);
     beside
         .iter()
-        .filter(|other| other.plan.uid != own.plan.uid && known(other) < own_runs)
+        .filter(|other| {
+            other.plan.uid != own.plan.uid && run_count(other, &run.device_model, profiles) < own_runs
+        })
         .map(|other| CreditLoss {
             uid: other.plan.uid,
             lost_at: now,
@@ -37,4 +32,12 @@ pub(crate) fn culprits(
             reason: "its workload is new, and a promise to a neighbour was broken beside it".to_owned(),
         })
         .collect()
+}
+
+/// How many runs are known of the workload of this member on that model of device.
+fn run_count(member: &Member, device_model: &str, profiles: &[StoredProfile]) -> u32 {
+    let mut profiles = profiles.iter().map(|stored| &stored.profile);
+    profiles
+        .find(|profile| profile.workload == member.plan.workload && profile.device_model == device_model)
+        .map_or(0, |profile| profile.run_count)
 }

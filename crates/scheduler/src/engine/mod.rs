@@ -1,10 +1,10 @@
 //! Rows 3 and 4 of the way of a job: makes the view, asks the pure engine, commits what it answers. Touches no job.
 
-mod told;
+mod written;
 
 use crate::context::{Context, Settings, TickError};
 use crate::scan::{Scan, is_waiting};
-use crate::store::{Atonement, NewDecision, NewMember, StoreError, StoredProfile};
+use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
 use crate::view::{Sources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, Revision, SlurmJobId, UserId, WorkloadKey};
@@ -12,8 +12,8 @@ use pillion_pairing::{ClusterView, Explanation, Pairing, Plan, Reason, WaitingJo
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
-use told::Told;
 use tracing::{debug, info};
+use written::Written;
 
 /// How many pairings are committed at once. More than are released until the next plan would only grow old, and the devices that
 /// they hold with them.
@@ -22,13 +22,13 @@ const PAIRINGS_MAX: usize = 1_000;
 /// The pairing engine's shell.
 pub struct Engine {
     context: Arc<Context>,
-    told: Mutex<Told>,
+    written: Mutex<Written>,
 }
 
 impl Engine {
     /// An engine that predicts with the context's model.
     pub fn new(context: Arc<Context>) -> Self {
-        Self { context, told: Mutex::default() }
+        Self { context, written: Mutex::default() }
     }
 
     /// Plans once and commits.
@@ -38,7 +38,7 @@ impl Engine {
     pub async fn tick(&self) -> Result<(), TickError> {
         if !self.context.is_active() {
             // Whoever leads meanwhile writes down what he finds.
-            *self.told() = Told::default();
+            *self.written() = Written::default();
             return Ok(());
         }
         let begun = Instant::now();
@@ -102,8 +102,11 @@ impl Engine {
             return Ok(BTreeMap::new());
         }
         let since = self.context.store.atonements(policy.solo_seconds_min, *credit_runs).await?;
-        let owes = |one: Atonement| (one.uid, credit_runs.saturating_sub(one.runs_alone));
-        Ok(since.into_iter().map(owes).filter(|(_, runs)| *runs > 0).collect())
+        Ok(since
+            .into_iter()
+            .map(|one| (one.uid, credit_runs.saturating_sub(one.runs_alone)))
+            .filter(|(_, runs)| *runs > 0)
+            .collect())
     }
 
     /// Plans on the view of now without committing, for `pillion plan --live`.
@@ -215,43 +218,43 @@ impl Engine {
     /// Tells why jobs wait: on the board all of it, in the store what is new.
     async fn explain(&self, plan: &Plan) -> Result<(), TickError> {
         let (context, left) = (&self.context, &plan.left_waiting);
-        let reason = |left: &Explanation| (left.job_id, left.text.clone());
         {
             let mut board = context.board_mut();
             // Not both at once: a long queue has as many sentences.
             board.reasons.clear();
-            board.reasons.extend(left.iter().map(reason));
+            board.reasons.extend(left.iter().map(|one| (one.job_id, one.text.clone())));
             board.reason_counts = reason_counts(left);
         }
         let due = {
-            let mut told = self.told();
-            told.retain(left);
-            told.due(left)
+            let mut written = self.written();
+            written.retain(left);
+            written.due(left)
         };
         if !due.explanations.is_empty() {
             self.record(plan, &due.explanations).await?;
-            self.told().keep(due);
+            self.written().keep(due);
         }
         Ok(())
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Whether something happened since the scan that was planned on which makes this pairing wrong: its device was given more
 /// (by Slurm itself, to a job whose begin time came), or one of its jobs does not wait any more. The others still hold.
 fn is_overtaken(pairing: &Pairing, planned_on: &Scan, newest: &Scan) -> bool {
-    let used = |scan: &Scan| {
+    let [before, now] = [planned_on, newest].map(|scan| {
         let node = scan.node(&pairing.node)?;
         node.shards.get(&pairing.gres_type).map(|(_, used)| *used)
-    };
-    let is_fuller = used(newest).zip(used(planned_on)).is_none_or(|(new, old)| new > old);
-    let waits = |start: &JobStart| {
-        newest.jobs.get(&start.job_id).is_some_and(|job| job.start() == *start && is_waiting(job))
-    };
-    is_fuller || !pairing.members.iter().all(|member| waits(&member.start))
+    });
+    let is_fuller = now.zip(before).is_none_or(|(now, before)| now > before);
+    is_fuller
+        || !pairing.members.iter().all(|member| {
+            let job = newest.jobs.get(&member.start.job_id);
+            job.is_some_and(|job| job.start() == member.start && is_waiting(job))
+        })
 }
 
 fn reason_counts(left: &[Explanation]) -> BTreeMap<Reason, u64> {
@@ -270,12 +273,12 @@ struct Known<'a> {
 
 impl<'a> Known<'a> {
     fn new(view: &'a ClusterView, profiles: &'a [StoredProfile]) -> Self {
-        let profile = |stored: &'a StoredProfile| {
-            ((&stored.profile.workload, stored.profile.device_model.as_str()), &stored.profile)
-        };
+        let profiles = profiles.iter().map(|stored| &stored.profile);
         Self {
             waiting: view.waiting.iter().map(|job| (job.start, job)).collect(),
-            profiles: profiles.iter().map(profile).collect(),
+            profiles: profiles
+                .map(|profile| ((&profile.workload, profile.device_model.as_str()), profile))
+                .collect(),
         }
     }
 }

@@ -172,16 +172,12 @@ fn candidate(run: &MeasuredRun, verdict: Option<&FaultVerdict>) -> Option<Ending
 fn named_by_driver(run: &MeasuredRun) -> Option<String> {
     ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;
     let ended_at = run.summary.ended_at;
-    let seconds = |at: UnixTime| ended_at.seconds_since(at);
     let own = run.summary.signs.iter().flat_map(|signs| &signs.xids).filter(|xid| xid.is_own == Some(true));
-    let last = own
-        .filter(|xid| seconds(xid.at) <= XID_SECONDS)
-        .min_by(|a, b| seconds(a.at).total_cmp(&seconds(b.at)))?;
-    Some(format!(
-        "the driver named a process of this job in Xid {} {:.0} s before its end",
-        last.code,
-        seconds(last.at)
-    ))
+    let (seconds, code) = own
+        .map(|xid| (ended_at.seconds_since(xid.at), xid.code))
+        .filter(|(seconds, _)| *seconds <= XID_SECONDS)
+        .min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("the driver named a process of this job in Xid {code} {seconds:.0} s before its end"))
 }
 
 /// What became of those who were beside it.

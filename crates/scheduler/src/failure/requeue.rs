@@ -9,11 +9,11 @@
 use crate::context::{Context, TickError};
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
-use crate::store::{Decision, Event, Member, Requeue, RequeueCause, RequeueOutcome};
+use crate::store::{Decision, Event, Requeue, RequeueCause, RequeueOutcome};
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
 use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
-use pillion_core::{JobStart, SlurmJobId, UnixTime, report};
+use pillion_core::{JobStart, SlurmJobId, UnixTime, WorkloadKey, report};
 use pillion_slurm::{Ending, Job, JobState, SlurmError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,8 +58,9 @@ impl Requeuer {
         let mut first_error = None;
         for requeue in &open {
             let driven = self.drive(requeue, &scan, &decisions).await;
-            let pass_over = |error| self.context.pass_over("requeue", requeue.start, error);
-            if let Err(error) = driven.or_else(pass_over) {
+            if let Err(error) =
+                driven.or_else(|error| self.context.pass_over("requeue", requeue.start, error))
+            {
                 first_error.get_or_insert(error);
             }
         }
@@ -198,24 +199,37 @@ pub(crate) fn comes_back_alone(job: &Job) -> bool {
 
 /// Whether somebody else is on the device of this start, or about to be.
 pub(crate) fn has_company(start: JobStart, decisions: &[Decision]) -> bool {
-    let is_there = |member: &&Member| matches!(member.state, MemberState::Released | MemberState::Running);
-    let on = |decision: &Decision| {
-        let own = decision.members.iter().filter(is_there).any(|member| member.plan.start == start);
-        own.then(|| (decision.node.clone(), decision.gres_type.clone()))
+    let Some(own) = decisions.iter().find(|decision| starts_there(decision).any(|there| there == start))
+    else {
+        return false;
     };
-    let Some(place) = decisions.iter().find_map(on) else { return false };
-    let here = decisions.iter().filter(|other| (&other.node, &other.gres_type) == (&place.0, &place.1));
-    here.flat_map(|decision| &decision.members).filter(is_there).any(|member| member.plan.start != start)
+    let mut here =
+        decisions.iter().filter(|other| (&other.node, &other.gres_type) == (&own.node, &own.gres_type));
+    here.any(|decision| starts_there(decision).any(|there| there != start))
+}
+
+/// The starts of this decision that are on its device, or about to be.
+fn starts_there(decision: &Decision) -> impl Iterator<Item = JobStart> {
+    let there = decision
+        .members
+        .iter()
+        .filter(|member| matches!(member.state, MemberState::Released | MemberState::Running));
+    there.map(|member| member.plan.start)
 }
 
 /// Whether the user, or a dependency on this end, has let another run of the same workload come after it.
 fn has_successor(job: &Job, scan: &Scan) -> bool {
-    let workload = |job: &Job| Some(workload_of(job, mark_of(job)?));
     let Some(ended_at) = job.ended_at else { return true };
-    let is_later = |time: UnixTime| time >= ended_at;
-    let follows = |other: &Job| is_later(other.submitted_at) || other.started_at.is_some_and(is_later);
-    let others = scan.jobs.values().filter(|other| other.id != job.id && other.uid == job.uid);
-    others.filter(|other| workload(other) == workload(job)).any(follows)
+    let workload = marked_workload(job);
+    let mut others = scan.jobs.values().filter(|other| other.id != job.id && other.uid == job.uid);
+    others.any(|other| {
+        let is_later = other.submitted_at >= ended_at || other.started_at.is_some_and(|at| at >= ended_at);
+        is_later && marked_workload(other) == workload
+    })
+}
+
+fn marked_workload(job: &Job) -> Option<WorkloadKey> {
+    Some(workload_of(job, mark_of(job)?))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const XID_LATE_SECONDS: f64 = 5.0;
 /// A scan shows an end that much later for certain.
 const SCAN_SECONDS: f64 = 5.0;
 /// How long a neighbour's end is waited for.
-const PATIENCE_SECONDS: f64 = 120.0;
+const NEIGHBOUR_TIMEOUT_SECONDS: f64 = 120.0;
 
 /// What became of a neighbour. `seconds_before`: how long before the tenant's own end; negative = after it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -101,7 +101,7 @@ pub(super) fn judge(tenant: &Tenant<'_>) -> Victim {
         && tenant.fates.contains(&Fate::Running)
         && since_end < AFTER_FAILURE_SECONDS + SCAN_SECONDS;
     let is_open = tenant.fates.contains(&Fate::Ending) || since_end < SCAN_SECONDS || is_awaited;
-    if is_open && since_end < PATIENCE_SECONDS { Victim::Undecided } else { Victim::No }
+    if is_open && since_end < NEIGHBOUR_TIMEOUT_SECONDS { Victim::Undecided } else { Victim::No }
 }
 
 /// Whether this neighbour's end explains the failure.
@@ -125,12 +125,14 @@ fn explains(fate: &Fate) -> bool {
 /// The Xid just before the end that named a process of another tenant.
 fn other_was_named(tenant: &Tenant<'_>) -> Option<u64> {
     let run = tenant.run;
-    let is_before = |at: UnixTime| {
-        let seconds = run.summary.ended_at.seconds() - at.seconds();
-        (-XID_LATE_SECONDS..=AFTER_FAILURE_SECONDS).contains(&seconds)
-    };
-    let mut xids = run.summary.signs.iter().flat_map(|signs| &signs.xids);
-    xids.find(|xid| xid.is_own == Some(false) && is_before(xid.at)).map(|xid| xid.code)
+    let xids = run.summary.signs.iter().flat_map(|signs| &signs.xids);
+    for xid in xids.filter(|xid| xid.is_own == Some(false)) {
+        let seconds_before = run.summary.ended_at.seconds() - xid.at.seconds();
+        if (-XID_LATE_SECONDS..=AFTER_FAILURE_SECONDS).contains(&seconds_before) {
+            return Some(xid.code);
+        }
+    }
+    None
 }
 
 /// Whether this neighbour failed, or was ended, about when the tenant did: it was hit by the error, whoever was first.
@@ -154,12 +156,13 @@ fn ended_with_it(fate: &Fate) -> bool {
 }
 
 fn daemon_died(tenant: &Tenant<'_>) -> Option<String> {
-    let seconds = |died_at: &UnixTime| {
-        let seconds = tenant.run.summary.ended_at.seconds() - died_at.seconds();
-        (-NOTICED_LATE_SECONDS..=AFTER_DAEMON_SECONDS).contains(&seconds).then_some(seconds.max(0.0))
-    };
-    let seconds = tenant.mps_died_at.iter().find_map(seconds)?;
-    Some(format!("{seconds:.0} s after the MPS daemon of its device had died"))
+    let ended_at = tenant.run.summary.ended_at.seconds();
+    let seconds = tenant
+        .mps_died_at
+        .iter()
+        .map(|died_at| ended_at - died_at.seconds())
+        .find(|seconds| (-NOTICED_LATE_SECONDS..=AFTER_DAEMON_SECONDS).contains(seconds))?;
+    Some(format!("{:.0} s after the MPS daemon of its device had died", seconds.max(0.0)))
 }
 
 #[cfg(test)]

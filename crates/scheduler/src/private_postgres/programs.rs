@@ -72,11 +72,12 @@ async fn candidates() -> Vec<PathBuf> {
 
 fn versions_in(parent: &str, prefix: &str) -> Vec<(u32, PathBuf)> {
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
-    let numbered = |entry: std::fs::DirEntry| {
-        let version = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
-        Some((version, entry.path().join("bin")))
-    };
-    entries.filter_map(numbered).collect()
+    entries
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect()
 }
 
 fn is_complete(directory: &Path) -> bool {

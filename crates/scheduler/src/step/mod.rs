@@ -12,14 +12,14 @@ use std::time::Duration;
 
 /// How long things may take before they are given up.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// A plan that was not begun by then is abandoned.
     pub plan_age_max: Duration,
     /// A lease: not running by then is undone.
     pub lease: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { plan_age_max: Duration::from_mins(1), lease: Duration::from_secs(30) }
     }
@@ -86,13 +86,13 @@ pub enum Next {
 }
 
 /// Chooses the next step of `member`.
-pub fn next(decision: &Decision, member: &Member, around: Surroundings<'_>, patience: Patience) -> Next {
+pub fn next(decision: &Decision, member: &Member, around: Surroundings<'_>, timeouts: Timeouts) -> Next {
     let Some(job) = around.scan.jobs.get(&member.plan.start.job_id) else {
         return vanished(member, around);
     };
     match member.state {
-        MemberState::Planned => planned(decision, member, job, around, patience),
-        MemberState::Released => released(decision, member, job, around, patience),
+        MemberState::Planned => planned(decision, member, job, around, timeouts),
+        MemberState::Released => released(decision, member, job, around, timeouts),
         MemberState::Running => running(member, job, around),
         MemberState::Ended | MemberState::Undone => Next::Wait,
     }
@@ -149,7 +149,7 @@ fn planned(
     member: &Member,
     job: &Job,
     around: Surroundings<'_>,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Next {
     if predates(around.scan, around.tried_at) {
         return Next::Wait;
@@ -180,7 +180,7 @@ fn planned(
     if let Some(obstacle) = place_obstacle(decision, around) {
         return gone(obstacle);
     }
-    let is_old = around.scan.at.seconds_since(decision.created_at) > patience.plan_age_max.as_secs_f64();
+    let is_old = around.scan.at.seconds_since(decision.created_at) > timeouts.plan_age_max.as_secs_f64();
     match (member.prepared_at, around.host) {
         (_, Host::Gone) => gone("its host did not stay".to_owned()),
         (_, Host::Expected) => Next::Wait,
@@ -206,7 +206,7 @@ fn released(
     member: &Member,
     job: &Job,
     around: Surroundings<'_>,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Next {
     // The lease names the moment before the update: a scan may have been taken while Slurm still carried it out.
     if predates(around.scan, member.released_at) || predates(around.scan, around.tried_at) {
@@ -229,7 +229,7 @@ fn released(
             Some(_) if around.launched_at.is_some_and(|at| at < around.scan.at) => {
                 Next::Undo("Slurm has forgotten that it runs".to_owned())
             }
-            Some(_) => undo_reason(decision, member, job, around, patience).map_or(Next::Wait, Next::Undo),
+            Some(_) => undo_reason(decision, member, job, around, timeouts).map_or(Next::Wait, Next::Undo),
         },
     }
 }
@@ -239,10 +239,10 @@ fn undo_reason(
     member: &Member,
     job: &Job,
     around: Surroundings<'_>,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Option<String> {
     let waited = age(around, member.released_at);
-    if waited > patience.lease.as_secs_f64() {
+    if waited > timeouts.lease.as_secs_f64() {
         return Some(format!("Slurm did not start it within {waited:.0} s: {}", job.reason));
     }
     if is_held(job) {

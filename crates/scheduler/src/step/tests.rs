@@ -29,7 +29,7 @@ fn step_with(
         releases_allowed: true,
     };
     change(&mut around);
-    next(&decision(member), member, around, Patience::default())
+    next(&decision(member), member, around, Timeouts::default())
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn nothing_is_released_to_a_drained_device_and_who_runs_there_goes_on() {
             scan_is_stale: false,
             releases_allowed: true,
         };
-        next(&decision(member), member, around, Patience::default())
+        next(&decision(member), member, around, Timeouts::default())
     };
     let why = || "n1:g1 is drained by alice: fan noise".to_owned();
     let planned = Member { prepared_at: Some(at(NOW - 1)), ..member(MemberState::Planned) };

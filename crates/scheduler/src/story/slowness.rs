@@ -77,13 +77,14 @@ pub struct SlowCause {
 
 /// How fast the whole run went against the workload's runs alone, above 1 if faster; `None` where nothing tells.
 pub fn speed_fraction(run: &RunSeen) -> Option<f64> {
-    let by_rate = || {
-        let parts = [run.rate_alone, run.rate_shared].into_iter().flatten();
-        let (progress, seconds) =
-            parts.fold((0.0, 0.0), |sum, (rate, seconds)| (sum.0 + rate * seconds, sum.1 + seconds));
-        (seconds >= PHASE_SECONDS_MIN).then_some(progress / seconds / positive(run.usual.rate)?)
-    };
-    by_rate().or_else(|| speed_by_duration(run))
+    speed_by_rate(run).or_else(|| speed_by_duration(run))
+}
+
+fn speed_by_rate(run: &RunSeen) -> Option<f64> {
+    let parts = [run.rate_alone, run.rate_shared].into_iter().flatten();
+    let (progress, seconds) =
+        parts.fold((0.0, 0.0), |sum, (rate, seconds)| (sum.0 + rate * seconds, sum.1 + seconds));
+    (seconds >= PHASE_SECONDS_MIN).then_some(progress / seconds / positive(run.usual.rate)?)
 }
 
 fn speed_by_duration(run: &RunSeen) -> Option<f64> {

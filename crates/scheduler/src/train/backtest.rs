@@ -90,11 +90,13 @@ pub(super) fn surprises(
     profiles: &ProfileBook,
     observations: &[Observation],
 ) -> usize {
-    let is_surprise = |one: &&Observation| {
-        let scored = score_one(model, profiles, one).unwrap_or_default();
-        !one.fits || scored.iter().any(|outcome| outcome.is_below_low)
-    };
-    observations.iter().filter(is_surprise).count()
+    observations
+        .iter()
+        .filter(|one| {
+            let scored = score_one(model, profiles, one).unwrap_or_default();
+            !one.fits || scored.iter().any(|outcome| outcome.is_below_low)
+        })
+        .count()
 }
 
 /// The means, every outcome with its weight (they sum to 1); `None` without any.

@@ -101,12 +101,12 @@ fn weights(scored: &[Scored]) -> Vec<f64> {
     for outcome in scored {
         *counts.entry(&outcome.user).or_default() += 1;
     }
-    let worth = |user: &str| {
-        let own = counts.get(user).copied().unwrap_or(0);
+    let mut raw = Vec::with_capacity(scored.len());
+    for outcome in scored {
+        let own = counts.get(outcome.user.as_str()).copied().unwrap_or(0);
         let others = scored.len() - own;
-        if others == 0 { 1.0 } else { own.min(others) as f64 / own as f64 }
-    };
-    let raw: Vec<f64> = scored.iter().map(|outcome| worth(&outcome.user)).collect();
+        raw.push(if others == 0 { 1.0 } else { own.min(others) as f64 / own as f64 });
+    }
     let total: f64 = raw.iter().sum();
     raw.into_iter().map(|weight| weight / total).collect()
 }

@@ -62,8 +62,10 @@ impl Train {
         }
         let stored = store.profiles().await?;
         let trained_at = newest.as_ref().map(|newest| newest.trained_at);
-        let has_changed = |at: UnixTime| trained_at.is_some_and(|trained_at| at > trained_at);
-        let profile_count = stored.iter().filter(|stored| has_changed(stored.updated_at)).count();
+        let profile_count = stored
+            .iter()
+            .filter(|stored| trained_at.is_some_and(|trained_at| stored.updated_at > trained_at))
+            .count();
         let profiles: Vec<WorkloadProfile> = stored.into_iter().map(|stored| stored.profile).collect();
         let profiles = ProfileBook::from(profiles);
         let training = &context.settings.training;
@@ -147,8 +149,7 @@ impl Train {
     async fn incumbent(&self, current: Arc<CurrentModel>) -> Result<Option<Incumbent>, TickError> {
         let Some(version) = current.version.filter(|_| !current.is_stand_in) else { return Ok(None) };
         let known = self.context.store.models(0).await?;
-        let is_it = |known: &&ModelVersion| known.version == version;
-        let Some(known) = known.iter().find(is_it) else { return Ok(None) };
+        let Some(known) = known.iter().find(|known| known.version == version) else { return Ok(None) };
         Ok(Some(Incumbent {
             version,
             horizon: known.observation_horizon,

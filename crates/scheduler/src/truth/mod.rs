@@ -221,10 +221,9 @@ fn doubt_of(told: &JobSummary, memory_bytes: u64) -> Option<Doubt> {
         told.shared.seconds,
     ];
     let is_too_long = seconds.iter().any(|seconds| *seconds > most);
-    let is_too_much = |energy: f64| energy > POWER_WATTS_MAX * most;
     if is_too_long {
         Some(Doubt::Seconds)
-    } else if told.energy_joules.is_some_and(is_too_much) {
+    } else if told.energy_joules.is_some_and(|joules| joules > POWER_WATTS_MAX * most) {
         Some(Doubt::Energy)
     } else if memory_bytes > 0 && told.memory_bytes_peak.is_some_and(|peak| peak > memory_bytes) {
         Some(Doubt::Memory)

@@ -1,6 +1,6 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
-mod turns;
+mod order;
 
 use crate::agents::AgentState;
 use crate::floorplan::closed;
@@ -230,7 +230,7 @@ fn waiting_jobs(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<Wai
     let scan = sources.scan;
     let jobs: Vec<&Job> =
         scan.jobs.values().filter(|job| is_waiting(job) && !planned.contains(&job.id)).collect();
-    let jobs = turns::ordered(jobs, sources);
+    let jobs = order::ordered(jobs, sources);
     let (mut open_tasks, mut waiting) = (BTreeMap::new(), Vec::with_capacity(jobs.len()));
     waiting.extend(jobs.into_iter().filter_map(|job| waiting_job(job, &mut open_tasks, sources)));
     waiting
@@ -283,25 +283,26 @@ fn asked_gpu_type(original_gres: &str) -> Option<String> {
 
 /// Jobs that Slurm itself starts on a whole device as soon as it can.
 fn alone_claims(planned: &BTreeSet<SlurmJobId>, scan: &Scan) -> Vec<AloneClaim> {
-    let is_claim = |job: &&Job| {
-        job.state == JobState::Pending
-            && mark_of(job).is_some_and(|mark| mark.alone)
+    let mut claims = Vec::new();
+    for job in scan.jobs.values().filter(|job| job.state == JobState::Pending) {
+        if mark_of(job).is_some_and(|mark| mark.alone)
             && !planned.contains(&job.id)
             && job.eligible_at.is_none_or(|at| at <= scan.at)
             && held_reason(job, scan).is_none()
-    };
-    let claim = |job: &Job| AloneClaim { job_id: job.id, required_nodes: job.required_nodes.clone() };
-    scan.jobs.values().filter(is_claim).map(claim).collect()
+        {
+            claims.push(AloneClaim { job_id: job.id, required_nodes: job.required_nodes.clone() });
+        }
+    }
+    claims
 }
 
 /// Jobs on pinned devices now, with what was planned for them: the input of the invariants.
 pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invariant::Occupant> {
     let planned: BTreeMap<_, _> =
         active_members(decisions).map(|(decision, member)| (member.plan.start, (decision, member))).collect();
-    let running = |job: &&Job| matches!(job.state, JobState::Running | JobState::Suspended);
     scan.jobs
         .values()
-        .filter(running)
+        .filter(|job| matches!(job.state, JobState::Running | JobState::Suspended))
         .filter_map(|job| {
             let (gres_type, shards) = job.shards()?;
             // One that Slurm started by itself holds a whole device that only Slurm knows, whatever was planned for it.

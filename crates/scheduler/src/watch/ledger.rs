@@ -5,7 +5,7 @@ use crate::context::{Context, TickError};
 use crate::scan::{Kept, Scan, record_of};
 use crate::store::JobRecord;
 use pillion_core::{SlurmJobId, UnixTime};
-use pillion_slurm::{Ending, Job, JobState};
+use pillion_slurm::{Ending, JobState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,10 +60,11 @@ impl Ledger {
                 self.record(&changed, scan.at).await?;
             }
             written += changed.len();
-            let known = |record: JobRecord| {
-                (record.id, Some(Known { kept: Kept::from(&record), digest: self.digest(&record) }))
-            };
-            self.lock().known.extend(changed.into_iter().map(known));
+            let mut memory = self.lock();
+            for record in changed {
+                let known = Known { kept: Kept::from(&record), digest: self.digest(&record) };
+                memory.known.insert(record.id, Some(known));
+            }
         }
         let mut memory = self.lock();
         memory.owed = open.into_iter().collect();
@@ -105,12 +106,14 @@ impl Ledger {
     /// Reads what is stored of those that were not seen before; how many were asked for.
     async fn recall(&self, scan: &Scan, ids: &[SlurmJobId]) -> Result<usize, TickError> {
         // Only a job of ours can have a row: one that carries a mark, or shards that only we hand out.
-        let may_be_ours = |job: &Job| !matches!(job.mark, Ok(None)) || job.shards().is_some();
-        let is_ours = |id: &&SlurmJobId| scan.jobs.get(id).is_some_and(may_be_ours);
-        let unknown: Vec<SlurmJobId> = {
+        let mut unknown: Vec<SlurmJobId> = {
             let memory = self.lock();
-            ids.iter().filter(|id| !memory.known.contains_key(id)).filter(is_ours).copied().collect()
+            ids.iter().filter(|id| !memory.known.contains_key(id)).copied().collect()
         };
+        unknown.retain(|id| {
+            let job = scan.jobs.get(id);
+            job.is_some_and(|job| !matches!(job.mark, Ok(None)) || job.shards().is_some())
+        });
         if unknown.is_empty() {
             return Ok(0);
         }
@@ -118,10 +121,8 @@ impl Ledger {
         let mut memory = self.lock();
         for id in &unknown {
             // Job ids may be used again after years: a row of another submission is not this job.
-            let is_it = |record: &JobRecord| {
-                scan.jobs.get(id).is_some_and(|job| job.submitted_at == record.submitted_at)
-            };
-            let known = stored.remove(id).filter(is_it);
+            let submitted_at = scan.jobs.get(id).map(|job| job.submitted_at);
+            let known = stored.remove(id).filter(|record| submitted_at == Some(record.submitted_at));
             let known = known.map(|record| Known { kept: Kept::from(&record), digest: self.digest(&record) });
             memory.known.insert(*id, known);
         }
@@ -130,13 +131,14 @@ impl Ledger {
 
     fn changed(&self, scan: &Scan, ids: &[SlurmJobId]) -> Vec<JobRecord> {
         let memory = self.lock();
-        let changed = |id: &SlurmJobId| {
-            let known = memory.known.get(id).and_then(Option::as_ref);
-            let record = record_of(scan.jobs.get(id)?, known.map(|known| &known.kept))?;
-            let is_new = known.is_none_or(|known| known.digest != self.digest(&record));
-            is_new.then_some(record)
-        };
-        ids.iter().filter_map(changed).collect()
+        ids.iter()
+            .filter_map(|id| {
+                let known = memory.known.get(id).and_then(Option::as_ref);
+                let record = record_of(scan.jobs.get(id)?, known.map(|known| &known.kept))?;
+                let is_new = known.is_none_or(|known| known.digest != self.digest(&record));
+                is_new.then_some(record)
+            })
+            .collect()
     }
 
     fn digest(&self, record: &JobRecord) -> u64 {

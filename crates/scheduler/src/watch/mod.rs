@@ -8,12 +8,11 @@ use crate::scan::Scan;
 use crate::store::Event;
 use crate::view::occupants;
 use ledger::Ledger;
-use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
 use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, NodeName};
+use pillion_slurm::JobState;
 use pillion_slurm::updates::RESTART_PAUSE;
-use pillion_slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,14 +86,13 @@ impl Watch {
     fn hang(&self, scan: &Arc<Scan>) -> bool {
         let mut board = self.context.board_mut();
         let before = board.scan.clone();
-        let is_restarted = |job: &&Job| {
-            let seen = before.as_ref().and_then(|before| before.jobs.get(&job.id));
-            job.restart_count > seen.map_or(0, |seen| seen.restart_count)
-        };
-        let restarted =
-            scan.jobs.changed_since(before.as_ref().map(|before| &before.jobs)).filter(is_restarted);
-        let until = scan.at + RESTART_PAUSE;
-        board.cooling.extend(restarted.map(|job| (job.id, until)));
+        let before = before.as_ref().map(|before| &before.jobs);
+        for job in scan.jobs.changed_since(before) {
+            let seen = before.and_then(|before| before.get(&job.id));
+            if job.restart_count > seen.map_or(0, |seen| seen.restart_count) {
+                board.cooling.insert(job.id, scan.at + RESTART_PAUSE);
+            }
+        }
         board.idle = board.idle.after(scan);
         board.launched.retain(|start, _| scan.jobs.contains_key(&start.job_id));
         board.tried.retain(|start, _| scan.jobs.contains_key(&start.job_id));
@@ -141,20 +139,17 @@ impl Watch {
 fn device_bytes(context: &Context) -> impl Fn(&NodeName, &GresType) -> Option<u64> {
     let agents = context.agents.all();
     move |node, gres_type| {
-        let is_it = |device: &&DeviceDescription| device.gres_type == *gres_type;
-        agents.get(node)?.devices.iter().find(is_it).map(|device| device.memory_bytes)
+        let mut devices = agents.get(node)?.devices.iter();
+        devices.find(|device| device.gres_type == *gres_type).map(|device| device.memory_bytes)
     }
 }
 
 /// P-4: jobs that hold whole GPUs in the pool.
 fn whole_gpu_holders(scan: &Scan) -> Vec<Violation> {
-    let holds_gpu = |job: &&Job| {
-        matches!(job.state, JobState::Running | JobState::Suspended)
-            && job.gres.split(',').any(|entry| entry == "gpu" || entry.starts_with("gpu:"))
-    };
     scan.jobs
         .values()
-        .filter(holds_gpu)
+        .filter(|job| matches!(job.state, JobState::Running | JobState::Suspended))
+        .filter(|job| job.gres.split(',').any(|entry| entry == "gpu" || entry.starts_with("gpu:")))
         .filter_map(|job| {
             Some(Violation::WholeGpuInPool { node: job.nodes.first()?.clone(), job_id: job.id })
         })

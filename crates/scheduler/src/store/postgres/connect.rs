@@ -23,7 +23,7 @@ const ACQUIRE_DURATION_MAX: Duration = Duration::from_secs(3);
 /// The wait between two attempts to reach a database at the start.
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 /// How long a server may be away at the start; whoever started us then sees why, and starts us again.
-const PATIENCE: Duration = Duration::from_mins(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 /// A statement of ours takes milliseconds; the server gives up on one that hangs.
 const STATEMENT_TIMEOUT: &str = "8s";
 
@@ -74,24 +74,24 @@ fn lacks_rights(error: &sqlx::Error) -> bool {
 }
 
 impl PgStore {
-    /// Connects to `url` as [`Self::connect_within`] does, with a minute's patience.
+    /// Connects to `url` as [`Self::connect_within`] does, with a timeout of a minute.
     ///
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::connect_within(url, PATIENCE).await
+        Self::connect_within(url, CONNECT_TIMEOUT).await
     }
 
-    /// Connects to `url`, waiting up to `patience` for the server, and applies the migrations that it lacks.
+    /// Connects to `url`, waiting up to `timeout` for the server, and applies the migrations that it lacks.
     ///
     /// Several schedulers may do so at once: Postgres lets one migrate at a time.
     ///
     /// # Errors
-    /// [`ConnectError`], where waiting longer would not help or `patience` is over.
-    pub async fn connect_within(url: &str, patience: Duration) -> Result<Self, ConnectError> {
+    /// [`ConnectError`], where waiting longer would not help or `timeout` is over.
+    pub async fn connect_within(url: &str, timeout: Duration) -> Result<Self, ConnectError> {
         let options = safe(PgConnectOptions::from_str(url).map_err(ConnectError::Url)?);
         let options = options.application_name("pillion-scheduler").disable_statement_logging();
-        let mut first = reach(&options, patience).await?;
+        let mut first = reach(&options, timeout).await?;
         // Not `run`: its bounds keep this future from being sent to another thread.
         MIGRATOR.run_direct(None, &mut first, false).await.map_err(ConnectError::Migrate)?;
         // Only politeness: the server notices by itself.
@@ -122,8 +122,8 @@ fn safe(options: PgConnectOptions) -> PgConnectOptions {
     if is_here { options } else { options.ssl_mode(PgSslMode::VerifyFull) }
 }
 
-async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConnection, ConnectError> {
-    let deadline = tokio::time::Instant::now() + patience;
+async fn reach(options: &PgConnectOptions, timeout: Duration) -> Result<PgConnection, ConnectError> {
+    let deadline = tokio::time::Instant::now() + timeout;
     let mut has_failed = false;
     loop {
         let attempt = tokio::time::timeout(ACQUIRE_DURATION_MAX, options.connect()).await;
@@ -138,7 +138,7 @@ async fn reach(options: &PgConnectOptions, patience: Duration) -> Result<PgConne
             Err(error) => error,
         };
         if tokio::time::Instant::now() + RETRY_PERIOD > deadline {
-            return Err(ConnectError::Away { waited: patience, source });
+            return Err(ConnectError::Away { waited: timeout, source });
         }
         if !has_failed {
             warn!(error = %pillion_core::report(&source), "the database is away; waiting for it");

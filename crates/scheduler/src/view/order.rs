@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Puts what is beyond its user's budget behind the others.
 pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&'a Job> {
     jobs.sort_by(|a, b| {
-        let age = |job: &Job| job.submitted_at.seconds();
-        b.priority.cmp(&a.priority).then(age(a).total_cmp(&age(b))).then(a.id.cmp(&b.id))
+        let came_first = a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds());
+        b.priority.cmp(&a.priority).then(came_first).then(a.id.cmp(&b.id))
     });
     let users: BTreeSet<UserId> = jobs.iter().map(|job| job.uid).collect();
     if users.len() < 2 {
@@ -24,29 +24,31 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
     let known: BTreeSet<&WorkloadKey> =
         sources.profiles.iter().map(|stored| &stored.profile.workload).collect();
     let mut held = held_alone(sources);
-    let is_within = |job: &&Job| {
-        if !must_be_alone(job, &known) && !sources.owed.contains_key(&job.uid) {
-            return true;
+    let (mut within, mut beyond) = (Vec::with_capacity(jobs.len()), Vec::new());
+    for job in jobs {
+        if must_be_alone(job, &known) || sources.owed.contains_key(&job.uid) {
+            let count = held.entry(job.uid).or_default();
+            *count += 1;
+            if *count > sources.alone_devices_max {
+                beyond.push(job);
+                continue;
+            }
         }
-        let count = held.entry(job.uid).or_default();
-        *count += 1;
-        *count <= sources.alone_devices_max
-    };
-    let (within, beyond): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_within);
-    within.into_iter().chain(beyond).collect()
+        within.push(job);
+    }
+    within.append(&mut beyond);
+    within
 }
 
 /// How many devices each user's jobs hold that nobody may join.
 fn held_alone(sources: Sources<'_>) -> BTreeMap<UserId, u32> {
     // Under a cap somebody is alone to be measured, whatever its shards say.
-    let is_alone = |member: &&Member| {
-        let plan = &member.plan;
-        let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
-        plan.role == Role::Alone || is_measured || is_exact(plan.slowdown_ratio_max)
-    };
     let mut held = BTreeMap::new();
-    for member in active_members(sources.decisions).map(|(_, member)| member).filter(is_alone) {
-        *held.entry(member.plan.uid).or_default() += 1;
+    for (_, Member { plan, .. }) in active_members(sources.decisions) {
+        let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
+        if plan.role == Role::Alone || is_measured || is_exact(plan.slowdown_ratio_max) {
+            *held.entry(plan.uid).or_default() += 1;
+        }
     }
     held
 }

@@ -11,7 +11,7 @@ const PER_PLAN: usize = 2_000;
 
 /// What was written down of each job that waits.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Written {
     jobs: BTreeMap<SlurmJobId, (Reason, u64)>,
     /// The last job of which newer candidates were written down: the next turn goes on behind it.
     last: Option<SlurmJobId>,
@@ -21,15 +21,15 @@ pub(super) struct Told {
 /// What is to be written down now.
 pub(super) struct Due {
     pub(super) explanations: Vec<Explanation>,
-    told: Vec<(Reason, u64)>,
+    written: Vec<(Reason, u64)>,
     last: Option<SlurmJobId>,
 }
 
-impl Told {
+impl Written {
     /// What a plan says that is not written down yet.
     pub(super) fn due(&self, left: &[Explanation]) -> Due {
         let mut lists = HashMap::new();
-        let mut due = Due { explanations: Vec::new(), told: Vec::new(), last: self.last };
+        let mut due = Due { explanations: Vec::new(), written: Vec::new(), last: self.last };
         let (mut before, mut behind) = (Vec::new(), Vec::new());
         for one in left {
             let known = self.jobs.get(&one.job_id);
@@ -60,7 +60,7 @@ impl Told {
     pub(super) fn keep(&mut self, due: Due) {
         self.last = due.last;
         let jobs = due.explanations.into_iter().map(|one| one.job_id);
-        self.jobs.extend(jobs.zip(due.told));
+        self.jobs.extend(jobs.zip(due.written));
     }
 
     /// Forgets everybody but those that wait still: whoever comes back begins anew.
@@ -85,7 +85,7 @@ impl Told {
 impl Due {
     fn add(&mut self, one: &Explanation, digest: u64) {
         self.explanations.push(one.clone());
-        self.told.push((one.reason, digest));
+        self.written.push((one.reason, digest));
     }
 }
 
@@ -104,22 +104,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_not_told_again() {
-        let mut told = Told::default();
+    fn what_was_written_down_is_not_written_again() {
+        let mut written = Written::default();
         let left = [explanation(1, Reason::Held, "a"), explanation(2, Reason::BehindOthers, "b")];
-        let due = told.due(&left);
+        let due = written.due(&left);
         assert_eq!(ids(&due), [1, 2]);
-        told.keep(due);
-        assert!(told.due(&left).explanations.is_empty());
+        written.keep(due);
+        assert!(written.due(&left).explanations.is_empty());
         let newer = [explanation(1, Reason::Held, "c"), explanation(2, Reason::Blocked, "b")];
-        assert_eq!(ids(&told.due(&newer)), [2, 1], "a new reason goes first");
-        told.retain(&left[..1]);
-        assert_eq!(ids(&told.due(&left)), [2], "whoever was planned meanwhile begins anew");
+        assert_eq!(ids(&written.due(&newer)), [2, 1], "a new reason goes first");
+        written.retain(&left[..1]);
+        assert_eq!(ids(&written.due(&left)), [2], "whoever was planned meanwhile begins anew");
     }
 
     #[test]
-    fn a_long_queue_is_told_in_turns() {
-        let mut told = Told::default();
+    fn a_long_queue_is_written_down_in_turns() {
+        let mut written = Written::default();
         let count = u32::try_from(PER_PLAN).unwrap() * 5 / 2;
         let all = |text: &str| -> Vec<Explanation> {
             (1..=count).map(|id| explanation(id, Reason::BehindOthers, text)).collect()
@@ -127,13 +127,13 @@ mod tests {
         for text in ["first", "second"] {
             let mut seen = BTreeSet::new();
             for _ in 0..3 {
-                let due = told.due(&all(text));
+                let due = written.due(&all(text));
                 assert!(due.explanations.len() <= PER_PLAN);
                 seen.extend(ids(&due));
-                told.keep(due);
+                written.keep(due);
             }
             assert_eq!(seen.len(), all(text).len(), "{text}");
-            assert!(told.due(&all(text)).explanations.is_empty());
+            assert!(written.due(&all(text)).explanations.is_empty());
         }
     }
 }
