@@ -46,11 +46,11 @@ fn cluster(model: &str, mechanism: Mechanism, backend: NodeBackend) -> Cluster {
     cluster
 }
 
-fn submit(cluster: &Cluster, profile: &str, work: &str) -> SlurmJobId {
+fn submit(cluster: &Cluster, profile: &str, work: &str, more: &[&str]) -> SlurmJobId {
     let script = format!("#!/bin/bash\n{START_LINE}\nexec pillion-load {work} --seconds {RUN_SECONDS}\n");
     let option = format!("--colocate=profile={profile}");
     let arguments = [option.as_str(), "--gres=gpu:1", "-c1", "--mem=100", "-t10"];
-    cluster.submit_as("alice", &script, &arguments).unwrap()
+    cluster.submit_as("alice", &script, &[&arguments, more].concat()).unwrap()
 }
 
 /// What the command line says, as root sees it.
@@ -72,7 +72,7 @@ fn environment(cluster: &Cluster, job: SlurmJobId) -> BTreeMap<String, String> {
 
 /// Runs one job alone and holds its profile against what the device did meanwhile.
 fn run_alone(cluster: &Cluster, title: &str, work: &str, metrics: &[&str]) {
-    let job = submit(cluster, "solo", work);
+    let job = submit(cluster, "solo", work, &[]);
     let played = Watch::new(cluster, "n1").follow(SOON);
     cluster.wait_for_job(job, &["COMPLETED"], SOON).unwrap();
     wait_until("the profile of the run", SOON, || Ok(profiles(cluster).len() == 1)).unwrap();
@@ -111,7 +111,9 @@ fn run_pair(
     work: &str,
     both_run: impl FnOnce([SlurmJobId; 2]),
 ) -> [(SlurmJobId, BTreeMap<String, String>); 2] {
-    let jobs = ["solo", "solo"].map(|profile| submit(cluster, profile, work));
+    // One that was planned before the other came would have a device alone, and so would the other.
+    let begin = cluster.begin_together(3).unwrap();
+    let jobs = ["solo", "solo"].map(|profile| submit(cluster, profile, work, &[&begin]));
     for job in jobs {
         cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
     }
@@ -129,7 +131,7 @@ fn run_pair(
 
 /// Runs one job alone under a cap.
 fn run_capped(cluster: &Cluster, work: &str) {
-    let job = submit(cluster, "solo,cap=0.3", work);
+    let job = submit(cluster, "solo,cap=0.3", work, &[]);
     cluster.wait_for_job(job, &["RUNNING"], SOON).unwrap();
     check_limits(cluster, &[job]);
     assert_eq!(environment(cluster, job)["percentage"], "30");
