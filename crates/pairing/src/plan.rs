@@ -84,13 +84,12 @@ impl From<PairingDocument> for Pairing {
     fn from(document: PairingDocument) -> Self {
         let PairingDocument { node, gres_type, device_model, mechanism, ccs_mode, joins, members, gain } =
             document;
-        let whole = |member: Member| {
+        let members = members.into_iter().map(|member| {
             let SharingColumns { cap_fraction, memory_limit_bytes, .. } = member.sharing.into();
             let sharing = Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes);
             Member { sharing, ..member }
-        };
-        let members = members.into_iter().map(whole).collect();
-        Self { node, gres_type, device_model, joins, members, gain }
+        });
+        Self { node, gres_type, device_model, joins, members: members.collect(), gain }
     }
 }
 

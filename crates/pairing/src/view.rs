@@ -197,9 +197,8 @@ impl ProfileBook {
 
 impl From<Vec<WorkloadProfile>> for ProfileBook {
     fn from(profiles: Vec<WorkloadProfile>) -> Self {
-        let keyed =
-            |profile: WorkloadProfile| ((profile.workload.clone(), profile.device_model.clone()), profile);
-        Self(profiles.into_iter().map(keyed).collect())
+        let profiles = profiles.into_iter();
+        Self(profiles.map(|own| ((own.workload.clone(), own.device_model.clone()), own)).collect())
     }
 }
 

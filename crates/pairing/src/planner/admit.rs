@@ -86,8 +86,8 @@ pub(crate) fn may_share(
     }
     let known = profile.filter(|profile| profile.run_count >= policy.solo_runs_min);
     let profile = known.ok_or(Reason::UnknownWorkload)?;
-    let is_brief = |seconds: f64| seconds * f64::from(profile.run_count) < policy.solo_seconds_min;
-    if profile.duration_seconds.is_some_and(is_brief) {
+    let measured_seconds = profile.duration_seconds.map(|seconds| seconds * f64::from(profile.run_count));
+    if measured_seconds.is_some_and(|seconds| seconds < policy.solo_seconds_min) {
         return Err(Reason::MeasuredTooBriefly);
     }
     if profile.process_count_peak > 1 {
@@ -129,9 +129,9 @@ pub(crate) fn outlives(guest: Option<UnixTime>, host: Option<UnixTime>) -> bool 
 /// Whether somebody may join what runs on this device, as far as the device itself goes.
 pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), Reason> {
     let group = device.tenants.first().and_then(|tenant| tenant.group);
-    let together = |tenant: &Tenant| {
+    let are_together = device.tenants.iter().all(|tenant| {
         tenant.is_running && tenant.group.is_some() && tenant.group == group && tenant.workload.is_some()
-    };
+    });
     let seats = device
         .tenants
         .iter()
@@ -139,7 +139,7 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
         .min()
         .map_or(u32::MAX, u32::from);
     let is_full = device.tenants.len() >= policy.tenants_max.min(seats) as usize;
-    if device.tenants.is_empty() || !device.tenants.iter().all(together) {
+    if device.tenants.is_empty() || !are_together {
         return Err(Reason::NotShareable);
     }
     if device.shards_free < SHARDS_MIN || is_full { Err(Reason::NoShardsLeft) } else { Ok(()) }

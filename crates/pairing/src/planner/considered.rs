@@ -4,7 +4,6 @@ use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::planner::candidates::Verdict;
 use crate::planner::classes::PlanContext;
-use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
 use pillion_core::{Fraction, WorkloadKey};
 use std::rc::Rc;
 
@@ -27,20 +26,20 @@ pub(crate) struct Considered {
 
 /// What the context looked at.
 pub(crate) fn considered(context: &PlanContext<'_>) -> Vec<Considered> {
-    let workload = |class: ClassIndex| context.classes[class].workload.clone();
-    let of_pair = |((host, guest, _), verdict): ((ClassIndex, ClassIndex, KindIndex), Rc<Verdict>)| {
-        of_verdict(vec![workload(host), workload(guest)], &[], &verdict)
-    };
-    let of_join = |((class, device), verdict): ((ClassIndex, DeviceIndex), Rc<Verdict>)| {
+    let mut all = Vec::new();
+    for ((host, guest, _), verdict) in context.pairs_looked_at() {
+        let workloads = [host, guest].map(|class| context.classes[class].workload.clone());
+        all.push(of_verdict(workloads.to_vec(), &[], &verdict));
+    }
+    for ((class, device), verdict) in context.joins_looked_at() {
         let tenants = &context.devices[device].tenants;
-        let mut workloads: Vec<WorkloadKey> =
-            tenants.iter().map(|tenant| tenant.workload.clone()).collect::<Option<_>>()?;
-        workloads.push(workload(class));
+        let running: Option<Vec<WorkloadKey>> =
+            tenants.iter().map(|tenant| tenant.workload.clone()).collect();
+        let Some(mut workloads) = running else { continue };
+        workloads.push(context.classes[class].workload.clone());
         let caps: Vec<Option<Fraction>> = tenants.iter().map(|tenant| tenant.sharing.cap()).collect();
-        Some(of_verdict(workloads, &caps, &verdict))
-    };
-    let mut all: Vec<Considered> = context.pairs_looked_at().into_iter().map(of_pair).collect();
-    all.extend(context.joins_looked_at().into_iter().filter_map(of_join));
+        all.push(of_verdict(workloads, &caps, &verdict));
+    }
     all
 }
 

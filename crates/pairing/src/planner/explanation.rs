@@ -5,14 +5,15 @@ use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan,
 use crate::planner::candidates::candidate_set::Sharing;
 use crate::planner::candidates::{CCS_MODE_SHARED, Verdict};
 use crate::planner::classes::PlanContext;
-use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, PlaceIndex};
+use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex, PlaceIndex};
 use crate::planner::placement::shards;
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
 use crate::view::WaitingJob;
 use pillion_core::share;
-use pillion_core::{CapStep, Fraction, Shards};
+use pillion_core::{CapStep, Shards};
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use typed_index_collections::TiVec;
@@ -73,10 +74,10 @@ impl<'s, 'a> Scene<'s, 'a> {
     fn new(context: &'s PlanContext<'a>, placement: &Placement) -> Self {
         let devices = context.devices;
         let shown_max = if context.is_thorough { SHOWN_MAX.0 } else { SHOWN_MAX.1 };
-        let is_known = |device: &DeviceIndex| {
+        let running = devices.keys().filter(|device| {
             let is_first = context.is_thorough || context.alike[*device] == *device;
             is_first && devices[*device].tenants.iter().any(|tenant| tenant.workload.is_some())
-        };
+        });
         let mut firsts: BTreeMap<ClassIndex, (JobIndex, Option<JobIndex>)> = BTreeMap::new();
         for job in context.jobs.keys() {
             if context.jobs[job].held.is_none() {
@@ -93,7 +94,7 @@ impl<'s, 'a> Scene<'s, 'a> {
         let running_max = if context.is_thorough { usize::MAX } else { shown_max };
         Self {
             context,
-            running: devices.keys().filter(is_known).take(running_max).collect(),
+            running: running.take(running_max).collect(),
             classes: firsts.keys().take(shown_max).copied().collect(),
             firsts,
             hosts,
@@ -121,30 +122,34 @@ impl<'s, 'a> Scene<'s, 'a> {
     /// What each starting job is booked with, and whether a lone one may be joined.
     fn shares(&self, start: &Start) -> Vec<Shards> {
         let (context, kind) = (self.context, self.context.kind_of[start.device]);
-        let class = |index: usize| context.class_of[start.jobs[index]];
-        let use_of = |class: ClassIndex| {
-            context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
-        };
+        let first = context.class_of[start.jobs[0]];
         match (&start.verdict, start.jobs.len()) {
             (Some(verdict), 2) => {
-                let uses = [0, 1].map(|index| use_of(class(index)) * verdict.estimates[index].speed_fraction);
+                let uses = [(0, first), (1, context.class_of[start.jobs[1]])].map(|(index, class)| {
+                    self.use_alone(class, kind) * verdict.estimates[index].speed_fraction
+                });
                 shards::of_pair(uses, context.seats(verdict.ccs_mode)).to_vec()
             }
             (Some(verdict), _) => {
                 let device = &context.devices[start.device];
                 let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
-                let (own_use, others_use) = (use_of(class(0)), f64::from(others) / 100.0);
+                let (own_use, others_use) = (self.use_alone(first, kind), f64::from(others) / 100.0);
                 let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
                 let seats_left = context.seats(verdict.ccs_mode).saturating_sub(taken);
                 vec![shards::of_joiner(own_use, others_use, device.shards_free, seats_left)]
             }
             (None, _) => {
-                vec![match context.may_host(class(0), kind).and_then(|()| context.sharer(class(0), kind)) {
+                vec![match context.may_host(first, kind).and_then(|()| context.sharer(first, kind)) {
                     Ok((profile, _)) => shards::of_host(profile),
                     Err(_) => Shards::ALL,
                 }]
             }
         }
+    }
+
+    /// How much of such a device a job uses alone, 0..=1; all of it where that is not known.
+    fn use_alone(&self, class: ClassIndex, kind: KindIndex) -> f64 {
+        self.context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
     }
 
     fn member(&self, start: &Start, index: usize, seat: usize, shares: &[Shards]) -> Member {
@@ -267,13 +272,7 @@ impl<'s, 'a> Scene<'s, 'a> {
         for partner in self.partners(class, device) {
             found.extend(self.candidate(job, class, partner, false).map(|candidate| (partner, candidate)));
         }
-        let rank = |candidate: &Candidate| {
-            candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere)
-        };
-        found.sort_by(|(_, a), (_, b)| {
-            let gain = |candidate: &Candidate| candidate.gain.unwrap_or(-1.0);
-            rank(a).cmp(&rank(b)).then(gain(b).total_cmp(&gain(a))).then(a.partner.cmp(&b.partner))
-        });
+        found.sort_by(|(_, a), (_, b)| best_first(a, b));
         // Two of them may be passed over: the job itself, and who is like the chosen one.
         found.truncate(CANDIDATES_MAX + 2);
         let ranked = Rc::new(found);
@@ -386,12 +385,12 @@ impl<'s, 'a> Scene<'s, 'a> {
         };
         let elsewhere = if outlives { Reason::OutlivesHost } else { Reason::BetterPlanElsewhere };
         let excluded_by = if chosen { None } else { place.or(verdict.excluded_by).or(Some(elsewhere)) };
-        let cap = |index: usize| -> Option<Fraction> { verdict.caps.get(index).copied().flatten() };
+        let cap_fractions = [own, other].map(|index| verdict.caps.get(index).copied().flatten());
         Some(Candidate {
             partner: job_id,
             workload,
             is_running,
-            cap_fractions: (cap(own), cap(other)),
+            cap_fractions: cap_fractions.into(),
             own: verdict.estimates.get(own).cloned(),
             other: verdict.estimates.get(other).cloned(),
             gain: (!verdict.estimates.is_empty()).then_some(verdict.gain),
@@ -401,20 +400,23 @@ impl<'s, 'a> Scene<'s, 'a> {
     }
 }
 
+/// Those that could have been chosen before those that a rule forbids, then by gain, then by job.
+fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+    let [(is_forbidden, gain), (is_other_forbidden, other_gain)] = [a, b].map(|candidate| {
+        let is_forbidden = candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere);
+        (is_forbidden, candidate.gain.unwrap_or(-1.0))
+    });
+    is_forbidden.cmp(&is_other_forbidden).then(other_gain.total_cmp(&gain)).then(a.partner.cmp(&b.partner))
+}
+
 fn member_text(reason: Reason, verdict: Option<&Verdict>, best: Option<&Candidate>) -> String {
-    let speeds = || {
-        let speeds = verdict
-            .iter()
-            .flat_map(|verdict| verdict.estimates.iter())
-            .map(|own| format!("{:.2}", own.speed_fraction));
-        speeds.collect::<Vec<_>>().join(" and ")
-    };
+    let estimates = verdict.iter().flat_map(|verdict| verdict.estimates.iter());
+    let speeds: Vec<String> = estimates.map(|own| format!("{:.2}", own.speed_fraction)).collect();
+    let speeds = speeds.join(" and ");
     let gain = verdict.map_or(0.0, |verdict| verdict.gain);
     match reason {
-        Reason::Paired => format!("shares a device: expected speeds {} of solo, gain {gain:.2}", speeds()),
-        Reason::Joined => {
-            format!("joins a running job: expected speeds {} of solo, gain {gain:.2}", speeds())
-        }
+        Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
+        Reason::Joined => format!("joins a running job: expected speeds {speeds} of solo, gain {gain:.2}"),
         Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
             None => "starts alone, and others may join: there was nobody to share with".to_owned(),
             Some(why) => {

@@ -18,8 +18,6 @@ pub(crate) mod considered;
 mod explanation;
 pub(crate) mod index;
 pub(crate) mod placement;
-#[cfg(test)]
-mod properties;
 mod rounds;
 mod selection;
 #[cfg(test)]

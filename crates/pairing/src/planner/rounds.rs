@@ -130,30 +130,24 @@ struct Attempt {
 
 impl Attempt {
     fn passes_unfairly(&self, claim_waits: bool) -> bool {
-        let passed =
-            |outliving: JobIndex| claim_waits || self.first_left.is_some_and(|left| outliving > left);
-        self.last_outliving.is_some_and(passed)
+        self.last_outliving
+            .is_some_and(|outliving| claim_waits || self.first_left.is_some_and(|left| outliving > left))
     }
 }
 
 impl<'r> Round<'r> {
     fn new(context: &'r PlanContext<'r>, capacity: &'r FreeCapacity, startable: &'r [JobIndex]) -> Self {
         let may_share = context.policy.pair_when_idle || startable.len() > capacity.free_count();
-        let is_joinable = |device: &DeviceIndex| {
-            context.open_node(*device).is_some()
+        let joinable = context.devices.keys().filter(|device| {
+            may_share
+                && context.open_node(*device).is_some()
                 && admit::may_be_joined(&context.devices[*device], context.policy).is_ok()
-        };
-        let suits = |class: ClassIndex| {
-            context.places.of_class(class).any(|place| !context.places.open[place].is_empty())
-        };
-        Self {
-            context,
-            capacity,
-            startable,
-            joinable: context.devices.keys().filter(|_| may_share).filter(is_joinable).collect(),
-            may_share,
-            suits: context.classes.keys().map(suits).collect(),
-        }
+        });
+        let suits = context
+            .classes
+            .keys()
+            .map(|class| context.places.of_class(class).any(|place| !context.places.open[place].is_empty()));
+        Self { context, capacity, startable, joinable: joinable.collect(), may_share, suits: suits.collect() }
     }
 
     /// Where no round was fair, nobody may outlive his host: that passes nobody over. Within the budget, if need be without
@@ -200,9 +194,9 @@ impl<'r> Round<'r> {
         if self.may_share {
             placing.repair(candidates, cutoff, allowance);
         }
-        let suits = |job: &&JobIndex| self.suits[self.context.class_of[**job]];
+        let mut left = placing.placement.left.keys().copied();
         Attempt {
-            first_left: placing.placement.left.keys().find(suits).copied(),
+            first_left: left.find(|job| self.suits[self.context.class_of[*job]]),
             last_outliving: placing.last_outliving,
             spared: placing.spared_count(),
             excess: placing.excess(),

@@ -1,6 +1,7 @@
 //! One test a rule: what the whole plan does with small clusters.
 
 mod measured_alone;
+mod properties;
 
 use crate::model::Contention;
 use crate::plan::{Plan, Reason, Role};

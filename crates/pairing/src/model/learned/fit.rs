@@ -334,11 +334,11 @@ impl Posterior {
         for (number, combination) in &evidence.combinations {
             let own = combination.covariance(variances);
             let (mean, _) = self.of_combination(combination, variances);
-            let follow = |(column, mixed): (&usize, &[f64; 2])| {
+            let follows = combination.mixed.iter().map(|(column, mixed)| {
                 let follows = times(&own, *mixed);
                 (*column, [-follows[0] / self.noise, -follows[1] / self.noise])
-            };
-            let follows = combination.mixed.iter().map(follow).collect();
+            });
+            let follows = follows.collect();
             self.pairs.insert(*number, PairPosterior { mean, follows, covariance: own });
         }
         self

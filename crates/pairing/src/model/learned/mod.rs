@@ -109,10 +109,9 @@ impl Learned {
     fn knowledge(&self, tenants: &[TenantInput<'_>], device_model: &str) -> &Knowledge {
         // Kinds are few, and this is asked for each estimate: no name is made for it.
         let mechanism = tenants.first().map(|tenant| tenant.sharing.mechanism()).unwrap_or_default().as_str();
-        let is_it = |kind: &str| {
+        let found = self.of_kind.iter().find(|(kind, _)| {
             kind.strip_prefix(mechanism).and_then(|rest| rest.strip_prefix(' ')) == Some(device_model)
-        };
-        let found = self.of_kind.iter().find(|(kind, _)| is_it(kind));
+        });
         found.map_or(&self.nothing, |(_, knowledge)| knowledge)
     }
 }

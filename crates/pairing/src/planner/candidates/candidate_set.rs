@@ -62,6 +62,39 @@ struct Numbers {
 /// Not numbered yet.
 const NONE: u32 = u32::MAX;
 
+impl Sharing {
+    /// What it is worth at the price of one estimate.
+    fn glance(&self, context: &PlanContext<'_>) -> Glance {
+        match *self {
+            Self::Pair { lower, higher, kind } => context.glance_at_pair(lower, higher, kind),
+            Self::Join { class, device } => context.glance_at_join(class, device),
+        }
+    }
+
+    /// What it is worth under the caps that suit it best.
+    fn look(&self, context: &PlanContext<'_>) -> Glance {
+        let verdict = match *self {
+            Self::Pair { lower, higher, kind } => context.pair(lower, higher, kind),
+            Self::Join { class, device } => context.join(class, device),
+        };
+        Glance::of(&verdict)
+    }
+
+    /// The two of whom a glance asks; `None` where it asks of nobody, or of more.
+    fn couple(&self, context: &PlanContext<'_>) -> Option<Couple> {
+        match *self {
+            Self::Pair { lower, higher, kind } => context.couple_of_pair(lower, higher, kind),
+            Self::Join { class, device } => context.couple_of_join(class, device),
+        }
+    }
+}
+
+/// A table of so many rows by class; of no cells where it would be too large.
+fn table(row_count: usize, class_count: usize) -> Vec<u32> {
+    let size = row_count.saturating_mul(class_count);
+    vec![NONE; if size <= TABLE_MAX { size } else { 0 }]
+}
+
 impl Numbers {
     fn new(context: &PlanContext<'_>) -> Self {
         let class_count = context.classes.len();
@@ -73,14 +106,10 @@ impl Numbers {
                 host_count += 1;
             }
         }
-        let table = |rows: usize| {
-            let size = rows.saturating_mul(class_count);
-            vec![NONE; if size <= TABLE_MAX { size } else { 0 }]
-        };
         Self {
             class_count,
-            pairs: table(context.places.kind_count() * class_count),
-            joins: table(host_count as usize),
+            pairs: table(context.places.kind_count() * class_count, class_count),
+            joins: table(host_count as usize, class_count),
             host_of,
             others: FxHashMap::default(),
         }
@@ -171,35 +200,26 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
                 Sharing::Join { class, .. } => best[class].push((weight, number)),
             }
         }
-        let heaviest = |mut all: Vec<(f64, CandidateIndex)>| {
-            all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-            all.into_iter().take(count).map(|(_, number)| self.sharings[number]).collect()
-        };
-        best.into_iter().map(heaviest).collect()
+        for heaviest in &mut best {
+            heaviest.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+            heaviest.truncate(count);
+        }
+        let sharings = best.iter().map(|all| all.iter().map(|(_, number)| self.sharings[*number]).collect());
+        sharings.collect()
     }
 
     /// Glances at all that are new.
     pub(crate) fn glance(&mut self) {
-        let glance = |context: &PlanContext<'_>, sharing: &Sharing| match *sharing {
-            Sharing::Pair { lower, higher, kind } => context.glance_at_pair(lower, higher, kind),
-            Sharing::Join { class, device } => context.glance_at_join(class, device),
-        };
         let new = &self.sharings.raw[self.glances.len()..];
         foresee(self.context, new);
-        let found = in_parallel(self.context, new, glance);
+        let found = in_parallel(self.context, new, |context, sharing| sharing.glance(context));
         self.glances.extend(found);
     }
 
     /// Looks closely.
     pub(crate) fn look(&mut self, numbers: &[CandidateIndex]) {
-        let look = |context: &PlanContext<'_>, number: &CandidateIndex| {
-            let verdict = match self.sharings[*number] {
-                Sharing::Pair { lower, higher, kind } => context.pair(lower, higher, kind),
-                Sharing::Join { class, device } => context.join(class, device),
-            };
-            Glance::of(&verdict)
-        };
-        let found = in_parallel(self.context, numbers, look);
+        let sharings = &self.sharings;
+        let found = in_parallel(self.context, numbers, |context, number| sharings[*number].look(context));
         for (number, glance) in numbers.iter().zip(found) {
             self.glances[*number] = glance;
         }
@@ -208,11 +228,7 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
 
 /// Asks what those are like who could meet, each two once.
 fn foresee(context: &PlanContext<'_>, sharings: &[Sharing]) {
-    let couple = |sharing: &Sharing| match *sharing {
-        Sharing::Pair { lower, higher, kind } => context.couple_of_pair(lower, higher, kind),
-        Sharing::Join { class, device } => context.couple_of_join(class, device),
-    };
-    let mut couples: Vec<Couple> = sharings.iter().filter_map(couple).collect();
+    let mut couples: Vec<Couple> = sharings.iter().filter_map(|sharing| sharing.couple(context)).collect();
     couples.sort_unstable();
     couples.dedup();
     couples.retain(|couple| !context.has_foreseen(couple));
@@ -229,21 +245,21 @@ fn in_parallel<T: Sync, A: Send>(
 ) -> Vec<A> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     if all.len() < PARALLEL_MIN || threads < 2 {
-        return all.iter().map(|one| ask(context, one)).collect();
+        return asked(context, all, &ask);
     }
-    let aside = context.aside();
-    let help = |part: &[T]| {
-        let context = aside();
-        part.iter().map(|one| ask(&context, one)).collect::<Vec<A>>()
-    };
     let (own, others) = all.split_at(all.len().div_ceil(threads));
+    let (aside, ask) = (&context.aside(), &ask);
     std::thread::scope(|scope| {
-        let help = &help;
-        let helpers: Vec<_> = others.chunks(own.len()).map(|part| scope.spawn(move || help(part))).collect();
-        let mut found: Vec<A> = own.iter().map(|one| ask(context, one)).collect();
+        let parts = others.chunks(own.len());
+        let helpers: Vec<_> = parts.map(|part| scope.spawn(move || asked(&aside(), part, ask))).collect();
+        let mut found = asked(context, own, ask);
         for helper in helpers {
             found.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         found
     })
+}
+
+fn asked<T, A>(context: &PlanContext<'_>, all: &[T], ask: &impl Fn(&PlanContext<'_>, &T) -> A) -> Vec<A> {
+    all.iter().map(|one| ask(context, one)).collect()
 }

@@ -51,18 +51,23 @@ impl<'a> PlanContext<'a> {
 
     /// The most that another waiting job wins by joining these two in quarters; 0 if none may.
     fn worth_of_third(&self, pair: [ClassIndex; 2], seats: [Seat<'a>; 2], kind: KindIndex) -> f64 {
-        let taken = |class: ClassIndex| pair.iter().filter(|member| **member == class).count();
-        let place = |class: ClassIndex| (&self.classes[class].partition, &self.classes[class].gpu_type);
-        let may_come = |class: &&ClassIndex| {
-            self.startable_count[**class] > taken(**class) && place(**class) == place(pair[0])
-        };
-        let worth = |class: &ClassIndex| {
-            let seats = [seats[0], seats[1], self.waiting_seat(*class, kind).ok()?];
-            let verdict = self.look_at(&seats, self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
-            verdict.is_admitted().then(|| verdict.value())
-        };
+        let first = self.classes[pair[0]];
         let guests = self.quarter_guests(kind);
-        guests.iter().filter(may_come).take(THIRDS_MAX).filter_map(worth).fold(0.0, f64::max)
+        let thirds = guests.iter().copied().filter(|class| {
+            let job = self.classes[*class];
+            let taken = pair.iter().filter(|member| *member == class).count();
+            self.startable_count[*class] > taken
+                && (&job.partition, &job.gpu_type) == (&first.partition, &first.gpu_type)
+        });
+        let worths = thirds.take(THIRDS_MAX).filter_map(|third| self.value_with_third(seats, third, kind));
+        worths.fold(0.0, f64::max)
+    }
+
+    /// What these three are worth together in quarters; `None` where they may not.
+    fn value_with_third(&self, seats: [Seat<'a>; 2], third: ClassIndex, kind: KindIndex) -> Option<f64> {
+        let seats = [seats[0], seats[1], self.waiting_seat(third, kind).ok()?];
+        let verdict = self.look_at(&seats, self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
+        verdict.is_admitted().then(|| verdict.value())
     }
 
     /// The classes that keep their promise alone in a quarter, the most numerous first: found once for all pairs.
@@ -70,16 +75,17 @@ impl<'a> PlanContext<'a> {
         if let Some(found) = self.found.quarter_guests.borrow().get(&kind) {
             return Rc::clone(found);
         }
-        let fits = |class: &ClassIndex| {
-            let seat = self.waiting_seat(*class, kind).ok()?;
-            let alone = self.predict(&[seat], &[None], self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
-            Some(admit::keeps_promise(&alone[0], seat.promise))
-        };
         let mut guests: Vec<ClassIndex> =
-            self.classes.keys().filter(|class| fits(class).unwrap_or(false)).collect();
+            self.classes.keys().filter(|class| self.fits_in_quarter(*class, kind)).collect();
         guests.sort_by_key(|class| Reverse(self.startable_count[*class]));
         let guests: Rc<[ClassIndex]> = guests.into();
         self.found.quarter_guests.borrow_mut().insert(kind, Rc::clone(&guests));
         guests
+    }
+
+    fn fits_in_quarter(&self, class: ClassIndex, kind: KindIndex) -> bool {
+        let Ok(seat) = self.waiting_seat(class, kind) else { return false };
+        let alone = self.predict(&[seat], &[None], self.kinds[kind], Some(CCS_MODE_CROWDED));
+        alone.is_ok_and(|alone| admit::keeps_promise(&alone[0], seat.promise))
     }
 }

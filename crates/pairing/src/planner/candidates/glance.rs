@@ -72,8 +72,7 @@ impl<'a> PlanContext<'a> {
         kind: KindIndex,
     ) -> Option<Couple> {
         let device = Some(self.kinds[kind]).filter(|device| self.glances_at(device))?;
-        let seats = [self.waiting_seat(host, kind).ok()?, self.waiting_seat(guest, kind).ok()?];
-        self.couple(&seats, device)
+        self.couple(&self.pair_seats(host, guest, kind).ok()?, device)
     }
 
     /// The job, by class, and the one that runs on a device.
@@ -94,8 +93,8 @@ impl<'a> PlanContext<'a> {
     pub(crate) fn foresee(&self, (kind, lower, higher): Couple) -> Option<[SpeedEstimate; 2]> {
         let device = self.kinds[kind];
         let sharing = Sharing::by(device.mechanism, None, None);
-        let input = |profile: ProfileIndex| TenantInput { profile: self.profiles[profile], sharing };
-        let estimates = self.model.predict(&[input(lower), input(higher)], &device.model).ok()?;
+        let inputs = [lower, higher].map(|profile| TenantInput { profile: self.profiles[profile], sharing });
+        let estimates = self.model.predict(&inputs, &device.model).ok()?;
         let without_terms =
             estimates.into_iter().map(|estimate| SpeedEstimate { terms: Arc::default(), ..estimate });
         without_terms.collect::<Vec<_>>().try_into().ok()
@@ -107,8 +106,8 @@ impl<'a> PlanContext<'a> {
         if !self.glances_at(device) {
             return Glance::of(&self.pair(host, guest, kind));
         }
-        let seats = || Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?]);
-        seats().and_then(|seats| self.glance(&seats, device)).unwrap_or(Glance::NOTHING)
+        let seats = self.pair_seats(host, guest, kind);
+        seats.and_then(|seats| self.glance(&seats, device)).unwrap_or(Glance::NOTHING)
     }
 
     /// A job, by class, that joins what runs on a device, likewise.

@@ -56,8 +56,7 @@ impl<'a> PlanContext<'a> {
     }
 
     fn look_at_pair(&self, host: ClassIndex, guest: ClassIndex, kind: KindIndex) -> Result<Verdict, Reason> {
-        let seats = [self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?];
-        self.in_best_mode([host, guest], seats, kind)
+        self.in_best_mode([host, guest], self.pair_seats(host, guest, kind)?, kind)
     }
 
     /// A waiting job, by class, that joins what runs on a device.
@@ -83,8 +82,8 @@ impl<'a> PlanContext<'a> {
         if is_known || !self.glances_at(self.kinds[kind]) {
             return self.pair(host, guest, kind);
         }
-        let seats = || Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?]);
-        let verdict = seats().and_then(|seats| self.without_caps(&seats, self.kinds[kind]));
+        let seats = self.pair_seats(host, guest, kind);
+        let verdict = seats.and_then(|seats| self.without_caps(&seats, self.kinds[kind]));
         Rc::new(verdict.unwrap_or_else(Verdict::excluded))
     }
 
@@ -131,6 +130,15 @@ impl<'a> PlanContext<'a> {
         all
     }
 
+    fn pair_seats(
+        &self,
+        host: ClassIndex,
+        guest: ClassIndex,
+        kind: KindIndex,
+    ) -> Result<[Seat<'a>; 2], Reason> {
+        Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?])
+    }
+
     fn waiting_seat(&self, class: ClassIndex, kind: KindIndex) -> Result<Seat<'a>, Reason> {
         let (profile, memory_bytes) = self.sharers[class][kind]?;
         let job = self.classes[class];
@@ -142,21 +150,22 @@ impl<'a> PlanContext<'a> {
 
     fn running_seats(&self, device: DeviceIndex) -> Result<Vec<Seat<'a>>, Reason> {
         let host = &self.devices[device];
-        let seat = |tenant: &'a Tenant| {
-            let workload = tenant.workload.as_ref().ok_or(Reason::NotShareable)?;
-            let profile = self.profile_index.get(&(workload, host.model.as_str())).copied();
-            let profile = profile.ok_or(Reason::UnknownWorkload)?;
-            let need = tenant.memory_bytes.or_else(|| admit::memory_need(None, self.profiles[profile]));
-            Ok(Seat {
-                profile,
-                memory_bytes: need.ok_or(Reason::MemoryUnknown)?,
-                promise: tenant.slowdown_ratio_max,
-                owner: tenant.into(),
-                cap: CapSlot::Fixed(tenant.sharing.cap()),
-                runs: self.typical.of(worth::remaining_seconds(tenant, self.view.taken_at)),
-            })
-        };
-        host.tenants.iter().map(seat).collect()
+        host.tenants.iter().map(|tenant| self.running_seat(tenant, host)).collect()
+    }
+
+    fn running_seat(&self, tenant: &'a Tenant, device: &'a DeviceView) -> Result<Seat<'a>, Reason> {
+        let workload = tenant.workload.as_ref().ok_or(Reason::NotShareable)?;
+        let profile = self.profile_index.get(&(workload, device.model.as_str())).copied();
+        let profile = profile.ok_or(Reason::UnknownWorkload)?;
+        let need = tenant.memory_bytes.or_else(|| admit::memory_need(None, self.profiles[profile]));
+        Ok(Seat {
+            profile,
+            memory_bytes: need.ok_or(Reason::MemoryUnknown)?,
+            promise: tenant.slowdown_ratio_max,
+            owner: tenant.into(),
+            cap: CapSlot::Fixed(tenant.sharing.cap()),
+            runs: self.typical.of(worth::remaining_seconds(tenant, self.view.taken_at)),
+        })
     }
 
     /// The rules that need no estimate.
@@ -178,13 +187,8 @@ impl<'a> PlanContext<'a> {
         self.may_meet(seats, device)?;
         let mut untried = self.sets_of_caps(seats, device).into_iter();
         let first = untried.next().ok_or(Reason::NotAllowed)?;
-        let is_capped = |set: &[Option<Fraction>]| {
-            let is_new =
-                |(seat, cap): (&Seat<'_>, &Option<Fraction>)| seat.cap == CapSlot::Free && cap.is_some();
-            seats.iter().zip(set).any(is_new)
-        };
         let mut chosen = self.verdict(seats, &first, device, mode)?;
-        if is_capped(&first) && !self.neighbours_are_safe(seats, &first, device, mode) {
+        if sets_a_cap(seats, &first) && !self.neighbours_are_safe(seats, &first, device, mode) {
             chosen.excluded_by = chosen.excluded_by.or(Some(Reason::PromiseAtRisk));
         }
         let is_fast = chosen.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
@@ -194,7 +198,7 @@ impl<'a> PlanContext<'a> {
         for set in untried {
             let other = self.verdict(seats, &set, device, mode)?;
             let least = match chosen.is_admitted() {
-                true if !is_capped(&chosen.caps) => chosen.value() + CAP_GAIN_MIN,
+                true if !sets_a_cap(seats, &chosen.caps) => chosen.value() + CAP_GAIN_MIN,
                 true => chosen.value(),
                 false => f64::NEG_INFINITY,
             };
@@ -254,4 +258,9 @@ impl<'a> PlanContext<'a> {
             && admit::keeps_promise(&estimates[0], seat.promise);
         if suffices { Ok(()) } else { Err(Reason::PromiseAtRisk) }
     }
+}
+
+/// Whether a tenant that may be capped is: those that run already keep what they have.
+fn sets_a_cap(seats: &[Seat<'_>], set: &[Option<Fraction>]) -> bool {
+    seats.iter().zip(set).any(|(seat, cap)| seat.cap == CapSlot::Free && cap.is_some())
 }

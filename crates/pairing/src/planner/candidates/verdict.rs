@@ -92,8 +92,8 @@ impl<'a> PlanContext<'a> {
     ) -> Result<Verdict, Reason> {
         let sum: f64 = estimates.iter().map(|estimate| estimate.speed_fraction).sum();
         let before = if let [_, _] = seats { 1.0 } else { self.sum_before(seats, caps, device, mode)? };
-        let keeps =
-            |(estimate, seat): (&&SpeedEstimate, &Seat<'_>)| admit::keeps_promise(estimate, seat.promise);
+        let mut promises = estimates.iter().zip(seats);
+        let are_kept = promises.all(|(estimate, seat)| admit::keeps_promise(estimate, seat.promise));
         let inputs = self.inputs(seats, caps, device, mode);
         let misfit = self.model.misfit_probability(&inputs, &device.model);
         let risks = estimates.iter().zip(seats).map(|(own, seat)| own.break_probability(seat.promise));
@@ -102,7 +102,7 @@ impl<'a> PlanContext<'a> {
             - misfit * worth::MISFIT_COST;
         let excluded_by = if misfit >= MISFIT_MAX {
             Some(Reason::MemoryDoesNotFit)
-        } else if !estimates.iter().zip(seats).all(keeps) {
+        } else if !are_kept {
             Some(Reason::PromiseAtRisk)
         } else if sum - before < self.policy.gain_min || weight <= 0.0 {
             Some(Reason::GainTooSmall)
@@ -135,7 +135,6 @@ impl<'a> PlanContext<'a> {
         before: f64,
         device: &DeviceView,
     ) -> f64 {
-        let watts = |input: &TenantInput<'_>| input.profile.power_watts_mean;
         let stays: Vec<Stay> = seats
             .iter()
             .zip(inputs)
@@ -144,7 +143,7 @@ impl<'a> PlanContext<'a> {
                 runs: seat.runs,
                 speed: own.speed_fraction,
                 contested: if own.has_heavy_tail { own.spread() } else { 0.0 },
-                watts: watts(input),
+                watts: input.profile.power_watts_mean,
             })
             .collect();
         let together = match self.policy.objective {
@@ -161,11 +160,12 @@ impl<'a> PlanContext<'a> {
         device: &DeviceView,
         mode: Option<u8>,
     ) -> Vec<TenantInput<'a>> {
-        let input = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| TenantInput {
+        let capped = seats.iter().zip(caps);
+        let inputs = capped.map(|(seat, cap)| TenantInput {
             profile: self.profiles[seat.profile],
             sharing: Sharing::by(device.mechanism, *cap, mode),
-        };
-        seats.iter().zip(caps).map(input).collect()
+        });
+        inputs.collect()
     }
 
     pub(super) fn predict(
@@ -175,10 +175,10 @@ impl<'a> PlanContext<'a> {
         device: &DeviceView,
         mode: Option<u8>,
     ) -> Result<Rc<Vec<SpeedEstimate>>, Reason> {
-        let tenant = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| {
-            (seat.profile, cap.map_or(f64::MAX, Fraction::value).to_bits())
-        };
-        let key = (self.model_of(device), mode, seats.iter().zip(caps).map(tenant).collect());
+        let tenants = seats.iter().zip(caps);
+        let tenants =
+            tenants.map(|(seat, cap)| (seat.profile, cap.map_or(f64::MAX, Fraction::value).to_bits()));
+        let key = (self.model_of(device), mode, tenants.collect());
         if let Some(known) = self.found.predictions.borrow().get(&key) {
             return known.clone().ok_or(Reason::UnknownWorkload);
         }
@@ -192,7 +192,8 @@ impl<'a> PlanContext<'a> {
 
     /// The first kind of devices of this model and mechanism: estimates know no other difference.
     pub(super) fn model_of(&self, device: &DeviceView) -> KindIndex {
-        let is_like = |kind: &&DeviceView| kind.model == device.model && kind.mechanism == device.mechanism;
-        self.kinds.position(is_like).unwrap_or(KindIndex::from(0))
+        let alike =
+            self.kinds.position(|kind| kind.model == device.model && kind.mechanism == device.mechanism);
+        alike.unwrap_or(KindIndex::from(0))
     }
 }

@@ -173,12 +173,15 @@ fn sharers(
     profile_index: &FxHashMap<(&WorkloadKey, &str), ProfileIndex>,
     policy: &Policy,
 ) -> Sharers {
-    let sharer = |job: &WaitingJob, device: &DeviceView| {
-        let index = profile_index.get(&(&job.workload, device.model.as_str())).copied();
-        let memory = admit::may_share(job, index.map(|index| profiles[index]), device, policy)?;
-        Ok((index.ok_or(Reason::UnknownWorkload)?, memory))
-    };
-    classes.iter().map(|job| kinds.iter().map(|device| sharer(job, device)).collect()).collect()
+    let of_class = classes.iter().map(|job| {
+        let of_kind = kinds.iter().map(|device| {
+            let index = profile_index.get(&(&job.workload, device.model.as_str())).copied();
+            let memory = admit::may_share(job, index.map(|index| profiles[index]), device, policy)?;
+            Ok((index.ok_or(Reason::UnknownWorkload)?, memory))
+        });
+        of_kind.collect()
+    });
+    of_class.collect()
 }
 
 /// Everything about a job that a plan looks at, but its place in the queue.

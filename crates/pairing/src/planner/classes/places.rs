@@ -69,13 +69,16 @@ impl Places {
                 open[*place].push(device);
             }
         }
-        let matching = |job: &WaitingJob, device: DeviceIndex| {
-            node_of[device].is_some_and(|node| admit::matches_device(job, &nodes[node], &views[device]))
-        };
-        let of_class = |job: &WaitingJob| firsts.iter().map(|device| matching(job, **device)).collect();
+        let matches = classes.iter().map(|job| {
+            let of_class = firsts.iter().map(|device| {
+                let node = node_of[**device];
+                node.is_some_and(|node| admit::matches_device(job, &nodes[node], &views[**device]))
+            });
+            of_class.collect()
+        });
         Self {
             kinds: firsts.iter().map(|device| kind_of[**device]).collect(),
-            matches: classes.iter().map(|job| of_class(job)).collect(),
+            matches: matches.collect(),
             of_device,
             open,
         }
@@ -117,9 +120,7 @@ fn alike_nodes(
             excluded_by.entry(name).or_default().push(list);
         }
     }
-    let key = |node: &'_ &NodeView| excluded_by.get(&node.name);
-    let all: Vec<&NodeView> = nodes.iter().collect();
-    grouped(&all, |node| (&node.partitions, &node.features, key(node))).0.into()
+    grouped(nodes, |node| (&node.partitions, &node.features, excluded_by.get(&node.name))).0.into()
 }
 
 /// For each device the first one on which the same runs in the same way: who joins either fares alike.

@@ -25,13 +25,11 @@ impl FreeCapacity {
     /// What is wholly free now, less what Slurm is about to give to jobs alone; and whether such a job has to wait.
     pub(crate) fn new(context: &PlanContext<'_>) -> (Self, bool) {
         let view = context.view;
-        let is_free = |device: DeviceIndex| {
-            let view = &context.devices[device];
-            let free = view.tenants.is_empty() && view.shards_free >= 100;
-            free && context.open_node(device).is_some()
-        };
+        let free = context.devices.iter_enumerated().map(|(device, view)| {
+            view.tenants.is_empty() && view.shards_free >= 100 && context.open_node(device).is_some()
+        });
         let mut capacity = Self {
-            free: context.devices.keys().map(is_free).collect(),
+            free: free.collect(),
             cpus: view.nodes.iter().map(|node| node.cpus_free).collect(),
             memory_mib: view.nodes.iter().map(|node| node.memory_mib_free).collect(),
             kept: vec![false; view.nodes.len()].into(),
@@ -45,12 +43,12 @@ impl FreeCapacity {
         });
         let mut one_waits = false;
         for claim in claims {
-            let fits = |device: &DeviceIndex| {
+            let found = context.devices.keys().rev().find(|device| {
                 let node = &context.devices[*device].node;
                 capacity.free[*device]
                     && (claim.required_nodes.is_empty() || claim.required_nodes.contains(node))
-            };
-            match context.devices.keys().rev().find(fits) {
+            });
+            match found {
                 Some(device) => capacity.free[device] = false,
                 None => one_waits = true,
             }
@@ -114,10 +112,11 @@ impl FreeCapacity {
         class: ClassIndex,
         preferred: Option<DeviceIndex>,
     ) -> Option<DeviceIndex> {
-        let fits = |device: &DeviceIndex| {
-            self.free[*device] && context.matches(class, *device) && self.has_room(context, *device, class)
-        };
-        if let Some(device) = preferred.filter(fits) {
+        if let Some(device) = preferred
+            && self.free[device]
+            && context.matches(class, device)
+            && self.has_room(context, device, class)
+        {
             return Some(device);
         }
         let mut best: Option<(bool, DeviceIndex)> = None;

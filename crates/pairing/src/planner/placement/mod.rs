@@ -126,13 +126,11 @@ impl<'p> Placing<'p> {
     fn preferred_device(&self, job: JobIndex, partner: Option<Partner>) -> Option<DeviceIndex> {
         let own = self.rights.devices.get(&job).copied();
         let Some(Partner::Job(other)) = partner else { return own };
-        let gain = |device: Option<DeviceIndex>| {
-            let device = device?;
-            Some((self.beside(job, other, device)?.weight, device))
-        };
-        match (gain(own), gain(self.rights.devices.get(&other).copied())) {
-            (Some((here, _)), Some((there, device))) if there > here => Some(device),
-            (None, Some((_, device))) => Some(device),
+        let others = self.rights.devices.get(&other).copied();
+        let [here, there] = [own, others].map(|device| Some(self.beside(job, other, device?)?.weight));
+        match (here, there) {
+            (Some(here), Some(there)) if there > here => others,
+            (None, Some(_)) => others,
             _ => own,
         }
     }
@@ -194,12 +192,7 @@ impl<'p> Placing<'p> {
     /// Matches those left with those alone, where a partner fell through: its node had no room when its turn came.
     pub(crate) fn repair(&mut self, candidates: &mut CandidateSet<'_, '_>, cutoff: Cutoff, allowance: f64) {
         for _ in 0..REPAIRS_MAX {
-            let fell_through = |job: &JobIndex| match self.partners.get(job) {
-                Some(Partner::Device(_)) => true,
-                Some(Partner::Job(other)) => self.start_of.contains_key(other),
-                None => false,
-            };
-            if !self.placement.left.keys().any(fell_through) {
+            if !self.placement.left.keys().any(|job| self.fell_through(*job)) {
                 return;
             }
             let guests: Vec<JobIndex> = self.placement.left.keys().copied().collect();
@@ -234,23 +227,28 @@ impl<'p> Placing<'p> {
         }
     }
 
+    /// Whether a job that was left was to share with one that has a device: it could not because of the node.
+    fn fell_through(&self, job: JobIndex) -> bool {
+        match self.partners.get(&job) {
+            Some(Partner::Device(_)) => true,
+            Some(Partner::Job(other)) => self.start_of.contains_key(other),
+            None => false,
+        }
+    }
+
     /// How many jobs with a right to a device needed none of their own.
     pub(crate) fn spared_count(&self) -> usize {
-        let is_spared = |job: &&JobIndex| {
-            self.start_of.get(job).is_some_and(|start| {
-                let start = &self.placement.starts[*start];
-                start.is_join || start.jobs[0] != **job
-            })
-        };
-        self.rights.devices.keys().filter(is_spared).count()
+        let starts = self.rights.devices.keys().filter_map(|job| Some((job, self.start_of.get(job)?)));
+        let starts = starts.map(|(job, start)| (job, &self.placement.starts[*start]));
+        starts.filter(|(job, start)| start.is_join || start.jobs[0] != **job).count()
     }
 
     /// How many more promises are expected to break than the budget allows, in all sharings so far.
+    #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
     pub(crate) fn excess(&self) -> f64 {
         let budget = self.context.policy.broken_budget_fraction;
-        #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
-        let excess = |verdict: &Rc<Verdict>| verdict.risk - budget * verdict.caps.len() as f64;
-        self.placement.starts.iter().filter_map(|start| start.verdict.as_ref()).map(excess).sum()
+        let verdicts = self.placement.starts.iter().filter_map(|start| start.verdict.as_ref());
+        verdicts.map(|verdict| verdict.risk - budget * verdict.caps.len() as f64).sum()
     }
 
     fn why_left(&mut self, job: JobIndex) -> Reason {

@@ -47,17 +47,15 @@ mod tests {
 
     #[test]
     fn a_pair_books_the_whole_device_by_use() {
-        let counts = |uses| of_pair(uses, 2).map(Shards::count);
-        assert_eq!(counts([0.2, 0.6]), [25, 75]);
-        assert_eq!(counts([0.1, 0.1]), [50, 50]);
-        assert_eq!(counts([0.001, 1.0]), [10, 90], "nobody gets less than ten");
+        assert_eq!(of_pair([0.2, 0.6], 2).map(Shards::count), [25, 75]);
+        assert_eq!(of_pair([0.1, 0.1], 2).map(Shards::count), [50, 50]);
+        assert_eq!(of_pair([0.001, 1.0], 2).map(Shards::count), [10, 90], "nobody gets less than ten");
     }
 
     #[test]
     fn a_pair_on_a_device_of_four_seats_leaves_half_of_it() {
-        let counts = |uses| of_pair(uses, 4).map(Shards::count);
-        assert_eq!(counts([0.1, 0.1]), [25, 25]);
-        assert_eq!(counts([0.001, 1.0]), [10, 40]);
+        assert_eq!(of_pair([0.1, 0.1], 4).map(Shards::count), [25, 25]);
+        assert_eq!(of_pair([0.001, 1.0], 4).map(Shards::count), [10, 40]);
     }
 
     #[test]

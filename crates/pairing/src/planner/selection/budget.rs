@@ -4,7 +4,6 @@
 
 use crate::matching::{ClassMatching, Edge, match_classes};
 use rustc_hash::FxHashMap;
-use std::cmp::Ordering;
 
 /// Up to so many ways of pairing the price is found exactly; above, a few rounds have to do.
 const WAYS_EXACT_MAX: usize = 2000;
@@ -37,6 +36,20 @@ impl Way {
     fn excess(&self) -> f64 {
         self.risk - self.budget
     }
+
+    /// What it gains where an expected broken promise beyond the budget costs so much.
+    fn value(&self, risk_price: f64) -> f64 {
+        self.weight - risk_price * self.excess()
+    }
+
+    fn rate(&self) -> f64 {
+        rate(self.weight, self.excess())
+    }
+}
+
+/// What is gained for each promise that is expected to break beyond the budget.
+fn rate(weight: f64, excess: f64) -> f64 {
+    if excess <= 0.0 { f64::INFINITY } else { weight / excess }
 }
 
 /// How often each way is chosen.
@@ -96,15 +109,14 @@ struct Question<'q> {
 impl Question<'_> {
     /// The best with each expected broken promise priced.
     fn at(&self, price: f64) -> Choice {
-        let value = |way: &Way| way.weight - price * way.excess();
-        let edge = |way: &Way| Edge { a: way.a, b: way.b, weight: value(way) };
-        let edges: Vec<Edge> = self.ways.iter().map(edge).collect();
+        let edges: Vec<Edge> =
+            self.ways.iter().map(|way| Edge { a: way.a, b: way.b, weight: way.value(price) }).collect();
         let ClassMatching { pairs, prices, .. } = match_classes(self.counts, &edges);
         // Of parallel ways the matching took the best.
         let mut best: FxHashMap<(usize, usize), usize> = FxHashMap::default();
         for (index, way) in self.ways.iter().enumerate() {
             let kept = best.entry((way.a.min(way.b), way.a.max(way.b))).or_insert(index);
-            if value(way) > value(&self.ways[*kept]) {
+            if way.value(price) > self.ways[*kept].value(price) {
                 *kept = index;
             }
         }
@@ -152,12 +164,15 @@ impl Question<'_> {
             let Some(price) = search.next().filter(|_| !is_enough && round < rounds) else { break };
             choice = self.at(price);
         }
-        let nobody = || Choice {
-            counts: vec![0; self.ways.len()],
-            prices: vec![0.0; self.counts.len()],
-            risk_price: average,
+        // Nobody shares where nothing was found within the budget.
+        let within = match search.within {
+            Some((choice, _)) => choice,
+            None => Choice {
+                counts: vec![0; self.ways.len()],
+                prices: vec![0.0; self.counts.len()],
+                risk_price: average,
+            },
         };
-        let within = search.within.map_or_else(nobody, |(choice, _)| choice);
         (within.clone(), search.beyond.map_or(within, |(choice, _)| choice))
     }
 
@@ -165,10 +180,8 @@ impl Question<'_> {
     /// one, those first that gain most for their risk.
     fn filled(&self, mut within: Choice, beyond: &Choice) -> Choice {
         let mut chains = self.chains(&within.counts, &beyond.counts);
-        let rate =
-            |chain: &Chain| if chain.excess <= 0.0 { f64::INFINITY } else { chain.weight / chain.excess };
         chains.retain(|chain| chain.weight > 0.0);
-        chains.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.changes.cmp(&b.changes)));
+        chains.sort_by(|a, b| b.rate().total_cmp(&a.rate()).then_with(|| a.changes.cmp(&b.changes)));
         let mut excess = self.excess(&within.counts);
         for chain in chains {
             if excess + chain.excess <= TOLERANCE {
@@ -185,8 +198,10 @@ impl Question<'_> {
     fn swapped(&self, counts: &[u32]) -> Option<Vec<u32>> {
         let taken: Vec<usize> = (0..counts.len()).filter(|way| counts[*way] > 0).collect();
         let mut order: Vec<usize> = (0..self.ways.len()).filter(|way| self.ways[*way].weight > 0.0).collect();
-        let rate = |way: &Way| if way.excess() <= 0.0 { f64::INFINITY } else { way.weight / way.excess() };
-        order.sort_by(|a, b| rate(&self.ways[*b]).total_cmp(&rate(&self.ways[*a])).then_with(|| a.cmp(b)));
+        order.sort_by(|a, b| {
+            let [own, other] = [a, b].map(|way| self.ways[*way].rate());
+            other.total_cmp(&own).then_with(|| a.cmp(b))
+        });
         let none = [None].into_iter();
         let give_up: Vec<Option<usize>> = none.chain(taken.into_iter().map(Some)).collect();
         for (at, one) in give_up.iter().enumerate() {
@@ -276,9 +291,9 @@ impl Search {
 
     /// The price to try next; `None` = it is found.
     fn next(&mut self) -> Option<f64> {
-        let price = |side: &Option<(Choice, f64)>| side.as_ref().map(|(choice, _)| choice.risk_price);
+        let [low, high] = [&self.beyond, &self.within].map(|side| Some(side.as_ref()?.0.risk_price));
         let step = self.step;
-        match (price(&self.beyond), price(&self.within)) {
+        match (low, high) {
             (Some(low), Some(high)) if high - low < 1e-9 * high => None,
             (Some(low), Some(high)) if low > 0.0 => {
                 let (above, below) = (self.beyond.as_ref()?.1, -self.within.as_ref()?.1);
@@ -306,6 +321,12 @@ struct Chain {
     weight: f64,
     excess: f64,
     changes: Vec<(usize, i32)>,
+}
+
+impl Chain {
+    fn rate(&self) -> f64 {
+        rate(self.weight, self.excess)
+    }
 }
 
 /// The vertices of all classes that are paired differently, each for itself, joined where a change touches both.
@@ -340,18 +361,17 @@ impl Seats {
 
     /// Seats one pair; gives one of its two seats.
     fn join(&mut self, way: &Way, change: i32) -> usize {
-        let mut seat = |class: usize| {
-            let next = match change.cmp(&0) {
-                Ordering::Greater => &mut self.new[class],
-                _ => &mut self.given_up[class],
-            };
-            *next += 1;
-            self.first[class] + (*next - 1) % self.count[class]
-        };
-        let (one, other) = (seat(way.a), seat(way.b));
+        let (one, other) = (self.seat(way.a, change), self.seat(way.b, change));
         let (one_root, other_root) = (self.root(one), self.root(other));
         self.parent[one_root.max(other_root)] = one_root.min(other_root);
         one
+    }
+
+    /// The next seat of a class, for a pair that is new or given up.
+    fn seat(&mut self, class: usize, change: i32) -> usize {
+        let next = if change > 0 { &mut self.new[class] } else { &mut self.given_up[class] };
+        *next += 1;
+        self.first[class] + (*next - 1) % self.count[class]
     }
 
     fn root(&mut self, mut seat: usize) -> usize {
@@ -439,11 +459,11 @@ mod tests {
         let counts = vec![30; 80];
         let busy: Vec<f64> = counts.iter().map(|_| rng.random()).collect();
         let pairs = (0..80).flat_map(|a| (a..80).map(move |b| (a, b)));
-        let way = |(a, b): (usize, usize)| {
+        let ways = pairs.map(|(a, b)| {
             let slower = 0.3 * busy[a] * busy[b];
             Way { a, b, weight: 1.0 - slower, risk: slower, budget: 0.04 }
-        };
-        let ways: Vec<Way> = pairs.map(way).filter(|way| way.weight > 0.0).collect();
+        });
+        let ways: Vec<Way> = ways.filter(|way| way.weight > 0.0).collect();
         assert!(ways.len() > WAYS_EXACT_MAX);
         let question = Question {
             counts: &counts,

@@ -141,18 +141,13 @@ impl<'g, 'a> Groups<'g, 'a> {
             members: TiVec::new(),
         };
         let mut numbers = FxHashMap::default();
-        let must_end = |job: JobIndex| question.cutoff.binds(job);
-        let class_of = |job: JobIndex| context.class_of[job];
         for (job, device) in question.primaries {
-            let Seat { class, place, room } = groups.seat(class_of(*job), *device);
-            groups.add(
-                &mut numbers,
-                Group::Primary { class, place, room, must_end: must_end(*job) },
-                Member::Job(*job),
-            );
+            let Seat { class, place, room } = groups.seat(context.class_of[*job], *device);
+            let must_end = question.cutoff.binds(*job);
+            groups.add(&mut numbers, Group::Primary { class, place, room, must_end }, Member::Job(*job));
         }
         for (job, device) in question.hosts {
-            let Seat { class, place, room } = groups.seat(class_of(*job), *device);
+            let Seat { class, place, room } = groups.seat(context.class_of[*job], *device);
             groups.add(&mut numbers, Group::Host { class, place, room }, Member::Job(*job));
         }
         for device in question.joinable {
@@ -165,8 +160,8 @@ impl<'g, 'a> Groups<'g, 'a> {
             );
         }
         for guest in question.guests {
-            let group = Group::Guest { class: class_of(*guest), must_end: must_end(*guest) };
-            groups.add(&mut numbers, group, Member::Job(*guest));
+            let (class, must_end) = (context.class_of[*guest], question.cutoff.binds(*guest));
+            groups.add(&mut numbers, Group::Guest { class, must_end }, Member::Job(*guest));
         }
         groups
     }
@@ -230,13 +225,14 @@ impl<'g, 'a> Groups<'g, 'a> {
         links: &[Link],
         prices: &[f64],
     ) -> Vec<CandidateIndex> {
-        let more = |link: &Link| {
-            let hope = candidates.known(link.candidate).hope?;
+        let mut all: Vec<(f64, GroupIndex, GroupIndex, CandidateIndex)> = Vec::new();
+        for link in links {
+            let Some(hope) = candidates.known(link.candidate).hope else { continue };
             let more = hope - prices[usize::from(link.a)] - prices[usize::from(link.b)];
-            (more > 0.0).then_some((more, link.a, link.b, link.candidate))
-        };
-        let mut all: Vec<(f64, GroupIndex, GroupIndex, CandidateIndex)> =
-            links.iter().filter_map(more).collect();
+            if more > 0.0 {
+                all.push((more, link.a, link.b, link.candidate));
+            }
+        }
         all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.3.cmp(&b.3)));
         let mut seen: TiVec<GroupIndex, usize> = vec![0; self.kinds.len()].into();
         let mut promising: Vec<CandidateIndex> = Vec::new();
@@ -374,17 +370,16 @@ struct Ends {
 
 impl Ends {
     fn new(context: &PlanContext<'_>) -> Self {
-        let of = |class: ClassIndex| admit::latest_end(context.classes[class], context.view.taken_at);
-        let mut sorted: Vec<UnixTime> = context.classes.keys().filter_map(of).collect();
+        let ends: TiVec<ClassIndex, Option<UnixTime>> =
+            context.classes.iter().map(|job| admit::latest_end(job, context.view.taken_at)).collect();
+        let mut sorted: Vec<UnixTime> = ends.iter().flatten().copied().collect();
         sorted.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
         sorted.dedup();
-        let mut ends = Self { sorted, of_class: TiVec::new() };
         // Whoever has no limit ends after all others.
-        let number = |end: Option<UnixTime>| {
-            end.map_or(ends.sorted.len(), |end| ends.sorted.partition_point(|other| *other < end))
-        };
-        ends.of_class = context.classes.keys().map(|class| number(of(class))).collect();
-        ends
+        let of_class = ends
+            .iter()
+            .map(|end| end.map_or(sorted.len(), |end| sorted.partition_point(|other| *other < end)));
+        Self { of_class: of_class.collect(), sorted }
     }
 
     /// How many of the different ends of classes are no later than this one; `None` = no limit.
@@ -480,8 +475,9 @@ impl Dealer<'_, '_> {
 
 /// Whether a guest could run on when the job that it starts with is over.
 pub(crate) fn outlives_job(context: &PlanContext<'_>, guest: JobIndex, host: JobIndex) -> bool {
-    let end = |job: JobIndex| admit::latest_end(&context.jobs[job], context.view.taken_at);
-    admit::outlives(end(guest), end(host))
+    let [guest_end, host_end] =
+        [guest, host].map(|job| admit::latest_end(&context.jobs[job], context.view.taken_at));
+    admit::outlives(guest_end, host_end)
 }
 
 /// Whether a guest could run on when all that run on a device are over.
