@@ -58,8 +58,8 @@ pub struct Privacy {
 impl Privacy {
     /// From the setting's value: words with commas between them, or `none`.
     pub fn parse(value: &str) -> Self {
-        let has = |word: &str| value.split(',').any(|each| each.trim().eq_ignore_ascii_case(word));
-        Self { jobs: has("jobs") || has("all") }
+        let mut words = value.split(',').map(str::trim);
+        Self { jobs: words.any(|word| ["jobs", "all"].iter().any(|own| word.eq_ignore_ascii_case(own))) }
     }
 }
 

@@ -206,8 +206,10 @@ impl Slurm for FakeSlurm {
             world.lost_answers -= 1;
             answer = Err(SlurmError::Timeout { program: "scontrol".to_owned(), seconds: 10 });
         }
-        let call = |at, ok| FakeCall::Update { at, ok, jobs: jobs.to_vec(), update: update.clone() };
-        world.journal(call, answer)
+        world.journal(
+            |at, ok| FakeCall::Update { at, ok, jobs: jobs.to_vec(), update: update.clone() },
+            answer,
+        )
     }
 
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {

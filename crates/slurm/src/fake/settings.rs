@@ -154,6 +154,13 @@ pub struct FakeJob {
     pub run_seconds: Option<f64>,
 }
 
+impl FakeJob {
+    /// Whether it asked for this partition, alone or among others.
+    pub(super) fn asks_for(&self, partition: &str) -> bool {
+        self.partition.split(',').any(|own| own == partition)
+    }
+}
+
 impl Default for FakeJob {
     fn default() -> Self {
         Self {
