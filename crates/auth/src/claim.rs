@@ -143,8 +143,8 @@ impl Claim {
 
 /// Letters of a node name in Slurm; no space, so that a payload has one reading only.
 fn is_node(text: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    !text.is_empty() && text != "-" && text.len() <= NODE_LENGTH_MAX && text.bytes().all(is_letter)
+    let is_of_letters = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    !text.is_empty() && text != "-" && text.len() <= NODE_LENGTH_MAX && is_of_letters
 }
 
 /// What the scheduler answers.

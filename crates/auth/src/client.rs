@@ -38,20 +38,22 @@ impl Door {
     /// # Errors
     /// [`AuthError`].
     pub async fn enter(&self) -> Result<TlsStream<TcpStream>, AuthError> {
-        let slow =
-            |_| AuthError::Unreachable(format!("no answer within {} s", HANDSHAKE_DURATION_MAX.as_secs()));
-        tokio::time::timeout(HANDSHAKE_DURATION_MAX, self.pass()).await.map_err(slow)?
+        let passed = tokio::time::timeout(HANDSHAKE_DURATION_MAX, self.pass()).await;
+        passed.unwrap_or_else(|_| {
+            Err(AuthError::Unreachable(format!("no answer within {} s", HANDSHAKE_DURATION_MAX.as_secs())))
+        })
     }
 
     async fn pass(&self) -> Result<TlsStream<TcpStream>, AuthError> {
-        let unreachable = |error: std::io::Error| AuthError::Unreachable(error.to_string());
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(unreachable)?;
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = stream.map_err(|error| AuthError::Unreachable(error.to_string()))?;
         let _ = stream.set_nodelay(true);
         let is_here = stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
         let with_site = self.prover.method() == Method::Mtls && self.claimant != Claimant::User;
         let connector = TlsConnector::from(Arc::new(tls::client(self.prover.auth(), with_site)?));
         let name = tls::server_name(&self.host, with_site)?;
-        let mut stream = connector.connect(name, stream).await.map_err(unreachable)?;
+        let stream = connector.connect(name, stream).await;
+        let mut stream = stream.map_err(|error| AuthError::Unreachable(error.to_string()))?;
         let exporter = tls::exporter(stream.get_ref().1)?;
         let claimant = self.claimant.clone();
         let claim = self.prover.ask(move |prover| prover.claim(&claimant, &exporter)).await?;

@@ -86,8 +86,8 @@ const TOLD_LENGTH_MAX: usize = 300;
 
 /// A text from outside in plain letters: it goes to logs and terminals.
 pub(crate) fn plain(text: &str) -> String {
-    let is_plain = |letter: &char| letter.is_ascii_graphic() || *letter == ' ';
-    text.chars().filter(is_plain).take(TOLD_LENGTH_MAX).collect()
+    let letters = text.chars().filter(|letter| letter.is_ascii_graphic() || *letter == ' ');
+    letters.take(TOLD_LENGTH_MAX).collect()
 }
 
 #[cfg(test)]
@@ -96,12 +96,11 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_is_named_with_its_side() {
-        let of = |made: u64, read: u64| {
+        for (made, read, sentence) in [(1000, 1400, "is 400 s behind"), (1400, 1000, "is 400 s ahead of")] {
             let (made_at, read_at) = (UnixTime::from_epoch(made), UnixTime::from_epoch(read));
-            Denial::Clock { made_at, read_at }.to_string()
-        };
-        assert!(of(1000, 1400).contains("is 400 s behind"), "{}", of(1000, 1400));
-        assert!(of(1400, 1000).contains("is 400 s ahead of"));
+            let text = Denial::Clock { made_at, read_at }.to_string();
+            assert!(text.contains(sentence), "{text}");
+        }
     }
 
     #[test]

@@ -134,14 +134,14 @@ impl Prover {
                 By::Key(key.ok_or_else(|| other_key("the node's"))?)
             }
             Method::Mtls => {
-                let bad = |why: &str| AuthError::Denied(Denial::BadProof(why.to_owned()));
-                let certificate = certificate.ok_or_else(|| bad("it showed no certificate"))?;
+                let certificate = certificate.ok_or_else(|| bad_proof("it showed no certificate"))?;
                 let Claimant::Agent(node) = claimant else {
-                    return Err(bad("certificates prove nodes only"));
+                    return Err(bad_proof("certificates prove nodes only"));
                 };
-                tls::is_of(certificate, node.as_str())
-                    .then_some(By::Certificate)
-                    .ok_or_else(|| bad(&format!("its certificate has not the DNS name {node}")))?
+                if !tls::is_of(certificate, node.as_str()) {
+                    return Err(bad_proof(format!("its certificate has not the DNS name {node}")));
+                }
+                By::Certificate
             }
             Method::None => By::Nothing,
         };
@@ -210,8 +210,8 @@ impl Prover {
     /// The uid that the scheduler runs as.
     fn scheduler_uid(&self) -> Result<u32, AuthError> {
         let name = &self.auth.scheduler_user;
-        let known = || uzers::get_user_by_name(name).map(|user| user.uid());
-        name.parse().ok().or_else(known).ok_or_else(|| {
+        let number = name.parse().ok();
+        number.or_else(|| uzers::get_user_by_name(name).map(|user| user.uid())).ok_or_else(|| {
             AuthError::Away(format!(
                 "there is no user '{name}' here (auth.scheduler_user: who the scheduler runs as)"
             ))
@@ -220,8 +220,11 @@ impl Prover {
 }
 
 fn other_key(whose: &str) -> AuthError {
-    let why = format!("{whose} key is another one, or too old; copy the controller's key file to every node");
-    AuthError::Denied(Denial::BadProof(why))
+    bad_proof(format!("{whose} key is another one, or too old; copy the controller's key file to every node"))
+}
+
+fn bad_proof(why: impl Into<String>) -> AuthError {
+    AuthError::Denied(Denial::BadProof(why.into()))
 }
 
 #[cfg(test)]

@@ -150,16 +150,18 @@ impl Gate {
     /// Seats of somebody who has proven who he is.
     fn seats(&self, address: IpAddr, identity: &Identity) -> Result<Seats, AuthError> {
         let of_identity = identity.connections_max();
-        let crowd = |cause: Cause, who: &dyn std::fmt::Display, most: usize| {
-            self.turned_away.note(cause, who);
-            AuthError::Away(format!("{who} has {most} connections already; close one, or try again later"))
-        };
         let by_identity = self.by_identity.seat(identity.clone(), of_identity);
-        let by_identity = by_identity.ok_or_else(|| crowd(Cause::Guest, identity, of_identity))?;
+        let by_identity = by_identity.ok_or_else(|| self.too_many(Cause::Guest, identity, of_identity))?;
         let by_address = self.by_address.seat(address, CONNECTIONS_PER_ADDRESS_MAX);
         let by_address =
-            by_address.ok_or_else(|| crowd(Cause::Address, &address, CONNECTIONS_PER_ADDRESS_MAX))?;
+            by_address.ok_or_else(|| self.too_many(Cause::Address, &address, CONNECTIONS_PER_ADDRESS_MAX))?;
         Ok((by_address, by_identity))
+    }
+
+    /// Why somebody gets no further connection, which is counted.
+    fn too_many(&self, cause: Cause, who: &dyn std::fmt::Display, most: usize) -> AuthError {
+        self.turned_away.note(cause, who);
+        AuthError::Away(format!("{who} has {most} connections already; close one, or try again later"))
     }
 
     async fn welcome(&self, stream: TcpStream, address: SocketAddr) -> Result<Welcomed, AuthError> {
@@ -178,11 +180,11 @@ impl Gate {
             // The configuration is refused before; this is the last door.
             Err(AuthError::Away("auth.method = \"none\" is for one machine only".to_owned()))
         } else {
-            let judge = move |prover: &Prover| {
+            let asking = self.prover.ask(move |prover| {
                 let judged = prover.judge(&asked, &exporter, certificate.as_ref())?;
                 Ok((prover.answer(&asked, &judged, &exporter)?, judged.identity))
-            };
-            self.prover.ask(judge).await
+            });
+            asking.await
         };
         let seated = judged
             .and_then(|(proof, identity)| self.seats(ip, &identity).map(|seats| (proof, identity, seats)));

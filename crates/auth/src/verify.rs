@@ -104,8 +104,10 @@ mod tests {
 
     #[test]
     fn a_user_is_no_agent_and_no_scheduler() {
-        let wrong = |uid| Err(AuthError::Denied(Denial::WrongUser { found: uid, wanted: 0 }));
-        assert_eq!(judged(Ok(read(agent("n1").payload(&HERE), 1000))), wrong(1000));
+        assert_eq!(
+            judged(Ok(read(agent("n1").payload(&HERE), 1000))),
+            Err(AuthError::Denied(Denial::WrongUser { found: 1000, wanted: 0 }))
+        );
         let fake = maker(
             Ok(read(agent("n1").answer_payload(&HERE), 1000)),
             Side::Answer,

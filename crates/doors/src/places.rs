@@ -118,6 +118,10 @@ mod tests {
         (peer.parse().unwrap(), "127.0.0.1:9820".parse().unwrap())
     }
 
+    fn ended_count(places: &[Place]) -> usize {
+        places.iter().filter(|place| place.end.is_cancelled()).count()
+    }
+
     #[test]
     fn who_holds_the_most_makes_room_for_whoever_comes() {
         let doors = doors(8);
@@ -125,13 +129,12 @@ mod tests {
             .map(|port| Arc::clone(&doors).enter(ends(&format!("127.0.0.1:{}", 1000 + port))))
             .collect();
         let modest = Arc::clone(&doors).enter(ends("127.0.0.1:2000"));
-        let gone = |places: &[Place]| places.iter().filter(|place| place.end.is_cancelled()).count();
-        assert_eq!((gone(&greedy), greedy[0].end.is_cancelled()), (1, true), "his oldest");
+        assert_eq!((ended_count(&greedy), greedy[0].end.is_cancelled()), (1, true), "his oldest");
         let more: Vec<Place> = (0..100)
             .map(|port| Arc::clone(&doors).enter(ends(&format!("127.0.0.1:{}", 1100 + port))))
             .collect();
         assert!(!modest.end.is_cancelled(), "however many he opens");
-        assert_eq!(gone(&greedy) + gone(&more), 101);
+        assert_eq!(ended_count(&greedy) + ended_count(&more), 101);
         let other = Arc::clone(&doors).enter(ends("10.0.0.7:2000"));
         assert!(!other.end.is_cancelled() && !modest.end.is_cancelled());
         assert_eq!(doors.lock().held.len(), 8);
