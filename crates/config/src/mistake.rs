@@ -42,6 +42,13 @@ pub enum ConfigError {
 }
 
 fn listed(path: &std::path::Path, mistakes: &[Mistake]) -> String {
-    let line = |mistake: &Mistake| format!("{}, {mistake}", path.display());
-    mistakes.iter().map(line).collect::<Vec<_>>().join("\n")
+    let lines: Vec<String> =
+        mistakes.iter().map(|mistake| format!("{}, {mistake}", path.display())).collect();
+    lines.join("\n")
+}
+
+impl ConfigError {
+    pub(crate) fn wrong(path: &std::path::Path, mistakes: Vec<Mistake>) -> Self {
+        Self::Wrong { path: path.to_owned(), mistakes }
+    }
 }
