@@ -54,12 +54,15 @@ pub fn container_binds(
     });
     let apptainers = own[0].clone().or_else(|| Some((format!("{}_BIND", CONTAINERS[0]), own[1].clone()?.1)));
     let others = own[1].clone();
-    let bound = |(prefix, given): (&str, Option<(String, String)>)| {
-        let Some((name, list)) = given else { return Some((format!("{prefix}_BIND"), directory.to_owned())) };
-        let is_bound = list.split(',').any(|entry| entry.split(':').next() == Some(directory));
-        (!is_bound).then(|| (name, format!("{list},{directory}")))
-    };
-    CONTAINERS.into_iter().zip([apptainers, others]).filter_map(bound).collect()
+    let mut binds = Vec::new();
+    for (prefix, given) in CONTAINERS.into_iter().zip([apptainers, others]) {
+        match given {
+            None => binds.push((format!("{prefix}_BIND"), directory.to_owned())),
+            Some((_, list)) if list.split(',').any(|entry| entry.split(':').next() == Some(directory)) => {}
+            Some((name, list)) => binds.push((name, format!("{list},{directory}"))),
+        }
+    }
+    binds
 }
 
 /// The plugin's arguments in plugstack.conf.
@@ -113,12 +116,11 @@ impl PluginArguments {
         if !self.socket.contains("%n") {
             return Some(PathBuf::from(&self.socket));
         }
-        let plain = |name: &&str| {
-            !name.is_empty()
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-                && *name != ".."
-        };
-        node_name.filter(plain).map(|name| PathBuf::from(self.socket.replace("%n", name)))
+        let name = node_name?;
+        let is_plain = !name.is_empty()
+            && name != ".."
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        is_plain.then(|| PathBuf::from(self.socket.replace("%n", name)))
     }
 }
 
@@ -132,33 +134,30 @@ pub fn marker_path(socket: &Path, job: SlurmJobId) -> Option<PathBuf> {
 /// there and no task.
 pub fn job_id(id: u32, array_id: Option<u32>, array_task: Option<u32>) -> SlurmJobId {
     // Slurm's NO_VAL and INFINITE: no number at all.
-    let given = |value: Option<u32>| value.filter(|number| *number < 0xffff_fffd);
-    match (given(array_id).filter(|array| *array > 0), given(array_task)) {
-        (Some(array), Some(task)) => SlurmJobId::array_task(array, task),
+    let [array_id, array_task] =
+        [array_id, array_task].map(|value| value.filter(|number| *number < 0xffff_fffd));
+    match (array_id, array_task) {
+        (Some(array), Some(task)) if array > 0 => SlurmJobId::array_task(array, task),
         _ => SlurmJobId::plain(id),
     }
 }
 
 /// Reads `SLURM_JOB_GPUS`: `0,2` or `0-3`. What is not a number is skipped; at most [`DEVICES_MAX`] are kept.
 pub fn parse_devices(text: &str) -> Vec<u32> {
-    let range = |part: &str| -> Option<(u32, u32)> {
-        match part.split_once('-') {
-            None => part.parse().ok().map(|index| (index, index)),
-            Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),
-        }
-    };
-    let ranges = text.split(',').filter_map(|part| range(part.trim()));
-    ranges.flat_map(|(first, last)| first..=last).take(DEVICES_MAX).collect()
+    let ranges = text.split(',').filter_map(|part| {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    });
+    ranges.flatten().take(DEVICES_MAX).collect()
 }
 
 /// A value of [`TRES_PER_TASK`] without its GPUs; `None` where it names none.
 pub fn without_gpus(request: &str) -> Option<String> {
-    let is_gpu = |item: &&str| {
+    let (gpus, rest): (Vec<&str>, Vec<&str>) = request.split(',').partition(|item| {
         let plain = item.trim_start_matches("gres/").trim_start_matches("gres:");
         plain.split(['=', ':']).next() == Some("gpu")
-    };
-    let rest: Vec<&str> = request.split(',').filter(|item| !is_gpu(item)).collect();
-    request.split(',').any(|item| is_gpu(&item)).then(|| rest.join(","))
+    });
+    (!gpus.is_empty()).then(|| rest.join(","))
 }
 
 /// Whether a command line gives `--deadline`, which getopt lets a user shorten to `--dea`.
@@ -258,33 +257,33 @@ mod tests {
 
     #[test]
     fn a_request_by_task_loses_its_gpus_and_nothing_else() {
-        let rest = |text: &str| without_gpus(text);
-        assert_eq!(rest("gres/gpu=1").as_deref(), Some(""));
-        assert_eq!(rest("cpu=2,gres/gpu:a100=1,gres/lscratch=5").as_deref(), Some("cpu=2,gres/lscratch=5"));
-        assert_eq!(rest("cpu=2,gres/gpus_of_ours=1"), None);
-        assert_eq!(rest(""), None);
+        assert_eq!(without_gpus("gres/gpu=1").as_deref(), Some(""));
+        let mixed = "cpu=2,gres/gpu:a100=1,gres/lscratch=5";
+        assert_eq!(without_gpus(mixed).as_deref(), Some("cpu=2,gres/lscratch=5"));
+        assert_eq!(without_gpus("cpu=2,gres/gpus_of_ours=1"), None);
+        assert_eq!(without_gpus(""), None);
     }
 
     #[test]
     fn a_deadline_is_seen_however_short() {
-        let seen = |argument: &str| names_deadline(&["sbatch".to_owned(), argument.to_owned()]);
-        assert!(
-            seen("--deadline=now+1hour")
-                && seen("--dead")
-                && !seen("--dependency=afterok:1")
-                && !seen("-dea")
-        );
+        for (argument, is_seen) in [
+            ("--deadline=now+1hour", true),
+            ("--dead", true),
+            ("--dependency=afterok:1", false),
+            ("-dea", false),
+        ] {
+            assert_eq!(names_deadline(&["sbatch".to_owned(), argument.to_owned()]), is_seen, "{argument}");
+        }
     }
 
     #[test]
     fn only_a_wish_that_lua_would_accept_is_passed_on() {
-        let text = |text: &str| Some(text.to_owned());
         assert_eq!(wish(None), None);
         for good in ["", "(null)", "yes", "memory=8G"] {
-            assert_eq!(wish(text(good)), text(good));
+            assert_eq!(wish(Some(good.to_owned())).as_deref(), Some(good));
         }
         for bad in ["no", "maybe", "a\nb", &"x".repeat(60_000)] {
-            assert_eq!(wish(text(bad)), None);
+            assert_eq!(wish(Some(bad.to_owned())), None);
         }
     }
 
