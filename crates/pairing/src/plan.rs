@@ -26,11 +26,11 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "PairingDocument")]
 pub struct Pairing {
-    /// The node.
+    /// The node that the members are pinned to.
     pub node: NodeName,
-    /// The device.
+    /// The device of that node, by the GRES type that Slurm has for it.
     pub gres_type: GresType,
-    /// Its model.
+    /// The device's model, by which the profiles were looked up.
     pub device_model: String,
     /// The group of the running host that the members join; absent = the device is free.
     pub joins: Option<DecisionId>,
@@ -116,7 +116,7 @@ pub enum Role {
 /// One job to be started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// The job.
+    /// This start of the job: a requeue makes it another.
     pub start: JobStart,
     /// What it runs.
     pub workload: WorkloadKey,
@@ -131,14 +131,14 @@ pub struct Member {
     pub memory_bytes: Option<u64>,
     /// How fast it will run; absent when alone.
     pub estimate: Option<SpeedEstimate>,
-    /// Why so.
+    /// Why it starts here and so, and what else was considered.
     pub explanation: Explanation,
 }
 
 /// Everything that was considered for one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The job.
+    /// The job that it is about.
     pub job_id: SlurmJobId,
     /// The deciding reason.
     pub reason: Reason,
@@ -156,7 +156,7 @@ pub const CANDIDATES_MAX: usize = 16;
 /// One partner that was considered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The partner.
+    /// The other job; of several that are alike, one.
     pub partner: SlurmJobId,
     /// What it runs.
     pub workload: WorkloadKey,
@@ -164,7 +164,7 @@ pub struct Candidate {
     pub is_running: bool,
     /// The caps tried: (ours, the partner's).
     pub cap_fractions: (Option<Fraction>, Option<Fraction>),
-    /// Our speed.
+    /// The speed of the job that the explanation is about.
     pub own: Option<SpeedEstimate>,
     /// The partner's speed.
     pub other: Option<SpeedEstimate>,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// What is said of one tenant's speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Guess {
-    /// Expected, 0..=1.
+    /// Expected speed over solo speed, 0..=1.
     pub(super) speed: f64,
     /// The truth is above it with the stated probability; equal to `speed` where a model gives no bound.
     pub(super) low: f64,

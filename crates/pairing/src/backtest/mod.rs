@@ -77,7 +77,7 @@ pub enum BacktestError {
     NothingToReplay,
 }
 
-/// Who chooses.
+/// The policies that are compared on each queue, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
@@ -142,7 +142,7 @@ impl<'a> Backtest<'a> {
         &self.truth
     }
 
-    /// The options.
+    /// What is replayed, as it was given to [`Backtest::new`].
     pub const fn options(&self) -> &BacktestOptions {
         &self.options
     }

@@ -50,7 +50,7 @@ pub struct SetSize {
     pub mechanism: String,
     /// Workloads that were measured in a pair.
     pub workloads: usize,
-    /// Their families.
+    /// Families of these workloads; one whose family nobody names is its own.
     pub families: usize,
     /// Measured combinations of two workloads and their caps.
     pub combinations: usize,
@@ -65,7 +65,7 @@ pub struct SetSize {
 pub struct PolicyScore {
     /// Jobs in the queue.
     pub queue: usize,
-    /// Who chose.
+    /// The policy that chose the pairs.
     pub policy: PolicyName,
     /// Observed pairings besides the old families' history; `null` = learns nothing.
     pub observations: Option<usize>,
@@ -97,7 +97,7 @@ pub struct PolicyScore {
 /// How good a model's estimates were.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EstimateScore {
-    /// Whose.
+    /// The policy whose model estimated.
     pub policy: PolicyName,
     /// Observed pairings besides the old families' history.
     pub observations: usize,
@@ -122,7 +122,7 @@ pub struct EstimateScore {
 /// How good the caps were that a model rates highest: means over pairs of the two speeds' sum.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SplitScore {
-    /// Whose choice.
+    /// The policy whose model chose the caps.
     pub policy: PolicyName,
     /// Observed pairings besides the old families' history; `null` = learns nothing.
     pub observations: Option<usize>,
@@ -134,7 +134,7 @@ pub struct SplitScore {
     pub best_sum: Option<f64>,
     /// With one half each.
     pub half_half_sum: Option<f64>,
-    /// Without caps.
+    /// With no cap on either.
     pub uncapped_sum: Option<f64>,
 }
 

@@ -33,13 +33,13 @@ pub struct SeedOutcome {
 pub struct CalibrationPoint {
     /// How many pairings had been observed besides the old families' history.
     pub observations: usize,
-    /// Expected speed.
+    /// Expected speed over solo speed, 0..=1.
     pub speed: f64,
     /// The truth was said to lie above it.
     pub low: f64,
     /// Standard deviation; 0 = not given.
     pub deviation: f64,
-    /// Measured speed.
+    /// Measured speed over solo speed, 0..=1.
     pub truth: f64,
 }
 

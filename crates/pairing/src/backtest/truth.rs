@@ -14,7 +14,7 @@ type Thousandths = u16;
 /// Two workloads, by place in [`Truth::workloads`] (the lower first), their caps, and how fast they ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Combination {
-    /// The workloads.
+    /// Places in [`Truth::workloads`], the lower first.
     pub workloads: [usize; 2],
     /// Their caps; absent = none.
     pub caps: [Option<Fraction>; 2],

@@ -74,7 +74,6 @@ pub(super) fn resolve(named: Option<&str>, default: &str, observations: &mut [Ob
     device_model
 }
 
-/// Reads ALLOW.csv.
 pub(super) fn read_allow(source: NamedText<'_>) -> Result<AllowList, InvalidFile> {
     let table = Table::read(source, &ALLOW_REQUIRED, &[])?;
     let mut allowed = AllowList::default();

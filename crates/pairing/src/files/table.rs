@@ -36,7 +36,7 @@ impl<'t> NamedText<'t> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}, column {column}: {found} where {expected} was expected")]
 pub struct InvalidFile {
-    /// The file.
+    /// The name of the file, as it was given.
     pub file: String,
     /// The line, from 1.
     pub line: u64,

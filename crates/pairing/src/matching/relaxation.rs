@@ -24,7 +24,6 @@ enum Part {
     Both,
 }
 
-/// Solves it.
 pub(super) fn solve(graph: &Graph) -> Relaxed {
     let parts = parts(graph);
     let (rows, row_place) = numbered(&parts, |part| matches!(part, Part::Row | Part::Both));

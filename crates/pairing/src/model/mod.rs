@@ -85,7 +85,7 @@ pub enum PredictError {
     /// Too few solo runs, or none of the features that the model needs.
     #[error("too little is known of {workload} on {device_model}")]
     NoProfile {
-        /// The workload.
+        /// The workload's key, as people see it.
         workload: String,
         /// The device model.
         device_model: String,

@@ -62,7 +62,7 @@ pub(super) enum Kind {
 pub(super) enum Regime {
     /// Caps that sum to one at most.
     Apart,
-    /// Nobody.
+    /// On the same compute units: without caps, or with caps that sum to more than one.
     Together,
 }
 

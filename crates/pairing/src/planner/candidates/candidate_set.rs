@@ -20,7 +20,7 @@ const THREADS_MAX: usize = 8;
 pub(crate) enum Sharing {
     /// Two waiting jobs, by class, the lower first, on a device of this kind.
     Pair {
-        /// One class.
+        /// The class that was seen first.
         lower: ClassIndex,
         /// The other, or the same.
         higher: ClassIndex,
@@ -216,7 +216,7 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
         self.glances.extend(found);
     }
 
-    /// Looks closely.
+    /// Finds out what these are worth under the caps that suit them best.
     pub(crate) fn look(&mut self, numbers: &[CandidateIndex]) {
         let sharings = &self.sharings;
         let found = in_parallel(self.context, numbers, |context, number| sharings[*number].look(context));

@@ -126,7 +126,7 @@ impl<'a> PlanContext<'a> {
         !self.is_thorough && self.policy.allowed.is_none() && !device.mechanism.has_modes()
     }
 
-    /// Without caps.
+    /// What they are like without caps, and what caps could make of that.
     fn glance(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<Glance, Reason> {
         let foreseen = self.found.foreseen.borrow();
         let known = self.couple(seats, device).and_then(|couple| foreseen.get(&couple));

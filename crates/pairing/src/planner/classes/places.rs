@@ -89,7 +89,6 @@ impl Places {
         self.kinds.iter().max().map_or(0, |last| usize::from(*last) + 1)
     }
 
-    /// All places.
     pub(crate) fn all(&self) -> impl Iterator<Item = PlaceIndex> + Clone + use<> {
         (0..self.kinds.len()).map(PlaceIndex::from)
     }

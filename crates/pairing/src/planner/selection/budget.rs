@@ -55,7 +55,7 @@ fn rate(weight: f64, excess: f64) -> f64 {
 /// How often each way is chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
-    /// By way.
+    /// How many pairs of each way.
     pub(crate) counts: Vec<u32>,
     /// What one more of each class would gain at most, with the risk priced.
     pub(crate) prices: Vec<f64>,
