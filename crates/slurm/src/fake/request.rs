@@ -44,7 +44,7 @@ pub(super) struct Booking {
     pub(super) memory_mib: u64,
     /// Shards by device.
     pub(super) shards: BTreeMap<GresType, u32>,
-    /// Whole devices.
+    /// Devices that are held whole.
     pub(super) gpus: Vec<GresType>,
     /// Other GRES by name.
     pub(super) other: BTreeMap<String, u64>,
