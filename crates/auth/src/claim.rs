@@ -40,7 +40,7 @@ pub enum Method {
     Key,
     /// The certificates of the connection itself.
     Mtls,
-    /// Nothing.
+    /// Nothing is proven: for one machine only.
     None,
 }
 
@@ -105,9 +105,9 @@ impl std::fmt::Display for Claimant {
 /// What a client sends first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// By what.
+    /// By what the claim is proven.
     pub method: Method,
-    /// Who.
+    /// Who the client says that it is.
     pub claimant: Claimant,
     /// The proof; empty where the method has none of its own.
     pub proof: String,
@@ -152,9 +152,9 @@ fn is_node(text: &str) -> bool {
 pub enum Answer {
     /// Come in; and here is my own proof.
     Welcome(String),
-    /// Not now.
+    /// It could not be judged now, and why; trying again may help.
     Away(String),
-    /// No.
+    /// It was judged and not believed, and why.
     Denied(String),
 }
 

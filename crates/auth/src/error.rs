@@ -26,9 +26,9 @@ pub enum Denial {
     /// The other end proves by another method.
     #[error("it proves by {given}, and auth.method is {wanted} here; write the same on both sides")]
     OtherMethod {
-        /// The peer's.
+        /// The method of the other end.
         given: String,
-        /// Ours.
+        /// The method that is configured here.
         wanted: String,
     },
     /// The credential is of another user than it must be of.

@@ -16,11 +16,11 @@ pub struct Refused {
     pub who: String,
     /// From where it came.
     pub address: IpAddr,
-    /// Why.
+    /// What was wrong, as it was said to the other end.
     pub why: String,
     /// When, the last time.
     pub at: UnixTime,
-    /// How often.
+    /// How often since it was last let in.
     pub count: u64,
 }
 

@@ -32,7 +32,7 @@ const WELCOMED_LENGTH: usize = 64;
 pub enum Identity {
     /// The agent of this node.
     Agent(NodeName),
-    /// This user.
+    /// A user, by uid.
     User(UserId),
     /// Whoever runs something on this machine (`auth.method = "none"`).
     Nobody,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What is spoken, so that no other protocol's messages are taken for ours (RFC 7301).
 const PROTOCOL: &[u8] = b"pillion1";
-/// RFC 9266.
+/// The label of the `tls-exporter` binding (RFC 9266, section 2).
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 /// Stands in a certificate that says nothing.
 const NO_NAME: &str = "pillion.invalid";

@@ -8,9 +8,9 @@ use crate::munge::{Decoded, MungeError};
 /// Which of the two texts a credential must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The client's.
+    /// What a client says of itself.
     Claim,
-    /// The scheduler's.
+    /// What the scheduler answers it.
     Answer,
 }
 

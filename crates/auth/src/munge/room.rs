@@ -22,7 +22,7 @@ const CRED_EXPIRED: c_int = 15;
 const CRED_REWOUND: c_int = 16;
 const CRED_REPLAYED: c_int = 17;
 const CRED_UNAUTHORIZED: c_int = 18;
-/// `munge_opt_t`.
+/// Values of `munge_opt_t` in munge.h.
 const OPT_TTL: c_int = 4;
 const OPT_ENCODE_TIME: c_int = 6;
 const OPT_DECODE_TIME: c_int = 7;
