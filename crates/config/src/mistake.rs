@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// One mistake.
+/// Something that is not allowed in a file, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Where, from 1.
@@ -26,15 +26,15 @@ pub enum ConfigError {
     /// It cannot be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path, as it was given.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// It holds something that is not allowed.
     #[error("{}", listed(path, mistakes))]
     Wrong {
-        /// The file.
+        /// The path, as it was given.
         path: PathBuf,
         /// At least one.
         mistakes: Vec<Mistake>,

@@ -17,12 +17,12 @@ use toml::de::{DeTable, DeValue};
 pub enum Part {
     /// `pillion-scheduler`: all but `[agent]`.
     Scheduler,
-    /// `pillion-agent`: `[agent]`.
+    /// `pillion-agent`: what stands under `[agent]`.
     Agent,
 }
 
 impl Part {
-    /// The program.
+    /// The name of the program that reads it.
     pub const fn program(self) -> &'static str {
         match self {
             Self::Scheduler => "pillion-scheduler",

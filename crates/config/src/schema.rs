@@ -19,7 +19,7 @@ pub struct Section {
     pub keys: Vec<Key>,
 }
 
-/// One key.
+/// One key of a section, as example and manual show it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
     /// Its name in its section.
