@@ -146,12 +146,12 @@ pub struct Explanation {
     pub text: String,
     /// The name of the model.
     pub model: String,
-    /// Partners that were considered, best first, at most `CANDIDATES_MAX`. Jobs that are told the same share one list.
+    /// Partners that were considered, best first, at most 16. Jobs with the same answer share one list.
     pub candidates: Arc<[Candidate]>,
 }
 
 /// How many candidates an explanation keeps.
-pub const CANDIDATES_MAX: usize = 16;
+pub(crate) const CANDIDATES_MAX: usize = 16;
 
 /// One partner that was considered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! What all seeds come to, in the form that scripts read (`pillion backtest --json`; docs/benchmarks.md says what each
 //! figure means). Fields are only ever added.
 
-use super::score::{Tally, as_float};
+use super::score::{Tally, UNFIT_HOURS_LOST, as_float};
 use super::seed::{Contestant, ErrorSums, SeedOutcome, SplitSums, share};
-use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName, UNFIT_HOURS_LOST};
+use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName};
 use serde::Serialize;
 use std::collections::BTreeSet;
 

@@ -39,7 +39,7 @@ impl Combination {
     }
 
     /// Whether both are capped at one half.
-    pub fn is_half_half(&self) -> bool {
+    pub(super) fn is_half_half(&self) -> bool {
         self.caps.iter().all(|cap| cap.is_some_and(|cap| (cap.value() - 0.5).abs() < 1e-6))
     }
 }
@@ -165,7 +165,7 @@ impl Truth {
     }
 
     /// What was measured, as a rule for the planner.
-    pub fn allow_list(&self) -> AllowList {
+    pub(super) fn allow_list(&self) -> AllowList {
         let mut list = AllowList::default();
         for combination in &self.combinations {
             let [a, b] = combination.workloads.map(|workload| &self.workloads[workload]);

@@ -117,12 +117,12 @@ pub(crate) fn latest_end(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
     job.time_limit_seconds.map(|seconds| now + Duration::from_secs(seconds))
 }
 
-/// Whether what ends at `guest` may hold a device longer than what ends at `host` (`None` = no limit).
-pub(crate) fn outlives(guest: Option<UnixTime>, host: Option<UnixTime>) -> bool {
-    match (guest, host) {
+/// Whether what ends at `joiner` may hold a device longer than what ends at `host` (`None` = no limit).
+pub(crate) fn outlives(joiner: Option<UnixTime>, host: Option<UnixTime>) -> bool {
+    match (joiner, host) {
         (_, None) => false,
         (None, Some(_)) => true,
-        (Some(guest), Some(host)) => guest > host,
+        (Some(joiner), Some(host)) => joiner > host,
     }
 }
 
@@ -132,13 +132,13 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
     let are_together = device.tenants.iter().all(|tenant| {
         tenant.is_running && tenant.group.is_some() && tenant.group == group && tenant.workload.is_some()
     });
-    let seats = device
+    let mode_max = device
         .tenants
         .iter()
         .filter_map(|tenant| tenant.sharing.ccs_mode())
         .min()
         .map_or(u32::MAX, u32::from);
-    let is_full = device.tenants.len() >= policy.tenants_max.min(seats) as usize;
+    let is_full = device.tenants.len() >= policy.tenants_max.min(mode_max) as usize;
     if device.tenants.is_empty() || !are_together {
         return Err(Reason::NotShareable);
     }

@@ -37,8 +37,8 @@ index_types! {
     ProfileIndex,
     /// What jobs ask of a node: CPUs and memory.
     DemandIndex,
-    /// Nodes that have room for the same demands.
-    RoomIndex,
+    /// Nodes that meet the same demands.
+    NodeClassIndex,
     /// A candidate: jobs that could share a device, by what is alike.
     CandidateIndex,
     /// Jobs or running hosts that are alike in everything that the selection looks at.

@@ -168,9 +168,9 @@ impl From<Stored> for Knowledge {
     }
 }
 
-/// What is said of one tenant.
+/// What is predicted of one tenant.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Said {
+pub(super) struct Prediction {
     pub(super) speed_fraction: f64,
     /// Whether truths far off are frequent: who wins where tenants meet on the same units is not a matter of degree.
     pub(super) has_heavy_tail: bool,
@@ -201,7 +201,7 @@ impl Knowledge {
         (NOVELTY_HALF_COUNT / (NOVELTY_HALF_COUNT + seen), novelty)
     }
 
-    pub(super) fn predict(&self, tenants: &[TenantInput<'_>]) -> Vec<Said> {
+    pub(super) fn predict(&self, tenants: &[TenantInput<'_>]) -> Vec<Prediction> {
         let appetites: Vec<Appetite> = tenants.iter().map(Appetite::of_tenant).collect();
         let caps: Vec<f64> = tenants.iter().map(prior::cap).collect();
         let actors: Vec<Actor> = tenants
@@ -217,20 +217,26 @@ impl Knowledge {
         let combinations: Vec<Option<usize>> =
             (0..actors.len()).map(|own| self.combination(&actors, own)).collect();
         let tenants = expected.iter().zip(&combinations).enumerate();
-        let mut said: Vec<Said> = tenants
-            .map(|(own, (expected, combination))| self.say(&actors, own, *combination, expected))
+        let mut predictions: Vec<Prediction> = tenants
+            .map(|(own, (expected, combination))| self.predict_one(&actors, own, *combination, expected))
             .collect();
         if combinations.iter().any(Option::is_none) {
-            let speeds: Vec<f64> = said.iter().map(|tenant| tenant.speed_fraction).collect();
+            let speeds: Vec<f64> = predictions.iter().map(|tenant| tenant.speed_fraction).collect();
             let excess = prior::excess(&appetites, &speeds);
-            for (tenant, expected) in said.iter_mut().zip(&expected) {
+            for (tenant, expected) in predictions.iter_mut().zip(&expected) {
                 tenant.speed_fraction /= 1.0 + (excess - 1.0) * expected.overlap;
             }
         }
-        said
+        predictions
     }
 
-    fn say(&self, actors: &[Actor], own: usize, combination: Option<usize>, expected: &Expected) -> Said {
+    fn predict_one(
+        &self,
+        actors: &[Actor],
+        own: usize,
+        combination: Option<usize>,
+        expected: &Expected,
+    ) -> Prediction {
         let others: Vec<&Actor> =
             actors.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, actor)| actor).collect();
         let effects = Effects::on(&actors[own], &others, expected);
@@ -268,7 +274,7 @@ impl Knowledge {
         let deviation = (scale * scale * (variance + unseen) + noise).sqrt();
         let mut stretch = self.stretch(actors, expected.overlap, speed_fraction);
         if is_measured {
-            // How well others are foretold makes a measurement no more exact.
+            // How well others are predicted makes a measurement no more exact.
             stretch = (stretch.0.max(1.0), stretch.1.max(1.0));
         }
         let named = TERMS.iter().zip(means).filter(|(_, mean)| *mean != 0.0);
@@ -276,7 +282,7 @@ impl Knowledge {
         terms.insert("prior".into(), expected.speed_fraction);
         terms.insert("pair".into(), scale * of_pair);
         terms.insert("deviation".into(), deviation * stretch.0);
-        Said {
+        Prediction {
             speed_fraction,
             has_heavy_tail: expected.overlap > 0.0 && !is_measured,
             deviation_bound: deviation * stretch.0,
@@ -299,7 +305,8 @@ impl Knowledge {
     /// The device's mean power: at rest, and what each tenant adds to that alone, in proportion to its speed; times what
     /// was measured of such sums.
     pub(super) fn power_watts(&self, tenants: &[TenantInput<'_>]) -> Option<f64> {
-        let speeds: Vec<f64> = self.predict(tenants).iter().map(|said| said.speed_fraction).collect();
+        let speeds: Vec<f64> =
+            self.predict(tenants).iter().map(|prediction| prediction.speed_fraction).collect();
         Some(self.stored.power_ratio * added_power(tenants, &speeds)?)
     }
 
@@ -351,9 +358,9 @@ pub(super) fn added_power(tenants: &[TenantInput<'_>], speeds: &[f64]) -> Option
 }
 
 /// A tenant without neighbours is as fast as its cap lets it be.
-fn alone(expected: &Expected) -> Said {
+fn alone(expected: &Expected) -> Prediction {
     let deviation = if expected.cap < 1.0 { NOISE_FRACTION } else { 0.0 };
-    Said {
+    Prediction {
         speed_fraction: expected.speed_fraction,
         has_heavy_tail: false,
         deviation_bound: deviation,
@@ -365,7 +372,7 @@ fn alone(expected: &Expected) -> Said {
 /// What effects are called in explanations.
 const TERMS: [&str; 4] = ["model", "profiles", "workloads", "families"];
 
-/// Under which of these names a kind of effect goes. That of the very combination is told by itself.
+/// Under which of these names a kind of effect goes. That of the very combination has its own.
 fn term(kind: Kind) -> usize {
     match kind {
         Kind::All | Kind::Pair => 0,

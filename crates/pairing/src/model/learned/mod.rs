@@ -132,7 +132,7 @@ impl InterferenceModel for Learned {
         device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError> {
         let knowledge = self.knowledge(tenants, device_model);
-        // Whoever was never seen beside others, on a device of which little is known, is judged by his profile alone:
+        // Whoever was never seen beside others, on a device of which little is known, is judged by its profile alone:
         // with the doubt of a model that has learnt next to nothing, nobody would ever be tried.
         if knowledge.is_new_to(tenants)
             && let Ok(estimates) = Contention.predict(tenants, device_model)

@@ -85,7 +85,7 @@ impl Appetite {
         Self::of(tenant.profile, tenant.sharing.takes_turns())
     }
 
-    pub(super) fn of(profile: &WorkloadProfile, takes_turns: bool) -> Self {
+    pub(super) fn of(profile: &WorkloadProfile, is_time_sliced: bool) -> Self {
         let curve = curve(profile);
         let active = value(profile.sm_active_fraction)
             .map(|active| (active + value(profile.stall_fraction).unwrap_or(0.0)).min(1.0));
@@ -95,10 +95,10 @@ impl Appetite {
             let lost: f64 = curve[1..=CAP_STEPS].iter().map(|speed| 1.0 - speed).sum();
             lost / (small(CAP_STEPS) / 2.0)
         });
-        let use_fraction = if takes_turns { busy.or(active) } else { sensitivity.or(active).or(busy) };
+        let use_fraction = if is_time_sliced { busy.or(active) } else { sensitivity.or(active).or(busy) };
         Self {
             // A device whose kernels hardly fill it is busy all the time, and still has room.
-            load_fraction: if takes_turns { busy.or(active) } else { sensitivity.or(active) },
+            load_fraction: if is_time_sliced { busy.or(active) } else { sensitivity.or(active) },
             use_fraction: use_fraction.map(|part| part.clamp(SPEED_MIN, 1.0)),
             memory_fraction: value(profile.memory_bandwidth_fraction).or(value(profile.memory_busy_fraction)),
             curve,
@@ -172,8 +172,8 @@ pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expe
     let others = (0..appetites.len()).filter(|other| *other != own);
     let overlap = others.clone().map(|other| overlap(cap, caps[other])).fold(0.0, f64::max);
     if appetites.iter().all(|appetite| appetite.use_fraction.is_none()) {
-        let seats = small(appetites.len());
-        let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / seats };
+        let count = small(appetites.len());
+        let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / count };
         let speed_fraction = speed_fraction.min(cap.max(SPEED_MIN));
         return Expected { speed_fraction, doubt: DOUBT_UNKNOWN, overlap, cap };
     }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_guest_saves_little() {
+    fn a_short_joiner_saves_little() {
         let saved = worth(&[stay(10.0, 0.9), stay(0.1, 0.9)], 1.0, None, Objective::Throughput);
         assert!((saved - 0.1 / 0.9 * 0.8).abs() < 1e-12, "{saved}");
     }

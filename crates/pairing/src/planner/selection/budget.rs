@@ -11,7 +11,7 @@ const WAYS_EXACT_MAX: usize = 2000;
 const WAYS_SWAPPED_MAX: usize = 60;
 /// Rounds of bisection: for few ways, and for many.
 const ROUNDS_MAX: (usize, usize) = (40, 12);
-/// A price is good enough where it leaves this part of the budget unused: for a choice, and to see what is worth a look.
+/// A price is good enough where it leaves this part of the budget unused: for a choice, and to see what is worth evaluating.
 const UNUSED_FRACTION_MAX: (f64, f64) = (0.02, 0.1);
 /// By how much a price is raised or lowered first: one that was good for a like question, and a first guess.
 const NEAR_STEP: f64 = 1.05;
@@ -82,7 +82,7 @@ pub(crate) fn choose(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f
     choice
 }
 
-/// Prices near those of the choice: what is still to be looked at can be told from them.
+/// Prices near those of the choice: they show what is still to be evaluated.
 pub(crate) fn near(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64) -> Choice {
     if ways.len() <= WAYS_EXACT_MAX {
         return choose(counts, ways, allowance, risk_price);
@@ -245,18 +245,18 @@ impl Question<'_> {
 
     /// What leads from one choice to another, in parts that do not touch each other.
     fn chains(&self, from: &[u32], to: &[u32]) -> Vec<Chain> {
-        let mut seats = Seats::new(self.counts, self.ways, from, to);
+        let mut vertices = Vertices::new(self.counts, self.ways, from, to);
         let mut changes: Vec<(usize, i32, usize)> = Vec::new();
         for (way, (before, after)) in from.iter().zip(to).enumerate() {
             let change = if after >= before { 1 } else { -1 };
             for _ in 0..before.abs_diff(*after) {
-                let seat = seats.join(&self.ways[way], change);
-                changes.push((way, change, seat));
+                let vertex = vertices.join(&self.ways[way], change);
+                changes.push((way, change, vertex));
             }
         }
         let mut chains: FxHashMap<usize, Chain> = FxHashMap::default();
-        for (way, change, seat) in changes {
-            let chain = chains.entry(seats.root(seat)).or_default();
+        for (way, change, vertex) in changes {
+            let chain = chains.entry(vertices.root(vertex)).or_default();
             chain.weight += f64::from(change) * self.ways[way].weight;
             chain.excess += f64::from(change) * self.ways[way].excess();
             chain.changes.push((way, change));
@@ -266,7 +266,7 @@ impl Question<'_> {
 }
 
 /// The search for the price at which the budget is just kept. Prices may lie far apart, so that their logarithms are
-/// looked at.
+/// compared.
 struct Search {
     first_guess: f64,
     step: f64,
@@ -330,16 +330,16 @@ impl Chain {
 }
 
 /// The vertices of all classes that are paired differently, each for itself, joined where a change touches both.
-struct Seats {
+struct Vertices {
     first: Vec<usize>,
     count: Vec<usize>,
-    /// Of each class: how many pairs that are given up have been seated, and that are new.
+    /// Of each class: how many ends of pairs that are given up have a vertex, and of new ones.
     given_up: Vec<usize>,
     new: Vec<usize>,
     parent: Vec<usize>,
 }
 
-impl Seats {
+impl Vertices {
     fn new(counts: &[u32], ways: &[Way], from: &[u32], to: &[u32]) -> Self {
         let mut count: Vec<usize> = counts.iter().map(|count| *count as usize).collect();
         let mut given_up = vec![0; counts.len()];
@@ -355,31 +355,31 @@ impl Seats {
             first[class] = first[class - 1] + count[class - 1];
         }
         let all = first.last().map_or(0, |last| last + count[counts.len() - 1]);
-        // New pairs sit behind those that are given up, so that they meet only where all seats are needed.
+        // New pairs sit behind those that are given up, so that they meet only where all vertices are needed.
         Self { first, count, new: given_up, given_up: vec![0; counts.len()], parent: (0..all).collect() }
     }
 
-    /// Seats one pair; gives one of its two seats.
+    /// Gives both ends of a pair a vertex, and joins the two; gives one of them.
     fn join(&mut self, way: &Way, change: i32) -> usize {
-        let (one, other) = (self.seat(way.a, change), self.seat(way.b, change));
+        let (one, other) = (self.vertex(way.a, change), self.vertex(way.b, change));
         let (one_root, other_root) = (self.root(one), self.root(other));
         self.parent[one_root.max(other_root)] = one_root.min(other_root);
         one
     }
 
-    /// The next seat of a class, for a pair that is new or given up.
-    fn seat(&mut self, class: usize, change: i32) -> usize {
+    /// The next vertex of a class, for a pair that is new or given up.
+    fn vertex(&mut self, class: usize, change: i32) -> usize {
         let next = if change > 0 { &mut self.new[class] } else { &mut self.given_up[class] };
         *next += 1;
         self.first[class] + (*next - 1) % self.count[class]
     }
 
-    fn root(&mut self, mut seat: usize) -> usize {
-        while self.parent[seat] != seat {
-            self.parent[seat] = self.parent[self.parent[seat]];
-            seat = self.parent[seat];
+    fn root(&mut self, mut vertex: usize) -> usize {
+        while self.parent[vertex] != vertex {
+            self.parent[vertex] = self.parent[self.parent[vertex]];
+            vertex = self.parent[vertex];
         }
-        seat
+        vertex
     }
 }
 
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_risky_pair_makes_room_for_a_safer_one_and_goes_where_there_is_none() {
+    fn a_risky_pair_gives_way_to_a_safer_one_and_goes_where_there_is_none() {
         let ways = [risky(0, 1, 0.8, 0.2), risky(0, 2, 0.5, 0.0)];
         assert_eq!(choose(&[1, 1, 1], &ways, 0.0, 0.0).counts, [0, 1]);
         assert_eq!(choose(&[1, 1], &ways[..1], 0.0, 0.0).counts, [0]);
