@@ -88,7 +88,7 @@ impl Claimant {
     }
 
     /// What the scheduler's proof towards this client is made over.
-    pub fn answer_payload(&self, exporter: &Exporter) -> String {
+    pub(crate) fn answer_payload(&self, exporter: &Exporter) -> String {
         format!("{VERSION} scheduler {} {}", self.node(), exporter.text())
     }
 }
@@ -115,7 +115,7 @@ pub struct Claim {
 
 impl Claim {
     /// As it is sent.
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let Self { method, claimant, proof } = self;
         format!("{VERSION} {} {} {}\n{proof}", method.as_str(), claimant.role(), claimant.node())
     }
@@ -153,7 +153,7 @@ pub enum Answer {
     /// Come in; and here is my own proof.
     Welcome(String),
     /// It could not be judged now, and why; trying again may help.
-    Away(String),
+    Unavailable(String),
     /// It was judged and not believed, and why.
     Denied(String),
 }
@@ -162,16 +162,16 @@ impl Answer {
     /// To a claim that was not believed.
     pub(crate) fn refusal(error: &AuthError) -> Self {
         match error {
-            AuthError::Denied(_) => Self::Denied(error.told()),
-            AuthError::Away(_) | AuthError::Unreachable(_) => Self::Away(error.told()),
+            AuthError::Denied(_) => Self::Denied(error.report()),
+            AuthError::Unavailable(_) | AuthError::Unreachable(_) => Self::Unavailable(error.report()),
         }
     }
 
     /// As it is sent.
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         match self {
             Self::Welcome(proof) => format!("welcome\n{proof}"),
-            Self::Away(text) => format!("away\n{text}"),
+            Self::Unavailable(text) => format!("away\n{text}"),
             Self::Denied(text) => format!("denied\n{text}"),
         }
     }
@@ -183,7 +183,7 @@ impl Answer {
     pub fn parse(text: &str) -> Result<Self, AuthError> {
         match text.split_once('\n') {
             Some(("welcome", proof)) => Ok(Self::Welcome(proof.to_owned())),
-            Some(("away", why)) => Ok(Self::Away(plain(why))),
+            Some(("away", why)) => Ok(Self::Unavailable(plain(why))),
             Some(("denied", why)) => Ok(Self::Denied(plain(why))),
             _ => Err(AuthError::Denied(Denial::Malformed)),
         }
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn an_answer_reads_back_and_its_text_is_plain() {
         for answer in
-            [Answer::Welcome("p".into()), Answer::Away("munged".into()), Answer::Denied("no".into())]
+            [Answer::Welcome("p".into()), Answer::Unavailable("munged".into()), Answer::Denied("no".into())]
         {
             assert_eq!(Answer::parse(&answer.to_text()), Ok(answer));
         }
@@ -251,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_away_and_never_denied() {
-        let away = AuthError::Away("MUNGE does not answer".into());
-        assert!(matches!(Answer::refusal(&away), Answer::Away(_)));
+    fn what_cannot_be_judged_is_unavailable_and_never_denied() {
+        let unavailable = AuthError::Unavailable("MUNGE does not answer".into());
+        assert!(matches!(Answer::refusal(&unavailable), Answer::Unavailable(_)));
         assert!(matches!(Answer::refusal(&AuthError::Denied(Denial::Replayed)), Answer::Denied(_)));
     }
 }

@@ -58,7 +58,7 @@ impl Door {
         let claimant = self.claimant.clone();
         let claim = self.prover.ask(move |prover| prover.claim(&claimant, &exporter)).await?;
         if claim.method == Method::None && !is_here {
-            return Err(AuthError::Away("auth.method = \"none\" is for one machine only".to_owned()));
+            return Err(AuthError::Unavailable("auth.method = \"none\" is for one machine only".to_owned()));
         }
         frame::send(&mut stream, &claim.to_text()).await?;
         self.hear(&mut stream, claim, exporter).await?;
@@ -78,13 +78,13 @@ impl Door {
                 checked.map_err(|error| match error {
                     AuthError::Denied(denial) => {
                         let why = format!("who answers there does not prove to be the scheduler: {denial}");
-                        AuthError::Denied(Denial::Told(why))
+                        AuthError::Denied(Denial::Remote(why))
                     }
                     other => other,
                 })
             }
-            Answer::Away(why) => Err(AuthError::Away(why)),
-            Answer::Denied(why) => Err(AuthError::Denied(Denial::Told(why))),
+            Answer::Unavailable(why) => Err(AuthError::Unavailable(why)),
+            Answer::Denied(why) => Err(AuthError::Denied(Denial::Remote(why))),
         }
     }
 
@@ -101,7 +101,7 @@ impl Door {
         endpoint.connect_with_connector(connector).await.map_err(|error| reason(&error))
     }
 
-    /// What gRPC is told to ask for; the connector decides where it goes.
+    /// The address that gRPC asks for; the connector decides where it goes.
     pub fn endpoint() -> Endpoint {
         Endpoint::from_static("http://pillion.invalid")
     }

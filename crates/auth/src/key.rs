@@ -105,7 +105,7 @@ pub fn new_key_file(new: &[u8; KEY_BYTES], before: Option<&str>, now: UnixTime) 
 /// The keys of a file that are in force now.
 ///
 /// # Errors
-/// [`AuthError::Away`]: a missing key is no answer about anybody.
+/// [`AuthError::Unavailable`]: a missing key is no answer about anybody.
 pub(crate) fn read(path: &Path, now: UnixTime) -> Result<Keys, AuthError> {
     use rustix::fs::{Mode, OFlags};
     use std::io::Read as _;
@@ -118,7 +118,7 @@ pub(crate) fn read(path: &Path, now: UnixTime) -> Result<Keys, AuthError> {
                 "there is no key {shown}; make one with 'pillion keygen' on the controller and copy it to every node, or run \
                  munged (auth.method)"
             );
-            return Err(AuthError::Away(why));
+            return Err(AuthError::Unavailable(why));
         }
         Err(error) => return Err(unusable(path, error)),
     };
@@ -135,7 +135,7 @@ pub(crate) fn read(path: &Path, now: UnixTime) -> Result<Keys, AuthError> {
 }
 
 fn unusable(path: &Path, why: impl std::fmt::Display) -> AuthError {
-    AuthError::Away(format!("the key {} cannot be used: {why}", path.display()))
+    AuthError::Unavailable(format!("the key {} cannot be used: {why}", path.display()))
 }
 
 #[cfg(test)]
@@ -227,19 +227,19 @@ mod tests {
         }
     }
 
-    fn check_away(path: &Path, sentence: &str) {
+    fn check_unusable(path: &Path, sentence: &str) {
         match read(path, at(1)) {
-            Err(AuthError::Away(why)) => assert!(why.contains(sentence), "{why}"),
+            Err(AuthError::Unavailable(why)) => assert!(why.contains(sentence), "{why}"),
             other => panic!("{}", other.is_ok()),
         }
     }
 
     #[test]
-    fn a_key_that_others_may_read_is_not_used_and_a_missing_one_is_away() {
+    fn a_key_that_others_may_read_is_not_used_and_a_missing_one_is_unavailable() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("auth.key");
-        check_away(&path, "make one with 'pillion keygen'");
+        check_unusable(&path, "make one with 'pillion keygen'");
         std::fs::write(&path, file(&NEW, None, 0)).unwrap();
         for (mode, is_used) in
             [(0o600, true), (0o640, true), (0o400, true), (0o644, false), (0o660, false), (0o604, false)]
@@ -248,7 +248,7 @@ mod tests {
             if is_used {
                 assert!(read(&path, at(1)).is_ok(), "{mode:o}");
             } else {
-                check_away(&path, "others may read or write it");
+                check_unusable(&path, "others may read or write it");
             }
         }
     }

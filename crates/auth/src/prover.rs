@@ -89,13 +89,15 @@ impl Prover {
             drop(place);
             done
         });
-        worked.await.unwrap_or_else(|_| Err(AuthError::Away("a proof could not be worked on".to_owned())))
+        worked
+            .await
+            .unwrap_or_else(|_| Err(AuthError::Unavailable("a proof could not be worked on".to_owned())))
     }
 
     /// The client's claim.
     ///
     /// # Errors
-    /// [`AuthError::Away`] where it cannot be made now.
+    /// [`AuthError::Unavailable`] where it cannot be made now.
     pub fn claim(&self, claimant: &Claimant, exporter: &Exporter) -> Result<Claim, AuthError> {
         let method = match (claimant, self.method()) {
             (Claimant::User, Method::None) => Method::None,
@@ -114,7 +116,7 @@ impl Prover {
     /// Who a client is.
     ///
     /// # Errors
-    /// [`AuthError::Denied`] where its proof is not good, [`AuthError::Away`] where that cannot be said now.
+    /// [`AuthError::Denied`] where its proof is not good, [`AuthError::Unavailable`] where that cannot be said now.
     pub fn judge(
         &self,
         claim: &Claim,
@@ -164,7 +166,7 @@ impl Prover {
             Denial::OtherMethod { given: claim.method.as_str().to_owned(), wanted: own.as_str().to_owned() };
         // Nobody chose ours: it may be another one as soon as munged is back.
         Err(if self.auth.method.is_none() {
-            AuthError::Away(denial.to_string())
+            AuthError::Unavailable(denial.to_string())
         } else {
             AuthError::Denied(denial)
         })
@@ -173,7 +175,7 @@ impl Prover {
     /// The scheduler's own proof, towards a client that it believes.
     ///
     /// # Errors
-    /// [`AuthError::Away`] where it cannot be made now.
+    /// [`AuthError::Unavailable`] where it cannot be made now.
     pub fn answer(&self, claim: &Claim, judged: &Judged, exporter: &Exporter) -> Result<String, AuthError> {
         let payload = claim.claimant.answer_payload(exporter);
         match &judged.by {
@@ -187,7 +189,12 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Prover::judge`].
-    pub fn check_answer(&self, claim: &Claim, exporter: &Exporter, proof: &str) -> Result<(), AuthError> {
+    pub(crate) fn check_answer(
+        &self,
+        claim: &Claim,
+        exporter: &Exporter,
+        proof: &str,
+    ) -> Result<(), AuthError> {
         let Claim { method, claimant, .. } = claim;
         match method {
             Method::Munge => {
@@ -212,7 +219,7 @@ impl Prover {
         let name = &self.auth.scheduler_user;
         let number = name.parse().ok();
         number.or_else(|| uzers::get_user_by_name(name).map(|user| user.uid())).ok_or_else(|| {
-            AuthError::Away(format!(
+            AuthError::Unavailable(format!(
                 "there is no user '{name}' here (auth.scheduler_user: who the scheduler runs as)"
             ))
         })

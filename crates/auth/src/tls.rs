@@ -33,7 +33,7 @@ pub struct SetupError {
 
 impl From<SetupError> for AuthError {
     fn from(error: SetupError) -> Self {
-        Self::Away(error.to_string())
+        Self::Unavailable(error.to_string())
     }
 }
 

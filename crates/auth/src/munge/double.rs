@@ -42,7 +42,7 @@ impl Double {
     fn answering(&self) -> Result<(), MungeError> {
         let is_stopped = *self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let why = "MUNGE does not answer: it was stopped";
-        if is_stopped { Err(MungeError::Away(why.to_owned())) } else { Ok(()) }
+        if is_stopped { Err(MungeError::Unavailable(why.to_owned())) } else { Ok(()) }
     }
 }
 
