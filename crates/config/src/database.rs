@@ -5,7 +5,7 @@ use crate::rules::is_loopback_host;
 
 /// Where a database is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DatabasePlace {
+pub(crate) enum DatabasePlace {
     /// On this machine: a socket or loopback.
     Here,
     /// On another one.
@@ -13,7 +13,7 @@ pub enum DatabasePlace {
 }
 
 /// Where the URL leads. A host that is not named is this machine's socket.
-pub fn database_place(url: &str) -> DatabasePlace {
+pub(crate) fn database_place(url: &str) -> DatabasePlace {
     let (authority, query) = parts(url);
     // A password may hold an '@' itself.
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

@@ -31,14 +31,6 @@ impl Part {
     }
 }
 
-/// Reads the scheduler's part.
-///
-/// # Errors
-/// [`ConfigError`].
-pub fn read_scheduler(path: &Path) -> Result<Scheduler, ConfigError> {
-    parse_scheduler(&read(path)?).map_err(|mistakes| ConfigError::wrong(path, mistakes))
-}
-
 /// Reads the scheduler's part, and where each of its values comes from.
 ///
 /// # Errors

@@ -59,7 +59,7 @@ pub fn scheduler_sections() -> Vec<Section> {
 }
 
 /// The agent's sections, `[agent]` first.
-pub fn agent_sections() -> Vec<Section> {
+pub(crate) fn agent_sections() -> Vec<Section> {
     sections::<Agent>("agent")
 }
 

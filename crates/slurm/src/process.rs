@@ -285,8 +285,9 @@ mod tests {
         assert_eq!(runner.run_lines("squeue", &lines).await.unwrap(), 2);
         let read = std::fs::read_to_string(directory.path().join("squeue.in")).unwrap();
         assert_eq!(read, "update JobId=4 StartTime=now\nupdate JobId=2_2 StartTime=now\nquit\n");
-        let away = script("cat >/dev/null; echo 'Unable to contact slurm controller (connect failure)' >&2");
-        let runner = self::runner(away.path(), Duration::from_secs(20));
+        let unreachable =
+            script("cat >/dev/null; echo 'Unable to contact slurm controller (connect failure)' >&2");
+        let runner = self::runner(unreachable.path(), Duration::from_secs(20));
         assert!(runner.run_lines("squeue", &lines).await.unwrap_err().is_transient());
     }
 

@@ -400,7 +400,7 @@ pub enum SlurmError {
         /// What was different.
         reason: String,
     },
-    /// Slurm could not serve this call now: the controller is away or in standby, or its backfill holds the job (an
+    /// Slurm could not serve this call now: the controller is not responding or in standby, or its backfill holds the job (an
     /// update of `Partition=` often meets that). The same call may work a moment later.
     #[error("{program} could not be served now: {detail}")]
     Unavailable {

@@ -107,7 +107,7 @@ impl FakeSlurm {
         self.world().fail_node(node);
     }
 
-    /// slurmctld goes away or comes back. While it is away every call ends in [`SlurmError::Timeout`], nothing is
+    /// slurmctld stops responding, or responds again. While it does not every call ends in [`SlurmError::Timeout`], nothing is
     /// scheduled, and running jobs run on.
     pub fn set_down(&self, down: bool) {
         self.world().set_down(down);

@@ -206,13 +206,13 @@ pub fn version(text: &str) -> Option<SlurmVersion> {
 
 /// The questions after the throttles of these arrays, one a line: after each array a word that `scontrol` repeats. `nonce` is
 /// fresh, so that no text which a user wrote can end an answer.
-pub fn throttle_questions(arrays: &[u32], nonce: &str) -> Vec<String> {
+pub(crate) fn throttle_questions(arrays: &[u32], nonce: &str) -> Vec<String> {
     let questions =
         arrays.iter().flat_map(|array| [format!("show job -o {array}"), format!("show hostnames {nonce}")]);
     questions.collect()
 }
 
-/// The throttles of these arrays from the answers to [`throttle_questions`]; an array whose answer is not there whole, or that is
+/// The throttles of these arrays from the answers to `throttle_questions`; an array whose answer is not there whole, or that is
 /// not known any more, is left out.
 pub fn array_throttles(text: &str, arrays: &[u32], nonce: &str) -> BTreeMap<u32, Option<u32>> {
     let mut throttles = BTreeMap::new();

@@ -57,18 +57,18 @@ pub(super) fn fences(nonce: &str) -> (String, String) {
 }
 
 /// The value of `-O`. A suffix without a width (`:;`) prints a field whole, however long it is.
-pub fn format_option(nonce: &str) -> String {
+pub(crate) fn format_option(nonce: &str) -> String {
     let (fence, end) = fences(nonce);
     format!("JobArrayID:{fence},{}:{fence},admin_comment:{end}", FIELDS.join(":;,"))
 }
 
 /// The value of `-O` that asks for names: what users wrote, and so fenced as comments are, with nothing else beside them.
-pub fn names_format_option(nonce: &str) -> String {
+pub(crate) fn names_format_option(nonce: &str) -> String {
     let (fence, end) = fences(nonce);
     format!("JobArrayID:{fence},Name:{end}")
 }
 
-/// Reads what `squeue -r -h -O` printed with [`names_format_option`] of the same `nonce`. A record that does not parse whole
+/// Reads what `squeue -r -h -O` printed with `names_format_option` of the same `nonce`. A record that does not parse whole
 /// is no name, and a job that has two has none.
 pub fn names(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, String> {
     let (fence, end) = fences(nonce);
