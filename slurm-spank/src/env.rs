@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The most variables that one reply may set, and the most that it may unset.
-pub const VARIABLES_MAX: usize = 64;
+pub(crate) const VARIABLES_MAX: usize = 64;
 /// The longest value that enters a job's environment.
-pub const VALUE_LENGTH_MAX: usize = 4096;
+pub(crate) const VALUE_LENGTH_MAX: usize = 4096;
 /// The longest name of a variable.
 pub const NAME_LENGTH_MAX: usize = 128;
 /// The most device indexes that are passed on.
 pub const DEVICES_MAX: usize = 64;
 /// The longest time that plugstack.conf may make a job wait.
-pub const DEADLINE_MILLISECONDS_MAX: u64 = 2000;
+pub(crate) const DEADLINE_MILLISECONDS_MAX: u64 = 2000;
 
 /// What the options of `sbatch` that ask for a GPU leave in the environment of a job whose GPU we turned into shards; each
 /// makes a plain `srun` inside the job ask for a GPU, or bind to one, and fail. See also [`without_gpus`].
-pub const STALE_REQUESTS: [&str; 7] = [
+pub(crate) const STALE_REQUESTS: [&str; 7] = [
     "SLURM_GPUS",
     "SLURM_GPUS_PER_NODE",
     "SLURM_GPUS_PER_TASK",
@@ -30,11 +30,11 @@ pub const STALE_REQUESTS: [&str; 7] = [
     "SLURM_TRES_BIND",
 ];
 /// One more of them, which may hold other requests besides (`cpu=2,gres/gpu=1`).
-pub const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
+pub(crate) const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
 /// Where slurmstepd leaves the option's value for the job; `sbatch` takes variables of this prefix for options of its own.
-pub const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate";
+pub(crate) const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate";
 /// How `sbatch` tells `pillion.lua` of a `--deadline`, which Slurm does not show to lua.
-pub const DEADLINE_HINT: &str = "PILLION_DEADLINE";
+pub(crate) const DEADLINE_HINT: &str = "PILLION_DEADLINE";
 
 /// The container programs that take binds from the environment, by the prefix of their variables. Apptainer reads
 /// Singularity's where its own are not set.
@@ -126,7 +126,7 @@ impl PluginArguments {
 
 /// The file by which the agent says that a job is ours: `jobs/<job id>` beside its socket, owned by root. With it the
 /// steps of a colocated batch job are recognised, which do not carry the option.
-pub fn marker_path(socket: &Path, job: SlurmJobId) -> Option<PathBuf> {
+pub(crate) fn marker_path(socket: &Path, job: SlurmJobId) -> Option<PathBuf> {
     socket.parent().map(|directory| directory.join("jobs").join(job.to_string()))
 }
 
@@ -151,7 +151,7 @@ pub fn parse_devices(text: &str) -> Vec<u32> {
     ranges.flatten().take(DEVICES_MAX).collect()
 }
 
-/// A value of [`TRES_PER_TASK`] without its GPUs; `None` where it names none.
+/// A value of `SLURM_TRES_PER_TASK` without its GPUs; `None` where it names none.
 pub fn without_gpus(request: &str) -> Option<String> {
     let (gpus, rest): (Vec<&str>, Vec<&str>) = request.split(',').partition(|item| {
         let plain = item.trim_start_matches("gres/").trim_start_matches("gres:");
@@ -161,7 +161,7 @@ pub fn without_gpus(request: &str) -> Option<String> {
 }
 
 /// Whether a command line gives `--deadline`, which getopt lets a user shorten to `--dea`.
-pub fn names_deadline(arguments: &[String]) -> bool {
+pub(crate) fn names_deadline(arguments: &[String]) -> bool {
     arguments.iter().any(|argument| argument.starts_with("--dea"))
 }
 
@@ -175,7 +175,7 @@ pub fn wish(option: Option<String>) -> Option<String> {
 ///
 /// # Errors
 /// [`InvalidOption`], whose text is what the user sees.
-pub fn check_option(value: Option<&[u8]>) -> Result<(), InvalidOption> {
+pub(crate) fn check_option(value: Option<&[u8]>) -> Result<(), InvalidOption> {
     let Some(bytes) = value else { return Ok(()) };
     match std::str::from_utf8(bytes) {
         Ok(text) => option::parse(Some(text)).map(|_| ()),
