@@ -5,7 +5,7 @@ use super::{Graph, WholeEdge, exact};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How many neighbourhoods are looked at, at most.
+/// How many neighbourhoods are tried, at most.
 const ATTEMPTS_MAX: usize = 12;
 /// A neighbourhood's vertices at most: some milliseconds.
 const VERTICES_MAX: i64 = 120;

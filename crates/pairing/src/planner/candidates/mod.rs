@@ -39,7 +39,7 @@ pub(crate) struct CandidateTenant<'a> {
 }
 
 impl<'a> PlanContext<'a> {
-    /// Two waiting jobs, by class, that start together. Looked at once for both orders.
+    /// Two waiting jobs, by class, that start together. Evaluated once for both orders.
     pub(crate) fn pair(&self, host: ClassIndex, joiner: ClassIndex, kind: KindIndex) -> Rc<Evaluation> {
         if let Some(evaluation) = self.found.pairs.borrow().get(&(host, joiner, kind)) {
             return Rc::clone(evaluation);

@@ -184,7 +184,7 @@ fn sharers(
     of_class.collect()
 }
 
-/// Everything about a job that a plan looks at, but its place in the queue.
+/// Everything about a job that a plan depends on, but its place in the queue.
 fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let promise = job.slowdown_ratio_max.value().to_bits();
     let sharing = (promise, job.memory_bytes_declared, job.solo_cap, job.owes_runs > 0);

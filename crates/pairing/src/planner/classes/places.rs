@@ -1,4 +1,4 @@
-//! What is alike among devices, so that thousands of them are looked at as a few: *places* are alike for every job that
+//! What is alike among devices, so that thousands of them count as a few: *places* are alike for every job that
 //! might start there, *hosts* are alike in what runs on them. Knows the snapshot only; must not choose.
 
 use crate::planner::admit;
@@ -148,7 +148,7 @@ pub(crate) fn alike_hosts(
     alike
 }
 
-/// Everything about a tenant that a plan looks at.
+/// Everything about a tenant that a plan depends on.
 fn tenant_key(tenant: &Tenant, now: UnixTime, ratio: f64) -> impl Hash + Eq + '_ {
     let who = (&tenant.workload, tenant.uid, &tenant.account, tenant.slowdown_ratio_max.value().to_bits());
     let cap = tenant.sharing.cap().map(|cap| cap.value().to_bits());

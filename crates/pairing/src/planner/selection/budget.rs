@@ -355,7 +355,7 @@ impl Vertices {
             first[class] = first[class - 1] + count[class - 1];
         }
         let all = first.last().map_or(0, |last| last + count[counts.len() - 1]);
-        // New pairs sit behind those that are given up, so that they meet only where all vertices are needed.
+        // New pairs come behind those that are given up, so that they meet only where all vertices are needed.
         Self { first, count, new: given_up, given_up: vec![0; counts.len()], parent: (0..all).collect() }
     }
 

@@ -1,6 +1,6 @@
-//! Step 3: of all that could share, those that gain most together. The graph of what could share: jobs that have a right to a device, running hosts that may be joined, and jobs that
-//! could ride along. What is alike is one class of the matching, so that its size grows with the workloads and not with
-//! the queue. Turns evaluations into edges and the matching into partners; must not hand out devices.
+//! Step 3: of all candidates, those that gain most together. Jobs that have a right to a device, running hosts that may be
+//! joined, and joiners are the vertices of a graph, candidates its edges. What is alike is one class of the matching, so
+//! that its size grows with the workloads and not with the queue. Must not hand out devices.
 
 mod budget;
 
@@ -474,6 +474,7 @@ impl Assigner<'_, '_> {
         }
     }
 
+    /// Takes a joiner's part of a device's node, where there is enough of it.
     fn reserve(&mut self, device: DeviceIndex, joiner: ClassIndex) -> bool {
         let node_meets = self.capacity.node_meets(self.context, device, joiner);
         if node_meets {
