@@ -2,6 +2,7 @@
 //! joined, and joiners are the vertices of a graph, candidates its edges. What is alike is one class of the matching, so
 //! that its size grows with the workloads and not with the queue. Must not hand out devices.
 
+mod assign;
 mod budget;
 
 use crate::planner::admit;
@@ -13,6 +14,7 @@ use crate::planner::index::{
 use crate::planner::placement::free_capacity::{FreeCapacity, NodeClasses};
 use crate::planner::rounds::Cutoff;
 use crate::policy::UserPolicy;
+use assign::Assigner;
 use budget::{Choice, Way};
 use pillion_core::{UnixTime, UserId};
 use rustc_hash::FxHashMap;
@@ -106,23 +108,15 @@ pub(crate) fn select(
     candidates: &mut CandidateSet<'_, '_>,
     question: &Question<'_>,
 ) -> BTreeMap<JobIndex, Partner> {
-    let context = candidates.context;
     // 1. What is alike is one group, so that the matching grows with the workloads.
-    let groups = Groups::new(context, question);
+    let groups = Groups::new(candidates.context, question);
     // 2. Which groups could share, and what that is worth at the price of one estimate.
     let links = groups.links(candidates);
     candidates.screen();
     // 3. How often each is chosen, evaluating more where that could change the choice.
     let chosen = groups.choose(candidates, &links, question.allowance);
     // 4. Back from groups to jobs, the first ones first.
-    let mut assigner = Assigner {
-        context,
-        groups: &groups,
-        devices: question.primaries.iter().chain(question.hosts).copied().collect(),
-        capacity: question.capacity.clone(),
-        next: vec![0; groups.kinds.len()].into(),
-        partners: BTreeMap::new(),
-    };
+    let mut assigner = Assigner::new(&groups, question);
     for (link, count) in links.iter().zip(chosen) {
         for _ in 0..count {
             assigner.assign(link.a, link.b);
@@ -400,87 +394,6 @@ impl Ends {
     /// Whether a job of this class may run on when that is over which ends at this rank.
     fn outlives(&self, class: ClassIndex, rank: usize) -> bool {
         self.of_class[class] >= rank
-    }
-}
-
-/// Turns a matching of groups into partners, the first vertices first.
-struct Assigner<'d, 'a> {
-    context: &'d PlanContext<'a>,
-    groups: &'d Groups<'d, 'a>,
-    /// Of primaries and hosts.
-    devices: FxHashMap<JobIndex, DeviceIndex>,
-    /// As joiners take their parts of it.
-    capacity: FreeCapacity,
-    next: TiVec<GroupIndex, usize>,
-    partners: BTreeMap<JobIndex, Partner>,
-}
-
-impl Assigner<'_, '_> {
-    /// One pair of these groups, where the node still has CPUs and memory for it.
-    fn assign(&mut self, first: GroupIndex, second: GroupIndex) {
-        match (self.groups.kinds[first], self.groups.kinds[second]) {
-            (Group::Primary { .. }, Group::Primary { .. }) => {
-                if let (Some(one), Some(other)) = (self.take_job(first), self.take_job(second)) {
-                    self.partners.insert(one, Partner::Job(other));
-                    self.partners.insert(other, Partner::Job(one));
-                }
-            }
-            (Group::Primary { .. } | Group::Host { .. }, Group::Joiner { class, .. }) => {
-                if let (Some(host), Some(joiner)) = (self.take_host(first, class), self.take_job(second)) {
-                    self.partners.insert(host, Partner::Job(joiner));
-                    self.partners.insert(joiner, Partner::Job(host));
-                }
-            }
-            (Group::Primary { class, .. }, Group::Running { .. }) => self.assign_join(second, first, class),
-            (Group::Running { .. }, Group::Joiner { class, .. }) => self.assign_join(first, second, class),
-            _ => {}
-        }
-    }
-
-    fn assign_join(&mut self, running: GroupIndex, joiners: GroupIndex, class: ClassIndex) {
-        if let (Some(device), Some(joiner)) = (self.take_running(running, class), self.take_job(joiners)) {
-            self.partners.insert(joiner, Partner::Device(device));
-        }
-    }
-
-    fn take(&mut self, group: GroupIndex) -> Option<Vertex> {
-        let vertex = self.groups.vertices[group].get(self.next[group]).copied()?;
-        self.next[group] += 1;
-        Some(vertex)
-    }
-
-    fn take_job(&mut self, group: GroupIndex) -> Option<JobIndex> {
-        self.take(group)?.job()
-    }
-
-    /// The next job of a group on whose node a joiner of this class still fits; the others are passed over.
-    fn take_host(&mut self, group: GroupIndex, joiner: ClassIndex) -> Option<JobIndex> {
-        loop {
-            let host = self.take_job(group)?;
-            let device = *self.devices.get(&host)?;
-            if self.reserve(device, joiner) {
-                return Some(host);
-            }
-        }
-    }
-
-    /// Likewise the next device that may be joined.
-    fn take_running(&mut self, group: GroupIndex, joiner: ClassIndex) -> Option<DeviceIndex> {
-        loop {
-            let Vertex::Device(device) = self.take(group)? else { return None };
-            if self.reserve(device, joiner) {
-                return Some(device);
-            }
-        }
-    }
-
-    /// Takes a joiner's part of a device's node, where there is enough of it.
-    fn reserve(&mut self, device: DeviceIndex, joiner: ClassIndex) -> bool {
-        let node_meets = self.capacity.node_meets(self.context, device, joiner);
-        if node_meets {
-            self.capacity.take(self.context, device, joiner);
-        }
-        node_meets
     }
 }
 
