@@ -22,7 +22,7 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum NoAnswer {
-    /// Nobody listens.
+    /// Nobody listens on the socket, or there is none.
     Unreachable(io::Error),
     /// The listener is not root (nor the user that we run as).
     Untrusted(u32),

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The most variables that one reply may set, and the most that it may unset.
-pub const VARIABLES_MAX: usize = 64;
+pub(crate) const VARIABLES_MAX: usize = 64;
 /// The longest value that enters a job's environment.
-pub const VALUE_LENGTH_MAX: usize = 4096;
+pub(crate) const VALUE_LENGTH_MAX: usize = 4096;
 /// The longest name of a variable.
 pub const NAME_LENGTH_MAX: usize = 128;
 /// The most device indexes that are passed on.
 pub const DEVICES_MAX: usize = 64;
 /// The longest time that plugstack.conf may make a job wait.
-pub const DEADLINE_MILLISECONDS_MAX: u64 = 2000;
+pub(crate) const DEADLINE_MILLISECONDS_MAX: u64 = 2000;
 
 /// What the options of `sbatch` that ask for a GPU leave in the environment of a job whose GPU we turned into shards; each
 /// makes a plain `srun` inside the job ask for a GPU, or bind to one, and fail. See also [`without_gpus`].
-pub const STALE_REQUESTS: [&str; 7] = [
+pub(crate) const STALE_REQUESTS: [&str; 7] = [
     "SLURM_GPUS",
     "SLURM_GPUS_PER_NODE",
     "SLURM_GPUS_PER_TASK",
@@ -30,11 +30,11 @@ pub const STALE_REQUESTS: [&str; 7] = [
     "SLURM_TRES_BIND",
 ];
 /// One more of them, which may hold other requests besides (`cpu=2,gres/gpu=1`).
-pub const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
+pub(crate) const TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
 /// Where slurmstepd leaves the option's value for the job; `sbatch` takes variables of this prefix for options of its own.
-pub const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate";
+pub(crate) const HANDED_ON_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_pillion_colocate";
 /// How `sbatch` tells `pillion.lua` of a `--deadline`, which Slurm does not show to lua.
-pub const DEADLINE_HINT: &str = "PILLION_DEADLINE";
+pub(crate) const DEADLINE_HINT: &str = "PILLION_DEADLINE";
 
 /// The container programs that take binds from the environment, by the prefix of their variables. Apptainer reads
 /// Singularity's where its own are not set.
@@ -54,12 +54,15 @@ pub fn container_binds(
     });
     let apptainers = own[0].clone().or_else(|| Some((format!("{}_BIND", CONTAINERS[0]), own[1].clone()?.1)));
     let others = own[1].clone();
-    let bound = |(prefix, given): (&str, Option<(String, String)>)| {
-        let Some((name, list)) = given else { return Some((format!("{prefix}_BIND"), directory.to_owned())) };
-        let is_bound = list.split(',').any(|entry| entry.split(':').next() == Some(directory));
-        (!is_bound).then(|| (name, format!("{list},{directory}")))
-    };
-    CONTAINERS.into_iter().zip([apptainers, others]).filter_map(bound).collect()
+    let mut binds = Vec::new();
+    for (prefix, given) in CONTAINERS.into_iter().zip([apptainers, others]) {
+        match given {
+            None => binds.push((format!("{prefix}_BIND"), directory.to_owned())),
+            Some((_, list)) if list.split(',').any(|entry| entry.split(':').next() == Some(directory)) => {}
+            Some((name, list)) => binds.push((name, format!("{list},{directory}"))),
+        }
+    }
+    binds
 }
 
 /// The plugin's arguments in plugstack.conf.
@@ -113,18 +116,17 @@ impl PluginArguments {
         if !self.socket.contains("%n") {
             return Some(PathBuf::from(&self.socket));
         }
-        let plain = |name: &&str| {
-            !name.is_empty()
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-                && *name != ".."
-        };
-        node_name.filter(plain).map(|name| PathBuf::from(self.socket.replace("%n", name)))
+        let name = node_name?;
+        let is_plain = !name.is_empty()
+            && name != ".."
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        is_plain.then(|| PathBuf::from(self.socket.replace("%n", name)))
     }
 }
 
 /// The file by which the agent says that a job is ours: `jobs/<job id>` beside its socket, owned by root. With it the
 /// steps of a colocated batch job are recognised, which do not carry the option.
-pub fn marker_path(socket: &Path, job: SlurmJobId) -> Option<PathBuf> {
+pub(crate) fn marker_path(socket: &Path, job: SlurmJobId) -> Option<PathBuf> {
     socket.parent().map(|directory| directory.join("jobs").join(job.to_string()))
 }
 
@@ -132,37 +134,34 @@ pub fn marker_path(socket: &Path, job: SlurmJobId) -> Option<PathBuf> {
 /// there and no task.
 pub fn job_id(id: u32, array_id: Option<u32>, array_task: Option<u32>) -> SlurmJobId {
     // Slurm's NO_VAL and INFINITE: no number at all.
-    let given = |value: Option<u32>| value.filter(|number| *number < 0xffff_fffd);
-    match (given(array_id).filter(|array| *array > 0), given(array_task)) {
-        (Some(array), Some(task)) => SlurmJobId::array_task(array, task),
+    let [array_id, array_task] =
+        [array_id, array_task].map(|value| value.filter(|number| *number < 0xffff_fffd));
+    match (array_id, array_task) {
+        (Some(array), Some(task)) if array > 0 => SlurmJobId::array_task(array, task),
         _ => SlurmJobId::plain(id),
     }
 }
 
 /// Reads `SLURM_JOB_GPUS`: `0,2` or `0-3`. What is not a number is skipped; at most [`DEVICES_MAX`] are kept.
 pub fn parse_devices(text: &str) -> Vec<u32> {
-    let range = |part: &str| -> Option<(u32, u32)> {
-        match part.split_once('-') {
-            None => part.parse().ok().map(|index| (index, index)),
-            Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),
-        }
-    };
-    let ranges = text.split(',').filter_map(|part| range(part.trim()));
-    ranges.flat_map(|(first, last)| first..=last).take(DEVICES_MAX).collect()
+    let ranges = text.split(',').filter_map(|part| {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    });
+    ranges.flatten().take(DEVICES_MAX).collect()
 }
 
-/// A value of [`TRES_PER_TASK`] without its GPUs; `None` where it names none.
+/// A value of `SLURM_TRES_PER_TASK` without its GPUs; `None` where it names none.
 pub fn without_gpus(request: &str) -> Option<String> {
-    let is_gpu = |item: &&str| {
+    let (gpus, rest): (Vec<&str>, Vec<&str>) = request.split(',').partition(|item| {
         let plain = item.trim_start_matches("gres/").trim_start_matches("gres:");
         plain.split(['=', ':']).next() == Some("gpu")
-    };
-    let rest: Vec<&str> = request.split(',').filter(|item| !is_gpu(item)).collect();
-    request.split(',').any(|item| is_gpu(&item)).then(|| rest.join(","))
+    });
+    (!gpus.is_empty()).then(|| rest.join(","))
 }
 
 /// Whether a command line gives `--deadline`, which getopt lets a user shorten to `--dea`.
-pub fn names_deadline(arguments: &[String]) -> bool {
+pub(crate) fn names_deadline(arguments: &[String]) -> bool {
     arguments.iter().any(|argument| argument.starts_with("--dea"))
 }
 
@@ -176,7 +175,7 @@ pub fn wish(option: Option<String>) -> Option<String> {
 ///
 /// # Errors
 /// [`InvalidOption`], whose text is what the user sees.
-pub fn check_option(value: Option<&[u8]>) -> Result<(), InvalidOption> {
+pub(crate) fn check_option(value: Option<&[u8]>) -> Result<(), InvalidOption> {
     let Some(bytes) = value else { return Ok(()) };
     match std::str::from_utf8(bytes) {
         Ok(text) => option::parse(Some(text)).map(|_| ()),
@@ -258,33 +257,33 @@ mod tests {
 
     #[test]
     fn a_request_by_task_loses_its_gpus_and_nothing_else() {
-        let rest = |text: &str| without_gpus(text);
-        assert_eq!(rest("gres/gpu=1").as_deref(), Some(""));
-        assert_eq!(rest("cpu=2,gres/gpu:a100=1,gres/lscratch=5").as_deref(), Some("cpu=2,gres/lscratch=5"));
-        assert_eq!(rest("cpu=2,gres/gpus_of_ours=1"), None);
-        assert_eq!(rest(""), None);
+        assert_eq!(without_gpus("gres/gpu=1").as_deref(), Some(""));
+        let mixed = "cpu=2,gres/gpu:a100=1,gres/lscratch=5";
+        assert_eq!(without_gpus(mixed).as_deref(), Some("cpu=2,gres/lscratch=5"));
+        assert_eq!(without_gpus("cpu=2,gres/gpus_of_ours=1"), None);
+        assert_eq!(without_gpus(""), None);
     }
 
     #[test]
     fn a_deadline_is_seen_however_short() {
-        let seen = |argument: &str| names_deadline(&["sbatch".to_owned(), argument.to_owned()]);
-        assert!(
-            seen("--deadline=now+1hour")
-                && seen("--dead")
-                && !seen("--dependency=afterok:1")
-                && !seen("-dea")
-        );
+        for (argument, is_seen) in [
+            ("--deadline=now+1hour", true),
+            ("--dead", true),
+            ("--dependency=afterok:1", false),
+            ("-dea", false),
+        ] {
+            assert_eq!(names_deadline(&["sbatch".to_owned(), argument.to_owned()]), is_seen, "{argument}");
+        }
     }
 
     #[test]
     fn only_a_wish_that_lua_would_accept_is_passed_on() {
-        let text = |text: &str| Some(text.to_owned());
         assert_eq!(wish(None), None);
         for good in ["", "(null)", "yes", "memory=8G"] {
-            assert_eq!(wish(text(good)), text(good));
+            assert_eq!(wish(Some(good.to_owned())).as_deref(), Some(good));
         }
         for bad in ["no", "maybe", "a\nb", &"x".repeat(60_000)] {
-            assert_eq!(wish(text(bad)), None);
+            assert_eq!(wish(Some(bad.to_owned())), None);
         }
     }
 

@@ -42,7 +42,7 @@ const SUCCESS: c_int = 0;
 /// Any value but 0 makes the command refuse the option; this one is Slurm's own for a bad argument.
 const BAD_OPTION: c_int = -1;
 
-/// `struct spank_option`.
+/// `struct spank_option` of spank.h, field by field.
 #[repr(C)]
 struct SpankOption {
     name: *const c_char,

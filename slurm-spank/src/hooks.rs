@@ -21,9 +21,9 @@ const RESTART_COUNT: &str = "SLURM_RESTART_COUNT";
 /// Where Slurm has loaded us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
-    /// `srun`.
+    /// In `srun`, before the step starts.
     Local,
-    /// slurmstepd.
+    /// In slurmstepd, on the node of the step.
     Remote,
     /// `sbatch` or `salloc`.
     Allocator,

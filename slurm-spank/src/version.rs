@@ -53,7 +53,7 @@ const fn leading_number(bytes: &[u8], start: usize) -> Option<(u8, usize)> {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct VersionStamp {
-    /// [`SlurmVersion::number`].
+    /// The release that it was built for, as [`SlurmVersion::number`].
     pub number: u32,
     /// Found once in a built plugin.
     pub marker: [u8; 28],

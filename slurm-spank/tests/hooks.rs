@@ -21,7 +21,7 @@ struct FakeSpank {
     job: BTreeMap<String, String>,
     process: BTreeMap<String, String>,
     arguments: Vec<&'static str>,
-    told: Vec<String>,
+    reported: Vec<String>,
     registered: usize,
     log: Vec<(Level, String)>,
     panics_on: Option<&'static str>,
@@ -37,7 +37,7 @@ impl FakeSpank {
             job: variables(&[("SLURM_JOB_GPUS", "1"), ("SLURM_SHARDS_ON_NODE", "40"), ("SLURM_GPUS", "1")]),
             process: BTreeMap::new(),
             arguments: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             registered: 0,
             log: Vec::new(),
             panics_on: None,
@@ -49,7 +49,7 @@ impl FakeSpank {
     }
 
     fn maybe_panic(&self, call: &'static str) {
-        assert!(self.panics_on != Some(call), "the fake was told to panic in {call}");
+        assert!(self.panics_on != Some(call), "the fake is to panic in {call}");
     }
 }
 
@@ -94,7 +94,7 @@ impl Spank for FakeSpank {
         self.arguments.iter().map(|argument| (*argument).to_owned()).collect()
     }
     fn tell_controller(&mut self, name: &str, value: &str) {
-        self.told.push(format!("{name}={value}"));
+        self.reported.push(format!("{name}={value}"));
     }
     fn log(&mut self, level: Level, line: &str) {
         self.maybe_panic("log");
@@ -166,7 +166,7 @@ fn a_decision_becomes_the_environment() {
 }
 
 #[test]
-fn a_restart_is_told_as_slurmstepd_tells_it() {
+fn a_restart_is_reported_as_slurmstepd_does() {
     // What Slurm fills in: its item (0 in 24.11, whatever the count), the variable before and after it writes its own.
     let cases = [
         (None, "", "", 0),
@@ -191,7 +191,7 @@ fn a_restart_is_told_as_slurmstepd_tells_it() {
 }
 
 #[test]
-fn nothing_of_a_steps_environment_is_told() {
+fn nothing_of_a_steps_environment_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (socket, asked) = agent(directory.path(), decided(&[], &[]));
     let mut spank = FakeSpank::colocated();
@@ -219,7 +219,7 @@ fn a_job_that_is_not_ours_is_not_touched() {
 }
 
 #[test]
-fn the_marker_tells_a_step_without_the_option() {
+fn the_marker_recognises_a_step_without_the_option() {
     let directory = tempfile::tempdir().unwrap();
     let (socket, asked) = agent(directory.path(), decided(&[("PILLION_DECISION", "5")], &[]));
     std::fs::create_dir(directory.path().join("jobs")).unwrap();
@@ -388,13 +388,13 @@ fn a_job_hands_its_option_to_no_job_that_it_submits() {
 }
 
 #[test]
-fn sbatch_tells_of_a_deadline_that_lua_cannot_see() {
-    for (arguments, told) in
+fn sbatch_reports_a_deadline_that_lua_cannot_see() {
+    for (arguments, count) in
         [(vec!["sbatch", "--deadline=now+1hour"], 1), (vec!["sbatch", "--delay-boot=1"], 0)]
     {
         let mut spank = FakeSpank { context: Context::Allocator, arguments, ..FakeSpank::task() };
         init(&mut spank, &[]);
-        assert_eq!(spank.told, vec!["PILLION_DEADLINE=1"; told]);
+        assert_eq!(spank.reported, vec!["PILLION_DEADLINE=1"; count]);
     }
 }
 

@@ -40,7 +40,7 @@ pub enum Method {
     Key,
     /// The certificates of the connection itself.
     Mtls,
-    /// Nothing.
+    /// Nothing is proven: for one machine only.
     None,
 }
 
@@ -88,7 +88,7 @@ impl Claimant {
     }
 
     /// What the scheduler's proof towards this client is made over.
-    pub fn answer_payload(&self, exporter: &Exporter) -> String {
+    pub(crate) fn answer_payload(&self, exporter: &Exporter) -> String {
         format!("{VERSION} scheduler {} {}", self.node(), exporter.text())
     }
 }
@@ -105,9 +105,9 @@ impl std::fmt::Display for Claimant {
 /// What a client sends first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// By what.
+    /// By what the claim is proven.
     pub method: Method,
-    /// Who.
+    /// Who the client says that it is.
     pub claimant: Claimant,
     /// The proof; empty where the method has none of its own.
     pub proof: String,
@@ -115,7 +115,7 @@ pub struct Claim {
 
 impl Claim {
     /// As it is sent.
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let Self { method, claimant, proof } = self;
         format!("{VERSION} {} {} {}\n{proof}", method.as_str(), claimant.role(), claimant.node())
     }
@@ -143,8 +143,8 @@ impl Claim {
 
 /// Letters of a node name in Slurm; no space, so that a payload has one reading only.
 fn is_node(text: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    !text.is_empty() && text != "-" && text.len() <= NODE_LENGTH_MAX && text.bytes().all(is_letter)
+    let is_of_letters = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    !text.is_empty() && text != "-" && text.len() <= NODE_LENGTH_MAX && is_of_letters
 }
 
 /// What the scheduler answers.
@@ -152,9 +152,9 @@ fn is_node(text: &str) -> bool {
 pub enum Answer {
     /// Come in; and here is my own proof.
     Welcome(String),
-    /// Not now.
-    Away(String),
-    /// No.
+    /// It could not be judged now, and why; trying again may help.
+    Unavailable(String),
+    /// It was judged and not believed, and why.
     Denied(String),
 }
 
@@ -162,16 +162,16 @@ impl Answer {
     /// To a claim that was not believed.
     pub(crate) fn refusal(error: &AuthError) -> Self {
         match error {
-            AuthError::Denied(_) => Self::Denied(error.told()),
-            AuthError::Away(_) | AuthError::Unreachable(_) => Self::Away(error.told()),
+            AuthError::Denied(_) => Self::Denied(error.report()),
+            AuthError::Unavailable(_) | AuthError::Unreachable(_) => Self::Unavailable(error.report()),
         }
     }
 
     /// As it is sent.
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         match self {
             Self::Welcome(proof) => format!("welcome\n{proof}"),
-            Self::Away(text) => format!("away\n{text}"),
+            Self::Unavailable(text) => format!("away\n{text}"),
             Self::Denied(text) => format!("denied\n{text}"),
         }
     }
@@ -183,7 +183,7 @@ impl Answer {
     pub fn parse(text: &str) -> Result<Self, AuthError> {
         match text.split_once('\n') {
             Some(("welcome", proof)) => Ok(Self::Welcome(proof.to_owned())),
-            Some(("away", why)) => Ok(Self::Away(plain(why))),
+            Some(("away", why)) => Ok(Self::Unavailable(plain(why))),
             Some(("denied", why)) => Ok(Self::Denied(plain(why))),
             _ => Err(AuthError::Denied(Denial::Malformed)),
         }
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn an_answer_reads_back_and_its_text_is_plain() {
         for answer in
-            [Answer::Welcome("p".into()), Answer::Away("munged".into()), Answer::Denied("no".into())]
+            [Answer::Welcome("p".into()), Answer::Unavailable("munged".into()), Answer::Denied("no".into())]
         {
             assert_eq!(Answer::parse(&answer.to_text()), Ok(answer));
         }
@@ -251,9 +251,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_away_and_never_denied() {
-        let away = AuthError::Away("MUNGE does not answer".into());
-        assert!(matches!(Answer::refusal(&away), Answer::Away(_)));
+    fn what_cannot_be_judged_is_unavailable_and_never_denied() {
+        let unavailable = AuthError::Unavailable("MUNGE does not answer".into());
+        assert!(matches!(Answer::refusal(&unavailable), Answer::Unavailable(_)));
         assert!(matches!(Answer::refusal(&AuthError::Denied(Denial::Replayed)), Answer::Denied(_)));
     }
 }

@@ -38,25 +38,27 @@ impl Door {
     /// # Errors
     /// [`AuthError`].
     pub async fn enter(&self) -> Result<TlsStream<TcpStream>, AuthError> {
-        let slow =
-            |_| AuthError::Unreachable(format!("no answer within {} s", HANDSHAKE_DURATION_MAX.as_secs()));
-        tokio::time::timeout(HANDSHAKE_DURATION_MAX, self.pass()).await.map_err(slow)?
+        let passed = tokio::time::timeout(HANDSHAKE_DURATION_MAX, self.pass()).await;
+        passed.unwrap_or_else(|_| {
+            Err(AuthError::Unreachable(format!("no answer within {} s", HANDSHAKE_DURATION_MAX.as_secs())))
+        })
     }
 
     async fn pass(&self) -> Result<TlsStream<TcpStream>, AuthError> {
-        let unreachable = |error: std::io::Error| AuthError::Unreachable(error.to_string());
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(unreachable)?;
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = stream.map_err(|error| AuthError::Unreachable(error.to_string()))?;
         let _ = stream.set_nodelay(true);
         let is_here = stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
         let with_site = self.prover.method() == Method::Mtls && self.claimant != Claimant::User;
         let connector = TlsConnector::from(Arc::new(tls::client(self.prover.auth(), with_site)?));
         let name = tls::server_name(&self.host, with_site)?;
-        let mut stream = connector.connect(name, stream).await.map_err(unreachable)?;
+        let stream = connector.connect(name, stream).await;
+        let mut stream = stream.map_err(|error| AuthError::Unreachable(error.to_string()))?;
         let exporter = tls::exporter(stream.get_ref().1)?;
         let claimant = self.claimant.clone();
         let claim = self.prover.ask(move |prover| prover.claim(&claimant, &exporter)).await?;
         if claim.method == Method::None && !is_here {
-            return Err(AuthError::Away("auth.method = \"none\" is for one machine only".to_owned()));
+            return Err(AuthError::Unavailable("auth.method = \"none\" is for one machine only".to_owned()));
         }
         frame::send(&mut stream, &claim.to_text()).await?;
         self.hear(&mut stream, claim, exporter).await?;
@@ -76,13 +78,13 @@ impl Door {
                 checked.map_err(|error| match error {
                     AuthError::Denied(denial) => {
                         let why = format!("who answers there does not prove to be the scheduler: {denial}");
-                        AuthError::Denied(Denial::Told(why))
+                        AuthError::Denied(Denial::Remote(why))
                     }
                     other => other,
                 })
             }
-            Answer::Away(why) => Err(AuthError::Away(why)),
-            Answer::Denied(why) => Err(AuthError::Denied(Denial::Told(why))),
+            Answer::Unavailable(why) => Err(AuthError::Unavailable(why)),
+            Answer::Denied(why) => Err(AuthError::Denied(Denial::Remote(why))),
         }
     }
 
@@ -99,7 +101,7 @@ impl Door {
         endpoint.connect_with_connector(connector).await.map_err(|error| reason(&error))
     }
 
-    /// What gRPC is told to ask for; the connector decides where it goes.
+    /// The address that gRPC asks for; the connector decides where it goes.
     pub fn endpoint() -> Endpoint {
         Endpoint::from_static("http://pillion.invalid")
     }

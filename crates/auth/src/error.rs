@@ -1,4 +1,4 @@
-//! Why a connection did not come about. What cannot be judged now (`Away`) is told apart from what was judged and refused
+//! Why a connection did not come about. What cannot be judged now (`Unavailable`) is kept apart from what was judged and refused
 //! (`Denied`): only the second is an answer.
 
 use pillion_core::UnixTime;
@@ -11,7 +11,7 @@ pub enum AuthError {
     Unreachable(String),
     /// It cannot be judged now: MUNGE does not answer, a key is missing. Trying again may help.
     #[error("{0}")]
-    Away(String),
+    Unavailable(String),
     /// It was judged.
     #[error("{0}")]
     Denied(Denial),
@@ -26,9 +26,9 @@ pub enum Denial {
     /// The other end proves by another method.
     #[error("it proves by {given}, and auth.method is {wanted} here; write the same on both sides")]
     OtherMethod {
-        /// The peer's.
+        /// The method of the other end.
         given: String,
-        /// Ours.
+        /// The method that is configured here.
         wanted: String,
     },
     /// The credential is of another user than it must be of.
@@ -39,7 +39,7 @@ pub enum Denial {
         /// Whose it had to be.
         wanted: u32,
     },
-    /// The proof is of another connection: somebody passes on what he was told.
+    /// The proof is of another connection: somebody passes on what was sent to him.
     #[error("the proof was made for another connection")]
     OtherConnection,
     /// The proof is of another role or node than claimed.
@@ -64,7 +64,7 @@ pub enum Denial {
     },
     /// The other end said no, in its own words.
     #[error("{0}")]
-    Told(String),
+    Remote(String),
 }
 
 /// The difference of two clocks in words.
@@ -75,19 +75,19 @@ fn skew(made_at: UnixTime, read_at: UnixTime) -> String {
 }
 
 impl AuthError {
-    /// As the other end is told it: what went wrong, in one line of plain letters.
-    pub(crate) fn told(&self) -> String {
+    /// What went wrong, for the other end and the log: one line of plain letters.
+    pub(crate) fn report(&self) -> String {
         plain(&self.to_string())
     }
 }
 
 /// How much of a text of the other end is passed on.
-const TOLD_LENGTH_MAX: usize = 300;
+const REPORT_LENGTH_MAX: usize = 300;
 
 /// A text from outside in plain letters: it goes to logs and terminals.
 pub(crate) fn plain(text: &str) -> String {
-    let is_plain = |letter: &char| letter.is_ascii_graphic() || *letter == ' ';
-    text.chars().filter(is_plain).take(TOLD_LENGTH_MAX).collect()
+    let letters = text.chars().filter(|letter| letter.is_ascii_graphic() || *letter == ' ');
+    letters.take(REPORT_LENGTH_MAX).collect()
 }
 
 #[cfg(test)]
@@ -96,17 +96,16 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_is_named_with_its_side() {
-        let of = |made: u64, read: u64| {
+        for (made, read, sentence) in [(1000, 1400, "is 400 s behind"), (1400, 1000, "is 400 s ahead of")] {
             let (made_at, read_at) = (UnixTime::from_epoch(made), UnixTime::from_epoch(read));
-            Denial::Clock { made_at, read_at }.to_string()
-        };
-        assert!(of(1000, 1400).contains("is 400 s behind"), "{}", of(1000, 1400));
-        assert!(of(1400, 1000).contains("is 400 s ahead of"));
+            let text = Denial::Clock { made_at, read_at }.to_string();
+            assert!(text.contains(sentence), "{text}");
+        }
     }
 
     #[test]
     fn what_others_say_reaches_no_terminal_raw() {
         assert_eq!(plain("a\u{1b}[31mb\nc\u{202e}d"), "a[31mbcd");
-        assert_eq!(plain(&"x".repeat(5000)).len(), TOLD_LENGTH_MAX);
+        assert_eq!(plain(&"x".repeat(5000)).len(), REPORT_LENGTH_MAX);
     }
 }

@@ -4,10 +4,10 @@ use crate::error::{AuthError, Denial};
 use crate::limits::FRAME_BYTES_MAX;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// Sends one.
+/// Sends a frame: the length in two bytes, then so much text.
 pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), text: &str) -> Result<(), AuthError> {
     let length = u16::try_from(text.len()).ok().filter(|length| usize::from(*length) <= FRAME_BYTES_MAX);
-    let length = length.ok_or_else(|| AuthError::Away("the proof is too long".to_owned()))?;
+    let length = length.ok_or_else(|| AuthError::Unavailable("the proof is too long".to_owned()))?;
     let mut bytes = length.to_be_bytes().to_vec();
     bytes.extend_from_slice(text.as_bytes());
     stream.write_all(&bytes).await.map_err(broken)?;

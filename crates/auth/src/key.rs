@@ -50,8 +50,8 @@ fn lines(text: &str) -> Option<Vec<Line>> {
 impl Keys {
     /// The keys of a file's text that are taken now, the newest first; `None`: it is no such file, or none is left.
     pub fn parse(text: &str, now: UnixTime) -> Option<Self> {
-        let is_taken = |(_, until): &Line| until.is_none_or(|until| now.epoch() < until);
-        let taken = lines(text)?.into_iter().filter(is_taken);
+        let lines = lines(text)?.into_iter();
+        let taken = lines.filter(|(_, until)| until.is_none_or(|until| now.epoch() < until));
         let keys: Vec<hmac::Key> =
             taken.map(|(bytes, _)| hmac::Key::new(hmac::HMAC_SHA256, &bytes)).collect();
         (!keys.is_empty()).then_some(Self(keys))
@@ -78,9 +78,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let pair = |place: usize| u8::from_str_radix(digits.get(place..place + 2)?, 16).ok();
-    (digits.is_ascii() && digits.len().is_multiple_of(2))
-        .then(|| (0..digits.len()).step_by(2).map(pair).collect())?
+    let pairs = (0..digits.len()).step_by(2).map(|place| digits.get(place..place + 2));
+    pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.is_ascii())?, 16).ok()).collect()
 }
 
 /// A key that nobody knows; `None`: the system gives no random numbers.
@@ -106,13 +105,11 @@ pub fn new_key_file(new: &[u8; KEY_BYTES], before: Option<&str>, now: UnixTime) 
 /// The keys of a file that are in force now.
 ///
 /// # Errors
-/// [`AuthError::Away`]: a missing key is no answer about anybody.
+/// [`AuthError::Unavailable`]: a missing key is no answer about anybody.
 pub(crate) fn read(path: &Path, now: UnixTime) -> Result<Keys, AuthError> {
     use rustix::fs::{Mode, OFlags};
     use std::io::Read as _;
     let shown = path.display();
-    let away =
-        |why: &dyn std::fmt::Display| AuthError::Away(format!("the key {shown} cannot be used: {why}"));
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => std::fs::File::from(file),
@@ -121,20 +118,24 @@ pub(crate) fn read(path: &Path, now: UnixTime) -> Result<Keys, AuthError> {
                 "there is no key {shown}; make one with 'pillion keygen' on the controller and copy it to every node, or run \
                  munged (auth.method)"
             );
-            return Err(AuthError::Away(why));
+            return Err(AuthError::Unavailable(why));
         }
-        Err(error) => return Err(away(&error)),
+        Err(error) => return Err(unusable(path, error)),
     };
-    let metadata = file.metadata().map_err(|error| away(&error))?;
+    let metadata = file.metadata().map_err(|error| unusable(path, error))?;
     let mode = std::os::unix::fs::MetadataExt::mode(&metadata);
     if !metadata.is_file() || mode & 0o027 != 0 {
-        return Err(away(
-            &"others may read or write it; give it mode 0600, or 0640 and a group of the program alone",
-        ));
+        let why = "others may read or write it; give it mode 0600, or 0640 and a group of the program alone";
+        return Err(unusable(path, why));
     }
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| away(&error))?;
-    Keys::parse(&text, now).ok_or_else(|| away(&"no key in it is in force; make one with 'pillion keygen'"))
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| unusable(path, error))?;
+    let keys = Keys::parse(&text, now);
+    keys.ok_or_else(|| unusable(path, "no key in it is in force; make one with 'pillion keygen'"))
+}
+
+fn unusable(path: &Path, why: impl std::fmt::Display) -> AuthError {
+    AuthError::Unavailable(format!("the key {} cannot be used: {why}", path.display()))
 }
 
 #[cfg(test)]
@@ -226,16 +227,19 @@ mod tests {
         }
     }
 
+    fn check_unusable(path: &Path, sentence: &str) {
+        match read(path, at(1)) {
+            Err(AuthError::Unavailable(why)) => assert!(why.contains(sentence), "{why}"),
+            other => panic!("{}", other.is_ok()),
+        }
+    }
+
     #[test]
-    fn a_key_that_others_may_read_is_not_used_and_a_missing_one_is_away() {
+    fn a_key_that_others_may_read_is_not_used_and_a_missing_one_is_unavailable() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("auth.key");
-        let away = |sentence: &str| match read(&path, at(1)) {
-            Err(AuthError::Away(why)) => assert!(why.contains(sentence), "{why}"),
-            other => panic!("{}", other.is_ok()),
-        };
-        away("make one with 'pillion keygen'");
+        check_unusable(&path, "make one with 'pillion keygen'");
         std::fs::write(&path, file(&NEW, None, 0)).unwrap();
         for (mode, is_used) in
             [(0o600, true), (0o640, true), (0o400, true), (0o644, false), (0o660, false), (0o604, false)]
@@ -244,7 +248,7 @@ mod tests {
             if is_used {
                 assert!(read(&path, at(1)).is_ok(), "{mode:o}");
             } else {
-                away("others may read or write it");
+                check_unusable(&path, "others may read or write it");
             }
         }
     }

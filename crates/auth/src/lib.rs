@@ -5,12 +5,12 @@
 //!   TCP, TLS 1.3 (a certificate made at its start: secret, not yet proven)
 //!   exporter E of this very connection            the same E, if nobody sits between
 //!   claim: method, role, proof over E   ───────►  judged before a byte of gRPC is read
-//!   judged before anything is told      ◄───────  answer: its own proof over E, or why not
+//!   judged before anything is sent        ◄───────  answer: its own proof over E, or why not
 //!   gRPC                                ◄──────►  with the `Peer` in each request
 //! ```
 //!
 //! What is pure: `claim` (the texts), `verify` (is a proof good), `key` (the shared secret). `prover` puts them together with the
-//! rooms that act: `munge`, `tls`, files. What a peer may do, once it is known, is decided elsewhere.
+//! modules that act: `munge`, `tls`, files. What a peer may do, once it is known, is decided elsewhere.
 
 mod claim;
 mod client;

@@ -89,13 +89,15 @@ impl Prover {
             drop(place);
             done
         });
-        worked.await.unwrap_or_else(|_| Err(AuthError::Away("a proof could not be worked on".to_owned())))
+        worked
+            .await
+            .unwrap_or_else(|_| Err(AuthError::Unavailable("a proof could not be worked on".to_owned())))
     }
 
     /// The client's claim.
     ///
     /// # Errors
-    /// [`AuthError::Away`] where it cannot be made now.
+    /// [`AuthError::Unavailable`] where it cannot be made now.
     pub fn claim(&self, claimant: &Claimant, exporter: &Exporter) -> Result<Claim, AuthError> {
         let method = match (claimant, self.method()) {
             (Claimant::User, Method::None) => Method::None,
@@ -114,7 +116,7 @@ impl Prover {
     /// Who a client is.
     ///
     /// # Errors
-    /// [`AuthError::Denied`] where its proof is not good, [`AuthError::Away`] where that cannot be said now.
+    /// [`AuthError::Denied`] where its proof is not good, [`AuthError::Unavailable`] where that cannot be said now.
     pub fn judge(
         &self,
         claim: &Claim,
@@ -134,14 +136,14 @@ impl Prover {
                 By::Key(key.ok_or_else(|| other_key("the node's"))?)
             }
             Method::Mtls => {
-                let bad = |why: &str| AuthError::Denied(Denial::BadProof(why.to_owned()));
-                let certificate = certificate.ok_or_else(|| bad("it showed no certificate"))?;
+                let certificate = certificate.ok_or_else(|| bad_proof("it showed no certificate"))?;
                 let Claimant::Agent(node) = claimant else {
-                    return Err(bad("certificates prove nodes only"));
+                    return Err(bad_proof("certificates prove nodes only"));
                 };
-                tls::is_of(certificate, node.as_str())
-                    .then_some(By::Certificate)
-                    .ok_or_else(|| bad(&format!("its certificate has not the DNS name {node}")))?
+                if !tls::is_of(certificate, node.as_str()) {
+                    return Err(bad_proof(format!("its certificate has not the DNS name {node}")));
+                }
+                By::Certificate
             }
             Method::None => By::Nothing,
         };
@@ -164,7 +166,7 @@ impl Prover {
             Denial::OtherMethod { given: claim.method.as_str().to_owned(), wanted: own.as_str().to_owned() };
         // Nobody chose ours: it may be another one as soon as munged is back.
         Err(if self.auth.method.is_none() {
-            AuthError::Away(denial.to_string())
+            AuthError::Unavailable(denial.to_string())
         } else {
             AuthError::Denied(denial)
         })
@@ -173,7 +175,7 @@ impl Prover {
     /// The scheduler's own proof, towards a client that it believes.
     ///
     /// # Errors
-    /// [`AuthError::Away`] where it cannot be made now.
+    /// [`AuthError::Unavailable`] where it cannot be made now.
     pub fn answer(&self, claim: &Claim, judged: &Judged, exporter: &Exporter) -> Result<String, AuthError> {
         let payload = claim.claimant.answer_payload(exporter);
         match &judged.by {
@@ -187,7 +189,12 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Prover::judge`].
-    pub fn check_answer(&self, claim: &Claim, exporter: &Exporter, proof: &str) -> Result<(), AuthError> {
+    pub(crate) fn check_answer(
+        &self,
+        claim: &Claim,
+        exporter: &Exporter,
+        proof: &str,
+    ) -> Result<(), AuthError> {
         let Claim { method, claimant, .. } = claim;
         match method {
             Method::Munge => {
@@ -210,9 +217,9 @@ impl Prover {
     /// The uid that the scheduler runs as.
     fn scheduler_uid(&self) -> Result<u32, AuthError> {
         let name = &self.auth.scheduler_user;
-        let known = || uzers::get_user_by_name(name).map(|user| user.uid());
-        name.parse().ok().or_else(known).ok_or_else(|| {
-            AuthError::Away(format!(
+        let number = name.parse().ok();
+        number.or_else(|| uzers::get_user_by_name(name).map(|user| user.uid())).ok_or_else(|| {
+            AuthError::Unavailable(format!(
                 "there is no user '{name}' here (auth.scheduler_user: who the scheduler runs as)"
             ))
         })
@@ -220,8 +227,11 @@ impl Prover {
 }
 
 fn other_key(whose: &str) -> AuthError {
-    let why = format!("{whose} key is another one, or too old; copy the controller's key file to every node");
-    AuthError::Denied(Denial::BadProof(why))
+    bad_proof(format!("{whose} key is another one, or too old; copy the controller's key file to every node"))
+}
+
+fn bad_proof(why: impl Into<String>) -> AuthError {
+    AuthError::Denied(Denial::BadProof(why.into()))
 }
 
 #[cfg(test)]

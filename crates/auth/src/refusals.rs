@@ -16,11 +16,11 @@ pub struct Refused {
     pub who: String,
     /// From where it came.
     pub address: IpAddr,
-    /// Why.
+    /// What was wrong, as it was said to the other end.
     pub why: String,
     /// When, the last time.
     pub at: UnixTime,
-    /// How often.
+    /// How often since it was last let in.
     pub count: u64,
 }
 
@@ -63,8 +63,8 @@ impl Refusals {
 
 /// Whether two reasons are one, but for the numbers in them: a clock is off by another second each time.
 fn is_alike(one: &str, other: &str) -> bool {
-    let is_kept = |letter: &char| !letter.is_ascii_digit();
-    one.chars().filter(is_kept).eq(other.chars().filter(is_kept))
+    let [one, other] = [one, other].map(|text| text.chars().filter(|letter| !letter.is_ascii_digit()));
+    one.eq(other)
 }
 
 #[cfg(test)]
@@ -77,12 +77,14 @@ mod tests {
     fn the_same_refusal_is_news_once_and_is_forgotten_when_it_is_over() {
         let refusals = Refusals::default();
         let (address, agent) = (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), Claimant::Agent(NodeName::new("n1")));
-        let note = |why: &str, at| refusals.note(address, &agent, why.to_owned(), UnixTime::from_epoch(at));
-        assert!(
-            note("its clock is off by 400 s", 1)
-                && !note("its clock is off by 89 s", 2)
-                && note("another key", 3)
-        );
+        for (at, why, is_news) in [
+            (1, "its clock is off by 400 s", true),
+            (2, "its clock is off by 89 s", false),
+            (3, "another key", true),
+        ] {
+            let noted = refusals.note(address, &agent, why.to_owned(), UnixTime::from_epoch(at));
+            assert_eq!(noted, is_news, "{why}");
+        }
         let all = refusals.all();
         assert_eq!((all.len(), all[0].count, all[0].at.epoch()), (1, 3, 3));
         assert_eq!(all[0].who, "the agent of n1");

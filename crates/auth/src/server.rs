@@ -10,7 +10,7 @@ use crate::prover::Prover;
 use crate::refusals::Refusals;
 use crate::{frame, tls};
 use pillion_core::{NodeName, UserId};
-use pillion_doors::{Cause, Doors, Guests, Held, Place, Seat, TurnedAway};
+use pillion_doors::{Cause, Doors, Held, Permit, Permits, Place, TurnedAway};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const WELCOMED_LENGTH: usize = 64;
 pub enum Identity {
     /// The agent of this node.
     Agent(NodeName),
-    /// This user.
+    /// A user, by uid.
     User(UserId),
     /// Whoever runs something on this machine (`auth.method = "none"`).
     Nobody,
@@ -68,11 +68,11 @@ pub struct Peer {
     pub identity: Identity,
 }
 
-/// A connection of somebody who was let in, with its seats.
-pub type Welcomed = Held<TlsStream<TcpStream>, Peer, Seats>;
+/// A connection of somebody who was let in, with its permits.
+pub type Welcomed = Held<TlsStream<TcpStream>, Peer, HeldPermits>;
 
 /// One among those of its address, and one among those of its user or node.
-type Seats = (Seat<IpAddr>, Seat<Identity>);
+type HeldPermits = (Permit<IpAddr>, Permit<Identity>);
 
 /// Lets in who proves who he is.
 pub struct Gate {
@@ -82,15 +82,15 @@ pub struct Gate {
     turned_away: Arc<TurnedAway>,
     /// Of those who have not said yet who they are.
     doors: Arc<Doors>,
-    by_address: Arc<Guests<IpAddr>>,
-    by_identity: Arc<Guests<Identity>>,
+    by_address: Arc<Permits<IpAddr>>,
+    by_identity: Arc<Permits<Identity>>,
 }
 
 impl Gate {
     /// A gate, with a certificate made now or the site's.
     ///
     /// # Errors
-    /// [`AuthError::Away`] where TLS cannot be set up.
+    /// [`AuthError::Unavailable`] where TLS cannot be set up.
     pub fn new(
         prover: Arc<Prover>,
         refusals: Arc<Refusals>,
@@ -133,7 +133,7 @@ impl Gate {
         welcomed: mpsc::Sender<io::Result<Welcomed>>,
     ) {
         let entered = tokio::select! {
-            () = place.taken_away() => {
+            () = place.evicted() => {
                 self.turned_away.note(Cause::Unproven, &address.ip().to_canonical());
                 return;
             }
@@ -147,19 +147,21 @@ impl Gate {
         }
     }
 
-    /// Seats of somebody who has proven who he is.
-    fn seats(&self, address: IpAddr, identity: &Identity) -> Result<Seats, AuthError> {
+    /// Permits of somebody who has proven who he is.
+    fn permits(&self, address: IpAddr, identity: &Identity) -> Result<HeldPermits, AuthError> {
         let of_identity = identity.connections_max();
-        let crowd = |cause: Cause, who: &dyn std::fmt::Display, most: usize| {
-            self.turned_away.note(cause, who);
-            AuthError::Away(format!("{who} has {most} connections already; close one, or try again later"))
-        };
-        let by_identity = self.by_identity.seat(identity.clone(), of_identity);
-        let by_identity = by_identity.ok_or_else(|| crowd(Cause::Guest, identity, of_identity))?;
-        let by_address = self.by_address.seat(address, CONNECTIONS_PER_ADDRESS_MAX);
+        let by_identity = self.by_identity.acquire(identity.clone(), of_identity);
+        let by_identity = by_identity.ok_or_else(|| self.too_many(Cause::Identity, identity, of_identity))?;
+        let by_address = self.by_address.acquire(address, CONNECTIONS_PER_ADDRESS_MAX);
         let by_address =
-            by_address.ok_or_else(|| crowd(Cause::Address, &address, CONNECTIONS_PER_ADDRESS_MAX))?;
+            by_address.ok_or_else(|| self.too_many(Cause::Address, &address, CONNECTIONS_PER_ADDRESS_MAX))?;
         Ok((by_address, by_identity))
+    }
+
+    /// Why somebody gets no further connection, which is counted.
+    fn too_many(&self, cause: Cause, who: &dyn std::fmt::Display, most: usize) -> AuthError {
+        self.turned_away.note(cause, who);
+        AuthError::Unavailable(format!("{who} has {most} connections already; close one, or try again later"))
     }
 
     async fn welcome(&self, stream: TcpStream, address: SocketAddr) -> Result<Welcomed, AuthError> {
@@ -176,28 +178,29 @@ impl Gate {
         let ip = address.ip().to_canonical();
         let judged = if asked.method == Method::None && !ip.is_loopback() {
             // The configuration is refused before; this is the last door.
-            Err(AuthError::Away("auth.method = \"none\" is for one machine only".to_owned()))
+            Err(AuthError::Unavailable("auth.method = \"none\" is for one machine only".to_owned()))
         } else {
-            let judge = move |prover: &Prover| {
+            let asking = self.prover.ask(move |prover| {
                 let judged = prover.judge(&asked, &exporter, certificate.as_ref())?;
                 Ok((prover.answer(&asked, &judged, &exporter)?, judged.identity))
-            };
-            self.prover.ask(judge).await
+            });
+            asking.await
         };
-        let seated = judged
-            .and_then(|(proof, identity)| self.seats(ip, &identity).map(|seats| (proof, identity, seats)));
-        match seated {
-            Ok((proof, identity, seats)) => {
+        let permitted = judged.and_then(|(proof, identity)| {
+            self.permits(ip, &identity).map(|permits| (proof, identity, permits))
+        });
+        match permitted {
+            Ok((proof, identity, permits)) => {
                 frame::send(&mut stream, &Answer::Welcome(proof).to_text()).await?;
                 // An agent is in when its node is found to be one of the pool, too.
                 if claimant == Claimant::User {
                     self.refusals.forget(ip, &claimant);
                 }
-                Ok(Held::new(stream, Peer { address, identity }, seats))
+                Ok(Held::new(stream, Peer { address, identity }, permits))
             }
             Err(error) => {
-                if self.refusals.note(ip, &claimant, error.told(), self.prover.clock().now()) {
-                    warn!(%address, who = %claimant, why = error.told(), "not let in");
+                if self.refusals.note(ip, &claimant, error.report(), self.prover.clock().now()) {
+                    warn!(%address, who = %claimant, why = error.report(), "not let in");
                 }
                 frame::send(&mut stream, &Answer::refusal(&error).to_text()).await?;
                 let _ = stream.shutdown().await;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What is spoken, so that no other protocol's messages are taken for ours (RFC 7301).
 const PROTOCOL: &[u8] = b"pillion1";
-/// RFC 9266.
+/// The label of the `tls-exporter` binding (RFC 9266, section 2).
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 /// Stands in a certificate that says nothing.
 const NO_NAME: &str = "pillion.invalid";
@@ -33,7 +33,7 @@ pub struct SetupError {
 
 impl From<SetupError> for AuthError {
     fn from(error: SetupError) -> Self {
-        Self::Away(error.to_string())
+        Self::Unavailable(error.to_string())
     }
 }
 
@@ -55,20 +55,22 @@ struct Site {
 
 impl Site {
     fn read(auth: &Auth) -> Result<Self, SetupError> {
-        let missing =
-            |key: &str| SetupError { what: format!("auth.{key}"), why: "it is not named".to_owned() };
-        let named = |path: &Option<std::path::PathBuf>, key| path.clone().ok_or_else(|| missing(key));
-        let ca = named(&auth.ca_path, "ca_path")?;
+        let ca = named(auth.ca_path.as_deref(), "ca_path")?;
         let mut authorities = RootCertStore::empty();
-        for certificate in certificates(&ca)? {
+        for certificate in certificates(ca)? {
             authorities.add(certificate).map_err(failed(format!("cannot use {}", ca.display())))?;
         }
-        let chain = certificates(&named(&auth.certificate_path, "certificate_path")?)?;
-        let path = named(&auth.private_key_path, "private_key_path")?;
+        let chain = certificates(named(auth.certificate_path.as_deref(), "certificate_path")?)?;
+        let path = named(auth.private_key_path.as_deref(), "private_key_path")?;
         let key =
-            PrivateKeyDer::from_pem_file(&path).map_err(failed(format!("cannot read {}", path.display())))?;
+            PrivateKeyDer::from_pem_file(path).map_err(failed(format!("cannot read {}", path.display())))?;
         Ok(Self { authorities: Arc::new(authorities), chain, key })
     }
+}
+
+/// A path of the configuration that this method cannot do without.
+fn named<'p>(path: Option<&'p Path>, key: &str) -> Result<&'p Path, SetupError> {
+    path.ok_or_else(|| SetupError { what: format!("auth.{key}"), why: "it is not named".to_owned() })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {

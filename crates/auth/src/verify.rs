@@ -8,9 +8,9 @@ use crate::munge::{Decoded, MungeError};
 /// Which of the two texts a credential must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The client's.
+    /// What a client says of itself.
     Claim,
-    /// The scheduler's.
+    /// What the scheduler answers it.
     Answer,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn maker(
 impl From<MungeError> for AuthError {
     fn from(error: MungeError) -> Self {
         match error {
-            MungeError::Away(why) => Self::Away(why),
+            MungeError::Unavailable(why) => Self::Unavailable(why),
             MungeError::Clock { made_at, read_at } => Self::Denied(Denial::Clock { made_at, read_at }),
             MungeError::Replayed => Self::Denied(Denial::Replayed),
             MungeError::NotForUs => Self::Denied(Denial::NotForUs),
@@ -104,8 +104,10 @@ mod tests {
 
     #[test]
     fn a_user_is_no_agent_and_no_scheduler() {
-        let wrong = |uid| Err(AuthError::Denied(Denial::WrongUser { found: uid, wanted: 0 }));
-        assert_eq!(judged(Ok(read(agent("n1").payload(&HERE), 1000))), wrong(1000));
+        assert_eq!(
+            judged(Ok(read(agent("n1").payload(&HERE), 1000))),
+            Err(AuthError::Denied(Denial::WrongUser { found: 1000, wanted: 0 }))
+        );
         let fake = maker(
             Ok(read(agent("n1").answer_payload(&HERE), 1000)),
             Side::Answer,
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_munged_refuses_is_denied_and_what_it_cannot_say_is_away() {
+    fn what_munged_refuses_is_denied_and_what_it_cannot_say_is_unavailable() {
         let (made_at, read_at) = (UnixTime::from_epoch(10), UnixTime::from_epoch(400));
         for (error, denial) in [
             (MungeError::Clock { made_at, read_at }, Denial::Clock { made_at, read_at }),
@@ -127,6 +129,9 @@ mod tests {
         ] {
             assert_eq!(judged(Err(error)), Err(AuthError::Denied(denial)));
         }
-        assert!(matches!(judged(Err(MungeError::Away("munged".into()))), Err(AuthError::Away(_))));
+        assert!(matches!(
+            judged(Err(MungeError::Unavailable("munged".into()))),
+            Err(AuthError::Unavailable(_))
+        ));
     }
 }

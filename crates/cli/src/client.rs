@@ -133,7 +133,7 @@ async fn over_tcp(hosts: &[(String, u16)], config: Option<&Path>) -> Result<Chan
 fn from_auth(error: AuthError, address: String) -> CliError {
     match error {
         AuthError::Unreachable(why) => CliError::Unreachable { address, why },
-        AuthError::Away(why) => CliError::Unproven(why),
+        AuthError::Unavailable(why) => CliError::Unproven(why),
         AuthError::Denied(denial) => CliError::Refused(denial.to_string()),
     }
 }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn who_cannot_be_proven_now_may_try_again_and_who_is_denied_may_not() {
         let code = |error: AuthError| from_auth(error, "https://c:1".to_owned()).exit_status().code();
-        assert_eq!(code(AuthError::Away("MUNGE does not answer".into())), 75);
+        assert_eq!(code(AuthError::Unavailable("MUNGE does not answer".into())), 75);
         assert_eq!(code(AuthError::Denied(pillion_auth::Denial::Replayed)), 1);
         assert_eq!(code(AuthError::Unreachable("refused".into())), code_of_unreachable());
     }

@@ -41,13 +41,13 @@ pub struct Agent {
     /// Zero), or "simulated", those of a pillion-simulated-device.
     #[schemars(with = "String", extend("enum" = ["simulated", "nvidia", "intel"]))]
     pub backend: BackendKind,
-    /// The scheduler.
+    /// Where the scheduler is reached.
     pub scheduler: SchedulerConfig,
     /// How the agent and the scheduler prove to each other who they are.
     pub auth: Auth,
     /// The simulated devices.
     pub simulated: SimulatedConfig,
-    /// NVIDIA's devices.
+    /// How NVIDIA's devices are reached.
     pub nvidia: NvidiaConfig,
     /// Intel's data centre GPUs.
     pub intel: IntelConfig,
@@ -73,7 +73,7 @@ pub enum BackendKind {
     Intel,
 }
 
-/// `[agent.scheduler]`
+/// `[agent.scheduler]`: where the scheduler is reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SchedulerConfig {
@@ -86,7 +86,7 @@ pub struct SchedulerConfig {
     pub retry_seconds_max: f64,
 }
 
-/// `[agent.simulated]`
+/// `[agent.simulated]`: where the simulated devices are reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimulatedConfig {
@@ -95,7 +95,7 @@ pub struct SimulatedConfig {
     pub socket: PathBuf,
 }
 
-/// `[agent.nvidia]`
+/// `[agent.nvidia]`: how NVIDIA's devices are reached.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NvidiaConfig {
@@ -106,7 +106,7 @@ pub struct NvidiaConfig {
     pub library: Option<PathBuf>,
 }
 
-/// `[agent.intel]`
+/// `[agent.intel]`: how Intel's devices are reached and what is read of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IntelConfig {
@@ -132,7 +132,7 @@ pub struct IntelConfig {
     pub sysfs_root: PathBuf,
 }
 
-/// `[agent.exporter]`
+/// `[agent.exporter]`: a second source of readings, asked over HTTP.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExporterConfig {
@@ -145,7 +145,7 @@ pub struct ExporterConfig {
     pub keep_seconds: f64,
 }
 
-/// `[agent.devices]`
+/// `[agent.devices]`: what Slurm calls the devices.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DevicesConfig {
@@ -154,7 +154,7 @@ pub struct DevicesConfig {
     pub gres_types: Option<Vec<String>>,
 }
 
-/// `[agent.mps]`
+/// `[agent.mps]`: whether and how NVIDIA's devices are shared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the file")]
@@ -177,7 +177,7 @@ pub struct MpsConfig {
     pub control_binary: PathBuf,
 }
 
-/// `[agent.metrics]`
+/// `[agent.metrics]`: the agent's page for Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentMetricsConfig {

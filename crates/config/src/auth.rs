@@ -22,7 +22,7 @@ pub enum AuthMethod {
     None,
 }
 
-/// `[auth]`, `[agent.auth]`
+/// `[auth]` of the scheduler and of the CLI, `[agent.auth]` of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Auth {

@@ -5,7 +5,7 @@ use crate::rules::is_loopback_host;
 
 /// Where a database is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DatabasePlace {
+pub(crate) enum DatabasePlace {
     /// On this machine: a socket or loopback.
     Here,
     /// On another one.
@@ -13,22 +13,27 @@ pub enum DatabasePlace {
 }
 
 /// Where the URL leads. A host that is not named is this machine's socket.
-pub fn database_place(url: &str) -> DatabasePlace {
+pub(crate) fn database_place(url: &str) -> DatabasePlace {
     let (authority, query) = parts(url);
     // A password may hold an '@' itself.
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let is_here = |host: &str| {
-        let bare = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.split(':').next().unwrap_or_default(),
-        };
-        bare.is_empty() || is_loopback_host(bare)
-    };
-    let is_path = |path: &str| path.starts_with('/') || path.to_ascii_lowercase().starts_with("%2f");
     // The parameters go before the host, as in PostgreSQL itself.
     let given = ["hostaddr", "host"].into_iter().find_map(|name| parameter(query, name));
-    let here = given.map_or_else(|| is_here(host), |given| is_path(given) || is_here(given));
-    if here { DatabasePlace::Here } else { DatabasePlace::Elsewhere }
+    let is_here = given.map_or_else(|| is_here(host), |given| is_socket_path(given) || is_here(given));
+    if is_here { DatabasePlace::Here } else { DatabasePlace::Elsewhere }
+}
+
+/// Whether a host, with a port or without, is this machine; none is its socket.
+fn is_here(host: &str) -> bool {
+    let bare = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    bare.is_empty() || is_loopback_host(bare)
+}
+
+fn is_socket_path(host: &str) -> bool {
+    host.starts_with('/') || host.to_ascii_lowercase().starts_with("%2f")
 }
 
 fn parts(url: &str) -> (&str, &str) {

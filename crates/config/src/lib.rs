@@ -31,19 +31,16 @@ pub use agent::{
     NvidiaConfig, SchedulerConfig, SimulatedConfig,
 };
 pub use auth::{Auth, AuthMethod};
-pub use database::{DatabasePlace, database_place};
 pub use example::example;
 pub use manual::manual;
 pub use mistake::{ConfigError, Mistake};
-pub use read::{
-    Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler, read_scheduler_in_force,
-};
+pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler_in_force};
 pub use rules::{is_loopback_host, scheduler_addresses};
 pub use scheduler::{
     DatabaseConfig, ListenConfig, MetricsConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
     TrainingConfig, Users, WebConfig,
 };
-pub use schema::{Key, Section, agent_sections, scheduler_sections};
+pub use schema::{Key, Section, scheduler_sections};
 pub use show::{Origin, Setting, show};
 
 /// Where the file is, unless `--config` names another place.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// One mistake.
+/// Something that is not allowed in a file, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Where, from 1.
@@ -26,15 +26,15 @@ pub enum ConfigError {
     /// It cannot be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path, as it was given.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// It holds something that is not allowed.
     #[error("{}", listed(path, mistakes))]
     Wrong {
-        /// The file.
+        /// The path, as it was given.
         path: PathBuf,
         /// At least one.
         mistakes: Vec<Mistake>,
@@ -42,6 +42,13 @@ pub enum ConfigError {
 }
 
 fn listed(path: &std::path::Path, mistakes: &[Mistake]) -> String {
-    let line = |mistake: &Mistake| format!("{}, {mistake}", path.display());
-    mistakes.iter().map(line).collect::<Vec<_>>().join("\n")
+    let lines: Vec<String> =
+        mistakes.iter().map(|mistake| format!("{}, {mistake}", path.display())).collect();
+    lines.join("\n")
+}
+
+impl ConfigError {
+    pub(crate) fn wrong(path: &std::path::Path, mistakes: Vec<Mistake>) -> Self {
+        Self::Wrong { path: path.to_owned(), mistakes }
+    }
 }

@@ -17,12 +17,12 @@ use toml::de::{DeTable, DeValue};
 pub enum Part {
     /// `pillion-scheduler`: all but `[agent]`.
     Scheduler,
-    /// `pillion-agent`: `[agent]`.
+    /// `pillion-agent`: what stands under `[agent]`.
     Agent,
 }
 
 impl Part {
-    /// The program.
+    /// The name of the program that reads it.
     pub const fn program(self) -> &'static str {
         match self {
             Self::Scheduler => "pillion-scheduler",
@@ -31,23 +31,16 @@ impl Part {
     }
 }
 
-/// Reads the scheduler's part.
-///
-/// # Errors
-/// [`ConfigError`].
-pub fn read_scheduler(path: &Path) -> Result<Scheduler, ConfigError> {
-    parse_scheduler(&read(path)?).map_err(|mistakes| ConfigError::Wrong { path: path.to_owned(), mistakes })
-}
-
 /// Reads the scheduler's part, and where each of its values comes from.
 ///
 /// # Errors
 /// [`ConfigError`].
 pub fn read_scheduler_in_force(path: &Path) -> Result<(Scheduler, Vec<Setting>), ConfigError> {
     let text = read(path)?;
-    let wrong = |mistakes| ConfigError::Wrong { path: path.to_owned(), mistakes };
-    let settings = show(Part::Scheduler, &text, "").map_err(wrong)?;
-    Ok((parse_scheduler(&text).map_err(wrong)?, settings))
+    let settings = show(Part::Scheduler, &text, "");
+    let settings = settings.map_err(|mistakes| ConfigError::wrong(path, mistakes))?;
+    let scheduler = parse_scheduler(&text).map_err(|mistakes| ConfigError::wrong(path, mistakes))?;
+    Ok((scheduler, settings))
 }
 
 /// Reads the agent's part. `host_name` stands in for a node name that is not given.
@@ -55,8 +48,7 @@ pub fn read_scheduler_in_force(path: &Path) -> Result<(Scheduler, Vec<Setting>),
 /// # Errors
 /// [`ConfigError`].
 pub fn read_agent(path: &Path, host_name: &str) -> Result<Agent, ConfigError> {
-    parse_agent(&read(path)?, host_name)
-        .map_err(|mistakes| ConfigError::Wrong { path: path.to_owned(), mistakes })
+    parse_agent(&read(path)?, host_name).map_err(|mistakes| ConfigError::wrong(path, mistakes))
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
@@ -84,11 +76,7 @@ pub fn parse_scheduler(text: &str) -> Result<Scheduler, Vec<Mistake>> {
     }
     let wrong = in_scheduler(&scheduler);
     if !wrong.is_empty() {
-        let mistake = |(key, sentence): (&str, String)| {
-            let (line, key) = (line_of(place, file.get_ref(), key), key.to_owned());
-            Mistake { line, sentence: format!("{key} = {sentence}"), key }
-        };
-        return Err(wrong.into_iter().map(mistake).collect());
+        return Err(placed(place, file.get_ref(), wrong));
     }
     Ok(scheduler)
 }
@@ -119,12 +107,16 @@ pub fn parse_agent(text: &str, host_name: &str) -> Result<Agent, Vec<Mistake>> {
     if wrong.is_empty() {
         return Ok(agent);
     }
-    let mistake = |(key, sentence): (&str, String)| {
-        let key = crate::check::dotted(section, key);
-        let line = line_of(place, file.get_ref(), &key);
-        Mistake { line, sentence: format!("{key} = {sentence}"), key }
-    };
-    Err(wrong.into_iter().map(mistake).collect())
+    Err(placed(place, file.get_ref(), wrong))
+}
+
+/// Mistakes (key within the section, and sentence) with their lines.
+fn placed(place: Place<'_>, file: &DeTable<'_>, wrong: Vec<(&'static str, String)>) -> Vec<Mistake> {
+    let mistakes = wrong.into_iter().map(|(key, sentence)| {
+        let key = crate::check::dotted(place.root_section, key);
+        Mistake { line: line_of(place, file, &key), sentence: format!("{key} = {sentence}"), key }
+    });
+    mistakes.collect()
 }
 
 /// What settings of the scheduler must hold together: key and sentence.
@@ -206,10 +198,10 @@ pub fn mistakes(part: Part, text: &str, host_name: &str) -> Vec<Mistake> {
 /// stands there.
 fn is_of_agent_alone(file: &DeTable<'_>) -> bool {
     let (ours, others) = (schema_of::<Agent>(), schema_of::<Scheduler>());
-    let is_known = |schema: &serde_json::Value, name: &str| schema["properties"].get(name).is_some();
     !file.keys().any(|name| {
-        let name = name.get_ref().as_ref();
-        is_known(&others, name) && !is_known(&ours, name)
+        let [is_ours, is_others] =
+            [&ours, &others].map(|schema| schema["properties"].get(name.get_ref().as_ref()).is_some());
+        is_others && !is_ours
     })
 }
 

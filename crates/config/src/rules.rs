@@ -46,14 +46,15 @@ fn is_plain_http(text: &str) -> bool {
 /// The schedulers that a text names, host and port each, in the order in which they are tried: `https://HOST:PORT`, with commas
 /// between them. Earlier releases wrote `http://`; it means the same, for what is spoken is decided by `auth.method` alone.
 pub fn scheduler_addresses(text: &str) -> Option<Vec<(String, u16)>> {
-    let address = |text: &str| {
-        let uri: http::Uri = text.trim().parse().ok()?;
-        let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']).to_owned();
-        let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
-        let is_known = is_bare && matches!(uri.scheme_str(), Some("https" | "http"));
-        Some((host, uri.port_u16()?)).filter(|_| is_known)
-    };
-    text.split(',').map(address).collect()
+    text.split(',').map(scheduler_address).collect()
+}
+
+fn scheduler_address(text: &str) -> Option<(String, u16)> {
+    let uri: http::Uri = text.trim().parse().ok()?;
+    let host = uri.host().filter(|host| !host.is_empty())?.trim_matches(['[', ']']).to_owned();
+    let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
+    let is_known = is_bare && matches!(uri.scheme_str(), Some("https" | "http"));
+    Some((host, uri.port_u16()?)).filter(|_| is_known)
 }
 
 fn is_scheduler_addresses(text: &str) -> bool {
@@ -127,11 +128,11 @@ pub(crate) fn holds(schema: &Value, value: &DeValue<'_>) -> bool {
         }
         ("array", DeValue::Array(items)) => {
             let least = schema["minItems"].as_u64().unwrap_or(0);
-            let fits = |item: &DeValue<'_>| match item {
-                DeValue::String(text) => holds(&schema["items"], item) && holds_text(schema, text),
-                _ => holds(&schema["items"], item),
-            };
-            items.len() as u64 >= least && items.iter().all(|item| fits(item.get_ref()))
+            let mut items_fit = items.iter().map(|item| match item.get_ref() {
+                DeValue::String(text) => holds(&schema["items"], item.get_ref()) && holds_text(schema, text),
+                other => holds(&schema["items"], other),
+            });
+            items.len() as u64 >= least && items_fit.all(|fits| fits)
         }
         ("object", DeValue::Table(entries)) => {
             entries.iter().all(|(_, entry)| holds(&schema["additionalProperties"], entry.get_ref()))

@@ -54,7 +54,7 @@ pub struct Scheduler {
     pub metrics: MetricsConfig,
 }
 
-/// `[pool]`
+/// `[pool]`: which partitions are shared, and what users call their GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolConfig {
@@ -68,7 +68,7 @@ pub struct PoolConfig {
     pub gpu_types: BTreeMap<String, Vec<String>>,
 }
 
-/// `[slurm]`
+/// `[slurm]`: how Slurm's programs are run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlurmConfig {
@@ -83,7 +83,7 @@ pub struct SlurmConfig {
     pub timeout_seconds: u64,
 }
 
-/// `[database]`
+/// `[database]`: where the store is, and how long it keeps what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DatabaseConfig {
@@ -106,7 +106,7 @@ pub struct DatabaseConfig {
     pub samples_kept_days: u32,
 }
 
-/// `[listen]`
+/// `[listen]`: where agents and command lines connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenConfig {
@@ -121,7 +121,7 @@ pub struct ListenConfig {
     pub operator_uids: Vec<u32>,
 }
 
-/// `[web]`
+/// `[web]`: where the read-only page is served.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebConfig {
@@ -143,7 +143,7 @@ pub enum Users {
     SameUser,
     /// Jobs of one account.
     SameAccount,
-    /// Anybody's.
+    /// Jobs of whomever.
     Any,
 }
 
@@ -151,15 +151,15 @@ pub enum Users {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// GPU-hours saved.
+    /// GPU-hours saved against a device for each job.
     Throughput,
-    /// Energy saved.
+    /// Energy saved against the same work done alone.
     Energy,
     /// Work per joule.
     ThroughputPerWatt,
 }
 
-/// `[policy]`
+/// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {
@@ -205,7 +205,7 @@ pub struct PolicyConfig {
     pub pair_when_idle: bool,
 }
 
-/// `[training]`
+/// `[training]`: when a model is trained anew, and on how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
@@ -221,7 +221,7 @@ pub struct TrainingConfig {
     pub observations_max: u32,
 }
 
-/// `[metrics]`
+/// `[metrics]`: the scheduler's page for Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {

@@ -19,7 +19,7 @@ pub struct Section {
     pub keys: Vec<Key>,
 }
 
-/// One key.
+/// One key of a section, as example and manual show it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
     /// Its name in its section.
@@ -59,7 +59,7 @@ pub fn scheduler_sections() -> Vec<Section> {
 }
 
 /// The agent's sections, `[agent]` first.
-pub fn agent_sections() -> Vec<Section> {
+pub(crate) fn agent_sections() -> Vec<Section> {
     sections::<Agent>("agent")
 }
 

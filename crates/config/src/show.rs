@@ -33,17 +33,17 @@ pub struct Setting {
 /// # Errors
 /// What is wrong in the text.
 pub fn show(part: Part, text: &str, host_name: &str) -> Result<Vec<Setting>, Vec<Mistake>> {
-    let json = |value: Result<Value, serde_json::Error>| value.expect("a configuration is plain data");
     let (values, sections) = match part {
         Part::Scheduler => {
             let values: Scheduler = read::parse_scheduler(text)?;
-            (json(serde_json::to_value(values)), scheduler_sections())
+            (serde_json::to_value(values), scheduler_sections())
         }
         Part::Agent => {
             let values: Agent = read::parse_agent(text, host_name)?;
-            (json(serde_json::to_value(values)), agent_sections())
+            (serde_json::to_value(values), agent_sections())
         }
     };
+    let values = values.expect("a configuration is plain data");
     let mut settings = Vec::new();
     for section in &sections {
         let within =

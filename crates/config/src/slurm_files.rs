@@ -13,19 +13,23 @@ const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// # Errors
 /// Why it cannot be read.
 pub fn read_text(path: &Path) -> Result<String, String> {
-    let sentence = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => "there is no such file".to_owned(),
-        ErrorKind::PermissionDenied => "it may not be read; run doctor as root".to_owned(),
-        _ => error.to_string(),
-    };
-    let metadata = std::fs::metadata(path).map_err(sentence)?;
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
     if !metadata.is_file() {
         return Err("it is not a file".to_owned());
     }
     if metadata.len() > FILE_BYTES_MAX {
         return Err(format!("it is {} MiB long", metadata.len() >> 20));
     }
-    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(sentence)
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&error))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn unreadable(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::PermissionDenied => "it may not be read; run doctor as root".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// plugstack.conf with the files that it includes, one level deep as Slurm's own example has it. `folder`: where slurm.conf
@@ -52,25 +56,28 @@ pub fn matching(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let Some((start, end)) = name.split_once('*') else { return vec![pattern.to_owned()] };
     let Some(Ok(entries)) = pattern.parent().map(std::fs::read_dir) else { return Vec::new() };
-    let fits = |path: &PathBuf| {
-        path.file_name().is_some_and(|found| {
-            let found = found.to_string_lossy();
-            found.len() >= start.len() + end.len() && found.starts_with(start) && found.ends_with(end)
-        })
-    };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(fits).collect();
+    let fitting = entries.flatten().filter(|entry| {
+        let found = entry.file_name();
+        let found = found.to_string_lossy();
+        found.len() >= start.len() + end.len() && found.starts_with(start) && found.ends_with(end)
+    });
+    let mut files: Vec<PathBuf> = fitting.map(|entry| entry.path()).collect();
     files.sort();
     files
 }
 
 /// The lines of plugstack.conf that load our plugin: the first word of each and the path.
 pub fn lines_of_ours(plugstack: &str) -> Vec<(String, String)> {
-    let words = |line: &str| {
-        let mut words = line.split('#').next()?.split_whitespace().map(str::to_owned);
-        Some((words.next()?, words.next()?))
-    };
-    let is_ours = |path: &str| path.rsplit('/').next().is_some_and(|name| name.contains("pillion"));
-    plugstack.lines().filter_map(words).filter(|(_, path)| is_ours(path)).collect()
+    let mut ours = Vec::new();
+    for line in plugstack.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        if let (Some(first), Some(path)) = (words.next(), words.next())
+            && path.rsplit('/').next().is_some_and(|name| name.contains("pillion"))
+        {
+            ours.push((first.to_owned(), path.to_owned()));
+        }
+    }
+    ours
 }
 
 /// The number behind the exported symbol `plugin_version`, which Slurm compares: `major << 16 | minor << 8 | micro` (Slurm,
@@ -104,26 +111,23 @@ mod tests {
         for name in ["10-a.conf", "20-b.conf", "c.txt"] {
             std::fs::write(folder.path().join(name), "").expect("written");
         }
-        let names = |pattern: &str| {
-            let found = matching(&folder.path().join(pattern));
-            found
-                .iter()
-                .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(names("*.conf"), ["10-a.conf", "20-b.conf"]);
-        assert_eq!(names("c.txt"), ["c.txt"]);
+        let path = folder.path();
+        assert_eq!(matching(&path.join("*.conf")), [path.join("10-a.conf"), path.join("20-b.conf")]);
+        assert_eq!(matching(&path.join("c.txt")), [path.join("c.txt")]);
         assert_eq!(matching(Path::new("/nowhere/at/all/*")), Vec::<PathBuf>::new());
     }
 
     #[test]
     fn a_plugstack_is_read_with_what_it_includes() {
         let folder = tempfile::tempdir().expect("a folder");
-        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
         std::fs::create_dir(folder.path().join("d")).expect("made");
-        write("plugstack.conf", "# none here\ninclude d/*.conf\n");
-        write("d/pillion.conf", "optional pillion.so socket=/run/x # ours\n");
-        write("d/other", "required pillion.so\n");
+        for (name, text) in [
+            ("plugstack.conf", "# none here\ninclude d/*.conf\n"),
+            ("d/pillion.conf", "optional pillion.so socket=/run/x # ours\n"),
+            ("d/other", "required pillion.so\n"),
+        ] {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        }
         let text = plugstack(&folder.path().join("plugstack.conf"), folder.path()).expect("read");
         assert_eq!(lines_of_ours(&text), [("optional".to_owned(), "pillion.so".to_owned())]);
         let error = plugstack(&folder.path().join("none"), folder.path()).expect_err("not there");

@@ -57,7 +57,7 @@ fn every_key_can_be_written_as_the_example_has_it() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_line_and_what_is_allowed() {
+fn every_mistake_is_reported_with_its_line_and_what_is_allowed() {
     let text = "mode = \"on\"\nboundseconds = 5\nbound_seconds = 5\n[pool]\npartitions = [\"a\"]\n\
                 [policy]\nusers = \"all\"\nslowdown_ratio_max = nan\ntimeout_seconds = 3\ncolour = 1\n\
                 [slurm]\ntimeout_seconds = \"3\"\nconf = \"slurm.conf\"\n[listen]\ntcp = \"6820\"\noperator_uids = [-1]\n";
@@ -107,7 +107,7 @@ fn the_web_page_is_for_this_machine_unless_the_site_says_otherwise() {
 }
 
 #[test]
-fn the_agents_mistakes_are_told_as_well() {
+fn the_agents_mistakes_are_reported_as_well() {
     let cases = [
         (
             "[agent]\ncolour = 1",

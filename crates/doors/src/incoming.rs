@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What connections come to.
 pub trait Listener: Send + Sync {
-    /// Its connections.
+    /// What a connection is read from and written to.
     type Stream: Send;
     /// The next one.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;

@@ -3,20 +3,20 @@
 //!
 //! ```text
 //!  listener ─► take (the loop) ─► Doors: whoever comes gets a place; who holds the most makes room   (nobody said who he is)
-//!                                 Guests: so many of each guest; the next is sent away                (he did)
+//!                                 Permits: so many of each peer; the next is sent away                 (he did)
 //!                                 Held: a connection with its place, as gRPC wants it
 //! ```
 
-mod guests;
 mod held;
 mod incoming;
 mod peer;
+mod permits;
 mod places;
 mod turned_away;
 
-pub use guests::{Guests, Seat};
 pub use held::Held;
 pub use incoming::{Listener, take};
 pub use peer::{is_of_this_machine, owner};
+pub use permits::{Permit, Permits};
 pub use places::{Doors, Ends, Place};
 pub use turned_away::{Cause, TurnedAway};

@@ -18,13 +18,16 @@ pub fn owner(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
 
 /// The owners of the other ends of these connections, by one look.
 pub(super) fn owners(connections: &[Ends]) -> Vec<Option<u32>> {
-    let is_local = |(peer, local): &Ends| is_of_this_machine(peer.ip()) && is_of_this_machine(local.ip());
     if !connections.iter().any(is_local) {
         return vec![None; connections.len()];
     }
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(Path::new(path)));
     let tables: String = tables.into_iter().flatten().collect();
     owners_in(&tables, connections.iter().map(|ends| Some(*ends).filter(is_local)))
+}
+
+fn is_local((peer, local): &Ends) -> bool {
+    is_of_this_machine(peer.ip()) && is_of_this_machine(local.ip())
 }
 
 /// Whether an address is one that no other machine can have towards us.
@@ -34,35 +37,46 @@ pub fn is_of_this_machine(address: IpAddr) -> bool {
 
 /// For each connection the owner of the socket that stands in the tables with its peer's end as its own and ours as the other.
 fn owners_in(tables: &str, connections: impl Iterator<Item = Option<Ends>>) -> Vec<Option<u32>> {
-    let canonical = |it: SocketAddr| (it.ip().to_canonical(), it.port());
-    let row = |line: &str| {
-        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [_, own, other, state, _, _, _, uid, _, inode, ..] = columns[..] else { return None };
-        let is_held = state == ESTABLISHED && inode != "0";
-        Some(((end(own)?, end(other)?), uid.parse().ok().filter(|_| is_held)?))
-    };
-    let rows: HashMap<_, u32> = tables.lines().filter_map(row).collect();
-    let owner = |(peer, local): Ends| rows.get(&(canonical(peer), canonical(local))).copied();
-    connections.map(|ends| ends.and_then(owner)).collect()
+    let rows: HashMap<(End, End), u32> = tables.lines().filter_map(row).collect();
+    let owners = connections.map(|ends| {
+        let (peer, local) = ends?;
+        let [peer, local] = [peer, local].map(|end| (end.ip().to_canonical(), end.port()));
+        rows.get(&(peer, local)).copied()
+    });
+    owners.collect()
+}
+
+/// One end of a connection as it is compared: an IPv4 address is one however it is written.
+type End = (IpAddr, u16);
+
+/// A socket's own end, the other, and its owner; `None` for one that nobody holds, or that is not connected.
+fn row(line: &str) -> Option<((End, End), u32)> {
+    let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, own, other, state, _, _, _, uid, _, inode, ..] = columns[..] else { return None };
+    let is_held = state == ESTABLISHED && inode != "0";
+    Some(((end(own)?, end(other)?), uid.parse().ok().filter(|_| is_held)?))
 }
 
 /// `0100007F:1AA5`: words of the address as the machine stores them, and the port.
-fn end(text: &str) -> Option<(IpAddr, u16)> {
+fn end(text: &str) -> Option<End> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |at: usize| Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     let ip: IpAddr = match address.len() {
-        8 => Ipv4Addr::from(word(0)?).into(),
+        8 => Ipv4Addr::from(word(address, 0)?).into(),
         32 => {
             let mut bytes = [0; 16];
             for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
-                chunk.copy_from_slice(&word(at * 8)?);
+                chunk.copy_from_slice(&word(address, at * 8)?);
             }
             Ipv6Addr::from(bytes).into()
         }
         _ => return None,
     };
     Some((ip.to_canonical(), port))
+}
+
+fn word(address: &str, at: usize) -> Option<[u8; 4]> {
+    Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes())
 }
 
 #[cfg(test)]
@@ -84,9 +98,10 @@ mod tests {
 
     /// `127.0.0.1` and `::ffff:127.0.0.1` as this machine writes them.
     fn loopback() -> (String, String) {
-        let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
-        let mapped = ["0000000000000000".to_owned(), word([0, 0, 255, 255]), word([127, 0, 0, 1])].concat();
-        (word([127, 0, 0, 1]), mapped)
+        let [v4, prefix] =
+            [[127, 0, 0, 1], [0, 0, 255, 255]].map(|bytes| format!("{:08X}", u32::from_ne_bytes(bytes)));
+        let mapped = format!("0000000000000000{prefix}{v4}");
+        (v4, mapped)
     }
 
     fn owner_in(table: &str, peer: SocketAddr, local: SocketAddr) -> Option<u32> {

@@ -1,7 +1,7 @@
-//! Places for connections that nobody can take from others. Whoever comes gets one: where all are taken, the guest who has the
+//! Places for connections that nobody can take from others. Whoever comes gets one: where all are taken, the owner who has the
 //! most loses the one that he has had longest. So who holds many shuts out himself.
 //!
-//! A guest is a user, where the connection comes from this machine and the kernel tells whose it is; else a machine.
+//! An owner is a user, where the connection comes from this machine and the kernel tells whose it is; else a machine.
 
 use crate::peer;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub type Ends = (SocketAddr, SocketAddr);
 
 /// Whose a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Guest {
+enum Owner {
     User(u32),
     Machine(IpAddr),
 }
@@ -44,7 +44,7 @@ pub struct Place {
 
 impl Place {
     /// Somebody else has come, who has fewer: the connection is to be closed.
-    pub async fn taken_away(&self) {
+    pub async fn evicted(&self) {
         self.end.cancelled().await;
     }
 }
@@ -91,12 +91,12 @@ impl Doors {
     fn who_goes(&self, inside: &Inside) -> Option<u64> {
         let ends: Vec<Ends> = inside.held.values().map(|(ends, _)| *ends).collect();
         let owners = (self.owners)(&ends);
-        let mut guests: BTreeMap<Guest, (usize, u64)> = BTreeMap::new();
+        let mut held_by: BTreeMap<Owner, (usize, u64)> = BTreeMap::new();
         for ((number, (ends, _)), owner) in inside.held.iter().zip(owners) {
-            let guest = owner.map_or(Guest::Machine(ends.0.ip().to_canonical()), Guest::User);
-            guests.entry(guest).or_insert((0, *number)).0 += 1;
+            let owner = owner.map_or(Owner::Machine(ends.0.ip().to_canonical()), Owner::User);
+            held_by.entry(owner).or_insert((0, *number)).0 += 1;
         }
-        let (_, oldest) = guests.into_values().max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(&a.1)))?;
+        let (_, oldest) = held_by.into_values().max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(&a.1)))?;
         Some(oldest)
     }
 }
@@ -118,6 +118,10 @@ mod tests {
         (peer.parse().unwrap(), "127.0.0.1:9820".parse().unwrap())
     }
 
+    fn ended_count(places: &[Place]) -> usize {
+        places.iter().filter(|place| place.end.is_cancelled()).count()
+    }
+
     #[test]
     fn who_holds_the_most_makes_room_for_whoever_comes() {
         let doors = doors(8);
@@ -125,13 +129,12 @@ mod tests {
             .map(|port| Arc::clone(&doors).enter(ends(&format!("127.0.0.1:{}", 1000 + port))))
             .collect();
         let modest = Arc::clone(&doors).enter(ends("127.0.0.1:2000"));
-        let gone = |places: &[Place]| places.iter().filter(|place| place.end.is_cancelled()).count();
-        assert_eq!((gone(&greedy), greedy[0].end.is_cancelled()), (1, true), "his oldest");
+        assert_eq!((ended_count(&greedy), greedy[0].end.is_cancelled()), (1, true), "his oldest");
         let more: Vec<Place> = (0..100)
             .map(|port| Arc::clone(&doors).enter(ends(&format!("127.0.0.1:{}", 1100 + port))))
             .collect();
         assert!(!modest.end.is_cancelled(), "however many he opens");
-        assert_eq!(gone(&greedy) + gone(&more), 101);
+        assert_eq!(ended_count(&greedy) + ended_count(&more), 101);
         let other = Arc::clone(&doors).enter(ends("10.0.0.7:2000"));
         assert!(!other.end.is_cancelled() && !modest.end.is_cancelled());
         assert_eq!(doors.lock().held.len(), 8);

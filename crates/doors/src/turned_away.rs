@@ -1,4 +1,4 @@
-//! Connections that found no place: counted by cause, and told in the log, once a minute at most, so that whoever makes them
+//! Connections that found no place: counted by cause, and reported in the log, once a minute at most, so that whoever makes them
 //! cannot fill it.
 
 use std::fmt;
@@ -17,33 +17,33 @@ pub enum Cause {
     Unproven,
     /// Its address has too many.
     Address,
-    /// Its user or its node has too many.
-    Guest,
+    /// Its user or its node has too many; `guest` in the metric.
+    Identity,
     /// Too many of its user wait at the socket.
     Line,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Unproven, Self::Address, Self::Guest, Self::Line];
+    pub const ALL: [Self; 4] = [Self::Unproven, Self::Address, Self::Identity, Self::Line];
 
     /// As metrics call it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unproven => "unproven",
             Self::Address => "address",
-            Self::Guest => "guest",
+            Self::Identity => "guest",
             Self::Line => "line",
         }
     }
 
-    const fn told(self) -> &'static str {
+    const fn report(self) -> &'static str {
         match self {
             Self::Unproven => {
                 "too many do not say who they are; the oldest of whoever holds the most made room"
             }
             Self::Address => "too many connections of one address; the next was sent away",
-            Self::Guest => "too many connections of one user or node; the next was sent away",
+            Self::Identity => "too many connections of one user or node; the next was sent away",
             Self::Line => "too many connections of one user wait at the socket; the next was closed",
         }
     }
@@ -52,8 +52,8 @@ impl Cause {
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     count: u64,
-    told_count: u64,
-    told_at: Option<Instant>,
+    reported_count: u64,
+    reported_at: Option<Instant>,
 }
 
 /// How many, by cause.
@@ -70,10 +70,10 @@ impl TurnedAway {
         let mut tallies = self.lock();
         let tally = &mut tallies[cause as usize];
         tally.count += 1;
-        let is_news = tally.told_at.is_none_or(|at| at.elapsed() >= SILENCE);
+        let is_news = tally.reported_at.is_none_or(|at| at.elapsed() >= SILENCE);
         if is_news {
-            warn!(%who, count = tally.count - tally.told_count, "{}", cause.told());
-            (tally.told_count, tally.told_at) = (tally.count, Some(Instant::now()));
+            warn!(%who, count = tally.count - tally.reported_count, "{}", cause.report());
+            (tally.reported_count, tally.reported_at) = (tally.count, Some(Instant::now()));
         }
         is_news
     }
@@ -90,11 +90,11 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn all_are_counted_and_one_a_minute_is_told() {
+    async fn all_are_counted_and_one_a_minute_is_reported() {
         let turned_away = TurnedAway::default();
-        let told = (0..1_000).filter(|_| turned_away.note(Cause::Address, &"10.0.0.7")).count();
-        assert_eq!(told, 1);
-        assert!(turned_away.note(Cause::Guest, &"uid 7"), "another cause is other news");
+        let reported = (0..1_000).filter(|_| turned_away.note(Cause::Address, &"10.0.0.7")).count();
+        assert_eq!(reported, 1);
+        assert!(turned_away.note(Cause::Identity, &"uid 7"), "another cause is other news");
         tokio::time::advance(SILENCE).await;
         assert!(turned_away.note(Cause::Address, &"10.0.0.7"));
         assert_eq!(turned_away.counts(), [("unproven", 0), ("address", 1_001), ("guest", 1), ("line", 0)]);

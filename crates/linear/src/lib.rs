@@ -65,8 +65,8 @@ impl Matrix {
         let eigen = self.cells.self_adjoint_eigen(Side::Lower).ok()?;
         let width = self.width();
         let stretches = (0..width).map(|at| eigen.S()[at]).collect();
-        let direction = |at: usize| (0..width).map(|row| eigen.U()[(row, at)]).collect();
-        Some(Directions { stretches, directions: (0..width).map(direction).collect() })
+        let directions = (0..width).map(|at| (0..width).map(|row| eigen.U()[(row, at)]).collect());
+        Some(Directions { stretches, directions: directions.collect() })
     }
 }
 

@@ -80,7 +80,7 @@ async fn listen<F: Fn() -> Page + Send + Sync + 'static>(address: SocketAddr, pa
         let (place, pages) = (Arc::clone(&doors).enter(ends), Arc::clone(&pages));
         Some(async move {
             tokio::select! {
-                () = place.taken_away() => {}
+                () = place.evicted() => {}
                 () = converse(stream, pages) => {}
             }
         })

@@ -47,12 +47,10 @@ impl AllowList {
         (a, cap_a): (&WorkloadKey, Option<Fraction>),
         (b, cap_b): (&WorkloadKey, Option<Fraction>),
     ) {
-        let caps = (Cap::from(cap_a), Cap::from(cap_b));
-        let mut insert = |first: &WorkloadKey, second: &WorkloadKey, caps| {
+        let (cap_a, cap_b) = (Cap::from(cap_a), Cap::from(cap_b));
+        for (first, second, caps) in [(a, b, (cap_a, cap_b)), (b, a, (cap_b, cap_a))] {
             self.pairs.entry(first.clone()).or_default().entry(second.clone()).or_default().insert(caps);
-        };
-        insert(a, b, caps);
-        insert(b, a, (caps.1, caps.0));
+        }
     }
 
     /// The caps under which two workloads may share: (of `a`, of `b`), the tightest first and none last.

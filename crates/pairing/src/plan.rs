@@ -26,11 +26,11 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(from = "PairingDocument")]
 pub struct Pairing {
-    /// The node.
+    /// The node that the members are pinned to.
     pub node: NodeName,
-    /// The device.
+    /// The device of that node, by the GRES type that Slurm has for it.
     pub gres_type: GresType,
-    /// Its model.
+    /// The device's model, by which the profiles were looked up.
     pub device_model: String,
     /// The group of the running host that the members join; absent = the device is free.
     pub joins: Option<DecisionId>,
@@ -84,13 +84,12 @@ impl From<PairingDocument> for Pairing {
     fn from(document: PairingDocument) -> Self {
         let PairingDocument { node, gres_type, device_model, mechanism, ccs_mode, joins, members, gain } =
             document;
-        let whole = |member: Member| {
+        let members = members.into_iter().map(|member| {
             let SharingColumns { cap_fraction, memory_limit_bytes, .. } = member.sharing.into();
             let sharing = Sharing::by(mechanism, cap_fraction, ccs_mode).limited_to(memory_limit_bytes);
             Member { sharing, ..member }
-        };
-        let members = members.into_iter().map(whole).collect();
-        Self { node, gres_type, device_model, joins, members, gain }
+        });
+        Self { node, gres_type, device_model, joins, members: members.collect(), gain }
     }
 }
 
@@ -117,7 +116,7 @@ pub enum Role {
 /// One job to be started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// The job.
+    /// This start of the job: a requeue makes it another.
     pub start: JobStart,
     /// What it runs.
     pub workload: WorkloadKey,
@@ -132,14 +131,14 @@ pub struct Member {
     pub memory_bytes: Option<u64>,
     /// How fast it will run; absent when alone.
     pub estimate: Option<SpeedEstimate>,
-    /// Why so.
+    /// Why it starts here and so, and what else was considered.
     pub explanation: Explanation,
 }
 
 /// Everything that was considered for one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The job.
+    /// The job that it is about.
     pub job_id: SlurmJobId,
     /// The deciding reason.
     pub reason: Reason,
@@ -147,17 +146,17 @@ pub struct Explanation {
     pub text: String,
     /// The name of the model.
     pub model: String,
-    /// Partners that were considered, best first, at most `CANDIDATES_MAX`. Jobs that are told the same share one list.
+    /// Partners that were considered, best first, at most 16. Jobs with the same answer share one list.
     pub candidates: Arc<[Candidate]>,
 }
 
 /// How many candidates an explanation keeps.
-pub const CANDIDATES_MAX: usize = 16;
+pub(crate) const CANDIDATES_MAX: usize = 16;
 
 /// One partner that was considered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The partner.
+    /// The other job; of several that are alike, one.
     pub partner: SlurmJobId,
     /// What it runs.
     pub workload: WorkloadKey,
@@ -165,7 +164,7 @@ pub struct Candidate {
     pub is_running: bool,
     /// The caps tried: (ours, the partner's).
     pub cap_fractions: (Option<Fraction>, Option<Fraction>),
-    /// Our speed.
+    /// The speed of the job that the explanation is about.
     pub own: Option<SpeedEstimate>,
     /// The partner's speed.
     pub other: Option<SpeedEstimate>,

@@ -13,7 +13,7 @@ pub enum UserPolicy {
     SameUser,
     /// Jobs of one account.
     SameAccount,
-    /// Anybody's.
+    /// Jobs of whomever.
     Any,
 }
 
@@ -21,10 +21,10 @@ pub enum UserPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Objective {
-    /// GPU-hours saved.
+    /// GPU-hours saved against a device for each job.
     #[default]
     Throughput,
-    /// Energy saved.
+    /// Energy saved against the same work done alone; where power is not known, GPU-hours.
     Energy,
     /// Work per joule.
     ThroughputPerWatt,
@@ -79,7 +79,7 @@ impl TryFrom<String> for Objective {
 pub struct Policy {
     /// Who may share with whom.
     pub users: UserPolicy,
-    /// What counts.
+    /// What a plan maximises within its promises.
     pub objective: Objective,
     /// The promise to jobs that name none.
     pub slowdown_ratio_max: SlowdownRatio,

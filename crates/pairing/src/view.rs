@@ -34,7 +34,7 @@ pub struct ClusterView {
 /// A job that is already eligible for a whole device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AloneClaim {
-    /// The job.
+    /// The job that Slurm is about to start.
     pub job_id: SlurmJobId,
     /// Where it can run; empty = any pool node.
     pub required_nodes: Vec<NodeName>,
@@ -43,7 +43,7 @@ pub struct AloneClaim {
 /// One pool node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// Its name.
+    /// Slurm's `NodeName`, by which devices and jobs refer to it.
     pub name: NodeName,
     /// Why nothing may be released there now: drained, agent gone, releases stopped after a violation, ..; absent = it may.
     pub blocked: Option<String>,
@@ -51,7 +51,7 @@ pub struct NodeView {
     pub cpus_free: u32,
     /// Host memory in MiB that no job holds.
     pub memory_mib_free: u64,
-    /// Active features.
+    /// Slurm's `ActiveFeatures`; a job must find all that it asks for.
     pub features: Vec<String>,
     /// The pool partitions that it stands in.
     pub partitions: Vec<String>,
@@ -74,7 +74,7 @@ impl NodeView {
 /// One device of a pool node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceView {
-    /// Its node.
+    /// The node that it is in; one that is not in the view takes nothing.
     pub node: NodeName,
     /// Slurm's GRES type for it.
     pub gres_type: GresType,
@@ -82,7 +82,7 @@ pub struct DeviceView {
     pub model: String,
     /// Names by which users may ask for it (`gpu:h100:1`).
     pub gpu_types: Vec<String>,
-    /// Device memory.
+    /// The whole memory of the device, before the margin of the policy.
     pub memory_bytes: u64,
     /// How it can be shared.
     pub mechanism: Mechanism,
@@ -97,11 +97,11 @@ pub struct DeviceView {
 /// A job that holds a part of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
-    /// The job.
+    /// The job that holds it, or is about to.
     pub job_id: SlurmJobId,
     /// Whose it is.
     pub uid: UserId,
-    /// Its account.
+    /// Its Slurm account: what `users = "same-account"` compares.
     pub account: String,
     /// What it runs; absent where it has no decision of ours.
     pub workload: Option<WorkloadKey>,
@@ -114,7 +114,7 @@ pub struct Tenant {
     pub sharing: Sharing,
     /// What it booked.
     pub shards: Shards,
-    /// Its promise.
+    /// The greatest slowdown that it was promised.
     pub slowdown_ratio_max: SlowdownRatio,
     /// The device memory it was admitted with.
     pub memory_bytes: Option<u64>,
@@ -131,7 +131,7 @@ pub struct WaitingJob {
     pub start: JobStart,
     /// Whose it is.
     pub uid: UserId,
-    /// Its account.
+    /// Its Slurm account: what `users = "same-account"` compares.
     pub account: String,
     /// The pool partition that it is in.
     pub partition: String,
@@ -153,13 +153,13 @@ pub struct WaitingJob {
     pub owes_runs: u32,
     /// `gpu:h100:1`: the type it asked for.
     pub gpu_type: Option<String>,
-    /// CPUs.
+    /// CPUs of one node that it asks for.
     pub cpus: u32,
     /// Host memory in MiB.
     pub memory_mib: u64,
     /// All of these must be on the node.
     pub features: Vec<String>,
-    /// Not there.
+    /// Nodes on which it must not run (`-x`).
     pub excluded_nodes: Vec<NodeName>,
     /// Its time limit.
     pub time_limit_seconds: Option<u64>,
@@ -197,9 +197,8 @@ impl ProfileBook {
 
 impl From<Vec<WorkloadProfile>> for ProfileBook {
     fn from(profiles: Vec<WorkloadProfile>) -> Self {
-        let keyed =
-            |profile: WorkloadProfile| ((profile.workload.clone(), profile.device_model.clone()), profile);
-        Self(profiles.into_iter().map(keyed).collect())
+        let profiles = profiles.into_iter();
+        Self(profiles.map(|own| ((own.workload.clone(), own.device_model.clone()), own)).collect())
     }
 }
 

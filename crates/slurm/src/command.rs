@@ -98,9 +98,9 @@ impl CommandSlurm {
     /// Fills in the throttles, which `squeue -r` does not show. Only for waiting jobs of ours, for each array at most once a
     /// minute, and for all of them in few calls.
     async fn fill_throttles(&self, scan: &mut JobsScan) {
-        let is_ours = |job: &Job| job.id.task.is_some() && matches!(job.mark, Ok(Some(_)));
-        let waits = |job: &Job| is_ours(job) && job.state == JobState::Pending;
-        let arrays: BTreeSet<u32> = scan.jobs.iter().filter(|job| waits(job)).map(|job| job.id.id).collect();
+        let of_arrays = scan.jobs.iter().filter(|job| is_array_task_of_ours(job));
+        let waiting = of_arrays.filter(|job| job.state == JobState::Pending);
+        let arrays: BTreeSet<u32> = waiting.map(|job| job.id.id).collect();
         let mut throttles = self.throttles.lock().await;
         throttles
             .retain(|array, (asked_at, _)| arrays.contains(array) && asked_at.elapsed() < THROTTLE_FRESH);
@@ -114,7 +114,7 @@ impl CommandSlurm {
             throttles.extend(found.into_iter().map(|(array, throttle)| (array, (asked_at, throttle))));
         }
         let mut reader = self.reader();
-        for job in scan.jobs.iter_mut().filter(|job| is_ours(job)) {
+        for job in scan.jobs.iter_mut().filter(|job| is_array_task_of_ours(job)) {
             let array_throttle = throttles.get(&job.id.id).and_then(|(_, throttle)| *throttle);
             if job.array_throttle != array_throttle {
                 *job = Arc::new(Job { array_throttle, ..job.as_ref().clone() });
@@ -195,10 +195,10 @@ impl Slurm for CommandSlurm {
     async fn update_each(&self, updates: &[(SlurmJobId, JobUpdate)]) -> Result<u64, SlurmError> {
         let mut refused_count = 0;
         for chunk in updates.chunks(UPDATE_JOBS_MAX) {
-            let line = |(job, update): &(SlurmJobId, JobUpdate)| {
-                Ok(format!("update JobId={job} {}", update_arguments(update)?.join(" ")))
-            };
-            let lines = chunk.iter().map(line).collect::<Result<Vec<_>, SlurmError>>()?;
+            let mut lines = Vec::with_capacity(chunk.len());
+            for (job, update) in chunk {
+                lines.push(format!("update JobId={job} {}", update_arguments(update)?.join(" ")));
+            }
             refused_count += self.runner.run_lines("scontrol", &lines).await?;
         }
         Ok(refused_count)
@@ -260,10 +260,14 @@ fn update_arguments(update: &JobUpdate) -> Result<Vec<String>, SlurmError> {
     Ok(arguments)
 }
 
+fn is_array_task_of_ours(job: &Job) -> bool {
+    job.id.task.is_some() && matches!(job.mark, Ok(Some(_)))
+}
+
 /// A value must be one plain word: nothing that a program could take for a second argument, and no newline.
 fn checked(argument: &'static str, value: &str) -> Result<(), SlurmError> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=,.:_-;/[]+%@".contains(&byte);
-    if value.is_empty() || value.starts_with('-') || value.len() > 16_384 || !value.bytes().all(plain) {
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"=,.:_-;/[]+%@".contains(&byte));
+    if value.is_empty() || value.starts_with('-') || value.len() > 16_384 || !is_plain {
         return Err(invalid(argument, value, "1 to 16384 letters, digits and =,.:_-;/[]+%@, no '-' first"));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Slurm behind one trait: what the queue and the nodes are, and the few updates that we make.
 //!
-//! `command` runs the real programs (the only room that may), `parse` reads their text (foreign), `fake` is a
+//! `command` runs the real programs (the only module that may), `parse` reads their text (foreign), `fake` is a
 //! strict double for the simulation, `updates` the changes that we make. Nothing here decides anything.
 
 pub mod command;

@@ -56,16 +56,18 @@ pub fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
 
 /// One entry: literal text and brackets in turn. Each bracket multiplies what stands before it.
 fn expand_entry(entry: &str, budget: usize) -> Result<Vec<String>, InvalidNodeSet> {
-    let syntax = || InvalidNodeSet::Syntax(entry.to_owned());
     let mut names = vec![String::new()];
     let mut rest = entry;
     while !rest.is_empty() {
         let (literal, bracket) = match rest.split_once('[') {
             None => (rest, None),
-            Some((literal, after)) => (literal, Some(after.split_once(']').ok_or_else(syntax)?)),
+            Some((literal, after)) => {
+                let closed = after.split_once(']');
+                (literal, Some(closed.ok_or_else(|| syntax(entry))?))
+            }
         };
         if !literal.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
-            return Err(syntax());
+            return Err(syntax(entry));
         }
         for name in &mut names {
             name.push_str(literal);
@@ -81,7 +83,11 @@ fn expand_entry(entry: &str, budget: usize) -> Result<Vec<String>, InvalidNodeSe
             .collect();
         rest = after;
     }
-    if names.iter().any(String::is_empty) { Err(syntax()) } else { Ok(names) }
+    if names.iter().any(String::is_empty) { Err(syntax(entry)) } else { Ok(names) }
+}
+
+fn syntax(entry: &str) -> InvalidNodeSet {
+    InvalidNodeSet::Syntax(entry.to_owned())
 }
 
 /// `1-3,07-09`: the width of a range is that of its first number.

@@ -96,8 +96,7 @@ impl Runner {
         command.args(arguments).env_clear().envs(self.environment()).kill_on_drop(true);
         let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let spawn_error = |source| SlurmError::Spawn { program: program.to_owned(), source };
-        let mut child = command.spawn().map_err(spawn_error)?;
+        let mut child = command.spawn().map_err(|source| spawn_error(program, source))?;
         let stdin = child.stdin.take().zip(input);
         // Written beside the reading: a program that answers while it reads would fill its pipe and stop.
         let written = async {
@@ -114,7 +113,7 @@ impl Runner {
                 program: program.to_owned(),
                 seconds: self.timeout.as_secs(),
             })?
-            .map_err(spawn_error)
+            .map_err(|source| spawn_error(program, source))
     }
 
     fn environment(&self) -> Vec<(&'static str, OsString)> {
@@ -179,9 +178,16 @@ fn passes(line: &str) -> bool {
     PASSING.iter().any(|words| line.contains(words))
 }
 
+fn spawn_error(program: &str, source: std::io::Error) -> SlurmError {
+    SlurmError::Spawn { program: program.to_owned(), source }
+}
+
+/// The beginning of a line, without what a terminal or a log would take for more than letters.
+fn clean(line: &str) -> String {
+    line.chars().filter(|character| !character.is_control()).take(300).collect()
+}
+
 fn failure(program: &str, status: i32, said: &str) -> SlurmError {
-    let clean =
-        |line: &str| line.chars().filter(|character| !character.is_control()).take(300).collect::<String>();
     if let Some(line) = said.lines().find(|line| passes(line)) {
         return SlurmError::Unavailable { program: program.to_owned(), detail: clean(line) };
     }
@@ -279,8 +285,9 @@ mod tests {
         assert_eq!(runner.run_lines("squeue", &lines).await.unwrap(), 2);
         let read = std::fs::read_to_string(directory.path().join("squeue.in")).unwrap();
         assert_eq!(read, "update JobId=4 StartTime=now\nupdate JobId=2_2 StartTime=now\nquit\n");
-        let away = script("cat >/dev/null; echo 'Unable to contact slurm controller (connect failure)' >&2");
-        let runner = self::runner(away.path(), Duration::from_secs(20));
+        let unreachable =
+            script("cat >/dev/null; echo 'Unable to contact slurm controller (connect failure)' >&2");
+        let runner = self::runner(unreachable.path(), Duration::from_secs(20));
         assert!(runner.run_lines("squeue", &lines).await.unwrap_err().is_transient());
     }
 

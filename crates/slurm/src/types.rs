@@ -44,7 +44,7 @@ pub trait Slurm: Send + Sync {
     /// does not know any more are left out. Beside `jobs` and not in it, so that no user's text ever stands in what decisions
     /// are made of.
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError>;
-    /// `scontrol requeue`.
+    /// `scontrol requeue`: a running job is ended and waits again.
     async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError>;
 }
 
@@ -58,8 +58,8 @@ pub struct Privacy {
 impl Privacy {
     /// From the setting's value: words with commas between them, or `none`.
     pub fn parse(value: &str) -> Self {
-        let has = |word: &str| value.split(',').any(|each| each.trim().eq_ignore_ascii_case(word));
-        Self { jobs: has("jobs") || has("all") }
+        let mut words = value.split(',').map(str::trim);
+        Self { jobs: words.any(|word| ["jobs", "all"].iter().any(|own| word.eq_ignore_ascii_case(own))) }
     }
 }
 
@@ -69,11 +69,11 @@ pub const NAMED_JOBS_MAX: usize = 200;
 /// What one update changes; `None` leaves a field as it is. Written in Slurm's own order: GRES first, begin time last.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobUpdate {
-    /// `Gres=`: `shard:g1:40,lscratch:100`.
+    /// `Gres=`: all of it, as in `shard:g1:40,lscratch:100`.
     pub gres: Option<String>,
     /// `ReqNodeList=`; the empty text clears it.
     pub required_nodes: Option<String>,
-    /// `Partition=`.
+    /// `Partition=`: one name, or several with commas.
     pub partition: Option<String>,
     /// `AdminComment=`; the empty text clears it.
     pub admin_comment: Option<String>,
@@ -100,7 +100,7 @@ pub struct Job {
     pub restart_count: u32,
     /// The job id that Slurm uses inside (equal to `id.id` until an array task is split off).
     pub inner_id: u32,
-    /// Its state.
+    /// Slurm's state of it, from pending to ended.
     pub state: JobState,
     /// Why it waits.
     pub reason: ReasonKind,
@@ -108,11 +108,11 @@ pub struct Job {
     pub uid: UserId,
     /// The user's name.
     pub user: String,
-    /// The account.
+    /// The account that it is charged to.
     pub account: String,
     /// The partition it is in (the list, where it asked for several).
     pub partition: String,
-    /// The QOS.
+    /// The QOS that it runs under.
     pub qos: String,
     /// Slurm's priority; 0 = held.
     pub priority: u64,
@@ -182,7 +182,7 @@ pub enum JobState {
     Suspended,
     /// Ending: its processes are being cleaned up, its GRES is still booked.
     Completing,
-    /// Over.
+    /// It is over, and will not run again but by a requeue.
     Ended(Ending),
     /// A state that this version does not know.
     Other(String),
@@ -210,7 +210,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Every way.
+    /// All of them, in the order of this list.
     pub const ALL: [Self; 8] = [
         Self::Completed,
         Self::Failed,
@@ -248,11 +248,11 @@ pub enum ReasonKind {
     Resources(String),
     /// Held by user or admin.
     Held(String),
-    /// `Dependency`, `DependencyNeverSatisfied`.
+    /// It waits for another job (`Dependency`, `DependencyNeverSatisfied`).
     Dependency,
     /// A limit of association, QOS, partition or array (`Assoc*`, `QOS*`, `Partition*`, `JobArrayTaskLimit`, `Licenses`).
     Limit(String),
-    /// Anything else.
+    /// A word that none of the above knows.
     Other(String),
 }
 
@@ -271,7 +271,7 @@ impl fmt::Display for ReasonKind {
 /// One node as Slurm reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Its name.
+    /// `NodeName=`, by which jobs are pinned to it.
     pub name: NodeName,
     /// Where it is reached, `NodeAddr=`: a host name or an address; empty where Slurm does not say.
     pub address: String,
@@ -279,7 +279,7 @@ pub struct Node {
     pub availability: NodeAvailability,
     /// Slurm's state text, such as `MIXED+DRAIN`.
     pub state: String,
-    /// CPUs.
+    /// All CPUs of the node, `CPUTot=`.
     pub cpus: u32,
     /// CPUs held by jobs.
     pub cpus_allocated: u32,
@@ -287,7 +287,7 @@ pub struct Node {
     pub memory_mib: u64,
     /// Memory held by jobs in MiB.
     pub memory_mib_allocated: u64,
-    /// Active features.
+    /// `ActiveFeatures=`: what `-C` is held against.
     pub features: Vec<String>,
     /// Partitions that it stands in.
     pub partitions: Vec<String>,
@@ -311,11 +311,11 @@ pub enum NodeAvailability {
 /// One partition as Slurm reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Partition {
-    /// Its name.
+    /// `PartitionName=`: what `-p` asks for.
     pub name: String,
     /// Whether it is the default.
     pub is_default: bool,
-    /// `State=UP`.
+    /// Whether it starts jobs (`State=UP`).
     pub is_up: bool,
     /// Its nodes, hostlist expanded.
     pub nodes: Vec<NodeName>,
@@ -323,11 +323,11 @@ pub struct Partition {
     pub time_limit_seconds_max: Option<u64>,
     /// `TRESBillingWeights` as printed.
     pub billing_weights: String,
-    /// `PreemptMode`.
+    /// `PreemptMode=` as printed: what becomes of its jobs when others need their place.
     pub preempt_mode: String,
-    /// `ExclusiveUser=YES`.
+    /// Whether a node of it serves one user at a time (`ExclusiveUser=YES`).
     pub exclusive_user: bool,
-    /// `OverSubscribe`.
+    /// `OverSubscribe=` as printed: whether jobs may share CPUs.
     pub over_subscribe: String,
     /// Default memory in MiB per node (`DefMemPerNode`) if set.
     pub default_memory_mib: Option<u64>,
@@ -336,11 +336,11 @@ pub struct Partition {
 /// A Slurm release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SlurmVersion {
-    /// Year.
+    /// The year of the release, two digits: 24.
     pub major: u32,
-    /// Month.
+    /// The month of the release: 5 or 11.
     pub minor: u32,
-    /// Patch.
+    /// The number of the maintenance release, from 0.
     pub patch: u32,
 }
 
@@ -371,23 +371,23 @@ pub enum SlurmError {
     /// The program could not be run.
     #[error("cannot run {program}")]
     Spawn {
-        /// Its name.
+        /// The program, without its directory.
         program: String,
-        /// Why.
+        /// What the system said.
         source: std::io::Error,
     },
     /// It did not end in time and was killed.
     #[error("{program} did not answer within {seconds} s")]
     Timeout {
-        /// Its name.
+        /// The program, without its directory.
         program: String,
-        /// The limit.
+        /// How long it was given, `slurm.timeout_seconds`.
         seconds: u64,
     },
     /// It ended with an error; `detail` is its own first line, control characters removed.
     #[error("{program} failed with status {status}: {detail}")]
     Failed {
-        /// Its name.
+        /// The program, without its directory.
         program: String,
         /// Its exit status.
         status: i32,
@@ -400,11 +400,11 @@ pub enum SlurmError {
         /// What was different.
         reason: String,
     },
-    /// Slurm could not serve this call now: the controller is away or in standby, or its backfill holds the job (an
+    /// Slurm could not serve this call now: the controller is not responding or in standby, or its backfill holds the job (an
     /// update of `Partition=` often meets that). The same call may work a moment later.
     #[error("{program} could not be served now: {detail}")]
     Unavailable {
-        /// Its name.
+        /// The program, without its directory.
         program: String,
         /// What it said.
         detail: String,
@@ -412,7 +412,7 @@ pub enum SlurmError {
     /// A value that must not reach a command line; nothing was run.
     #[error("{argument} '{value}' is not allowed: {allowed}")]
     InvalidArgument {
-        /// Which one.
+        /// The argument that it was to be the value of, in Slurm's words.
         argument: &'static str,
         /// What was given, shortened and with its control characters escaped.
         value: String,
@@ -422,7 +422,7 @@ pub enum SlurmError {
     /// Its answer as a whole made no sense.
     #[error("{program} answered something else than {expected}")]
     Unreadable {
-        /// Its name.
+        /// The program, without its directory.
         program: String,
         /// What was expected.
         expected: &'static str,

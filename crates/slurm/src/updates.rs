@@ -14,7 +14,7 @@ use std::time::Duration;
 const WHOLE_DEVICE: &str = "shard:100";
 /// How long a job that is put back waits at least: its agent has to be told first that the share is taken back. More than
 /// two seconds, because Slurm cuts begin times to whole ones.
-pub const UNDO_PAUSE: Duration = Duration::from_secs(3);
+const UNDO_PAUSE: Duration = Duration::from_secs(3);
 /// How long a job that is started again waits at least. The node refuses a start whose credential is no younger than the
 /// end of the one before, by the second and by its own clock, and Slurm then fails the job ("credential revoked").
 pub const RESTART_PAUSE: Duration = Duration::from_secs(5);

@@ -41,8 +41,8 @@ impl Double {
 
     fn answering(&self) -> Result<(), MungeError> {
         let is_stopped = *self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let away = || MungeError::Away("MUNGE does not answer: it was stopped".to_owned());
-        if is_stopped { Err(away()) } else { Ok(()) }
+        let why = "MUNGE does not answer: it was stopped";
+        if is_stopped { Err(MungeError::Unavailable(why.to_owned())) } else { Ok(()) }
     }
 }
 

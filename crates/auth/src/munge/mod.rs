@@ -1,9 +1,9 @@
-//! MUNGE: who made a text, by the word of the machines' munged. [`room`] asks the real one, [`double`] stands in for it in tests.
+//! MUNGE: who made a text, by the word of the machines' munged. [`ffi`] asks the real one, [`double`] stands in for it in tests.
 
 pub mod double;
-mod room;
+mod ffi;
 
-pub use room::Library;
+pub use ffi::Library;
 
 use pillion_core::UnixTime;
 
@@ -24,7 +24,7 @@ pub const TTL_SECONDS: u32 = 60;
 pub enum MungeError {
     /// It did not answer, or is not installed.
     #[error("{0}")]
-    Away(String),
+    Unavailable(String),
     /// The credential is too old, or of the future.
     #[error("the credential's time has passed or has not come")]
     Clock {

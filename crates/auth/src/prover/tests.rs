@@ -117,7 +117,7 @@ fn without_munged_nobody_is_denied() {
     let node = world.of(0);
     let claim = node.claim(&agent("n1"), &EXPORTER).unwrap();
     world.scheduler_munge.stop(true);
-    assert!(matches!(world.judge(&claim), Err(AuthError::Away(_))));
+    assert!(matches!(world.judge(&claim), Err(AuthError::Unavailable(_))));
     world.scheduler_munge.stop(false);
     assert!(world.judge(&claim).is_ok());
 }
@@ -129,7 +129,7 @@ fn who_the_scheduler_runs_as_must_be_known() {
     let munge = Arc::new(Double::new(&world.realm, 0, world.node_clock.clone()));
     let node = Prover::with_munge(&settings, world.node_clock.clone(), munge);
     let error = node.claim(&agent("n1"), &EXPORTER).unwrap_err();
-    assert!(matches!(&error, AuthError::Away(why) if why.contains("auth.scheduler_user")), "{error}");
+    assert!(matches!(&error, AuthError::Unavailable(why) if why.contains("auth.scheduler_user")), "{error}");
 }
 
 fn keyed(path: &Path, clock: &Arc<ManualClock>) -> Prover {
@@ -156,7 +156,7 @@ fn both_ends_prove_by_key_also_while_it_is_rotated_and_a_stranger_does_not() {
         let proof = scheduler.answer(&claim, &judged, &EXPORTER)?;
         node.check_answer(&claim, &EXPORTER, &proof)
     };
-    assert!(matches!(meet(), Err(AuthError::Away(_))), "no key is there yet");
+    assert!(matches!(meet(), Err(AuthError::Unavailable(_))), "no key is there yet");
     let old = new_key_file(&[1; 32], None, clock.now()).unwrap();
     write_key(&ours, &old);
     write_key(&theirs, &old);
@@ -194,7 +194,7 @@ fn a_key_proves_no_user_and_munge_does_beside_it() {
 }
 
 #[test]
-fn another_method_is_denied_where_it_was_chosen_and_away_where_munged_may_come_back() {
+fn another_method_is_denied_where_it_was_chosen_and_unavailable_where_munged_may_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(start()));
     let claim = |method| Claim { method, claimant: agent("n1"), proof: String::new() };
@@ -210,7 +210,7 @@ fn another_method_is_denied_where_it_was_chosen_and_away_where_munged_may_come_b
     let by_default = with(Auth { method: None, munge_socket: socket.clone(), ..auth(AuthMethod::Munge) });
     assert_eq!(by_default.method(), Method::Key);
     let found = by_default.judge(&claim(Method::Munge), &EXPORTER, None);
-    assert!(matches!(found, Err(AuthError::Away(_))), "munged was stopped, and its socket is gone");
+    assert!(matches!(found, Err(AuthError::Unavailable(_))), "munged was stopped, and its socket is gone");
     std::fs::write(socket, "").unwrap();
     assert_eq!(by_default.method(), Method::Munge);
 }

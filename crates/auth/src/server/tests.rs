@@ -72,7 +72,7 @@ async fn agents_and_users_come_in_as_who_they_are() {
     assert_eq!(site.enters(1000, Claimant::User).await, Ok(Identity::User(UserId(1000))));
     let refused = site.enters(1000, agent("n1")).await.unwrap_err();
     assert!(
-        matches!(&refused, AuthError::Denied(Denial::Told(why)) if why.contains("uid 1000")),
+        matches!(&refused, AuthError::Denied(Denial::Remote(why)) if why.contains("uid 1000")),
         "{refused}"
     );
     let noted = site.refusals.all();
@@ -83,8 +83,8 @@ async fn agents_and_users_come_in_as_who_they_are() {
 async fn with_munged_stopped_a_caller_is_told_to_come_again() {
     let mut site = Site::with(&auth(AuthMethod::Munge)).await;
     site.munge.stop(true);
-    assert!(matches!(site.enters(0, agent("n1")).await, Err(AuthError::Away(_))));
-    assert!(matches!(site.enters(1000, Claimant::User).await, Err(AuthError::Away(_))));
+    assert!(matches!(site.enters(0, agent("n1")).await, Err(AuthError::Unavailable(_))));
+    assert!(matches!(site.enters(1000, Claimant::User).await, Err(AuthError::Unavailable(_))));
     site.munge.stop(false);
     assert!(site.enters(0, agent("n1")).await.is_ok() && site.enters(1000, Claimant::User).await.is_ok());
     site.refusals.forget("127.0.0.1".parse().unwrap(), &agent("n1"));
@@ -182,10 +182,10 @@ async fn one_user_does_not_take_all_the_connections() {
     }
     let why = alice.enter().await.expect_err("one too many");
     assert!(
-        matches!(&why, AuthError::Away(why) if why.contains("uid 1000 has 16 connections already")),
+        matches!(&why, AuthError::Unavailable(why) if why.contains("uid 1000 has 16 connections already")),
         "{why}"
     );
-    assert_eq!(site.turned_away.counts()[Cause::Guest as usize], ("guest", 1));
+    assert_eq!(site.turned_away.counts()[Cause::Identity as usize], ("guest", 1));
     assert!(site.enters(1001, Claimant::User).await.is_ok() && site.enters(0, agent("n1")).await.is_ok());
     held.pop();
     assert!(alice.enter().await.is_ok(), "one of hers is over");

@@ -69,10 +69,10 @@ fn in_queue<'t>(
     truth: &'t Truth,
     counts: &'t BTreeMap<usize, usize>,
 ) -> impl Iterator<Item = (usize, &'t Combination)> {
-    let of = |workload: usize| counts.get(&workload).copied().unwrap_or(0);
-    truth.combinations.iter().enumerate().filter(move |(_, combination)| {
+    truth.combinations.iter().enumerate().filter(|(_, combination)| {
         let [a, b] = combination.workloads;
-        if a == b { of(a) > 1 } else { of(a) > 0 && of(b) > 0 }
+        let [of_a, of_b] = [a, b].map(|workload| counts.get(&workload).copied().unwrap_or(0));
+        if a == b { of_a > 1 } else { of_a > 0 && of_b > 0 }
     })
 }
 
@@ -91,8 +91,7 @@ pub(super) fn best_guessed(
 ) -> Vec<Chosen> {
     let chosen = matched(&guessed_offers(truth, queue, guesses, seen_unfit, speed_min), queue);
     // Without a bound of its own a model has stated nothing that could be checked.
-    let has_bound = |guess: &[Guess; 2]| guess.iter().any(|guess| guess.low < guess.speed);
-    if guesses.values().any(has_bound) {
+    if guesses.values().flatten().any(|guess| guess.low < guess.speed) {
         return chosen;
     }
     chosen.into_iter().map(|pairs| Chosen { lows: None, ..pairs }).collect()
@@ -101,11 +100,8 @@ pub(super) fn best_guessed(
 fn matched(offers: &Offers, queue: &Queue) -> Vec<Chosen> {
     let weights = offers.iter().map(|(ends, offer)| (*ends, offer.weight)).collect();
     let pairs = exact::matched(&queue.counts(), &weights);
-    let chosen = |(ends, count)| {
-        let offer = &offers[&ends];
-        Chosen { combination: offer.combination, count, lows: offer.lows }
-    };
-    pairs.into_iter().map(chosen).collect()
+    let pairs = pairs.into_iter().map(|(ends, count)| (&offers[&ends], count));
+    pairs.map(|(offer, count)| Chosen { combination: offer.combination, count, lows: offer.lows }).collect()
 }
 
 /// The best guessed pair first, as often as there are jobs for it, then the next.
@@ -122,8 +118,8 @@ pub(super) fn greedy(
     let mut left = queue.counts();
     let mut chosen = Vec::new();
     for ([a, b], offer) in order {
-        let of = |workload: &usize| left.get(workload).copied().unwrap_or(0);
-        let count = if a == b { of(a) / 2 } else { of(a).min(of(b)) };
+        let [of_a, of_b] = [a, b].map(|workload| left.get(workload).copied().unwrap_or(0));
+        let count = if a == b { of_a / 2 } else { of_a.min(of_b) };
         if count > 0 {
             for workload in [a, b] {
                 *left.entry(*workload).or_insert(count) -= count;
@@ -149,10 +145,12 @@ pub(super) fn random(
     waiting.shuffle(rng);
     let mut chosen = Vec::new();
     while let Some(job) = waiting.pop() {
-        let of = |other: usize| usable.get(&[job.min(other), job.max(other)]);
-        let Some(place) = waiting.iter().rposition(|other| of(*other).is_some()) else { continue };
+        let place =
+            waiting.iter().rposition(|other| usable.contains_key(&[job.min(*other), job.max(*other)]));
+        let Some(place) = place else { continue };
         let partner = waiting.remove(place);
-        if let Some(combination) = of(partner).and_then(|all| all.choose(rng)) {
+        let all = usable.get(&[job.min(partner), job.max(partner)]);
+        if let Some(combination) = all.and_then(|all| all.choose(rng)) {
             chosen.push(Chosen { combination: *combination, count: 1, lows: None });
         }
     }
@@ -161,12 +159,10 @@ pub(super) fn random(
 
 /// Which combinations a random partner may be taken under: those that fit, without caps where that was measured.
 pub(super) fn fits_uncapped_first(truth: &Truth) -> impl Fn(&Combination) -> bool {
-    let fits = |combination: &&Combination| combination.speeds.is_some();
     let uncapped: BTreeSet<[usize; 2]> = truth
         .combinations
         .iter()
-        .filter(fits)
-        .filter(|combination| combination.is_uncapped())
+        .filter(|combination| combination.speeds.is_some() && combination.is_uncapped())
         .map(|combination| combination.workloads)
         .collect();
     move |combination| {

@@ -70,18 +70,20 @@ pub(super) struct History {
 impl History {
     pub(super) fn draw(backtest: &Backtest<'_>, split: &Split, rng: &mut ChaCha8Rng) -> Self {
         let truth = backtest.truth();
-        let is_old = |observation: &&Observation| {
+        let of_old = backtest.observations.iter().filter(|observation| {
             observation.tenants.iter().all(|tenant| {
                 truth.workload(&tenant.workload).is_some_and(|workload| !split.is_new[workload])
             })
-        };
-        let cold = backtest.observations.iter().filter(is_old).cloned().collect();
-        let of_kind = |count: usize| {
-            let of_kind = truth.combinations.iter().enumerate();
-            of_kind.filter(move |(_, combination)| split.new_count(combination.workloads) == count)
-        };
-        let mut among: Vec<usize> = of_kind(2).map(|(at, _)| at).collect();
-        let mut between: Vec<usize> = of_kind(1).map(|(at, _)| at).collect();
+        });
+        let cold = of_old.cloned().collect();
+        let (mut among, mut between) = (Vec::new(), Vec::new());
+        for (at, combination) in truth.combinations.iter().enumerate() {
+            match split.new_count(combination.workloads) {
+                2 => among.push(at),
+                1 => between.push(at),
+                _ => {}
+            }
+        }
         among.shuffle(rng);
         between.shuffle(rng);
         let half = backtest.options().warm_observations.iter().max().map_or(0, |most| most.div_ceil(2));
@@ -110,15 +112,15 @@ impl History {
 pub(super) fn observe(truth: &Truth, at: usize, rng: &mut ChaCha8Rng) -> Observation {
     let combination = &truth.combinations[at];
     let noise = Normal::new(1.0, NOISE_FRACTION).expect("a standard deviation above 0");
-    let tenant = |end: usize, rng: &mut ChaCha8Rng| ObservedTenant {
+    let tenants = [0, 1].map(|end| ObservedTenant {
         workload: truth.workloads[combination.workloads[end]].clone(),
         sharing: Sharing::by(truth.mechanism, combination.caps[end], None),
         speed_fraction: combination.speeds.map(|speeds| (speeds[end] * noise.sample(rng)).max(0.0)),
         is_self_reported: false,
-    };
+    });
     Observation {
         device_model: truth.device_model.clone(),
-        tenants: vec![tenant(0, rng), tenant(1, rng)],
+        tenants: tenants.to_vec(),
         power_watts: None,
         fits: combination.speeds.is_some(),
         run_count: 1.0,

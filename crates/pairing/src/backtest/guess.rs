@@ -1,7 +1,7 @@
 //! What a model says of the combinations that a seed may choose from.
 
-use super::Backtest;
 use super::draw::Split;
+use super::{Backtest, Combination};
 use crate::model::{InterferenceModel, TenantInput};
 use pillion_core::share::Sharing;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// What is said of one tenant's speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Guess {
-    /// Expected, 0..=1.
+    /// Expected speed over solo speed, 0..=1.
     pub(super) speed: f64,
     /// The truth is above it with the stated probability; equal to `speed` where a model gives no bound.
     pub(super) low: f64,
@@ -23,23 +23,26 @@ pub(super) type Guesses = BTreeMap<usize, [Guess; 2]>;
 
 /// What an interference model says.
 pub(super) fn of_model(backtest: &Backtest<'_>, split: &Split, model: &dyn InterferenceModel) -> Guesses {
-    let truth = backtest.truth();
-    let guess = |at: usize| {
-        let combination = &truth.combinations[at];
-        let input = |end: usize| {
-            let workload = &truth.workloads[combination.workloads[end]];
-            let profile = backtest.profiles.get(workload, backtest.device_model())?;
-            Some(TenantInput { profile, sharing: Sharing::by(truth.mechanism, combination.caps[end], None) })
-        };
-        let estimates = model.predict(&[input(0)?, input(1)?], backtest.device_model()).ok()?;
-        let guess = |end: usize| Guess {
-            speed: estimates[end].speed_fraction,
-            low: estimates[end].speed_fraction_low,
-            deviation: estimates[end].speed_fraction_deviation,
-        };
-        Some([guess(0), guess(1)])
-    };
-    candidates(backtest, split).filter_map(|at| Some((at, guess(at)?))).collect()
+    let places = candidates(backtest, split);
+    places.filter_map(|at| Some((at, guess(backtest, &backtest.truth().combinations[at], model)?))).collect()
+}
+
+fn guess(
+    backtest: &Backtest<'_>,
+    combination: &Combination,
+    model: &dyn InterferenceModel,
+) -> Option<[Guess; 2]> {
+    let (truth, device_model) = (backtest.truth(), backtest.device_model());
+    let [a, b] = combination.workloads.map(|at| backtest.profiles.get(&truth.workloads[at], device_model));
+    let [sharing_a, sharing_b] = combination.caps.map(|cap| Sharing::by(truth.mechanism, cap, None));
+    let inputs =
+        [TenantInput { profile: a?, sharing: sharing_a }, TenantInput { profile: b?, sharing: sharing_b }];
+    let estimates = model.predict(&inputs, device_model).ok()?;
+    Some([0, 1].map(|end| Guess {
+        speed: estimates[end].speed_fraction,
+        low: estimates[end].speed_fraction_low,
+        deviation: estimates[end].speed_fraction_deviation,
+    }))
 }
 
 /// The combinations of two new workloads, by place.

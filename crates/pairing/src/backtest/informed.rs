@@ -18,11 +18,25 @@ impl<'t> Informed<'t> {
     /// One observation of each combination, from the seed.
     pub(super) fn of(backtest: &'t Backtest<'_>, seed: u64) -> Self {
         let (truth, rng) = (backtest.truth(), &mut Part::Informed.of_seed(seed));
-        let observed = |at: usize| {
+        let observed = (0..truth.combinations.len()).map(|at| {
             let tenants = observe(truth, at, rng).tenants;
             Some([tenants[0].speed_fraction?, tenants[1].speed_fraction?])
-        };
-        Self { truth, speeds: (0..truth.combinations.len()).map(observed).collect() }
+        });
+        Self { truth, speeds: observed.collect() }
+    }
+
+    /// The speeds that were observed of these two, in their order; `None` where they were not, or did not fit.
+    fn observed(&self, tenants: &[TenantInput<'_>]) -> Option<[f64; 2]> {
+        let [a, b] = tenants else { return None };
+        let ends = [a, b].map(|tenant| self.truth.workload(&tenant.profile.workload));
+        let (ends, caps) = ([ends[0]?, ends[1]?], [a.sharing.cap(), b.sharing.cap()]);
+        let at = self.truth.find(ends, caps)?;
+        let mut speeds = self.speeds[at]?;
+        let combination = &self.truth.combinations[at];
+        if (combination.workloads, combination.caps) != (ends, caps) {
+            speeds.reverse();
+        }
+        Some(speeds)
     }
 }
 
@@ -36,21 +50,11 @@ impl InterferenceModel for Informed<'_> {
         tenants: &[TenantInput<'_>],
         device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError> {
-        let unknown = || PredictError::NoProfile {
+        let speeds = self.observed(tenants).ok_or_else(|| PredictError::NoProfile {
             workload: tenants.first().map_or_else(String::new, |tenant| tenant.profile.workload.to_string()),
             device_model: device_model.to_owned(),
-        };
-        let [a, b] = tenants else { return Err(unknown()) };
-        let place = |tenant: &TenantInput<'_>| self.truth.workload(&tenant.profile.workload);
-        let ends = [place(a).ok_or_else(unknown)?, place(b).ok_or_else(unknown)?];
-        let caps = [a.sharing.cap(), b.sharing.cap()];
-        let at = self.truth.find(ends, caps).ok_or_else(unknown)?;
-        let mut speeds = self.speeds[at].ok_or_else(unknown)?;
-        let combination = &self.truth.combinations[at];
-        if (combination.workloads, combination.caps) != (ends, caps) {
-            speeds.reverse();
-        }
-        let estimate = |speed: f64| {
+        })?;
+        let estimates = speeds.map(|speed| {
             let deviation = NOISE_FRACTION * speed;
             SpeedEstimate {
                 speed_fraction: speed.min(1.0),
@@ -60,8 +64,8 @@ impl InterferenceModel for Informed<'_> {
                 speed_fraction_high: 1.0,
                 terms: Arc::default(),
             }
-        };
-        Ok(speeds.into_iter().map(estimate).collect())
+        });
+        Ok(estimates.to_vec())
     }
 
     fn power_watts(&self, _: &[TenantInput<'_>], _: &str) -> Option<f64> {

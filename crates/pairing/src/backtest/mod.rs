@@ -24,7 +24,6 @@ mod trees;
 mod truth;
 
 pub use report::{EstimateScore, PolicyScore, Protocol, Report, SetSize, SplitScore};
-pub use score::{UNFIT_HOURS_LOST, pair_hours};
 pub use seed::{CalibrationPoint, SeedOutcome};
 pub use truth::{Combination, Truth};
 
@@ -37,9 +36,9 @@ use serde::Serialize;
 /// How many observed pairings the warm stages know besides the history of the old families.
 pub const WARM_OBSERVATIONS: [usize; 3] = [20, 50, 100];
 /// Noise of the speeds in those observations: standard deviation of the factor.
-pub const NOISE_FRACTION: f64 = 0.03;
+const NOISE_FRACTION: f64 = 0.03;
 /// Seeds whose oracle saves less than this of the exclusive hours do not count for `s_kept`.
-pub const ORACLE_SAVES_MIN_FRACTION: f64 = 0.05;
+const ORACLE_SAVES_MIN_FRACTION: f64 = 0.05;
 
 /// What is to be replayed.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +76,7 @@ pub enum BacktestError {
     NothingToReplay,
 }
 
-/// Who chooses.
+/// The policies that are compared on each queue, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
@@ -93,7 +92,7 @@ pub enum PolicyName {
     ExtraTrees,
     /// Pillion: the learned model and the planner as they are on a cluster.
     Ours,
-    /// The planner, told one observation of every combination: what noise leaves possible.
+    /// The planner with one observation of every combination: what noise leaves possible.
     Informed,
     /// Exact matching on the truth under the promise.
     Oracle,
@@ -142,7 +141,7 @@ impl<'a> Backtest<'a> {
         &self.truth
     }
 
-    /// The options.
+    /// What is replayed, as it was given to [`Backtest::new`].
     pub const fn options(&self) -> &BacktestOptions {
         &self.options
     }

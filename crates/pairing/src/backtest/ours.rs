@@ -4,7 +4,7 @@ use super::Backtest;
 use super::draw::Queue;
 use super::score::Chosen;
 use crate::model::InterferenceModel;
-use crate::plan::{Member, Pairing};
+use crate::plan::Pairing;
 use crate::planner::plan;
 use crate::policy::{Policy, UserPolicy};
 use crate::view::{ClusterView, DeviceView, NodeView, ProfileBook, WaitingJob};
@@ -44,8 +44,9 @@ fn measured(backtest: &Backtest<'_>, pairing: &Pairing) -> Option<Chosen> {
     let at = truth.find(ends, caps)?;
     let combination = &truth.combinations[at];
     let is_straight = combination.workloads == ends && combination.caps == caps;
-    let low = |member: &Member| member.estimate.as_ref().map(|estimate| estimate.speed_fraction_low);
-    let lows = low(a).zip(low(b)).map(|(a, b)| if is_straight { [a, b] } else { [b, a] });
+    let estimates = a.estimate.as_ref().zip(b.estimate.as_ref());
+    let lows = estimates.map(|(a, b)| [a.speed_fraction_low, b.speed_fraction_low]);
+    let lows = lows.map(|[a, b]| if is_straight { [a, b] } else { [b, a] });
     Some(Chosen { combination: at, count: 1, lows })
 }
 
@@ -70,7 +71,7 @@ fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
     let book = ProfileBook::from(profiles);
     let workloads = queue.jobs.iter().map(|workload| &backtest.truth().workloads[*workload]);
     let waiting = (1..).zip(workloads).map(|(id, workload)| job(backtest, &book, id, workload)).collect();
-    let device = |index: usize| DeviceView {
+    let devices = (0..queue.jobs.len()).map(|index| DeviceView {
         node: NodeName::new(NODE),
         gres_type: GresType::new(format!("g{index}")),
         model: device_model.to_owned(),
@@ -80,12 +81,12 @@ fn view(backtest: &Backtest<'_>, queue: &Queue) -> ClusterView {
         shards_free: 100,
         tenants: Vec::new(),
         blocked: None,
-    };
+    });
     ClusterView {
         revision: Revision(0),
         taken_at: UnixTime::from_epoch(0),
         nodes: vec![NodeView::boundless(NODE)],
-        devices: (0..queue.jobs.len()).map(device).collect(),
+        devices: devices.collect(),
         waiting,
         alone_claims: Vec::new(),
         profiles: book,

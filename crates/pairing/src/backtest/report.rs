@@ -1,9 +1,9 @@
 //! What all seeds come to, in the form that scripts read (`pillion backtest --json`; docs/benchmarks.md says what each
 //! figure means). Fields are only ever added.
 
-use super::score::{Tally, as_float};
+use super::score::{Tally, UNFIT_HOURS_LOST, as_float};
 use super::seed::{Contestant, ErrorSums, SeedOutcome, SplitSums, share};
-use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName, UNFIT_HOURS_LOST};
+use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ pub struct SetSize {
     pub mechanism: String,
     /// Workloads that were measured in a pair.
     pub workloads: usize,
-    /// Their families.
+    /// Families of these workloads; one whose family nobody names is its own.
     pub families: usize,
     /// Measured combinations of two workloads and their caps.
     pub combinations: usize,
@@ -65,7 +65,7 @@ pub struct SetSize {
 pub struct PolicyScore {
     /// Jobs in the queue.
     pub queue: usize,
-    /// Who chose.
+    /// The policy that chose the pairs.
     pub policy: PolicyName,
     /// Observed pairings besides the old families' history; `null` = learns nothing.
     pub observations: Option<usize>,
@@ -97,7 +97,7 @@ pub struct PolicyScore {
 /// How good a model's estimates were.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EstimateScore {
-    /// Whose.
+    /// The policy whose model estimated.
     pub policy: PolicyName,
     /// Observed pairings besides the old families' history.
     pub observations: usize,
@@ -122,7 +122,7 @@ pub struct EstimateScore {
 /// How good the caps were that a model rates highest: means over pairs of the two speeds' sum.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SplitScore {
-    /// Whose choice.
+    /// The policy whose model chose the caps.
     pub policy: PolicyName,
     /// Observed pairings besides the old families' history; `null` = learns nothing.
     pub observations: Option<usize>,
@@ -134,7 +134,7 @@ pub struct SplitScore {
     pub best_sum: Option<f64>,
     /// With one half each.
     pub half_half_sum: Option<f64>,
-    /// Without caps.
+    /// With no cap on either.
     pub uncapped_sum: Option<f64>,
 }
 
@@ -182,9 +182,10 @@ pub(super) fn report(backtest: &Backtest<'_>, outcomes: &[SeedOutcome]) -> Repor
 fn policy_score(outcomes: &[SeedOutcome], at: usize, queue: usize, contestant: Contestant) -> PolicyScore {
     let tallies: Vec<&Tally> =
         outcomes.iter().filter_map(|outcome| outcome.tallies[at].get(&contestant)).collect();
-    let count = |part: fn(&Tally) -> usize| tallies.iter().map(|tally| part(tally)).sum::<usize>();
     let hours_saved: f64 = tallies.iter().map(|tally| tally.hours_saved).sum();
-    let (jobs, paired) = (count(|tally| tally.jobs), count(|tally| tally.paired));
+    let (jobs, paired) = (total(&tallies, |tally| tally.jobs), total(&tallies, |tally| tally.paired));
+    let (above_low, with_low) =
+        (total(&tallies, |tally| tally.above_low.0), total(&tallies, |tally| tally.above_low.1));
     let (seeds_counted, s_kept) = s_kept(outcomes, at, contestant);
     let mut slowdowns: Vec<f64> = tallies.iter().flat_map(|tally| tally.slowdowns.iter().copied()).collect();
     PolicyScore {
@@ -196,13 +197,23 @@ fn policy_score(outcomes: &[SeedOutcome], at: usize, queue: usize, contestant: C
         saved_fraction: hours_saved / as_float(jobs.max(1)),
         s_kept,
         paired_fraction: as_float(paired) / as_float(jobs.max(1)),
-        broken_fraction: share(count(|tally| tally.broken), paired),
-        unfit_pairs: count(|tally| tally.unfit),
+        broken_fraction: share(total(&tallies, |tally| tally.broken), paired),
+        unfit_pairs: total(&tallies, |tally| tally.unfit),
         slowdown_ratio_p95: percentile_95(&mut slowdowns),
-        above_low_fraction: share(count(|tally| tally.above_low.0), count(|tally| tally.above_low.1)),
-        above_low_count: count(|tally| tally.above_low.1),
-        unmeasured_pairs: count(|tally| tally.unmeasured),
+        above_low_fraction: share(above_low, with_low),
+        above_low_count: with_low,
+        unmeasured_pairs: total(&tallies, |tally| tally.unmeasured),
     }
+}
+
+/// A count of all seeds.
+fn total<T>(of_seeds: &[&T], part: fn(&T) -> usize) -> usize {
+    of_seeds.iter().map(|of_seed| part(of_seed)).sum()
+}
+
+/// A sum of all seeds over how many it is of; `None` where it is of none.
+fn mean<T>(of_seeds: &[&T], part: fn(&T) -> f64, count: usize) -> Option<f64> {
+    (count > 0).then(|| of_seeds.iter().map(|of_seed| part(of_seed)).sum::<f64>() / as_float(count))
 }
 
 /// How many seeds count, and what was kept in them of what the oracle saves.
@@ -230,39 +241,32 @@ fn percentile_95(values: &mut [f64]) -> Option<f64> {
 
 fn estimate_score(outcomes: &[SeedOutcome], learner: Contestant) -> EstimateScore {
     let sums: Vec<&ErrorSums> = outcomes.iter().filter_map(|outcome| outcome.errors.get(&learner)).collect();
-    let count = |part: fn(&ErrorSums) -> usize| sums.iter().map(|sums| part(sums)).sum::<usize>();
-    let mean = |part: fn(&ErrorSums) -> f64, of: usize| {
-        (of > 0).then(|| sums.iter().map(|sums| part(sums)).sum::<f64>() / as_float(of))
-    };
-    let (speeds, pairs) = (count(|sums| sums.speeds), count(|sums| sums.sums));
-    let admissible = count(|sums| sums.admissible);
+    let (speeds, pairs) = (total(&sums, |sums| sums.speeds), total(&sums, |sums| sums.sums));
+    let admissible = total(&sums, |sums| sums.admissible);
     EstimateScore {
         policy: learner.0,
         observations: learner.1.unwrap_or(0),
         count: speeds,
-        speed_fraction_rmse: mean(|sums| sums.square, speeds).map(f64::sqrt),
-        speed_fraction_bias: mean(|sums| sums.error, speeds),
-        uncapped_sum_rmse: mean(|sums| sums.sum_square, pairs).map(f64::sqrt),
-        uncapped_sum_error_fraction: mean(|sums| sums.sum_relative, pairs),
-        above_low_fraction: share(count(|sums| sums.above_low), speeds),
-        admissible_above_low_fraction: share(count(|sums| sums.admissible_above_low), admissible),
+        speed_fraction_rmse: mean(&sums, |sums| sums.square, speeds).map(f64::sqrt),
+        speed_fraction_bias: mean(&sums, |sums| sums.error, speeds),
+        uncapped_sum_rmse: mean(&sums, |sums| sums.sum_square, pairs).map(f64::sqrt),
+        uncapped_sum_error_fraction: mean(&sums, |sums| sums.sum_relative, pairs),
+        above_low_fraction: share(total(&sums, |sums| sums.above_low), speeds),
+        admissible_above_low_fraction: share(total(&sums, |sums| sums.admissible_above_low), admissible),
         admissible_count: admissible,
     }
 }
 
 fn split_score(outcomes: &[SeedOutcome], learner: Contestant) -> SplitScore {
     let sums: Vec<&SplitSums> = outcomes.iter().filter_map(|outcome| outcome.splits.get(&learner)).collect();
-    let pairs = sums.iter().map(|sums| sums.pairs).sum::<usize>();
-    let mean = |part: fn(&SplitSums) -> f64| {
-        (pairs > 0).then(|| sums.iter().map(|sums| part(sums)).sum::<f64>() / as_float(pairs))
-    };
+    let pairs = total(&sums, |sums| sums.pairs);
     SplitScore {
         policy: learner.0,
         observations: learner.1,
         pairs,
-        chosen_sum: mean(|sums| sums.chosen),
-        best_sum: mean(|sums| sums.best),
-        half_half_sum: mean(|sums| sums.half_half),
-        uncapped_sum: mean(|sums| sums.uncapped),
+        chosen_sum: mean(&sums, |sums| sums.chosen, pairs),
+        best_sum: mean(&sums, |sums| sums.best, pairs),
+        half_half_sum: mean(&sums, |sums| sums.half_half, pairs),
+        uncapped_sum: mean(&sums, |sums| sums.uncapped, pairs),
     }
 }

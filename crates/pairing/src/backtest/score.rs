@@ -4,14 +4,14 @@ use super::truth::Truth;
 
 /// What two jobs that do not fit together lose, in hours of each one solo hour: each runs five minutes for nothing, then
 /// alone.
-pub const UNFIT_HOURS_LOST: f64 = 2.0 * UNFIT_HOURS_EACH;
+pub(super) const UNFIT_HOURS_LOST: f64 = 2.0 * UNFIT_HOURS_EACH;
 const UNFIT_HOURS_EACH: f64 = 5.0 / 60.0;
 /// Speeds this near to the promise keep it: what is between is rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// Device hours that a pair needs for one solo hour of each: both together until the faster one is done, then the slower
 /// one alone at full speed. Alone, one after the other, it would be 2.
-pub fn pair_hours(speeds: [f64; 2]) -> f64 {
+pub(super) fn pair_hours(speeds: [f64; 2]) -> f64 {
     let (fast, slow) = (speeds[0].max(speeds[1]), speeds[0].min(speeds[1]));
     (1.0 + fast - slow) / fast
 }

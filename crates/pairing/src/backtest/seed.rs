@@ -4,7 +4,7 @@ use super::draw::{History, Part, Queue, Split};
 use super::guess::{self, Guess, Guesses};
 use super::informed::Informed;
 use super::score::{Tally, as_float, hours_saved};
-use super::truth::Truth;
+use super::truth::{Combination, Truth};
 use super::{Backtest, PolicyName, choose, ours, trees};
 use crate::model::{Learned, TrainOptions, train};
 use crate::planner::candidates::caps::CAP_GAIN_MIN;
@@ -33,13 +33,13 @@ pub struct SeedOutcome {
 pub struct CalibrationPoint {
     /// How many pairings had been observed besides the old families' history.
     pub observations: usize,
-    /// Expected speed.
+    /// Expected speed over solo speed, 0..=1.
     pub speed: f64,
     /// The truth was said to lie above it.
     pub low: f64,
     /// Standard deviation; 0 = not given.
     pub deviation: f64,
-    /// Measured speed.
+    /// Measured speed over solo speed, 0..=1.
     pub truth: f64,
 }
 
@@ -72,8 +72,9 @@ pub(super) struct SplitSums {
 pub(super) fn replay(backtest: &Backtest<'_>, seed: u64) -> SeedOutcome {
     let split = Split::draw(backtest.truth(), &mut Part::Split.of_seed(seed));
     let history = History::draw(backtest, &split, &mut Part::History.of_seed(seed));
-    let queue = |length: &usize| Queue::draw(&split, *length, &mut Part::Queue(*length).of_seed(seed));
-    let queues = backtest.options().queues.iter().map(queue).collect();
+    let lengths = backtest.options().queues.iter();
+    let queues =
+        lengths.map(|length| Queue::draw(&split, *length, &mut Part::Queue(*length).of_seed(seed))).collect();
     let mut replay = Replay { backtest, split, history, queues, outcome: empty(backtest) };
     replay.untaught(seed);
     replay.stage(0, seed);
@@ -109,15 +110,15 @@ impl Replay<'_, '_> {
         let informed = Informed::of(self.backtest, seed);
         for (queue, tallies) in self.queues.iter().zip(&mut self.outcome.tallies) {
             let rng = &mut Part::Partners(queue.jobs.len()).of_seed(seed);
-            let mut keep = |name, chosen: &[_]| {
-                tallies.insert((name, None), Tally::of(truth, queue.jobs.len(), chosen, speed_min));
-            };
-            keep(PolicyName::Exclusive, &[]);
-            keep(PolicyName::RandomThatFits, &choose::random(truth, queue, &fits, rng));
-            let half = |found: &super::Combination| found.is_half_half() && found.speeds.is_some();
-            keep(PolicyName::HalfHalf, &choose::random(truth, queue, half, rng));
-            keep(PolicyName::Oracle, &choose::oracle(truth, queue, speed_min));
-            keep(PolicyName::Informed, &ours::choose(self.backtest, queue, &informed).0);
+            for (name, chosen) in [
+                (PolicyName::Exclusive, Vec::new()),
+                (PolicyName::RandomThatFits, choose::random(truth, queue, &fits, rng)),
+                (PolicyName::HalfHalf, choose::random(truth, queue, Combination::fits_half_half, rng)),
+                (PolicyName::Oracle, choose::oracle(truth, queue, speed_min)),
+                (PolicyName::Informed, ours::choose(self.backtest, queue, &informed).0),
+            ] {
+                tallies.insert((name, None), Tally::of(truth, queue.jobs.len(), &chosen, speed_min));
+            }
         }
         let guesses = guess::of_model(self.backtest, &self.split, &informed);
         let contestant = (PolicyName::Informed, None);
@@ -136,15 +137,16 @@ impl Replay<'_, '_> {
             observed.iter().copied().filter(|at| truth.combinations[*at].speeds.is_none()).collect();
         let speed_min = backtest.speed_min();
         for (queue, tallies) in self.queues.iter().zip(&mut self.outcome.tallies) {
-            let mut keep = |name, chosen: &[_], unmeasured| {
-                let tally = Tally::of(truth, queue.jobs.len(), chosen, speed_min);
-                tallies.insert((name, Some(observations)), Tally { unmeasured, ..tally });
-            };
-            keep(PolicyName::Greedy, &choose::greedy(truth, queue, &ours, &unfit, speed_min), 0);
+            let greedy = choose::greedy(truth, queue, &ours, &unfit, speed_min);
             let trees = choose::best_guessed(truth, queue, &theirs, &unfit, speed_min);
-            keep(PolicyName::ExtraTrees, &trees, 0);
-            let (chosen, unmeasured) = ours::choose(backtest, queue, &model);
-            keep(PolicyName::Ours, &chosen, unmeasured);
+            for (name, (chosen, unmeasured)) in [
+                (PolicyName::Greedy, (greedy, 0)),
+                (PolicyName::ExtraTrees, (trees, 0)),
+                (PolicyName::Ours, ours::choose(backtest, queue, &model)),
+            ] {
+                let tally = Tally::of(truth, queue.jobs.len(), &chosen, speed_min);
+                tallies.insert((name, Some(observations)), Tally { unmeasured, ..tally });
+            }
         }
         for (name, guesses) in [(PolicyName::Ours, &ours), (PolicyName::ExtraTrees, &theirs)] {
             let contestant = (name, Some(observations));
@@ -197,7 +199,7 @@ fn errors(truth: &Truth, guesses: &Guesses, seen: &BTreeSet<usize>, speed_min: f
             }
         }
         if combination.is_uncapped() {
-            let (said, measured) = (sum(guesses), speeds[0] + speeds[1]);
+            let (said, measured) = (sum(guesses), combination.sum());
             sums.sums += 1;
             sums.sum_square += (said - measured).powi(2);
             sums.sum_relative += (said - measured).abs() / measured.max(f64::EPSILON);
@@ -213,27 +215,23 @@ fn splits(truth: &Truth, guesses: &Guesses, seen: &BTreeSet<usize>) -> SplitSums
     for at in guesses.keys().filter(|at| truth.combinations[**at].speeds.is_some()) {
         of_pair.entry(truth.combinations[*at].workloads).or_default().push(*at);
     }
-    let measured = |at: &usize| truth.combinations[*at].speeds.map_or(0.0, |speeds| speeds[0] + speeds[1]);
     let mut sums = SplitSums::default();
     for places in of_pair.values().filter(|places| !places.iter().any(|at| seen.contains(at))) {
-        let with = |is_it: fn(&super::Combination) -> bool| {
-            places.iter().find(|at| is_it(&truth.combinations[**at])).map(measured)
-        };
-        let half_half = with(super::Combination::is_half_half);
-        let (Some(uncapped), Some(half_half)) = (with(super::Combination::is_uncapped), half_half) else {
-            continue;
-        };
+        let measured: Vec<&Combination> = places.iter().map(|at| &truth.combinations[*at]).collect();
+        let uncapped = measured.iter().find(|combination| combination.is_uncapped());
+        let half_half = measured.iter().find(|combination| combination.is_half_half());
+        let (Some(uncapped), Some(half_half)) = (uncapped, half_half) else { continue };
         // As the planner does: caps only for clearly more than without.
-        let worth = |at: &usize| {
-            let least = if truth.combinations[*at].is_uncapped() { CAP_GAIN_MIN } else { 0.0 };
-            sum(&guesses[at]) + least
-        };
-        let chosen = places.iter().max_by(|a, b| worth(a).total_cmp(&worth(b)));
+        let rated = places.iter().zip(&measured).map(|(at, combination)| {
+            let least = if combination.is_uncapped() { CAP_GAIN_MIN } else { 0.0 };
+            (sum(&guesses[at]) + least, combination)
+        });
+        let chosen = rated.max_by(|a, b| a.0.total_cmp(&b.0));
         sums.pairs += 1;
-        sums.chosen += chosen.map_or(0.0, measured);
-        sums.best += places.iter().map(measured).fold(0.0, f64::max);
-        sums.half_half += half_half;
-        sums.uncapped += uncapped;
+        sums.chosen += chosen.map_or(0.0, |(_, combination)| combination.sum());
+        sums.best += measured.iter().map(|combination| combination.sum()).fold(0.0, f64::max);
+        sums.half_half += half_half.sum();
+        sums.uncapped += uncapped.sum();
     }
     sums
 }

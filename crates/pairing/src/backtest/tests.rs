@@ -2,7 +2,7 @@
 
 use super::draw::{History, Queue, Split};
 use super::guess::{Guess, Guesses};
-use super::score::Chosen;
+use super::score::{Chosen, pair_hours};
 use super::*;
 use crate::history::ObservedTenant;
 use pillion_core::profile::WorkloadProfile;

@@ -4,7 +4,7 @@
 use super::Backtest;
 use super::draw::Split;
 use super::guess::{Guess, Guesses, candidates};
-use crate::history::{Observation, ObservedTenant};
+use crate::history::Observation;
 use pillion_core::Fraction;
 use pillion_core::profile::WorkloadProfile;
 use smartcore::ensemble::extra_trees_regressor::{ExtraTreesRegressor, ExtraTreesRegressorParameters};
@@ -47,12 +47,14 @@ pub(super) fn guesses(backtest: &Backtest<'_>, split: &Split, known: &[Observati
     let Ok(said) = DenseMatrix::from_2d_vec(&rows).and_then(|rows| forest.predict(&rows)) else {
         return Guesses::new();
     };
-    let guess = |said: f64| {
-        let within = said.clamp(0.0, 1.0);
-        Guess { speed: within, low: within, deviation: 0.0 }
-    };
-    let pairs = said.chunks_exact(2).map(|pair| [guess(pair[0]), guess(pair[1])]);
+    let pairs = said.chunks_exact(2).map(|pair| [unbounded(pair[0]), unbounded(pair[1])]);
     places.into_iter().zip(pairs).collect()
+}
+
+/// A speed without a bound.
+fn unbounded(said: f64) -> Guess {
+    let within = said.clamp(0.0, 1.0);
+    Guess { speed: within, low: within, deviation: 0.0 }
 }
 
 fn joined(victim: &[f64], aggressor: &[f64]) -> Vec<f64> {
@@ -72,19 +74,20 @@ impl Features {
         let raw: BTreeMap<String, Vec<Option<f64>>> =
             profiles.map(|profile| (profile.workload.as_str().to_owned(), numbers(profile))).collect();
         let width = raw.values().next().map_or(0, Vec::len);
-        let mean = |column: usize| {
+        let means = (0..width).map(|column| {
             let known: Vec<f64> = raw.values().filter_map(|numbers| numbers[column]).collect();
             if known.is_empty() {
                 0.0
             } else {
                 known.iter().sum::<f64>() / super::score::as_float(known.len())
             }
-        };
-        let means: Vec<f64> = (0..width).map(mean).collect();
-        let fill = |numbers: Vec<Option<f64>>| {
-            numbers.into_iter().zip(&means).map(|(number, mean)| number.unwrap_or(*mean)).collect()
-        };
-        let of_workload = raw.into_iter().map(|(workload, numbers)| (workload, fill(numbers))).collect();
+        });
+        let means: Vec<f64> = means.collect();
+        let mut of_workload = BTreeMap::new();
+        for (workload, numbers) in raw {
+            let filled = numbers.into_iter().zip(&means).map(|(number, mean)| number.unwrap_or(*mean));
+            of_workload.insert(workload, filled.collect());
+        }
         Self { of_workload, of_unknown: means }
     }
 
@@ -97,35 +100,34 @@ impl Features {
     /// An observed pair teaches two lessons: each tenant's speed beside the other.
     fn lessons(&self, observation: &Observation) -> Vec<(Vec<f64>, f64)> {
         let [a, b] = observation.tenants.as_slice() else { return Vec::new() };
-        let lesson = |victim: &ObservedTenant, aggressor: &ObservedTenant| {
-            let numbers =
-                |tenant: &ObservedTenant| self.tenant(tenant.workload.as_str(), tenant.sharing.cap());
-            Some((joined(&numbers(victim), &numbers(aggressor)), victim.speed_fraction?.min(1.0)))
-        };
-        [lesson(a, b), lesson(b, a)].into_iter().flatten().collect()
+        let [of_a, of_b] = [a, b].map(|tenant| self.tenant(tenant.workload.as_str(), tenant.sharing.cap()));
+        let lessons = [(joined(&of_a, &of_b), a.speed_fraction), (joined(&of_b, &of_a), b.speed_fraction)];
+        lessons.into_iter().filter_map(|(numbers, speed)| Some((numbers, speed?.min(1.0)))).collect()
     }
 }
 
 /// A profile's numbers: activity, memory, transfers, power, throughput, and how sensitive throughput is to the cap.
 #[expect(clippy::cast_precision_loss, reason = "device memory is far below 2^53 bytes")]
 fn numbers(profile: &WorkloadProfile) -> Vec<Option<f64>> {
-    let fraction = |value: Option<Fraction>| value.map(Fraction::value);
-    let mut numbers = vec![
-        fraction(profile.sm_active_fraction),
-        fraction(profile.sm_occupancy_fraction),
-        fraction(profile.fp32_active_fraction),
-        fraction(profile.stall_fraction),
-        fraction(profile.gpu_busy_fraction),
-        fraction(profile.memory_busy_fraction),
-        fraction(profile.memory_bandwidth_fraction),
-        fraction(profile.cache_bandwidth_fraction),
+    let fractions = [
+        profile.sm_active_fraction,
+        profile.sm_occupancy_fraction,
+        profile.fp32_active_fraction,
+        profile.stall_fraction,
+        profile.gpu_busy_fraction,
+        profile.memory_busy_fraction,
+        profile.memory_bandwidth_fraction,
+        profile.cache_bandwidth_fraction,
+    ];
+    let mut numbers = fractions.map(|fraction| fraction.map(Fraction::value)).to_vec();
+    numbers.extend([
         profile.pcie_tx_bytes_per_second,
         profile.pcie_rx_bytes_per_second,
         profile.memory_bytes_peak.map(|bytes| bytes as f64),
         profile.power_watts_mean,
         profile.duration_seconds,
         profile.throughput_per_second,
-    ];
+    ]);
     let full = profile.rate_per_second();
     numbers.extend(profile.throughput_per_second_at_cap.map(|at_cap| Some(at_cap? / full?)));
     numbers

@@ -14,7 +14,7 @@ type Thousandths = u16;
 /// Two workloads, by place in [`Truth::workloads`] (the lower first), their caps, and how fast they ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Combination {
-    /// The workloads.
+    /// Places in [`Truth::workloads`], the lower first.
     pub workloads: [usize; 2],
     /// Their caps; absent = none.
     pub caps: [Option<Fraction>; 2],
@@ -23,13 +23,23 @@ pub struct Combination {
 }
 
 impl Combination {
+    /// Whether both fit, each capped at one half.
+    pub(super) fn fits_half_half(&self) -> bool {
+        self.is_half_half() && self.speeds.is_some()
+    }
+
+    /// The sum of both speeds, 0..=2; 0 where they did not fit.
+    pub(super) fn sum(&self) -> f64 {
+        self.speeds.map_or(0.0, |speeds| speeds[0] + speeds[1])
+    }
+
     /// Whether neither has a cap.
     pub fn is_uncapped(&self) -> bool {
         self.caps == [None, None]
     }
 
     /// Whether both are capped at one half.
-    pub fn is_half_half(&self) -> bool {
+    pub(super) fn is_half_half(&self) -> bool {
         self.caps.iter().all(|cap| cap.is_some_and(|cap| (cap.value() - 0.5).abs() < 1e-6))
     }
 }
@@ -155,11 +165,12 @@ impl Truth {
     }
 
     /// What was measured, as a rule for the planner.
-    pub fn allow_list(&self) -> AllowList {
+    pub(super) fn allow_list(&self) -> AllowList {
         let mut list = AllowList::default();
         for combination in &self.combinations {
-            let tenant = |at: usize| (&self.workloads[combination.workloads[at]], combination.caps[at]);
-            list.allow(tenant(0), tenant(1));
+            let [a, b] = combination.workloads.map(|workload| &self.workloads[workload]);
+            let [cap_a, cap_b] = combination.caps;
+            list.allow((a, cap_a), (b, cap_b));
         }
         list
     }
@@ -179,13 +190,13 @@ fn families(
     workloads: &[WorkloadKey],
     device_model: &str,
 ) -> (Vec<String>, Vec<usize>) {
-    let name = |workload: &WorkloadKey| {
+    let names = workloads.iter().map(|workload| {
         let family = profiles.get(workload, device_model).and_then(|profile| profile.family.clone());
         family.unwrap_or_else(|| workload.as_str().to_owned())
-    };
-    let names: BTreeSet<String> = workloads.iter().map(name).collect();
-    let families: Vec<String> = names.into_iter().collect();
-    let place = |workload: &WorkloadKey| families.binary_search(&name(workload)).unwrap_or_default();
-    let family_of = workloads.iter().map(place).collect();
+    });
+    let names: Vec<String> = names.collect();
+    let each_once: BTreeSet<&String> = names.iter().collect();
+    let families: Vec<String> = each_once.into_iter().cloned().collect();
+    let family_of = names.iter().map(|name| families.binary_search(name).unwrap_or_default()).collect();
     (families, family_of)
 }

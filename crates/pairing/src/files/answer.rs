@@ -17,11 +17,11 @@ const INTERVAL: f64 = 0.9;
 /// A plan on files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// Who shares.
+    /// Devices that jobs share, by the first row of each.
     pub pairings: Vec<AnswerPairing>,
     /// Who does not, and why.
     pub alone: Vec<Alone>,
-    /// What predicted.
+    /// The model that predicted the speeds.
     pub model: AnswerModel,
     /// Every way of sharing that was considered, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub struct Alone {
     pub text: String,
 }
 
-/// What predicted.
+/// The model that predicted the speeds, and what it was trained on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AnswerModel {
     /// Its name and version.

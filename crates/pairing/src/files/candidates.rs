@@ -76,19 +76,19 @@ pub(super) fn candidates(considered: &[Considered], pairings: &[AnswerPairing]) 
 }
 
 fn members(one: &Considered) -> (Vec<Part>, Vec<CandidateMember>) {
-    let member = |at: usize| {
-        let (is_running, estimate) = (at < one.running_count, one.estimates.get(at));
+    let mut all: Vec<(Part, CandidateMember)> = Vec::new();
+    for (at, (workload, cap_fraction)) in one.workloads.iter().zip(&one.caps).enumerate() {
+        let estimate = one.estimates.get(at);
         let member = CandidateMember {
-            workload: one.workloads[at].as_str().to_owned(),
-            is_running,
-            cap_fraction: one.caps[at],
+            workload: workload.as_str().to_owned(),
+            is_running: at < one.running_count,
+            cap_fraction: *cap_fraction,
             speed_fraction: estimate.map(|own| own.speed_fraction),
             speed_fraction_low: estimate.map(|own| own.speed_fraction_low),
             speed_fraction_high: estimate.map(|own| own.speed_fraction_high),
         };
-        (part(is_running, &member.workload, member.cap_fraction), member)
-    };
-    let mut all: Vec<(Part, CandidateMember)> = (0..one.workloads.len()).map(member).collect();
+        all.push((part(member.is_running, &member.workload, member.cap_fraction), member));
+    }
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all.into_iter().unzip()
 }

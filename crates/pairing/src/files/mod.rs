@@ -31,7 +31,7 @@ use pillion_core::{GresType, NodeName, Revision, SlowdownRatio, UnixTime, Worklo
 use std::collections::BTreeMap;
 
 /// What the device is called where nothing names it.
-pub const DEVICE_MODEL_UNNAMED: &str = "device";
+pub(crate) const DEVICE_MODEL_UNNAMED: &str = "device";
 /// Ids of running jobs start here; those of waiting jobs are their row and one.
 const RUNNING_ID_FIRST: u32 = 1_000_000_000;
 /// Memory of a device where none is given: nothing is too large for it.
@@ -43,7 +43,7 @@ const NODE: &str = "files";
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileOptions {
     /// The device model that the jobs are to run on and that SOLO.csv was measured on; absent = the one that every row
-    /// of PAIRS.csv names, else [`DEVICE_MODEL_UNNAMED`].
+    /// of PAIRS.csv names, else `device`.
     pub device_model: Option<String>,
     /// How its tenants are kept apart.
     pub mechanism: Mechanism,

@@ -4,7 +4,6 @@ use super::table::{InvalidFile, NamedText, Row, Table};
 use crate::allow::AllowList;
 use crate::history::{Observation, ObservedTenant};
 use pillion_core::device::Mechanism;
-use pillion_core::{Fraction, WorkloadKey};
 use std::collections::BTreeSet;
 
 const HISTORY_REQUIRED: [&str; 5] =
@@ -75,16 +74,13 @@ pub(super) fn resolve(named: Option<&str>, default: &str, observations: &mut [Ob
     device_model
 }
 
-/// Reads ALLOW.csv.
 pub(super) fn read_allow(source: NamedText<'_>) -> Result<AllowList, InvalidFile> {
     let table = Table::read(source, &ALLOW_REQUIRED, &[])?;
     let mut allowed = AllowList::default();
     for row in table.rows() {
-        let side = |workload, cap| -> Result<(WorkloadKey, Option<Fraction>), InvalidFile> {
-            Ok((row.workload(workload)?, row.cap(cap)?))
-        };
-        let (a, b) = (side("workload_a", "cap_fraction_a")?, side("workload_b", "cap_fraction_b")?);
-        allowed.allow((&a.0, a.1), (&b.0, b.1));
+        let (a, cap_a) = (row.workload("workload_a")?, row.cap("cap_fraction_a")?);
+        let (b, cap_b) = (row.workload("workload_b")?, row.cap("cap_fraction_b")?);
+        allowed.allow((&a, cap_a), (&b, cap_b));
     }
     Ok(allowed)
 }

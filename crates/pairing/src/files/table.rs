@@ -36,7 +36,7 @@ impl<'t> NamedText<'t> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}, column {column}: {found} where {expected} was expected")]
 pub struct InvalidFile {
-    /// The file.
+    /// The name of the file, as it was given.
     pub file: String,
     /// The line, from 1.
     pub line: u64,
@@ -232,8 +232,7 @@ impl Row<'_> {
     }
 
     pub(super) fn amount(&self, column: &str) -> Result<Option<f64>, InvalidFile> {
-        let is_allowed = |number| (0.0..=AMOUNT_MAX).contains(&number);
-        self.number(column, "a number from 0 to 1e15", is_allowed)
+        self.number(column, "a number from 0 to 1e15", |number| (0.0..=AMOUNT_MAX).contains(&number))
     }
 
     /// An amount of which 0 means that it was not measured: nothing draws no power, and nothing is done in no time.
@@ -243,8 +242,7 @@ impl Row<'_> {
 
     /// How many runs something is the mean of.
     pub(super) fn count(&self, column: &str) -> Result<Option<f64>, InvalidFile> {
-        let is_allowed = |number| (1.0..=AMOUNT_MAX).contains(&number);
-        self.number(column, "a number of 1 or more", is_allowed)
+        self.number(column, "a number of 1 or more", |number| (1.0..=AMOUNT_MAX).contains(&number))
     }
 
     /// 0 or 1, which must be there.
@@ -259,8 +257,7 @@ impl Row<'_> {
 
     /// A speed over the speed alone, or the deviation of one.
     pub(super) fn speed(&self, column: &str) -> Result<Option<f64>, InvalidFile> {
-        let is_allowed = |number| (0.0..=SPEED_FRACTION_MAX).contains(&number);
-        self.number(column, "a number from 0 to 10", is_allowed)
+        self.number(column, "a number from 0 to 10", |number| (0.0..=SPEED_FRACTION_MAX).contains(&number))
     }
 
     pub(super) fn fraction(&self, column: &str) -> Result<Option<Fraction>, InvalidFile> {

@@ -195,15 +195,15 @@ fn candidates_say_what_was_chosen_and_what_excluded_the_rest() {
     let files = Texts { queue, running: Some("workload\nheavy\n"), ..Texts::default() }.read().unwrap();
     let answer = answer(&files, &Contention, &Policy::default(), true);
     let candidates = answer.candidates.as_ref().unwrap();
-    let told: Vec<String> = candidates
+    let shown: Vec<String> = candidates
         .iter()
         .map(|one| {
             let names: Vec<&str> = one.members.iter().map(|member| member.workload.as_str()).collect();
             format!("{} x{} {:?}", names.join("+"), one.chosen_count, one.excluded_by)
         })
         .collect();
-    assert!(told.contains(&"light+light x1 None".to_owned()), "{told:#?}");
-    assert!(told.contains(&"heavy+heavy x0 Some(PromiseAtRisk)".to_owned()), "{told:#?}");
+    assert!(shown.contains(&"light+light x1 None".to_owned()), "{shown:#?}");
+    assert!(shown.contains(&"heavy+heavy x0 Some(PromiseAtRisk)".to_owned()), "{shown:#?}");
     let chosen: usize = candidates.iter().map(|one| one.chosen_count).sum();
     assert_eq!(chosen, answer.pairings.len(), "every pairing is one of them");
     for one in candidates {

@@ -39,6 +39,15 @@ pub struct Edge {
     pub weight: f64,
 }
 
+impl Edge {
+    /// Whether it wins anything, and there are two whom it could pair.
+    fn pays(&self, counts: &[u32]) -> bool {
+        let [of_a, of_b] = [self.a, self.b].map(|class| counts.get(class).copied().unwrap_or(0));
+        let are_two = of_a > 0 && of_b > 0 && (self.a != self.b || of_a > 1);
+        are_two && self.weight > 0.0 && self.weight.is_finite()
+    }
+}
+
 /// How often two classes are paired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassPairs {
@@ -116,20 +125,15 @@ struct Graph {
 impl Graph {
     #[expect(clippy::cast_possible_truncation, reason = "scaled to at most 1e12")]
     fn new(counts: &[u32], edges: &[Edge]) -> Self {
-        let pays = |edge: &&Edge| {
-            let has_two = |class: usize| counts.get(class).is_some_and(|count| *count > 0);
-            let is_possible = edge.a != edge.b || counts.get(edge.a).is_some_and(|count| *count > 1);
-            edge.weight > 0.0 && edge.weight.is_finite() && has_two(edge.a) && has_two(edge.b) && is_possible
-        };
-        let heaviest = edges.iter().filter(pays).map(|edge| edge.weight).fold(0.0, f64::max);
+        let paying = edges.iter().filter(|edge| edge.pays(counts));
+        let heaviest = paying.clone().map(|edge| edge.weight).fold(0.0, f64::max);
         let scale = if heaviest > 0.0 { WHOLE_WEIGHT_MAX / heaviest } else { 1.0 };
-        let whole = |edge: &Edge| WholeEdge {
+        let whole = paying.map(|edge| WholeEdge {
             a: edge.a.min(edge.b),
             b: edge.a.max(edge.b),
             weight: (edge.weight * scale).round() as i64,
-        };
-        let mut edges: Vec<WholeEdge> =
-            edges.iter().filter(pays).map(whole).filter(|edge| edge.weight > 0).collect();
+        });
+        let mut edges: Vec<WholeEdge> = whole.filter(|edge| edge.weight > 0).collect();
         edges.sort_unstable_by_key(|edge| (edge.a, edge.b, std::cmp::Reverse(edge.weight)));
         edges.dedup_by_key(|edge| (edge.a, edge.b));
         Self::whole(counts.iter().map(|count| i64::from(*count)).collect(), edges, scale)
@@ -193,13 +197,13 @@ impl Graph {
     fn answer(&self, pairs: &[i64], prices: &[i64]) -> ClassMatching {
         let (weight, bound) = (self.weight(pairs), self.bound(prices));
         let taken = self.edges.iter().zip(pairs).filter(|(_, count)| **count > 0);
-        let pair = |(edge, count): (&WholeEdge, &i64)| ClassPairs {
+        let class_pairs = taken.map(|(edge, count)| ClassPairs {
             a: edge.a,
             b: edge.b,
             count: u32::try_from(*count).unwrap_or(u32::MAX),
-        };
+        });
         ClassMatching {
-            pairs: taken.map(pair).collect(),
+            pairs: class_pairs.collect(),
             weight: weight as f64 / self.scale,
             weight_bound: (bound as f64 / 2.0).max(weight as f64) / self.scale,
             prices: prices.iter().map(|price| *price as f64 / 2.0 / self.scale).collect(),

@@ -5,7 +5,7 @@ use super::{Graph, WholeEdge, exact};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How many neighbourhoods are looked at, at most.
+/// How many neighbourhoods are tried, at most.
 const ATTEMPTS_MAX: usize = 12;
 /// A neighbourhood's vertices at most: some milliseconds.
 const VERTICES_MAX: i64 = 120;
@@ -59,9 +59,9 @@ fn improve_around(
         counts[edge.b] += count;
         before += i128::from(edge.weight) * i128::from(*count);
     }
-    let is_near = |edge: &WholeEdge| counts[edge.a] > 0 && counts[edge.b] > 0;
-    let edges: Vec<usize> = (0..graph.edges.len()).filter(|index| is_near(&graph.edges[*index])).collect();
-    let part = graph.part(counts.clone(), edges.iter().map(|index| graph.edges[*index]).collect());
+    let inside = graph.edges.iter().enumerate().filter(|(_, edge)| counts[edge.a] > 0 && counts[edge.b] > 0);
+    let (edges, inside): (Vec<usize>, Vec<WholeEdge>) = inside.unzip();
+    let part = graph.part(counts.clone(), inside);
     let best = exact::solve(&part);
     if part.weight(&best) <= before {
         return false;

@@ -24,38 +24,27 @@ enum Part {
     Both,
 }
 
-/// Solves it.
 pub(super) fn solve(graph: &Graph) -> Relaxed {
     let parts = parts(graph);
-    let number = |is_in: fn(Part) -> bool| {
-        let classes: Vec<usize> = (0..parts.len()).filter(|class| is_in(parts[*class])).collect();
-        let mut place = vec![0_u32; parts.len()];
-        for (at, class) in (0..).zip(&classes) {
-            place[*class] = at;
-        }
-        (classes, place)
-    };
-    let (rows, row_place) = number(|part| matches!(part, Part::Row | Part::Both));
-    let (columns, column_place) = number(|part| matches!(part, Part::Column | Part::Both));
+    let (rows, row_place) = numbered(&parts, |part| matches!(part, Part::Row | Part::Both));
+    let (columns, column_place) = numbered(&parts, |part| matches!(part, Part::Column | Part::Both));
     let mut arcs = Vec::with_capacity(2 * graph.edges.len());
     let mut edge_of = Vec::with_capacity(2 * graph.edges.len());
     for (index, edge) in graph.edges.iter().enumerate() {
-        let mut arc = |row: usize, column: usize| {
-            arcs.push(Arc { row: row_place[row], column: column_place[column], weight: edge.weight });
-            edge_of.push(index);
+        let ways: &[(usize, usize)] = match parts[edge.a] {
+            Part::Row => &[(edge.a, edge.b)],
+            Part::Column => &[(edge.b, edge.a)],
+            _ if edge.a == edge.b => &[(edge.a, edge.a)],
+            _ => &[(edge.a, edge.b), (edge.b, edge.a)],
         };
-        match (parts[edge.a], parts[edge.b]) {
-            (Part::Row, _) => arc(edge.a, edge.b),
-            (Part::Column, _) => arc(edge.b, edge.a),
-            _ if edge.a == edge.b => arc(edge.a, edge.a),
-            _ => {
-                arc(edge.a, edge.b);
-                arc(edge.b, edge.a);
-            }
+        for (row, column) in ways {
+            arcs.push(Arc { row: row_place[*row], column: column_place[*column], weight: edge.weight });
+            edge_of.push(index);
         }
     }
-    let counts = |classes: &[usize]| classes.iter().map(|class| graph.counts[*class]).collect::<Vec<_>>();
-    let transport = simplex::solve(&counts(&rows), &counts(&columns), &arcs);
+    let [supplies, demands] = [&rows, &columns]
+        .map(|classes| classes.iter().map(|class| graph.counts[*class]).collect::<Vec<i64>>());
+    let transport = simplex::solve(&supplies, &demands, &arcs);
     let mut relaxed = Relaxed { halves: vec![0; graph.edges.len()], prices: vec![0; parts.len()] };
     for (arc, amount) in transport.amounts {
         let edge = edge_of[arc];
@@ -68,6 +57,16 @@ pub(super) fn solve(graph: &Graph) -> Relaxed {
         }
     }
     relaxed
+}
+
+/// The classes of some parts one after the other, and by class where it stands among them.
+fn numbered(parts: &[Part], is_in: fn(Part) -> bool) -> (Vec<usize>, Vec<u32>) {
+    let classes: Vec<usize> = (0..parts.len()).filter(|class| is_in(parts[*class])).collect();
+    let mut place = vec![0_u32; parts.len()];
+    for (at, class) in (0..).zip(&classes) {
+        place[*class] = at;
+    }
+    (classes, place)
 }
 
 /// Classes that are connected take turns between row and column; where that cannot be, all of them stand twice.

@@ -69,12 +69,12 @@ impl Tree {
     /// All on the root: nothing is sent. No amount is 0, so the tree is strongly feasible.
     fn new(rows: &[i64], columns: &[i64], arcs: &[Arc]) -> Self {
         let root = rows.len() + columns.len();
-        let at_root = |node: usize| {
-            if node < rows.len() { (index(node), index(root), 0) } else { (index(root), index(node), 0) }
-        };
         let between = arcs.iter().map(|arc| (arc.row, index(rows.len()) + arc.column, arc.weight));
+        let with_root = (0..root).map(|node| {
+            if node < rows.len() { (index(node), index(root), 0) } else { (index(root), index(node), 0) }
+        });
         let mut tree = Self {
-            arcs: between.chain((0..root).map(at_root)).collect(),
+            arcs: between.chain(with_root).collect(),
             parent: vec![index(root); root + 1],
             depth: vec![1; root + 1],
             first_child: vec![NONE; root + 1],

@@ -172,10 +172,10 @@ fn ten_thousand_in_three_hundred_classes_are_proven_to_be_near_the_best() {
 
 #[test]
 fn two_sides_need_no_halves() {
-    // Hosts and guests: the bound is reached.
+    // Hosts and joiners: the bound is reached.
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let counts = counts(&mut rng, 80, 9);
-    let all = (0..30).flat_map(|host| (30..80).map(move |guest| (host, guest)));
+    let all = (0..30).flat_map(|host| (30..80).map(move |joiner| (host, joiner)));
     let edges: Vec<Edge> = all.map(|(a, b)| Edge { a, b, weight: rng.random() }).collect();
     let answer = match_classes(&counts, &edges);
     assert!((answer.weight_bound - answer.weight) <= 1e-9 * answer.weight);

@@ -12,8 +12,7 @@
 //! Sources of the constants: Costa et al. 2025 (Max 1550: a pair at 0.1 of the units each loses nothing, a pair at 0.97
 //! each takes 1.10 times as long as taking turns), and the shape of throughput over thread percentage on a V100.
 
-use super::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
-use pillion_core::Fraction;
+use super::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput, value};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ const CACHE_WEIGHT: f64 = 0.5;
 const LOSS_MAX: f64 = 0.12;
 /// How fast the loss comes as demand exceeds the device.
 const LOSS_RATE: f64 = 2.0;
-/// What switching between processes costs where they take turns.
+/// What switching between processes costs where the device is time-sliced.
 const SWITCH_LOSS: f64 = 0.05;
 /// Standard deviation of an estimate where all is known and nothing contends: the noise of measurements.
 const SPREAD_BASE: f64 = 0.03;
@@ -115,19 +114,15 @@ impl InterferenceModel for Contention {
     }
 }
 
-fn value(fraction: Option<Fraction>) -> Option<f64> {
-    fraction.map(Fraction::value)
-}
-
 /// Compute units in use and the standard deviation from not knowing them well: active units and those that wait on
 /// memory; else busy time, which is never less; else all of them.
-fn compute_use(profile: &WorkloadProfile, takes_turns: bool) -> (f64, f64) {
+fn compute_use(profile: &WorkloadProfile, is_time_sliced: bool) -> (f64, f64) {
     let active = value(profile.sm_active_fraction)
         .map(|active| (active + value(profile.stall_fraction).unwrap_or(0.0)).min(1.0));
     let busy = value(profile.gpu_busy_fraction);
     match (active, busy) {
-        (_, Some(busy)) if takes_turns => (busy, 0.0),
-        (Some(active), _) => (active, if takes_turns { SPREAD_BUSY_ONLY } else { 0.0 }),
+        (_, Some(busy)) if is_time_sliced => (busy, 0.0),
+        (Some(active), _) => (active, if is_time_sliced { SPREAD_BUSY_ONLY } else { 0.0 }),
         (None, Some(busy)) => (busy, SPREAD_BUSY_ONLY),
         (None, None) => (1.0, SPREAD_COMPUTE_UNKNOWN),
     }

@@ -6,13 +6,17 @@ mod learned;
 pub use contention::Contention;
 pub use learned::{Learned, Owners, TrainOptions, train};
 
-use pillion_core::SlowdownRatio;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
+use pillion_core::{Fraction, SlowdownRatio};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+fn value(fraction: Option<Fraction>) -> Option<f64> {
+    fraction.map(Fraction::value)
+}
 
 /// One tenant, as a model sees it.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +58,7 @@ impl SpeedEstimate {
         (self.speed_fraction - self.speed_fraction_low) / BOUND_DEVIATIONS
     }
     /// How probably the tenant runs slower than promised, 0..=1.
-    pub fn break_probability(&self, promise: SlowdownRatio) -> f64 {
+    pub(crate) fn break_probability(&self, promise: SlowdownRatio) -> f64 {
         let least = promise.value().recip();
         if self.speed_fraction_deviation <= 0.0 {
             return if self.speed_fraction < least { 1.0 } else { 0.0 };
@@ -81,7 +85,7 @@ pub enum PredictError {
     /// Too few solo runs, or none of the features that the model needs.
     #[error("too little is known of {workload} on {device_model}")]
     NoProfile {
-        /// The workload.
+        /// The workload's key, as people see it.
         workload: String,
         /// The device model.
         device_model: String,

@@ -86,8 +86,8 @@ pub(crate) fn may_share(
     }
     let known = profile.filter(|profile| profile.run_count >= policy.solo_runs_min);
     let profile = known.ok_or(Reason::UnknownWorkload)?;
-    let is_brief = |seconds: f64| seconds * f64::from(profile.run_count) < policy.solo_seconds_min;
-    if profile.duration_seconds.is_some_and(is_brief) {
+    let measured_seconds = profile.duration_seconds.map(|seconds| seconds * f64::from(profile.run_count));
+    if measured_seconds.is_some_and(|seconds| seconds < policy.solo_seconds_min) {
         return Err(Reason::MeasuredTooBriefly);
     }
     if profile.process_count_peak > 1 {
@@ -117,29 +117,29 @@ pub(crate) fn latest_end(job: &WaitingJob, now: UnixTime) -> Option<UnixTime> {
     job.time_limit_seconds.map(|seconds| now + Duration::from_secs(seconds))
 }
 
-/// Whether what ends at `guest` may hold a device longer than what ends at `host` (`None` = no limit).
-pub(crate) fn outlives(guest: Option<UnixTime>, host: Option<UnixTime>) -> bool {
-    match (guest, host) {
+/// Whether what ends at `joiner` may hold a device longer than what ends at `host` (`None` = no limit).
+pub(crate) fn outlives(joiner: Option<UnixTime>, host: Option<UnixTime>) -> bool {
+    match (joiner, host) {
         (_, None) => false,
         (None, Some(_)) => true,
-        (Some(guest), Some(host)) => guest > host,
+        (Some(joiner), Some(host)) => joiner > host,
     }
 }
 
 /// Whether somebody may join what runs on this device, as far as the device itself goes.
 pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), Reason> {
     let group = device.tenants.first().and_then(|tenant| tenant.group);
-    let together = |tenant: &Tenant| {
+    let are_together = device.tenants.iter().all(|tenant| {
         tenant.is_running && tenant.group.is_some() && tenant.group == group && tenant.workload.is_some()
-    };
-    let seats = device
+    });
+    let mode_max = device
         .tenants
         .iter()
         .filter_map(|tenant| tenant.sharing.ccs_mode())
         .min()
         .map_or(u32::MAX, u32::from);
-    let is_full = device.tenants.len() >= policy.tenants_max.min(seats) as usize;
-    if device.tenants.is_empty() || !device.tenants.iter().all(together) {
+    let is_full = device.tenants.len() >= policy.tenants_max.min(mode_max) as usize;
+    if device.tenants.is_empty() || !are_together {
         return Err(Reason::NotShareable);
     }
     if device.shards_free < SHARDS_MIN || is_full { Err(Reason::NoShardsLeft) } else { Ok(()) }

@@ -1,14 +1,13 @@
-//! Every sharing that a plan looked at, by what shares and not by job: what the choice was made from. Must not choose.
+//! Every candidate that a plan evaluated, by what shares and not by job: what the choice was made from. Must not choose.
 
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
-use crate::planner::candidates::Verdict;
+use crate::planner::candidates::Evaluation;
 use crate::planner::classes::PlanContext;
-use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
 use pillion_core::{Fraction, WorkloadKey};
 use std::rc::Rc;
 
-/// One sharing that was looked at, under the caps that suit it best.
+/// One candidate that was evaluated, under the caps that suit it best.
 #[derive(Debug, Clone)]
 pub(crate) struct Considered {
     /// What each tenant runs: those that run already first.
@@ -25,31 +24,31 @@ pub(crate) struct Considered {
     pub(crate) excluded_by: Option<Reason>,
 }
 
-/// What the context looked at.
+/// All that the context evaluated.
 pub(crate) fn considered(context: &PlanContext<'_>) -> Vec<Considered> {
-    let workload = |class: ClassIndex| context.classes[class].workload.clone();
-    let of_pair = |((host, guest, _), verdict): ((ClassIndex, ClassIndex, KindIndex), Rc<Verdict>)| {
-        of_verdict(vec![workload(host), workload(guest)], &[], &verdict)
-    };
-    let of_join = |((class, device), verdict): ((ClassIndex, DeviceIndex), Rc<Verdict>)| {
+    let mut all = Vec::new();
+    for ((host, joiner, _), evaluation) in context.evaluated_pairs() {
+        let workloads = [host, joiner].map(|class| context.classes[class].workload.clone());
+        all.push(of_evaluation(workloads.to_vec(), &[], &evaluation));
+    }
+    for ((class, device), evaluation) in context.evaluated_joins() {
         let tenants = &context.devices[device].tenants;
-        let mut workloads: Vec<WorkloadKey> =
-            tenants.iter().map(|tenant| tenant.workload.clone()).collect::<Option<_>>()?;
-        workloads.push(workload(class));
+        let running: Option<Vec<WorkloadKey>> =
+            tenants.iter().map(|tenant| tenant.workload.clone()).collect();
+        let Some(mut workloads) = running else { continue };
+        workloads.push(context.classes[class].workload.clone());
         let caps: Vec<Option<Fraction>> = tenants.iter().map(|tenant| tenant.sharing.cap()).collect();
-        Some(of_verdict(workloads, &caps, &verdict))
-    };
-    let mut all: Vec<Considered> = context.pairs_looked_at().into_iter().map(of_pair).collect();
-    all.extend(context.joins_looked_at().into_iter().filter_map(of_join));
+        all.push(of_evaluation(workloads, &caps, &evaluation));
+    }
     all
 }
 
-fn of_verdict(
+fn of_evaluation(
     workloads: Vec<WorkloadKey>,
     running_caps: &[Option<Fraction>],
-    verdict: &Verdict,
+    evaluation: &Evaluation,
 ) -> Considered {
-    let mut caps = verdict.caps.clone();
+    let mut caps = evaluation.caps.clone();
     if caps.is_empty() {
         caps = running_caps.to_vec();
         caps.resize(workloads.len(), None);
@@ -58,8 +57,8 @@ fn of_verdict(
         workloads,
         running_count: running_caps.len(),
         caps,
-        estimates: Rc::clone(&verdict.estimates),
-        gain: verdict.gain,
-        excluded_by: verdict.excluded_by,
+        estimates: Rc::clone(&evaluation.estimates),
+        gain: evaluation.gain,
+        excluded_by: evaluation.excluded_by,
     }
 }

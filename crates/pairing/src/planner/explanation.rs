@@ -2,27 +2,28 @@
 //! excluded each, and one sentence for people. The sentence never names another user's job or workload.
 
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
-use crate::planner::candidates::candidate_set::Sharing;
-use crate::planner::candidates::{CCS_MODE_SHARED, Verdict};
+use crate::planner::candidates::candidate_set::CandidateKey;
+use crate::planner::candidates::{CCS_MODE_SHARED, Evaluation};
 use crate::planner::classes::PlanContext;
-use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, PlaceIndex};
+use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex, PlaceIndex};
 use crate::planner::placement::shards;
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
 use crate::view::WaitingJob;
 use pillion_core::share;
-use pillion_core::{CapStep, Fraction, Shards};
+use pillion_core::{CapStep, Shards};
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use typed_index_collections::TiVec;
 
 /// Partners kept for a job that goes on waiting: it is planned again soon.
 const CANDIDATES_WAITING_MAX: usize = 4;
-/// Kinds of partners looked at for an explanation, besides those of most weight; fewer where there are very many.
+/// Kinds of partners evaluated for an explanation, besides those of most weight; fewer where there are very many.
 const SHOWN_MAX: (usize, usize) = (64, 8);
 
-/// How many reasons why devices are closed are told to a job.
+/// How many reasons why devices are closed an explanation names.
 const CLOSED_REASONS_MAX: usize = 3;
 
 /// Where a job could have shared.
@@ -33,7 +34,7 @@ enum Partner {
 }
 
 /// What is the same for all explanations of one plan.
-struct Scene<'s, 'a> {
+struct Explainer<'s, 'a> {
     context: &'s PlanContext<'a>,
     /// Devices on which somebody runs whom we know, one of those that are alike.
     running: Vec<DeviceIndex>,
@@ -43,8 +44,8 @@ struct Scene<'s, 'a> {
     classes: Vec<ClassIndex>,
     /// Where jobs start that have a device of their own, one of each class.
     hosts: BTreeMap<ClassIndex, (JobIndex, DeviceIndex)>,
-    /// What was worth most of all that was looked at for the choice.
-    best: TiVec<ClassIndex, Vec<Sharing>>,
+    /// What was worth most of all that was considered for the choice.
+    best: TiVec<ClassIndex, Vec<CandidateKey>>,
     /// The candidates of each class, best first, where they start, or where others do.
     ranked: RefCell<Ranked>,
 }
@@ -55,28 +56,28 @@ type Where = (PlaceIndex, bool);
 
 /// Writes the plan.
 pub(crate) fn explain(context: &PlanContext<'_>, placement: &Placement) -> Plan {
-    let scene = Scene::new(context, placement);
-    let pairings = placement.starts.iter().map(|start| scene.pairing(start)).collect();
+    let explainer = Explainer::new(context, placement);
+    let pairings = placement.starts.iter().map(|start| explainer.pairing(start)).collect();
     let mut by_class: BTreeMap<(ClassIndex, Reason), Explanation> = BTreeMap::new();
     let left_waiting = placement.left.iter().map(|(job, reason)| {
-        // Jobs of one class are told the same; only the first is worked out.
+        // Jobs of one class get the same answer; only the first is worked out.
         let shared = by_class
             .entry((context.class_of[*job], *reason))
-            .or_insert_with(|| scene.of_waiting(*job, *reason));
+            .or_insert_with(|| explainer.of_waiting(*job, *reason));
         let text = held_text(&context.jobs[*job], *reason).unwrap_or_else(|| shared.text.clone());
         Explanation { job_id: context.jobs[*job].start.job_id, text, ..shared.clone() }
     });
     Plan { parent_revision: context.view.revision, left_waiting: left_waiting.collect(), pairings }
 }
 
-impl<'s, 'a> Scene<'s, 'a> {
+impl<'s, 'a> Explainer<'s, 'a> {
     fn new(context: &'s PlanContext<'a>, placement: &Placement) -> Self {
         let devices = context.devices;
         let shown_max = if context.is_thorough { SHOWN_MAX.0 } else { SHOWN_MAX.1 };
-        let is_known = |device: &DeviceIndex| {
+        let running = devices.keys().filter(|device| {
             let is_first = context.is_thorough || context.alike[*device] == *device;
             is_first && devices[*device].tenants.iter().any(|tenant| tenant.workload.is_some())
-        };
+        });
         let mut firsts: BTreeMap<ClassIndex, (JobIndex, Option<JobIndex>)> = BTreeMap::new();
         for job in context.jobs.keys() {
             if context.jobs[job].held.is_none() {
@@ -93,7 +94,7 @@ impl<'s, 'a> Scene<'s, 'a> {
         let running_max = if context.is_thorough { usize::MAX } else { shown_max };
         Self {
             context,
-            running: devices.keys().filter(is_known).take(running_max).collect(),
+            running: running.take(running_max).collect(),
             classes: firsts.keys().take(shown_max).copied().collect(),
             firsts,
             hosts,
@@ -114,32 +115,31 @@ impl<'s, 'a> Scene<'s, 'a> {
             device_model: device.model.clone(),
             joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
             members: members.collect(),
-            gain: start.verdict.as_ref().map_or(0.0, |verdict| verdict.gain),
+            gain: start.evaluation.as_ref().map_or(0.0, |evaluation| evaluation.gain),
         }
     }
 
     /// What each starting job is booked with, and whether a lone one may be joined.
     fn shares(&self, start: &Start) -> Vec<Shards> {
         let (context, kind) = (self.context, self.context.kind_of[start.device]);
-        let class = |index: usize| context.class_of[start.jobs[index]];
-        let use_of = |class: ClassIndex| {
-            context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
-        };
-        match (&start.verdict, start.jobs.len()) {
-            (Some(verdict), 2) => {
-                let uses = [0, 1].map(|index| use_of(class(index)) * verdict.estimates[index].speed_fraction);
-                shards::of_pair(uses, context.seats(verdict.ccs_mode)).to_vec()
+        let first = context.class_of[start.jobs[0]];
+        match (&start.evaluation, start.jobs.len()) {
+            (Some(evaluation), 2) => {
+                let uses = [(0, first), (1, context.class_of[start.jobs[1]])].map(|(index, class)| {
+                    self.use_alone(class, kind) * evaluation.estimates[index].speed_fraction
+                });
+                shards::of_pair(uses, context.tenants_max(evaluation.ccs_mode)).to_vec()
             }
-            (Some(verdict), _) => {
+            (Some(evaluation), _) => {
                 let device = &context.devices[start.device];
                 let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
-                let (own_use, others_use) = (use_of(class(0)), f64::from(others) / 100.0);
+                let (own_use, others_use) = (self.use_alone(first, kind), f64::from(others) / 100.0);
                 let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
-                let seats_left = context.seats(verdict.ccs_mode).saturating_sub(taken);
-                vec![shards::of_joiner(own_use, others_use, device.shards_free, seats_left)]
+                let joiners_left = context.tenants_max(evaluation.ccs_mode).saturating_sub(taken);
+                vec![shards::of_joiner(own_use, others_use, device.shards_free, joiners_left)]
             }
             (None, _) => {
-                vec![match context.may_host(class(0), kind).and_then(|()| context.sharer(class(0), kind)) {
+                vec![match context.may_host(first, kind).and_then(|()| context.sharer(first, kind)) {
                     Ok((profile, _)) => shards::of_host(profile),
                     Err(_) => Shards::ALL,
                 }]
@@ -147,21 +147,25 @@ impl<'s, 'a> Scene<'s, 'a> {
         }
     }
 
-    fn member(&self, start: &Start, index: usize, seat: usize, shares: &[Shards]) -> Member {
+    /// How much of such a device a job uses alone, 0..=1; all of it where that is not known.
+    fn use_alone(&self, class: ClassIndex, kind: KindIndex) -> f64 {
+        self.context.sharer(class, kind).map_or(1.0, |(profile, _)| shards::use_fraction(profile))
+    }
+
+    fn member(&self, start: &Start, index: usize, position: usize, shares: &[Shards]) -> Member {
         let context = self.context;
         let (job, device) = (start.jobs[index], &context.devices[start.device]);
         let (class, kind) = (context.class_of[job], context.kind_of[start.device]);
-        let room = context.sharer(class, kind);
-        let role = match (&start.verdict, seat) {
+        let role = match (&start.evaluation, position) {
             (Some(_), 0) => Role::Host,
             (Some(_), _) => Role::Joiner,
             (None, _) if shares[index] == Shards::ALL => Role::Alone,
             (None, _) => Role::Host,
         };
-        let memory_bytes = room.ok().map(|(_, memory)| memory);
+        let memory_bytes = context.sharer(class, kind).ok().map(|(_, memory)| memory);
         let waiting = &context.jobs[job];
-        let (cap, mode) = match &start.verdict {
-            Some(verdict) => (verdict.caps[seat], verdict.ccs_mode),
+        let (cap, mode) = match &start.evaluation {
+            Some(evaluation) => (evaluation.caps[position], evaluation.ccs_mode),
             None => (waiting.solo_cap.and_then(CapStep::cap_fraction), None),
         };
         let mode = mode.unwrap_or(CCS_MODE_SHARED);
@@ -179,7 +183,7 @@ impl<'s, 'a> Scene<'s, 'a> {
             sharing,
             shards: shares[index],
             memory_bytes,
-            estimate: start.verdict.as_ref().map(|verdict| verdict.estimates[seat].clone()),
+            estimate: start.evaluation.as_ref().map(|evaluation| evaluation.estimates[position].clone()),
             explanation: self.of_member(job, start, role),
         }
     }
@@ -205,7 +209,7 @@ impl<'s, 'a> Scene<'s, 'a> {
                 cap.value() * 100.0,
                 Reason::MeasuredAlone.text()
             ),
-            None => member_text(reason, start.verdict.as_deref(), candidates.first()),
+            None => member_text(reason, start.evaluation.as_deref(), candidates.first()),
         };
         self.explanation(job, reason, text, candidates)
     }
@@ -250,8 +254,8 @@ impl<'s, 'a> Scene<'s, 'a> {
             let is_itself = matches!(partner, Partner::Waiting { job: other, .. } if *other == job);
             !is_itself && chosen.is_none_or(|chosen| !self.is_alike(chosen, *partner))
         });
-        let room = count_max.saturating_sub(found.len());
-        found.extend(others.take(room).map(|(_, candidate)| candidate.clone()));
+        let others_max = count_max.saturating_sub(found.len());
+        found.extend(others.take(others_max).map(|(_, candidate)| candidate.clone()));
         found
     }
 
@@ -267,13 +271,7 @@ impl<'s, 'a> Scene<'s, 'a> {
         for partner in self.partners(class, device) {
             found.extend(self.candidate(job, class, partner, false).map(|candidate| (partner, candidate)));
         }
-        let rank = |candidate: &Candidate| {
-            candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere)
-        };
-        found.sort_by(|(_, a), (_, b)| {
-            let gain = |candidate: &Candidate| candidate.gain.unwrap_or(-1.0);
-            rank(a).cmp(&rank(b)).then(gain(b).total_cmp(&gain(a))).then(a.partner.cmp(&b.partner))
-        });
+        found.sort_by(|(_, a), (_, b)| best_first(a, b));
         // Two of them may be passed over: the job itself, and who is like the chosen one.
         found.truncate(CANDIDATES_MAX + 2);
         let ranked = Rc::new(found);
@@ -284,12 +282,12 @@ impl<'s, 'a> Scene<'s, 'a> {
     /// Whom a class could share with, each once: what was worth most, and some of all that there are.
     fn partners(&self, class: ClassIndex, device: Option<DeviceIndex>) -> Vec<Partner> {
         let (mut classes, mut running) = (Vec::new(), Vec::new());
-        for sharing in self.best.get(class).into_iter().flatten() {
-            match *sharing {
-                Sharing::Pair { lower, higher, .. } => {
+        for key in self.best.get(class).into_iter().flatten() {
+            match *key {
+                CandidateKey::Pair { lower, higher, .. } => {
                     classes.push(if lower == class { higher } else { lower });
                 }
-                Sharing::Join { device, .. } => running.push(device),
+                CandidateKey::Join { device, .. } => running.push(device),
             }
         }
         running.extend(&self.running);
@@ -351,27 +349,27 @@ impl<'s, 'a> Scene<'s, 'a> {
         chosen: bool,
     ) -> Option<Candidate> {
         let context = self.context;
-        let (verdict, own, other, job_id, workload, is_running, outlives) = match partner {
-            Partner::Waiting { job: mate, device } => {
-                let host = &context.jobs[mate];
-                let verdict = context.shown_pair(class, context.class_of[mate], context.kind_of[device]);
+        let (evaluation, own, other, job_id, workload, is_running, outlives) = match partner {
+            Partner::Waiting { job: other, device } => {
+                let host = &context.jobs[other];
+                let evaluation = context.shown_pair(class, context.class_of[other], context.kind_of[device]);
                 (
-                    verdict,
+                    evaluation,
                     0,
                     1,
                     host.start.job_id,
                     host.workload.clone(),
                     false,
-                    selection::outlives_job(context, job.max(mate), job.min(mate)),
+                    selection::outlives_job(context, job.max(other), job.min(other)),
                 )
             }
             Partner::Running { device } => {
                 let tenant =
                     context.devices[device].tenants.iter().find(|tenant| tenant.workload.is_some())?;
-                let verdict = context.shown_join(class, device);
-                let seat = verdict.caps.len().saturating_sub(1);
+                let evaluation = context.shown_join(class, device);
+                let position = evaluation.caps.len().saturating_sub(1);
                 let outlives = selection::outlives_tenants(context, job, device);
-                (verdict, seat, 0, tenant.job_id, tenant.workload.clone()?, true, outlives)
+                (evaluation, position, 0, tenant.job_id, tenant.workload.clone()?, true, outlives)
             }
         };
         let device = match partner {
@@ -385,36 +383,39 @@ impl<'s, 'a> Scene<'s, 'a> {
             None
         };
         let elsewhere = if outlives { Reason::OutlivesHost } else { Reason::BetterPlanElsewhere };
-        let excluded_by = if chosen { None } else { place.or(verdict.excluded_by).or(Some(elsewhere)) };
-        let cap = |index: usize| -> Option<Fraction> { verdict.caps.get(index).copied().flatten() };
+        let excluded_by = if chosen { None } else { place.or(evaluation.excluded_by).or(Some(elsewhere)) };
+        let cap_fractions = [own, other].map(|index| evaluation.caps.get(index).copied().flatten());
         Some(Candidate {
             partner: job_id,
             workload,
             is_running,
-            cap_fractions: (cap(own), cap(other)),
-            own: verdict.estimates.get(own).cloned(),
-            other: verdict.estimates.get(other).cloned(),
-            gain: (!verdict.estimates.is_empty()).then_some(verdict.gain),
+            cap_fractions: cap_fractions.into(),
+            own: evaluation.estimates.get(own).cloned(),
+            other: evaluation.estimates.get(other).cloned(),
+            gain: (!evaluation.estimates.is_empty()).then_some(evaluation.gain),
             excluded_by,
             chosen,
         })
     }
 }
 
-fn member_text(reason: Reason, verdict: Option<&Verdict>, best: Option<&Candidate>) -> String {
-    let speeds = || {
-        let speeds = verdict
-            .iter()
-            .flat_map(|verdict| verdict.estimates.iter())
-            .map(|own| format!("{:.2}", own.speed_fraction));
-        speeds.collect::<Vec<_>>().join(" and ")
-    };
-    let gain = verdict.map_or(0.0, |verdict| verdict.gain);
+/// Those that could have been chosen before those that a rule forbids, then by gain, then by job.
+fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+    let [(is_forbidden, gain), (is_other_forbidden, other_gain)] = [a, b].map(|candidate| {
+        let is_forbidden = candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere);
+        (is_forbidden, candidate.gain.unwrap_or(-1.0))
+    });
+    is_forbidden.cmp(&is_other_forbidden).then(other_gain.total_cmp(&gain)).then(a.partner.cmp(&b.partner))
+}
+
+fn member_text(reason: Reason, evaluation: Option<&Evaluation>, best: Option<&Candidate>) -> String {
+    let estimates = evaluation.iter().flat_map(|evaluation| evaluation.estimates.iter());
+    let speeds: Vec<String> = estimates.map(|own| format!("{:.2}", own.speed_fraction)).collect();
+    let speeds = speeds.join(" and ");
+    let gain = evaluation.map_or(0.0, |evaluation| evaluation.gain);
     match reason {
-        Reason::Paired => format!("shares a device: expected speeds {} of solo, gain {gain:.2}", speeds()),
-        Reason::Joined => {
-            format!("joins a running job: expected speeds {} of solo, gain {gain:.2}", speeds())
-        }
+        Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
+        Reason::Joined => format!("joins a running job: expected speeds {speeds} of solo, gain {gain:.2}"),
         Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
             None => "starts alone, and others may join: there was nobody to share with".to_owned(),
             Some(why) => {

@@ -23,7 +23,7 @@ macro_rules! index_types {
 index_types! {
     /// A waiting job, in the order of the queue.
     JobIndex,
-    /// Waiting jobs that are alike in everything that a plan looks at, but their place in the queue.
+    /// Waiting jobs that are alike in everything that a plan depends on, but their place in the queue.
     ClassIndex,
     /// A device of the view.
     DeviceIndex,
@@ -37,11 +37,11 @@ index_types! {
     ProfileIndex,
     /// What jobs ask of a node: CPUs and memory.
     DemandIndex,
-    /// Nodes that have room for the same demands.
-    RoomIndex,
+    /// Nodes that meet the same demands.
+    NodeClassIndex,
     /// A candidate: jobs that could share a device, by what is alike.
     CandidateIndex,
-    /// Jobs or running hosts that are alike in everything that the selection looks at.
+    /// Jobs or running hosts that are alike in everything that the selection depends on.
     GroupIndex,
     /// A device of the plan that gets jobs.
     StartIndex,

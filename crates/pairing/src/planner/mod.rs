@@ -3,7 +3,7 @@
 //! 1. [`classes`]: what is alike becomes one. Thousands of jobs fall into classes, devices into kinds and places, so that what
 //!    follows grows with the workloads and not with the queue.
 //! 2. [`candidates`]: which jobs could share a device, and what that would be like: speeds, caps, gain, risk, or the rule that
-//!    forbids it. Looked at no closer than the choice needs.
+//!    forbids it. Evaluated no further than the choice needs.
 //! 3. [`selection`]: of all candidates those that gain most together, within the budget of broken promises.
 //! 4. [`placement`]: devices are handed out in the order of the queue, to those that were selected and to those alone.
 //! 5. [`explanation`]: shares and limits, and for each job a reason and the partners that were considered.
@@ -18,8 +18,6 @@ pub(crate) mod considered;
 mod explanation;
 pub(crate) mod index;
 pub(crate) mod placement;
-#[cfg(test)]
-mod properties;
 mod rounds;
 mod selection;
 #[cfg(test)]
@@ -43,7 +41,7 @@ pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) 
     plan_in(&context)
 }
 
-/// The same, with every sharing that was looked at on the way.
+/// The same, with every candidate that was evaluated on the way.
 pub(crate) fn plan_with_considered(
     view: &ClusterView,
     model: &dyn InterferenceModel,

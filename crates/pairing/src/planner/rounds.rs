@@ -25,7 +25,7 @@ const ROUNDS_MAX: (usize, usize) = (6, 4);
 const EXCESS_TOLERANCE: f64 = 1e-6;
 /// By how much more than it was beyond the budget a plan is tightened.
 const EXCESS_RATIO: f64 = 1.2;
-/// How often a plan in which nobody may outlive his host is tightened at most.
+/// How often a plan in which no job may outlive its host is tightened at most.
 const CAUTIOUS_MAX: usize = 4;
 
 /// Selects and places until no device is spared that somebody has a right to, nobody is passed over, and the budget is kept.
@@ -35,7 +35,7 @@ pub(crate) fn settle(candidates: &mut CandidateSet<'_, '_>) -> Placement {
     let startable: Vec<JobIndex> =
         context.jobs.keys().filter(|job| context.jobs[*job].held.is_none()).collect();
     let round = Round::new(context, &capacity, &startable);
-    // 1. Optimistic at first: nobody is left waiting, so nobody has to end before his host.
+    // 1. Optimistic at first: nobody is left waiting, so no job has to end before its host.
     let free_count = capacity.free_count();
     let mut limits = RoundLimits {
         right_count: free_count,
@@ -45,7 +45,7 @@ pub(crate) fn settle(candidates: &mut CandidateSet<'_, '_>) -> Placement {
     let mut accepted = None;
     for _ in 0..if context.is_thorough { ROUNDS_MAX.0 } else { ROUNDS_MAX.1 } {
         let attempt = round.attempt(candidates, limits);
-        // 2. Somebody holds a device longer than one before him can wait: from the first who waits on, all have to end.
+        // 2. Somebody holds a device longer than one before it can wait: from the first who waits on, all have to end.
         if attempt.passes_unfairly(claim_waits) {
             limits.cutoff = attempt.first_left.map_or(Cutoff::Everybody, Cutoff::Behind);
             continue;
@@ -72,7 +72,7 @@ pub(crate) fn settle(candidates: &mut CandidateSet<'_, '_>) -> Placement {
     placement
 }
 
-/// Who must not hold a device longer than the host whom he joins (docs/principles.md#order-of-service).
+/// Who must not hold a device longer than the host that it joins (docs/principles.md#order-of-service).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cutoff {
     /// Nobody waits for a device, so everybody may.
@@ -130,33 +130,27 @@ struct Attempt {
 
 impl Attempt {
     fn passes_unfairly(&self, claim_waits: bool) -> bool {
-        let passed =
-            |outliving: JobIndex| claim_waits || self.first_left.is_some_and(|left| outliving > left);
-        self.last_outliving.is_some_and(passed)
+        self.last_outliving
+            .is_some_and(|outliving| claim_waits || self.first_left.is_some_and(|left| outliving > left))
     }
 }
 
 impl<'r> Round<'r> {
     fn new(context: &'r PlanContext<'r>, capacity: &'r FreeCapacity, startable: &'r [JobIndex]) -> Self {
         let may_share = context.policy.pair_when_idle || startable.len() > capacity.free_count();
-        let is_joinable = |device: &DeviceIndex| {
-            context.open_node(*device).is_some()
+        let joinable = context.devices.keys().filter(|device| {
+            may_share
+                && context.open_node(*device).is_some()
                 && admit::may_be_joined(&context.devices[*device], context.policy).is_ok()
-        };
-        let suits = |class: ClassIndex| {
-            context.places.of_class(class).any(|place| !context.places.open[place].is_empty())
-        };
-        Self {
-            context,
-            capacity,
-            startable,
-            joinable: context.devices.keys().filter(|_| may_share).filter(is_joinable).collect(),
-            may_share,
-            suits: context.classes.keys().map(suits).collect(),
-        }
+        });
+        let suits = context
+            .classes
+            .keys()
+            .map(|class| context.places.of_class(class).any(|place| !context.places.open[place].is_empty()));
+        Self { context, capacity, startable, joinable: joinable.collect(), may_share, suits: suits.collect() }
     }
 
-    /// Where no round was fair, nobody may outlive his host: that passes nobody over. Within the budget, if need be without
+    /// Where no round was fair, no job may outlive its host: that passes nobody over. Within the budget, if need be without
     /// new sharings.
     fn cautious(&self, candidates: &mut CandidateSet<'_, '_>, mut limits: RoundLimits) -> Attempt {
         limits.cutoff = Cutoff::Everybody;
@@ -176,14 +170,14 @@ impl<'r> Round<'r> {
         let RoundLimits { right_count, cutoff, allowance } = limits;
         let (primaries, capacity) = self.primaries(right_count);
         let devices: BTreeMap<JobIndex, DeviceIndex> = primaries.iter().copied().collect();
-        let guests: Vec<JobIndex> =
+        let joiners: Vec<JobIndex> =
             self.startable.iter().copied().filter(|job| !devices.contains_key(job)).collect();
         let partners = if self.may_share {
             let question = Question {
                 primaries: &primaries,
                 hosts: &[],
                 joinable: &self.joinable,
-                guests: &guests,
+                joiners: &joiners,
                 cutoff,
                 capacity: &capacity,
                 allowance,
@@ -200,9 +194,9 @@ impl<'r> Round<'r> {
         if self.may_share {
             placing.repair(candidates, cutoff, allowance);
         }
-        let suits = |job: &&JobIndex| self.suits[self.context.class_of[**job]];
+        let mut left = placing.placement.left.keys().copied();
         Attempt {
-            first_left: placing.placement.left.keys().find(suits).copied(),
+            first_left: left.find(|job| self.suits[self.context.class_of[*job]]),
             last_outliving: placing.last_outliving,
             spared: placing.spared_count(),
             excess: placing.excess(),
@@ -223,7 +217,7 @@ impl<'r> Round<'r> {
             if let Some(device) = capacity.find(context, class, None) {
                 capacity.take(context, device, class);
                 primaries.push((*job, device));
-            } else if let Some(device) = capacity.find_but_for_room(context, class) {
+            } else if let Some(device) = capacity.find_ignoring_node(context, class) {
                 capacity.keep_node_of(context, device);
             } else if let Some(device) = untouched.find(context, class, None) {
                 primaries.push((*job, device));

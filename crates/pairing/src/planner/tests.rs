@@ -1,6 +1,7 @@
 //! One test a rule: what the whole plan does with small clusters.
 
 mod measured_alone;
+mod properties;
 
 use crate::model::Contention;
 use crate::plan::{Plan, Reason, Role};
@@ -167,7 +168,7 @@ fn a_job_joins_a_running_host() {
 }
 
 #[test]
-fn nobody_joins_without_room_or_before_the_host_runs_or_without_a_decision() {
+fn nobody_joins_without_shards_or_before_the_host_runs_or_without_a_decision() {
     let with = |change: &dyn Fn(&mut crate::view::DeviceView)| {
         let mut running = device_with("g0", Mps, tenant(50, "light", 7200));
         change(&mut running);
@@ -259,20 +260,20 @@ fn jobs_that_slurm_starts_alone_keep_their_device() {
 }
 
 #[test]
-fn a_job_is_told_why_the_devices_that_match_are_closed() {
+fn an_explanation_says_why_the_devices_that_match_are_closed() {
     let mut closed = view((0..6).map(|at| device(&format!("g{at}"), Mps)).collect(), vec![job(1, "light")]);
-    let told = |view: &ClusterView| planned(view).left_waiting[0].text.clone();
+    let text = |view: &ClusterView| planned(view).left_waiting[0].text.clone();
     for device in &mut closed.devices {
         device.blocked = Some("drained by alice: fan noise".to_owned());
     }
     let drained = "waits: the devices that match take nothing now: drained by alice: fan noise";
-    assert_eq!(told(&closed), drained);
-    closed.devices[3].blocked = Some("it is gone".to_owned());
-    assert_eq!(told(&closed), format!("{drained}; it is gone"));
+    assert_eq!(text(&closed), drained);
+    closed.devices[3].blocked = Some("it does not respond".to_owned());
+    assert_eq!(text(&closed), format!("{drained}; it does not respond"));
     for (at, device) in closed.devices.iter_mut().enumerate() {
         device.blocked = Some(format!("{at}"));
     }
-    assert!(told(&closed).ends_with(": 0; 1; 2; and for other reasons"));
+    assert!(text(&closed).ends_with(": 0; 1; 2; and for other reasons"));
 }
 
 #[test]
@@ -285,7 +286,10 @@ fn nothing_is_started_where_something_is_blocked_or_does_not_match() {
         reason(&plan, 1)
     };
     assert_eq!(with(&|view| view.nodes[0].blocked = Some("drained".to_owned())), Reason::Blocked);
-    assert_eq!(with(&|view| view.devices[0].blocked = Some("agent away".to_owned())), Reason::Blocked);
+    assert_eq!(
+        with(&|view| view.devices[0].blocked = Some("agent not responding".to_owned())),
+        Reason::Blocked
+    );
     assert_eq!(with(&|view| view.waiting[0].held = Some("dependency".to_owned())), Reason::Held);
     assert_eq!(with(&|view| view.waiting[0].features = vec!["a100".to_owned()]), Reason::NodeDoesNotMatch);
     assert_eq!(with(&|view| view.waiting[0].gpu_type = Some("a100".to_owned())), Reason::NodeDoesNotMatch);
@@ -361,7 +365,7 @@ fn a_card_is_quartered_where_a_third_waits_that_fits_in_a_quarter() {
     let quartered = crowded_card(4, "light");
     assert_eq!((quartered.sharing(), quartered.members.len()), (Sharing::Ccs { mode: 4 }, 2));
     let shards: Vec<u8> = quartered.members.iter().map(|member| member.shards.count()).collect();
-    assert_eq!(shards, [25, 25], "so that two more find room");
+    assert_eq!(shards, [25, 25], "so that two more find shards left");
     assert_eq!(crowded_card(2, "light").sharing(), Sharing::Ccs { mode: 2 }, "the site wants no third");
     let policy = Policy { tenants_max: 4, ..Policy::default() };
     let two = view(vec![device("g0", Ccs)], vec![job(1, "light"), job(2, "light")]);
@@ -416,7 +420,7 @@ fn idle_devices_are_used_first_where_the_site_says_so() {
 }
 
 #[test]
-fn a_rider_comes_from_behind_but_delays_nobody() {
+fn a_joiner_comes_from_behind_but_delays_nobody() {
     let waiting = vec![job(1, "half"), job(2, "heavy"), job(3, "light")];
     let plan = planned(&view(vec![device("g0", Mps)], waiting));
     assert_eq!(groups(&plan), [[1, 3]]);
@@ -464,7 +468,7 @@ fn light_tenants_are_not_capped() {
 
 #[test]
 fn the_objective_decides_among_what_keeps_its_promise() {
-    // The rider that runs a little slower saves far more energy.
+    // The joiner that runs a little slower saves far more energy.
     let mut view = view(vec![device("g0", Mps)], vec![job(1, "host"), job(2, "swift"), job(3, "thrifty")]);
     let with_watts = |workload: &str, active: f64, watts: f64| {
         let mut profile = profile(workload, active, 0.05, 8);

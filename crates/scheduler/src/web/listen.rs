@@ -48,7 +48,7 @@ pub(super) async fn listen(listener: TcpListener, router: Router, bounds: Bounds
         let place = Arc::clone(&doors).enter(ends);
         Some(async move {
             tokio::select! {
-                () = place.taken_away() => debug!("a connection for the page made room for another"),
+                () = place.evicted() => debug!("a connection for the page made room for another"),
                 () = converse(stream, router, bounds, stop) => {}
             }
         })

@@ -107,7 +107,7 @@ impl FakeSlurm {
         self.world().fail_node(node);
     }
 
-    /// slurmctld goes away or comes back. While it is away every call ends in [`SlurmError::Timeout`], nothing is
+    /// slurmctld stops responding, or responds again. While it does not every call ends in [`SlurmError::Timeout`], nothing is
     /// scheduled, and running jobs run on.
     pub fn set_down(&self, down: bool) {
         self.world().set_down(down);
@@ -206,8 +206,10 @@ impl Slurm for FakeSlurm {
             world.lost_answers -= 1;
             answer = Err(SlurmError::Timeout { program: "scontrol".to_owned(), seconds: 10 });
         }
-        let call = |at, ok| FakeCall::Update { at, ok, jobs: jobs.to_vec(), update: update.clone() };
-        world.journal(call, answer)
+        world.journal(
+            |at, ok| FakeCall::Update { at, ok, jobs: jobs.to_vec(), update: update.clone() },
+            answer,
+        )
     }
 
     async fn allows_requeue(&self, job: SlurmJobId) -> Result<bool, SlurmError> {

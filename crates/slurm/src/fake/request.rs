@@ -12,6 +12,13 @@ pub(super) struct Entry {
     pub(super) count: u64,
 }
 
+impl Entry {
+    /// Whether a device is of the type that it asks for; one that names none takes any.
+    fn takes(&self, device: &GresType) -> bool {
+        self.gres_type.as_ref().is_none_or(|wanted| wanted == device)
+    }
+}
+
 /// The entries of a request. Like Slurm, what follows the name is a count if it is a number, else a type.
 pub(super) fn entries(gres: &str) -> Vec<Entry> {
     let texts = gres.split(',').filter(|text| !text.is_empty());
@@ -20,12 +27,10 @@ pub(super) fn entries(gres: &str) -> Vec<Entry> {
             let mut parts = text.split(':');
             let name = parts.next().unwrap_or_default().to_owned();
             let (second, third) = (parts.next(), parts.next());
-            let number = |part: Option<&str>| part.and_then(|part| part.parse::<u64>().ok());
-            match number(second) {
+            let [second_count, third_count] = [second, third].map(|part| part?.parse::<u64>().ok());
+            match second_count {
                 Some(count) => Entry { name, gres_type: None, count },
-                None => {
-                    Entry { name, gres_type: second.map(GresType::new), count: number(third).unwrap_or(1) }
-                }
+                None => Entry { name, gres_type: second.map(GresType::new), count: third_count.unwrap_or(1) },
             }
         })
         .collect()
@@ -39,7 +44,7 @@ pub(super) struct Booking {
     pub(super) memory_mib: u64,
     /// Shards by device.
     pub(super) shards: BTreeMap<GresType, u32>,
-    /// Whole devices.
+    /// Devices that are held whole.
     pub(super) gpus: Vec<GresType>,
     /// Other GRES by name.
     pub(super) other: BTreeMap<String, u64>,
@@ -93,19 +98,19 @@ pub(super) fn book(gres: &str, node: &FakeNode, used: &Booking) -> Option<Bookin
 /// The named device, or for an untyped request the first one that has room for all of it.
 fn shard_device(entry: &Entry, node: &FakeNode, used: &Booking) -> Option<GresType> {
     let count = u32::try_from(entry.count).ok()?;
-    let fits = |device: &GresType, total: u32| {
-        !used.gpus.contains(device)
-            && used.shards_of(device).checked_add(count).is_some_and(|sum| sum <= total)
-    };
-    let wanted = |device: &GresType| entry.gres_type.as_ref().is_none_or(|wanted| wanted == device);
-    let mut devices = node.devices.iter().filter(|(device, total)| wanted(device) && fits(device, **total));
-    devices.next().map(|(device, _)| device.clone())
+    let fitting = node.devices.iter().find(|(device, total)| {
+        entry.takes(device)
+            && !used.gpus.contains(device)
+            && used.shards_of(device).checked_add(count).is_some_and(|sum| sum <= **total)
+    });
+    fitting.map(|(device, _)| device.clone())
 }
 
 fn whole_devices(entry: &Entry, node: &FakeNode, used: &Booking) -> Option<Vec<GresType>> {
-    let wanted = |device: &GresType| entry.gres_type.as_ref().is_none_or(|wanted| wanted == device);
-    let free = |device: &GresType| used.shards_of(device) == 0 && !used.gpus.contains(device);
-    let devices = node.devices.keys().filter(|device| wanted(device) && free(device));
+    let devices = node
+        .devices
+        .keys()
+        .filter(|device| entry.takes(device) && used.shards_of(device) == 0 && !used.gpus.contains(device));
     let count = usize::try_from(entry.count).ok()?;
     let taken: Vec<GresType> = devices.take(count).cloned().collect();
     (taken.len() == count).then_some(taken)
@@ -115,8 +120,7 @@ fn whole_devices(entry: &Entry, node: &FakeNode, used: &Booking) -> Option<Vec<G
 /// `shard:150` on two devices of 100 waits for ever and is no error.
 pub(super) fn possible(gres: &str, node: &FakeNode) -> bool {
     entries(gres).iter().all(|entry| {
-        let wanted = |device: &GresType| entry.gres_type.as_ref().is_none_or(|wanted| wanted == device);
-        let devices = node.devices.iter().filter(|(device, _)| wanted(device));
+        let devices = node.devices.iter().filter(|(device, _)| entry.takes(device));
         let total: u64 = match entry.name.as_str() {
             "shard" => devices.map(|(_, shards)| u64::from(*shards)).sum(),
             "gpu" => devices.count() as u64,

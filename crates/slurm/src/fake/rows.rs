@@ -1,7 +1,7 @@
 //! The fake's answers: jobs, nodes and partitions as Slurm would print them.
 
 use super::request::Booking;
-use super::settings::{FakeJob, FakePartition};
+use super::settings::FakeJob;
 use super::world::{Record, World};
 use crate::parse::state::node_availability;
 use crate::types::{Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
@@ -11,11 +11,10 @@ use std::collections::BTreeMap;
 
 impl World {
     pub(super) fn jobs(&self, partitions: &[String]) -> Vec<Job> {
-        let wanted = |record: &&Record| {
-            partitions.is_empty()
-                || record.request.partition.split(',').any(|own| partitions.iter().any(|p| p == own))
-        };
-        self.records.values().filter(wanted).map(|record| self.row(record)).collect()
+        let wanted = self.records.values().filter(|record| {
+            partitions.is_empty() || partitions.iter().any(|name| record.request.asks_for(name))
+        });
+        wanted.map(|record| self.row(record)).collect()
     }
 
     pub(super) fn job(&self, id: SlurmJobId) -> Option<Job> {
@@ -23,8 +22,8 @@ impl World {
     }
 
     pub(super) fn open_jobs(&self) -> Vec<Job> {
-        let is_open = |record: &&Record| !matches!(record.state, JobState::Ended(_));
-        self.records.values().filter(is_open).map(|record| self.row(record)).collect()
+        let open = self.records.values().filter(|record| !matches!(record.state, JobState::Ended(_)));
+        open.map(|record| self.row(record)).collect()
     }
 
     pub(super) fn state(&self, id: SlurmJobId) -> Option<JobState> {
@@ -32,11 +31,11 @@ impl World {
     }
 
     pub(super) fn names(&self, jobs: &[SlurmJobId]) -> BTreeMap<SlurmJobId, String> {
-        let name = |id: &SlurmJobId| {
+        let named = jobs.iter().take(NAMED_JOBS_MAX).filter_map(|id| {
             let name = &self.records.get(id)?.request.name;
             Some((*id, if name.is_empty() { "wrap".to_owned() } else { name.clone() }))
-        };
-        jobs.iter().take(NAMED_JOBS_MAX).filter_map(name).collect()
+        });
+        named.collect()
     }
 
     fn row(&self, record: &Record) -> Job {
@@ -92,7 +91,8 @@ impl World {
                     Some(flag) => format!("{base}+{flag}"),
                     None => base.to_owned(),
                 };
-                let stands_in = |partition: &&FakePartition| partition.nodes.contains(&node.name);
+                let partitions =
+                    self.partition_list.iter().filter(|partition| partition.nodes.contains(&node.name));
                 let shards = node.devices.iter().filter(|(_, total)| **total > 0).map(|(device, total)| {
                     (device.clone(), (*total, used.shards.get(device).copied().unwrap_or(0)))
                 });
@@ -107,12 +107,7 @@ impl World {
                     memory_mib: node.memory_mib,
                     memory_mib_allocated: used.memory_mib,
                     features: node.features.clone(),
-                    partitions: self
-                        .partition_list
-                        .iter()
-                        .filter(stands_in)
-                        .map(|p| p.name.clone())
-                        .collect(),
+                    partitions: partitions.map(|partition| partition.name.clone()).collect(),
                     shards: shards.collect(),
                     gpus: gpus.collect(),
                     slurmd_started_at: Some(self.booted_at),

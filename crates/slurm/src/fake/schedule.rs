@@ -56,21 +56,20 @@ impl World {
     }
 
     fn tier(&self, record: &Record) -> u32 {
-        let asked = |name: &str| record.request.partition.split(',').any(|own| own == name);
-        self.partition_list.iter().filter(|p| asked(&p.name)).map(|p| p.tier).max().unwrap_or(0)
+        let asked = self.partition_list.iter().filter(|partition| record.request.asks_for(&partition.name));
+        asked.map(|partition| partition.tier).max().unwrap_or(0)
     }
 
     /// Plans the first node that could run the job for the time when the first job there will have to end.
     fn plan_node(&self, record: &Record, planned: &mut Planned) {
-        let could = |(node, flag): &&(FakeNode, Option<String>)| {
-            is_up(flag.as_deref()) && self.could_ever_run(record, node)
-        };
-        let Some((node, _)) = self.nodes.iter().find(could) else { return };
-        let runs_there = |other: &&Record| {
+        let mut nodes = self.nodes.iter();
+        let found = nodes.find(|(node, flag)| is_up(flag.as_deref()) && self.could_ever_run(record, node));
+        let Some((node, _)) = found else { return };
+        let running = self.records.values().filter(|other| {
             let on = other.booking.as_ref().and_then(|booking| booking.node.as_ref());
             other.state == JobState::Running && on == Some(&node.name)
-        };
-        let ends = self.records.values().filter(runs_there).filter_map(|other| self.limit_at(other));
+        });
+        let ends = running.filter_map(|other| self.limit_at(other));
         let first_end = ends.min_by(|a, b| a.seconds().total_cmp(&b.seconds()));
         planned.entry(node.name.clone()).or_insert_with(|| first_end.unwrap_or(self.now));
     }
@@ -123,10 +122,9 @@ impl World {
         if !request.reservation.is_empty() {
             return Some(ReasonKind::Other("Reservation".to_owned()));
         }
-        let holds = |other: &&Record| other.booking.is_some();
+        let booked = self.records.values().filter(|other| other.booking.is_some());
         if let Some(throttle) = request.array.as_ref().and_then(|array| array.throttle) {
-            let running =
-                self.records.values().filter(holds).filter(|other| other.id.id == record.id.id).count();
+            let running = booked.clone().filter(|other| other.id.id == record.id.id).count();
             if running >= throttle as usize {
                 return Some(ReasonKind::Limit("JobArrayTaskLimit".to_owned()));
             }
@@ -134,8 +132,7 @@ impl World {
         if record.begin_at > self.now {
             return Some(ReasonKind::BeginTime);
         }
-        let of_user =
-            self.records.values().filter(holds).filter(|other| other.request.uid == request.uid).count();
+        let of_user = booked.filter(|other| other.request.uid == request.uid).count();
         self.user_jobs_max
             .filter(|most| of_user >= *most as usize)
             .map(|_| ReasonKind::Limit("QOSMaxJobsPerUserLimit".to_owned()))
@@ -144,9 +141,8 @@ impl World {
     /// Whether this node, idle and up, would run it.
     fn could_ever_run(&self, record: &Record, node: &FakeNode) -> bool {
         let job = &record.request;
-        let asked = |name: &str| job.partition.split(',').any(|own| own == name);
-        let in_partition = self.partition_list.iter().any(|p| asked(&p.name) && p.nodes.contains(&node.name));
-        in_partition
+        let mut asked = self.partition_list.iter().filter(|partition| job.asks_for(&partition.name));
+        asked.any(|partition| partition.nodes.contains(&node.name))
             && (job.required_nodes.is_empty() || job.required_nodes.contains(&node.name))
             && !job.excluded_nodes.contains(&node.name)
             && request::features_match(&job.features, &node.features)
@@ -186,8 +182,8 @@ impl World {
 
     /// An array task gets a job id of its own when it starts or is updated.
     pub(super) fn split_off(&mut self, id: SlurmJobId) {
-        let unsplit = |record: &Record| record.id.task.is_some() && record.inner_id == record.id.id;
-        if self.records.get(&id).is_some_and(unsplit) {
+        let record = self.records.get(&id);
+        if record.is_some_and(|record| record.id.task.is_some() && record.inner_id == record.id.id) {
             let inner_id = self.take_id();
             if let Some(record) = self.records.get_mut(&id) {
                 record.inner_id = inner_id;

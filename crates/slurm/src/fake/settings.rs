@@ -44,16 +44,16 @@ impl Default for FakeSettings {
     }
 }
 
-/// A node.
+/// A node as slurm.conf and gres.conf would describe it.
 #[derive(Debug, Clone)]
 pub struct FakeNode {
-    /// Its name.
+    /// `NodeName=`, by which jobs are pinned to it.
     pub name: NodeName,
-    /// CPUs.
+    /// `CPUs=` of a node, `-c` of a job.
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u64,
-    /// Features.
+    /// `Features=`, all of them active.
     pub features: Vec<String>,
     /// One device for each GRES type, with its shards; 0 shards: a device that is served whole only.
     pub devices: BTreeMap<GresType, u32>,
@@ -75,16 +75,16 @@ impl FakeNode {
     }
 }
 
-/// A partition.
+/// A partition as slurm.conf would describe it.
 #[derive(Debug, Clone)]
 pub struct FakePartition {
-    /// Its name.
+    /// `PartitionName=`: what jobs ask for.
     pub name: String,
-    /// Its nodes.
+    /// `Nodes=`, the hostlist expanded.
     pub nodes: Vec<NodeName>,
     /// `PriorityTier`: jobs of a higher one are looked at first.
     pub tier: u32,
-    /// `MaxTime`.
+    /// `MaxTime=` in seconds; `None` = unlimited.
     pub time_limit_seconds_max: Option<u64>,
 }
 
@@ -99,9 +99,9 @@ impl FakePartition {
 /// The tasks of an array.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FakeArray {
-    /// Their numbers.
+    /// The numbers of its tasks, each at most once.
     pub tasks: Vec<u32>,
-    /// `%N`.
+    /// `%N`: how many of its tasks may run at once.
     pub throttle: Option<u32>,
 }
 
@@ -110,37 +110,37 @@ pub struct FakeArray {
 pub struct FakeJob {
     /// Whose it is.
     pub uid: UserId,
-    /// His name.
+    /// The name of that user.
     pub user: String,
-    /// The account.
+    /// `-A`: the account that it is charged to.
     pub account: String,
     /// The partition, or several: `urgent,shared`.
     pub partition: String,
-    /// The QOS.
+    /// `-q`: the QOS that it runs under.
     pub qos: String,
     /// `--gres`, without `gres/`: `shard:100,lscratch:100`.
     pub gres: String,
     /// `--gpus`: while it is set, Slurm refuses an update of the GRES.
     pub gres_per_job: Option<String>,
-    /// CPUs.
+    /// `CPUs=` of a node, `-c` of a job.
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u64,
     /// `-C`: names joined by `&`, or by `|`.
     pub features: String,
-    /// `-w`.
+    /// `-w`: nodes of which it runs on one; empty = any.
     pub required_nodes: Vec<NodeName>,
-    /// `-x`.
+    /// `-x`: nodes on which it does not run.
     pub excluded_nodes: Vec<NodeName>,
-    /// `--begin`.
+    /// `--begin`: not before this; `None` = at once.
     pub begin: Option<UnixTime>,
     /// `-t`; `None` = that of the partition.
     pub time_limit_seconds: Option<u64>,
-    /// `-H`.
+    /// `-H`: submitted with priority 0.
     pub held: bool,
-    /// `-d afterany`.
+    /// `-d afterany`: waits until that job is over.
     pub dependency: Option<SlurmJobId>,
-    /// `-a`.
+    /// `-a`: it is an array of these tasks.
     pub array: Option<FakeArray>,
     /// `--reservation`; such a job never starts here, the fake has no reservations that admit one.
     pub reservation: String,
@@ -152,6 +152,13 @@ pub struct FakeJob {
     pub requeue: bool,
     /// How long it runs if nobody ends it; `None`: until [`super::FakeSlurm::finish`] or its time limit.
     pub run_seconds: Option<f64>,
+}
+
+impl FakeJob {
+    /// Whether it asked for this partition, alone or among others.
+    pub(super) fn asks_for(&self, partition: &str) -> bool {
+        self.partition.split(',').any(|own| own == partition)
+    }
 }
 
 impl Default for FakeJob {
@@ -187,19 +194,19 @@ impl Default for FakeJob {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the fields say what they are")]
 pub enum FakeCall {
-    /// `version`.
+    /// A call of [`crate::Slurm::version`].
     Version { at: UnixTime, ok: bool },
-    /// `jobs`.
+    /// A call of [`crate::Slurm::jobs`], of all partitions or some.
     Jobs { at: UnixTime, ok: bool },
-    /// `nodes`.
+    /// A call of [`crate::Slurm::nodes`].
     Nodes { at: UnixTime, ok: bool },
-    /// `partitions`.
+    /// A call of [`crate::Slurm::partitions`].
     Partitions { at: UnixTime, ok: bool },
-    /// `job_names`.
+    /// A call of [`crate::Slurm::job_names`] of these jobs.
     JobNames { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId> },
-    /// `update`.
+    /// A call of [`crate::Slurm::update`] of these jobs, answered or refused.
     Update { at: UnixTime, ok: bool, jobs: Vec<SlurmJobId>, update: JobUpdate },
-    /// `requeue`.
+    /// A call of [`crate::Slurm::requeue`] of this job.
     Requeue { at: UnixTime, ok: bool, job: SlurmJobId },
     /// No call: the controller was killed, and all since its last save is forgotten.
     Forgot { at: UnixTime },

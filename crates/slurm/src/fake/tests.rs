@@ -64,7 +64,7 @@ fn a_time_limit_ends_a_job_and_its_shards_are_free_after_it_has_cleaned_up() {
 }
 
 #[tokio::test]
-async fn while_the_controller_is_away_calls_time_out_and_jobs_run_on() {
+async fn while_the_controller_does_not_respond_calls_time_out_and_jobs_run_on() {
     let slurm = pool();
     let runs = slurm.submit(FakeJob { run_seconds: Some(30.0), ..job("shard:100") });
     let waits = slurm.submit(FakeJob { begin: Some(at(20)), ..job("shard:100") });

@@ -90,24 +90,22 @@ impl World {
     }
 
     fn checked_nodes(&self, id: SlurmJobId, nodes: &str) -> Result<Vec<pillion_core::NodeName>, SlurmError> {
-        let invalid = || refused(&format!("Invalid node name specified for job {id}"));
         // Slurm says the same of any node list for a job that runs.
         let nodes =
             nodeset::expand(nodes).ok().filter(|_| self.records.get(&id).is_some_and(Record::takes_updates));
         nodes
             .filter(|names| names.iter().all(|name| self.nodes.iter().any(|(node, _)| node.name == *name)))
-            .ok_or_else(invalid)
+            .ok_or_else(|| refused(&format!("Invalid node name specified for job {id}")))
     }
 
     /// Slurm checks the names and nothing else: an unknown type or too large a count is found when it is scheduled.
     fn check_gres(&self, id: SlurmJobId, gres: &str) -> Result<(), SlurmError> {
         self.check_waits(id)?;
-        let known = |name: &str| {
-            matches!(name, "gpu" | "shard")
-                || self.nodes.iter().any(|(node, _)| node.other_gres.contains_key(name))
-        };
-        let bad_name = request::entries(gres).iter().any(|entry| !known(&entry.name));
-        if bad_name || self.known(id)?.request.gres_per_job.is_some() {
+        let are_known = request::entries(gres).iter().all(|entry| {
+            matches!(entry.name.as_str(), "gpu" | "shard")
+                || self.nodes.iter().any(|(node, _)| node.other_gres.contains_key(&entry.name))
+        });
+        if !are_known || self.known(id)?.request.gres_per_job.is_some() {
             return Err(refused(&format!("Invalid generic resource (gres) specification for job {id}")));
         }
         Ok(())

@@ -334,17 +334,18 @@ impl World {
     }
 
     pub(super) fn known(&self, id: SlurmJobId) -> Result<&Record, SlurmError> {
-        let unknown = || match id.task {
+        self.records.get(&id).ok_or_else(|| match id.task {
             None => refused(&format!("Invalid job id specified for job {id}")),
             Some(_) => refused(&format!("{id}: Invalid job id specified")),
-        };
-        self.records.get(&id).ok_or_else(unknown)
+        })
     }
 
     /// Ended, or forgotten.
     pub(super) fn is_over(&self, id: SlurmJobId) -> bool {
-        let own = |record: &&Record| record.id == id || (id.task.is_none() && record.id.id == id.id);
-        self.records.values().filter(own).all(|record| matches!(record.state, JobState::Ended(_)))
+        let records = self.records.values();
+        let mut own =
+            records.filter(|record| record.id == id || (id.task.is_none() && record.id.id == id.id));
+        own.all(|record| matches!(record.state, JobState::Ended(_)))
     }
 
     pub(super) fn set_node_flag(&mut self, name: &NodeName, flag: Option<&str>) {
@@ -357,8 +358,10 @@ impl World {
 
     pub(super) fn fail_node(&mut self, name: &NodeName) {
         self.set_node_flag(name, Some("DOWN"));
-        let there = |record: &&Record| record.booking.as_ref().is_some_and(|b| b.node.as_ref() == Some(name));
-        let ids: Vec<SlurmJobId> = self.records.values().filter(there).map(|record| record.id).collect();
+        let there = self.records.values().filter(|record| {
+            record.booking.as_ref().is_some_and(|booking| booking.node.as_ref() == Some(name))
+        });
+        let ids: Vec<SlurmJobId> = there.map(|record| record.id).collect();
         for id in ids {
             let runs = self.records.get(&id).is_some_and(|record| record.completing.is_none());
             if runs && self.requeue(id).is_err() {

@@ -9,18 +9,42 @@ use crate::types::{Node, Partition, SlurmVersion};
 use pillion_core::{GresType, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The `key=value` words of one line, each key once; `None` where one of `keys` occurs twice.
-fn words<'a>(line: &'a str, keys: &[&str]) -> Option<BTreeMap<&'a str, &'a str>> {
-    let mut values = BTreeMap::new();
-    for word in line.split(' ') {
-        if let Some((key, value)) = word.split_once('=')
-            && values.insert(key, value).is_some()
-            && keys.contains(&key)
-        {
-            return None;
+/// The `key=value` words of one line, each key once.
+struct Words<'l>(BTreeMap<&'l str, &'l str>);
+
+impl<'l> Words<'l> {
+    /// `None` where one of `keys` occurs twice.
+    fn of(line: &'l str, keys: &[&str]) -> Option<Self> {
+        let mut values = BTreeMap::new();
+        for word in line.split(' ') {
+            if let Some((key, value)) = word.split_once('=')
+                && values.insert(key, value).is_some()
+                && keys.contains(&key)
+            {
+                return None;
+            }
         }
+        Some(Self(values))
     }
-    Some(values)
+
+    /// A value as it stands there; empty where the key is not there.
+    fn text(&self, key: &str) -> &'l str {
+        self.0.get(key).copied().unwrap_or_default()
+    }
+
+    fn size(&self, key: &str) -> Option<u64> {
+        some_number(self.text(key))
+    }
+
+    fn small(&self, key: &str) -> Option<u32> {
+        small(self.text(key))
+    }
+
+    /// Names with commas between them.
+    fn list(&self, key: &str) -> Vec<String> {
+        let value = self.text(key);
+        if is_null(value) { Vec::new() } else { value.split(',').map(str::to_owned).collect() }
+    }
 }
 
 /// Keeps what has a name of its own.
@@ -58,31 +82,23 @@ pub fn nodes(text: &str) -> (Vec<Node>, u64) {
 fn node(line: &str) -> Option<Node> {
     // `CfgTRES` is the first word after the last that is read here; free text comes later still.
     let (head, _) = line.split_once(" CfgTRES=")?;
-    let values = words(head, &NODE_KEYS)?;
-    let text = |key: &str| values.get(key).copied().unwrap_or_default();
-    let size = |key: &str| values.get(key).and_then(|value| some_number(value));
-    let small = |key: &str| size(key).and_then(|value| u32::try_from(value).ok());
-    let (shard_total, gpu_total) = (gres_counts(text("Gres"), "shard")?, gres_counts(text("Gres"), "gpu")?);
-    let (shard_used, gpu_used) =
-        (gres_counts(text("GresUsed"), "shard")?, gres_counts(text("GresUsed"), "gpu")?);
-    let list = |key: &str| -> Vec<String> {
-        let value = text(key);
-        if is_null(value) { Vec::new() } else { value.split(',').map(str::to_owned).collect() }
-    };
+    let words = Words::of(head, &NODE_KEYS)?;
+    let (total, used) = (words.text("Gres"), words.text("GresUsed"));
+    let address = words.text("NodeAddr");
     Some(Node {
-        name: node_name(text("NodeName"))?,
-        address: if is_null(text("NodeAddr")) { String::new() } else { text("NodeAddr").to_owned() },
-        availability: state::node_availability(text("State")),
-        state: text("State").to_owned(),
-        cpus: small("CPUTot")?,
-        cpus_allocated: small("CPUAlloc")?,
-        memory_mib: size("RealMemory")?,
-        memory_mib_allocated: size("AllocMem")?,
-        features: list("ActiveFeatures"),
-        partitions: list("Partitions"),
-        shards: joined(shard_total, &shard_used),
-        gpus: joined(gpu_total, &gpu_used),
-        slurmd_started_at: epoch(text("SlurmdStartTime"))?,
+        name: node_name(words.text("NodeName"))?,
+        address: if is_null(address) { String::new() } else { address.to_owned() },
+        availability: state::node_availability(words.text("State")),
+        state: words.text("State").to_owned(),
+        cpus: words.small("CPUTot")?,
+        cpus_allocated: words.small("CPUAlloc")?,
+        memory_mib: words.size("RealMemory")?,
+        memory_mib_allocated: words.size("AllocMem")?,
+        features: words.list("ActiveFeatures"),
+        partitions: words.list("Partitions"),
+        shards: joined(gres_counts(total, "shard")?, &gres_counts(used, "shard")?),
+        gpus: joined(gres_counts(total, "gpu")?, &gres_counts(used, "gpu")?),
+        slurmd_started_at: epoch(words.text("SlurmdStartTime"))?,
     })
 }
 
@@ -152,19 +168,18 @@ pub fn partitions(text: &str) -> (Vec<Partition>, u64) {
 }
 
 fn partition(line: &str) -> Option<Partition> {
-    let values = words(line, &PARTITION_KEYS)?;
-    let text = |key: &str| values.get(key).copied().unwrap_or_default();
+    let words = Words::of(line, &PARTITION_KEYS)?;
     Some(Partition {
-        name: Some(text("PartitionName")).filter(|name| !name.is_empty())?.to_owned(),
-        is_default: text("Default") == "YES",
-        is_up: text("State") == "UP",
-        nodes: nodeset::expand(text("Nodes")).ok()?,
-        time_limit_seconds_max: time_limit_seconds(text("MaxTime"))?,
-        billing_weights: or_empty(text("TRESBillingWeights")),
-        preempt_mode: text("PreemptMode").to_owned(),
-        exclusive_user: text("ExclusiveUser") == "YES",
-        over_subscribe: text("OverSubscribe").to_owned(),
-        default_memory_mib: some_number(text("DefMemPerNode")),
+        name: Some(words.text("PartitionName")).filter(|name| !name.is_empty())?.to_owned(),
+        is_default: words.text("Default") == "YES",
+        is_up: words.text("State") == "UP",
+        nodes: nodeset::expand(words.text("Nodes")).ok()?,
+        time_limit_seconds_max: time_limit_seconds(words.text("MaxTime"))?,
+        billing_weights: or_empty(words.text("TRESBillingWeights")),
+        preempt_mode: words.text("PreemptMode").to_owned(),
+        exclusive_user: words.text("ExclusiveUser") == "YES",
+        over_subscribe: words.text("OverSubscribe").to_owned(),
+        default_memory_mib: words.size("DefMemPerNode"),
     })
 }
 
@@ -191,12 +206,13 @@ pub fn version(text: &str) -> Option<SlurmVersion> {
 
 /// The questions after the throttles of these arrays, one a line: after each array a word that `scontrol` repeats. `nonce` is
 /// fresh, so that no text which a user wrote can end an answer.
-pub fn throttle_questions(arrays: &[u32], nonce: &str) -> Vec<String> {
-    let question = |array: &u32| [format!("show job -o {array}"), format!("show hostnames {nonce}")];
-    arrays.iter().flat_map(question).collect()
+pub(crate) fn throttle_questions(arrays: &[u32], nonce: &str) -> Vec<String> {
+    let questions =
+        arrays.iter().flat_map(|array| [format!("show job -o {array}"), format!("show hostnames {nonce}")]);
+    questions.collect()
 }
 
-/// The throttles of these arrays from the answers to [`throttle_questions`]; an array whose answer is not there whole, or that is
+/// The throttles of these arrays from the answers to `throttle_questions`; an array whose answer is not there whole, or that is
 /// not known any more, is left out.
 pub fn array_throttles(text: &str, arrays: &[u32], nonce: &str) -> BTreeMap<u32, Option<u32>> {
     let mut throttles = BTreeMap::new();
@@ -317,15 +333,15 @@ mod tests {
 
     #[test]
     fn gres_counts_of_every_form() {
-        let counts = |text, name| {
-            gres_counts(text, name).unwrap().into_iter().map(|(t, n)| (t.0, n)).collect::<Vec<_>>()
-        };
-        let one = |text: &str, n: u32| vec![(text.to_owned(), n)];
-        assert_eq!(counts("gpu:g0:1(S:0,1),shard:g0:100", "gpu"), one("g0", 1));
-        assert_eq!(counts("shard:g1:1(0/2,1/2,0/2)", "shard"), one("g1", 1));
-        assert_eq!(counts("gpu:2(IDX:0,2-3),lscratch:500G", "gpu"), one("", 2));
-        assert_eq!(counts("gpu:a:1,gpu:a:2", "gpu"), one("a", 3));
-        assert_eq!(counts("(null)", "gpu"), []);
+        for (text, name, gres_type, count) in [
+            ("gpu:g0:1(S:0,1),shard:g0:100", "gpu", "g0", 1),
+            ("shard:g1:1(0/2,1/2,0/2)", "shard", "g1", 1),
+            ("gpu:2(IDX:0,2-3),lscratch:500G", "gpu", "", 2),
+            ("gpu:a:1,gpu:a:2", "gpu", "a", 3),
+        ] {
+            assert_eq!(gres_counts(text, name), Some([(GresType::new(gres_type), count)].into()), "{text}");
+        }
+        assert_eq!(gres_counts("(null)", "gpu"), Some(BTreeMap::new()));
         assert_eq!(gres_counts("gpu:a:many", "gpu"), None);
     }
 

@@ -57,31 +57,31 @@ pub(super) fn fences(nonce: &str) -> (String, String) {
 }
 
 /// The value of `-O`. A suffix without a width (`:;`) prints a field whole, however long it is.
-pub fn format_option(nonce: &str) -> String {
+pub(crate) fn format_option(nonce: &str) -> String {
     let (fence, end) = fences(nonce);
     format!("JobArrayID:{fence},{}:{fence},admin_comment:{end}", FIELDS.join(":;,"))
 }
 
 /// The value of `-O` that asks for names: what users wrote, and so fenced as comments are, with nothing else beside them.
-pub fn names_format_option(nonce: &str) -> String {
+pub(crate) fn names_format_option(nonce: &str) -> String {
     let (fence, end) = fences(nonce);
     format!("JobArrayID:{fence},Name:{end}")
 }
 
-/// Reads what `squeue -r -h -O` printed with [`names_format_option`] of the same `nonce`. A record that does not parse whole
+/// Reads what `squeue -r -h -O` printed with `names_format_option` of the same `nonce`. A record that does not parse whole
 /// is no name, and a job that has two has none.
 pub fn names(text: &str, nonce: &str) -> BTreeMap<SlurmJobId, String> {
     let (fence, end) = fences(nonce);
     let end = format!("{end}\n");
-    let record = |record: &str| {
-        let (id, name) = record.split_once(fence.as_str())?;
-        Some((id.parse().ok()?, name.to_owned()))
-    };
     let mut names: BTreeMap<SlurmJobId, Option<String>> = BTreeMap::new();
     // What stands after the last fence is no whole record.
     let records = text.rsplit_once(end.as_str()).map_or("", |(whole, _)| whole);
-    for (id, name) in records.split(end.as_str()).filter_map(record) {
-        names.entry(id).and_modify(|known| *known = None).or_insert(Some(name));
+    for record in records.split(end.as_str()) {
+        if let Some((id, name)) = record.split_once(fence.as_str())
+            && let Ok(id) = id.parse()
+        {
+            names.entry(id).and_modify(|known| *known = None).or_insert(Some(name.to_owned()));
+        }
     }
     names.into_iter().filter_map(|(id, name)| Some((id, name?))).collect()
 }

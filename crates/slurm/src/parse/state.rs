@@ -34,21 +34,19 @@ fn ending(text: &str) -> Option<Ending> {
 /// (`ReqNodeNotAvail, May be reserved for other job`).
 pub fn reason(text: &str) -> ReasonKind {
     let word = text.split([',', ' ', '(']).next().unwrap_or_default();
-    let own = || text.to_owned();
-    match word {
-        "" | "None" => ReasonKind::None,
-        "BeginTime" => ReasonKind::BeginTime,
-        "Resources" | "Priority" | "ReqNodeNotAvail" | "Nodes" | "NodeDown" => ReasonKind::Resources(own()),
-        "JobHeldUser" | "JobHeldAdmin" | "JobHoldMaxRequeue" | "ReservationDeleted" => {
-            ReasonKind::Held(own())
-        }
-        "Dependency" | "DependencyNeverSatisfied" => ReasonKind::Dependency,
+    let of_text: fn(String) -> ReasonKind = match word {
+        "" | "None" => return ReasonKind::None,
+        "BeginTime" => return ReasonKind::BeginTime,
+        "Dependency" | "DependencyNeverSatisfied" => return ReasonKind::Dependency,
+        "Resources" | "Priority" | "ReqNodeNotAvail" | "Nodes" | "NodeDown" => ReasonKind::Resources,
+        "JobHeldUser" | "JobHeldAdmin" | "JobHoldMaxRequeue" | "ReservationDeleted" => ReasonKind::Held,
         "JobArrayTaskLimit" | "Licenses" | "AccountNotAllowed" | "InvalidAccount" | "InvalidQOS" => {
-            ReasonKind::Limit(own())
+            ReasonKind::Limit
         }
-        _ if is_limit(word) => ReasonKind::Limit(own()),
-        _ => ReasonKind::Other(own()),
-    }
+        _ if is_limit(word) => ReasonKind::Limit,
+        _ => ReasonKind::Other,
+    };
+    of_text(text.to_owned())
 }
 
 /// Limits have some hundred words, made of these beginnings.
@@ -62,9 +60,9 @@ pub fn node_availability(state: &str) -> NodeAvailability {
     let state = state.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']);
     let mut words = state.split('+');
     let base_usable = matches!(words.next(), Some("IDLE" | "MIXED" | "ALLOCATED"));
-    let harmless =
-        |flag: &str| matches!(flag, "PLANNED" | "COMPLETING" | "CLOUD" | "DYNAMIC_NORM" | "DYNAMIC_FUTURE");
-    if base_usable && words.all(harmless) {
+    let are_harmless = words
+        .all(|flag| matches!(flag, "PLANNED" | "COMPLETING" | "CLOUD" | "DYNAMIC_NORM" | "DYNAMIC_FUTURE"));
+    if base_usable && are_harmless {
         NodeAvailability::Up
     } else {
         NodeAvailability::Unavailable(state.to_owned())

@@ -101,10 +101,12 @@ impl Calibration {
 }
 
 impl Stretch {
-    /// From one to the other.
-    fn mixed(self, other: Self, part: f64) -> Self {
-        let between = |one: f64, other: f64| one + (other - one) * part;
-        Self { bound: between(self.bound, other.bound), tail: between(self.tail, other.tail) }
+    /// From one to the other, by so much of the way: 0..=1.
+    pub(super) fn mixed(self, other: Self, part: f64) -> Self {
+        Self {
+            bound: self.bound + (other.bound - self.bound) * part,
+            tail: self.tail + (other.tail - self.tail) * part,
+        }
     }
 }
 
@@ -118,8 +120,7 @@ fn of_regime(samples: &[Sample], is_together: bool) -> Vec<Sample> {
 /// Those that were predicted nearest to a speed.
 fn nearest(samples: &[Sample], speed: f64) -> Vec<Sample> {
     let mut sorted = samples.to_vec();
-    let distance = |sample: &Sample| (sample.predicted - speed).abs();
-    sorted.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+    sorted.sort_by(|a, b| (a.predicted - speed).abs().total_cmp(&(b.predicted - speed).abs()));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a short list")]
     let part = (NEAREST_PART * amount(sorted.len())) as usize;
     sorted.truncate(part.max(NEAREST_MIN));
@@ -136,16 +137,16 @@ fn stretch(samples: &[Sample], is_together: bool, selection: f64) -> Stretch {
     if deviations.len() < SAMPLES_MIN {
         return Stretch { bound: 1.0, tail: 1.0 };
     }
-    let factor = |part: f64, expected: f64| {
+    let tail_at = TAIL.1[usize::from(is_together)];
+    let [of_bound, of_tail] = [(0.10, BOUND_DEVIATIONS), (TAIL.0, tail_at)].map(|(part, expected)| {
         let measured = (-quantile(&deviations, part) / expected).max(FACTOR_MIN);
         let weighed =
             (measured * block_count + TRUST_IN_MODEL_BLOCKS) / (block_count + TRUST_IN_MODEL_BLOCKS);
         if is_together { weighed * heavier_tail(block_count) } else { weighed }
-    };
-    let bound = selection * factor(0.10, BOUND_DEVIATIONS);
-    let tail_at = TAIL.1[usize::from(is_together)];
+    });
+    let bound = selection * of_bound;
     let least = if is_together { bound * BOUND_DEVIATIONS / STUDENT_BOUND_DEVIATIONS } else { bound };
-    let tail = selection / SELECTION_IN_TAIL * factor(TAIL.0, tail_at);
+    let tail = selection / SELECTION_IN_TAIL * of_tail;
     Stretch { bound, tail: tail.max(least) }
 }
 
@@ -174,14 +175,14 @@ mod tests {
     use super::*;
 
     fn samples(spread: f64, block_count: usize) -> Vec<Sample> {
-        let sample = |at: usize| Sample {
+        let all = (0..2000).map(|at| Sample {
             // The quantiles of a uniform distribution stand in: what counts is their size.
             deviations: spread * (amount(at % 100) / 50.0 - 1.0),
             predicted: 0.8,
             is_together: false,
             block: at % block_count,
-        };
-        (0..2000).map(sample).collect()
+        });
+        all.collect()
     }
 
     #[test]

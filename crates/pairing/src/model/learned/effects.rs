@@ -62,7 +62,7 @@ pub(super) enum Kind {
 pub(super) enum Regime {
     /// Caps that sum to one at most.
     Apart,
-    /// Nobody.
+    /// On the same compute units: without caps, or with caps that sum to more than one.
     Together,
 }
 
@@ -73,23 +73,23 @@ impl Kind {
     /// The standard deviation that is expected of an effect before anything was seen, of the doubt. On shared units it is
     /// strength that counts, and what is particular about two workloads.
     fn expected_deviation(self, regime: Regime) -> f64 {
-        let is_together = regime == Regime::Together;
-        let where_apart = |apart: f64, together: f64| if is_together { together } else { apart };
-        match self {
-            Self::All | Self::Alike | Self::AlikeFamily => 0.08,
-            Self::Victim | Self::Aggressor | Self::VictimFamily | Self::AggressorFamily => {
-                where_apart(0.06, 0.03)
-            }
-            Self::Families => where_apart(0.05, 0.025),
-            Self::FamilySizes => 0.05,
-            Self::Strength => 0.15,
-            Self::FamilyStrength | Self::UseStrength => 0.1,
-            Self::Pair => where_apart(0.04, 0.08),
+        let (apart, together) = match self {
+            Self::All | Self::Alike | Self::AlikeFamily => (0.08, 0.08),
+            Self::Victim | Self::Aggressor | Self::VictimFamily | Self::AggressorFamily => (0.06, 0.03),
+            Self::Families => (0.05, 0.025),
+            Self::FamilySizes => (0.05, 0.05),
+            Self::Strength => (0.15, 0.15),
+            Self::FamilyStrength | Self::UseStrength => (0.1, 0.1),
+            Self::Pair => (0.04, 0.08),
             // Spread over several directions.
             Self::VictimProfile | Self::AggressorProfile | Self::VictimCap | Self::ProfileCap => {
-                where_apart(0.03, 0.015)
+                (0.03, 0.015)
             }
-            Self::Profiles => where_apart(0.015, 0.0075),
+            Self::Profiles => (0.015, 0.0075),
+        };
+        match regime {
+            Regime::Apart => apart,
+            Regime::Together => together,
         }
     }
     /// The variance that is expected of an effect before anything was seen.

@@ -2,7 +2,7 @@
 //! What is missing counts as average, and that it is missing counts as a feature.
 
 use super::prior::Appetite;
-use pillion_core::Fraction;
+use crate::model::value;
 use pillion_core::profile::WorkloadProfile;
 use pillion_linear::{Directions, Matrix};
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,6 @@ impl Feature {
     }
 
     fn of(self, profile: &WorkloadProfile, appetite: &Appetite) -> Option<f64> {
-        let value = |fraction: Option<Fraction>| fraction.map(Fraction::value);
         match self {
             Self::GpuBusy => value(profile.gpu_busy_fraction),
             Self::MemoryBusy => value(profile.memory_busy_fraction),
@@ -158,16 +157,9 @@ impl FeatureSpace {
     pub(super) fn of(workloads: &[(&WorkloadProfile, Appetite)]) -> Self {
         let rows: Vec<[Option<f64>; FEATURES]> =
             workloads.iter().map(|(profile, appetite)| features(profile, appetite)).collect();
-        let scale = |feature: usize| {
-            let known: Vec<f64> = rows.iter().filter_map(|row| row[feature]).collect();
-            let count = count(known.len());
-            let mean = known.iter().sum::<f64>() / count;
-            let deviation = (known.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
-            (known.len() >= KNOWN_MIN && deviation > 1e-6).then_some((mean, deviation))
-        };
         let mut space = Self {
             features: Feature::ALL.to_vec(),
-            scales: (0..FEATURES).map(scale).collect(),
+            scales: (0..FEATURES).map(|feature| scale(&rows, feature)).collect(),
             loadings: Vec::new(),
             throughputs: family_throughputs(workloads),
         };
@@ -228,6 +220,15 @@ fn count(count: usize) -> f64 {
 }
 
 /// The main directions of the columns, scaled so that points have a spread of about one.
+/// Mean and standard deviation of a feature; `None` where few have it or all have the same.
+fn scale(rows: &[[Option<f64>; FEATURES]], feature: usize) -> Option<(f64, f64)> {
+    let known: Vec<f64> = rows.iter().filter_map(|row| row[feature]).collect();
+    let count = count(known.len());
+    let mean = known.iter().sum::<f64>() / count;
+    let deviation = (known.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
+    (known.len() >= KNOWN_MIN && deviation > 1e-6).then_some((mean, deviation))
+}
+
 fn directions(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let width = rows.first().map_or(0, Vec::len);
     if width == 0 {
@@ -244,35 +245,36 @@ fn directions(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     };
     // In growing order.
     let kept: Vec<usize> = (0..width).rev().take(DIRECTIONS).filter(|at| stretches[*at] > 1e-9).collect();
-    let spread = |at: &usize| (stretches[*at] / count(rows.len())).sqrt();
-    let typical = kept.iter().map(spread).sum::<f64>() / count(kept.len().max(1));
-    let direction = |at: &usize| {
+    let spreads = kept.iter().map(|at| (stretches[*at] / count(rows.len())).sqrt());
+    let typical = spreads.sum::<f64>() / count(kept.len().max(1));
+    let scaled = kept.iter().map(|at| {
         let column = &directions[*at];
         // An eigenvector's sign is chance: make its largest part positive.
         let largest = column.iter().copied().fold(0.0, |a: f64, b| if b.abs() > a.abs() { b } else { a });
         column.iter().map(|part| part * largest.signum() / typical).collect()
-    };
-    kept.iter().map(direction).collect()
+    });
+    scaled.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Map, Value};
+
+    /// What is read of a space that was written, with something changed in between.
+    fn changed(change: fn(&mut Map<String, Value>)) -> Result<FeatureSpace, serde_json::Error> {
+        let mut written = serde_json::to_value(FeatureSpace::of(&[])).unwrap();
+        change(written.as_object_mut().unwrap());
+        serde_json::from_value(written)
+    }
 
     #[test]
     fn a_space_of_other_features_is_refused_and_one_that_names_none_is_of_the_first() {
-        let written = serde_json::to_value(FeatureSpace::of(&[])).unwrap();
-        let read = |value: &serde_json::Value| serde_json::from_value::<FeatureSpace>(value.clone());
-        assert_eq!(read(&written).unwrap(), FeatureSpace::of(&[]));
-        let changed = |change: fn(&mut serde_json::Map<String, serde_json::Value>)| {
-            let mut other = written.clone();
-            change(other.as_object_mut().unwrap());
-            read(&other)
-        };
+        assert_eq!(changed(|_| ()).unwrap(), FeatureSpace::of(&[]));
         assert_eq!(changed(|space| drop(space.remove("features"))).unwrap(), FeatureSpace::of(&[]));
         let swapped = changed(|space| space["features"].as_array_mut().unwrap().swap(0, 1));
         assert!(swapped.unwrap_err().to_string().contains("other features"));
-        let longer = changed(|space| space["scales"].as_array_mut().unwrap().push(serde_json::Value::Null));
+        let longer = changed(|space| space["scales"].as_array_mut().unwrap().push(Value::Null));
         assert!(longer.is_err());
         let of_tomorrow = changed(|space| space["features"][0] = "warp_drive".into());
         assert!(of_tomorrow.is_err());

@@ -27,7 +27,7 @@ pub(super) struct Row {
     pub(super) pair: [f64; 2],
     /// Which combination; `usize::MAX` is not used.
     pub(super) combination: usize,
-    /// The distance.
+    /// Measured less expected speed, in units of the doubt about it.
     pub(super) distance: f64,
     /// Variance of the measurement, same units squared.
     pub(super) noise: f64,
@@ -36,7 +36,7 @@ pub(super) struct Row {
 /// What is learnt about variances.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Variances {
-    /// By group.
+    /// The variance of the effects of each group, in units of doubt squared.
     pub(super) of_group: BTreeMap<Group, f64>,
     /// Multiple of the rows' own noise.
     pub(super) noise: f64,
@@ -334,11 +334,11 @@ impl Posterior {
         for (number, combination) in &evidence.combinations {
             let own = combination.covariance(variances);
             let (mean, _) = self.of_combination(combination, variances);
-            let follow = |(column, mixed): (&usize, &[f64; 2])| {
+            let follows = combination.mixed.iter().map(|(column, mixed)| {
                 let follows = times(&own, *mixed);
                 (*column, [-follows[0] / self.noise, -follows[1] / self.noise])
-            };
-            let follows = combination.mixed.iter().map(follow).collect();
+            });
+            let follows = follows.collect();
             self.pairs.insert(*number, PairPosterior { mean, follows, covariance: own });
         }
         self

@@ -62,12 +62,12 @@ impl Fact {
         Expected { speed_fraction, doubt, overlap, cap }
     }
     pub(super) fn effects(&self) -> Effects {
-        let actor = |(workload, family, point): &(u32, Option<u32>, Point)| Actor {
+        let actors = self.actors.iter().map(|(workload, family, point)| Actor {
             workload: Some(*workload),
             family: family.map(Some),
             point: *point,
-        };
-        let actors: Vec<Actor> = self.actors.iter().map(actor).collect();
+        });
+        let actors: Vec<Actor> = actors.collect();
         let others: Vec<&Actor> = actors.iter().skip(1).collect();
         let mut effects = Effects::on(&actors[0], &others, &self.expected());
         if !self.is_shared {
@@ -123,7 +123,7 @@ pub(super) fn noise_of(speed_fraction: f64) -> f64 {
 /// Facts as rows of the linear model, with the columns and combinations that they need.
 pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, Combinations) {
     let (mut columns, mut combinations) = (Columns::default(), Combinations::default());
-    let row = |fact: &Fact| {
+    let rows = facts.iter().map(|fact| {
         let (effects, expected) = (fact.effects(), fact.expected());
         let scale = expected.doubt;
         let mut by_column: BTreeMap<usize, f64> = BTreeMap::new();
@@ -138,9 +138,8 @@ pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, Combinations) {
             distance: (fact.speed_fraction - expected.speed_fraction) / scale,
             noise: (fact.deviation / scale).powi(2),
         }
-    };
-    let rows = facts.iter().map(row).collect();
-    (rows, columns, combinations)
+    });
+    (rows.collect(), columns, combinations)
 }
 
 impl From<Stored> for Knowledge {
@@ -169,9 +168,9 @@ impl From<Stored> for Knowledge {
     }
 }
 
-/// What is said of one tenant.
+/// What is predicted of one tenant.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Said {
+pub(super) struct Prediction {
     pub(super) speed_fraction: f64,
     /// Whether truths far off are frequent: who wins where tenants meet on the same units is not a matter of degree.
     pub(super) has_heavy_tail: bool,
@@ -193,14 +192,16 @@ impl Knowledge {
 
     /// How new a workload is to tenants that share so much: 0 = often seen, 1 = never; and which kind of novelty that is.
     fn novelty(&self, actor: &Actor, overlap: f64) -> (f64, Novelty) {
-        let relevant = |counts: [f64; 2]| counts[0] * (1.0 - overlap) + counts[1] * overlap;
-        let seen = actor.workload.map_or(0.0, |workload| relevant(self.seen.0[workload as usize]));
-        let of_family = actor.family.flatten().map_or(0.0, |family| relevant(self.seen.1[family as usize]));
+        let seen = actor.workload.map(|workload| self.seen.0[workload as usize]);
+        let of_family = actor.family.flatten().map(|family| self.seen.1[family as usize]);
+        let [seen, of_family] = [seen, of_family].map(|counts| {
+            counts.map_or(0.0, |[apart, together]| apart * (1.0 - overlap) + together * overlap)
+        });
         let novelty = if of_family > seen { Novelty::Workload } else { Novelty::Family };
         (NOVELTY_HALF_COUNT / (NOVELTY_HALF_COUNT + seen), novelty)
     }
 
-    pub(super) fn predict(&self, tenants: &[TenantInput<'_>]) -> Vec<Said> {
+    pub(super) fn predict(&self, tenants: &[TenantInput<'_>]) -> Vec<Prediction> {
         let appetites: Vec<Appetite> = tenants.iter().map(Appetite::of_tenant).collect();
         let caps: Vec<f64> = tenants.iter().map(prior::cap).collect();
         let actors: Vec<Actor> = tenants
@@ -216,20 +217,26 @@ impl Knowledge {
         let combinations: Vec<Option<usize>> =
             (0..actors.len()).map(|own| self.combination(&actors, own)).collect();
         let tenants = expected.iter().zip(&combinations).enumerate();
-        let mut said: Vec<Said> = tenants
-            .map(|(own, (expected, combination))| self.say(&actors, own, *combination, expected))
+        let mut predictions: Vec<Prediction> = tenants
+            .map(|(own, (expected, combination))| self.predict_one(&actors, own, *combination, expected))
             .collect();
         if combinations.iter().any(Option::is_none) {
-            let speeds: Vec<f64> = said.iter().map(|tenant| tenant.speed_fraction).collect();
+            let speeds: Vec<f64> = predictions.iter().map(|tenant| tenant.speed_fraction).collect();
             let excess = prior::excess(&appetites, &speeds);
-            for (tenant, expected) in said.iter_mut().zip(&expected) {
+            for (tenant, expected) in predictions.iter_mut().zip(&expected) {
                 tenant.speed_fraction /= 1.0 + (excess - 1.0) * expected.overlap;
             }
         }
-        said
+        predictions
     }
 
-    fn say(&self, actors: &[Actor], own: usize, combination: Option<usize>, expected: &Expected) -> Said {
+    fn predict_one(
+        &self,
+        actors: &[Actor],
+        own: usize,
+        combination: Option<usize>,
+        expected: &Expected,
+    ) -> Prediction {
         let others: Vec<&Actor> =
             actors.iter().enumerate().filter(|(at, _)| *at != own).map(|(_, actor)| actor).collect();
         let effects = Effects::on(&actors[own], &others, expected);
@@ -267,7 +274,7 @@ impl Knowledge {
         let deviation = (scale * scale * (variance + unseen) + noise).sqrt();
         let mut stretch = self.stretch(actors, expected.overlap, speed_fraction);
         if is_measured {
-            // How well others are foretold makes a measurement no more exact.
+            // How well others are predicted makes a measurement no more exact.
             stretch = (stretch.0.max(1.0), stretch.1.max(1.0));
         }
         let named = TERMS.iter().zip(means).filter(|(_, mean)| *mean != 0.0);
@@ -275,7 +282,7 @@ impl Knowledge {
         terms.insert("prior".into(), expected.speed_fraction);
         terms.insert("pair".into(), scale * of_pair);
         terms.insert("deviation".into(), deviation * stretch.0);
-        Said {
+        Prediction {
             speed_fraction,
             has_heavy_tail: expected.overlap > 0.0 && !is_measured,
             deviation_bound: deviation * stretch.0,
@@ -291,42 +298,46 @@ impl Knowledge {
         let (part, novelty) = newest.unwrap_or((1.0, Novelty::Family));
         let seen = self.stored.calibration.stretch(Novelty::Pairing, overlap, predicted);
         let new = self.stored.calibration.stretch(novelty, overlap, predicted);
-        let mixed = |seen: f64, new: f64| seen + (new - seen) * part;
-        (mixed(seen.bound, new.bound), mixed(seen.tail, new.tail))
+        let mixed = seen.mixed(new, part);
+        (mixed.bound, mixed.tail)
     }
 
     /// The device's mean power: at rest, and what each tenant adds to that alone, in proportion to its speed; times what
     /// was measured of such sums.
     pub(super) fn power_watts(&self, tenants: &[TenantInput<'_>]) -> Option<f64> {
-        let speeds: Vec<f64> = self.predict(tenants).iter().map(|said| said.speed_fraction).collect();
+        let speeds: Vec<f64> =
+            self.predict(tenants).iter().map(|prediction| prediction.speed_fraction).collect();
         Some(self.stored.power_ratio * added_power(tenants, &speeds)?)
+    }
+
+    /// The number of each tenant's workload; `None` for one that was never observed.
+    fn numbers(&self, tenants: &[TenantInput<'_>]) -> impl Iterator<Item = Option<u32>> {
+        tenants.iter().map(|tenant| self.workloads.get(&tenant.profile.workload).copied())
     }
 
     /// Whether little was observed, but these very workloads were.
     pub(super) fn has_few_facts_but(&self, tenants: &[TenantInput<'_>]) -> bool {
-        let number = |tenant: &TenantInput<'_>| self.workloads.get(&tenant.profile.workload).copied();
-        let Some(numbers) = tenants.iter().map(number).collect::<Option<Vec<u32>>>() else { return false };
-        let was_tried = |own: usize| {
+        let Some(numbers) = self.numbers(tenants).collect::<Option<Vec<u32>>>() else { return false };
+        let is_tried = (0..numbers.len()).all(|own| {
             let others = numbers.iter().enumerate().filter(|(at, _)| *at != own);
             let mut others: Vec<u32> = others.map(|(_, number)| *number).collect();
             others.sort_unstable();
             self.combinations.contains_key(&(numbers[own], others))
-        };
-        self.stored.facts.len() < FACTS_FEW && (0..numbers.len()).all(was_tried)
+        });
+        self.stored.facts.len() < FACTS_FEW && is_tried
     }
 
     /// Whether little was observed, none of these workloads among it, and the throughput of none under caps is known.
     pub(super) fn is_new_to(&self, tenants: &[TenantInput<'_>]) -> bool {
-        let is_new = |tenant: &TenantInput<'_>| {
+        let are_new = tenants.iter().all(|tenant| {
             !self.workloads.contains_key(&tenant.profile.workload)
                 && tenant.profile.throughput_per_second_at_cap.iter().all(Option::is_none)
-        };
-        self.stored.facts.len() < FACTS_FEW && tenants.iter().all(is_new)
+        });
+        self.stored.facts.len() < FACTS_FEW && are_new
     }
 
     pub(super) fn misfit_probability(&self, tenants: &[TenantInput<'_>]) -> f64 {
-        let number = |tenant: &TenantInput<'_>| self.workloads.get(&tenant.profile.workload).copied();
-        self.stored.misfits.probability(&tenants.iter().map(number).collect::<Vec<_>>())
+        self.stored.misfits.probability(&self.numbers(tenants).collect::<Vec<_>>())
     }
 
     fn combination(&self, actors: &[Actor], own: usize) -> Option<usize> {
@@ -347,9 +358,9 @@ pub(super) fn added_power(tenants: &[TenantInput<'_>], speeds: &[f64]) -> Option
 }
 
 /// A tenant without neighbours is as fast as its cap lets it be.
-fn alone(expected: &Expected) -> Said {
+fn alone(expected: &Expected) -> Prediction {
     let deviation = if expected.cap < 1.0 { NOISE_FRACTION } else { 0.0 };
-    Said {
+    Prediction {
         speed_fraction: expected.speed_fraction,
         has_heavy_tail: false,
         deviation_bound: deviation,
@@ -361,7 +372,7 @@ fn alone(expected: &Expected) -> Said {
 /// What effects are called in explanations.
 const TERMS: [&str; 4] = ["model", "profiles", "workloads", "families"];
 
-/// Under which of these names a kind of effect goes. That of the very combination is told by itself.
+/// Under which of these names a kind of effect goes. That of the very combination has its own.
 fn term(kind: Kind) -> usize {
     match kind {
         Kind::All | Kind::Pair => 0,

@@ -61,13 +61,14 @@ impl Misfits {
                 return PROBABILITY_AFTER_MISFIT * tries.misfits / tries.count;
             }
         }
-        // It takes two not to fit: each is blamed for half.
-        let blame = |workload: &Option<u32>| {
-            let tries =
-                workload.and_then(|workload| self.of_workload.get(&workload)).copied().unwrap_or_default();
-            (tries.misfits + EXPECTED_TRIES * rate) / (tries.count + EXPECTED_TRIES) / 2.0
-        };
-        1.0 - workloads.iter().map(|workload| 1.0 - blame(workload)).product::<f64>()
+        1.0 - workloads.iter().map(|workload| 1.0 - self.blame(*workload, rate)).product::<f64>()
+    }
+
+    /// How probably one does not fit beside others. It takes two not to fit: each is blamed for half.
+    fn blame(&self, workload: Option<u32>, rate: f64) -> f64 {
+        let tries =
+            workload.and_then(|workload| self.of_workload.get(&workload)).copied().unwrap_or_default();
+        (tries.misfits + EXPECTED_TRIES * rate) / (tries.count + EXPECTED_TRIES) / 2.0
     }
 }
 
@@ -79,10 +80,9 @@ mod tests {
     fn what_did_not_fit_is_not_tried_again_and_its_workloads_are_suspect() {
         let tried = [((1, vec![2]), false, 1.0), ((1, vec![3]), true, 1.0), ((3, vec![4]), true, 8.0)];
         let misfits = Misfits::of(&tried);
-        let probability = |a: Option<u32>, b: Option<u32>| misfits.probability(&[a, b]);
-        assert!((probability(Some(2), Some(1)) - PROBABILITY_AFTER_MISFIT).abs() < 1e-12);
-        assert!(probability(Some(2), Some(4)) > probability(Some(3), Some(4)));
-        assert!(probability(None, None) < 0.05);
+        assert!((misfits.probability(&[Some(2), Some(1)]) - PROBABILITY_AFTER_MISFIT).abs() < 1e-12);
+        assert!(misfits.probability(&[Some(2), Some(4)]) > misfits.probability(&[Some(3), Some(4)]));
+        assert!(misfits.probability(&[None, None]) < 0.05);
     }
 
     #[test]

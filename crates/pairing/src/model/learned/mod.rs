@@ -109,10 +109,9 @@ impl Learned {
     fn knowledge(&self, tenants: &[TenantInput<'_>], device_model: &str) -> &Knowledge {
         // Kinds are few, and this is asked for each estimate: no name is made for it.
         let mechanism = tenants.first().map(|tenant| tenant.sharing.mechanism()).unwrap_or_default().as_str();
-        let is_it = |kind: &str| {
+        let found = self.of_kind.iter().find(|(kind, _)| {
             kind.strip_prefix(mechanism).and_then(|rest| rest.strip_prefix(' ')) == Some(device_model)
-        };
-        let found = self.of_kind.iter().find(|(kind, _)| is_it(kind));
+        });
         found.map_or(&self.nothing, |(_, knowledge)| knowledge)
     }
 }
@@ -133,7 +132,7 @@ impl InterferenceModel for Learned {
         device_model: &str,
     ) -> Result<Vec<SpeedEstimate>, PredictError> {
         let knowledge = self.knowledge(tenants, device_model);
-        // Whoever was never seen beside others, on a device of which little is known, is judged by his profile alone:
+        // Whoever was never seen beside others, on a device of which little is known, is judged by its profile alone:
         // with the doubt of a model that has learnt next to nothing, nobody would ever be tried.
         if knowledge.is_new_to(tenants)
             && let Ok(estimates) = Contention.predict(tenants, device_model)

@@ -1,8 +1,7 @@
 //! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
-use crate::model::TenantInput;
-use pillion_core::Fraction;
+use crate::model::{TenantInput, value};
 use pillion_core::profile::WorkloadProfile;
 
 /// Speed expected where nothing is known of either tenant: a little better than taking turns.
@@ -86,8 +85,7 @@ impl Appetite {
         Self::of(tenant.profile, tenant.sharing.takes_turns())
     }
 
-    pub(super) fn of(profile: &WorkloadProfile, takes_turns: bool) -> Self {
-        let value = |fraction: Option<Fraction>| fraction.map(Fraction::value);
+    pub(super) fn of(profile: &WorkloadProfile, is_time_sliced: bool) -> Self {
         let curve = curve(profile);
         let active = value(profile.sm_active_fraction)
             .map(|active| (active + value(profile.stall_fraction).unwrap_or(0.0)).min(1.0));
@@ -97,14 +95,24 @@ impl Appetite {
             let lost: f64 = curve[1..=CAP_STEPS].iter().map(|speed| 1.0 - speed).sum();
             lost / (small(CAP_STEPS) / 2.0)
         });
-        let use_fraction = if takes_turns { busy.or(active) } else { sensitivity.or(active).or(busy) };
+        let use_fraction = if is_time_sliced { busy.or(active) } else { sensitivity.or(active).or(busy) };
         Self {
             // A device whose kernels hardly fill it is busy all the time, and still has room.
-            load_fraction: if takes_turns { busy.or(active) } else { sensitivity.or(active) },
+            load_fraction: if is_time_sliced { busy.or(active) } else { sensitivity.or(active) },
             use_fraction: use_fraction.map(|part| part.clamp(SPEED_MIN, 1.0)),
             memory_fraction: value(profile.memory_bandwidth_fraction).or(value(profile.memory_busy_fraction)),
             curve,
         }
+    }
+
+    /// The part of the compute units that it uses, 0..=1, known or assumed.
+    fn use_or_assumed(&self) -> f64 {
+        self.use_fraction.unwrap_or(USE_UNKNOWN)
+    }
+
+    /// The part of the memory bandwidth that it uses, 0..=1, known or assumed.
+    fn memory_or_assumed(&self) -> f64 {
+        self.memory_fraction.unwrap_or(MEMORY_OF_USE * self.use_or_assumed())
     }
 
     /// How much of its solo loss under every cap is known, 0..=1; absent = not measured.
@@ -153,29 +161,35 @@ pub(super) fn contest(speed_fraction: f64) -> f64 {
     4.0 * speed_fraction * (1.0 - speed_fraction)
 }
 
+/// How much of the smaller of two caps is shared where the other is at work too, 0..=1: caps that sum to one keep apart.
+fn overlap(cap: f64, other_cap: f64) -> f64 {
+    ((cap + other_cap - 1.0) / cap.min(other_cap)).clamp(0.0, 1.0)
+}
+
 /// What to expect of the tenant at `own`.
 pub(super) fn expected(appetites: &[Appetite], caps: &[f64], own: usize) -> Expected {
     let cap = caps[own];
-    let others = || (0..appetites.len()).filter(|other| *other != own);
-    let overlap_with = |other: usize| ((cap + caps[other] - 1.0) / cap.min(caps[other])).clamp(0.0, 1.0);
-    let overlap = others().map(overlap_with).fold(0.0, f64::max);
-    let knows = |appetite: &Appetite| appetite.use_fraction.is_some();
-    if !appetites.iter().any(knows) {
-        let seats = small(appetites.len());
-        let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / seats };
+    let others = (0..appetites.len()).filter(|other| *other != own);
+    let overlap = others.clone().map(|other| overlap(cap, caps[other])).fold(0.0, f64::max);
+    if appetites.iter().all(|appetite| appetite.use_fraction.is_none()) {
+        let count = small(appetites.len());
+        let speed_fraction = if appetites.len() < 2 { 1.0 } else { SPEED_UNKNOWN * 2.0 / count };
         let speed_fraction = speed_fraction.min(cap.max(SPEED_MIN));
         return Expected { speed_fraction, doubt: DOUBT_UNKNOWN, overlap, cap };
     }
-    let use_of = |at: usize| appetites[at].use_fraction.unwrap_or(USE_UNKNOWN);
-    let memory_of = |at: usize| appetites[at].memory_fraction.unwrap_or(MEMORY_OF_USE * use_of(at));
-    let pressure: f64 = others().map(|other| use_of(other).min(caps[other]) * overlap_with(other)).sum();
-    // Whoever has a part of the device presses in proportion to what he gets done.
-    let memory: f64 =
-        others().map(|other| memory_of(other) * appetites[other].alone_at(caps[other], use_of(other))).sum();
-    let contested = 1.0 / (1.0 + use_of(own) * pressure);
-    let contention = 1.0 / contested * (1.0 + MEMORY_LOSS * memory_of(own) * memory);
-    let alone = appetites[own].alone_at(cap, use_of(own));
-    let of_cap = if cap < 1.0 && appetites[own].curve.is_none() { DOUBT_OF_CAP } else { 0.0 };
+    let (mut pressure, mut memory) = (0.0, 0.0);
+    for other in others {
+        let (appetite, other_cap) = (&appetites[other], caps[other]);
+        let use_fraction = appetite.use_or_assumed();
+        pressure += use_fraction.min(other_cap) * self::overlap(cap, other_cap);
+        // Whoever has a part of the device presses in proportion to what it gets done.
+        memory += appetite.memory_or_assumed() * appetite.alone_at(other_cap, use_fraction);
+    }
+    let this = &appetites[own];
+    let contested = 1.0 / (1.0 + this.use_or_assumed() * pressure);
+    let contention = 1.0 / contested * (1.0 + MEMORY_LOSS * this.memory_or_assumed() * memory);
+    let alone = this.alone_at(cap, this.use_or_assumed());
+    let of_cap = if cap < 1.0 && this.curve.is_none() { DOUBT_OF_CAP } else { 0.0 };
     let doubt = DOUBT_APART + DOUBT_OF_PRESSURE * pressure.min(1.0) + of_cap;
     Expected { speed_fraction: (alone / contention).clamp(SPEED_MIN, 1.0), doubt, overlap, cap }
 }

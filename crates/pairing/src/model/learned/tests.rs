@@ -128,7 +128,7 @@ fn what_a_job_says_of_itself_teaches_of_itself_only() {
 }
 
 /// Two hundred pairings of mallory's in which everybody crawls, and a hundred of others in which nobody does.
-fn told_by_mallory(owners: Owners) -> SpeedEstimate {
+fn reported_by_mallory(owners: Owners) -> SpeedEstimate {
     let mut profiles = Vec::new();
     let mut observations = Vec::new();
     for (owner, count, speed) in [("mallory", 20, 0.35), ("alice", 10, 0.9), ("bob", 5, 0.9)] {
@@ -158,7 +158,7 @@ fn profiles_like(name: String, number: usize) -> WorkloadProfile {
 
 #[test]
 fn one_users_jobs_do_not_decide_what_is_expected_of_anybody_elses() {
-    let (unbounded, bounded) = (told_by_mallory(Owners::Unknown), told_by_mallory(Owners::InKeys));
+    let (unbounded, bounded) = (reported_by_mallory(Owners::Unknown), reported_by_mallory(Owners::InKeys));
     assert!(bounded.speed_fraction > unbounded.speed_fraction + 0.03, "{bounded:?} beside {unbounded:?}");
 }
 
@@ -261,7 +261,7 @@ fn within_a_family_the_throughput_says_what_sizes_do_that_were_never_seen() {
 }
 
 #[test]
-fn one_measurement_is_trusted_no_more_because_others_were_foretold_well() {
+fn one_measurement_is_trusted_no_more_because_others_were_predicted_well() {
     let model = trained_on_sizes(|_, _| true);
     let estimate = said_of_sizes(&model, 2, 2);
     assert!(!estimate.has_heavy_tail, "it was measured: {estimate:?}");

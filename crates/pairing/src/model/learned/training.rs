@@ -32,22 +32,42 @@ const OWNER_FACTS_MIN: usize = 40;
 /// Variances and trust are learnt from at most so many workloads: they are numbers that hold for all.
 const SAMPLED_WORKLOADS_MAX: usize = 80;
 
+/// Workloads and families by number, in the order in which they were first seen.
+#[derive(Default)]
 struct Names {
     workloads: Vec<WorkloadKey>,
     families: Vec<String>,
+    workload_numbers: BTreeMap<WorkloadKey, u32>,
+    family_numbers: BTreeMap<String, u32>,
+}
+
+impl Names {
+    fn workload(&mut self, key: &WorkloadKey) -> u32 {
+        *self.workload_numbers.entry(key.clone()).or_insert_with(|| {
+            self.workloads.push(key.clone());
+            last(self.workloads.len())
+        })
+    }
+
+    fn family(&mut self, name: &str) -> u32 {
+        *self.family_numbers.entry(name.to_owned()).or_insert_with(|| {
+            self.families.push(name.to_owned());
+            last(self.families.len())
+        })
+    }
 }
 
 /// Learns from observations on one device model under one mechanism.
 pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation], owners: Owners) -> Knowledge {
     let device_model = observations.first().map(|observation| observation.device_model.as_str());
-    let takes_turns = observations.first().is_some_and(|observation| observation.sharing().takes_turns());
+    let is_time_sliced = observations.first().is_some_and(|observation| observation.sharing().takes_turns());
     let known: Vec<(&WorkloadProfile, Appetite)> = profiles
         .iter()
         .filter(|profile| device_model.is_none_or(|model| profile.device_model == model))
-        .map(|profile| (profile, Appetite::of(profile, takes_turns)))
+        .map(|profile| (profile, Appetite::of(profile, is_time_sliced)))
         .collect();
     let space = FeatureSpace::of(&known);
-    let mut names = Names { workloads: Vec::new(), families: Vec::new() };
+    let mut names = Names::default();
     let mut facts = facts(profiles, observations, &space, &mut names);
     bound_owners(&mut facts, &names.workloads, owners);
     let misfits = misfits(observations, &mut names);
@@ -76,20 +96,6 @@ fn facts(
     space: &FeatureSpace,
     names: &mut Names,
 ) -> Vec<Fact> {
-    let (mut workloads, mut families) = (BTreeMap::new(), BTreeMap::new());
-    let mut number = |profile: &WorkloadProfile| {
-        let workload = *workloads.entry(profile.workload.clone()).or_insert_with(|| {
-            names.workloads.push(profile.workload.clone());
-            last(names.workloads.len())
-        });
-        let family = profile.family.as_ref().map(|family| {
-            *families.entry(family.clone()).or_insert_with(|| {
-                names.families.push(family.clone());
-                last(names.families.len())
-            })
-        });
-        (workload, family)
-    };
     let mut means: BTreeMap<Circumstances, Mean> = BTreeMap::new();
     let mut order: Vec<Circumstances> = Vec::new();
     for observation in
@@ -119,7 +125,8 @@ fn facts(
             let places = std::iter::once(own).chain((0..found.len()).filter(|other| *other != own));
             let actors: Vec<_> = places
                 .map(|at| {
-                    let (workload, family) = number(found[at]);
+                    let workload = names.workload(&found[at].workload);
+                    let family = found[at].family.as_ref().map(|family| names.family(family));
                     (workload, family, space.point(found[at], &appetites[at]))
                 })
                 .collect();
@@ -139,12 +146,8 @@ fn facts(
 /// One user's workloads teach of all no more than everybody else's do (docs/principles.md#learning), or than a few: the
 /// oldest beyond that teach of themselves only.
 fn bound_owners(facts: &mut [Fact], workloads: &[WorkloadKey], owners: Owners) {
-    let owner = |fact: &Fact| {
-        let (workload, ..) = fact.actors.first().filter(|_| fact.is_shared)?;
-        owners.of(&workloads[*workload as usize])
-    };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for owner in facts.iter().filter_map(owner) {
+    for owner in facts.iter().filter_map(|fact| owner(fact, workloads, owners)) {
         *counts.entry(owner).or_default() += 1;
     }
     let all: usize = counts.values().sum();
@@ -152,13 +155,18 @@ fn bound_owners(facts: &mut [Fact], workloads: &[WorkloadKey], owners: Owners) {
         *count = count.saturating_sub((all - *count).max(OWNER_FACTS_MIN));
     }
     for fact in facts {
-        if let Some(surplus) =
-            owner(fact).and_then(|owner| counts.get_mut(owner)).filter(|surplus| **surplus > 0)
-        {
+        let surplus = owner(fact, workloads, owners).and_then(|owner| counts.get_mut(owner));
+        if let Some(surplus) = surplus.filter(|surplus| **surplus > 0) {
             *surplus -= 1;
             fact.is_shared = false;
         }
     }
+}
+
+/// Whose a fact is that teaches of all; `None` where it does not, or where nobody's is told apart.
+fn owner<'k>(fact: &Fact, workloads: &'k [WorkloadKey], owners: Owners) -> Option<&'k str> {
+    let (workload, ..) = fact.actors.first().filter(|_| fact.is_shared)?;
+    owners.of(&workloads[*workload as usize])
 }
 
 /// How much more power was measured than the profiles say, as a mean that starts from "as much".
@@ -187,17 +195,10 @@ fn power_ratio(profiles: &ProfileBook, observations: &[&Observation]) -> f64 {
 
 /// Who was tried together, and whether it fitted. Workloads that are known from this alone are numbered too.
 fn misfits(observations: &[&Observation], names: &mut Names) -> Misfits {
-    let mut numbers: BTreeMap<WorkloadKey, u32> =
-        (0..).zip(&names.workloads).map(|(number, key)| (key.clone(), number)).collect();
     let mut tried = Vec::new();
     for observation in observations.iter().filter(|observation| observation.tenants.len() > 1) {
-        let number = |tenant: &ObservedTenant| {
-            *numbers.entry(tenant.workload.clone()).or_insert_with(|| {
-                names.workloads.push(tenant.workload.clone());
-                last(names.workloads.len())
-            })
-        };
-        let mut workloads: Vec<u32> = observation.tenants.iter().map(number).collect();
+        let tenants = observation.tenants.iter();
+        let mut workloads: Vec<u32> = tenants.map(|tenant| names.workload(&tenant.workload)).collect();
         workloads.sort_unstable();
         let count = observation.run_count.max(1.0);
         tried.push(((workloads[0], workloads[1..].to_vec()), observation.fits, count));
@@ -213,12 +214,16 @@ fn last(count: usize) -> u32 {
 type Circumstances = (WorkloadKey, u64, Vec<(WorkloadKey, u64)>, Option<u8>, bool);
 
 fn circumstances(observation: &Observation, own: usize, tenant: &ObservedTenant) -> Circumstances {
-    let cap = |tenant: &ObservedTenant| tenant.sharing.cap().map_or(u64::MAX, |cap| cap.value().to_bits());
     let others = observation.tenants.iter().enumerate().filter(|(at, _)| *at != own);
     let mut others: Vec<(WorkloadKey, u64)> =
-        others.map(|(_, other)| (other.workload.clone(), cap(other))).collect();
+        others.map(|(_, other)| (other.workload.clone(), cap_bits(other))).collect();
     others.sort();
-    (tenant.workload.clone(), cap(tenant), others, tenant.sharing.ccs_mode(), tenant.is_self_reported)
+    (tenant.workload.clone(), cap_bits(tenant), others, tenant.sharing.ccs_mode(), tenant.is_self_reported)
+}
+
+/// The cap as a key; no cap comes last.
+fn cap_bits(tenant: &ObservedTenant) -> u64 {
+    tenant.sharing.cap().map_or(u64::MAX, |cap| cap.value().to_bits())
 }
 
 /// A mean of measured speeds, by the weight of each.
@@ -252,9 +257,10 @@ impl Mean {
 /// The facts among some of the workloads, where there are many.
 fn sampled(facts: &[Fact], workload_count: usize) -> Vec<Fact> {
     let step = workload_count.div_ceil(SAMPLED_WORKLOADS_MAX).max(1);
-    let is_taken =
-        |fact: &&Fact| fact.actors.iter().all(|(workload, _, _)| (*workload as usize).is_multiple_of(step));
-    facts.iter().filter(is_taken).cloned().collect()
+    let taken = facts
+        .iter()
+        .filter(|fact| fact.actors.iter().all(|(workload, _, _)| (*workload as usize).is_multiple_of(step)));
+    taken.cloned().collect()
 }
 
 fn calibrated(facts: &[Fact], rows: &[Row], groups: &[Group], variances: &Variances) -> Calibration {
@@ -306,20 +312,21 @@ impl Folds<'_> {
         let Some(posterior) = Evidence::of(others, self.groups).posterior(self.variances) else {
             return Vec::new();
         };
-        let sample = |(at, block): (usize, &Option<usize>)| {
-            let (fact, row, block) = (&self.facts[at], &self.rows[at], (*block)?);
+        let mut samples = Vec::new();
+        for ((fact, row), block) in self.facts.iter().zip(self.rows).zip(&blocks) {
+            let Some(block) = *block else { continue };
             let expected = fact.expected();
             let scale = expected.doubt;
             let predicted = posterior.predict(&row.effects, row.pair, Some(row.combination), self.variances);
             let speed = bounded(expected.speed_fraction + scale * predicted.mean);
             let variance = scale * scale * (predicted.variance + row.noise * self.variances.noise);
-            Some(Sample {
+            samples.push(Sample {
                 deviations: (fact.speed_fraction.min(1.0) - speed) / variance.sqrt(),
                 predicted: speed,
                 is_together: expected.overlap > 0.5,
                 block,
-            })
-        };
-        blocks.iter().enumerate().filter_map(sample).collect()
+            });
+        }
+        samples
     }
 }

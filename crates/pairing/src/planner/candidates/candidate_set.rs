@@ -1,8 +1,8 @@
-//! What each way of sharing is worth, looked at no closer than the choice needs. A glance costs one estimate; a closer
-//! look limits all caps and costs tens. Where there are too many ways for that, only those are looked at closely that
-//! could still change the choice. Must not choose.
+//! What each candidate is worth, known no better than the choice needs. Screening costs one estimate; an evaluation
+//! tries all caps and costs tens. Where there are too many candidates for that, only those are evaluated that could still
+//! change the choice. Must not choose.
 
-use super::{Couple, Glance};
+use super::{Appraisal, UncappedPair};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{CandidateIndex, ClassIndex, DeviceIndex, KindIndex};
 use rustc_hash::FxHashMap;
@@ -15,12 +15,12 @@ const TABLE_MAX: usize = 1 << 22;
 /// More threads than this would mostly wait for memory.
 const THREADS_MAX: usize = 8;
 
-/// A way of sharing, by what is alike.
+/// A candidate, by what is alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Sharing {
+pub(crate) enum CandidateKey {
     /// Two waiting jobs, by class, the lower first, on a device of this kind.
     Pair {
-        /// One class.
+        /// The class that was seen first.
         lower: ClassIndex,
         /// The other, or the same.
         higher: ClassIndex,
@@ -40,14 +40,14 @@ pub(crate) enum Sharing {
 pub(crate) struct CandidateSet<'p, 'a> {
     pub(crate) context: &'p PlanContext<'a>,
     numbers: Numbers,
-    sharings: TiVec<CandidateIndex, Sharing>,
-    /// Those that were glanced at; the others follow.
-    glances: TiVec<CandidateIndex, Glance>,
+    keys: TiVec<CandidateIndex, CandidateKey>,
+    /// What is known of those that were screened; the others follow.
+    appraisals: TiVec<CandidateIndex, Appraisal>,
     /// What an expected broken promise cost in the last choice: the next will hardly differ.
     pub(crate) risk_price: f64,
 }
 
-/// The number of each sharing, in tables where those are not too large.
+/// The number of each candidate, in tables where those are not too large.
 struct Numbers {
     class_count: usize,
     /// By kind, lower class, higher class.
@@ -56,11 +56,44 @@ struct Numbers {
     joins: Vec<u32>,
     /// By the first device on which the same runs.
     host_of: TiVec<DeviceIndex, u32>,
-    others: FxHashMap<Sharing, CandidateIndex>,
+    others: FxHashMap<CandidateKey, CandidateIndex>,
 }
 
 /// Not numbered yet.
 const NONE: u32 = u32::MAX;
+
+impl CandidateKey {
+    /// What it is worth at the price of one estimate.
+    fn screen(&self, context: &PlanContext<'_>) -> Appraisal {
+        match *self {
+            Self::Pair { lower, higher, kind } => context.screen_pair(lower, higher, kind),
+            Self::Join { class, device } => context.screen_join(class, device),
+        }
+    }
+
+    /// What it is worth under the caps that suit it best.
+    fn evaluate(&self, context: &PlanContext<'_>) -> Appraisal {
+        let evaluation = match *self {
+            Self::Pair { lower, higher, kind } => context.pair(lower, higher, kind),
+            Self::Join { class, device } => context.join(class, device),
+        };
+        Appraisal::of(&evaluation)
+    }
+
+    /// The two whom screening would estimate; `None` where it estimates nobody, or more than two.
+    fn uncapped_pair(&self, context: &PlanContext<'_>) -> Option<UncappedPair> {
+        match *self {
+            Self::Pair { lower, higher, kind } => context.uncapped_of_pair(lower, higher, kind),
+            Self::Join { class, device } => context.uncapped_of_join(class, device),
+        }
+    }
+}
+
+/// A table of so many rows by class; of no cells where it would be too large.
+fn table(row_count: usize, class_count: usize) -> Vec<u32> {
+    let size = row_count.saturating_mul(class_count);
+    vec![NONE; if size <= TABLE_MAX { size } else { 0 }]
+}
 
 impl Numbers {
     fn new(context: &PlanContext<'_>) -> Self {
@@ -73,32 +106,28 @@ impl Numbers {
                 host_count += 1;
             }
         }
-        let table = |rows: usize| {
-            let size = rows.saturating_mul(class_count);
-            vec![NONE; if size <= TABLE_MAX { size } else { 0 }]
-        };
         Self {
             class_count,
-            pairs: table(context.places.kind_count() * class_count),
-            joins: table(host_count as usize),
+            pairs: table(context.places.kind_count() * class_count, class_count),
+            joins: table(host_count as usize, class_count),
             host_of,
             others: FxHashMap::default(),
         }
     }
 
     /// Its number; `next` if it has none yet.
-    fn of(&mut self, sharing: Sharing, next: CandidateIndex) -> CandidateIndex {
-        let cell = match sharing {
-            Sharing::Pair { lower, higher, kind } => self.pairs.get_mut(
+    fn of(&mut self, key: CandidateKey, next: CandidateIndex) -> CandidateIndex {
+        let cell = match key {
+            CandidateKey::Pair { lower, higher, kind } => self.pairs.get_mut(
                 (usize::from(kind) * self.class_count + usize::from(lower)) * self.class_count
                     + usize::from(higher),
             ),
-            Sharing::Join { class, device } => {
+            CandidateKey::Join { class, device } => {
                 self.joins.get_mut(self.host_of[device] as usize * self.class_count + usize::from(class))
             }
         };
         let Some((cell, new)) = cell.zip(u32::try_from(usize::from(next)).ok()) else {
-            return *self.others.entry(sharing).or_insert(next);
+            return *self.others.entry(key).or_insert(next);
         };
         if *cell == NONE {
             *cell = new;
@@ -112,112 +141,101 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
         Self {
             context,
             numbers: Numbers::new(context),
-            sharings: TiVec::new(),
-            glances: TiVec::new(),
+            keys: TiVec::new(),
+            appraisals: TiVec::new(),
             risk_price: 0.0,
         }
     }
 
     /// The number of two waiting jobs, by class.
-    pub(crate) fn pair(&mut self, host: ClassIndex, guest: ClassIndex, kind: KindIndex) -> CandidateIndex {
-        self.number(Sharing::Pair { lower: host.min(guest), higher: host.max(guest), kind })
+    pub(crate) fn pair(&mut self, host: ClassIndex, joiner: ClassIndex, kind: KindIndex) -> CandidateIndex {
+        self.number(CandidateKey::Pair { lower: host.min(joiner), higher: host.max(joiner), kind })
     }
 
     /// The number of a job, by class, that joins what runs on a device.
     pub(crate) fn join(&mut self, class: ClassIndex, device: DeviceIndex) -> CandidateIndex {
-        self.number(Sharing::Join { class, device: self.context.alike[device] })
+        self.number(CandidateKey::Join { class, device: self.context.alike[device] })
     }
 
-    fn number(&mut self, sharing: Sharing) -> CandidateIndex {
-        let next = self.sharings.next_key();
-        let number = self.numbers.of(sharing, next);
+    fn number(&mut self, key: CandidateKey) -> CandidateIndex {
+        let next = self.keys.next_key();
+        let number = self.numbers.of(key, next);
         if number == next {
-            self.sharings.push(sharing);
+            self.keys.push(key);
         }
         number
     }
 
-    /// Whether it was looked at and cannot be.
+    /// Whether it was screened, and no caps would admit it.
     pub(crate) fn is_ruled_out(&self, number: CandidateIndex) -> bool {
-        self.glances.get(number).is_some_and(|glance| glance.weight.is_none() && glance.hope.is_none())
+        self.appraisals
+            .get(number)
+            .is_some_and(|appraisal| appraisal.weight.is_none() && appraisal.weight_bound.is_none())
     }
 
-    /// What is known of a sharing; all must have been glanced at.
-    pub(crate) fn known(&self, number: CandidateIndex) -> Glance {
-        self.glances[number]
+    /// What is known of a candidate; all must have been screened.
+    pub(crate) fn known(&self, number: CandidateIndex) -> Appraisal {
+        self.appraisals[number]
     }
 
     /// How many share in it.
     pub(crate) fn tenant_count(&self, number: CandidateIndex) -> usize {
-        match self.sharings[number] {
-            Sharing::Pair { .. } => 2,
-            Sharing::Join { device, .. } => self.context.devices[device].tenants.len() + 1,
+        match self.keys[number] {
+            CandidateKey::Pair { .. } => 2,
+            CandidateKey::Join { device, .. } => self.context.devices[device].tenants.len() + 1,
         }
     }
 
     /// By class, what is worth most, or may be: at most `count` of all that are allowed.
-    pub(crate) fn best(&self, count: usize) -> TiVec<ClassIndex, Vec<Sharing>> {
+    pub(crate) fn best(&self, count: usize) -> TiVec<ClassIndex, Vec<CandidateKey>> {
         let mut best: TiVec<ClassIndex, Vec<(f64, CandidateIndex)>> =
             vec![Vec::new(); self.context.classes.len()].into();
-        for (number, glance) in self.glances.iter_enumerated() {
-            let Some(weight) = glance.weight.or(glance.hope) else { continue };
-            match self.sharings[number] {
-                Sharing::Pair { lower, higher, .. } => {
+        for (number, appraisal) in self.appraisals.iter_enumerated() {
+            let Some(weight) = appraisal.weight.or(appraisal.weight_bound) else { continue };
+            match self.keys[number] {
+                CandidateKey::Pair { lower, higher, .. } => {
                     best[lower].push((weight, number));
                     if higher != lower {
                         best[higher].push((weight, number));
                     }
                 }
-                Sharing::Join { class, .. } => best[class].push((weight, number)),
+                CandidateKey::Join { class, .. } => best[class].push((weight, number)),
             }
         }
-        let heaviest = |mut all: Vec<(f64, CandidateIndex)>| {
-            all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-            all.into_iter().take(count).map(|(_, number)| self.sharings[number]).collect()
-        };
-        best.into_iter().map(heaviest).collect()
+        for heaviest in &mut best {
+            heaviest.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+            heaviest.truncate(count);
+        }
+        let keys = best.iter().map(|all| all.iter().map(|(_, number)| self.keys[*number]).collect());
+        keys.collect()
     }
 
-    /// Glances at all that are new.
-    pub(crate) fn glance(&mut self) {
-        let glance = |context: &PlanContext<'_>, sharing: &Sharing| match *sharing {
-            Sharing::Pair { lower, higher, kind } => context.glance_at_pair(lower, higher, kind),
-            Sharing::Join { class, device } => context.glance_at_join(class, device),
-        };
-        let new = &self.sharings.raw[self.glances.len()..];
-        foresee(self.context, new);
-        let found = in_parallel(self.context, new, glance);
-        self.glances.extend(found);
+    /// Screens all that are new.
+    pub(crate) fn screen(&mut self) {
+        let new = &self.keys.raw[self.appraisals.len()..];
+        estimate_uncapped(self.context, new);
+        let found = in_parallel(self.context, new, |context, key| key.screen(context));
+        self.appraisals.extend(found);
     }
 
-    /// Looks closely.
-    pub(crate) fn look(&mut self, numbers: &[CandidateIndex]) {
-        let look = |context: &PlanContext<'_>, number: &CandidateIndex| {
-            let verdict = match self.sharings[*number] {
-                Sharing::Pair { lower, higher, kind } => context.pair(lower, higher, kind),
-                Sharing::Join { class, device } => context.join(class, device),
-            };
-            Glance::of(&verdict)
-        };
-        let found = in_parallel(self.context, numbers, look);
-        for (number, glance) in numbers.iter().zip(found) {
-            self.glances[*number] = glance;
+    /// Finds out what these are worth under the caps that suit them best.
+    pub(crate) fn evaluate(&mut self, numbers: &[CandidateIndex]) {
+        let keys = &self.keys;
+        let found = in_parallel(self.context, numbers, |context, number| keys[*number].evaluate(context));
+        for (number, appraisal) in numbers.iter().zip(found) {
+            self.appraisals[*number] = appraisal;
         }
     }
 }
 
-/// Asks what those are like who could meet, each two once.
-fn foresee(context: &PlanContext<'_>, sharings: &[Sharing]) {
-    let couple = |sharing: &Sharing| match *sharing {
-        Sharing::Pair { lower, higher, kind } => context.couple_of_pair(lower, higher, kind),
-        Sharing::Join { class, device } => context.couple_of_join(class, device),
-    };
-    let mut couples: Vec<Couple> = sharings.iter().filter_map(couple).collect();
-    couples.sort_unstable();
-    couples.dedup();
-    couples.retain(|couple| !context.has_foreseen(couple));
-    let answers = in_parallel(context, &couples, |context, couple| context.foresee(*couple));
-    context.remember(couples.into_iter().zip(answers));
+/// Estimates how fast those are without caps who could meet, each two once.
+fn estimate_uncapped(context: &PlanContext<'_>, keys: &[CandidateKey]) {
+    let mut pairs: Vec<UncappedPair> = keys.iter().filter_map(|key| key.uncapped_pair(context)).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs.retain(|pair| !context.has_uncapped(pair));
+    let answers = in_parallel(context, &pairs, |context, pair| context.estimate_uncapped(*pair));
+    context.remember(pairs.into_iter().zip(answers));
 }
 
 /// Asks about all of them, in their order, on as many threads as there are cores. What one thread finds does not depend on
@@ -229,21 +247,21 @@ fn in_parallel<T: Sync, A: Send>(
 ) -> Vec<A> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     if all.len() < PARALLEL_MIN || threads < 2 {
-        return all.iter().map(|one| ask(context, one)).collect();
+        return asked(context, all, &ask);
     }
-    let aside = context.aside();
-    let help = |part: &[T]| {
-        let context = aside();
-        part.iter().map(|one| ask(&context, one)).collect::<Vec<A>>()
-    };
     let (own, others) = all.split_at(all.len().div_ceil(threads));
+    let (fork, ask) = (&context.fork(), &ask);
     std::thread::scope(|scope| {
-        let help = &help;
-        let helpers: Vec<_> = others.chunks(own.len()).map(|part| scope.spawn(move || help(part))).collect();
-        let mut found: Vec<A> = own.iter().map(|one| ask(context, one)).collect();
+        let parts = others.chunks(own.len());
+        let helpers: Vec<_> = parts.map(|part| scope.spawn(move || asked(&fork(), part, ask))).collect();
+        let mut found = asked(context, own, ask);
         for helper in helpers {
             found.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         found
     })
+}
+
+fn asked<T, A>(context: &PlanContext<'_>, all: &[T], ask: &impl Fn(&PlanContext<'_>, &T) -> A) -> Vec<A> {
+    all.iter().map(|one| ask(context, one)).collect()
 }

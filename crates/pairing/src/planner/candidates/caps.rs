@@ -18,6 +18,15 @@ pub(crate) enum CapSlot {
     Free,
 }
 
+impl CapSlot {
+    fn takes(self, cap: Option<Fraction>, may_cap: bool) -> bool {
+        match self {
+            Self::Fixed(own) => cap == own,
+            Self::Free => may_cap || cap.is_none(),
+        }
+    }
+}
+
 /// No caps where they can be chosen.
 pub(crate) fn without_caps(slots: &[CapSlot]) -> Vec<Option<Fraction>> {
     slots.iter().map(|slot| if let CapSlot::Fixed(cap) = slot { *cap } else { None }).collect()
@@ -51,28 +60,36 @@ pub(crate) fn allowed_sets(
     allowed: &AllowList,
     may_cap: bool,
 ) -> Vec<Vec<Option<Fraction>>> {
-    let is_open = |slot: CapSlot, cap: Option<Fraction>| match slot {
-        CapSlot::Fixed(own) => cap == own,
-        CapSlot::Free => may_cap || cap.is_none(),
-    };
     let mut sets: Vec<Vec<Option<Fraction>>> = vec![Vec::new()];
     for (at, slot) in slots.iter().enumerate() {
         let beside = workloads[usize::from(at == 0)];
         let mut caps: Vec<Option<Fraction>> = allowed
             .caps(workloads[at], beside)
             .map(|(own, _)| own)
-            .filter(|cap| is_open(*slot, *cap))
+            .filter(|cap| slot.takes(*cap, may_cap))
             .collect();
         caps.dedup();
-        let with = |set: &Vec<Option<Fraction>>, cap: Option<Fraction>| {
-            let goes = |(other, others): (usize, &Option<Fraction>)| {
-                allowed.caps(workloads[other], workloads[at]).any(|pair| pair == (*others, cap))
-            };
-            set.iter().enumerate().all(goes).then(|| [&set[..], &[cap]].concat())
-        };
-        sets = sets.iter().flat_map(|set| caps.iter().rev().filter_map(|cap| with(set, *cap))).collect();
+        let mut longer = Vec::new();
+        for set in sets {
+            for cap in caps.iter().rev().filter(|cap| goes_with(&set, **cap, workloads, allowed)) {
+                longer.push([&set[..], &[*cap]].concat());
+            }
+        }
+        sets = longer;
     }
     sets
+}
+
+/// Whether the next tenant may have this cap beside each of those before it, which have theirs.
+fn goes_with(
+    before: &[Option<Fraction>],
+    cap: Option<Fraction>,
+    workloads: &[&WorkloadKey],
+    allowed: &AllowList,
+) -> bool {
+    let own = workloads[before.len()];
+    let mut others = before.iter().zip(workloads);
+    others.all(|(other_cap, other)| allowed.caps(other, own).any(|pair| pair == (*other_cap, cap)))
 }
 
 fn tenth(count: u8) -> Fraction {
@@ -103,26 +120,22 @@ mod tests {
     fn a_list_leaves_its_own_combinations() {
         let (a, b) = (WorkloadKey::new("a"), WorkloadKey::new("b"));
         let mut allowed = AllowList::default();
-        for (cap_a, cap_b) in [(3, 7), (10, 5), (3, 10), (10, 10)] {
-            let cap = |tenths: u8| (tenths < 10).then(|| tenth(tenths));
-            allowed.allow((&a, cap(cap_a)), (&b, cap(cap_b)));
+        for (cap_a, cap_b) in [(Some(3), Some(7)), (None, Some(5)), (Some(3), None), (None, None)] {
+            allowed.allow((&a, cap_a.map(tenth)), (&b, cap_b.map(tenth)));
         }
-        let sets = |slots: &[CapSlot], workloads: &[&WorkloadKey], may_cap| {
-            allowed_sets(slots, workloads, &allowed, may_cap)
-        };
         let free = [CapSlot::Free; 2];
         let third = Some(tenth(3));
         assert_eq!(
-            sets(&free, &[&a, &b], true),
+            allowed_sets(&free, &[&a, &b], &allowed, true),
             [vec![None, None], vec![None, Some(tenth(5))], vec![third, None], vec![third, Some(tenth(7))]]
         );
-        assert_eq!(sets(&free, &[&b, &a], false), [vec![None, None]]);
+        assert_eq!(allowed_sets(&free, &[&b, &a], &allowed, false), [vec![None, None]]);
         assert_eq!(
-            sets(&[CapSlot::Fixed(Some(tenth(7))), CapSlot::Free], &[&b, &a], true),
+            allowed_sets(&[CapSlot::Fixed(Some(tenth(7))), CapSlot::Free], &[&b, &a], &allowed, true),
             [vec![Some(tenth(7)), third]]
         );
-        assert_eq!(sets(&free, &[&a, &a], true), Vec::<Vec<_>>::new());
-        let three = sets(&[CapSlot::Free; 3], &[&a, &b, &b], true);
+        assert_eq!(allowed_sets(&free, &[&a, &a], &allowed, true), Vec::<Vec<_>>::new());
+        let three = allowed_sets(&[CapSlot::Free; 3], &[&a, &b, &b], &allowed, true);
         assert_eq!(three, Vec::<Vec<_>>::new(), "two of b may not share, so neither may the three");
     }
 }

@@ -3,7 +3,7 @@
 //! in one.
 
 use super::caps::CAP_GAIN_MIN;
-use super::{CCS_MODE_SHARED, Seat, Verdict};
+use super::{CCS_MODE_SHARED, CandidateTenant, Evaluation};
 use crate::plan::Reason;
 use crate::planner::admit;
 use crate::planner::classes::PlanContext;
@@ -13,12 +13,12 @@ use std::rc::Rc;
 
 /// The mode of a card that up to four share.
 const CCS_MODE_CROWDED: u8 = 4;
-/// So many classes are looked at as the third of a pair, the most numerous first.
+/// So many classes are evaluated as the third of a pair, the most numerous first.
 const THIRDS_MAX: usize = 8;
 
 impl<'a> PlanContext<'a> {
     /// How many tenants a device may have in this mode.
-    pub(crate) fn seats(&self, mode: Option<u8>) -> u32 {
+    pub(crate) fn tenants_max(&self, mode: Option<u8>) -> u32 {
         mode.map_or(u32::MAX, u32::from).min(self.policy.tenants_max)
     }
 
@@ -26,22 +26,22 @@ impl<'a> PlanContext<'a> {
     pub(super) fn in_best_mode(
         &self,
         pair: [ClassIndex; 2],
-        seats: [Seat<'a>; 2],
+        tenants: [CandidateTenant<'a>; 2],
         kind: KindIndex,
-    ) -> Result<Verdict, Reason> {
+    ) -> Result<Evaluation, Reason> {
         let device = self.kinds[kind];
         if !device.mechanism.has_modes() {
-            return self.look_at(&seats, device, None);
+            return self.evaluate(&tenants, device, None);
         }
-        let in_halves = self.look_at(&seats, device, Some(CCS_MODE_SHARED));
+        let in_halves = self.evaluate(&tenants, device, Some(CCS_MODE_SHARED));
         if self.policy.tenants_max <= 2 || !self.is_crowded {
             return in_halves;
         }
-        let in_quarters = self.look_at(&seats, device, Some(CCS_MODE_CROWDED));
+        let in_quarters = self.evaluate(&tenants, device, Some(CCS_MODE_CROWDED));
         match (&in_halves, in_quarters) {
             (Ok(halves), Ok(quarters)) if quarters.is_admitted() => {
                 let worth_of_halves = if halves.is_admitted() { halves.value() } else { 0.0 };
-                let third = self.worth_of_third(pair, seats, kind);
+                let third = self.worth_of_third(pair, tenants, kind);
                 let is_better = quarters.value() + third >= worth_of_halves + CAP_GAIN_MIN;
                 if third > 0.0 && is_better { Ok(quarters) } else { in_halves }
             }
@@ -50,36 +50,52 @@ impl<'a> PlanContext<'a> {
     }
 
     /// The most that another waiting job wins by joining these two in quarters; 0 if none may.
-    fn worth_of_third(&self, pair: [ClassIndex; 2], seats: [Seat<'a>; 2], kind: KindIndex) -> f64 {
-        let taken = |class: ClassIndex| pair.iter().filter(|member| **member == class).count();
-        let place = |class: ClassIndex| (&self.classes[class].partition, &self.classes[class].gpu_type);
-        let may_come = |class: &&ClassIndex| {
-            self.startable_count[**class] > taken(**class) && place(**class) == place(pair[0])
-        };
-        let worth = |class: &ClassIndex| {
-            let seats = [seats[0], seats[1], self.waiting_seat(*class, kind).ok()?];
-            let verdict = self.look_at(&seats, self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
-            verdict.is_admitted().then(|| verdict.value())
-        };
-        let guests = self.quarter_guests(kind);
-        guests.iter().filter(may_come).take(THIRDS_MAX).filter_map(worth).fold(0.0, f64::max)
+    fn worth_of_third(
+        &self,
+        pair: [ClassIndex; 2],
+        tenants: [CandidateTenant<'a>; 2],
+        kind: KindIndex,
+    ) -> f64 {
+        let first = self.classes[pair[0]];
+        let joiners = self.quarter_joiners(kind);
+        let thirds = joiners.iter().copied().filter(|class| {
+            let job = self.classes[*class];
+            let taken = pair.iter().filter(|member| *member == class).count();
+            self.startable_count[*class] > taken
+                && (&job.partition, &job.gpu_type) == (&first.partition, &first.gpu_type)
+        });
+        let worths = thirds.take(THIRDS_MAX).filter_map(|third| self.value_with_third(tenants, third, kind));
+        worths.fold(0.0, f64::max)
+    }
+
+    /// What these three are worth together in quarters; `None` where they may not.
+    fn value_with_third(
+        &self,
+        tenants: [CandidateTenant<'a>; 2],
+        third: ClassIndex,
+        kind: KindIndex,
+    ) -> Option<f64> {
+        let tenants = [tenants[0], tenants[1], self.waiting_tenant(third, kind).ok()?];
+        let evaluation = self.evaluate(&tenants, self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
+        evaluation.is_admitted().then(|| evaluation.value())
     }
 
     /// The classes that keep their promise alone in a quarter, the most numerous first: found once for all pairs.
-    fn quarter_guests(&self, kind: KindIndex) -> Rc<[ClassIndex]> {
-        if let Some(found) = self.found.quarter_guests.borrow().get(&kind) {
+    fn quarter_joiners(&self, kind: KindIndex) -> Rc<[ClassIndex]> {
+        if let Some(found) = self.found.quarter_joiners.borrow().get(&kind) {
             return Rc::clone(found);
         }
-        let fits = |class: &ClassIndex| {
-            let seat = self.waiting_seat(*class, kind).ok()?;
-            let alone = self.predict(&[seat], &[None], self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
-            Some(admit::keeps_promise(&alone[0], seat.promise))
-        };
-        let mut guests: Vec<ClassIndex> =
-            self.classes.keys().filter(|class| fits(class).unwrap_or(false)).collect();
-        guests.sort_by_key(|class| Reverse(self.startable_count[*class]));
-        let guests: Rc<[ClassIndex]> = guests.into();
-        self.found.quarter_guests.borrow_mut().insert(kind, Rc::clone(&guests));
-        guests
+        let mut joiners: Vec<ClassIndex> =
+            self.classes.keys().filter(|class| self.fits_in_quarter(*class, kind)).collect();
+        joiners.sort_by_key(|class| Reverse(self.startable_count[*class]));
+        let joiners: Rc<[ClassIndex]> = joiners.into();
+        self.found.quarter_joiners.borrow_mut().insert(kind, Rc::clone(&joiners));
+        joiners
+    }
+
+    fn fits_in_quarter(&self, class: ClassIndex, kind: KindIndex) -> bool {
+        let Ok(tenant) = self.waiting_tenant(class, kind) else { return false };
+        let alone = self.predict(&[tenant], &[None], self.kinds[kind], Some(CCS_MODE_CROWDED));
+        alone.is_ok_and(|alone| admit::keeps_promise(&alone[0], tenant.promise))
     }
 }

@@ -1,15 +1,15 @@
 //! Step 2: which jobs could share a device, and what that would be like: speeds under the caps that suit them best, what it
-//! gains and risks, or the rule that forbids it. Estimates are kept by profiles and caps, verdicts by classes and kind.
+//! gains and risks, or the rule that forbids it. Estimates are kept by profiles and caps, evaluations by classes and kind.
 
 pub(crate) mod candidate_set;
 pub(crate) mod caps;
 mod ccs_mode;
-mod glance;
-mod verdict;
+mod evaluation;
+mod screening;
 pub(crate) mod worth;
 
-pub(crate) use glance::{Couple, Foreseen, Glance};
-pub(crate) use verdict::Verdict;
+pub(crate) use evaluation::Evaluation;
+pub(crate) use screening::{Appraisal, UncappedEstimates, UncappedPair};
 
 use crate::plan::Reason;
 use crate::planner::admit::{self, Owner};
@@ -26,9 +26,9 @@ const SPEED_ALONE_IN_PART_MIN: f64 = 0.95;
 /// (docs/principles.md#order-of-service).
 pub(crate) const CCS_MODE_SHARED: u8 = 2;
 
-/// A tenant of a sharing that is being looked at.
+/// A tenant of a candidate: a job that would share, or shares already.
 #[derive(Clone, Copy)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct CandidateTenant<'a> {
     profile: ProfileIndex,
     memory_bytes: u64,
     promise: SlowdownRatio,
@@ -39,14 +39,14 @@ pub(crate) struct Seat<'a> {
 }
 
 impl<'a> PlanContext<'a> {
-    /// Two waiting jobs, by class, that start together. Looked at once for both orders.
-    pub(crate) fn pair(&self, host: ClassIndex, guest: ClassIndex, kind: KindIndex) -> Rc<Verdict> {
-        if let Some(verdict) = self.found.pairs.borrow().get(&(host, guest, kind)) {
-            return Rc::clone(verdict);
+    /// Two waiting jobs, by class, that start together. Evaluated once for both orders.
+    pub(crate) fn pair(&self, host: ClassIndex, joiner: ClassIndex, kind: KindIndex) -> Rc<Evaluation> {
+        if let Some(evaluation) = self.found.pairs.borrow().get(&(host, joiner, kind)) {
+            return Rc::clone(evaluation);
         }
-        let (first, second) = (host.min(guest), host.max(guest));
-        let straight = Rc::new(self.look_at_pair(first, second, kind).unwrap_or_else(Verdict::excluded));
-        let mut turned = Verdict::clone(&straight);
+        let (first, second) = (host.min(joiner), host.max(joiner));
+        let straight = Rc::new(self.evaluate_pair(first, second, kind).unwrap_or_else(Evaluation::excluded));
+        let mut turned = Evaluation::clone(&straight);
         turned.caps.reverse();
         turned.estimates = Rc::new(straight.estimates.iter().rev().cloned().collect());
         let turned = Rc::new(turned);
@@ -55,117 +55,144 @@ impl<'a> PlanContext<'a> {
         if host == first { straight } else { turned }
     }
 
-    fn look_at_pair(&self, host: ClassIndex, guest: ClassIndex, kind: KindIndex) -> Result<Verdict, Reason> {
-        let seats = [self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?];
-        self.in_best_mode([host, guest], seats, kind)
+    fn evaluate_pair(
+        &self,
+        host: ClassIndex,
+        joiner: ClassIndex,
+        kind: KindIndex,
+    ) -> Result<Evaluation, Reason> {
+        self.in_best_mode([host, joiner], self.pair_tenants(host, joiner, kind)?, kind)
     }
 
     /// A waiting job, by class, that joins what runs on a device.
-    pub(crate) fn join(&self, class: ClassIndex, device: DeviceIndex) -> Rc<Verdict> {
+    pub(crate) fn join(&self, class: ClassIndex, device: DeviceIndex) -> Rc<Evaluation> {
         let device = self.alike[device];
-        if let Some(verdict) = self.found.joins.borrow().get(&(class, device)) {
-            return Rc::clone(verdict);
+        if let Some(evaluation) = self.found.joins.borrow().get(&(class, device)) {
+            return Rc::clone(evaluation);
         }
-        let verdict = Rc::new(self.look_at_join(class, device).unwrap_or_else(Verdict::excluded));
-        self.found.joins.borrow_mut().insert((class, device), Rc::clone(&verdict));
-        verdict
+        let evaluation = Rc::new(self.evaluate_join(class, device).unwrap_or_else(Evaluation::excluded));
+        self.found.joins.borrow_mut().insert((class, device), Rc::clone(&evaluation));
+        evaluation
     }
 
-    fn look_at_join(&self, class: ClassIndex, device: DeviceIndex) -> Result<Verdict, Reason> {
+    fn evaluate_join(&self, class: ClassIndex, device: DeviceIndex) -> Result<Evaluation, Reason> {
         let host = &self.devices[device];
-        let seats = self.seats_with(class, device)?;
-        self.look_at(&seats, host, host.tenants.iter().find_map(|tenant| tenant.sharing.ccs_mode()))
+        let tenants = self.tenants_with(class, device)?;
+        self.evaluate(&tenants, host, host.tenants.iter().find_map(|tenant| tenant.sharing.ccs_mode()))
     }
 
-    /// What two waiting jobs would be like, to be told: without caps where nobody looked closer, and that costs too much.
-    pub(crate) fn shown_pair(&self, host: ClassIndex, guest: ClassIndex, kind: KindIndex) -> Rc<Verdict> {
-        let is_known = self.found.pairs.borrow().contains_key(&(host, guest, kind));
-        if is_known || !self.glances_at(self.kinds[kind]) {
-            return self.pair(host, guest, kind);
+    /// What two waiting jobs would be like, for an explanation: without caps where they were not evaluated, which costs too much.
+    pub(crate) fn shown_pair(&self, host: ClassIndex, joiner: ClassIndex, kind: KindIndex) -> Rc<Evaluation> {
+        let is_known = self.found.pairs.borrow().contains_key(&(host, joiner, kind));
+        if is_known || !self.is_screened(self.kinds[kind]) {
+            return self.pair(host, joiner, kind);
         }
-        let seats = || Ok([self.waiting_seat(host, kind)?, self.waiting_seat(guest, kind)?]);
-        let verdict = seats().and_then(|seats| self.without_caps(&seats, self.kinds[kind]));
-        Rc::new(verdict.unwrap_or_else(Verdict::excluded))
+        let tenants = self.pair_tenants(host, joiner, kind);
+        let evaluation = tenants.and_then(|tenants| self.without_caps(&tenants, self.kinds[kind]));
+        Rc::new(evaluation.unwrap_or_else(Evaluation::excluded))
     }
 
     /// Likewise what a job would be like beside what runs on a device.
-    pub(crate) fn shown_join(&self, class: ClassIndex, device: DeviceIndex) -> Rc<Verdict> {
+    pub(crate) fn shown_join(&self, class: ClassIndex, device: DeviceIndex) -> Rc<Evaluation> {
         let device = self.alike[device];
         let host = &self.devices[device];
         let is_known = self.found.joins.borrow().contains_key(&(class, device));
-        if is_known || !self.glances_at(host) {
+        if is_known || !self.is_screened(host) {
             return self.join(class, device);
         }
-        let verdict = self.seats_with(class, device).and_then(|seats| self.without_caps(&seats, host));
-        Rc::new(verdict.unwrap_or_else(Verdict::excluded))
+        let evaluation =
+            self.tenants_with(class, device).and_then(|tenants| self.without_caps(&tenants, host));
+        Rc::new(evaluation.unwrap_or_else(Evaluation::excluded))
     }
 
     /// What runs on a device, and last a job that joins it.
-    fn seats_with(&self, class: ClassIndex, device: DeviceIndex) -> Result<Vec<Seat<'a>>, Reason> {
+    fn tenants_with(
+        &self,
+        class: ClassIndex,
+        device: DeviceIndex,
+    ) -> Result<Vec<CandidateTenant<'a>>, Reason> {
         admit::may_be_joined(&self.devices[device], self.policy)?;
-        let mut seats = self.running_seats(device)?;
-        seats.push(self.waiting_seat(class, self.kind_of[device])?);
-        Ok(seats)
+        let mut tenants = self.running_tenants(device)?;
+        tenants.push(self.waiting_tenant(class, self.kind_of[device])?);
+        Ok(tenants)
     }
 
-    fn without_caps(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<Verdict, Reason> {
-        self.may_meet(seats, device)?;
-        let slots: Vec<CapSlot> = seats.iter().map(|seat| seat.cap).collect();
-        self.verdict(seats, &caps::without_caps(&slots), device, None)
+    fn without_caps(
+        &self,
+        tenants: &[CandidateTenant<'a>],
+        device: &DeviceView,
+    ) -> Result<Evaluation, Reason> {
+        self.may_meet(tenants, device)?;
+        let slots: Vec<CapSlot> = tenants.iter().map(|tenant| tenant.cap).collect();
+        self.evaluation(tenants, &caps::without_caps(&slots), device, None)
     }
 
-    /// Every sharing of two waiting jobs that was looked at, by class (host, guest) and kind, in one of both orders.
-    pub(crate) fn pairs_looked_at(&self) -> Vec<((ClassIndex, ClassIndex, KindIndex), Rc<Verdict>)> {
+    /// Every candidate of two waiting jobs that was evaluated, by class (host, joiner) and kind, in one of both orders.
+    pub(crate) fn evaluated_pairs(&self) -> Vec<((ClassIndex, ClassIndex, KindIndex), Rc<Evaluation>)> {
         let pairs = self.found.pairs.borrow();
-        let once = pairs.iter().filter(|((host, guest, _), _)| host <= guest);
-        let mut all: Vec<_> = once.map(|(key, verdict)| (*key, Rc::clone(verdict))).collect();
+        let once = pairs.iter().filter(|((host, joiner, _), _)| host <= joiner);
+        let mut all: Vec<_> = once.map(|(key, evaluation)| (*key, Rc::clone(evaluation))).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
 
-    /// Every sharing of a class with what runs on a device that was looked at.
-    pub(crate) fn joins_looked_at(&self) -> Vec<((ClassIndex, DeviceIndex), Rc<Verdict>)> {
+    /// Every candidate of a class with what runs on a device that was evaluated.
+    pub(crate) fn evaluated_joins(&self) -> Vec<((ClassIndex, DeviceIndex), Rc<Evaluation>)> {
         let joins = self.found.joins.borrow();
-        let mut all: Vec<_> = joins.iter().map(|(key, verdict)| (*key, Rc::clone(verdict))).collect();
+        let mut all: Vec<_> = joins.iter().map(|(key, evaluation)| (*key, Rc::clone(evaluation))).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
 
-    fn waiting_seat(&self, class: ClassIndex, kind: KindIndex) -> Result<Seat<'a>, Reason> {
+    fn pair_tenants(
+        &self,
+        host: ClassIndex,
+        joiner: ClassIndex,
+        kind: KindIndex,
+    ) -> Result<[CandidateTenant<'a>; 2], Reason> {
+        Ok([self.waiting_tenant(host, kind)?, self.waiting_tenant(joiner, kind)?])
+    }
+
+    fn waiting_tenant(&self, class: ClassIndex, kind: KindIndex) -> Result<CandidateTenant<'a>, Reason> {
         let (profile, memory_bytes) = self.sharers[class][kind]?;
         let job = self.classes[class];
         let promise = job.slowdown_ratio_max;
         let known = self.profiles[profile].duration_seconds;
         let runs = self.typical.of(job.duration_seconds_expected.or(known));
-        Ok(Seat { profile, memory_bytes, promise, owner: job.into(), cap: CapSlot::Free, runs })
+        Ok(CandidateTenant { profile, memory_bytes, promise, owner: job.into(), cap: CapSlot::Free, runs })
     }
 
-    fn running_seats(&self, device: DeviceIndex) -> Result<Vec<Seat<'a>>, Reason> {
+    fn running_tenants(&self, device: DeviceIndex) -> Result<Vec<CandidateTenant<'a>>, Reason> {
         let host = &self.devices[device];
-        let seat = |tenant: &'a Tenant| {
-            let workload = tenant.workload.as_ref().ok_or(Reason::NotShareable)?;
-            let profile = self.profile_index.get(&(workload, host.model.as_str())).copied();
-            let profile = profile.ok_or(Reason::UnknownWorkload)?;
-            let need = tenant.memory_bytes.or_else(|| admit::memory_need(None, self.profiles[profile]));
-            Ok(Seat {
-                profile,
-                memory_bytes: need.ok_or(Reason::MemoryUnknown)?,
-                promise: tenant.slowdown_ratio_max,
-                owner: tenant.into(),
-                cap: CapSlot::Fixed(tenant.sharing.cap()),
-                runs: self.typical.of(worth::remaining_seconds(tenant, self.view.taken_at)),
-            })
-        };
-        host.tenants.iter().map(seat).collect()
+        host.tenants.iter().map(|tenant| self.running_tenant(tenant, host)).collect()
+    }
+
+    fn running_tenant(
+        &self,
+        tenant: &'a Tenant,
+        device: &'a DeviceView,
+    ) -> Result<CandidateTenant<'a>, Reason> {
+        let workload = tenant.workload.as_ref().ok_or(Reason::NotShareable)?;
+        let profile = self.profile_index.get(&(workload, device.model.as_str())).copied();
+        let profile = profile.ok_or(Reason::UnknownWorkload)?;
+        let need = tenant.memory_bytes.or_else(|| admit::memory_need(None, self.profiles[profile]));
+        Ok(CandidateTenant {
+            profile,
+            memory_bytes: need.ok_or(Reason::MemoryUnknown)?,
+            promise: tenant.slowdown_ratio_max,
+            owner: tenant.into(),
+            cap: CapSlot::Fixed(tenant.sharing.cap()),
+            runs: self.typical.of(worth::remaining_seconds(tenant, self.view.taken_at)),
+        })
     }
 
     /// The rules that need no estimate.
-    fn may_meet(&self, seats: &[Seat<'a>], device: &DeviceView) -> Result<(), Reason> {
-        let (guest, hosts) = seats.split_last().ok_or(Reason::NotShareable)?;
-        if hosts.iter().any(|host| !admit::owners_may_share(self.policy, host.owner, guest.owner)) {
+    fn may_meet(&self, tenants: &[CandidateTenant<'a>], device: &DeviceView) -> Result<(), Reason> {
+        let (joiner, hosts) = tenants.split_last().ok_or(Reason::NotShareable)?;
+        if hosts.iter().any(|host| !admit::owners_may_share(self.policy, host.owner, joiner.owner)) {
             return Err(Reason::UserPolicy);
         }
-        let need = seats.iter().map(|seat| seat.memory_bytes).fold(0_u64, u64::saturating_add);
+        let need = tenants.iter().map(|tenant| tenant.memory_bytes).fold(0_u64, u64::saturating_add);
         if need > admit::memory_usable(device, self.policy) {
             return Err(Reason::MemoryDoesNotFit);
         }
@@ -174,17 +201,17 @@ impl<'a> PlanContext<'a> {
 
     /// What tenants of a device would be like together; the last one is new. Every rule but those on the node and the
     /// order of placement.
-    fn look_at(&self, seats: &[Seat<'a>], device: &DeviceView, mode: Option<u8>) -> Result<Verdict, Reason> {
-        self.may_meet(seats, device)?;
-        let mut untried = self.sets_of_caps(seats, device).into_iter();
+    fn evaluate(
+        &self,
+        tenants: &[CandidateTenant<'a>],
+        device: &DeviceView,
+        mode: Option<u8>,
+    ) -> Result<Evaluation, Reason> {
+        self.may_meet(tenants, device)?;
+        let mut untried = self.sets_of_caps(tenants, device).into_iter();
         let first = untried.next().ok_or(Reason::NotAllowed)?;
-        let is_capped = |set: &[Option<Fraction>]| {
-            let is_new =
-                |(seat, cap): (&Seat<'_>, &Option<Fraction>)| seat.cap == CapSlot::Free && cap.is_some();
-            seats.iter().zip(set).any(is_new)
-        };
-        let mut chosen = self.verdict(seats, &first, device, mode)?;
-        if is_capped(&first) && !self.neighbours_are_safe(seats, &first, device, mode) {
+        let mut chosen = self.evaluation(tenants, &first, device, mode)?;
+        if sets_a_cap(tenants, &first) && !self.neighbours_are_safe(tenants, &first, device, mode) {
             chosen.excluded_by = chosen.excluded_by.or(Some(Reason::PromiseAtRisk));
         }
         let is_fast = chosen.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
@@ -192,27 +219,31 @@ impl<'a> PlanContext<'a> {
             return Ok(chosen);
         }
         for set in untried {
-            let other = self.verdict(seats, &set, device, mode)?;
+            let other = self.evaluation(tenants, &set, device, mode)?;
             let least = match chosen.is_admitted() {
-                true if !is_capped(&chosen.caps) => chosen.value() + CAP_GAIN_MIN,
+                true if !sets_a_cap(tenants, &chosen.caps) => chosen.value() + CAP_GAIN_MIN,
                 true => chosen.value(),
                 false => f64::NEG_INFINITY,
             };
             let is_better = other.is_admitted() && other.value() > least;
-            if is_better && self.neighbours_are_safe(seats, &set, device, mode) {
+            if is_better && self.neighbours_are_safe(tenants, &set, device, mode) {
                 chosen = other;
             }
         }
         Ok(chosen)
     }
 
-    /// The sets of caps that are looked at, no caps first where that is allowed.
-    fn sets_of_caps(&self, seats: &[Seat<'a>], device: &DeviceView) -> Vec<Vec<Option<Fraction>>> {
-        let slots: Vec<CapSlot> = seats.iter().map(|seat| seat.cap).collect();
+    /// The sets of caps that are tried, no caps first where that is allowed.
+    fn sets_of_caps(
+        &self,
+        tenants: &[CandidateTenant<'a>],
+        device: &DeviceView,
+    ) -> Vec<Vec<Option<Fraction>>> {
+        let slots: Vec<CapSlot> = tenants.iter().map(|tenant| tenant.cap).collect();
         let may_cap = device.mechanism.can_cap() && self.policy.caps;
         if let Some(allowed) = &self.policy.allowed {
             let workloads: Vec<&WorkloadKey> =
-                seats.iter().map(|seat| &self.profiles[seat.profile].workload).collect();
+                tenants.iter().map(|tenant| &self.profiles[tenant.profile].workload).collect();
             return caps::allowed_sets(&slots, &workloads, allowed, may_cap);
         }
         let mut all = vec![caps::without_caps(&slots)];
@@ -226,32 +257,37 @@ impl<'a> PlanContext<'a> {
     /// without it (docs/principles.md#caps), unless all tenants are one user's.
     fn neighbours_are_safe(
         &self,
-        seats: &[Seat<'a>],
+        tenants: &[CandidateTenant<'a>],
         set: &[Option<Fraction>],
         device: &DeviceView,
         mode: Option<u8>,
     ) -> bool {
-        if seats.windows(2).all(|pair| pair[0].owner.uid == pair[1].owner.uid) {
+        if tenants.windows(2).all(|pair| pair[0].owner.uid == pair[1].owner.uid) {
             return true;
         }
-        (0..seats.len()).all(|own| {
+        (0..tenants.len()).all(|own| {
             let only_own: Vec<Option<Fraction>> =
                 set.iter().enumerate().map(|(index, cap)| cap.filter(|_| index == own)).collect();
-            let estimates = self.predict(seats, &only_own, device, mode);
-            estimates.is_ok_and(|estimates| admit::keeps_promise(&estimates[own], seats[own].promise))
+            let estimates = self.predict(tenants, &only_own, device, mode);
+            estimates.is_ok_and(|estimates| admit::keeps_promise(&estimates[own], tenants[own].promise))
         })
     }
 
     /// Whether a job that starts alone may be joined later without being slower for it meanwhile.
     pub(crate) fn may_host(&self, class: ClassIndex, kind: KindIndex) -> Result<(), Reason> {
-        let seat = self.waiting_seat(class, kind)?;
+        let tenant = self.waiting_tenant(class, kind)?;
         let device = self.kinds[kind];
         if !device.mechanism.has_modes() {
             return Ok(());
         }
-        let estimates = self.predict(&[seat], &[None], device, Some(CCS_MODE_SHARED))?;
+        let estimates = self.predict(&[tenant], &[None], device, Some(CCS_MODE_SHARED))?;
         let suffices = estimates[0].speed_fraction >= SPEED_ALONE_IN_PART_MIN
-            && admit::keeps_promise(&estimates[0], seat.promise);
+            && admit::keeps_promise(&estimates[0], tenant.promise);
         if suffices { Ok(()) } else { Err(Reason::PromiseAtRisk) }
     }
+}
+
+/// Whether a tenant that may be capped is: those that run already keep what they have.
+fn sets_a_cap(tenants: &[CandidateTenant<'_>], set: &[Option<Fraction>]) -> bool {
+    tenants.iter().zip(set).any(|(tenant, cap)| tenant.cap == CapSlot::Free && cap.is_some())
 }

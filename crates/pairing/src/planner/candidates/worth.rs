@@ -72,14 +72,14 @@ pub(crate) fn worth(stays: &[Stay], before: f64, together: Option<f64>, objectiv
     }
     #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
     let count = stays.len() as f64;
-    let won_by = |winner: usize| {
+    let worths = (0..stays.len()).map(|winner| {
         let shifted = stays.iter().enumerate().map(|(at, stay)| {
             let shift = if at == winner { stay.contested } else { -stay.contested / (count - 1.0) };
             Stay { speed: (stay.speed + shift).clamp(SPEED_RANGE.0, SPEED_RANGE.1), ..*stay }
         });
         worth_at(&shifted.collect::<Vec<_>>(), before, together, objective)
-    };
-    (0..stays.len()).map(won_by).sum::<f64>() / count
+    });
+    worths.sum::<f64>() / count
 }
 
 /// What is won over a device for each, in typical runs. `before` is the sum of speeds without the newcomer, `together`
@@ -118,17 +118,17 @@ mod tests {
 
     #[test]
     fn who_may_be_starved_saves_less_than_who_is_sure() {
-        let of = |contested: f64| {
+        let [sure, contested] = [0.0, 0.15].map(|contested| {
             let stays = [0.8, 0.8].map(|speed| Stay { contested, ..stay(1.0, speed) });
             worth(&stays, 1.0, None, Objective::Throughput)
-        };
+        });
         // Whoever wins is done after 1 / 0.95, and then the sum of speeds was 1.6.
-        assert!((of(0.15) - 0.6 / 0.95).abs() < 1e-12, "{}", of(0.15));
-        assert!(of(0.15) < of(0.0));
+        assert!((contested - 0.6 / 0.95).abs() < 1e-12, "{contested}");
+        assert!(contested < sure);
     }
 
     #[test]
-    fn a_short_guest_saves_little() {
+    fn a_short_joiner_saves_little() {
         let saved = worth(&[stay(10.0, 0.9), stay(0.1, 0.9)], 1.0, None, Objective::Throughput);
         assert!((saved - 0.1 / 0.9 * 0.8).abs() < 1e-12, "{saved}");
     }

@@ -7,7 +7,7 @@ use crate::model::{InterferenceModel, SpeedEstimate};
 use crate::plan::Reason;
 use crate::planner::admit;
 use crate::planner::candidates::worth::{self, TypicalRun};
-use crate::planner::candidates::{Foreseen, Verdict};
+use crate::planner::candidates::{Evaluation, UncappedEstimates};
 use crate::planner::index::{
     ClassIndex, DemandIndex, DeviceIndex, JobIndex, KindIndex, NodeIndex, ProfileIndex,
 };
@@ -23,8 +23,8 @@ use std::hash::Hash;
 use std::rc::Rc;
 use typed_index_collections::{TiSlice, TiVec};
 
-/// Where no more ways of sharing than this are possible, all of them are looked at closely.
-const CLOSE_LOOKS_MAX: usize = 4000;
+/// Where no more ways of sharing than this are possible, all of them are evaluated.
+const EVALUATED_ALL_MAX: usize = 4000;
 /// A model of device, a card's mode, and each tenant's profile and cap.
 type PredictionKey = (KindIndex, Option<u8>, Vec<(ProfileIndex, u64)>);
 
@@ -53,7 +53,7 @@ pub(crate) struct PlanContext<'a> {
     /// What jobs of each class want of a node: CPUs and MiB.
     pub(crate) demand_of: TiVec<ClassIndex, DemandIndex>,
     pub(crate) demands: TiVec<DemandIndex, (u32, u64)>,
-    /// Whether there are so few ways of sharing that all are looked at closely.
+    /// Whether there are so few ways of sharing that all are evaluated.
     pub(crate) is_thorough: bool,
     /// Whether jobs would be left over if two shared every free device.
     pub(crate) is_crowded: bool,
@@ -68,15 +68,15 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) found: Found,
 }
 
-/// Estimates and verdicts of one plan.
+/// Estimates and evaluations of one plan.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) predictions: RefCell<FxHashMap<PredictionKey, Option<Rc<Vec<SpeedEstimate>>>>>,
-    pub(crate) pairs: RefCell<FxHashMap<(ClassIndex, ClassIndex, KindIndex), Rc<Verdict>>>,
-    pub(crate) joins: RefCell<FxHashMap<(ClassIndex, DeviceIndex), Rc<Verdict>>>,
-    pub(crate) foreseen: RefCell<Foreseen>,
+    pub(crate) pairs: RefCell<FxHashMap<(ClassIndex, ClassIndex, KindIndex), Rc<Evaluation>>>,
+    pub(crate) joins: RefCell<FxHashMap<(ClassIndex, DeviceIndex), Rc<Evaluation>>>,
+    pub(crate) uncapped: RefCell<UncappedEstimates>,
     /// By kind, who fits in a quarter of a card.
-    pub(crate) quarter_guests: RefCell<FxHashMap<KindIndex, Rc<[ClassIndex]>>>,
+    pub(crate) quarter_joiners: RefCell<FxHashMap<KindIndex, Rc<[ClassIndex]>>>,
 }
 
 impl<'a> PlanContext<'a> {
@@ -102,7 +102,7 @@ impl<'a> PlanContext<'a> {
             .map(|(index, profile)| ((&profile.workload, profile.device_model.as_str()), index))
             .collect();
         let sharers = sharers(&classes, &kinds, &profiles, &profile_index, policy);
-        // 4. How much there is of it: few ways of sharing are all looked at closely.
+        // 4. How much there is of it: few ways of sharing are all evaluated.
         let host_count = view.devices.iter().filter(|device| !device.tenants.is_empty()).count();
         let free_count = view.devices.len() - host_count;
         let way_count = classes.len() * (classes.len() * kinds.len() / 2 + host_count);
@@ -126,7 +126,7 @@ impl<'a> PlanContext<'a> {
             classes,
             kind_of,
             kinds,
-            is_thorough: way_count <= CLOSE_LOOKS_MAX,
+            is_thorough: way_count <= EVALUATED_ALL_MAX,
             is_crowded: startable_count.iter().sum::<usize>() > 2 * free_count,
             startable_count,
             typical: worth::typical_run(view),
@@ -173,15 +173,18 @@ fn sharers(
     profile_index: &FxHashMap<(&WorkloadKey, &str), ProfileIndex>,
     policy: &Policy,
 ) -> Sharers {
-    let sharer = |job: &WaitingJob, device: &DeviceView| {
-        let index = profile_index.get(&(&job.workload, device.model.as_str())).copied();
-        let memory = admit::may_share(job, index.map(|index| profiles[index]), device, policy)?;
-        Ok((index.ok_or(Reason::UnknownWorkload)?, memory))
-    };
-    classes.iter().map(|job| kinds.iter().map(|device| sharer(job, device)).collect()).collect()
+    let of_class = classes.iter().map(|job| {
+        let of_kind = kinds.iter().map(|device| {
+            let index = profile_index.get(&(&job.workload, device.model.as_str())).copied();
+            let memory = admit::may_share(job, index.map(|index| profiles[index]), device, policy)?;
+            Ok((index.ok_or(Reason::UnknownWorkload)?, memory))
+        });
+        of_kind.collect()
+    });
+    of_class.collect()
 }
 
-/// Everything about a job that a plan looks at, but its place in the queue.
+/// Everything about a job that a plan depends on, but its place in the queue.
 fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let promise = job.slowdown_ratio_max.value().to_bits();
     let sharing = (promise, job.memory_bytes_declared, job.solo_cap, job.owes_runs > 0);

@@ -1,4 +1,4 @@
-//! What is alike among devices, so that thousands of them are looked at as a few: *places* are alike for every job that
+//! What is alike among devices, so that thousands of them count as a few: *places* are alike for every job that
 //! might start there, *hosts* are alike in what runs on them. Knows the snapshot only; must not choose.
 
 use crate::planner::admit;
@@ -69,13 +69,16 @@ impl Places {
                 open[*place].push(device);
             }
         }
-        let matching = |job: &WaitingJob, device: DeviceIndex| {
-            node_of[device].is_some_and(|node| admit::matches_device(job, &nodes[node], &views[device]))
-        };
-        let of_class = |job: &WaitingJob| firsts.iter().map(|device| matching(job, **device)).collect();
+        let matches = classes.iter().map(|job| {
+            let of_class = firsts.iter().map(|device| {
+                let node = node_of[**device];
+                node.is_some_and(|node| admit::matches_device(job, &nodes[node], &views[**device]))
+            });
+            of_class.collect()
+        });
         Self {
             kinds: firsts.iter().map(|device| kind_of[**device]).collect(),
-            matches: classes.iter().map(|job| of_class(job)).collect(),
+            matches: matches.collect(),
             of_device,
             open,
         }
@@ -86,7 +89,6 @@ impl Places {
         self.kinds.iter().max().map_or(0, |last| usize::from(*last) + 1)
     }
 
-    /// All places.
     pub(crate) fn all(&self) -> impl Iterator<Item = PlaceIndex> + Clone + use<> {
         (0..self.kinds.len()).map(PlaceIndex::from)
     }
@@ -117,9 +119,7 @@ fn alike_nodes(
             excluded_by.entry(name).or_default().push(list);
         }
     }
-    let key = |node: &'_ &NodeView| excluded_by.get(&node.name);
-    let all: Vec<&NodeView> = nodes.iter().collect();
-    grouped(&all, |node| (&node.partitions, &node.features, key(node))).0.into()
+    grouped(nodes, |node| (&node.partitions, &node.features, excluded_by.get(&node.name))).0.into()
 }
 
 /// For each device the first one on which the same runs in the same way: who joins either fares alike.
@@ -148,7 +148,7 @@ pub(crate) fn alike_hosts(
     alike
 }
 
-/// Everything about a tenant that a plan looks at.
+/// Everything about a tenant that a plan depends on.
 fn tenant_key(tenant: &Tenant, now: UnixTime, ratio: f64) -> impl Hash + Eq + '_ {
     let who = (&tenant.workload, tenant.uid, &tenant.account, tenant.slowdown_ratio_max.value().to_bits());
     let cap = tenant.sharing.cap().map(|cap| cap.value().to_bits());

@@ -1,8 +1,8 @@
 //! What is free, as it is handed out: devices, and the CPUs and memory of their nodes. Things only become less free, so
-//! that places in lists need not be looked at twice. Must not decide the order.
+//! that no place in a list is tried twice. Must not decide the order.
 
 use crate::planner::classes::PlanContext;
-use crate::planner::index::{ClassIndex, DemandIndex, DeviceIndex, NodeIndex, PlaceIndex, RoomIndex};
+use crate::planner::index::{ClassIndex, DemandIndex, DeviceIndex, NodeClassIndex, NodeIndex, PlaceIndex};
 use crate::view::AloneClaim;
 use std::collections::BTreeMap;
 use typed_index_collections::TiVec;
@@ -25,13 +25,11 @@ impl FreeCapacity {
     /// What is wholly free now, less what Slurm is about to give to jobs alone; and whether such a job has to wait.
     pub(crate) fn new(context: &PlanContext<'_>) -> (Self, bool) {
         let view = context.view;
-        let is_free = |device: DeviceIndex| {
-            let view = &context.devices[device];
-            let free = view.tenants.is_empty() && view.shards_free >= 100;
-            free && context.open_node(device).is_some()
-        };
+        let free = context.devices.iter_enumerated().map(|(device, view)| {
+            view.tenants.is_empty() && view.shards_free >= 100 && context.open_node(device).is_some()
+        });
         let mut capacity = Self {
-            free: context.devices.keys().map(is_free).collect(),
+            free: free.collect(),
             cpus: view.nodes.iter().map(|node| node.cpus_free).collect(),
             memory_mib: view.nodes.iter().map(|node| node.memory_mib_free).collect(),
             kept: vec![false; view.nodes.len()].into(),
@@ -45,12 +43,12 @@ impl FreeCapacity {
         });
         let mut one_waits = false;
         for claim in claims {
-            let fits = |device: &DeviceIndex| {
+            let found = context.devices.keys().rev().find(|device| {
                 let node = &context.devices[*device].node;
                 capacity.free[*device]
                     && (claim.required_nodes.is_empty() || claim.required_nodes.contains(node))
-            };
-            match context.devices.keys().rev().find(fits) {
+            });
+            match found {
                 Some(device) => capacity.free[device] = false,
                 None => one_waits = true,
             }
@@ -68,12 +66,14 @@ impl FreeCapacity {
 
     /// Whether the device's node has the CPUs and the memory for one more job of this class, and is not kept for an
     /// earlier one.
-    pub(crate) fn has_room(&self, context: &PlanContext<'_>, device: DeviceIndex, class: ClassIndex) -> bool {
-        context.open_node(device).is_some_and(|node| self.node_has_room(context, node, class))
-    }
-
-    fn node_has_room(&self, context: &PlanContext<'_>, node: NodeIndex, class: ClassIndex) -> bool {
-        self.meets(node, context.demands[context.demand_of[class]])
+    pub(crate) fn node_meets(
+        &self,
+        context: &PlanContext<'_>,
+        device: DeviceIndex,
+        class: ClassIndex,
+    ) -> bool {
+        let demand = context.demands[context.demand_of[class]];
+        context.open_node(device).is_some_and(|node| self.meets(node, demand))
     }
 
     fn meets(&self, node: NodeIndex, (cpus, memory_mib): (u32, u64)) -> bool {
@@ -81,19 +81,20 @@ impl FreeCapacity {
     }
 
     /// For each node a number that tells which demands it meets, equal for nodes that meet the same; 0 = none.
-    pub(crate) fn rooms(&self, context: &PlanContext<'_>) -> Rooms {
-        let mut numbers = BTreeMap::from([(vec![false; context.demands.len()], RoomIndex::from(0))]);
+    pub(crate) fn node_classes(&self, context: &PlanContext<'_>) -> NodeClasses {
+        let mut numbers = BTreeMap::from([(vec![false; context.demands.len()], NodeClassIndex::from(0))]);
         let of_node = self.kept.keys().map(|node| {
             let met: Vec<bool> = context.demands.iter().map(|demand| self.meets(node, *demand)).collect();
-            let next = RoomIndex::from(numbers.len());
+            let next = NodeClassIndex::from(numbers.len());
             *numbers.entry(met).or_insert(next)
         });
         let of_node = of_node.collect();
-        let mut met: TiVec<RoomIndex, TiVec<DemandIndex, bool>> = vec![TiVec::new(); numbers.len()].into();
+        let mut met: TiVec<NodeClassIndex, TiVec<DemandIndex, bool>> =
+            vec![TiVec::new(); numbers.len()].into();
         for (demands, number) in numbers {
             met[number] = demands.into();
         }
-        Rooms { of_node, met }
+        NodeClasses { of_node, met }
     }
 
     /// Gives a job of this class its part of a device's node, and the device.
@@ -114,15 +115,16 @@ impl FreeCapacity {
         class: ClassIndex,
         preferred: Option<DeviceIndex>,
     ) -> Option<DeviceIndex> {
-        let fits = |device: &DeviceIndex| {
-            self.free[*device] && context.matches(class, *device) && self.has_room(context, *device, class)
-        };
-        if let Some(device) = preferred.filter(fits) {
+        if let Some(device) = preferred
+            && self.free[device]
+            && context.matches(class, device)
+            && self.node_meets(context, device, class)
+        {
             return Some(device);
         }
         let mut best: Option<(bool, DeviceIndex)> = None;
         for place in context.places.of_class(class) {
-            if let Some(device) = self.first_with_room(context, place, class) {
+            if let Some(device) = self.first_that_fits(context, place, class) {
                 let found = (context.sharer(class, context.places.kinds[place]).is_err(), device);
                 best = Some(best.map_or(found, |best| best.min(found)));
             }
@@ -130,7 +132,7 @@ impl FreeCapacity {
         best.map(|(_, device)| device)
     }
 
-    fn first_with_room(
+    fn first_that_fits(
         &mut self,
         context: &PlanContext<'_>,
         place: PlaceIndex,
@@ -139,7 +141,7 @@ impl FreeCapacity {
         let open = &context.places.open[place];
         let demand = context.demand_of[class];
         while let Some(device) = open.get(self.passed[place][demand]).copied() {
-            if self.free[device] && self.has_room(context, device, class) {
+            if self.free[device] && self.node_meets(context, device, class) {
                 return Some(device);
             }
             self.passed[place][demand] += 1;
@@ -148,7 +150,7 @@ impl FreeCapacity {
     }
 
     /// A free device that would do if its node had CPUs and memory enough.
-    pub(crate) fn find_but_for_room(
+    pub(crate) fn find_ignoring_node(
         &mut self,
         context: &PlanContext<'_>,
         class: ClassIndex,
@@ -175,21 +177,26 @@ impl FreeCapacity {
     }
 }
 
-/// What nodes have room for.
-pub(crate) struct Rooms {
-    /// The room of each node.
-    of_node: TiVec<NodeIndex, RoomIndex>,
-    /// Which demands each room meets.
-    met: TiVec<RoomIndex, TiVec<DemandIndex, bool>>,
+/// Nodes by which demands they meet.
+pub(crate) struct NodeClasses {
+    /// The class of each node.
+    of_node: TiVec<NodeIndex, NodeClassIndex>,
+    /// Which demands each class of nodes meets.
+    met: TiVec<NodeClassIndex, TiVec<DemandIndex, bool>>,
 }
 
-impl Rooms {
-    /// The room of a device's node; 0 = none for anybody.
-    pub(crate) fn of_device(&self, context: &PlanContext<'_>, device: DeviceIndex) -> RoomIndex {
-        context.open_node(device).map_or(RoomIndex::from(0), |node| self.of_node[node])
+impl NodeClasses {
+    /// The class of a device's node; 0 = it meets no demand.
+    pub(crate) fn of_device(&self, context: &PlanContext<'_>, device: DeviceIndex) -> NodeClassIndex {
+        context.open_node(device).map_or(NodeClassIndex::from(0), |node| self.of_node[node])
     }
 
-    pub(crate) fn fits(&self, context: &PlanContext<'_>, room: RoomIndex, class: ClassIndex) -> bool {
-        self.met[room][context.demand_of[class]]
+    pub(crate) fn fits(
+        &self,
+        context: &PlanContext<'_>,
+        node_class: NodeClassIndex,
+        class: ClassIndex,
+    ) -> bool {
+        self.met[node_class][context.demand_of[class]]
     }
 }

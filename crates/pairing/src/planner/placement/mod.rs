@@ -1,12 +1,12 @@
-//! Step 4: hands out devices in the order of the queue: who gets a free device, who comes with him, who joins, who waits. One
+//! Step 4: hands out devices in the order of the queue: which job gets a free device, which comes with it, which joins, which waits. One
 //! job is passed over only by one whose start delays nobody before it. Must not write texts.
 
 pub(crate) mod free_capacity;
 pub(crate) mod shards;
 
 use crate::plan::Reason;
-use crate::planner::candidates::Verdict;
-use crate::planner::candidates::candidate_set::{CandidateSet, Sharing};
+use crate::planner::candidates::Evaluation;
+use crate::planner::candidates::candidate_set::{CandidateKey, CandidateSet};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, StartIndex};
 use crate::planner::rounds::Cutoff;
@@ -28,7 +28,7 @@ pub(crate) struct Start {
     /// The jobs that start; the host first.
     pub(crate) jobs: Vec<JobIndex>,
     /// What the sharing will be like; absent for a job alone.
-    pub(crate) verdict: Option<Rc<Verdict>>,
+    pub(crate) evaluation: Option<Rc<Evaluation>>,
 }
 
 /// Everything that was decided in one go.
@@ -37,14 +37,14 @@ pub(crate) struct Placement {
     pub(crate) starts: TiVec<StartIndex, Start>,
     /// Who waits, and why.
     pub(crate) left: BTreeMap<JobIndex, Reason>,
-    /// The sharings that were worth most of all that were looked at.
-    pub(crate) best: TiVec<ClassIndex, Vec<Sharing>>,
+    /// The sharings that were worth most of all that were considered.
+    pub(crate) best: TiVec<ClassIndex, Vec<CandidateKey>>,
 }
 
 /// What was settled before anything is handed out.
 #[derive(Clone, Copy)]
 pub(crate) struct Rights<'p> {
-    /// Jobs with a right to a device, and the device on which each is looked at.
+    /// Jobs with a right to a device, and the device on which each is evaluated.
     pub(crate) devices: &'p BTreeMap<JobIndex, DeviceIndex>,
     /// Devices that may be joined.
     pub(crate) joinable: &'p [DeviceIndex],
@@ -100,22 +100,22 @@ impl<'p> Placing<'p> {
         let preferred = self.preferred_device(job, partner);
         if let Some(device) = self.capacity.find(context, class, preferred) {
             self.capacity.take(context, device, class);
-            let start = Start { device, is_join: false, jobs: vec![job], verdict: None };
+            let start = Start { device, is_join: false, jobs: vec![job], evaluation: None };
             let index = self.placement.starts.push_and_get_key(start);
             self.start_of.insert(job, index);
-            // A guest that came before and found no place comes along now.
-            if let Some(Partner::Job(guest)) = partner
-                && self.placement.left.contains_key(&guest)
-                && self.accompany(guest, job)
+            // A joiner that came before and found no place comes along now.
+            if let Some(Partner::Job(joiner)) = partner
+                && self.placement.left.contains_key(&joiner)
+                && self.accompany(joiner, job)
             {
-                self.placement.left.remove(&guest);
+                self.placement.left.remove(&joiner);
             }
             return;
         }
         // 3. Else it waits. What it lacks is not given to those behind it.
         let reason = self.why_left(job);
         if reason == Reason::NodeTooFull
-            && let Some(device) = self.capacity.find_but_for_room(context, class)
+            && let Some(device) = self.capacity.find_ignoring_node(context, class)
         {
             self.capacity.keep_node_of(context, device);
         }
@@ -126,37 +126,35 @@ impl<'p> Placing<'p> {
     fn preferred_device(&self, job: JobIndex, partner: Option<Partner>) -> Option<DeviceIndex> {
         let own = self.rights.devices.get(&job).copied();
         let Some(Partner::Job(other)) = partner else { return own };
-        let gain = |device: Option<DeviceIndex>| {
-            let device = device?;
-            Some((self.beside(job, other, device)?.weight, device))
-        };
-        match (gain(own), gain(self.rights.devices.get(&other).copied())) {
-            (Some((here, _)), Some((there, device))) if there > here => Some(device),
-            (None, Some((_, device))) => Some(device),
+        let others = self.rights.devices.get(&other).copied();
+        let [here, there] = [own, others].map(|device| Some(self.beside(job, other, device?)?.weight));
+        match (here, there) {
+            (Some(here), Some(there)) if there > here => others,
+            (None, Some(_)) => others,
             _ => own,
         }
     }
 
-    /// How a guest and a host would share a device that suits both.
-    fn beside(&self, host: JobIndex, guest: JobIndex, device: DeviceIndex) -> Option<Rc<Verdict>> {
+    /// How a joiner and a host would share a device that suits both.
+    fn beside(&self, host: JobIndex, joiner: JobIndex, device: DeviceIndex) -> Option<Rc<Evaluation>> {
         let context = self.context;
-        let (host, guest) = (context.class_of[host], context.class_of[guest]);
-        if !context.matches(host, device) || !context.matches(guest, device) {
+        let (host, joiner) = (context.class_of[host], context.class_of[joiner]);
+        if !context.matches(host, device) || !context.matches(joiner, device) {
             return None;
         }
-        let verdict = context.pair(host, guest, context.kind_of[device]);
-        verdict.is_admitted().then_some(verdict)
+        let evaluation = context.pair(host, joiner, context.kind_of[device]);
+        evaluation.is_admitted().then_some(evaluation)
     }
 
     /// Beside what runs already.
     fn join(&mut self, job: JobIndex, device: DeviceIndex) -> bool {
         let (context, class) = (self.context, self.context.class_of[job]);
-        if !self.capacity.has_room(context, device, class) {
+        if !self.capacity.node_meets(context, device, class) {
             return false;
         }
-        let verdict = Some(context.join(class, device));
+        let evaluation = Some(context.join(class, device));
         self.capacity.take(context, device, class);
-        let start = Start { device, is_join: true, jobs: vec![job], verdict };
+        let start = Start { device, is_join: true, jobs: vec![job], evaluation };
         let index = self.placement.starts.push_and_get_key(start);
         self.start_of.insert(job, index);
         if selection::outlives_tenants(context, job, device) {
@@ -166,43 +164,38 @@ impl<'p> Placing<'p> {
     }
 
     /// Beside a job that has started alone in this round.
-    fn accompany(&mut self, guest: JobIndex, host: JobIndex) -> bool {
+    fn accompany(&mut self, joiner: JobIndex, host: JobIndex) -> bool {
         let context = self.context;
         let Some(index) = self.start_of.get(&host).copied() else { return false };
         let start = &self.placement.starts[index];
-        let (device, class) = (start.device, context.class_of[guest]);
+        let (device, class) = (start.device, context.class_of[joiner]);
         if start.is_join || start.jobs.len() != 1 {
             return false;
         }
-        let has_room = self.capacity.has_room(context, device, class);
-        let Some(verdict) = self.beside(host, guest, device).filter(|_| has_room) else {
+        let node_meets = self.capacity.node_meets(context, device, class);
+        let Some(evaluation) = self.beside(host, joiner, device).filter(|_| node_meets) else {
             return false;
         };
         self.capacity.take(context, device, class);
-        self.start_of.insert(guest, index);
-        self.placement.starts[index].jobs.push(guest);
-        self.placement.starts[index].verdict = Some(verdict);
+        self.start_of.insert(joiner, index);
+        self.placement.starts[index].jobs.push(joiner);
+        self.placement.starts[index].evaluation = Some(evaluation);
         // Two with a right to a device each may share one: the other becomes free.
         let rights = self.rights.devices;
-        let both_have_rights = rights.contains_key(&guest) && rights.contains_key(&host);
-        if !both_have_rights && selection::outlives_job(context, guest, host) {
-            self.last_outliving = self.last_outliving.max(Some(guest));
+        let both_have_rights = rights.contains_key(&joiner) && rights.contains_key(&host);
+        if !both_have_rights && selection::outlives_job(context, joiner, host) {
+            self.last_outliving = self.last_outliving.max(Some(joiner));
         }
         true
     }
 
-    /// Matches those left with those alone, where a partner fell through: its node had no room when its turn came.
+    /// Matches those left with those alone, where a partner fell through: its node lacked CPUs or memory when its turn came.
     pub(crate) fn repair(&mut self, candidates: &mut CandidateSet<'_, '_>, cutoff: Cutoff, allowance: f64) {
         for _ in 0..REPAIRS_MAX {
-            let fell_through = |job: &JobIndex| match self.partners.get(job) {
-                Some(Partner::Device(_)) => true,
-                Some(Partner::Job(other)) => self.start_of.contains_key(other),
-                None => false,
-            };
-            if !self.placement.left.keys().any(fell_through) {
+            if !self.placement.left.keys().any(|job| self.fell_through(*job)) {
                 return;
             }
-            let guests: Vec<JobIndex> = self.placement.left.keys().copied().collect();
+            let joiners: Vec<JobIndex> = self.placement.left.keys().copied().collect();
             let starts = &self.placement.starts;
             let alone = starts.iter().filter(|start| !start.is_join && start.jobs.len() == 1);
             let hosts: Vec<(JobIndex, DeviceIndex)> =
@@ -215,13 +208,13 @@ impl<'p> Placing<'p> {
                 primaries: &[],
                 hosts: &hosts,
                 joinable: &joinable,
-                guests: &guests,
+                joiners: &joiners,
                 cutoff,
                 capacity: &self.capacity,
                 allowance: allowance - self.excess(),
             };
             self.partners = selection::select(candidates, &question);
-            for job in guests {
+            for job in joiners {
                 let is_placed = match self.partners.get(&job) {
                     Some(Partner::Device(device)) => self.join(job, *device),
                     Some(Partner::Job(host)) => self.accompany(job, *host),
@@ -234,23 +227,28 @@ impl<'p> Placing<'p> {
         }
     }
 
+    /// Whether a job that was left was to share with one that has a device: it could not because of the node.
+    fn fell_through(&self, job: JobIndex) -> bool {
+        match self.partners.get(&job) {
+            Some(Partner::Device(_)) => true,
+            Some(Partner::Job(other)) => self.start_of.contains_key(other),
+            None => false,
+        }
+    }
+
     /// How many jobs with a right to a device needed none of their own.
     pub(crate) fn spared_count(&self) -> usize {
-        let is_spared = |job: &&JobIndex| {
-            self.start_of.get(job).is_some_and(|start| {
-                let start = &self.placement.starts[*start];
-                start.is_join || start.jobs[0] != **job
-            })
-        };
-        self.rights.devices.keys().filter(is_spared).count()
+        let starts = self.rights.devices.keys().filter_map(|job| Some((job, self.start_of.get(job)?)));
+        let starts = starts.map(|(job, start)| (job, &self.placement.starts[*start]));
+        starts.filter(|(job, start)| start.is_join || start.jobs[0] != **job).count()
     }
 
     /// How many more promises are expected to break than the budget allows, in all sharings so far.
+    #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
     pub(crate) fn excess(&self) -> f64 {
         let budget = self.context.policy.broken_budget_fraction;
-        #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
-        let excess = |verdict: &Rc<Verdict>| verdict.risk - budget * verdict.caps.len() as f64;
-        self.placement.starts.iter().filter_map(|start| start.verdict.as_ref()).map(excess).sum()
+        let evaluations = self.placement.starts.iter().filter_map(|start| start.evaluation.as_ref());
+        evaluations.map(|evaluation| evaluation.risk - budget * evaluation.caps.len() as f64).sum()
     }
 
     fn why_left(&mut self, job: JobIndex) -> Reason {
@@ -260,7 +258,7 @@ impl<'p> Placing<'p> {
             Reason::NodeDoesNotMatch
         } else if !self.rights.suits[class] {
             Reason::Blocked
-        } else if self.capacity.find_but_for_room(context, class).is_some() {
+        } else if self.capacity.find_ignoring_node(context, class).is_some() {
             Reason::NodeTooFull
         } else if !self.placement.left.is_empty()
             || places

@@ -4,7 +4,7 @@ use crate::planner::admit::SHARDS_MIN;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{Fraction, Shards};
 
-/// Bounds of what a job that others may join is booked with, so that a joiner finds room.
+/// Bounds of what a job that others may join is booked with, so that a joiner finds shards left.
 const HOST_SHARDS: (f64, f64) = (30.0, 70.0);
 /// Use assumed where nothing is known.
 const USE_UNKNOWN_FRACTION: f64 = 0.5;
@@ -25,18 +25,18 @@ pub(crate) fn of_host(profile: &WorkloadProfile) -> Shards {
     shards((100.0 * use_fraction(profile)).clamp(HOST_SHARDS.0, HOST_SHARDS.1))
 }
 
-/// What two jobs are booked with that start together on a device of so many `seats`, in proportion to use times speed: all
-/// of it if they are two, else two seats of it, so that joiners find room.
-pub(crate) fn of_pair(uses: [f64; 2], seats: u32) -> [Shards; 2] {
-    let (least, all) = (f64::from(SHARDS_MIN), 200.0 / f64::from(seats.max(2)));
+/// What two jobs are booked with that start together on a device of at most `tenants_max`, in proportion to use times speed:
+/// all of it if these two are all, else what is due to two, so that joiners find shards left.
+pub(crate) fn of_pair(uses: [f64; 2], tenants_max: u32) -> [Shards; 2] {
+    let (least, all) = (f64::from(SHARDS_MIN), 200.0 / f64::from(tenants_max.max(2)));
     let first = (all * uses[0] / (uses[0] + uses[1])).round().clamp(least, all - least);
     [shards(first), shards(all - first)]
 }
 
-/// What a joiner is booked with: its part of all use, at most what is free but for the least of those for whom there are
-/// `seats_left` after it.
-pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32, seats_left: u32) -> Shards {
-    let most = shards_free.saturating_sub(SHARDS_MIN * seats_left).clamp(SHARDS_MIN, 100);
+/// What a joiner is booked with: its part of all use, at most what is free but for the least of the
+/// `joiners_left` that may come after it.
+pub(crate) fn of_joiner(own_use: f64, others_use: f64, shards_free: u32, joiners_left: u32) -> Shards {
+    let most = shards_free.saturating_sub(SHARDS_MIN * joiners_left).clamp(SHARDS_MIN, 100);
     let (least, most) = (f64::from(SHARDS_MIN), f64::from(most));
     shards((100.0 * own_use / (own_use + others_use)).clamp(least, most))
 }
@@ -47,23 +47,21 @@ mod tests {
 
     #[test]
     fn a_pair_books_the_whole_device_by_use() {
-        let counts = |uses| of_pair(uses, 2).map(Shards::count);
-        assert_eq!(counts([0.2, 0.6]), [25, 75]);
-        assert_eq!(counts([0.1, 0.1]), [50, 50]);
-        assert_eq!(counts([0.001, 1.0]), [10, 90], "nobody gets less than ten");
+        assert_eq!(of_pair([0.2, 0.6], 2).map(Shards::count), [25, 75]);
+        assert_eq!(of_pair([0.1, 0.1], 2).map(Shards::count), [50, 50]);
+        assert_eq!(of_pair([0.001, 1.0], 2).map(Shards::count), [10, 90], "nobody gets less than ten");
     }
 
     #[test]
-    fn a_pair_on_a_device_of_four_seats_leaves_half_of_it() {
-        let counts = |uses| of_pair(uses, 4).map(Shards::count);
-        assert_eq!(counts([0.1, 0.1]), [25, 25]);
-        assert_eq!(counts([0.001, 1.0]), [10, 40]);
+    fn a_pair_on_a_device_of_four_tenants_leaves_half_of_it() {
+        assert_eq!(of_pair([0.1, 0.1], 4).map(Shards::count), [25, 25]);
+        assert_eq!(of_pair([0.001, 1.0], 4).map(Shards::count), [10, 40]);
     }
 
     #[test]
     fn a_joiner_takes_at_most_what_is_free() {
         assert_eq!(of_joiner(0.9, 0.1, 40, 0).count(), 40);
-        assert_eq!(of_joiner(0.9, 0.1, 40, 2).count(), 20, "two more find room");
+        assert_eq!(of_joiner(0.9, 0.1, 40, 2).count(), 20, "two more find shards left");
         assert_eq!(of_joiner(0.9, 0.1, 15, 1).count(), 10, "nobody gets less than ten");
         assert_eq!(of_joiner(0.2, 0.6, 70, 0).count(), 25);
         assert_eq!(of_joiner(0.01, 0.9, 70, 0).count(), 10);

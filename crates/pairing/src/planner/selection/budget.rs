@@ -4,7 +4,6 @@
 
 use crate::matching::{ClassMatching, Edge, match_classes};
 use rustc_hash::FxHashMap;
-use std::cmp::Ordering;
 
 /// Up to so many ways of pairing the price is found exactly; above, a few rounds have to do.
 const WAYS_EXACT_MAX: usize = 2000;
@@ -12,7 +11,7 @@ const WAYS_EXACT_MAX: usize = 2000;
 const WAYS_SWAPPED_MAX: usize = 60;
 /// Rounds of bisection: for few ways, and for many.
 const ROUNDS_MAX: (usize, usize) = (40, 12);
-/// A price is good enough where it leaves this part of the budget unused: for a choice, and to see what is worth a look.
+/// A price is good enough where it leaves this part of the budget unused: for a choice, and to see what is worth evaluating.
 const UNUSED_FRACTION_MAX: (f64, f64) = (0.02, 0.1);
 /// By how much a price is raised or lowered first: one that was good for a like question, and a first guess.
 const NEAR_STEP: f64 = 1.05;
@@ -37,12 +36,26 @@ impl Way {
     fn excess(&self) -> f64 {
         self.risk - self.budget
     }
+
+    /// What it gains where an expected broken promise beyond the budget costs so much.
+    fn value(&self, risk_price: f64) -> f64 {
+        self.weight - risk_price * self.excess()
+    }
+
+    fn rate(&self) -> f64 {
+        rate(self.weight, self.excess())
+    }
+}
+
+/// What is gained for each promise that is expected to break beyond the budget.
+fn rate(weight: f64, excess: f64) -> f64 {
+    if excess <= 0.0 { f64::INFINITY } else { weight / excess }
 }
 
 /// How often each way is chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
-    /// By way.
+    /// How many pairs of each way.
     pub(crate) counts: Vec<u32>,
     /// What one more of each class would gain at most, with the risk priced.
     pub(crate) prices: Vec<f64>,
@@ -69,7 +82,7 @@ pub(crate) fn choose(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f
     choice
 }
 
-/// Prices near those of the choice: what is still to be looked at can be told from them.
+/// Prices near those of the choice: they show what is still to be evaluated.
 pub(crate) fn near(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64) -> Choice {
     if ways.len() <= WAYS_EXACT_MAX {
         return choose(counts, ways, allowance, risk_price);
@@ -96,15 +109,14 @@ struct Question<'q> {
 impl Question<'_> {
     /// The best with each expected broken promise priced.
     fn at(&self, price: f64) -> Choice {
-        let value = |way: &Way| way.weight - price * way.excess();
-        let edge = |way: &Way| Edge { a: way.a, b: way.b, weight: value(way) };
-        let edges: Vec<Edge> = self.ways.iter().map(edge).collect();
+        let edges: Vec<Edge> =
+            self.ways.iter().map(|way| Edge { a: way.a, b: way.b, weight: way.value(price) }).collect();
         let ClassMatching { pairs, prices, .. } = match_classes(self.counts, &edges);
         // Of parallel ways the matching took the best.
         let mut best: FxHashMap<(usize, usize), usize> = FxHashMap::default();
         for (index, way) in self.ways.iter().enumerate() {
             let kept = best.entry((way.a.min(way.b), way.a.max(way.b))).or_insert(index);
-            if value(way) > value(&self.ways[*kept]) {
+            if way.value(price) > self.ways[*kept].value(price) {
                 *kept = index;
             }
         }
@@ -152,12 +164,15 @@ impl Question<'_> {
             let Some(price) = search.next().filter(|_| !is_enough && round < rounds) else { break };
             choice = self.at(price);
         }
-        let nobody = || Choice {
-            counts: vec![0; self.ways.len()],
-            prices: vec![0.0; self.counts.len()],
-            risk_price: average,
+        // Nobody shares where nothing was found within the budget.
+        let within = match search.within {
+            Some((choice, _)) => choice,
+            None => Choice {
+                counts: vec![0; self.ways.len()],
+                prices: vec![0.0; self.counts.len()],
+                risk_price: average,
+            },
         };
-        let within = search.within.map_or_else(nobody, |(choice, _)| choice);
         (within.clone(), search.beyond.map_or(within, |(choice, _)| choice))
     }
 
@@ -165,10 +180,8 @@ impl Question<'_> {
     /// one, those first that gain most for their risk.
     fn filled(&self, mut within: Choice, beyond: &Choice) -> Choice {
         let mut chains = self.chains(&within.counts, &beyond.counts);
-        let rate =
-            |chain: &Chain| if chain.excess <= 0.0 { f64::INFINITY } else { chain.weight / chain.excess };
         chains.retain(|chain| chain.weight > 0.0);
-        chains.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then_with(|| a.changes.cmp(&b.changes)));
+        chains.sort_by(|a, b| b.rate().total_cmp(&a.rate()).then_with(|| a.changes.cmp(&b.changes)));
         let mut excess = self.excess(&within.counts);
         for chain in chains {
             if excess + chain.excess <= TOLERANCE {
@@ -185,8 +198,10 @@ impl Question<'_> {
     fn swapped(&self, counts: &[u32]) -> Option<Vec<u32>> {
         let taken: Vec<usize> = (0..counts.len()).filter(|way| counts[*way] > 0).collect();
         let mut order: Vec<usize> = (0..self.ways.len()).filter(|way| self.ways[*way].weight > 0.0).collect();
-        let rate = |way: &Way| if way.excess() <= 0.0 { f64::INFINITY } else { way.weight / way.excess() };
-        order.sort_by(|a, b| rate(&self.ways[*b]).total_cmp(&rate(&self.ways[*a])).then_with(|| a.cmp(b)));
+        order.sort_by(|a, b| {
+            let [own, other] = [a, b].map(|way| self.ways[*way].rate());
+            other.total_cmp(&own).then_with(|| a.cmp(b))
+        });
         let none = [None].into_iter();
         let give_up: Vec<Option<usize>> = none.chain(taken.into_iter().map(Some)).collect();
         for (at, one) in give_up.iter().enumerate() {
@@ -230,18 +245,18 @@ impl Question<'_> {
 
     /// What leads from one choice to another, in parts that do not touch each other.
     fn chains(&self, from: &[u32], to: &[u32]) -> Vec<Chain> {
-        let mut seats = Seats::new(self.counts, self.ways, from, to);
+        let mut vertices = Vertices::new(self.counts, self.ways, from, to);
         let mut changes: Vec<(usize, i32, usize)> = Vec::new();
         for (way, (before, after)) in from.iter().zip(to).enumerate() {
             let change = if after >= before { 1 } else { -1 };
             for _ in 0..before.abs_diff(*after) {
-                let seat = seats.join(&self.ways[way], change);
-                changes.push((way, change, seat));
+                let vertex = vertices.join(&self.ways[way], change);
+                changes.push((way, change, vertex));
             }
         }
         let mut chains: FxHashMap<usize, Chain> = FxHashMap::default();
-        for (way, change, seat) in changes {
-            let chain = chains.entry(seats.root(seat)).or_default();
+        for (way, change, vertex) in changes {
+            let chain = chains.entry(vertices.root(vertex)).or_default();
             chain.weight += f64::from(change) * self.ways[way].weight;
             chain.excess += f64::from(change) * self.ways[way].excess();
             chain.changes.push((way, change));
@@ -251,7 +266,7 @@ impl Question<'_> {
 }
 
 /// The search for the price at which the budget is just kept. Prices may lie far apart, so that their logarithms are
-/// looked at.
+/// compared.
 struct Search {
     first_guess: f64,
     step: f64,
@@ -276,9 +291,9 @@ impl Search {
 
     /// The price to try next; `None` = it is found.
     fn next(&mut self) -> Option<f64> {
-        let price = |side: &Option<(Choice, f64)>| side.as_ref().map(|(choice, _)| choice.risk_price);
+        let [low, high] = [&self.beyond, &self.within].map(|side| Some(side.as_ref()?.0.risk_price));
         let step = self.step;
-        match (price(&self.beyond), price(&self.within)) {
+        match (low, high) {
             (Some(low), Some(high)) if high - low < 1e-9 * high => None,
             (Some(low), Some(high)) if low > 0.0 => {
                 let (above, below) = (self.beyond.as_ref()?.1, -self.within.as_ref()?.1);
@@ -308,17 +323,23 @@ struct Chain {
     changes: Vec<(usize, i32)>,
 }
 
+impl Chain {
+    fn rate(&self) -> f64 {
+        rate(self.weight, self.excess)
+    }
+}
+
 /// The vertices of all classes that are paired differently, each for itself, joined where a change touches both.
-struct Seats {
+struct Vertices {
     first: Vec<usize>,
     count: Vec<usize>,
-    /// Of each class: how many pairs that are given up have been seated, and that are new.
+    /// Of each class: how many ends of pairs that are given up have a vertex, and of new ones.
     given_up: Vec<usize>,
     new: Vec<usize>,
     parent: Vec<usize>,
 }
 
-impl Seats {
+impl Vertices {
     fn new(counts: &[u32], ways: &[Way], from: &[u32], to: &[u32]) -> Self {
         let mut count: Vec<usize> = counts.iter().map(|count| *count as usize).collect();
         let mut given_up = vec![0; counts.len()];
@@ -334,156 +355,33 @@ impl Seats {
             first[class] = first[class - 1] + count[class - 1];
         }
         let all = first.last().map_or(0, |last| last + count[counts.len() - 1]);
-        // New pairs sit behind those that are given up, so that they meet only where all seats are needed.
+        // New pairs come behind those that are given up, so that they meet only where all vertices are needed.
         Self { first, count, new: given_up, given_up: vec![0; counts.len()], parent: (0..all).collect() }
     }
 
-    /// Seats one pair; gives one of its two seats.
+    /// Gives both ends of a pair a vertex, and joins the two; gives one of them.
     fn join(&mut self, way: &Way, change: i32) -> usize {
-        let mut seat = |class: usize| {
-            let next = match change.cmp(&0) {
-                Ordering::Greater => &mut self.new[class],
-                _ => &mut self.given_up[class],
-            };
-            *next += 1;
-            self.first[class] + (*next - 1) % self.count[class]
-        };
-        let (one, other) = (seat(way.a), seat(way.b));
+        let (one, other) = (self.vertex(way.a, change), self.vertex(way.b, change));
         let (one_root, other_root) = (self.root(one), self.root(other));
         self.parent[one_root.max(other_root)] = one_root.min(other_root);
         one
     }
 
-    fn root(&mut self, mut seat: usize) -> usize {
-        while self.parent[seat] != seat {
-            self.parent[seat] = self.parent[self.parent[seat]];
-            seat = self.parent[seat];
+    /// The next vertex of a class, for a pair that is new or given up.
+    fn vertex(&mut self, class: usize, change: i32) -> usize {
+        let next = if change > 0 { &mut self.new[class] } else { &mut self.given_up[class] };
+        *next += 1;
+        self.first[class] + (*next - 1) % self.count[class]
+    }
+
+    fn root(&mut self, mut vertex: usize) -> usize {
+        while self.parent[vertex] != vertex {
+            self.parent[vertex] = self.parent[self.parent[vertex]];
+            vertex = self.parent[vertex];
         }
-        seat
+        vertex
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::{Rng, SeedableRng};
-    use rand_chacha::ChaCha8Rng;
-
-    /// A small question: counts, ways, allowance.
-    fn small(seed: u64) -> (Vec<u32>, Vec<Way>) {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let counts: Vec<u32> = (0..rng.random_range(2..=5)).map(|_| rng.random_range(1..=3)).collect();
-        let mut ways = Vec::new();
-        for a in 0..counts.len() {
-            for b in a..counts.len() {
-                if rng.random_bool(0.7) {
-                    let risk = rng.random_range(0.0_f64..0.5).powi(2);
-                    ways.push(Way { a, b, weight: rng.random_range(0.1..1.0), risk, budget: 0.08 });
-                }
-            }
-        }
-        (counts, ways)
-    }
-
-    /// The greatest weight within the budget, by trying everything.
-    fn tried(counts: &mut Vec<u32>, ways: &[Way], allowance: f64) -> f64 {
-        let Some((way, rest)) = ways.split_first() else {
-            return if allowance >= -TOLERANCE { 0.0 } else { f64::NEG_INFINITY };
-        };
-        let mut best = tried(counts, rest, allowance);
-        let need = if way.a == way.b { 2 } else { 1 };
-        if counts[way.a] >= need && counts[way.b] >= need {
-            counts[way.a] -= 1;
-            counts[way.b] -= 1;
-            best = best.max(way.weight + tried(counts, ways, allowance - way.excess()));
-            counts[way.a] += 1;
-            counts[way.b] += 1;
-        }
-        best
-    }
-
-    #[test]
-    fn the_budget_holds_and_little_is_lost_against_trying_everything() {
-        let mut ratios = Vec::new();
-        for seed in 0..400 {
-            let (mut counts, ways) = small(seed);
-            if counts.iter().sum::<u32>() > 9 {
-                continue;
-            }
-            let question = Question {
-                counts: &counts,
-                ways: &ways,
-                allowance: 0.0,
-                unused_fraction_max: UNUSED_FRACTION_MAX.0,
-            };
-            let is_bound = question.excess(&question.at(0.0).counts) > TOLERANCE;
-            let choice = choose(&counts, &ways, 0.0, 0.0);
-            assert!(question.excess(&choice.counts) <= TOLERANCE, "seed {seed}: beyond the budget");
-            let weight = question.weight(&choice.counts);
-            let best = tried(&mut counts, &ways, 0.0);
-            assert!(weight <= best + TOLERANCE, "seed {seed}: {weight} is impossible");
-            if is_bound && best > 0.0 {
-                ratios.push(weight / best);
-            }
-        }
-        let (least, mean) = (
-            ratios.iter().copied().fold(1.0, f64::min),
-            ratios.iter().sum::<f64>() / f64::from(u32::try_from(ratios.len()).unwrap()),
-        );
-        assert!(ratios.len() > 100 && least >= 0.8 && mean >= 0.99, "{least} at least, {mean} on average");
-    }
-
-    #[test]
-    fn of_many_the_budget_is_used_up_and_kept() {
-        let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let counts = vec![30; 80];
-        let busy: Vec<f64> = counts.iter().map(|_| rng.random()).collect();
-        let pairs = (0..80).flat_map(|a| (a..80).map(move |b| (a, b)));
-        let way = |(a, b): (usize, usize)| {
-            let slower = 0.3 * busy[a] * busy[b];
-            Way { a, b, weight: 1.0 - slower, risk: slower, budget: 0.04 }
-        };
-        let ways: Vec<Way> = pairs.map(way).filter(|way| way.weight > 0.0).collect();
-        assert!(ways.len() > WAYS_EXACT_MAX);
-        let question = Question {
-            counts: &counts,
-            ways: &ways,
-            allowance: 0.0,
-            unused_fraction_max: UNUSED_FRACTION_MAX.0,
-        };
-        let free = question.at(0.0);
-        assert!(question.excess(&free.counts) > 0.0, "the budget binds");
-        let choice = choose(&counts, &ways, 0.0, 0.0);
-        assert!(question.is_fine(&choice), "{}", question.excess(&choice.counts));
-        // With a price that is not far off it comes to the same.
-        let again = choose(&counts, &ways, 0.0, 1.3 * choice.risk_price);
-        assert!(question.excess(&again.counts) <= TOLERANCE);
-        let ratio = question.weight(&again.counts) / question.weight(&choice.counts);
-        assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
-    }
-
-    fn risky(a: usize, b: usize, weight: f64, risk: f64) -> Way {
-        Way { a, b, weight, risk, budget: 0.04 }
-    }
-
-    #[test]
-    fn what_is_within_the_budget_is_not_touched() {
-        let ways = [risky(0, 1, 0.8, 0.01), risky(0, 2, 0.5, 0.0)];
-        assert_eq!(choose(&[1, 1, 1], &ways, 0.0, 0.0).counts, [1, 0]);
-    }
-
-    #[test]
-    fn a_risky_pair_makes_room_for_a_safer_one_and_goes_where_there_is_none() {
-        let ways = [risky(0, 1, 0.8, 0.2), risky(0, 2, 0.5, 0.0)];
-        assert_eq!(choose(&[1, 1, 1], &ways, 0.0, 0.0).counts, [0, 1]);
-        assert_eq!(choose(&[1, 1], &ways[..1], 0.0, 0.0).counts, [0]);
-    }
-
-    #[test]
-    fn safe_pairs_pay_for_a_risky_one_and_an_allowance_does() {
-        let ways = [risky(0, 1, 0.8, 0.1), risky(2, 3, 0.5, 0.0)];
-        assert_eq!(choose(&[1, 1, 4, 4], &ways, 0.0, 0.0).counts, [1, 4]);
-        assert_eq!(choose(&[1, 1, 1, 1], &ways, 0.0, 0.0).counts, [0, 1]);
-        assert_eq!(choose(&[1, 1, 1, 1], &ways, 0.02, 0.0).counts, [1, 1]);
-    }
-}
+mod tests;

@@ -1,28 +1,30 @@
-//! Step 3: of all that could share, those that gain most together. The graph of what could share: jobs that have a right to a device, running hosts that may be joined, and jobs that
-//! could ride along. What is alike is one class of the matching, so that its size grows with the workloads and not with
-//! the queue. Turns verdicts into edges and the matching into mates; must not hand out devices.
+//! Step 3: of all candidates, those that gain most together. Jobs that have a right to a device, running hosts that may be
+//! joined, and joiners are the vertices of a graph, candidates its edges. What is alike is one class of the matching, so
+//! that its size grows with the workloads and not with the queue. Must not hand out devices.
 
+mod assign;
 mod budget;
 
 use crate::planner::admit;
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{
-    CandidateIndex, ClassIndex, DeviceIndex, GroupIndex, JobIndex, PlaceIndex, RoomIndex,
+    CandidateIndex, ClassIndex, DeviceIndex, GroupIndex, JobIndex, NodeClassIndex, PlaceIndex,
 };
-use crate::planner::placement::free_capacity::{FreeCapacity, Rooms};
+use crate::planner::placement::free_capacity::{FreeCapacity, NodeClasses};
 use crate::planner::rounds::Cutoff;
 use crate::policy::UserPolicy;
+use assign::Assigner;
 use budget::{Choice, Way};
 use pillion_core::{UnixTime, UserId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use typed_index_collections::TiVec;
 
-/// How often the choice is made anew at most, because a closer look at what is not in it could still change it.
-const LOOKS_MAX: usize = 3;
-/// So many sharings of each group are looked at closely at a time.
-const LOOKS_AT_ONCE_MAX: usize = 12;
+/// How often the choice is made anew at most, because evaluating what is not in it could still change it.
+const EVALUATION_ROUNDS_MAX: usize = 3;
+/// So many candidates of each group are evaluated at a time.
+const EVALUATED_AT_ONCE_MAX: usize = 12;
 
 /// With whom a job is to share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +37,14 @@ pub(crate) enum Partner {
 
 /// What is to be matched.
 pub(crate) struct Question<'q> {
-    /// Jobs with a right to a device, and the device on which a sharing with them is looked at.
+    /// Jobs with a right to a device, and the device on which sharing with them is evaluated.
     pub(crate) primaries: &'q [(JobIndex, DeviceIndex)],
     /// Jobs that start alone on a device for certain.
     pub(crate) hosts: &'q [(JobIndex, DeviceIndex)],
     /// Devices that may be joined.
     pub(crate) joinable: &'q [DeviceIndex],
     /// All other jobs that could start now, in the order of placement.
-    pub(crate) guests: &'q [JobIndex],
+    pub(crate) joiners: &'q [JobIndex],
     /// Who must not hold a device longer than the host.
     pub(crate) cutoff: Cutoff,
     /// CPUs and memory of the nodes once the primaries have theirs.
@@ -54,20 +56,20 @@ pub(crate) struct Question<'q> {
 /// Jobs or running hosts that are alike in everything that a sharing depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Group {
-    Primary { class: ClassIndex, place: PlaceIndex, room: RoomIndex, must_end: bool },
-    Host { class: ClassIndex, place: PlaceIndex, room: RoomIndex },
-    Running { device: DeviceIndex, room: RoomIndex, end: usize },
-    Guest { class: ClassIndex, must_end: bool },
+    Primary { class: ClassIndex, place: PlaceIndex, node_class: NodeClassIndex, must_end: bool },
+    Host { class: ClassIndex, place: PlaceIndex, node_class: NodeClassIndex },
+    Running { device: DeviceIndex, node_class: NodeClassIndex, end: usize },
+    Joiner { class: ClassIndex, must_end: bool },
 }
 
 /// One of a group.
 #[derive(Debug, Clone, Copy)]
-enum Member {
+enum Vertex {
     Job(JobIndex),
     Device(DeviceIndex),
 }
 
-impl Member {
+impl Vertex {
     fn job(self) -> Option<JobIndex> {
         match self {
             Self::Job(job) => Some(job),
@@ -76,21 +78,21 @@ impl Member {
     }
 }
 
-/// A job beside which there is a seat.
+/// A job that another could join, and where.
 #[derive(Clone, Copy)]
-struct Seat {
+struct HostSite {
     class: ClassIndex,
     place: PlaceIndex,
-    room: RoomIndex,
+    node_class: NodeClassIndex,
 }
 
-/// The groups, and their members in the order of placement or of devices.
+/// The groups, and their vertices in the order of placement or of devices.
 struct Groups<'g, 'a> {
     context: &'g PlanContext<'a>,
-    rooms: Rooms,
+    node_classes: NodeClasses,
     ends: Ends,
     kinds: TiVec<GroupIndex, Group>,
-    members: TiVec<GroupIndex, Vec<Member>>,
+    vertices: TiVec<GroupIndex, Vec<Vertex>>,
 }
 
 /// A sharing between one of each group.
@@ -106,90 +108,81 @@ pub(crate) fn select(
     candidates: &mut CandidateSet<'_, '_>,
     question: &Question<'_>,
 ) -> BTreeMap<JobIndex, Partner> {
-    let context = candidates.context;
     // 1. What is alike is one group, so that the matching grows with the workloads.
-    let groups = Groups::new(context, question);
+    let groups = Groups::new(candidates.context, question);
     // 2. Which groups could share, and what that is worth at the price of one estimate.
     let links = groups.links(candidates);
-    candidates.glance();
-    // 3. How often each is chosen, looking closer where that could change the choice.
+    candidates.screen();
+    // 3. How often each is chosen, evaluating more where that could change the choice.
     let chosen = groups.choose(candidates, &links, question.allowance);
     // 4. Back from groups to jobs, the first ones first.
-    let mut dealer = Dealer {
-        context,
-        groups: &groups,
-        devices: question.primaries.iter().chain(question.hosts).copied().collect(),
-        capacity: question.capacity.clone(),
-        next: vec![0; groups.kinds.len()].into(),
-        partners: BTreeMap::new(),
-    };
+    let mut assigner = Assigner::new(&groups, question);
     for (link, count) in links.iter().zip(chosen) {
         for _ in 0..count {
-            dealer.deal(link.a, link.b);
+            assigner.assign(link.a, link.b);
         }
     }
-    dealer.partners
+    assigner.partners
 }
 
 impl<'g, 'a> Groups<'g, 'a> {
     fn new(context: &'g PlanContext<'a>, question: &Question<'_>) -> Self {
         let mut groups = Self {
             context,
-            rooms: question.capacity.rooms(context),
+            node_classes: question.capacity.node_classes(context),
             ends: Ends::new(context),
             kinds: TiVec::new(),
-            members: TiVec::new(),
+            vertices: TiVec::new(),
         };
         let mut numbers = FxHashMap::default();
-        let must_end = |job: JobIndex| question.cutoff.binds(job);
-        let class_of = |job: JobIndex| context.class_of[job];
         for (job, device) in question.primaries {
-            let Seat { class, place, room } = groups.seat(class_of(*job), *device);
+            let HostSite { class, place, node_class } = groups.host_site(context.class_of[*job], *device);
+            let must_end = question.cutoff.binds(*job);
             groups.add(
                 &mut numbers,
-                Group::Primary { class, place, room, must_end: must_end(*job) },
-                Member::Job(*job),
+                Group::Primary { class, place, node_class, must_end },
+                Vertex::Job(*job),
             );
         }
         for (job, device) in question.hosts {
-            let Seat { class, place, room } = groups.seat(class_of(*job), *device);
-            groups.add(&mut numbers, Group::Host { class, place, room }, Member::Job(*job));
+            let HostSite { class, place, node_class } = groups.host_site(context.class_of[*job], *device);
+            groups.add(&mut numbers, Group::Host { class, place, node_class }, Vertex::Job(*job));
         }
         for device in question.joinable {
-            let room = groups.rooms.of_device(context, *device);
+            let node_class = groups.node_classes.of_device(context, *device);
             let end = groups.ends.rank(last_end(context, *device));
             groups.add(
                 &mut numbers,
-                Group::Running { device: context.alike[*device], room, end },
-                Member::Device(*device),
+                Group::Running { device: context.alike[*device], node_class, end },
+                Vertex::Device(*device),
             );
         }
-        for guest in question.guests {
-            let group = Group::Guest { class: class_of(*guest), must_end: must_end(*guest) };
-            groups.add(&mut numbers, group, Member::Job(*guest));
+        for joiner in question.joiners {
+            let (class, must_end) = (context.class_of[*joiner], question.cutoff.binds(*joiner));
+            groups.add(&mut numbers, Group::Joiner { class, must_end }, Vertex::Job(*joiner));
         }
         groups
     }
 
-    fn seat(&self, class: ClassIndex, device: DeviceIndex) -> Seat {
-        let room = self.rooms.of_device(self.context, device);
-        Seat { class, place: self.context.places.of_device[device], room }
+    fn host_site(&self, class: ClassIndex, device: DeviceIndex) -> HostSite {
+        let node_class = self.node_classes.of_device(self.context, device);
+        HostSite { class, place: self.context.places.of_device[device], node_class }
     }
 
-    fn add(&mut self, numbers: &mut FxHashMap<Group, GroupIndex>, group: Group, member: Member) {
+    fn add(&mut self, numbers: &mut FxHashMap<Group, GroupIndex>, group: Group, vertex: Vertex) {
         let number = *numbers.entry(group).or_insert_with(|| {
             self.kinds.push(group);
-            self.members.push_and_get_key(Vec::new())
+            self.vertices.push_and_get_key(Vec::new())
         });
-        self.members[number].push(member);
+        self.vertices[number].push(vertex);
     }
 
     /// What could be, of each two groups.
     fn links(&self, candidates: &mut CandidateSet<'_, '_>) -> Vec<Link> {
         let mut links = Vec::new();
-        for company in self.companies() {
-            for (at, a) in company.iter().enumerate() {
-                for b in &company[at..] {
+        for cohort in self.cohorts() {
+            for (at, a) in cohort.iter().enumerate() {
+                for b in &cohort[at..] {
                     let sharings = self.sharings(candidates, self.kinds[*a], self.kinds[*b]);
                     let possible = sharings.into_iter().flatten();
                     let possible = possible.filter(|candidate| !candidates.is_ruled_out(*candidate));
@@ -200,11 +193,11 @@ impl<'g, 'a> Groups<'g, 'a> {
         links
     }
 
-    /// How often each link is chosen. What only a closer look could make good enough is looked at, until none is left.
+    /// How often each link is chosen. What could turn out to be good enough is evaluated, until none is left.
     fn choose(&self, candidates: &mut CandidateSet<'_, '_>, links: &[Link], allowance: f64) -> Vec<u32> {
         let counts: Vec<u32> =
-            self.members.iter().map(|members| u32::try_from(members.len()).unwrap_or(u32::MAX)).collect();
-        for _ in 0..LOOKS_MAX {
+            self.vertices.iter().map(|vertices| u32::try_from(vertices.len()).unwrap_or(u32::MAX)).collect();
+        for _ in 0..EVALUATION_ROUNDS_MAX {
             let known = Known::new(candidates, links);
             let near = budget::near(&counts, &known.ways, allowance, candidates.risk_price);
             candidates.risk_price = near.risk_price;
@@ -215,7 +208,7 @@ impl<'g, 'a> Groups<'g, 'a> {
             if promising.is_empty() {
                 break;
             }
-            candidates.look(&promising);
+            candidates.evaluate(&promising);
         }
         let known = Known::new(candidates, links);
         let choice = budget::choose(&counts, &known.ways, allowance, candidates.risk_price);
@@ -230,18 +223,19 @@ impl<'g, 'a> Groups<'g, 'a> {
         links: &[Link],
         prices: &[f64],
     ) -> Vec<CandidateIndex> {
-        let more = |link: &Link| {
-            let hope = candidates.known(link.candidate).hope?;
-            let more = hope - prices[usize::from(link.a)] - prices[usize::from(link.b)];
-            (more > 0.0).then_some((more, link.a, link.b, link.candidate))
-        };
-        let mut all: Vec<(f64, GroupIndex, GroupIndex, CandidateIndex)> =
-            links.iter().filter_map(more).collect();
+        let mut all: Vec<(f64, GroupIndex, GroupIndex, CandidateIndex)> = Vec::new();
+        for link in links {
+            let Some(weight_bound) = candidates.known(link.candidate).weight_bound else { continue };
+            let more = weight_bound - prices[usize::from(link.a)] - prices[usize::from(link.b)];
+            if more > 0.0 {
+                all.push((more, link.a, link.b, link.candidate));
+            }
+        }
         all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.3.cmp(&b.3)));
         let mut seen: TiVec<GroupIndex, usize> = vec![0; self.kinds.len()].into();
         let mut promising: Vec<CandidateIndex> = Vec::new();
         for (_, a, b, candidate) in all {
-            if seen[a].min(seen[b]) < LOOKS_AT_ONCE_MAX {
+            if seen[a].min(seen[b]) < EVALUATED_AT_ONCE_MAX {
                 (seen[a], seen[b]) = (seen[a] + 1, seen[b] + 1);
                 promising.push(candidate);
             }
@@ -252,8 +246,8 @@ impl<'g, 'a> Groups<'g, 'a> {
     }
 
     /// Groups that the policy on users lets meet at all.
-    fn companies(&self) -> Vec<Vec<GroupIndex>> {
-        let mut companies: BTreeMap<Option<UserId>, Vec<GroupIndex>> = BTreeMap::new();
+    fn cohorts(&self) -> Vec<Vec<GroupIndex>> {
+        let mut cohorts: BTreeMap<Option<UserId>, Vec<GroupIndex>> = BTreeMap::new();
         for (number, group) in self.kinds.iter_enumerated() {
             let user = match (self.context.policy.users, *group) {
                 (UserPolicy::SameAccount | UserPolicy::Any, _) => None,
@@ -262,12 +256,12 @@ impl<'g, 'a> Groups<'g, 'a> {
                 }
                 (
                     _,
-                    Group::Primary { class, .. } | Group::Host { class, .. } | Group::Guest { class, .. },
+                    Group::Primary { class, .. } | Group::Host { class, .. } | Group::Joiner { class, .. },
                 ) => Some(self.context.classes[class].uid),
             };
-            companies.entry(user).or_default().push(number);
+            cohorts.entry(user).or_default().push(number);
         }
-        companies.into_values().collect()
+        cohorts.into_values().collect()
     }
 
     /// How one of each group could share. The first comes before the second in `kinds`.
@@ -281,32 +275,37 @@ impl<'g, 'a> Groups<'g, 'a> {
             // Two jobs that each have a right to a device may share one whatever their limits, since the other device
             // becomes free for those behind them.
             (
-                Group::Primary { class, place, room, .. },
-                Group::Primary { class: other, place: there, room: room_there, .. },
+                Group::Primary { class, place, node_class, .. },
+                Group::Primary { class: other, place: there, node_class: node_class_there, .. },
             ) => {
-                let here = self.beside(candidates, Seat { class, place, room }, other);
-                let there =
-                    self.beside(candidates, Seat { class: other, place: there, room: room_there }, class);
+                let here = self.beside(candidates, HostSite { class, place, node_class }, other);
+                let there = self.beside(
+                    candidates,
+                    HostSite { class: other, place: there, node_class: node_class_there },
+                    class,
+                );
                 [here, there.filter(|there| here != Some(*there))]
             }
             (
-                Group::Primary { class, place, room, .. } | Group::Host { class, place, room },
-                Group::Guest { class: guest, must_end },
+                Group::Primary { class, place, node_class, .. } | Group::Host { class, place, node_class },
+                Group::Joiner { class: joiner, must_end },
             ) => {
-                let may_stay = !must_end || !self.ends.outlives(guest, self.ends.of_class[class] + 1);
+                let may_stay = !must_end || !self.ends.outlives(joiner, self.ends.of_class[class] + 1);
                 [
-                    may_stay.then(|| self.beside(candidates, Seat { class, place, room }, guest)).flatten(),
+                    may_stay
+                        .then(|| self.beside(candidates, HostSite { class, place, node_class }, joiner))
+                        .flatten(),
                     None,
                 ]
             }
-            (Group::Primary { class: guest, must_end, .. }, Group::Running { device, room, end })
-            | (Group::Running { device, room, end }, Group::Guest { class: guest, must_end }) => {
-                let may_stay = !must_end || !self.ends.outlives(guest, end);
+            (Group::Primary { class: joiner, must_end, .. }, Group::Running { device, node_class, end })
+            | (Group::Running { device, node_class, end }, Group::Joiner { class: joiner, must_end }) => {
+                let may_stay = !must_end || !self.ends.outlives(joiner, end);
                 let context = self.context;
-                let fits = context.matches(guest, device)
-                    && self.rooms.fits(context, room, guest)
-                    && context.sharer(guest, context.kind_of[device]).is_ok();
-                [(may_stay && fits).then(|| candidates.join(guest, device)), None]
+                let fits = context.matches(joiner, device)
+                    && self.node_classes.fits(context, node_class, joiner)
+                    && context.sharer(joiner, context.kind_of[device]).is_ok();
+                [(may_stay && fits).then(|| candidates.join(joiner, device)), None]
             }
             _ => [None, None],
         }
@@ -315,14 +314,15 @@ impl<'g, 'a> Groups<'g, 'a> {
     fn beside(
         &self,
         candidates: &mut CandidateSet<'_, '_>,
-        Seat { class, place, room }: Seat,
-        guest: ClassIndex,
+        HostSite { class, place, node_class }: HostSite,
+        joiner: ClassIndex,
     ) -> Option<CandidateIndex> {
         let context = self.context;
         let kind = context.places.kinds[place];
-        let fits = context.places.matches(guest, place) && self.rooms.fits(context, room, guest);
-        let may_share = fits && context.sharer(class, kind).is_ok() && context.sharer(guest, kind).is_ok();
-        may_share.then(|| candidates.pair(class, guest, kind))
+        let fits =
+            context.places.matches(joiner, place) && self.node_classes.fits(context, node_class, joiner);
+        let may_share = fits && context.sharer(class, kind).is_ok() && context.sharer(joiner, kind).is_ok();
+        may_share.then(|| candidates.pair(class, joiner, kind))
     }
 }
 
@@ -338,8 +338,8 @@ impl Known {
         let budget = candidates.context.policy.broken_budget_fraction;
         let mut known = Self { ways: Vec::new(), link_of: Vec::new() };
         for (index, link) in links.iter().enumerate() {
-            let glance = candidates.known(link.candidate);
-            if let Some(weight) = glance.weight {
+            let appraisal = candidates.known(link.candidate);
+            if let Some(weight) = appraisal.weight {
                 #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
                 let tenants = candidates.tenant_count(link.candidate) as f64;
                 let budget = budget * tenants;
@@ -347,7 +347,7 @@ impl Known {
                     a: link.a.into(),
                     b: link.b.into(),
                     weight,
-                    risk: glance.risk,
+                    risk: appraisal.risk,
                     budget,
                 });
                 known.link_of.push(index);
@@ -374,17 +374,16 @@ struct Ends {
 
 impl Ends {
     fn new(context: &PlanContext<'_>) -> Self {
-        let of = |class: ClassIndex| admit::latest_end(context.classes[class], context.view.taken_at);
-        let mut sorted: Vec<UnixTime> = context.classes.keys().filter_map(of).collect();
+        let ends: TiVec<ClassIndex, Option<UnixTime>> =
+            context.classes.iter().map(|job| admit::latest_end(job, context.view.taken_at)).collect();
+        let mut sorted: Vec<UnixTime> = ends.iter().flatten().copied().collect();
         sorted.sort_by(|a, b| a.seconds().total_cmp(&b.seconds()));
         sorted.dedup();
-        let mut ends = Self { sorted, of_class: TiVec::new() };
         // Whoever has no limit ends after all others.
-        let number = |end: Option<UnixTime>| {
-            end.map_or(ends.sorted.len(), |end| ends.sorted.partition_point(|other| *other < end))
-        };
-        ends.of_class = context.classes.keys().map(|class| number(of(class))).collect();
-        ends
+        let of_class = ends
+            .iter()
+            .map(|end| end.map_or(sorted.len(), |end| sorted.partition_point(|other| *other < end)));
+        Self { of_class: of_class.collect(), sorted }
     }
 
     /// How many of the different ends of classes are no later than this one; `None` = no limit.
@@ -398,95 +397,16 @@ impl Ends {
     }
 }
 
-/// Turns a matching of groups into mates, the first members first.
-struct Dealer<'d, 'a> {
-    context: &'d PlanContext<'a>,
-    groups: &'d Groups<'d, 'a>,
-    /// Of primaries and hosts.
-    devices: FxHashMap<JobIndex, DeviceIndex>,
-    /// As guests take their parts of it.
-    capacity: FreeCapacity,
-    next: TiVec<GroupIndex, usize>,
-    partners: BTreeMap<JobIndex, Partner>,
+/// Whether a joiner could run on when the job that it starts with is over.
+pub(crate) fn outlives_job(context: &PlanContext<'_>, joiner: JobIndex, host: JobIndex) -> bool {
+    let [joiner_end, host_end] =
+        [joiner, host].map(|job| admit::latest_end(&context.jobs[job], context.view.taken_at));
+    admit::outlives(joiner_end, host_end)
 }
 
-impl Dealer<'_, '_> {
-    /// One pair of these groups, where there is room for it still.
-    fn deal(&mut self, first: GroupIndex, second: GroupIndex) {
-        match (self.groups.kinds[first], self.groups.kinds[second]) {
-            (Group::Primary { .. }, Group::Primary { .. }) => {
-                if let (Some(one), Some(other)) = (self.take_job(first), self.take_job(second)) {
-                    self.partners.insert(one, Partner::Job(other));
-                    self.partners.insert(other, Partner::Job(one));
-                }
-            }
-            (Group::Primary { .. } | Group::Host { .. }, Group::Guest { class, .. }) => {
-                if let (Some(host), Some(guest)) = (self.take_host(first, class), self.take_job(second)) {
-                    self.partners.insert(host, Partner::Job(guest));
-                    self.partners.insert(guest, Partner::Job(host));
-                }
-            }
-            (Group::Primary { class, .. }, Group::Running { .. }) => self.deal_join(second, first, class),
-            (Group::Running { .. }, Group::Guest { class, .. }) => self.deal_join(first, second, class),
-            _ => {}
-        }
-    }
-
-    fn deal_join(&mut self, running: GroupIndex, guests: GroupIndex, class: ClassIndex) {
-        if let (Some(device), Some(guest)) = (self.take_running(running, class), self.take_job(guests)) {
-            self.partners.insert(guest, Partner::Device(device));
-        }
-    }
-
-    fn take(&mut self, group: GroupIndex) -> Option<Member> {
-        let member = self.groups.members[group].get(self.next[group]).copied()?;
-        self.next[group] += 1;
-        Some(member)
-    }
-
-    fn take_job(&mut self, group: GroupIndex) -> Option<JobIndex> {
-        self.take(group)?.job()
-    }
-
-    /// The next job of a group beside which a guest of this class still has room; the others are passed over.
-    fn take_host(&mut self, group: GroupIndex, guest: ClassIndex) -> Option<JobIndex> {
-        loop {
-            let host = self.take_job(group)?;
-            let device = *self.devices.get(&host)?;
-            if self.has_taken_room(device, guest) {
-                return Some(host);
-            }
-        }
-    }
-
-    /// Likewise the next device that may be joined.
-    fn take_running(&mut self, group: GroupIndex, guest: ClassIndex) -> Option<DeviceIndex> {
-        loop {
-            let Member::Device(device) = self.take(group)? else { return None };
-            if self.has_taken_room(device, guest) {
-                return Some(device);
-            }
-        }
-    }
-
-    fn has_taken_room(&mut self, device: DeviceIndex, guest: ClassIndex) -> bool {
-        let has_room = self.capacity.has_room(self.context, device, guest);
-        if has_room {
-            self.capacity.take(self.context, device, guest);
-        }
-        has_room
-    }
-}
-
-/// Whether a guest could run on when the job that it starts with is over.
-pub(crate) fn outlives_job(context: &PlanContext<'_>, guest: JobIndex, host: JobIndex) -> bool {
-    let end = |job: JobIndex| admit::latest_end(&context.jobs[job], context.view.taken_at);
-    admit::outlives(end(guest), end(host))
-}
-
-/// Whether a guest could run on when all that run on a device are over.
-pub(crate) fn outlives_tenants(context: &PlanContext<'_>, guest: JobIndex, device: DeviceIndex) -> bool {
-    let end = admit::latest_end(&context.jobs[guest], context.view.taken_at);
+/// Whether a joiner could run on when all that run on a device are over.
+pub(crate) fn outlives_tenants(context: &PlanContext<'_>, joiner: JobIndex, device: DeviceIndex) -> bool {
+    let end = admit::latest_end(&context.jobs[joiner], context.view.taken_at);
     admit::outlives(end, last_end(context, device))
 }
 

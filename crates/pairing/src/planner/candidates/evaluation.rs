@@ -1,6 +1,6 @@
 //! Estimates, and what follows from them: which promise they keep, what the sharing is worth, what it risks.
 
-use super::Seat;
+use super::CandidateTenant;
 use super::worth::{self, Stay};
 use crate::model::{SpeedEstimate, TenantInput};
 use crate::plan::Reason;
@@ -22,7 +22,7 @@ const PREDICTIONS_MAX: usize = 20_000;
 
 /// What a sharing would be like.
 #[derive(Debug, Clone)]
-pub(crate) struct Verdict {
+pub(crate) struct Evaluation {
     /// For each tenant: those that run already, then those that start.
     pub(crate) caps: Vec<Option<Fraction>>,
     /// In the same order; empty where nothing could be said.
@@ -39,7 +39,7 @@ pub(crate) struct Verdict {
     pub(crate) excluded_by: Option<Reason>,
 }
 
-impl Verdict {
+impl Evaluation {
     /// Of which nothing is said yet.
     fn unknown() -> Self {
         Self {
@@ -69,59 +69,59 @@ impl Verdict {
 }
 
 impl<'a> PlanContext<'a> {
-    pub(super) fn verdict(
+    pub(super) fn evaluation(
         &self,
-        seats: &[Seat<'a>],
+        tenants: &[CandidateTenant<'a>],
         caps: &[Option<Fraction>],
         device: &DeviceView,
         mode: Option<u8>,
-    ) -> Result<Verdict, Reason> {
-        let estimates = self.predict(seats, caps, device, mode)?;
-        let judged = self.judged(seats, caps, &estimates.iter().collect::<Vec<_>>(), device, mode)?;
-        Ok(Verdict { caps: caps.to_vec(), estimates, ..judged })
+    ) -> Result<Evaluation, Reason> {
+        let estimates = self.predict(tenants, caps, device, mode)?;
+        let judged = self.judged(tenants, caps, &estimates.iter().collect::<Vec<_>>(), device, mode)?;
+        Ok(Evaluation { caps: caps.to_vec(), estimates, ..judged })
     }
 
     /// What follows from estimates, which are not kept with it.
     pub(super) fn judged(
         &self,
-        seats: &[Seat<'a>],
+        tenants: &[CandidateTenant<'a>],
         caps: &[Option<Fraction>],
         estimates: &[&SpeedEstimate],
         device: &DeviceView,
         mode: Option<u8>,
-    ) -> Result<Verdict, Reason> {
+    ) -> Result<Evaluation, Reason> {
         let sum: f64 = estimates.iter().map(|estimate| estimate.speed_fraction).sum();
-        let before = if let [_, _] = seats { 1.0 } else { self.sum_before(seats, caps, device, mode)? };
-        let keeps =
-            |(estimate, seat): (&&SpeedEstimate, &Seat<'_>)| admit::keeps_promise(estimate, seat.promise);
-        let inputs = self.inputs(seats, caps, device, mode);
+        let before = if let [_, _] = tenants { 1.0 } else { self.sum_before(tenants, caps, device, mode)? };
+        let mut promises = estimates.iter().zip(tenants);
+        let are_kept = promises.all(|(estimate, tenant)| admit::keeps_promise(estimate, tenant.promise));
+        let inputs = self.inputs(tenants, caps, device, mode);
         let misfit = self.model.misfit_probability(&inputs, &device.model);
-        let risks = estimates.iter().zip(seats).map(|(own, seat)| own.break_probability(seat.promise));
+        let risks = estimates.iter().zip(tenants).map(|(own, tenant)| own.break_probability(tenant.promise));
         let risk: f64 = risks.map(|risk| misfit + (1.0 - misfit) * risk).sum();
-        let weight = self.weight(seats, &inputs, estimates, before, device) * (1.0 - misfit)
+        let weight = self.weight(tenants, &inputs, estimates, before, device) * (1.0 - misfit)
             - misfit * worth::MISFIT_COST;
         let excluded_by = if misfit >= MISFIT_MAX {
             Some(Reason::MemoryDoesNotFit)
-        } else if !estimates.iter().zip(seats).all(keeps) {
+        } else if !are_kept {
             Some(Reason::PromiseAtRisk)
         } else if sum - before < self.policy.gain_min || weight <= 0.0 {
             Some(Reason::GainTooSmall)
         } else {
             None
         };
-        Ok(Verdict { ccs_mode: mode, gain: sum - 1.0, weight, risk, excluded_by, ..Verdict::unknown() })
+        Ok(Evaluation { ccs_mode: mode, gain: sum - 1.0, weight, risk, excluded_by, ..Evaluation::unknown() })
     }
 
     /// The sum of speeds without the last tenant.
     fn sum_before(
         &self,
-        seats: &[Seat<'a>],
+        tenants: &[CandidateTenant<'a>],
         caps: &[Option<Fraction>],
         device: &DeviceView,
         mode: Option<u8>,
     ) -> Result<f64, Reason> {
-        let count = seats.len() - 1;
-        let estimates = self.predict(&seats[..count], &caps[..count], device, mode)?;
+        let count = tenants.len() - 1;
+        let estimates = self.predict(&tenants[..count], &caps[..count], device, mode)?;
         Ok(estimates.iter().map(|estimate| estimate.speed_fraction).sum())
     }
 
@@ -129,22 +129,21 @@ impl<'a> PlanContext<'a> {
     /// throughput counts.
     fn weight(
         &self,
-        seats: &[Seat<'_>],
+        tenants: &[CandidateTenant<'_>],
         inputs: &[TenantInput<'_>],
         estimates: &[&SpeedEstimate],
         before: f64,
         device: &DeviceView,
     ) -> f64 {
-        let watts = |input: &TenantInput<'_>| input.profile.power_watts_mean;
-        let stays: Vec<Stay> = seats
+        let stays: Vec<Stay> = tenants
             .iter()
             .zip(inputs)
             .zip(estimates)
-            .map(|((seat, input), own)| Stay {
-                runs: seat.runs,
+            .map(|((tenant, input), own)| Stay {
+                runs: tenant.runs,
                 speed: own.speed_fraction,
                 contested: if own.has_heavy_tail { own.spread() } else { 0.0 },
-                watts: watts(input),
+                watts: input.profile.power_watts_mean,
             })
             .collect();
         let together = match self.policy.objective {
@@ -156,33 +155,34 @@ impl<'a> PlanContext<'a> {
 
     fn inputs(
         &self,
-        seats: &[Seat<'_>],
+        tenants: &[CandidateTenant<'_>],
         caps: &[Option<Fraction>],
         device: &DeviceView,
         mode: Option<u8>,
     ) -> Vec<TenantInput<'a>> {
-        let input = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| TenantInput {
-            profile: self.profiles[seat.profile],
+        let capped = tenants.iter().zip(caps);
+        let inputs = capped.map(|(tenant, cap)| TenantInput {
+            profile: self.profiles[tenant.profile],
             sharing: Sharing::by(device.mechanism, *cap, mode),
-        };
-        seats.iter().zip(caps).map(input).collect()
+        });
+        inputs.collect()
     }
 
     pub(super) fn predict(
         &self,
-        seats: &[Seat<'_>],
+        tenants: &[CandidateTenant<'_>],
         caps: &[Option<Fraction>],
         device: &DeviceView,
         mode: Option<u8>,
     ) -> Result<Rc<Vec<SpeedEstimate>>, Reason> {
-        let tenant = |(seat, cap): (&Seat<'_>, &Option<Fraction>)| {
-            (seat.profile, cap.map_or(f64::MAX, Fraction::value).to_bits())
-        };
-        let key = (self.model_of(device), mode, seats.iter().zip(caps).map(tenant).collect());
+        let capped = tenants.iter().zip(caps);
+        let capped =
+            capped.map(|(tenant, cap)| (tenant.profile, cap.map_or(f64::MAX, Fraction::value).to_bits()));
+        let key = (self.model_of(device), mode, capped.collect());
         if let Some(known) = self.found.predictions.borrow().get(&key) {
             return known.clone().ok_or(Reason::UnknownWorkload);
         }
-        let inputs = self.inputs(seats, caps, device, mode);
+        let inputs = self.inputs(tenants, caps, device, mode);
         let estimates = self.model.predict(&inputs, &device.model).ok().map(Rc::new);
         if self.found.predictions.borrow().len() < PREDICTIONS_MAX {
             self.found.predictions.borrow_mut().insert(key, estimates.clone());
@@ -192,7 +192,8 @@ impl<'a> PlanContext<'a> {
 
     /// The first kind of devices of this model and mechanism: estimates know no other difference.
     pub(super) fn model_of(&self, device: &DeviceView) -> KindIndex {
-        let is_like = |kind: &&DeviceView| kind.model == device.model && kind.mechanism == device.mechanism;
-        self.kinds.position(is_like).unwrap_or(KindIndex::from(0))
+        let alike =
+            self.kinds.position(|kind| kind.model == device.model && kind.mechanism == device.mechanism);
+        alike.unwrap_or(KindIndex::from(0))
     }
 }

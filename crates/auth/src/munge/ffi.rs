@@ -22,7 +22,7 @@ const CRED_EXPIRED: c_int = 15;
 const CRED_REWOUND: c_int = 16;
 const CRED_REPLAYED: c_int = 17;
 const CRED_UNAUTHORIZED: c_int = 18;
-/// `munge_opt_t`.
+/// Values of `munge_opt_t` in munge.h.
 const OPT_TTL: c_int = 4;
 const OPT_ENCODE_TIME: c_int = 6;
 const OPT_DECODE_TIME: c_int = 7;
@@ -104,11 +104,11 @@ impl Drop for Context {
 impl Context {
     fn new(calls: Calls, socket: &Path) -> Result<Self, MungeError> {
         let path = CString::new(socket.as_os_str().as_bytes())
-            .map_err(|_| MungeError::Away("auth.munge_socket is no path".to_owned()))?;
-        // SAFETY: it takes nothing; null is told apart below.
+            .map_err(|_| MungeError::Unavailable("auth.munge_socket is no path".to_owned()))?;
+        // SAFETY: it takes nothing; null is handled below.
         let raw = unsafe { (calls.ctx_create)() };
         if raw.is_null() {
-            return Err(MungeError::Away("MUNGE has no memory".to_owned()));
+            return Err(MungeError::Unavailable("MUNGE has no memory".to_owned()));
         }
         let context = Self { calls, raw };
         // SAFETY: this option takes a C string, which is copied (munge_ctx(3)).
@@ -129,7 +129,7 @@ impl Context {
             CRED_REPLAYED => MungeError::Replayed,
             CRED_UNAUTHORIZED => MungeError::NotForUs,
             status if BAD_CREDENTIALS.contains(&status) => MungeError::Bad(self.sentence(status)),
-            _ => MungeError::Away(format!("MUNGE does not answer: {}", self.sentence(status))),
+            _ => MungeError::Unavailable(format!("MUNGE does not answer: {}", self.sentence(status))),
         }
     }
 
@@ -161,7 +161,9 @@ impl Library {
         let calls = match *known {
             Some(calls) => calls,
             None => Calls::open().map_err(|error| {
-                MungeError::Away(format!("{LIBRARY} cannot be opened ({error}); install MUNGE's library"))
+                MungeError::Unavailable(format!(
+                    "{LIBRARY} cannot be opened ({error}); install MUNGE's library"
+                ))
             })?,
         };
         *known = Some(calls);
@@ -191,11 +193,11 @@ impl Munge for Library {
         let made = Allocated(made.cast());
         context.checked(status)?;
         if made.0.is_null() {
-            return Err(MungeError::Away("MUNGE gave no credential".to_owned()));
+            return Err(MungeError::Unavailable("MUNGE gave no credential".to_owned()));
         }
         // SAFETY: a credential is a C string.
         let text = unsafe { CStr::from_ptr(made.0.cast::<c_char>()) };
-        text.to_str().map(str::to_owned).map_err(|_| MungeError::Away("MUNGE gave no text".to_owned()))
+        text.to_str().map(str::to_owned).map_err(|_| MungeError::Unavailable("MUNGE gave no text".to_owned()))
     }
 
     fn decode(&self, credential: &str) -> Result<Decoded, MungeError> {

@@ -55,7 +55,7 @@ fn a_device() -> impl Strategy<Value = DeviceView> {
                 tenant.sharing = Sharing::by(mechanism, None, Some(mode));
             }
             device.node = NodeName::new(format!("n{node}"));
-            device.blocked = is_blocked.then(|| "agent away".to_owned());
+            device.blocked = is_blocked.then(|| "agent not responding".to_owned());
             device
         },
     )
@@ -236,10 +236,10 @@ proptest! {
         let open = |device: &DeviceView| device.blocked.is_none();
         let unserved = if view.devices.iter().any(open) { unserved.min().unwrap_or(usize::MAX) } else { usize::MAX };
         for pairing in plan.pairings.iter().filter(|pairing| pairing.joins.is_some()) {
-            let guest = place(pairing.members[0].start.job_id);
-            let end = admit::latest_end(&view.waiting[guest], view.taken_at);
+            let joiner = place(pairing.members[0].start.job_id);
+            let end = admit::latest_end(&view.waiting[joiner], view.taken_at);
             let host_end = device_of(&view, pairing).tenants[0].time_limit_at;
-            prop_assert!(guest < unserved || !admit::outlives(end, host_end));
+            prop_assert!(joiner < unserved || !admit::outlives(end, host_end));
         }
     }
 }
@@ -261,11 +261,16 @@ proptest! {
 /// What the sharings of a plan are worth together.
 fn weight(context: &PlanContext<'_>) -> f64 {
     let placement = rounds::settle(&mut CandidateSet::new(context));
-    placement.starts.iter().filter_map(|start| start.verdict.as_ref()).map(|verdict| verdict.weight).sum()
+    placement
+        .starts
+        .iter()
+        .filter_map(|start| start.evaluation.as_ref())
+        .map(|evaluation| evaluation.weight)
+        .sum()
 }
 
 #[test]
-fn a_glance_at_most_pairs_finds_what_a_close_look_at_all_does() {
+fn screening_most_pairs_finds_what_evaluating_all_does() {
     let policy = Policy { broken_budget_fraction: 0.1, ..Policy::default() };
     for (devices, promise) in [(60, 1.25), (60, 1.8), (400, 1.5)] {
         let mut view = large_view(600, devices);
@@ -321,11 +326,11 @@ fn an_explanation_reads_well() {
     let mut view = view(vec![device("g0", Mechanism::Mps), running], waiting);
     view.waiting[1].memory_bytes_declared = Some(12 * GIB);
     let plan = plan(&view, &Contention, &Policy::default());
-    insta::assert_snapshot!(told(&plan.pairings[0].members[0].explanation));
+    insta::assert_snapshot!(report(&plan.pairings[0].members[0].explanation));
 }
 
 /// An explanation in words, its numbers rounded so that machines agree on them.
-fn told(explanation: &Explanation) -> String {
+fn report(explanation: &Explanation) -> String {
     let Explanation { job_id, reason, text, model, candidates } = explanation;
     let mut lines = vec![format!("job {job_id}: {reason:?} (by {model})"), text.clone()];
     for candidate in candidates.iter() {
