@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -20,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("pillion-device", &["pillion-core", "level-zero-sys"]),
     ("pillion-slurm", &["pillion-core"]),
     ("pillion-proto", &["pillion-core"]),
+    ("pillion-api", &["pillion-core", "pillion-proto"]),
     ("pillion-slurm-spank", &["pillion-core"]),
     (
         "pillion-agent",
@@ -38,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
         "pillion-scheduler",
         &[
             "pillion-core",
+            "pillion-api",
             "pillion-auth",
             "pillion-config",
             "pillion-doors",
@@ -48,11 +50,12 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "pillion-web",
         ],
     ),
-    ("pillion-web", &["pillion-core", "pillion-proto"]),
+    ("pillion-web", &["pillion-core", "pillion-api"]),
     (
         "pillion-cli",
         &[
             "pillion-core",
+            "pillion-api",
             "pillion-auth",
             "pillion-config",
             "pillion-proto",

@@ -1,7 +1,7 @@
 //! How large what comes over the wire may be: who reads it all before he looks at it can be filled by anybody.
 
+use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
-use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use std::sync::Arc;
 
 /// Explanations and whole views are larger than tonic's default of 4 MiB.
@@ -35,12 +35,13 @@ mod tests {
     use crate::store::Store;
     use crate::store::memory::MemoryStore;
     use crate::testing::{NOW, at, scan};
+    use pillion_api::operator_service_client::OperatorServiceClient;
+    use pillion_api::{PokeRequest, QueueRequest};
     use pillion_auth::{Identity, Peer};
     use pillion_core::NodeName;
     use pillion_core::{ManualClock, UserId};
     use pillion_proto::v1::agent_service_client::AgentServiceClient;
-    use pillion_proto::v1::operator_service_client::OperatorServiceClient;
-    use pillion_proto::v1::{AgentMessage, Device, Hello, PokeRequest, QueueRequest, agent_message};
+    use pillion_proto::v1::{AgentMessage, Device, Hello, agent_message};
     use pillion_slurm::NodeAvailability;
     use pillion_slurm::fake::{FakeSettings, FakeSlurm};
     use std::net::SocketAddr;
