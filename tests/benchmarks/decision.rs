@@ -20,6 +20,7 @@ use pillion_scheduler::engine::Engine;
 use pillion_scheduler::private_postgres::{Owner, PrivatePostgres};
 use pillion_scheduler::store::Store;
 use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::watch::Watch;
 use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_tests::testbed;

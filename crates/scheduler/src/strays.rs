@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use crate::agents::Agents;
     use crate::context::Settings;
-    use crate::store::Store;
     use crate::store::memory::MemoryStore;
+    use crate::store::prelude::*;
     use crate::testing::{NOW, at};
     use pillion_core::mark::Mark;
     use pillion_core::{ManualClock, SlurmJobId};

@@ -7,6 +7,7 @@ use crate::agents::Readings;
 use crate::context::Context;
 use crate::floorplan::{self, Closed, Spot};
 use crate::scan::is_waiting;
+use crate::store::postgres::PgStore;
 use crate::store::{
     Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
 };
@@ -119,9 +120,7 @@ pub(super) async fn decided(
     let Some(decision) = store.decision(id).await?.filter(is_shown) else {
         return Ok(api::DecidedResponse::default());
     };
-    let filter =
-        DecisionFilter { group: Some(decision.group), include_single: true, ..DecisionFilter::default() };
-    let mut group = store.decisions(&filter).await?;
+    let mut group = store.group(decision.group).await?;
     group.retain(is_shown);
     // Its own members are among them.
     let users = explain::users_of(store, &group).await?;
@@ -142,13 +141,14 @@ pub(super) async fn decided(
 /// The pool as it is now: sums over all of it, and the nodes of one page.
 pub(super) async fn cluster(
     context: &Context,
+    pages: &PgStore,
     request: api::ClusterRequest,
     caller: Caller,
 ) -> Result<api::ClusterResponse, Status> {
     let api::ClusterRequest { nodes, state, mechanism, offset, limit } = request;
     let wanted: BTreeSet<NodeName> = hostlist(&nodes)?.into_iter().collect();
     let store = context.store.as_ref();
-    let occupancy = store.occupancy().await.map_err(|error| status::from_store(&error))?;
+    let occupancy = pages.occupancy().await.map_err(|error| status::from_store(&error))?;
     let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
     let (scan, agents) = (context.board().scan.clone(), context.agents.all());
     let spots = floorplan::spots(&floorplan::Sources {
@@ -170,7 +170,7 @@ pub(super) async fn cluster(
     let match_count = to_u32(matching.len());
     let page: Vec<&[Spot<'_>]> = matching.into_iter().skip(skipped).take(taken).collect();
     let names: Vec<NodeName> = page.iter().map(|there| there[0].node.clone()).collect();
-    let tenants = store.tenants(&names).await.map_err(|error| status::from_store(&error))?;
+    let tenants = pages.tenants(&names).await.map_err(|error| status::from_store(&error))?;
     let places = page.iter().flat_map(|there| there.iter().map(Spot::place));
     let there = There { readings: context.agents.readings(places), tenants };
     let stopped = context.board().stopped.clone();

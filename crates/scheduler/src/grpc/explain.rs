@@ -3,7 +3,7 @@
 
 use super::auth::Caller;
 use super::listing;
-use crate::store::{DecisionFilter, Store, StoreError};
+use crate::store::{Store, StoreError};
 use pillion_api as api;
 use pillion_core::{Revision, SlurmJobId, UnixTime};
 use pillion_pairing::{Candidate, Explanation, SpeedEstimate};
@@ -19,8 +19,7 @@ pub(super) async fn explain(
     let Some(record) = store.job(id).await?.filter(|record| caller.may_see(record.uid)) else {
         return Ok(None);
     };
-    let filter = DecisionFilter { job_id: Some(id), include_single: true, ..DecisionFilter::default() };
-    let mut decisions = store.decisions(&filter).await?;
+    let mut decisions = store.decisions_of(id).await?;
     decisions.reverse();
     let users = users_of(store, &decisions).await?;
     let explanations = store.explanations(id).await?;

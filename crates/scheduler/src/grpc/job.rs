@@ -3,7 +3,7 @@
 
 use super::auth::Caller;
 use super::listing;
-use crate::store::{Decision, DecisionFilter, Event, JobRecord, Member, Store, StoreError};
+use crate::store::{Decision, Event, JobRecord, Member, Store, StoreError};
 use crate::story::{self, AdviceFacts, RunSeen, Usual};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
@@ -72,14 +72,12 @@ fn slow_cause(cause: story::SlowCause) -> api::SlowCause {
 
 /// The newest decision that this start came under, or is to, with its own member alone.
 async fn decision_of(store: &dyn Store, start: JobStart) -> Result<Option<Decision>, StoreError> {
-    let filter =
-        DecisionFilter { job_id: Some(start.job_id), include_single: true, ..DecisionFilter::default() };
     let is_own = |member: &Member| member.plan.start == start && member.state != MemberState::Undone;
     let own = |mut decision: Decision| {
         decision.members.retain(is_own);
         (!decision.members.is_empty()).then_some(decision)
     };
-    Ok(store.decisions(&filter).await?.into_iter().find_map(own))
+    Ok(store.decisions_of(start.job_id).await?.into_iter().find_map(own))
 }
 
 fn run_seen(

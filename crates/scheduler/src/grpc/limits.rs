@@ -34,6 +34,7 @@ mod tests {
     use crate::grpc::operator::OperatorServer;
     use crate::store::Store;
     use crate::store::memory::MemoryStore;
+    use crate::store::postgres::PgStore;
     use crate::testing::{NOW, at, scan};
     use pillion_api::operator_service_client::OperatorServiceClient;
     use pillion_api::{PokeRequest, QueueRequest};
@@ -68,7 +69,8 @@ mod tests {
         seen.nodes.iter_mut().for_each(|node| node.address = "127.0.0.1".to_owned());
         context.board_mut().scan = Some(Arc::new(seen));
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let operator = OperatorServer::new(Arc::clone(&context), engine, String::new());
+        let operator =
+            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
         let agent = AgentServer::new(Arc::clone(&context), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -154,7 +156,8 @@ mod tests {
     async fn a_poke_of_a_user_changes_nothing() {
         let (_, context) = served().await;
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let server = OperatorServer::new(Arc::clone(&context), engine, String::new());
+        let server =
+            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
         for (is_operator, wakes) in [(false, false), (true, true)] {
             let mut poke = tonic::Request::new(PokeRequest {});
             poke.extensions_mut().insert(Caller { uid: Some(UserId(4243)), is_operator });

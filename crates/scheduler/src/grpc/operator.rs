@@ -6,7 +6,8 @@ use super::{act, browse, events, explain, job, listing, status, top};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::rules;
-use crate::store::{Decision, DecisionFilter, GroupBy, StoreError};
+use crate::store::postgres::PgStore;
+use crate::store::{Decision, GroupBy, StoreError};
 use pillion_api::operator_service_server::OperatorService;
 use pillion_api::{self as api, DeviceStatus, Profile, StatusResponse};
 use pillion_auth::Prover;
@@ -25,6 +26,8 @@ use tonic::{Request, Response, Status};
 pub struct OperatorServer {
     context: Arc<Context>,
     engine: Arc<Engine>,
+    /// What pages alone ask of the store.
+    pages: Arc<PgStore>,
     /// What the database is, for doctor.
     database: String,
     /// By what nodes prove who they are, for doctor; absent in tests.
@@ -33,8 +36,8 @@ pub struct OperatorServer {
 
 impl OperatorServer {
     /// A service over the reconcilers' world.
-    pub fn new(context: Arc<Context>, engine: Arc<Engine>, database: String) -> Self {
-        Self { context, engine, database, prover: None }
+    pub fn new(context: Arc<Context>, engine: Arc<Engine>, pages: Arc<PgStore>, database: String) -> Self {
+        Self { context, engine, pages, database, prover: None }
     }
 
     /// The same, which tells by what nodes prove who they are.
@@ -60,7 +63,7 @@ impl OperatorServer {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
         // Not whole decisions, whose reasons are long, and of those that are active only what is not running yet.
         let waiting: Vec<SlurmJobId> = listing::managed_waiting(&scan).map(|job| job.id).collect();
-        let tenants = self.context.store.tenancies(&waiting).await?;
+        let tenants = self.pages.tenancies(&waiting).await?;
         let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
         let board = self.context.board();
         Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, shown))
@@ -73,13 +76,8 @@ impl OperatorServer {
             return Ok(None);
         };
         let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
-        let filter = DecisionFilter {
-            active_only: true,
-            job_id: Some(id),
-            include_single: true,
-            ..DecisionFilter::default()
-        };
-        let decisions = self.context.store.decisions(&filter).await?;
+        let mut decisions = self.context.store.decisions_of(id).await?;
+        decisions.retain(|decision| decision.state.is_active());
         let board = self.context.board();
         let policy = &self.context.settings.policy;
         Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, shown))
@@ -171,7 +169,7 @@ impl OperatorService for OperatorServer {
         let Some(filter) = browse::decision_filter(request, caller)? else {
             return Ok(Response::new(api::PairsResponse::default()));
         };
-        let decisions = self.context.store.decisions(&filter).await.map_err(store_error)?;
+        let decisions = self.pages.decisions(&filter).await.map_err(store_error)?;
         let decisions = self.decisions(&decisions, caller).await.map_err(store_error)?;
         self.named(api::PairsResponse { decisions }).await
     }
@@ -218,7 +216,7 @@ impl OperatorService for OperatorServer {
         if filter.until > latest {
             filter.until = latest;
         }
-        let accounts = self.context.store.accounts(&filter, group_by).await.map_err(store_error)?;
+        let accounts = self.pages.accounts(&filter, group_by).await.map_err(store_error)?;
         let rows = accounts.into_iter().map(listing::account_row);
         let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect() };
         if group_by == GroupBy::Workload { self.named(response).await } else { Ok(Response::new(response)) }
@@ -319,7 +317,7 @@ impl OperatorService for OperatorServer {
         request: Request<api::ClusterRequest>,
     ) -> Result<Response<api::ClusterResponse>, Status> {
         let caller = caller(&request);
-        self.named(browse::cluster(&self.context, request.into_inner(), caller).await?).await
+        self.named(browse::cluster(&self.context, &self.pages, request.into_inner(), caller).await?).await
     }
 
     async fn heatmap(
@@ -332,7 +330,7 @@ impl OperatorService for OperatorServer {
         let Some(filter) = browse::heat_filter(request, caller) else {
             return Ok(Response::new(api::HeatmapResponse::default()));
         };
-        let heat = self.context.store.heat(&filter).await.map_err(store_error)?;
+        let heat = self.pages.heat(&filter).await.map_err(store_error)?;
         self.named(browse::heatmap(heat)).await
     }
 
@@ -391,7 +389,7 @@ impl OperatorService for OperatorServer {
     ) -> Result<Response<api::EventsResponse>, Status> {
         let caller = caller(&request);
         let filter = events::filter(request.into_inner(), caller)?;
-        let told = self.context.store.list_events(&filter).await.map_err(store_error)?;
+        let told = self.pages.list_events(&filter).await.map_err(store_error)?;
         Ok(Response::new(events::answer(told, &filter)))
     }
 

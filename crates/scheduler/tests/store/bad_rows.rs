@@ -25,6 +25,7 @@ use pillion_scheduler::profile::Profile;
 use pillion_scheduler::release::Release;
 use pillion_scheduler::renew::Renew;
 use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{
     DecisionFilter, Event, JobRecord, Requeue, RequeueCause, RunAccount, Store, StoredProfile,
 };

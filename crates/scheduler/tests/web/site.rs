@@ -82,7 +82,7 @@ impl Site {
         context.board_mut().scan = Some(Arc::new(Scan::new(now, waiting, Vec::new(), &[], 0)));
         let context = Arc::new(context);
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let service = Arc::new(OperatorServer::new(context, engine, "a test".to_owned()));
+        let service = Arc::new(OperatorServer::new(context, engine, Arc::clone(&store), "a test".to_owned()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();

@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::failure::requeue::Requeuer;
 use crate::release::Release;
 use crate::store::memory::MemoryStore;
-use crate::store::{MemberStep, NewMember, RequeueCause, Store as _};
+use crate::store::prelude::*;
+use crate::store::{MemberStep, NewMember, RequeueCause};
 use crate::testing::{NOW, at, member, new_decision};
 use crate::watch::Watch;
 use pillion_api as api;
@@ -162,10 +163,9 @@ async fn a_drain_is_kept_and_told_and_its_tenants_go_on() {
     for id in [world.host, world.guest] {
         assert_eq!(world.slurm.job(id).unwrap().state, JobState::Running);
     }
-    let kinds = vec!["drained".into()];
-    let filter = crate::store::EventFilter { kinds, ..crate::store::EventFilter::default() };
-    let told = world.store.list_events(&filter).await.unwrap();
-    let told: Vec<&str> = told.iter().map(|event| event.detail.as_str()).collect();
+    let told = world.store.told();
+    let drained = told.iter().filter(|event| event.kind == "drained".into());
+    let told: Vec<&str> = drained.map(|event| event.detail.as_str()).collect();
     let expected =
         ["g0: drained by root: fan noise", "drained by root: fan noise", "drained by root: new firmware"];
     assert_eq!(told, expected);

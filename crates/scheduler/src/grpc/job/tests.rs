@@ -1,5 +1,6 @@
 use super::*;
 use crate::store::memory::MemoryStore;
+use crate::store::prelude::*;
 use crate::store::{MemberStep, NewDecision, NewMember};
 use crate::testing::{at, member};
 use pillion_core::decision::MemberState::{Ended, Planned, Released, Running};

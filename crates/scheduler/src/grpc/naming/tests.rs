@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::Naming as Kept;
 use crate::store::memory::MemoryStore;
+use crate::store::prelude::*;
 use pillion_core::name::NameSource;
 use pillion_core::{UnixTime, UserId, WorkloadName};
 
