@@ -67,7 +67,7 @@ mod tests {
     use crate::testing::{NOW, at};
     use pillion_core::mark::Mark;
     use pillion_core::{ManualClock, SlurmJobId};
-    use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+    use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
     use pillion_slurm::{JobUpdate, SlurmVersion};
     use std::time::Duration;
 

@@ -14,7 +14,7 @@ use pillion_core::device::{Reading, TenantUse};
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{Fraction, JobStart, ManualClock, SlurmJobId, UserId, WorkloadKey};
-use pillion_slurm::fake::{FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, JobState, NodeAvailability};
 
 const GIB: u64 = 1 << 30;

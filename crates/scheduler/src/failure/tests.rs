@@ -10,7 +10,7 @@ use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{DeviceUuid, GresType, ManualClock, NodeName, Revision, SlurmJobId};
-use pillion_slurm::fake::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, NodeAvailability};
 
 /// When the run of job 7 ended.

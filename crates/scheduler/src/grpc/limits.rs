@@ -41,10 +41,10 @@ mod tests {
     use pillion_auth::{Identity, Peer};
     use pillion_core::NodeName;
     use pillion_core::{ManualClock, UserId};
+    use pillion_fake_slurm::{FakeSettings, FakeSlurm};
     use pillion_proto::v1::agent_service_client::AgentServiceClient;
     use pillion_proto::v1::{AgentMessage, Device, Hello, agent_message};
     use pillion_slurm::NodeAvailability;
-    use pillion_slurm::fake::{FakeSettings, FakeSlurm};
     use std::net::SocketAddr;
     use std::time::Duration;
     use tokio::net::TcpListener;

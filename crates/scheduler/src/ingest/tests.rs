@@ -11,8 +11,8 @@ use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at, device, new_decision, record, start, summary};
 use pillion_core::report::{ActivityMeans, JobSummary};
 use pillion_core::{GresType, ManualClock, WorkloadKey};
+use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_slurm::Ending;
-use pillion_slurm::fake::{FakeSettings, FakeSlurm};
 use std::collections::BTreeMap;
 
 struct World {

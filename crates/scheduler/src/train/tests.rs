@@ -209,8 +209,8 @@ fn started(
     store: &Arc<MemoryStore>,
     recipe: impl Recipe + 'static,
 ) -> Arc<Context> {
-    let slurm = pillion_slurm::fake::FakeSlurm::new(
-        pillion_slurm::fake::FakeSettings::default(),
+    let slurm = pillion_fake_slurm::FakeSlurm::new(
+        pillion_fake_slurm::FakeSettings::default(),
         vec![],
         vec![],
         at(NOW),

@@ -75,8 +75,8 @@ struct World {
 impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
-        let slurm = pillion_slurm::fake::FakeSlurm::new(
-            pillion_slurm::fake::FakeSettings::default(),
+        let slurm = pillion_fake_slurm::FakeSlurm::new(
+            pillion_fake_slurm::FakeSettings::default(),
             vec![],
             vec![],
             at(0),
