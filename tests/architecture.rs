@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -18,8 +18,10 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("pillion-linear", &[]),
     ("pillion-pairing", &["pillion-core", "pillion-linear"]),
     ("pillion-device", &["pillion-core", "level-zero-sys"]),
-    ("pillion-slurm", &["pillion-core"]),
+    ("pillion-slurm", &["pillion-core", "pillion-fake-slurm"]),
+    ("pillion-fake-slurm", &["pillion-core", "pillion-slurm"]),
     ("pillion-proto", &["pillion-core"]),
+    ("pillion-api", &["pillion-core", "pillion-proto"]),
     ("pillion-slurm-spank", &["pillion-core"]),
     (
         "pillion-agent",
@@ -38,6 +40,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
         "pillion-scheduler",
         &[
             "pillion-core",
+            "pillion-api",
             "pillion-auth",
             "pillion-config",
             "pillion-doors",
@@ -45,19 +48,22 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "pillion-proto",
             "pillion-pairing",
             "pillion-slurm",
+            "pillion-fake-slurm",
             "pillion-web",
         ],
     ),
-    ("pillion-web", &["pillion-core", "pillion-proto"]),
+    ("pillion-web", &["pillion-core", "pillion-api"]),
     (
         "pillion-cli",
         &[
             "pillion-core",
+            "pillion-api",
             "pillion-auth",
             "pillion-config",
             "pillion-proto",
             "pillion-pairing",
             "pillion-slurm",
+            "pillion-fake-slurm",
         ],
     ),
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
@@ -71,6 +77,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "pillion-device",
             "pillion-metrics",
             "pillion-slurm",
+            "pillion-fake-slurm",
             "pillion-proto",
             "pillion-slurm-spank",
             "pillion-agent",
@@ -158,6 +165,17 @@ fn the_pure_packages_can_do_no_io() {
             package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal);
         let found: Vec<&str> = normal.map(|d| d.name.as_str()).filter(|name| IMPURE.contains(name)).collect();
         assert!(found.is_empty(), "{} is pure and imports {found:?}", package.name);
+    }
+}
+
+/// What doubles Slurm is for tests: no program of ours holds it.
+#[test]
+fn the_fake_slurm_is_in_no_product() {
+    for package in
+        metadata().packages.iter().filter(|package| !package.manifest_path.as_str().contains("/tests/"))
+    {
+        let mut built = package.dependencies.iter().filter(|it| it.kind != DependencyKind::Development);
+        assert!(built.all(|it| it.name != "pillion-fake-slurm"), "{} holds the fake Slurm", package.name);
     }
 }
 

@@ -3,7 +3,12 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto");
     println!("cargo:rerun-if-changed={root}");
-    let files = protox::compile(["pillion/v1/agent.proto", "pillion/v1/operator.proto"], [root])?;
-    tonic_prost_build::configure().compile_fds(files)?;
+    let files = protox::compile(["pillion/v1/agent.proto"], [root])?;
+    let mut builder = tonic_prost_build::configure();
+    // These stand in answers of the operator service, which are printed as JSON.
+    for message in ["MigInstances", "MigInstance", "MigPlacement"] {
+        builder = builder.message_attribute(message, "#[derive(serde::Serialize)]");
+    }
+    builder.message_attribute("MigInstances", "#[serde(transparent)]").compile_fds(files)?;
     Ok(())
 }

@@ -11,6 +11,7 @@ use pillion_core::{
     DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio,
     SlurmJobId, SystemClock, UnixTime, UserId, WorkloadKey,
 };
+use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_pairing::model::Contention;
 use pillion_pairing::view::{DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_pairing::{ClusterView, Policy, ProfileBook, UserPolicy, plan};
@@ -20,8 +21,8 @@ use pillion_scheduler::engine::Engine;
 use pillion_scheduler::private_postgres::{Owner, PrivatePostgres};
 use pillion_scheduler::store::Store;
 use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::watch::Watch;
-use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_tests::testbed;
 use pillion_tests::wait::now;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::users::{Action, Users};
 use async_trait::async_trait;
 use pillion_core::{Clock as _, ManualClock, SlurmJobId};
-use pillion_slurm::fake::FakeSlurm;
+use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::{
     JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
 };

@@ -4,7 +4,7 @@
 
 use pillion_core::mark::Mark;
 use pillion_core::{SlurmJobId, UnixTime};
-use pillion_slurm::fake::FakeSlurm;
+use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::{Job, JobState, JobUpdate};
 use rand::Rng;
 use std::collections::BTreeMap;

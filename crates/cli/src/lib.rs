@@ -22,7 +22,6 @@ pub mod output;
 pub mod plot;
 pub mod slurm_conf;
 pub mod top;
-pub mod view;
 
 pub use args::Args;
 pub use error::CliError;

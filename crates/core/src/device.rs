@@ -212,7 +212,7 @@ pub enum Throttle {
     Setting,
 }
 
-spelt_as_serialized!(Metric => "metric", MetricSource => "source of metrics", Throttle => "throttle");
+spelt_as_serialized!(Metric => "metric", MetricSource => "source of metrics", Quality => "quality", Throttle => "throttle");
 
 /// Something that a device's driver told unasked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -137,8 +137,8 @@ mod tests {
         let agents = Agents::default();
         let (_, inbox) = agents.connect(&hello("n1"), at(NOW));
         let clock = Arc::new(ManualClock::new(at(NOW)));
-        let slurm = Arc::new(pillion_slurm::fake::FakeSlurm::new(
-            pillion_slurm::fake::FakeSettings::default(),
+        let slurm = Arc::new(pillion_fake_slurm::FakeSlurm::new(
+            pillion_fake_slurm::FakeSettings::default(),
             vec![],
             vec![],
             at(NOW),

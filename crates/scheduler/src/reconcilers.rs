@@ -104,7 +104,7 @@ mod tests {
     use crate::store::memory::MemoryStore;
     use crate::testing::{NOW, at};
     use pillion_core::ManualClock;
-    use pillion_slurm::fake::{FakeSettings, FakeSlurm};
+    use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 
     /// The names in the first column of the table in docs/architecture.md, in its order.
     fn documented() -> Vec<String> {

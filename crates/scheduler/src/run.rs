@@ -65,7 +65,7 @@ pub async fn run(
     if let Some(postgres) = &postgres {
         tasks.spawn(keep_postgres(Arc::clone(postgres), stop.clone()));
     }
-    spawn_servers(&mut tasks, &config, &context, &engine, database, &stop).await?;
+    spawn_servers(&mut tasks, &config, &context, &engine, (&store, database), &stop).await?;
     let scan_period = Duration::from_secs_f64(config.scan_period_seconds);
     reconcilers::spawn(&mut tasks, reconcilers::all(scan_period, &context, &engine), &context, &stop);
     spawn_metrics(&mut tasks, &config, &context, &store, &stop);
@@ -169,12 +169,12 @@ async fn spawn_servers(
     config: &Scheduler,
     context: &Arc<Context>,
     engine: &Arc<Engine>,
-    database: String,
+    (store, database): (&Arc<PgStore>, String),
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let operators = operators(config);
     let prover = Arc::new(Prover::new(&config.auth, Arc::clone(&context.clock)));
-    let operator = OperatorServer::new(Arc::clone(context), Arc::clone(engine), database);
+    let operator = OperatorServer::new(Arc::clone(context), Arc::clone(engine), Arc::clone(store), database);
     let operator = Arc::new(operator.told_by(Arc::clone(&prover)));
     let turns = Arc::new(Turns::default());
     let operator_service = || {

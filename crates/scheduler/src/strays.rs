@@ -62,12 +62,12 @@ mod tests {
     use super::*;
     use crate::agents::Agents;
     use crate::context::Settings;
-    use crate::store::Store;
     use crate::store::memory::MemoryStore;
+    use crate::store::prelude::*;
     use crate::testing::{NOW, at};
     use pillion_core::mark::Mark;
     use pillion_core::{ManualClock, SlurmJobId};
-    use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+    use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
     use pillion_slurm::{JobUpdate, SlurmVersion};
     use std::time::Duration;
 

@@ -1,10 +1,9 @@
 //! Slurm behind one trait: what the queue and the nodes are, and the few updates that we make.
 //!
-//! `command` runs the real programs (the only module that may), `parse` reads their text (foreign), `fake` is a
-//! strict double for the simulation, `updates` the changes that we make. Nothing here decides anything.
+//! `command` runs the real programs (the only module that may), `parse` reads their text (foreign), `updates` are the changes
+//! that we make. Nothing here decides anything. The strict double for the simulation stands in `tests/doubles/slurm`.
 
 pub mod command;
-pub mod fake;
 pub mod nodeset;
 pub mod parse;
 pub mod types;

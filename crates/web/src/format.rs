@@ -29,8 +29,8 @@ pub(crate) fn time_or_none(seconds: Option<f64>, now: f64) -> Markup {
 }
 
 /// How long ago: `12 s ago`.
-pub(crate) fn ago(seconds: f64, now: f64) -> String {
-    if seconds <= 0.0 { "never".to_owned() } else { format!("{} ago", duration(now - seconds)) }
+pub(crate) fn ago(seconds: Option<f64>, now: f64) -> String {
+    seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{} ago", duration(now - seconds)))
 }
 
 /// A length of time in its two greatest units: `3 h 20 min`.

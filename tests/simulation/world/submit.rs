@@ -5,7 +5,7 @@ use crate::faulty::is_over;
 use crate::node::Work;
 use pillion_core::mark::Mark;
 use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId};
-use pillion_slurm::fake::{FakeArray, FakeJob};
+use pillion_fake_slurm::{FakeArray, FakeJob};
 use rand::Rng;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A campaign: the runs of one script alone, first without a cap and then under each, and what became of each. Pure: it
 //! says what to do next, and does nothing.
 
-use crate::view::JobStory;
+use pillion_api::JobStory;
 use pillion_core::profile::LessonKind;
 use pillion_core::{CapStep, SlurmJobId, UnixTime};
 use serde::{Deserialize, Serialize};
@@ -167,7 +167,7 @@ pub fn look(run: &Run, story: Option<&JobStory>, device_model: Option<&str>, now
     let Some(ending) = &story.ending else {
         return match story.started_at_seconds {
             Some(_) => open("running", ""),
-            None => open("waiting", &story.job.reason),
+            None => open("waiting", story.job.as_ref().map_or("", |job| &job.reason)),
         };
     };
     let own_model = story.decision.as_ref().map(|decision| decision.device_model.as_str());
@@ -177,7 +177,7 @@ pub fn look(run: &Run, story: Option<&JobStory>, device_model: Option<&str>, now
             own_model.unwrap_or_default()
         ));
     }
-    match (story.lesson_kind, run.cap == CapStep::WHOLE) {
+    match (story.lesson(), run.cap == CapStep::WHOLE) {
         _ if ending != "completed" => failed(&format!("it ended as {ending}; see what it printed")),
         (Some(LessonKind::Alone), true) | (Some(LessonKind::Capped), false) => Look::Over(Outcome::Taught),
         (Some(LessonKind::Alone), false) => failed("it ran without its cap: Slurm started it by itself"),

@@ -21,10 +21,10 @@ use crate::exit::{self, ExitStatus};
 use crate::output::Output;
 use campaign::{Campaign, Look, Next, Outcome, Subject, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
+use pillion_api::StatusRequest;
 use pillion_core::device::Mechanism;
 use pillion_core::option::ColocateRequest;
 use pillion_core::{CapStep, Clock};
-use pillion_proto::v1::StatusRequest;
 use record::Record;
 use show::Known;
 use std::collections::BTreeSet;
@@ -201,7 +201,7 @@ impl Following<'_> {
             }
             let told = story::ask(&mut client, run.job_id).await?;
             let model = self.known.profile.as_ref().map(|profile| profile.device_model.as_str());
-            let look = campaign::look(run, told.as_ref(), model, now);
+            let look = campaign::look(run, told.story.as_ref(), model, now);
             if let Look::Over(outcome) = &look {
                 self.campaign.runs[at].outcome = Some(outcome.clone());
                 has_changed = true;
@@ -215,9 +215,9 @@ impl Following<'_> {
         // What is known changes only where a run has ended: those under caps join it.
         let is_stale = has_changed || self.known.profile.is_none();
         if let Some(run) = self.campaign.runs.iter().find(whole).filter(|_| is_stale) {
-            let told = story::ask(&mut client, run.job_id).await?;
-            let (profile, name) = told.map(|story| (story.profile, story.job.workload_name)).unzip();
-            (self.known.profile, self.known.workload_name) = (profile.flatten(), name.flatten());
+            let story = story::ask(&mut client, run.job_id).await?.story.unwrap_or_default();
+            self.known.profile = story.profile.and_then(|profile| profile.read().ok());
+            self.known.workload_name = story.job.and_then(|job| job.workload_name);
         }
         self.known.looks = looks;
         Ok(())

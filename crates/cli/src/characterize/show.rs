@@ -22,7 +22,7 @@ pub struct Known {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct Told<'a> {
     workload: Option<&'a str>,
     workload_name: Option<&'a str>,
     device_model: Option<&'a str>,
@@ -97,7 +97,7 @@ pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
     let learnt = learnt(&speeds);
     let row =
         |(cap, speed): &(CapStep, f64)| SpeedRow { cap_fraction: (*cap).into(), speed_fraction: *speed };
-    let body = Body {
+    let body = Told {
         workload: profile.map(|profile| profile.workload.as_str()),
         workload_name: known.workload_name.as_deref(),
         device_model: profile.map(|profile| profile.device_model.as_str()),

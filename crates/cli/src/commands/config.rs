@@ -175,7 +175,7 @@ fn without_password(url: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct ExampleBody {
+struct Example {
     text: String,
 }
 
@@ -186,7 +186,7 @@ fn example() -> Answer {
     for line in text.lines() {
         table.push(vec![line.to_owned()]);
     }
-    Answer { blocks, parsable: table, json: json::render(&ExampleBody { text }) }
+    Answer { blocks, parsable: table, json: json::render(&Example { text }) }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub async fn run(
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct Examined<'a> {
     fail_count: usize,
     warn_count: usize,
     checks: Vec<&'a Finding>,
@@ -57,7 +57,11 @@ pub fn show(findings: &[Finding], quiet: bool) -> Answer {
         "{} findings: {fail_count} failed, {warn_count} warnings, {skipped} not looked at",
         findings.len()
     )));
-    Answer { blocks, parsable: table, json: json::render(&Body { fail_count, warn_count, checks: shown }) }
+    Answer {
+        blocks,
+        parsable: table,
+        json: json::render(&Examined { fail_count, warn_count, checks: shown }),
+    }
 }
 
 #[cfg(test)]

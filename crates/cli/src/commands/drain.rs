@@ -4,12 +4,10 @@ use crate::args::{DrainArgs, UndrainArgs};
 use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::output::{Answer, Table, json};
-use crate::view::DrainRow;
-use pillion_proto::v1::{
+use pillion_api::{
     DrainOutcome, DrainRequest, DrainResponse, Place, UndrainOutcome, UndrainRequest, UndrainResponse,
 };
 use pillion_slurm::nodeset;
-use serde::Serialize;
 
 /// The order that the words mean.
 ///
@@ -49,10 +47,12 @@ fn places(words: &[String]) -> Result<Vec<Place>, CliError> {
                 return Err(wrong());
             }
             for node in &nodes {
-                let place = |gres_type: String| Place { node: node.to_string(), gres_type };
+                let place = |gres_type: Option<String>| Place { node: node.to_string(), gres_type };
                 match &devices {
-                    None => places.push(place(String::new())),
-                    Some(devices) => places.extend(devices.iter().map(|device| place(device.to_string()))),
+                    None => places.push(place(None)),
+                    Some(devices) => {
+                        places.extend(devices.iter().map(|device| place(Some(device.to_string()))));
+                    }
                 }
             }
         }
@@ -65,7 +65,7 @@ fn places(words: &[String]) -> Result<Vec<Place>, CliError> {
 /// # Errors
 /// As [`answer`].
 pub async fn drain(client: &mut Operator, request: DrainRequest) -> Result<Answer, CliError> {
-    Ok(drained(answer(client.drain(request)).await?))
+    Ok(drained(&answer(client.drain(request)).await?))
 }
 
 /// Gives the order to undrain. The second answer: whether anything was drained.
@@ -74,33 +74,14 @@ pub async fn drain(client: &mut Operator, request: DrainRequest) -> Result<Answe
 /// As [`answer`].
 pub async fn undrain(client: &mut Operator, request: UndrainRequest) -> Result<(Answer, bool), CliError> {
     let response = answer(client.undrain(request)).await?;
-    let was_any = response.outcomes.iter().any(|outcome| outcome.was_drained);
-    Ok((undrained(response), was_any))
+    let was_any = response.places.iter().any(|outcome| outcome.was_drained);
+    Ok((undrained(&response), was_any))
 }
 
-#[derive(Serialize)]
-struct Drained {
-    places: Vec<DrainedRow>,
-}
-
-#[derive(Serialize)]
-struct DrainedRow {
-    #[serde(flatten)]
-    drain: DrainRow,
-    /// drained, retold or unchanged.
-    change: String,
-    running_count: u32,
-}
-
-fn drained(DrainResponse { outcomes }: DrainResponse) -> Answer {
-    let row = |DrainOutcome { drain, change, running_count }: DrainOutcome| DrainedRow {
-        drain: DrainRow::from(drain.unwrap_or_default()),
-        change,
-        running_count,
-    };
-    let places: Vec<DrainedRow> = outcomes.into_iter().map(row).collect();
+fn drained(told: &DrainResponse) -> Answer {
     let mut table = Table::new(&["NODE", "DEVICE", "CHANGE", ">STILL_RUN", "STATE"]);
-    for DrainedRow { drain, change, running_count } in &places {
+    for DrainOutcome { drain, change, running_count } in &told.places {
+        let drain = drain.clone().unwrap_or_default();
         table.push(vec![
             drain.node.clone(),
             drain.gres_type.clone().unwrap_or_default(),
@@ -109,45 +90,24 @@ fn drained(DrainResponse { outcomes }: DrainResponse) -> Answer {
             drain.sentence(),
         ]);
     }
-    Answer::table(table, json::render(&Drained { places }))
+    Answer::table(table, json::render(told))
 }
 
-#[derive(Serialize)]
-struct Undrained {
-    places: Vec<UndrainedRow>,
+/// What came of an order to undrain, and what of the node is drained still.
+fn state(outcome: &UndrainOutcome) -> String {
+    let still: Vec<String> =
+        outcome.remaining.iter().map(|drain| format!("{} is {}", drain.place(), drain.sentence())).collect();
+    let own = if outcome.was_drained { "undrained" } else { "was not drained" };
+    if still.is_empty() { own.to_owned() } else { format!("{own}; {}", still.join("; ")) }
 }
 
-#[derive(Serialize)]
-struct UndrainedRow {
-    node: String,
-    gres_type: Option<String>,
-    was_drained: bool,
-    /// What of its node is drained still.
-    remaining: Vec<DrainRow>,
-}
-
-impl UndrainedRow {
-    fn state(&self) -> String {
-        let still: Vec<String> =
-            self.remaining.iter().map(|drain| format!("{} is {}", drain.place(), drain.sentence())).collect();
-        let own = if self.was_drained { "undrained" } else { "was not drained" };
-        if still.is_empty() { own.to_owned() } else { format!("{own}; {}", still.join("; ")) }
-    }
-}
-
-fn undrained(UndrainResponse { outcomes }: UndrainResponse) -> Answer {
-    let row = |UndrainOutcome { place, was_drained, remaining }: UndrainOutcome| {
-        let Place { node, gres_type } = place.unwrap_or_default();
-        let gres_type = (!gres_type.is_empty()).then_some(gres_type);
-        let remaining = remaining.into_iter().map(DrainRow::from).collect();
-        UndrainedRow { node, gres_type, was_drained, remaining }
-    };
-    let places: Vec<UndrainedRow> = outcomes.into_iter().map(row).collect();
+fn undrained(told: &UndrainResponse) -> Answer {
     let mut table = Table::new(&["NODE", "DEVICE", "STATE"]);
-    for row in &places {
-        table.push(vec![row.node.clone(), row.gres_type.clone().unwrap_or_default(), row.state()]);
+    for outcome in &told.places {
+        let Place { node, gres_type } = outcome.place.clone().unwrap_or_default();
+        table.push(vec![node, gres_type.unwrap_or_default(), state(outcome)]);
     }
-    Answer::table(table, json::render(&Undrained { places }))
+    Answer::table(table, json::render(told))
 }
 
 #[cfg(test)]
@@ -157,7 +117,8 @@ mod tests {
     fn read(words: &[&str]) -> Result<Vec<String>, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let places = places(&words).map_err(|error| error.to_string())?;
-        Ok(places.into_iter().map(|place| format!("{}:{}", place.node, place.gres_type)).collect())
+        let shown = |place: Place| format!("{}:{}", place.node, place.gres_type.unwrap_or_default());
+        Ok(places.into_iter().map(shown).collect())
     }
 
     #[test]

@@ -5,10 +5,8 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use crate::view::EventRow;
+use pillion_api::{EventsRequest, EventsResponse};
 use pillion_core::UnixTime;
-use pillion_proto::v1::{EventsRequest, EventsResponse};
-use serde::Serialize;
 
 /// The question that the options mean; from midnight until now if they name no time, as `sacct` does.
 ///
@@ -35,20 +33,12 @@ pub fn request(args: &EventsArgs, now: UnixTime) -> Result<EventsRequest, CliErr
 /// # Errors
 /// As [`answer`].
 pub async fn fetch(client: &mut Operator, request: EventsRequest) -> Result<Answer, CliError> {
-    Ok(show(answer(client.events(request)).await?))
+    Ok(show(&answer(client.events(request)).await?))
 }
 
-#[derive(Serialize)]
-struct Body {
-    events: Vec<EventRow>,
-    /// Whether older ones were left out.
-    has_more: bool,
-}
-
-fn show(EventsResponse { events, has_more }: EventsResponse) -> Answer {
-    let events: Vec<EventRow> = events.into_iter().map(EventRow::from).collect();
+fn show(told: &EventsResponse) -> Answer {
     let mut table = Table::new(&["TIME", "KIND", "JOBID", "NODE", "DETAIL"]);
-    for event in &events {
+    for event in &told.events {
         table.push(vec![
             format::time(event.at_seconds),
             event.kind.clone(),
@@ -57,8 +47,8 @@ fn show(EventsResponse { events, has_more }: EventsResponse) -> Answer {
             event.detail.clone(),
         ]);
     }
-    let mut answer = Answer::table(table, json::render(&Body { events, has_more }));
-    if has_more {
+    let mut answer = Answer::table(table, json::render(told));
+    if told.has_more {
         let text = "Older events were left out; choose a shorter time with -S and -E, or more with --limit";
         answer.blocks.push(Block::Line(text.to_owned()));
     }

@@ -4,8 +4,7 @@ use crate::args::EvictArgs;
 use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::output::{Answer, Block, Table, json};
-use pillion_proto::v1::{EvictRequest, EvictResponse};
-use serde::Serialize;
+use pillion_api::{EvictRequest, EvictResponse};
 
 /// Gives the order.
 ///
@@ -13,17 +12,11 @@ use serde::Serialize;
 /// As [`answer`]; [`CliError::Refused`] says why it cannot be done.
 pub async fn evict(client: &mut Operator, args: &EvictArgs) -> Result<Answer, CliError> {
     let request = EvictRequest { job_id: args.job.to_string(), reason: args.reason.clone() };
-    Ok(show(answer(client.evict(request)).await?))
+    Ok(show(&answer(client.evict(request)).await?))
 }
 
-#[derive(Serialize)]
-struct Body {
-    job_id: String,
-    node: String,
-    reason: String,
-}
-
-fn show(EvictResponse { job_id, node, reason }: EvictResponse) -> Answer {
+fn show(evicted: &EvictResponse) -> Answer {
+    let EvictResponse { job_id, node, reason } = evicted;
     let mut table = Table::new(&["JOBID", "NODE", "REASON"]);
     table.push(vec![job_id.clone(), node.clone(), reason.clone()]);
     let lines = [
@@ -31,5 +24,5 @@ fn show(EvictResponse { job_id, node, reason }: EvictResponse) -> Answer {
         format!("'pillion why {job_id}' tells what became of it"),
     ];
     let blocks = lines.into_iter().map(Block::Line).collect();
-    Answer { blocks, parsable: table, json: json::render(&Body { job_id, node, reason }) }
+    Answer { blocks, parsable: table, json: json::render(evicted) }
 }

@@ -9,13 +9,11 @@ use crate::commands::pairs::cap;
 use crate::commands::shown;
 use crate::error::CliError;
 use crate::format;
-use crate::names;
 use crate::output::{Answer, Block, Table, json};
-use crate::view::{DecisionRow, EventRow, JobRow, MemberRow};
-use pillion_core::{Fraction, SlurmJobId};
-use pillion_pairing::{Reason, SpeedEstimate};
-use pillion_proto::v1::{ExplainRequest, ExplainResponse, JobExplanation};
-use serde::{Deserialize, Serialize};
+use pillion_api::{
+    Candidate, Decision, Estimate, Event, ExplainRequest, ExplainResponse, JobExplanation, Member, QueueJob,
+};
+use pillion_core::SlurmJobId;
 use std::fmt::Write as _;
 
 /// Asks the scheduler. The second answer: whether it knows the job.
@@ -25,113 +23,40 @@ use std::fmt::Write as _;
 pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, bool), CliError> {
     let response = answer(client.explain(ExplainRequest { job_id: args.job.to_string() })).await?;
     let found = response.found;
-    Ok((show(args.job, response), found))
+    Ok((show(args.job, &response), found))
 }
 
-#[derive(Serialize)]
-struct Body {
-    found: bool,
-    job: Option<JobRow>,
-    decisions: Vec<DecisionRow>,
-    explanations: Vec<Considered>,
-    events: Vec<EventRow>,
-}
-
-/// One answer of the engine for this job.
-#[derive(Serialize)]
-struct Considered {
-    revision: u64,
-    at_seconds: f64,
-    /// `pillion_pairing::Explanation`, as it was stored, with the names of workloads; null where it cannot be read.
-    explanation: serde_json::Value,
-}
-
-impl Considered {
-    fn from_wire(explained: JobExplanation) -> Self {
-        let JobExplanation { revision, at_seconds, explanation_json, workload_names } = explained;
-        let mut explanation = serde_json::from_str(&explanation_json).unwrap_or_default();
-        names::insert(&mut explanation, &workload_names);
-        Self { revision, at_seconds, explanation }
-    }
-    /// As this version understands it.
-    fn typed(&self) -> Option<Explanation> {
-        Explanation::deserialize(&self.explanation).ok()
-    }
-}
-
-/// `pillion_pairing::Explanation` as it comes over the wire: the partner's id is blank or 0 where it is not shown.
-#[derive(Deserialize)]
-struct Explanation {
-    reason: Reason,
-    text: String,
-    model: String,
-    candidates: Vec<Candidate>,
-}
-
-/// `pillion_pairing::Candidate` as it comes over the wire.
-#[derive(Deserialize)]
-struct Candidate {
-    partner: String,
-    workload: String,
-    #[serde(default)]
-    workload_name: Option<String>,
-    is_running: bool,
-    cap_fractions: (Option<Fraction>, Option<Fraction>),
-    own: Option<SpeedEstimate>,
-    other: Option<SpeedEstimate>,
-    gain: Option<f64>,
-    excluded_by: Option<Reason>,
-    chosen: bool,
-}
-
-impl Candidate {
-    fn partner(&self) -> Option<String> {
-        (!matches!(self.partner.as_str(), "" | "0")).then(|| self.partner.clone())
-    }
-    fn workload(&self) -> Option<String> {
-        let name = self.workload_name.as_ref().unwrap_or(&self.workload);
-        (!name.is_empty()).then(|| name.clone())
-    }
-}
-
-fn show(job: SlurmJobId, response: ExplainResponse) -> Answer {
+fn show(job: SlurmJobId, told: &ExplainResponse) -> Answer {
     let job_id = job.to_string();
-    let ExplainResponse { found, job: row, decisions, explanations, events } = response;
-    let body = Body {
-        found,
-        job: row.map(JobRow::from),
-        decisions: decisions.into_iter().map(DecisionRow::from).collect(),
-        explanations: explanations.into_iter().map(Considered::from_wire).collect(),
-        events: events.into_iter().map(EventRow::from).collect(),
-    };
     let mut parsable = Table::new(&COLUMNS);
     let mut blocks = Vec::new();
-    if found {
-        job_blocks(&job_id, body.job.as_ref(), &mut blocks);
-        for decision in &body.decisions {
+    if told.found {
+        job_blocks(&job_id, told.job.as_ref(), &mut blocks);
+        for decision in &told.decisions {
             decision_blocks(decision, &job_id, &mut blocks);
         }
         // The newest says how it stands now; the way there is told from the oldest on.
-        for considered in &body.explanations {
+        for considered in &told.explanations {
             considered_blocks(considered, &mut blocks);
-            for candidate in considered.typed().iter().flat_map(|explanation| &explanation.candidates) {
+            let candidates = considered.explanation.iter().flat_map(|explanation| &explanation.candidates);
+            for candidate in candidates {
                 let mut row = vec![considered.revision.to_string(), format::time(considered.at_seconds)];
                 row.extend(candidate_cells(candidate));
                 parsable.push(row);
             }
         }
-        event_blocks(&body.events, &mut blocks);
+        event_blocks(&told.events, &mut blocks);
     } else {
         blocks.push(Block::Line(unknown(job)));
     }
-    Answer { blocks, parsable, json: json::render(&body) }
+    Answer { blocks, parsable, json: json::render(told) }
 }
 
 fn line(blocks: &mut Vec<Block>, text: String) {
     blocks.push(Block::Line(text));
 }
 
-fn job_blocks(job_id: &str, job: Option<&JobRow>, blocks: &mut Vec<Block>) {
+fn job_blocks(job_id: &str, job: Option<&QueueJob>, blocks: &mut Vec<Block>) {
     let Some(job) = job else {
         return line(blocks, format!("Job {job_id}"));
     };
@@ -154,14 +79,14 @@ fn job_blocks(job_id: &str, job: Option<&JobRow>, blocks: &mut Vec<Block>) {
     }
 }
 
-fn decision_blocks(decision: &DecisionRow, job_id: &str, blocks: &mut Vec<Block>) {
+fn decision_blocks(decision: &Decision, job_id: &str, blocks: &mut Vec<Block>) {
     line(blocks, String::new());
     let joined = if decision.group_id == decision.decision_id {
         String::new()
     } else {
         format!(", joins decision {}", decision.group_id)
     };
-    let made = format::time_or_none(decision.created_at_seconds);
+    let made = format::time(decision.created_at_seconds);
     line(blocks, format!("Decision {}, made {made}: {}{joined}", decision.decision_id, decision.state));
     line(
         blocks,
@@ -189,7 +114,7 @@ fn decision_blocks(decision: &DecisionRow, job_id: &str, blocks: &mut Vec<Block>
 }
 
 /// What was decided for each member.
-fn decided(decision: &DecisionRow) -> Table {
+fn decided(decision: &Decision) -> Table {
     let columns = [
         "JOBID",
         "USER",
@@ -221,7 +146,7 @@ fn decided(decision: &DecisionRow) -> Table {
 }
 
 /// What came of it.
-fn came_of_it(decision: &DecisionRow) -> Table {
+fn came_of_it(decision: &Decision) -> Table {
     let columns = ["JOBID", "STATE", "START", "END", ">MEASURED", ">SOLO_TIME", ">ENERGY"];
     let mut table = Table::new(&columns);
     for member in &decision.members {
@@ -239,7 +164,7 @@ fn came_of_it(decision: &DecisionRow) -> Table {
 }
 
 /// Predicted against measured, and the promise, a sentence each; nothing before it was measured.
-fn verdict(member: &MemberRow) -> Vec<String> {
+fn verdict(member: &Member) -> Vec<String> {
     let Some(measured) = member.measured_speed_fraction.filter(|speed| *speed > 0.0) else {
         return Vec::new();
     };
@@ -263,14 +188,11 @@ fn verdict(member: &MemberRow) -> Vec<String> {
     std::iter::once(text).chain(promise).collect()
 }
 
-fn considered_blocks(considered: &Considered, blocks: &mut Vec<Block>) {
+fn considered_blocks(considered: &JobExplanation, blocks: &mut Vec<Block>) {
     line(blocks, String::new());
     let at = format!("Considered {} (revision {})", format::time(considered.at_seconds), considered.revision);
-    let Some(explanation) = considered.typed() else {
-        return line(
-            blocks,
-            format!("{at}: written by another version of Pillion; --json prints it as it is"),
-        );
+    let Some(explanation) = &considered.explanation else {
+        return line(blocks, format!("{at}: the scheduler is of another version of Pillion"));
     };
     line(blocks, format!("{at}, model {}", explanation.model));
     line(blocks, format!("  {}: {}", explanation.reason, explanation.text));
@@ -297,7 +219,7 @@ fn estimate_blocks(candidates: &[Candidate], blocks: &mut Vec<Block>) {
         return;
     };
     let Some(own) = &candidate.own else { return };
-    let partner = match (candidate.partner(), candidate.chosen) {
+    let partner = match (&candidate.partner, candidate.chosen) {
         (Some(partner), true) => format!("{partner}, its partner"),
         (Some(partner), false) => format!("{partner}, its best partner"),
         (None, true) => "its partner".to_owned(),
@@ -309,8 +231,8 @@ fn estimate_blocks(candidates: &[Candidate], blocks: &mut Vec<Block>) {
         columns.push(">OTHER");
     }
     let mut table = Table::new(&columns);
-    for (name, value) in own.terms.iter() {
-        let mut row = vec![name.to_string(), format!("{value:.3}")];
+    for (name, value) in &own.terms {
+        let mut row = vec![name.clone(), format!("{value:.3}")];
         if let Some(other) = &candidate.other {
             row.push(other.terms.get(name).map(|value| format!("{value:.3}")).unwrap_or_default());
         }
@@ -320,7 +242,7 @@ fn estimate_blocks(candidates: &[Candidate], blocks: &mut Vec<Block>) {
 }
 
 /// `85 % +- 3 % of its speed alone (at least 81 %)`.
-fn uncertain(estimate: &SpeedEstimate) -> String {
+fn uncertain(estimate: &Estimate) -> String {
     let deviation = if estimate.speed_fraction_deviation > 0.0 {
         format!(" +- {}", format::fraction(Some(estimate.speed_fraction_deviation)))
     } else {
@@ -354,30 +276,29 @@ const COLUMNS: [&str; 14] = [
 ];
 
 fn candidate_cells(candidate: &Candidate) -> [String; 12] {
-    let cap = |cap: Option<Fraction>| {
-        cap.map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(cap.value())))
-    };
-    let speed = |estimate: &Option<SpeedEstimate>, pick: fn(&SpeedEstimate) -> f64| {
+    let cap = |cap: Option<f64>| cap.map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(cap)));
+    let speed = |estimate: &Option<Estimate>, pick: fn(&Estimate) -> f64| {
         format::fraction(estimate.as_ref().map(pick))
     };
-    let result = match (candidate.chosen, candidate.excluded_by) {
+    let caps = candidate.cap_fractions.unwrap_or_default();
+    let result = match (candidate.chosen, &candidate.excluded_by) {
         (true, _) => "chosen",
         (false, None) => "allowed",
         (false, Some(_)) => "excluded",
     };
     [
-        shown(candidate.partner().as_ref()),
-        shown(candidate.workload().as_ref()),
+        shown(candidate.partner.as_ref()),
+        shown(candidate.workload_name.as_ref().or(candidate.workload.as_ref())),
         if candidate.is_running { "yes" } else { "no" }.to_owned(),
-        cap(candidate.cap_fractions.0),
-        cap(candidate.cap_fractions.1),
+        cap(caps.own),
+        cap(caps.other),
         speed(&candidate.own, |estimate| estimate.speed_fraction),
         speed(&candidate.own, |estimate| estimate.speed_fraction_low),
         speed(&candidate.other, |estimate| estimate.speed_fraction),
         speed(&candidate.other, |estimate| estimate.speed_fraction_low),
         format::fraction(candidate.gain),
         result.to_owned(),
-        candidate.excluded_by.map(Reason::of_partner).unwrap_or_default().to_owned(),
+        candidate.rule().unwrap_or_default().to_owned(),
     ]
 }
 
@@ -393,7 +314,7 @@ fn narrow_cells(candidate: &Candidate) -> Vec<String> {
     vec![partner, workload, running, caps, bounded(&own, &own_low), bounded(&other, &other_low), gain, result]
 }
 
-fn event_blocks(events: &[EventRow], blocks: &mut Vec<Block>) {
+fn event_blocks(events: &[Event], blocks: &mut Vec<Block>) {
     if events.is_empty() {
         return;
     }
@@ -417,12 +338,12 @@ mod tests {
 
     #[test]
     fn a_verdict_says_whether_the_promise_was_kept() {
-        let member = |measured| MemberRow {
+        let member = |measured| Member {
             predicted_speed_fraction: Some(0.93),
             predicted_speed_fraction_low: Some(0.86),
             measured_speed_fraction: measured,
             slowdown_ratio_max: Some(1.25),
-            ..MemberRow::from(pillion_proto::v1::Member::default())
+            ..Member::default()
         };
         assert_eq!(verdict(&member(None)), [""; 0]);
         let kept = verdict(&member(Some(0.91))).join("\n");

@@ -5,21 +5,14 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use crate::view::{ModelRow, ScoreRow};
-use pillion_proto::v1::{ModelsRequest, ModelsResponse};
-use serde::Serialize;
+use pillion_api::{Model, ModelScore, ModelsRequest, ModelsResponse};
 
 /// Asks the scheduler.
 ///
 /// # Errors
 /// As [`answer`].
 pub async fn fetch(client: &mut Operator, args: &ModelArgs) -> Result<Answer, CliError> {
-    Ok(show(answer(client.models(ModelsRequest { limit: args.limit })).await?))
-}
-
-#[derive(Serialize)]
-struct Body {
-    models: Vec<ModelRow>,
+    Ok(show(&answer(client.models(ModelsRequest { limit: args.limit })).await?))
 }
 
 const COLUMNS: [&str; 11] = [
@@ -36,13 +29,12 @@ const COLUMNS: [&str; 11] = [
     "WHY",
 ];
 
-fn show(ModelsResponse { models }: ModelsResponse) -> Answer {
-    let models: Vec<ModelRow> = models.into_iter().map(ModelRow::from).collect();
+fn show(told: &ModelsResponse) -> Answer {
     let mut table = Table::new(&COLUMNS);
-    for model in &models {
+    for model in &told.models {
         table.push(line(model));
     }
-    let answer = Answer::table(table, json::render(&Body { models }));
+    let answer = Answer::table(table, json::render(told));
     if answer.parsable.is_empty() {
         let nothing = "Nothing was learnt yet: estimates come from solo profiles alone".to_owned();
         return Answer { blocks: vec![Block::Line(nothing)], ..answer };
@@ -51,8 +43,8 @@ fn show(ModelsResponse { models }: ModelsResponse) -> Answer {
 }
 
 /// Scores as `own/other`: the candidate's, and those of the model that it stood against.
-fn line(model: &ModelRow) -> Vec<String> {
-    let both = |show: fn(&ScoreRow) -> String| match (&model.candidate, &model.incumbent) {
+fn line(model: &Model) -> Vec<String> {
+    let both = |show: fn(&ModelScore) -> String| match (&model.candidate, &model.incumbent) {
         (Some(own), Some(other)) => format!("{}/{}", show(own), show(other)),
         _ => String::new(),
     };

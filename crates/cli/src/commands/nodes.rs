@@ -1,40 +1,41 @@
 //! `pillion nodes`: every device of every node, how it is, and where its metrics come from.
 
-use crate::client::{Operator, answer};
+use super::status::ask;
+use crate::client::Operator;
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use crate::view::{AgentRow, DeviceRow, DrainRow, FaultRow, InstanceRow, PlacementRow, StatusRow};
+use pillion_api::{AgentStatus, DeviceStatus, DrainedPlace, Fault, StatusResponse};
 use pillion_core::device::MetricSource;
-use pillion_proto::v1::{StatusRequest, StatusResponse};
+use pillion_proto::v1::{MigInstance, MigPlacement};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// What of the scheduler's status tells of nodes.
 #[derive(Serialize)]
-struct Body {
-    nodes: Vec<AgentRow>,
-    drains: Vec<DrainRow>,
+struct Nodes {
+    nodes: Vec<AgentStatus>,
+    drains: Vec<DrainedPlace>,
 }
 
 /// Asks the scheduler.
 ///
 /// # Errors
-/// As [`answer`].
+/// As [`crate::client::answer`].
 pub async fn fetch(client: &mut Operator) -> Result<Answer, CliError> {
-    Ok(show(answer(client.status(StatusRequest {})).await?))
+    Ok(show(ask(client).await?))
 }
 
 const COLUMNS: [&str; 9] =
     ["NODE", "AGENT", "DEVICE", "MODEL", ">MEMORY", "MECHANISM", "METRICS", "SINCE", "STATE"];
 
-fn show(response: StatusResponse) -> Answer {
-    let StatusRow { agents: nodes, drains, .. } = StatusRow::from(response);
+fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse) -> Answer {
     let mut table = Table::new(&COLUMNS);
     for node in &nodes {
         let agent = if node.connected { "connected" } else { "gone" };
         for device in &node.devices {
             let drain = drains.iter().find(|drain| drain.covers(&node.node, &device.gres_type));
-            let worst = device.faults.as_ref().and_then(|faults| faults.first());
+            let worst = device.known_faults().first();
             let since = drain.map(|drain| drain.since_seconds).or(worst.map(|fault| fault.since_seconds));
             table.push(vec![
                 node.node.clone(),
@@ -54,7 +55,7 @@ fn show(response: StatusResponse) -> Answer {
                 &node.node,
                 agent,
                 drain,
-                node.no_devices().filter(|_| node.connected),
+                node.no_devices().filter(|_| node.connected).as_deref(),
             ));
         }
     }
@@ -63,18 +64,18 @@ fn show(response: StatusResponse) -> Answer {
         table.push(without_devices(&drain.node, "", Some(drain), None));
     }
     let instances = instance_lines(&nodes);
-    let mut answer = Answer::table(table, json::render(&Body { nodes, drains }));
+    let mut answer = Answer::table(table, json::render(&Nodes { nodes, drains }));
     answer.blocks.extend(instances.into_iter().map(Block::Line));
     answer
 }
 
 /// How each device is cut up, for people: whoever wonders why it is closed. They stand below the table, whose rows are
 /// devices.
-fn instance_lines(nodes: &[AgentRow]) -> Vec<String> {
+fn instance_lines(nodes: &[AgentStatus]) -> Vec<String> {
     let mut lines = Vec::new();
     for (node, device) in nodes.iter().flat_map(|node| node.devices.iter().map(move |device| (node, device)))
     {
-        let Some(instances) = &device.instances else { continue };
+        let Some(instances) = device.instances.as_ref().map(|cut| &cut.instances) else { continue };
         lines.push(String::new());
         let count = match instances.len() {
             0 => "no instance is made".to_owned(),
@@ -91,11 +92,11 @@ fn instance_lines(nodes: &[AgentRow]) -> Vec<String> {
     lines
 }
 
-fn instance_line(instance: &InstanceRow) -> String {
-    let InstanceRow { uuid, profile, placement, sm_count, memory_bytes, .. } = instance;
+fn instance_line(instance: &MigInstance) -> String {
+    let MigInstance { uuid, profile, placement, sm_count, memory_bytes, .. } = instance;
     let place = match placement {
-        Some(PlacementRow { start, size: 1 }) => format!(", memory slice {start}"),
-        Some(PlacementRow { start, size }) => {
+        Some(MigPlacement { start, size: 1 }) => format!(", memory slice {start}"),
+        Some(MigPlacement { start, size }) => {
             format!(", memory slices {start}-{}", start.saturating_add(*size).saturating_sub(1))
         }
         None => String::new(),
@@ -104,31 +105,31 @@ fn instance_line(instance: &InstanceRow) -> String {
     format!("  {profile}: {memory}, {sm_count} SMs{place}, {uuid}")
 }
 
-fn without_devices(node: &str, agent: &str, drain: Option<&DrainRow>, why: Option<&str>) -> Vec<String> {
+fn without_devices(node: &str, agent: &str, drain: Option<&DrainedPlace>, why: Option<&str>) -> Vec<String> {
     let device = drain.and_then(|drain| drain.gres_type.clone()).unwrap_or_default();
     let mut cells = vec![node.to_owned(), agent.to_owned(), device];
     cells.resize(COLUMNS.len() - 2, String::new());
     cells.push(format::time_or_none(drain.map(|drain| drain.since_seconds)));
-    let state = [drain.map(DrainRow::sentence), why.map(str::to_owned)];
+    let state = [drain.map(DrainedPlace::sentence), why.map(str::to_owned)];
     cells.push(state.into_iter().flatten().collect::<Vec<_>>().join("; "));
     cells
 }
 
 /// How many metrics each source gives: `nvml:6,nvml-gpm:9`.
-fn metrics(device: &DeviceRow) -> String {
+fn metrics(device: &DeviceStatus) -> String {
     let mut counts: BTreeMap<MetricSource, usize> = BTreeMap::new();
-    for metric in device.metrics.values() {
-        *counts.entry(metric.source).or_default() += 1;
+    for source in device.metrics.iter().filter_map(|metric| metric.source.parse().ok()) {
+        *counts.entry(source).or_default() += 1;
     }
     let counts: Vec<String> = counts.iter().map(|(source, count)| format!("{source}:{count}")).collect();
     counts.join(",")
 }
 
 /// Who drained a device, and the worst that is known of it; of one whose agent is gone nothing is known now.
-fn state(node: &AgentRow, device: &DeviceRow, drain: Option<&DrainRow>) -> String {
+fn state(node: &AgentStatus, device: &DeviceStatus, drain: Option<&DrainedPlace>) -> String {
     let known = device.faults.as_ref().filter(|_| node.connected);
-    let worst = known.and_then(|faults| faults.first()).map(FaultRow::sentence);
-    match (drain.map(DrainRow::sentence), worst) {
+    let worst = known.and_then(|faults| faults.list.first()).map(Fault::sentence);
+    match (drain.map(DrainedPlace::sentence), worst) {
         (Some(drain), Some(fault)) => format!("{drain}; {fault}"),
         (Some(only), None) | (None, Some(only)) => only,
         (None, None) if known.is_some() => "ok".to_owned(),

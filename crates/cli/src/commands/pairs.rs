@@ -6,10 +6,8 @@ use crate::commands::shown;
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Table, json};
-use crate::view::{DecisionRow, MemberRow};
+use pillion_api::{Decision, Member, PairsRequest, PairsResponse};
 use pillion_core::UnixTime;
-use pillion_proto::v1::{PairsRequest, PairsResponse};
-use serde::Serialize;
 
 /// The question that the options mean; without a time it is about now.
 ///
@@ -35,12 +33,7 @@ pub fn request(args: &PairsArgs, now: UnixTime) -> Result<PairsRequest, CliError
 /// # Errors
 /// As [`answer`].
 pub async fn fetch(client: &mut Operator, request: PairsRequest) -> Result<Answer, CliError> {
-    Ok(show(answer(client.pairs(request)).await?))
-}
-
-#[derive(Serialize)]
-struct Body {
-    decisions: Vec<DecisionRow>,
+    Ok(show(&answer(client.pairs(request)).await?))
 }
 
 const COLUMNS: [&str; 18] = [
@@ -64,18 +57,17 @@ const COLUMNS: [&str; 18] = [
     "END",
 ];
 
-fn show(PairsResponse { decisions }: PairsResponse) -> Answer {
-    let decisions: Vec<DecisionRow> = decisions.into_iter().map(DecisionRow::from).collect();
+fn show(pairs: &PairsResponse) -> Answer {
     let mut table = Table::new(&COLUMNS);
-    for decision in &decisions {
+    for decision in &pairs.decisions {
         for member in &decision.members {
             table.push(line(decision, member));
         }
     }
-    Answer::table(table, json::render(&Body { decisions }))
+    Answer::table(table, json::render(pairs))
 }
 
-fn line(decision: &DecisionRow, member: &MemberRow) -> Vec<String> {
+fn line(decision: &Decision, member: &Member) -> Vec<String> {
     vec![
         decision.decision_id.to_string(),
         decision.group_id.to_string(),
@@ -99,7 +91,7 @@ fn line(decision: &DecisionRow, member: &MemberRow) -> Vec<String> {
 }
 
 /// The cap of a member: a part of the compute units (`mps`), or the card's mode (`ccs`).
-pub fn cap(member: &MemberRow) -> String {
+pub fn cap(member: &Member) -> String {
     format::part(member.cap_fraction, member.ccs_mode).unwrap_or_else(|| "none".to_owned())
 }
 

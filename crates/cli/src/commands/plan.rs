@@ -7,9 +7,9 @@ use crate::error::CliError;
 use crate::format;
 use crate::names::{self, Names};
 use crate::output::{Answer, Block, Table, json};
+use pillion_api::{DryRunRequest, DryRunResponse};
 use pillion_core::Fraction;
 use pillion_pairing::{ClusterView, Contention, Member, Objective, Pairing, Plan, Policy};
-use pillion_proto::v1::{DryRunRequest, DryRunResponse};
 use std::path::Path;
 
 /// Makes the plan that was asked for.

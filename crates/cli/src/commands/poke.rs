@@ -2,7 +2,7 @@
 //! scheduler's own scan is the truth. Whatever happens it is quick and it succeeds: a failing hook would be an outage.
 
 use crate::client::{Target, connect};
-use pillion_proto::v1::PokeRequest;
+use pillion_api::PokeRequest;
 use std::time::Duration;
 
 /// How long it may take in all: the connection, the call and the answer.

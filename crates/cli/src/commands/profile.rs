@@ -4,12 +4,10 @@ use crate::args::ProfileArgs;
 use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
-use crate::names;
 use crate::output::{Answer, Block, Table, json};
+use pillion_api::{ProfilesRequest, ProfilesResponse};
 use pillion_core::Fraction;
 use pillion_core::profile::WorkloadProfile;
-use pillion_proto::v1::{ProfilesRequest, ProfilesResponse};
-use serde::Serialize;
 
 /// Asks the scheduler.
 ///
@@ -17,12 +15,7 @@ use serde::Serialize;
 /// As [`answer`]; [`CliError::Data`] for a profile that this version cannot read.
 pub async fn fetch(client: &mut Operator, args: &ProfileArgs) -> Result<Answer, CliError> {
     let request = ProfilesRequest { workload: args.workload.clone(), user: args.user.clone() };
-    show(answer(client.profiles(request)).await?, !args.workload.is_empty())
-}
-
-#[derive(Serialize)]
-struct Body {
-    profiles: Vec<serde_json::Value>,
+    show(&answer(client.profiles(request)).await?, !args.workload.is_empty())
 }
 
 const COLUMNS: [&str; 14] = [
@@ -43,31 +36,20 @@ const COLUMNS: [&str; 14] = [
 ];
 
 /// Whoever names a workload sees it drawn.
-fn show(response: ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
-    let ProfilesResponse { profile_json, workload_names } = response;
-    let parse = |text: &String| {
-        serde_json::from_str::<WorkloadProfile>(text).map_err(|error| {
+fn show(told: &ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
+    let (mut table, mut drawings) = (Table::new(&COLUMNS), Vec::new());
+    for profile in &told.profiles {
+        let read = profile.read().map_err(|error| {
             CliError::Data(format!(
                 "the scheduler sent a profile that this version of pillion cannot read ({error}); install the same \
                  version on both sides"
             ))
-        })
-    };
-    let profiles = profile_json.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-    let mut table = Table::new(&COLUMNS);
-    for profile in &profiles {
-        table.push(line(profile, names::of(profile.workload.as_str(), &workload_names)));
+        })?;
+        let name = profile.workload_name.as_deref().unwrap_or(read.workload.as_str());
+        table.push(line(&read, name));
+        drawings.extend(drawing(&read, name).into_iter().filter(|_| is_drawn).map(Block::Line));
     }
-    let drawn =
-        |profile: &WorkloadProfile| drawing(profile, names::of(profile.workload.as_str(), &workload_names));
-    let drawings = profiles.iter().filter(|_| is_drawn).flat_map(drawn).map(Block::Line).collect::<Vec<_>>();
-    let object = |profile: &WorkloadProfile| {
-        let mut object = serde_json::to_value(profile).unwrap_or_default();
-        names::insert(&mut object, &workload_names);
-        object
-    };
-    let profiles = profiles.iter().map(object).collect();
-    let mut answer = Answer::table(table, json::render(&Body { profiles }));
+    let mut answer = Answer::table(table, json::render(told));
     answer.blocks.extend(drawings);
     Ok(answer)
 }

@@ -5,25 +5,17 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Table, json};
-use crate::view::JobRow;
-use pillion_proto::v1::{QueueRequest, QueueResponse};
-use serde::Serialize;
+use pillion_api::{QueueRequest, QueueResponse};
 
 /// Asks the scheduler.
 ///
 /// # Errors
 /// As [`answer`].
 pub async fn fetch(client: &mut Operator, args: &QueueArgs) -> Result<Answer, CliError> {
-    Ok(show(answer(client.queue(QueueRequest { user: args.user.clone() })).await?))
+    Ok(show(&answer(client.queue(QueueRequest { user: args.user.clone() })).await?))
 }
 
-#[derive(Serialize)]
-struct Body {
-    jobs: Vec<JobRow>,
-}
-
-fn show(QueueResponse { jobs }: QueueResponse) -> Answer {
-    let jobs: Vec<JobRow> = jobs.into_iter().map(JobRow::from).collect();
+fn show(queue: &QueueResponse) -> Answer {
     let columns = [
         "JOBID",
         "USER",
@@ -37,7 +29,7 @@ fn show(QueueResponse { jobs }: QueueResponse) -> Answer {
         "REASON",
     ];
     let mut table = Table::new(&columns);
-    for job in &jobs {
+    for job in &queue.jobs {
         table.push(vec![
             job.job_id.clone(),
             job.user.clone(),
@@ -51,5 +43,5 @@ fn show(QueueResponse { jobs }: QueueResponse) -> Answer {
             job.reason.clone(),
         ]);
     }
-    Answer::table(table, json::render(&Body { jobs }))
+    Answer::table(table, json::render(queue))
 }

@@ -1,12 +1,12 @@
 //! `pillion report JOB`: one screen, in the manner of `seff`: what it used of its GPU, what it cost, and what to do next time.
 
-use super::story::{ask, field, own_member, promise, render, share, state};
+use super::story::{ask, field, promise, render, share};
 use crate::args::JobArgs;
 use crate::client::Operator;
 use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
-use crate::view::JobStory;
+use pillion_api::JobStory;
 use pillion_core::Fraction;
 use pillion_core::amount::Amount;
 use pillion_core::event::EventKind;
@@ -17,12 +17,12 @@ use pillion_core::profile::LessonKind;
 /// # Errors
 /// As [`crate::client::answer`].
 pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, bool), CliError> {
-    let story = ask(client, args.job).await?;
-    Ok((render(story.as_ref(), args.job, lines), story.is_some()))
+    let told = ask(client, args.job).await?;
+    Ok((render(&told, args.job, lines), told.found))
 }
 
 fn lines(story: &JobStory) -> Vec<String> {
-    let job = &story.job;
+    let job = story.job.clone().unwrap_or_default();
     let account = if job.account.is_empty() { String::new() } else { format!(", account {}", job.account) };
     let mut lines = vec![format!("Job {} of {}{account}", job.job_id, job.user)];
     let mut say = |name: &str, value: Option<String>| {
@@ -30,8 +30,8 @@ fn lines(story: &JobStory) -> Vec<String> {
             lines.push(field(name, &value));
         }
     };
-    say("Workload", job.workload_name.clone());
-    say("State", Some(state(story).to_owned()));
+    say("Workload", job.workload_name);
+    say("State", Some(story.state().to_owned()));
     say("GPU", device(story));
     say("Waited", waited(story));
     say("Ran", ran(story));
@@ -62,8 +62,8 @@ fn lines(story: &JobStory) -> Vec<String> {
 
 /// What this run told of its workload.
 fn taught(story: &JobStory) -> Option<String> {
-    let cap = own_member(story).and_then(|member| member.cap_fraction).unwrap_or(1.0);
-    Some(match story.lesson_kind? {
+    let cap = story.member().and_then(|member| member.cap_fraction).unwrap_or(1.0);
+    Some(match story.lesson()? {
         LessonKind::Alone => "how the workload runs alone".to_owned(),
         LessonKind::Capped => {
             format!("how fast the workload is alone with {} of a GPU", format::fraction(Some(cap)))
@@ -86,7 +86,7 @@ fn device(story: &JobStory) -> Option<String> {
 
 fn waited(story: &JobStory) -> Option<String> {
     let until = story.started_at_seconds.unwrap_or(story.now_seconds);
-    Some(format::duration(Some((until - story.job.submitted_at_seconds?).max(0.0))))
+    Some(format::duration(Some((until - story.job.as_ref()?.submitted_at_seconds?).max(0.0))))
 }
 
 fn ran(story: &JobStory) -> Option<String> {
@@ -102,9 +102,10 @@ fn ran(story: &JobStory) -> Option<String> {
 
 /// While it was alone; of a run that never was, as its workload usually is.
 fn activity(story: &JobStory) -> Option<String> {
-    let own = story.run.as_ref().and_then(|run| run.solo_means.as_ref());
+    let own = story.summary().and_then(|run| run.solo_means);
     let own = own.map(|means| (means.sm_active_fraction, means.memory_bandwidth_fraction));
-    let usual = story.profile.as_ref().map(|it| (it.sm_active_fraction, it.memory_bandwidth_fraction));
+    let usual = story.profile.as_ref().and_then(|profile| profile.read().ok());
+    let usual = usual.map(|it| (it.sm_active_fraction, it.memory_bandwidth_fraction));
     let ((active, bandwidth), when) = match (own, usual) {
         (Some(own), _) if own != (None, None) => (own, "while alone"),
         (_, Some(usual)) => (usual, "in its runs alone"),
@@ -121,7 +122,7 @@ fn activity(story: &JobStory) -> Option<String> {
 fn memory(story: &JobStory) -> Option<String> {
     let bytes_peak = story.run.as_ref()?.memory_bytes_peak?;
     let peak = format::bytes(Some(bytes_peak));
-    let limit = own_member(story).and_then(|member| member.memory_limit_bytes);
+    let limit = story.member().and_then(|member| member.memory_limit_bytes);
     #[expect(clippy::cast_precision_loss, reason = "a part in percent")]
     let part = |limit: u64| bytes_peak as f64 / limit.max(1) as f64;
     Some(match (limit, story.memory_bytes_declared) {

@@ -95,7 +95,7 @@ fn read_all(directory: &Path) -> Result<Files, CliError> {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct Proposed<'a> {
     diff: &'a str,
     by_hand: &'a [String],
 }
@@ -107,7 +107,7 @@ fn answer(directory: &Path, before: &Files, proposal: &Proposal) -> Answer {
         table.push(vec![line.to_owned()]);
     }
     let blocks = diff.lines().map(|line| Block::Verbatim(line.to_owned())).collect();
-    let json = json::render(&Body { diff: &diff, by_hand: &proposal.by_hand });
+    let json = json::render(&Proposed { diff: &diff, by_hand: &proposal.by_hand });
     Answer { blocks, parsable: table, json }
 }
 

@@ -3,15 +3,15 @@
 use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::output::{Answer, Table, json};
+use pillion_api::{DryRunRequest, DryRunResponse};
 use pillion_pairing::ClusterView;
-use pillion_proto::v1::{DryRunRequest, DryRunResponse};
 use serde::Serialize;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 #[derive(Serialize)]
-struct Body {
+struct Saved {
     file: String,
     revision: u64,
     waiting_count: usize,
@@ -35,7 +35,7 @@ pub async fn save(client: &mut Operator, file: &Path) -> Result<Answer, CliError
 }
 
 fn show(view: &ClusterView, file: &Path) -> Answer {
-    let body = Body {
+    let body = Saved {
         file: file.display().to_string(),
         revision: view.revision.0,
         waiting_count: view.waiting.len(),

@@ -4,19 +4,28 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use crate::view::{AgentRow, StatusRow};
-use pillion_proto::v1::{StatusRequest, StatusResponse};
+use pillion_api::{AgentStatus, DeviceStatus, StatusRequest, StatusResponse};
 
 /// Asks the scheduler.
 ///
 /// # Errors
 /// As [`answer`].
 pub async fn fetch(client: &mut Operator) -> Result<Answer, CliError> {
-    Ok(show(answer(client.status(StatusRequest {})).await?))
+    Ok(show(&ask(client).await?))
 }
 
-fn show(response: StatusResponse) -> Answer {
-    let status = StatusRow::from(response);
+/// How the scheduler is. Who was not let in is named as it named itself, which may be anything.
+pub(crate) async fn ask(client: &mut Operator) -> Result<StatusResponse, CliError> {
+    let mut status = answer(client.status(StatusRequest {})).await?;
+    for refused in &mut status.refused {
+        for text in [&mut refused.who, &mut refused.address, &mut refused.why] {
+            *text = format::clean(text);
+        }
+    }
+    Ok(status)
+}
+
+fn show(status: &StatusResponse) -> Answer {
     let agents = agents(&status.agents);
     let lines = [
         ("Scheduler", format!("{}, mode {}", status.scheduler_version, status.mode)),
@@ -25,7 +34,7 @@ fn show(response: StatusResponse) -> Answer {
             if status.leading { "yes" } else { "no: another scheduler does, or the database is lost" }
                 .to_owned(),
         ),
-        ("Slurm", slurm(&status)),
+        ("Slurm", slurm(status)),
         ("Pool", list(&status.pool_partitions)),
         ("Database", status.database.clone()),
         ("Last scan", format::time_or_none(status.last_scan_at_seconds)),
@@ -41,10 +50,10 @@ fn show(response: StatusResponse) -> Answer {
         blocks.push(Block::Line(String::new()));
         blocks.push(Block::Table(agents.clone(), 0));
     }
-    Answer { blocks, parsable: agents, json: json::render(&status) }
+    Answer { blocks, parsable: agents, json: json::render(status) }
 }
 
-fn slurm(status: &StatusRow) -> String {
+fn slurm(status: &StatusResponse) -> String {
     match &status.slurm_refusal {
         None => status.slurm_version.clone(),
         Some(why) => format!("{}: NOT ACTING: {why}", status.slurm_version),
@@ -60,7 +69,7 @@ fn or_dash(text: &str) -> &str {
 }
 
 /// An agent that is gone has no clock; what rounds to nothing has no sign.
-fn skew(agent: &AgentRow) -> String {
+fn skew(agent: &AgentStatus) -> String {
     let tenths = (agent.clock_skew_seconds * 10.0).round();
     match (agent.connected, tenths == 0.0) {
         (false, _) => String::new(),
@@ -69,7 +78,7 @@ fn skew(agent: &AgentRow) -> String {
     }
 }
 
-fn agents(agents: &[AgentRow]) -> Table {
+fn agents(agents: &[AgentStatus]) -> Table {
     let mut table = Table::new(&[
         "NODE",
         "AGENT",
@@ -81,7 +90,7 @@ fn agents(agents: &[AgentRow]) -> Table {
         "MECHANISM",
     ]);
     for agent in agents {
-        let distinct = |pick: fn(&crate::view::DeviceRow) -> &String| {
+        let distinct = |pick: fn(&DeviceStatus) -> &String| {
             let mut words: Vec<String> = agent.devices.iter().map(|device| pick(device).clone()).collect();
             words.sort_unstable();
             words.dedup();

@@ -4,36 +4,26 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use crate::view::{JobStory, MemberRow};
+use pillion_api::{JobRequest, JobResponse, JobStory};
 use pillion_core::SlurmJobId;
 use pillion_core::units::keeps_promise;
-use pillion_proto::v1::JobRequest;
-use serde::Serialize;
 
-/// Asks the scheduler; `None`: it does not know the job, or the caller may not see it.
+/// Asks the scheduler; no story: it does not know the job, or the caller may not see it.
 ///
 /// # Errors
 /// As [`answer`].
-pub(crate) async fn ask(client: &mut Operator, job: SlurmJobId) -> Result<Option<JobStory>, CliError> {
-    let response = answer(client.job(JobRequest { job_id: job.to_string() })).await?;
-    Ok(JobStory::from_wire(response))
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    found: bool,
-    #[serde(flatten)]
-    story: Option<&'a JobStory>,
+pub(crate) async fn ask(client: &mut Operator, job: SlurmJobId) -> Result<JobResponse, CliError> {
+    answer(client.job(JobRequest { job_id: job.to_string() })).await
 }
 
 /// Lines for people, and one row for scripts.
 pub(super) fn render(
-    story: Option<&JobStory>,
+    told: &JobResponse,
     job: SlurmJobId,
     lines: impl Fn(&JobStory) -> Vec<String>,
 ) -> Answer {
     let mut parsable = Table::new(&COLUMNS);
-    let lines = match story {
+    let lines = match &told.story {
         Some(story) => {
             parsable.push(cells(story));
             lines(story)
@@ -41,7 +31,7 @@ pub(super) fn render(
         None => vec![unknown(job)],
     };
     let blocks = lines.into_iter().map(Block::Line).collect();
-    Answer { blocks, parsable, json: json::render(&Body { found: story.is_some(), story }) }
+    Answer { blocks, parsable, json: json::render(told) }
 }
 
 /// Why nothing is told of a job.
@@ -71,13 +61,13 @@ const COLUMNS: [&str; 15] = [
 ];
 
 fn cells(story: &JobStory) -> Vec<String> {
-    let member = own_member(story);
+    let member = story.member();
     let run = story.run.as_ref();
     let number = |value: Option<f64>| value.map(|value| format!("{value:.4}")).unwrap_or_default();
     let kinds: Vec<&str> = story.slow_causes.iter().map(|cause| cause.kind.as_str()).collect();
     vec![
-        story.job.job_id.clone(),
-        state(story).to_owned(),
+        job_id(story).to_owned(),
+        story.state().to_owned(),
         story.node.clone().unwrap_or_default(),
         story.decision.as_ref().map(|decision| decision.gres_type.clone()).unwrap_or_default(),
         format::time_or_none(story.started_at_seconds),
@@ -94,18 +84,9 @@ fn cells(story: &JobStory) -> Vec<String> {
     ]
 }
 
-/// Its own row of the decision; the scheduler sends no other.
-pub(super) fn own_member(story: &JobStory) -> Option<&MemberRow> {
-    story.decision.as_ref()?.members.first()
-}
-
-/// completed, .., running, or how it waits.
-pub(super) fn state(story: &JobStory) -> &str {
-    match (&story.ending, story.started_at_seconds) {
-        (Some(ending), _) => ending,
-        (None, Some(_)) => "running",
-        (None, None) => &story.job.state,
-    }
+/// Which job it is.
+pub(super) fn job_id(story: &JobStory) -> &str {
+    story.job.as_ref().map_or("", |job| &job.job_id)
 }
 
 /// `  Name          value`.
@@ -115,7 +96,7 @@ pub(super) fn field(name: &str, value: &str) -> String {
 
 /// What it may use of its device: cap, mode, shards, memory; `None` where nothing was decided.
 pub(super) fn share(story: &JobStory) -> Option<String> {
-    let member = own_member(story)?;
+    let member = story.member()?;
     let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
     match (member.cap_fraction, member.ccs_mode) {
         (Some(cap), _) => parts.push(format!("at most {:.0} % of the compute units", cap * 100.0)),
@@ -130,7 +111,7 @@ pub(super) fn share(story: &JobStory) -> Option<String> {
 
 /// How it went against the promise; `None` where nobody promised anything yet.
 pub(super) fn promise(story: &JobStory) -> Option<String> {
-    let member = own_member(story)?;
+    let member = story.member()?;
     let limit = format::ratio(Some(member.slowdown_ratio_max?));
     let Some(speed) = member.measured_speed_fraction.filter(|speed| *speed > 0.0) else {
         let shared = story.shared_fraction().unwrap_or(0.0);

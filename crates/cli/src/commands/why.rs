@@ -1,21 +1,21 @@
 //! `pillion why JOB`: what it waits for and until when; or whether it shared, how fast it ran, and what made it slow.
 //! Nothing of its neighbours is told, not even to operators: they ask `explain`.
 
-use super::story::{ask, field, promise, render, share, state};
+use super::story::{ask, field, job_id, promise, render, share};
 use crate::args::JobArgs;
 use crate::client::Operator;
 use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
-use crate::view::JobStory;
+use pillion_api::JobStory;
 
 /// Asks the scheduler. The second answer: whether it knows the job.
 ///
 /// # Errors
 /// As [`crate::client::answer`].
 pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, bool), CliError> {
-    let story = ask(client, args.job).await?;
-    Ok((render(story.as_ref(), args.job, lines), story.is_some()))
+    let told = ask(client, args.job).await?;
+    Ok((render(&told, args.job, lines), told.found))
 }
 
 fn lines(story: &JobStory) -> Vec<String> {
@@ -26,9 +26,10 @@ fn lines(story: &JobStory) -> Vec<String> {
         }
     };
     if story.started_at_seconds.is_none() && story.ending.is_none() {
-        say("Because", Some(story.job.reason.trim_start_matches("waits: ").to_owned()));
-        say("Since", Some(format::time_or_none(story.job.submitted_at_seconds)));
-        say("Until", story.job.starts_alone_at_seconds.map(until));
+        let job = story.job.clone().unwrap_or_default();
+        say("Because", Some(job.reason.trim_start_matches("waits: ").to_owned()));
+        say("Since", Some(format::time_or_none(job.submitted_at_seconds)));
+        say("Until", job.starts_alone_at_seconds.map(until));
         say("Promise", promise(story));
     } else {
         say("Shared", shared(story));
@@ -49,7 +50,7 @@ fn lines(story: &JobStory) -> Vec<String> {
 }
 
 fn heading(story: &JobStory) -> String {
-    let id = &story.job.job_id;
+    let id = job_id(story);
     let place = match (&story.node, &story.decision) {
         (Some(node), Some(decision)) => format!(" on {node}, GPU {}", decision.gres_type),
         (Some(node), None) => format!(" on {node}"),
@@ -61,7 +62,7 @@ fn heading(story: &JobStory) -> String {
         }
         (Some(elapsed), None) => format!("Job {id} has run for {}{place}", format::duration(Some(elapsed))),
         (None, Some(ending)) => format!("Job {id} ended ({ending}) before it started"),
-        (None, None) => format!("Job {id} is {}", state(story)),
+        (None, None) => format!("Job {id} is {}", story.state()),
     }
 }
 
@@ -86,7 +87,8 @@ fn shared(story: &JobStory) -> Option<String> {
 
 fn speed(story: &JobStory) -> Option<String> {
     let speed = story.speed_fraction?;
-    let runs = story.profile.as_ref().map_or(0, |profile| profile.run_count);
+    let runs = story.profile.as_ref().and_then(|profile| profile.read().ok());
+    let runs = runs.map_or(0, |profile| profile.run_count);
     let runs = if runs == 1 { "its one run alone".to_owned() } else { format!("its {runs} runs alone") };
     Some(format!("{} of that of {runs}", format::fraction(Some(speed))))
 }

@@ -1,7 +1,7 @@
 //! Everything that the checks may look at. Gathered once; a check sees nothing else.
 
 use crate::config::Config;
-use crate::view::StatusRow;
+use pillion_api::StatusResponse;
 use pillion_core::UnixTime;
 use pillion_slurm::{Node, Partition, SlurmVersion};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub struct Facts {
     /// `systemctl is-active pillion-rescue.timer`.
     pub rescue_timer: Known<String>,
     /// What the scheduler says of itself.
-    pub status: Known<StatusRow>,
+    pub status: Known<StatusResponse>,
 }
 
 impl Facts {

@@ -3,14 +3,14 @@
 
 use super::facts::{Credential, Facts, Hook, HookKind, Known, Limit, Munge, Plugin, SlurmConf, TextFile};
 use super::lua::module_path;
-use crate::client::{Target, answer, connect};
+use crate::client::{Target, connect};
+use crate::commands::status;
 use crate::config::{CONFIG_PATH, Config};
 use crate::error::CliError;
 use crate::format::clean;
-use crate::view::StatusRow;
+use pillion_api::StatusResponse;
 use pillion_config::slurm_files::{lines_of_ours, matching, plugin_version, plugstack, read_text};
 use pillion_core::{UnixTime, report};
-use pillion_proto::v1::StatusRequest;
 use pillion_slurm::{CommandSlurm, Slurm as _, SlurmError};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ struct Configuration {
 
 impl Configuration {
     /// The one that is named, else the one in the usual place, else the one that the running scheduler was started with.
-    fn find(named: Option<&Path>, usual: &Path, status: Option<&StatusRow>) -> Result<Self, CliError> {
+    fn find(named: Option<&Path>, usual: &Path, status: Option<&StatusResponse>) -> Result<Self, CliError> {
         let told = status.and_then(|status| status.config_path.as_deref()).map(Path::new);
         match (named, told) {
             (None, Some(told)) if !usual.exists() => {
@@ -103,9 +103,9 @@ fn said(error: &SlurmError) -> String {
     format!("Slurm does not answer: {}", clean(&report(error)))
 }
 
-async fn status(scheduler: &Target) -> Known<StatusRow> {
-    let ask = async { answer(connect(scheduler).await?.status(StatusRequest {})).await };
-    ask.await.map(StatusRow::from).map_err(|error| clean(&report(&error)))
+async fn status(scheduler: &Target) -> Known<StatusResponse> {
+    let ask = async { status::ask(&mut connect(scheduler).await?).await };
+    ask.await.map_err(|error| clean(&report(&error)))
 }
 
 fn owner(path: &Path) -> Known<u32> {
@@ -347,11 +347,11 @@ mod tests {
         let usual = folder.path().join("usual.toml");
         let elsewhere = folder.path().join("elsewhere.toml");
         std::fs::write(&elsewhere, "heartbeat_path = \"/srv/beat\"\n").unwrap();
-        let status = StatusRow::from(pillion_proto::v1::StatusResponse {
-            config_path: elsewhere.display().to_string(),
-            heartbeat_path: "/srv/told".to_owned(),
+        let status = StatusResponse {
+            config_path: Some(elsewhere.display().to_string()),
+            heartbeat_path: Some("/srv/told".to_owned()),
             ..Default::default()
-        });
+        };
         let found = |named: Option<&Path>, status| Configuration::find(named, &usual, status).unwrap();
         let told = found(None, Some(&status));
         assert_eq!((told.path.as_path(), told.is_told), (elsewhere.as_path(), true));

@@ -4,9 +4,8 @@
 use crate::client::{Operator, Target, answer, connect};
 use crate::error::CliError;
 use crate::format;
-use crate::view::Overview;
+use pillion_api::{AccountRequest, AccountRow, TopRequest, TopResponse};
 use pillion_core::UnixTime;
-use pillion_proto::v1::{AccountRequest, AccountRow, TopRequest};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -18,7 +17,7 @@ const GAINS_PERIOD_SECONDS: f64 = 60.0;
 /// What came of asking.
 #[derive(Debug)]
 pub(super) enum News {
-    Overview(Overview),
+    Overview(TopResponse),
     Gains(Option<AccountRow>),
     Trouble(String),
 }
@@ -44,10 +43,10 @@ impl Asker {
     }
 
     /// A page.
-    pub(super) async fn overview(&mut self, request: TopRequest) -> Result<Overview, CliError> {
+    pub(super) async fn overview(&mut self, request: TopRequest) -> Result<TopResponse, CliError> {
         let asked = answer(self.client().await?.top(request)).await;
         // Whatever went wrong, the next question is asked on a new connection.
-        asked.map(Overview::from).inspect_err(|_| self.client = None)
+        asked.inspect_err(|_| self.client = None)
     }
 
     /// What was gained since midnight. `None`: nothing is told to this caller.

@@ -2,10 +2,9 @@
 
 use super::state::{FOOT_ROWS, HEAD_ROWS, HEADING_ROWS, Pane, Rows, Size, State};
 use crate::format::{self, clean};
-use crate::view::{JobRow, MemberRow, Overview, TopDeviceRow};
+use pillion_api::{AccountRow, Activity, Member, QueueJob, TopDevice, TopResponse};
 use pillion_core::amount::Amount;
 use pillion_core::decision::MemberState;
-use pillion_proto::v1::AccountRow;
 use ratatui::Frame;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -88,8 +87,8 @@ fn head_lines(state: &State) -> Vec<Line<'static>> {
     ]
 }
 
-fn summary(overview: &Overview) -> String {
-    let counts = overview.counts;
+fn summary(overview: &TopResponse) -> String {
+    let counts = overview.counts.unwrap_or_default();
     let mut text = format!(
         "pillion top   mode {}   {} GPUs: {} shared, {} with one job, {} idle, {} closed   {} agents",
         clean(&overview.mode),
@@ -139,8 +138,8 @@ fn range(state: &State, pane: Pane, name: &str, (first, shown, all): (u32, usize
     }
 }
 
-fn draw_devices(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &Overview) {
-    let shown = (state.first_device, overview.devices.len(), overview.counts.devices);
+fn draw_devices(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &TopResponse) {
+    let shown = (state.first_device, overview.devices.len(), overview.counts.unwrap_or_default().devices);
     let title = range(state, Pane::Devices, "GPUs", shown);
     let header = Row::new([title.as_str(), "STATE", "ACTIVE", "MEMORY", "POWER", "TENANTS"])
         .style(heading(state, Pane::Devices));
@@ -156,14 +155,15 @@ fn draw_devices(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &Ove
     frame.render_widget(Table::new(rows, widths).header(header), area);
 }
 
-fn device_row(state: &State, device: &TopDeviceRow) -> Row<'static> {
+fn device_row(state: &State, device: &TopDevice) -> Row<'static> {
     let (word, colour) = device_state(device);
     let tenants: Vec<String> = device.tenants.iter().map(tenant).collect();
     let mut who = tenants.join(" + ");
     if let Some(why) = &device.closed {
         who = if who.is_empty() { why.clone() } else { format!("{who}; {why}") };
     }
-    let memory = device.memory_bytes_used.map_or_else(String::new, |used| {
+    let activity = device.activity.unwrap_or_default();
+    let memory = activity.memory_bytes_used.map_or_else(String::new, |used| {
         format!("{}/{}", format::bytes(Some(used)), format::bytes(Some(device.memory_bytes)))
     });
     let word =
@@ -171,15 +171,15 @@ fn device_row(state: &State, device: &TopDeviceRow) -> Row<'static> {
     Row::new([
         Cell::from(clean(&format!(" {} {} {}", device.node, device.gres_type, device.device_model))),
         word,
-        Cell::from(activity(device)),
+        Cell::from(active(activity)),
         Cell::from(memory),
-        Cell::from(format::power(device.power_watts)),
+        Cell::from(format::power(activity.power_watts)),
         Cell::from(clean(&who)),
     ])
 }
 
 /// What a device is like in a word, for those who see no colour too.
-fn device_state(device: &TopDeviceRow) -> (&'static str, Option<Color>) {
+fn device_state(device: &TopDevice) -> (&'static str, Option<Color>) {
     match (&device.closed, device.tenants.len()) {
         (Some(_), _) => ("CLOSED", Some(Color::Red)),
         (None, 0) if device.shards_used == 0 => ("idle", None),
@@ -189,8 +189,8 @@ fn device_state(device: &TopDeviceRow) -> (&'static str, Option<Color>) {
 }
 
 /// `#######... 68 %`; a `~` says that only a coarse source is there: any kernel running at all.
-fn activity(device: &TopDeviceRow) -> String {
-    let (fraction, sign) = match (device.sm_active_fraction, device.gpu_busy_fraction) {
+fn active(activity: Activity) -> String {
+    let (fraction, sign) = match (activity.sm_active_fraction, activity.gpu_busy_fraction) {
         (Some(active), _) => (active, ""),
         (None, Some(busy)) => (busy, "~"),
         (None, None) => return String::new(),
@@ -201,7 +201,7 @@ fn activity(device: &TopDeviceRow) -> String {
     format!("{}{} {sign}{}", "#".repeat(full), ".".repeat(BAR_CELLS - full), format::fraction(Some(fraction)))
 }
 
-fn tenant(member: &MemberRow) -> String {
+fn tenant(member: &Member) -> String {
     let name = match (&member.job_id, &member.user) {
         (Some(job), Some(user)) => format!("{job} {user}"),
         (Some(job), None) => job.clone(),
@@ -214,7 +214,7 @@ fn tenant(member: &MemberRow) -> String {
     format!("{name}{share}{starting}")
 }
 
-fn draw_jobs(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &Overview) {
+fn draw_jobs(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &TopResponse) {
     let shown = (state.first_job, overview.jobs.len(), overview.waiting_count);
     let title = range(state, Pane::Jobs, "waiting", shown);
     let header =
@@ -230,7 +230,7 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, state: &State, overview: &Overvi
     frame.render_widget(Table::new(rows, widths).header(header), area);
 }
 
-fn job_row(job: &JobRow, now_seconds: f64) -> Row<'static> {
+fn job_row(job: &QueueJob, now_seconds: f64) -> Row<'static> {
     let waits = job.submitted_at_seconds.map(|since| (now_seconds - since).max(0.0));
     let cells = [
         format!(" {}", job.job_id),

@@ -1,7 +1,6 @@
 //! What `top` knows and where it looks: a function of answers and keys. No terminal, no clock, no socket.
 
-use crate::view::Overview;
-use pillion_proto::v1::{AccountRow, TopRequest};
+use pillion_api::{AccountRow, TopRequest, TopResponse};
 
 /// Which list the arrow keys move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,7 +72,7 @@ impl Size {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct State {
     /// The last answer.
-    pub overview: Option<Overview>,
+    pub overview: Option<TopResponse>,
     /// What was gained today.
     pub gains: Option<AccountRow>,
     /// Why nothing new comes, and for how many seconds by now.
@@ -123,7 +122,7 @@ impl State {
     }
 
     /// Takes an answer. Where the lists are shorter by now, or the terminal larger, the screen moves up.
-    pub fn show(&mut self, overview: Overview, size: Size) {
+    pub fn show(&mut self, overview: TopResponse, size: Size) {
         self.overview = Some(overview);
         self.trouble = None;
         self.fit(size);
@@ -139,8 +138,10 @@ impl State {
     /// Where each list begins when its last row is on the screen.
     fn last_firsts(&self, size: Size) -> (u32, u32) {
         let rows = size.rows();
-        let (devices, jobs) =
-            self.overview.as_ref().map_or((0, 0), |it| (it.counts.devices, it.waiting_count));
+        let (devices, jobs) = self
+            .overview
+            .as_ref()
+            .map_or((0, 0), |it| (it.counts.unwrap_or_default().devices, it.waiting_count));
         (devices.saturating_sub(u32::from(rows.devices)), jobs.saturating_sub(u32::from(rows.jobs)))
     }
 
@@ -158,22 +159,13 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Counts;
+    use pillion_api::TopCounts;
 
     const SIZE: Size = Size { width: 100, height: 37 };
 
-    fn overview(devices: u32, waiting_count: u32) -> Overview {
-        Overview {
-            now_seconds: 0.0,
-            mode: "active".to_owned(),
-            counts: Counts { devices, ..Counts::default() },
-            agent_count: 0,
-            agents_gone_count: 0,
-            waiting_count,
-            unplaced_count: 0,
-            devices: Vec::new(),
-            jobs: Vec::new(),
-        }
+    fn overview(devices: u32, waiting_count: u32) -> TopResponse {
+        let counts = Some(TopCounts { devices, ..TopCounts::default() });
+        TopResponse { counts, waiting_count, ..TopResponse::default() }
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Orders of operators, as a scheduler answers them that knows n1, with g0 and g1, and job 42.
 
 use super::NOW;
-use pillion_proto::v1::{
+use pillion_api::{
     DrainOutcome, DrainRequest, DrainResponse, DrainedPlace, EvictRequest, EvictResponse, Place,
     UndrainOutcome, UndrainRequest, UndrainResponse,
 };
 use tonic::Status;
 
-fn drained(node: &str, gres_type: &str, reason: &str) -> DrainedPlace {
+fn drained(node: &str, gres_type: Option<&str>, reason: &str) -> DrainedPlace {
     DrainedPlace {
-        place: Some(Place { node: node.to_owned(), gres_type: gres_type.to_owned() }),
+        node: node.to_owned(),
+        gres_type: gres_type.map(str::to_owned),
         drained_by: "root".to_owned(),
         reason: reason.to_owned(),
         since_seconds: NOW - 900.0,
@@ -18,7 +19,8 @@ fn drained(node: &str, gres_type: &str, reason: &str) -> DrainedPlace {
 
 /// g1, which is faulty, n2, whose agent is gone, and n3, of which no agent ever told.
 pub(super) fn drains() -> Vec<DrainedPlace> {
-    vec![drained("n1", "g1", "fan noise"), drained("n2", "", "moves"), drained("n3", "g0", "new")]
+    let (faulty, new) = (drained("n1", Some("g1"), "fan noise"), drained("n3", Some("g0"), "new"));
+    vec![faulty, drained("n2", None, "moves"), new]
 }
 
 pub(super) fn drain(request: DrainRequest) -> Result<DrainResponse, Status> {
@@ -26,27 +28,27 @@ pub(super) fn drain(request: DrainRequest) -> Result<DrainResponse, Status> {
     if places.iter().any(|place| place.node != "n1") {
         return Err(Status::not_found("the pool has no node n9; its nodes are n1"));
     }
-    let change = |place: &Place| match place.gres_type.as_str() {
-        "" => ("drained", 2),
-        "g0" => ("retold", 1),
+    let change = |place: &Place| match place.gres_type.as_deref() {
+        None => ("drained", 2),
+        Some("g0") => ("retold", 1),
         _ => ("unchanged", 0),
     };
     let outcome = |place: Place| {
         let (change, running_count) = change(&place);
-        let drain = Some(drained(&place.node, &place.gres_type, &reason));
+        let drain = Some(drained(&place.node, place.gres_type.as_deref(), &reason));
         DrainOutcome { drain, change: change.to_owned(), running_count }
     };
-    Ok(DrainResponse { outcomes: places.into_iter().map(outcome).collect() })
+    Ok(DrainResponse { places: places.into_iter().map(outcome).collect() })
 }
 
 /// n1's g1 is drained, and nothing else.
 pub(super) fn undrain(request: UndrainRequest) -> UndrainResponse {
     let outcome = |place: Place| {
-        let was_drained = place.gres_type == "g1";
-        let left = (!was_drained).then(|| drained("n1", "g1", "fan noise"));
+        let was_drained = place.gres_type.as_deref() == Some("g1");
+        let left = (!was_drained).then(|| drained("n1", Some("g1"), "fan noise"));
         UndrainOutcome { place: Some(place), was_drained, remaining: left.into_iter().collect() }
     };
-    UndrainResponse { outcomes: request.places.into_iter().map(outcome).collect() }
+    UndrainResponse { places: request.places.into_iter().map(outcome).collect() }
 }
 
 pub(super) fn evict(request: EvictRequest) -> Result<EvictResponse, Status> {

@@ -1,8 +1,8 @@
 //! Rules, events, and the pool at one glance.
 
 use super::{NOW, host, queue_job};
-use pillion_proto::v1::{
-    Event, EventsRequest, EventsResponse, Member, PolicyResponse, PolicyRule, TopCounts, TopDevice,
+use pillion_api::{
+    Activity, Event, EventsRequest, EventsResponse, Member, PolicyResponse, PolicyRule, TopCounts, TopDevice,
     TopRequest, TopResponse,
 };
 
@@ -19,7 +19,7 @@ pub(super) fn policy() -> PolicyResponse {
     PolicyResponse {
         rules: vec![
             rule("policy.slowdown_ratio_max", "1.25", "default", "The promise to jobs that name none."),
-            PolicyRule { file, line: 7, ..users },
+            PolicyRule { file: Some(file), line: Some(7), ..users },
             rule("victim_requeues", "1", "built-in", "A victim is started again once."),
             rule("mechanisms", "[\"mps: 2\"]", "agents", "How devices are shared."),
         ],
@@ -28,21 +28,23 @@ pub(super) fn policy() -> PolicyResponse {
 
 /// What happened to n1 and to job 42; of more than two the newest.
 pub(super) fn events(request: &EventsRequest) -> EventsResponse {
-    let event = |seconds: f64, kind: &str, job_id: &str, detail: &str| Event {
+    let event = |seconds: f64, kind: &str, job_id: Option<&str>, detail: &str| Event {
         at_seconds: NOW - seconds,
         kind: kind.to_owned(),
-        job_id: job_id.to_owned(),
-        node: "n1".to_owned(),
+        job_id: job_id.map(str::to_owned),
+        node: Some("n1".to_owned()),
         detail: detail.to_owned(),
     };
     let mut events = vec![
-        event(300.0, "device-fault", "", "g1: it is gone: fell off the bus"),
-        event(200.0, "drained", "", "g1: drained by root: fan | noise\nforged"),
-        event(100.0, "evicted", "42", "evicted by root: too noisy"),
+        event(300.0, "device-fault", None, "g1: it is gone: fell off the bus"),
+        event(200.0, "drained", None, "g1: drained by root: fan | noise\nforged"),
+        event(100.0, "evicted", Some("42"), "evicted by root: too noisy"),
     ];
     let is_asked_for = |event: &Event| {
-        (request.job_ids.is_empty() || request.job_ids.contains(&event.job_id))
-            && (request.nodes.is_empty() || request.nodes.contains(&event.node))
+        let is_among =
+            |all: &[String], one: Option<&String>| all.is_empty() || one.is_some_and(|one| all.contains(one));
+        is_among(&request.job_ids, event.job_id.as_ref())
+            && is_among(&request.nodes, event.node.as_ref())
             && (request.kinds.is_empty() || request.kinds.contains(&event.kind))
             && event.at_seconds >= request.since_seconds
     };
@@ -63,12 +65,14 @@ pub(super) fn top(request: TopRequest) -> TopResponse {
         mechanism: "mps".to_owned(),
         memory_bytes: 80 << 30,
         shards_used: if index == 0 { 100 } else { 0 },
-        closed: if index == 3 { "drained by root: fan noise".to_owned() } else { String::new() },
+        closed: (index == 3).then(|| "drained by root: fan noise".to_owned()),
         tenants: if index == 0 { tenants() } else { Vec::new() },
-        sm_active_fraction: (index == 0).then_some(0.73),
-        gpu_busy_fraction: None,
-        memory_bytes_used: (index == 0).then_some(61 << 30),
-        power_watts: (index == 0).then_some(512.4),
+        activity: (index == 0).then_some(Activity {
+            sm_active_fraction: Some(0.73),
+            gpu_busy_fraction: None,
+            memory_bytes_used: Some(61 << 30),
+            power_watts: Some(512.4),
+        }),
     };
     TopResponse {
         now_seconds: NOW,

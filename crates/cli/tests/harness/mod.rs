@@ -4,18 +4,18 @@ mod act;
 mod live;
 mod story;
 
-use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
-use pillion_proto::v1::{
-    AccountRequest, AccountResponse, AgentStatus, ClusterRequest, ClusterResponse, DecidedRequest,
-    DecidedResponse, Decision, Device, DeviceCondition, DeviceFault, DrainRequest, DrainResponse,
-    DryRunRequest, DryRunResponse, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
-    ExplainRequest, ExplainResponse, HeatmapRequest, HeatmapResponse, JobExplanation, JobRequest,
-    JobResponse, LoadedPlugin, Member, Metric, MetricSource, MigInstance, MigInstances, MigPlacement, Model,
-    ModelScore, ModelsRequest, ModelsResponse, NodeSetup, PairsRequest, PairsResponse, PokeRequest,
-    PokeResponse, PolicyRequest, PolicyResponse, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest,
-    QueueResponse, RefusedPeer, SetupFault, SourcedMetrics, StatusRequest, StatusResponse, TopRequest,
-    TopResponse, UndrainRequest, UndrainResponse,
+use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
+use pillion_api::{
+    AccountRequest, AccountResponse, AgentStatus, Candidate, CapFractions, ClusterRequest, ClusterResponse,
+    DecidedRequest, DecidedResponse, Decision, DeviceStatus, DrainRequest, DrainResponse, DryRunRequest,
+    DryRunResponse, Estimate, Event, EventsRequest, EventsResponse, EvictRequest, EvictResponse,
+    ExplainRequest, ExplainResponse, Explanation, Fault, Faults, HeatmapRequest, HeatmapResponse,
+    JobExplanation, JobRequest, JobResponse, Member, MetricStatus, Model, ModelScore, ModelsRequest,
+    ModelsResponse, PairsRequest, PairsResponse, PokeRequest, PokeResponse, PolicyRequest, PolicyResponse,
+    Profile, ProfilesRequest, ProfilesResponse, QueueJob, QueueRequest, QueueResponse, RefusedPeer,
+    StatusRequest, StatusResponse, TopRequest, TopResponse, UndrainRequest, UndrainResponse,
 };
+use pillion_proto::v1::{LoadedPlugin, MigInstance, MigInstances, MigPlacement, NodeSetup, SetupFault};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -108,23 +108,23 @@ fn queue_job(job_id: &str, user: &str) -> QueueJob {
         user: user.to_owned(),
         account: "ml".to_owned(),
         partition: "shared".to_owned(),
-        workload: format!("{user}/4f1c09aa12bc77de"),
-        submitted_at_seconds: NOW - 60.0,
-        starts_alone_at_seconds: NOW + 540.0,
+        workload: Some(format!("{user}/4f1c09aa12bc77de")),
+        workload_name: Some(format!("{user}/bert")),
+        submitted_at_seconds: Some(NOW - 60.0),
+        starts_alone_at_seconds: Some(NOW + 540.0),
         state: "waiting".to_owned(),
         reason: "no-device-free: every device is taken".to_owned(),
-        slowdown_ratio_max: 1.25,
-        workload_name: format!("{user}/bert"),
+        slowdown_ratio_max: Some(1.25),
     }
 }
 
 fn host() -> Member {
     Member {
-        job_id: "42".to_owned(),
+        job_id: Some("42".to_owned()),
         restart_count: 0,
-        user: "alice".to_owned(),
-        workload: "alice/4f1c09aa12bc77de".to_owned(),
-        workload_name: "alice/bert".to_owned(),
+        user: Some("alice".to_owned()),
+        workload: Some("alice/4f1c09aa12bc77de".to_owned()),
+        workload_name: Some("alice/bert".to_owned()),
         role: "host".to_owned(),
         state: "ended".to_owned(),
         cap_fraction: Some(0.6),
@@ -168,41 +168,61 @@ fn decision() -> Decision {
         created_at_seconds: NOW - 2.0,
         members: vec![host(), hidden_joiner()],
         gain: 0.62,
-        abandoned_reason: String::new(),
+        abandoned_reason: None,
     }
 }
 
-fn explanations() -> Vec<JobExplanation> {
-    let first = r#"{"job_id":"42","reason":"promise-at-risk","text":"beside 40 it would be slowed too much","model":"contention-1",
-        "candidates":[{"partner":"40","workload":"alice/90ff","is_running":true,"cap_fractions":[null,null],
-          "own":{"speed_fraction":0.7,"speed_fraction_low":0.55,"speed_fraction_high":0.8,"terms":{"prior":0.82,"memory-pair":-0.12}},
-          "other":{"speed_fraction":0.9,"speed_fraction_low":0.82,"speed_fraction_high":0.95,"terms":{"prior":0.9}},
-          "gain":0.6,"excluded_by":"promise-at-risk","chosen":false}]}"#;
-    let second = r#"{"job_id":"42","reason":"paired","text":"starts with a partner on n1 g1","model":"contention-1",
-        "candidates":[
-         {"partner":"0","workload":"","is_running":false,"cap_fractions":[0.6,null],
-          "own":{"speed_fraction":0.85,"speed_fraction_deviation":0.031,"speed_fraction_low":0.81,"speed_fraction_high":0.9,"terms":{"compute":0.9,"bandwidth":0.944}},
-          "other":null,"gain":0.62,"excluded_by":null,"chosen":true},
-         {"partner":"0","workload":"","is_running":false,"cap_fractions":[null,null],
-          "own":null,"other":null,"gain":null,"excluded_by":"user-policy","chosen":false}]}"#;
-    let row = |(revision, at_seconds, json): (u64, f64, &str)| JobExplanation {
-        revision,
-        at_seconds,
-        explanation_json: json.to_owned(),
-        workload_names: [("alice/90ff".to_owned(), "alice/gpt".to_owned())].into(),
-    };
-    [(40, NOW - 30.0, first), (41, NOW - 2.0, second), (42, NOW, r#"{"format":"of tomorrow"}"#)]
-        .map(row)
-        .into()
+fn estimate(speed_fraction: f64, low: f64, high: f64, terms: &[(&str, f64)]) -> Estimate {
+    Estimate {
+        speed_fraction,
+        speed_fraction_low: low,
+        speed_fraction_high: high,
+        terms: terms.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        ..Estimate::default()
+    }
 }
 
-fn sourced(source: MetricSource, metrics: &[Metric]) -> SourcedMetrics {
-    let metrics = metrics.iter().map(|metric| i32::from(*metric)).collect();
-    SourcedMetrics { source: source.into(), metrics }
+/// The last one comes from a scheduler whose reasons this release does not know.
+fn explanations() -> Vec<JobExplanation> {
+    let explanation = |reason: &str, text: &str, candidates| Explanation {
+        candidates,
+        job_id: "42".to_owned(),
+        model: "contention-1".to_owned(),
+        reason: reason.to_owned(),
+        text: text.to_owned(),
+    };
+    let at_risk = Candidate {
+        excluded_by: Some("promise-at-risk".to_owned()),
+        gain: Some(0.6),
+        is_running: true,
+        other: Some(estimate(0.9, 0.82, 0.95, &[("prior", 0.9)])),
+        own: Some(estimate(0.7, 0.55, 0.8, &[("prior", 0.82), ("memory-pair", -0.12)])),
+        partner: Some("40".to_owned()),
+        workload: Some("alice/90ff".to_owned()),
+        workload_name: Some("alice/gpt".to_owned()),
+        ..Candidate::default()
+    };
+    let own = estimate(0.85, 0.81, 0.9, &[("compute", 0.9), ("bandwidth", 0.944)]);
+    let chosen = Candidate {
+        cap_fractions: Some(CapFractions { own: Some(0.6), other: None }),
+        chosen: true,
+        gain: Some(0.62),
+        own: Some(Estimate { speed_fraction_deviation: 0.031, ..own }),
+        ..Candidate::default()
+    };
+    let barred = Candidate { excluded_by: Some("user-policy".to_owned()), ..Candidate::default() };
+    let first = explanation("promise-at-risk", "beside 40 it would be slowed too much", vec![at_risk]);
+    let second = explanation("paired", "starts with a partner on n1 g1", vec![chosen, barred]);
+    let row = |(revision, at_seconds, explanation)| JobExplanation { revision, at_seconds, explanation };
+    [(40, NOW - 30.0, Some(first)), (41, NOW - 2.0, Some(second)), (42, NOW, None)].map(row).into()
+}
+
+fn metric(metric: &str, source: &str, quality: &str) -> MetricStatus {
+    MetricStatus { metric: metric.to_owned(), source: source.to_owned(), quality: quality.to_owned() }
 }
 
 /// A device with MIG on: of its instances one's place is not told.
-fn cut_up(device: Device) -> Device {
+fn cut_up(device: DeviceStatus) -> DeviceStatus {
     let instance = |number: u32, profile: &str, sm_count, gibibytes: u64, placement| MigInstance {
         uuid: format!("MIG-{number}"),
         gpu_instance_id: number,
@@ -218,15 +238,16 @@ fn cut_up(device: Device) -> Device {
         instance(10, "1g.10gb", 16, 10, None),
     ];
     let (mechanism, instances) = ("none".to_owned(), Some(MigInstances { instances }));
-    Device { mechanism, instances, ..device }
+    DeviceStatus { mechanism, instances, ..device }
 }
 
-fn well_condition() -> DeviceCondition {
-    let sources = vec![
-        sourced(MetricSource::Nvml, &[Metric::EnergyJoules, Metric::GpuBusyFraction]),
-        sourced(MetricSource::NvmlGpm, &[Metric::SmActiveFraction]),
+fn well(device: DeviceStatus) -> DeviceStatus {
+    let metrics = vec![
+        metric("energy_joules", "nvml", "fine"),
+        metric("sm_active_fraction", "nvml-gpm", "fine"),
+        metric("gpu_busy_fraction", "nvml", "coarse"),
     ];
-    DeviceCondition { gres_type: "g0".to_owned(), faults: vec![], sources }
+    DeviceStatus { faults: Some(Faults::default()), metrics, ..device }
 }
 
 fn setup() -> NodeSetup {
@@ -245,15 +266,19 @@ fn no_devices() -> NodeSetup {
     NodeSetup { faults: vec![fault], plugins: Vec::new() }
 }
 
-fn lost_condition() -> DeviceCondition {
-    let fault = |kind: &str, detail: &str| DeviceFault {
+fn lost(device: DeviceStatus) -> DeviceStatus {
+    let fault = |kind: &str, detail: &str, closes_device| Fault {
         kind: kind.to_owned(),
         detail: detail.to_owned(),
         since_seconds: NOW - 300.0,
+        closes_device,
     };
-    let faults = vec![fault("gone", "fell off the bus"), fault("metric-lost", "sm_active_fraction: silent")];
-    let sources = vec![sourced(MetricSource::Nvml, &[Metric::PowerWatts])];
-    DeviceCondition { gres_type: "g1".to_owned(), faults, sources }
+    let list = vec![
+        fault("gone", "fell off the bus", true),
+        fault("metric-lost", "sm_active_fraction: silent", false),
+    ];
+    let metrics = vec![metric("power_watts", "nvml", "fine")];
+    DeviceStatus { faults: Some(Faults { list }), metrics, ..device }
 }
 
 #[tonic::async_trait]
@@ -262,7 +287,7 @@ impl OperatorService for Fixtures {
         let mut jobs = vec![queue_job("42", "alice"), queue_job("33_2", "bob")];
         // What a hostile user could have brought in must neither forge lines nor cells.
         "odd\n99|root\u{1b}[2J".clone_into(&mut jobs[1].reason);
-        (jobs[1].workload, jobs[1].workload_name) = (String::new(), String::new());
+        (jobs[1].workload, jobs[1].workload_name) = (None, None);
         let user = request.into_inner().user;
         jobs.retain(|job| user.is_empty() || job.user == user);
         Ok(Response::new(QueueResponse { jobs }))
@@ -284,8 +309,8 @@ impl OperatorService for Fixtures {
         let event = Event {
             at_seconds: NOW + 3.0,
             kind: "dropped".to_owned(),
-            job_id: "42".to_owned(),
-            node: "n1".to_owned(),
+            job_id: Some("42".to_owned()),
+            node: Some("n1".to_owned()),
             detail: "it is held".to_owned(),
         };
         Ok(Response::new(ExplainResponse {
@@ -319,8 +344,8 @@ impl OperatorService for Fixtures {
                 "power_watts_mean":350.2,"energy_joules":210120.0}"#
                 .to_owned(),
         };
-        let workload_names = [("alice/4f1c".to_owned(), "alice/bert".to_owned())].into();
-        Ok(Response::new(ProfilesResponse { profile_json: vec![json], workload_names }))
+        let profile = Profile { json, workload_name: Some("alice/bert".to_owned()) };
+        Ok(Response::new(ProfilesResponse { profiles: vec![profile] }))
     }
 
     async fn models(&self, request: Request<ModelsRequest>) -> Result<Response<ModelsResponse>, Status> {
@@ -364,41 +389,40 @@ impl OperatorService for Fixtures {
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
-        let device = |index: u32| Device {
+        let device = |index: u32| DeviceStatus {
             index,
             uuid: format!("GPU-{index}"),
             model: "h100".to_owned(),
             memory_bytes: 80 << 30,
             gres_type: format!("g{index}"),
             mechanism: "mps".to_owned(),
-            instances: None,
+            ..DeviceStatus::default()
         };
         let agent = AgentStatus {
             node: "n1".to_owned(),
             connected: true,
-            last_seen_at_seconds: NOW - 1.0,
+            last_seen_at_seconds: Some(NOW - 1.0),
             clock_skew_seconds: -0.02,
             version: "0.1.0".to_owned(),
-            devices: vec![device(0), device(1), cut_up(device(2))],
-            conditions: vec![well_condition(), lost_condition()],
+            devices: vec![well(device(0)), lost(device(1)), cut_up(device(2))],
             setup: Some(setup()),
         };
         let bare = AgentStatus {
             node: "n4".to_owned(),
             connected: true,
-            last_seen_at_seconds: NOW - 1.0,
+            last_seen_at_seconds: Some(NOW - 1.0),
             version: "0.1.0".to_owned(),
             setup: Some(no_devices()),
             ..AgentStatus::default()
         };
         let gone = AgentStatus { node: "n2".to_owned(), connected: false, ..AgentStatus::default() };
         Ok(Response::new(StatusResponse {
-            version: "0.1.0".to_owned(),
+            scheduler_version: "0.1.0".to_owned(),
             mode: "active".to_owned(),
             now_seconds: NOW,
             slurm_version: "24.11.5".to_owned(),
-            slurm_refusal: String::new(),
-            last_scan_at_seconds: NOW - 2.0,
+            slurm_refusal: None,
+            last_scan_at_seconds: Some(NOW - 2.0),
             revision: 41,
             agents: vec![agent, gone, bare],
             database: "private Postgres in /var/lib/pillion".to_owned(),
@@ -409,9 +433,9 @@ impl OperatorService for Fixtures {
             bound_seconds: 600,
             leading: true,
             drains: act::drains(),
-            config_path: "/etc/pillion/pillion.toml".to_owned(),
-            heartbeat_path: "/run/pillion/heartbeat".to_owned(),
-            auth_method: "munge".to_owned(),
+            config_path: Some("/etc/pillion/pillion.toml".to_owned()),
+            heartbeat_path: Some("/run/pillion/heartbeat".to_owned()),
+            auth_method: Some("munge".to_owned()),
             refused: vec![RefusedPeer {
                 who: "the agent of n9".to_owned(),
                 address: "10.0.0.9".to_owned(),

@@ -1,10 +1,11 @@
 //! Jobs as their users see them: one that ended slow, one that waits, one that runs.
 
 use super::{NOW, decision, host, queue_job};
-use pillion_proto::v1::{
-    AccountRequest, AccountResponse, AccountRow, ActivityMeans, Decision, Event, JobResponse, JobSummary,
-    Member, QueueJob, SlowCause,
+use pillion_api::{
+    AccountRequest, AccountResponse, AccountRow, Decision, Event, JobResponse, JobStory, Member, Profile,
+    QueueJob, SlowCause,
 };
+use pillion_proto::v1::{ActivityMeans, JobSummary};
 
 const PROFILE: &str = r#"{"workload":"alice/4f1c","device_model":"h100","run_count":3,"duration_seconds":600.4,
     "duration_variation_fraction":0.02,"throughput_per_second":null,"sm_active_fraction":0.55,"sm_occupancy_fraction":0.3,
@@ -13,30 +14,33 @@ const PROFILE: &str = r#"{"workload":"alice/4f1c","device_model":"h100","run_cou
     "memory_bytes_peak":8589934592,"process_count_peak":1,"power_watts_mean":350.2,"energy_joules":210120.0}"#;
 
 pub(super) fn story(job_id: &str) -> JobResponse {
-    match job_id {
+    let story = match job_id {
         "42" => slow(),
-        "43" => JobResponse {
-            found: true,
-            job: Some(QueueJob { submitted_at_seconds: NOW - 190.0, ..queue_job("43", "alice") }),
+        "43" => JobStory {
+            job: Some(QueueJob { submitted_at_seconds: Some(NOW - 190.0), ..queue_job("43", "alice") }),
             now_seconds: NOW,
-            ..JobResponse::default()
+            ..JobStory::default()
         },
-        "44" => JobResponse {
-            found: true,
+        "44" => JobStory {
             job: Some(QueueJob { state: "running".to_owned(), ..queue_job("44", "alice") }),
-            node: "n1".to_owned(),
+            node: Some("n1".to_owned()),
             started_at_seconds: Some(NOW - 30.0),
             decision: Some(Decision {
                 members: vec![Member { measured_speed_fraction: None, ..host() }],
                 ..decision()
             }),
             now_seconds: NOW,
-            ..JobResponse::default()
+            ..JobStory::default()
         },
         "45" => evicted(),
         "46" => whole(),
-        _ => JobResponse::default(),
-    }
+        _ => return JobResponse::default(),
+    };
+    JobResponse { found: true, story: Some(story) }
+}
+
+fn profile(json: &str) -> Profile {
+    Profile { json: json.to_owned(), workload_name: None }
 }
 
 /// As the scheduler counts a week.
@@ -53,7 +57,7 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         energy_joules_saved: 5.4e6,
         promises_kept: 27,
         promises_broken,
-        workload_name: if key.contains('/') { "alice/bert".to_owned() } else { String::new() },
+        workload_name: key.contains('/').then(|| "alice/bert".to_owned()),
     };
     let rows = match request.group_by.as_str() {
         "" if request.nodes == ["n7"] => vec![],
@@ -61,20 +65,19 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         "workload" => vec![row("alice/4f1c", 18_000.0, 1)],
         _ => vec![row("alice", 18_000.0, 1), row("bob", -900.0, 0)],
     };
-    AccountResponse { rows }
+    AccountResponse { since_seconds: request.since_seconds, until_seconds: request.until_seconds, rows }
 }
 
 /// One that an operator ended, and that waits to run alone.
-fn evicted() -> JobResponse {
+fn evicted() -> JobStory {
     let event = |seconds: f64, kind: &str, detail: &str| Event {
         at_seconds: NOW - seconds,
         kind: kind.to_owned(),
-        job_id: "45".to_owned(),
-        node: "n1".to_owned(),
+        job_id: Some("45".to_owned()),
+        node: Some("n1".to_owned()),
         detail: detail.to_owned(),
     };
-    JobResponse {
-        found: true,
+    JobStory {
         job: Some(QueueJob {
             state: "alone".to_owned(),
             reason: "runs alone as soon as Slurm finds a free GPU".to_owned(),
@@ -86,20 +89,20 @@ fn evicted() -> JobResponse {
             event(26.0, "requeued", "it is started again, alone: evicted by root: too noisy"),
         ],
         now_seconds: NOW,
-        ..JobResponse::default()
+        ..JobStory::default()
     }
 }
 
 /// One that taught nothing, of a workload whose speed under caps is known.
-fn whole() -> JobResponse {
+fn whole() -> JobStory {
     let known = "\"throughput_per_second_at_cap\":[null,0.0008,null,null,null,0.00163,null,null,null],\"sm_active_fraction\"";
     // Nor could its memory be read.
-    let JobResponse { run, .. } = slow();
-    JobResponse {
+    let JobStory { run, .. } = slow();
+    JobStory {
         run: run.map(|run| JobSummary { memory_bytes_peak: None, ..run }),
-        profile_json: PROFILE.replace("\"sm_active_fraction\"", known),
-        lesson_kind: "nothing".to_owned(),
-        lesson_detail: "it was too short for enough samples".to_owned(),
+        profile: Some(profile(&PROFILE.replace("\"sm_active_fraction\"", known))),
+        lesson_kind: Some("nothing".to_owned()),
+        lesson_detail: Some("it was too short for enough samples".to_owned()),
         ..slow()
     }
 }
@@ -108,7 +111,7 @@ fn own_decision() -> Decision {
     Decision { members: vec![host()], ..decision() }
 }
 
-fn slow() -> JobResponse {
+fn slow() -> JobStory {
     let run = JobSummary {
         job_id: "42".to_owned(),
         gres_type: "g1".to_owned(),
@@ -133,25 +136,24 @@ fn slow() -> JobResponse {
     let event = Event {
         at_seconds: NOW + 3.0,
         kind: "missed".to_owned(),
-        job_id: "42".to_owned(),
-        node: "n1".to_owned(),
+        job_id: Some("42".to_owned()),
+        node: Some("n1".to_owned()),
         detail: "its first task ran without a cap".to_owned(),
     };
-    JobResponse {
-        found: true,
+    JobStory {
         job: Some(QueueJob {
             state: "completed".to_owned(),
             reason: String::new(),
             ..queue_job("42", "alice")
         }),
-        node: "n1".to_owned(),
+        node: Some("n1".to_owned()),
         started_at_seconds: Some(NOW),
         ended_at_seconds: Some(NOW + 723.0),
-        ending: "completed".to_owned(),
+        ending: Some("completed".to_owned()),
         decision: Some(own_decision()),
         run: Some(run),
         neighbour_count: 1,
-        profile_json: PROFILE.to_owned(),
+        profile: Some(profile(PROFILE)),
         throttled_fraction: Some(0.2),
         speed_fraction: Some(0.83),
         slow_causes: vec![
@@ -161,9 +163,11 @@ fn slow() -> JobResponse {
             ),
             cause("throttling", "power or heat held the GPU's clock down for 20 % of its time"),
         ],
-        advice: "Nobody knows how fast it went: let it write its progress to $PILLION_PROGRESS".to_owned(),
+        advice: Some(
+            "Nobody knows how fast it went: let it write its progress to $PILLION_PROGRESS".to_owned(),
+        ),
         events: vec![event],
         now_seconds: NOW + 800.0,
-        ..JobResponse::default()
+        ..JobStory::default()
     }
 }

@@ -5,14 +5,16 @@ use crate::agents::{Agents, DeviceLook};
 use crate::context::Settings;
 use crate::engine::Engine;
 use crate::scan::Scan;
+use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::store::{MeasuredRun, NewMember, Store};
+use crate::store::prelude::*;
+use crate::store::{MeasuredRun, NewMember};
 use crate::testing::{NOW, at, decision, device, hello, job, member, node, record, start, summary};
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{Fraction, JobStart, ManualClock, SlurmJobId, UserId, WorkloadKey};
-use pillion_slurm::fake::{FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, JobState, NodeAvailability};
 
 const GIB: u64 = 1 << 30;

@@ -2,14 +2,15 @@ use super::*;
 use crate::agents::Agents;
 use crate::context::Settings;
 use crate::store::memory::MemoryStore;
-use crate::store::{JobRecord, NewDecision, Store};
+use crate::store::prelude::*;
+use crate::store::{JobRecord, NewDecision};
 use crate::testing::{at, decision, job, leased, member, node, start};
 use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{DeviceUuid, GresType, ManualClock, NodeName, Revision, SlurmJobId};
-use pillion_slurm::fake::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, NodeAvailability};
 
 /// When the run of job 7 ended.

@@ -1,17 +1,18 @@
 //! What people browse: the cluster now, outcomes by workload, one decision. What a caller may not see is left out here.
 
 use super::auth::Caller;
+use super::listing::{known, some_text};
 use super::{explain, listing, status};
 use crate::agents::Readings;
 use crate::context::Context;
 use crate::floorplan::{self, Closed, Spot};
 use crate::scan::is_waiting;
+use crate::store::postgres::PgStore;
 use crate::store::{
     Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
 };
-use pillion_core::report::DeviceSample;
+use pillion_api as api;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, UnixTime};
-use pillion_proto::v1;
 use pillion_slurm::nodeset;
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
@@ -19,20 +20,16 @@ use tonic::Status;
 /// How many nodes are told of where nobody says how many.
 const NODES_SHOWN: u32 = 50;
 
-fn some(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
-}
-
 fn hostlist(text: &str) -> Result<Vec<NodeName>, Status> {
     nodeset::expand(text).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
 /// Which decisions a request means; `None`: the caller may see none.
 pub(super) fn decision_filter(
-    request: v1::PairsRequest,
+    request: api::PairsRequest,
     caller: Caller,
 ) -> Result<Option<DecisionFilter>, Status> {
-    let v1::PairsRequest {
+    let api::PairsRequest {
         active_only,
         since_seconds,
         until_seconds,
@@ -56,13 +53,13 @@ pub(super) fn decision_filter(
         active_only,
         since: time(since_seconds),
         until: time(until_seconds),
-        user: some(user),
+        user: some_text(user),
         job_id: None,
         group: None,
         uid: own,
         nodes: hostlist(&nodes)?,
-        workload: some(workload),
-        beside: some(beside),
+        workload: some_text(workload),
+        beside: some_text(beside),
         before: (before_decision_id > 0).then_some(DecisionId(before_decision_id)),
         include_single,
         limit,
@@ -70,19 +67,19 @@ pub(super) fn decision_filter(
 }
 
 /// Which outcomes a request means; `None`: the caller may see none.
-pub(super) fn heat_filter(request: v1::HeatmapRequest, caller: Caller) -> Option<HeatFilter> {
-    let v1::HeatmapRequest { since_seconds, until_seconds, workload } = request;
+pub(super) fn heat_filter(request: api::HeatmapRequest, caller: Caller) -> Option<HeatFilter> {
+    let api::HeatmapRequest { since_seconds, until_seconds, workload } = request;
     (caller.is_operator || caller.uid.is_some()).then(|| HeatFilter {
         since: UnixTime::from_seconds(since_seconds),
         until: UnixTime::from_seconds(until_seconds),
-        workload: some(workload),
+        workload: some_text(workload),
         uid: caller.uid.filter(|_| !caller.is_operator),
         limit: OUTCOMES_MAX,
     })
 }
 
 /// A heatmap.
-pub(super) fn heatmap(heat: Heat) -> v1::HeatmapResponse {
+pub(super) fn heatmap(heat: Heat) -> api::HeatmapResponse {
     let cell = |cell: HeatCell| {
         let HeatCell {
             workload,
@@ -93,7 +90,7 @@ pub(super) fn heatmap(heat: Heat) -> v1::HeatmapResponse {
             energy_ratio,
             promises_broken,
         } = cell;
-        v1::HeatmapCell {
+        api::HeatmapCell {
             workload: workload.to_string(),
             beside: beside.to_string(),
             outcome_count,
@@ -101,11 +98,11 @@ pub(super) fn heatmap(heat: Heat) -> v1::HeatmapResponse {
             predicted_slowdown_ratio,
             energy_ratio,
             promises_broken,
-            workload_name: String::new(),
-            beside_name: String::new(),
+            workload_name: None,
+            beside_name: None,
         }
     };
-    v1::HeatmapResponse {
+    api::HeatmapResponse {
         is_cut: heat.outcome_count >= OUTCOMES_MAX,
         outcome_count: heat.outcome_count,
         cells: heat.cells.into_iter().map(cell).collect(),
@@ -117,15 +114,13 @@ pub(super) async fn decided(
     store: &dyn Store,
     id: DecisionId,
     caller: Caller,
-) -> Result<v1::DecidedResponse, StoreError> {
+) -> Result<api::DecidedResponse, StoreError> {
     let is_shown =
         |decision: &Decision| decision.members.iter().any(|member| caller.may_see(member.plan.uid));
     let Some(decision) = store.decision(id).await?.filter(is_shown) else {
-        return Ok(v1::DecidedResponse::default());
+        return Ok(api::DecidedResponse::default());
     };
-    let filter =
-        DecisionFilter { group: Some(decision.group), include_single: true, ..DecisionFilter::default() };
-    let mut group = store.decisions(&filter).await?;
+    let mut group = store.group(decision.group).await?;
     group.retain(is_shown);
     // Its own members are among them.
     let users = explain::users_of(store, &group).await?;
@@ -135,7 +130,7 @@ pub(super) async fn decided(
     let explanations = visible
         .filter_map(|member| member.plan.explanation.clone())
         .map(|explanation| explain::shown(Revision(0), decision.created_at, explanation, caller));
-    Ok(v1::DecidedResponse {
+    Ok(api::DecidedResponse {
         found: true,
         explanations: explanations.collect(),
         decision: Some(listing::decision(&decision, &users, caller)),
@@ -146,13 +141,14 @@ pub(super) async fn decided(
 /// The pool as it is now: sums over all of it, and the nodes of one page.
 pub(super) async fn cluster(
     context: &Context,
-    request: v1::ClusterRequest,
+    pages: &PgStore,
+    request: api::ClusterRequest,
     caller: Caller,
-) -> Result<v1::ClusterResponse, Status> {
-    let v1::ClusterRequest { nodes, state, mechanism, offset, limit } = request;
+) -> Result<api::ClusterResponse, Status> {
+    let api::ClusterRequest { nodes, state, mechanism, offset, limit } = request;
     let wanted: BTreeSet<NodeName> = hostlist(&nodes)?.into_iter().collect();
     let store = context.store.as_ref();
-    let occupancy = store.occupancy().await.map_err(|error| status::from_store(&error))?;
+    let occupancy = pages.occupancy().await.map_err(|error| status::from_store(&error))?;
     let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
     let (scan, agents) = (context.board().scan.clone(), context.agents.all());
     let spots = floorplan::spots(&floorplan::Sources {
@@ -174,21 +170,21 @@ pub(super) async fn cluster(
     let match_count = to_u32(matching.len());
     let page: Vec<&[Spot<'_>]> = matching.into_iter().skip(skipped).take(taken).collect();
     let names: Vec<NodeName> = page.iter().map(|there| there[0].node.clone()).collect();
-    let tenants = store.tenants(&names).await.map_err(|error| status::from_store(&error))?;
+    let tenants = pages.tenants(&names).await.map_err(|error| status::from_store(&error))?;
     let places = page.iter().flat_map(|there| there.iter().map(Spot::place));
     let there = There { readings: context.agents.readings(places), tenants };
     let stopped = context.board().stopped.clone();
     let rows = page.into_iter().map(|spots| {
-        let why = stopped.get(spots[0].node).cloned().unwrap_or_default();
+        let why = stopped.get(spots[0].node).cloned();
         node_row(spots, why, &there, caller)
     });
-    let rows: Vec<v1::ClusterNode> = rows.collect();
+    let rows: Vec<api::ClusterNode> = rows.collect();
     let waiting = scan.iter().flat_map(|scan| scan.jobs.values()).filter(|job| is_waiting(job)).count();
-    Ok(v1::ClusterResponse {
+    Ok(api::ClusterResponse {
         now_seconds: context.now().seconds(),
         mode: context.settings.mode.as_str().to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        last_scan_at_seconds: scan.as_ref().map_or(0.0, |scan| scan.at.seconds()),
+        last_scan_at_seconds: scan.as_ref().map(|scan| scan.at.seconds()),
         node_count: to_u32(agents.len()),
         device_count: to_u32(spots.len()),
         states: state_counts(&spots),
@@ -217,16 +213,16 @@ struct There {
     tenants: Vec<Tenant>,
 }
 
-fn state_counts(spots: &[Spot<'_>]) -> Vec<v1::StateCount> {
+fn state_counts(spots: &[Spot<'_>]) -> Vec<api::StateCount> {
     let mut states: BTreeMap<&'static str, u32> = BTreeMap::new();
     for spot in spots {
         *states.entry(spot.state()).or_default() += 1;
     }
-    states.into_iter().map(|(state, count)| v1::StateCount { state: state.to_owned(), count }).collect()
+    states.into_iter().map(|(state, count)| api::StateCount { state: state.to_owned(), count }).collect()
 }
 
 /// A node, from its devices: at least one.
-fn node_row(spots: &[Spot<'_>], stopped: String, there: &There, caller: Caller) -> v1::ClusterNode {
+fn node_row(spots: &[Spot<'_>], stopped: Option<String>, there: &There, caller: Caller) -> api::ClusterNode {
     let device_row = |spot: &Spot<'_>| {
         let (node, gres_type) = spot.place();
         let is_there = |tenant: &&Tenant| tenant.node == *node && tenant.gres_type == *gres_type;
@@ -236,43 +232,42 @@ fn node_row(spots: &[Spot<'_>], stopped: String, there: &There, caller: Caller) 
         let is_told = caller.is_operator || is_own;
         let reading = there.readings.get(&(node.clone(), gres_type.clone())).filter(|_| is_told);
         let drained = match spot.closed {
-            Some(Closed::Drained(drain)) => drain.to_string(),
-            _ => String::new(),
+            Some(Closed::Drained(drain)) => Some(drain.to_string()),
+            _ => None,
         };
-        v1::ClusterDevice {
+        let faults = spot.agent.conditions.get(gres_type).map(|condition| condition.faults.clone());
+        api::ClusterDevice {
+            gres_type: gres_type.to_string(),
+            model: spot.device.model.clone(),
+            mechanism: spot.device.mechanism.to_string(),
+            memory_bytes: spot.device.memory_bytes,
             state: spot.state().to_owned(),
             drained,
             tenants: tenants.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
-            sample: reading.map(|(_, reading)| {
-                let (gres_type, reading) = (gres_type.clone(), reading.clone());
-                DeviceSample { gres_type, reading, tenants: Vec::new() }.into()
-            }),
-            sampled_at_seconds: reading.map_or(0.0, |(at, _)| at.seconds()),
-            condition: spot.agent.conditions.get(gres_type).cloned().map(Into::into),
-            device: Some(spot.device.clone().into()),
+            activity: reading.map(|(_, reading)| listing::activity(reading)),
+            faults: faults.into_iter().flatten().map(Into::into).collect(),
         }
     };
     let Spot { node, agent, .. } = spots[0];
-    v1::ClusterNode {
+    api::ClusterNode {
         node: node.to_string(),
         connected: agent.is_connected,
-        last_seen_at_seconds: agent.last_seen_at.seconds(),
+        last_seen_at_seconds: known(agent.last_seen_at),
         version: agent.version.clone(),
         stopped,
         devices: spots.iter().map(device_row).collect(),
     }
 }
 
-fn tenant_row(tenant: &Tenant, caller: Caller) -> v1::Tenant {
+fn tenant_row(tenant: &Tenant, caller: Caller) -> api::Tenant {
     let is_visible = caller.may_see(tenant.uid);
-    let shown = |text: String| if is_visible { text } else { String::new() };
-    v1::Tenant {
+    api::Tenant {
         // A decision tells whom it concerns: its number is for those who may read it.
-        decision_id: if is_visible { tenant.decision_id.0 } else { 0 },
-        is_visible,
-        job_id: shown(tenant.job_id.to_string()),
-        user: shown(tenant.user.clone().unwrap_or_default()),
-        workload: shown(tenant.workload.to_string()),
+        decision_id: is_visible.then_some(tenant.decision_id.0),
+        job_id: is_visible.then(|| tenant.job_id.to_string()),
+        user: tenant.user.clone().filter(|_| is_visible),
+        workload: is_visible.then(|| tenant.workload.to_string()),
+        workload_name: None,
         role: listing::role_word(tenant.role).to_owned(),
         state: tenant.state.to_string(),
         cap_fraction: tenant.sharing.cap().map(f64::from),
@@ -280,7 +275,6 @@ fn tenant_row(tenant: &Tenant, caller: Caller) -> v1::Tenant {
         shards: u32::from(tenant.shards.count()),
         predicted_speed_fraction: tenant.speed_fraction.filter(|_| is_visible),
         started_at_seconds: tenant.started_at.map(UnixTime::seconds),
-        workload_name: String::new(),
     }
 }
 

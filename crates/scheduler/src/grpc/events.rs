@@ -3,16 +3,16 @@
 use super::auth::Caller;
 use super::listing;
 use crate::store::EventFilter;
+use pillion_api as api;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
-use pillion_proto::v1;
 use tonic::Status;
 
 /// The most events of one answer.
 const LIMIT_MAX: u32 = 100_000;
 
 /// Which events a request means, one more than it wants so that it shows whether there are more.
-pub(super) fn filter(request: v1::EventsRequest, caller: Caller) -> Result<EventFilter, Status> {
-    let v1::EventsRequest { since_seconds, until_seconds, nodes, job_ids, kinds, limit } = request;
+pub(super) fn filter(request: api::EventsRequest, caller: Caller) -> Result<EventFilter, Status> {
+    let api::EventsRequest { since_seconds, until_seconds, nodes, job_ids, kinds, limit } = request;
     let uid = caller.only_uid()?;
     let time = |seconds: f64| (seconds > 0.0).then(|| UnixTime::from_seconds(seconds));
     let id = |text: &String| -> Result<SlurmJobId, Status> {
@@ -30,12 +30,12 @@ pub(super) fn filter(request: v1::EventsRequest, caller: Caller) -> Result<Event
 }
 
 /// The answer to `filter`, which asked for one more.
-pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter) -> v1::EventsResponse {
+pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter) -> api::EventsResponse {
     let has_more = events.len() >= usize::try_from(filter.limit).unwrap_or(usize::MAX);
     if has_more {
         events.remove(0);
     }
-    v1::EventsResponse { events: events.into_iter().map(listing::event_row).collect(), has_more }
+    api::EventsResponse { events: events.into_iter().map(listing::event_row).collect(), has_more }
 }
 
 #[cfg(test)]
@@ -51,13 +51,13 @@ mod tests {
 
     #[test]
     fn a_user_asks_for_his_own_jobs_whatever_he_names() {
-        let request = || v1::EventsRequest { nodes: vec!["n1".to_owned()], limit: 5, ..Default::default() };
+        let request = || api::EventsRequest { nodes: vec!["n1".to_owned()], limit: 5, ..Default::default() };
         assert_eq!(filter(request(), caller(Some(1000), false)).unwrap().uid, Some(UserId(1000)));
         assert_eq!(filter(request(), caller(Some(0), true)).unwrap().uid, None);
         assert_eq!(filter(request(), caller(None, true)).unwrap().limit, 6);
         let refused = filter(request(), caller(None, false)).expect_err("nobody");
         assert_eq!(refused.code(), tonic::Code::PermissionDenied);
-        let wrong = v1::EventsRequest { job_ids: vec!["42.batch".to_owned()], ..request() };
+        let wrong = api::EventsRequest { job_ids: vec!["42.batch".to_owned()], ..request() };
         assert!(filter(wrong, caller(None, true)).expect_err("no id").message().contains("write 33"));
     }
 

@@ -3,25 +3,25 @@
 
 use super::auth::Caller;
 use super::listing;
-use crate::store::{Decision, DecisionFilter, Event, JobRecord, Member, Store, StoreError};
+use crate::store::{Decision, Event, JobRecord, Member, Store, StoreError};
 use crate::story::{self, AdviceFacts, RunSeen, Usual};
+use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{Fraction, JobStart, UnixTime};
-use pillion_proto::v1;
 use pillion_slurm::Ending;
 use std::collections::BTreeMap;
 
 /// Collects the answer about `record`, which the caller may see. `queue_row`: its place in the queue, while it waits.
-pub(super) async fn job(
+pub(super) async fn story(
     store: &dyn Store,
     record: JobRecord,
-    queue_row: Option<v1::QueueJob>,
+    queue_row: Option<api::QueueJob>,
     caller: Caller,
     now: UnixTime,
-) -> Result<v1::JobResponse, StoreError> {
+) -> Result<api::JobStory, StoreError> {
     let start = JobStart { job_id: record.id, restart_count: record.restart_count };
     let decision = decision_of(store, start).await?;
     let member = decision.as_ref().and_then(|decision| decision.members.first());
@@ -41,47 +41,43 @@ pub(super) async fn job(
     let advice = advice_facts(&record, member, summary.as_ref(), profile.as_ref(), &events)
         .and_then(|facts| story::advise(&AdviceFacts { causes: &causes, ..facts }));
     let users = BTreeMap::from([(record.id, record.user.clone())]);
-    let seconds = |time: Option<UnixTime>| time.map(UnixTime::seconds);
-    Ok(v1::JobResponse {
-        found: true,
+    Ok(api::JobStory {
         restart_count: record.restart_count,
-        node: record.node.as_ref().map(ToString::to_string).unwrap_or_default(),
-        started_at_seconds: seconds(record.started_at),
-        ended_at_seconds: seconds(record.ended_at),
-        ending: record.ending.map(Ending::as_str).unwrap_or_default().to_owned(),
+        node: record.node.as_ref().map(ToString::to_string),
+        started_at_seconds: record.started_at.and_then(listing::known),
+        ended_at_seconds: record.ended_at.and_then(listing::known),
+        ending: record.ending.map(|ending| ending.as_str().to_owned()),
         memory_bytes_declared: record.memory_bytes_declared,
         decision: decision.as_ref().map(|decision| listing::decision(decision, &users, caller)),
         neighbour_count: summary
             .as_ref()
             .map_or(0, |run| u32::try_from(run.neighbours.len()).unwrap_or(u32::MAX)),
         run: summary.map(|run| JobSummary { neighbours: Vec::new(), signs: None, ..run }.into()),
-        profile_json: profile.and_then(|profile| serde_json::to_string(&profile).ok()).unwrap_or_default(),
+        profile: profile.as_ref().map(api::Profile::from),
         throttled_fraction,
         speed_fraction: story::speed_fraction(&seen),
         slow_causes: causes.into_iter().map(slow_cause).collect(),
-        advice: advice.unwrap_or_default(),
+        advice,
         events: events.into_iter().map(listing::event_row).collect(),
         now_seconds: now.seconds(),
-        lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.to_string()).unwrap_or_default(),
-        lesson_detail: lesson.map(|lesson| lesson.detail).unwrap_or_default(),
+        lesson_kind: lesson.as_ref().map(|lesson| lesson.kind.to_string()),
+        lesson_detail: lesson.and_then(|lesson| listing::some_text(lesson.detail)),
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
     })
 }
 
-fn slow_cause(cause: story::SlowCause) -> v1::SlowCause {
-    v1::SlowCause { kind: cause.kind.as_str().to_owned(), evidence: cause.evidence }
+fn slow_cause(cause: story::SlowCause) -> api::SlowCause {
+    api::SlowCause { kind: cause.kind.as_str().to_owned(), evidence: cause.evidence }
 }
 
 /// The newest decision that this start came under, or is to, with its own member alone.
 async fn decision_of(store: &dyn Store, start: JobStart) -> Result<Option<Decision>, StoreError> {
-    let filter =
-        DecisionFilter { job_id: Some(start.job_id), include_single: true, ..DecisionFilter::default() };
     let is_own = |member: &Member| member.plan.start == start && member.state != MemberState::Undone;
     let own = |mut decision: Decision| {
         decision.members.retain(is_own);
         (!decision.members.is_empty()).then_some(decision)
     };
-    Ok(store.decisions(&filter).await?.into_iter().find_map(own))
+    Ok(store.decisions_of(start.job_id).await?.into_iter().find_map(own))
 }
 
 fn run_seen(

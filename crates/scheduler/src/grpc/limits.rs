@@ -1,7 +1,7 @@
 //! How large what comes over the wire may be: who reads it all before he looks at it can be filled by anybody.
 
+use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
-use pillion_proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use std::sync::Arc;
 
 /// Explanations and whole views are larger than tonic's default of 4 MiB.
@@ -34,15 +34,17 @@ mod tests {
     use crate::grpc::operator::OperatorServer;
     use crate::store::Store;
     use crate::store::memory::MemoryStore;
+    use crate::store::postgres::PgStore;
     use crate::testing::{NOW, at, scan};
+    use pillion_api::operator_service_client::OperatorServiceClient;
+    use pillion_api::{PokeRequest, QueueRequest};
     use pillion_auth::{Identity, Peer};
     use pillion_core::NodeName;
     use pillion_core::{ManualClock, UserId};
+    use pillion_fake_slurm::{FakeSettings, FakeSlurm};
     use pillion_proto::v1::agent_service_client::AgentServiceClient;
-    use pillion_proto::v1::operator_service_client::OperatorServiceClient;
-    use pillion_proto::v1::{AgentMessage, Device, Hello, PokeRequest, QueueRequest, agent_message};
+    use pillion_proto::v1::{AgentMessage, Device, Hello, agent_message};
     use pillion_slurm::NodeAvailability;
-    use pillion_slurm::fake::{FakeSettings, FakeSlurm};
     use std::net::SocketAddr;
     use std::time::Duration;
     use tokio::net::TcpListener;
@@ -67,7 +69,8 @@ mod tests {
         seen.nodes.iter_mut().for_each(|node| node.address = "127.0.0.1".to_owned());
         context.board_mut().scan = Some(Arc::new(seen));
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let operator = OperatorServer::new(Arc::clone(&context), engine, String::new());
+        let operator =
+            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
         let agent = AgentServer::new(Arc::clone(&context), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -153,7 +156,8 @@ mod tests {
     async fn a_poke_of_a_user_changes_nothing() {
         let (_, context) = served().await;
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let server = OperatorServer::new(Arc::clone(&context), engine, String::new());
+        let server =
+            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
         for (is_operator, wakes) in [(false, false), (true, true)] {
             let mut poke = tonic::Request::new(PokeRequest {});
             poke.extensions_mut().insert(Caller { uid: Some(UserId(4243)), is_operator });

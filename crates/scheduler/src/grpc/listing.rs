@@ -8,21 +8,32 @@ use crate::scan::{held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{
     Account, Decision, Event, GroupBy, JobRecord, Member, ModelVersion, RunFilter, Score, Sums, Tenant,
 };
+use pillion_api as api;
 use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
+use pillion_core::device::Reading;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::{Plan, Policy, Role};
-use pillion_proto::v1;
 use pillion_slurm::{Job, JobState};
 use std::collections::BTreeMap;
+
+/// Where text that is empty stands for none.
+pub(super) fn some_text(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// A time; Slurm and the store write 1970 where there is none.
+pub(super) fn known(time: UnixTime) -> Option<f64> {
+    Some(time.seconds()).filter(|seconds| *seconds > 0.0)
+}
 
 /// A decision, as the caller may see it. `users` names the users of its jobs where known.
 pub(super) fn decision(
     decision: &Decision,
     users: &BTreeMap<SlurmJobId, String>,
     caller: Caller,
-) -> v1::Decision {
-    v1::Decision {
+) -> api::Decision {
+    api::Decision {
         decision_id: decision.id.0,
         group_id: decision.group.0,
         state: decision.state.to_string(),
@@ -33,30 +44,30 @@ pub(super) fn decision(
         created_at_seconds: decision.created_at.seconds(),
         members: decision.members.iter().map(|one| member(one, users, caller)).collect(),
         gain: decision.gain,
-        abandoned_reason: decision.abandoned_reason.clone().unwrap_or_default(),
+        abandoned_reason: decision.abandoned_reason.clone(),
     }
 }
 
 /// A member of a decision, as the caller may see it.
-pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, caller: Caller) -> v1::Member {
+pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, caller: Caller) -> api::Member {
     let plan = &member.plan;
     if !caller.may_see(plan.uid) {
         // That somebody is there, and what is left for one's own job: no more.
-        return v1::Member {
+        return api::Member {
             role: role_word(plan.role).to_owned(),
             state: member.state.to_string(),
             cap_fraction: plan.sharing.cap().map(f64::from),
             ccs_mode: plan.sharing.ccs_mode().map(u32::from),
             shards: u32::from(plan.shards.count()),
-            ..v1::Member::default()
+            ..api::Member::default()
         };
     }
     let seconds = |time: Option<UnixTime>| time.map(UnixTime::seconds);
-    v1::Member {
-        job_id: plan.start.job_id.to_string(),
+    api::Member {
+        job_id: Some(plan.start.job_id.to_string()),
         restart_count: plan.start.restart_count,
-        user: users.get(&plan.start.job_id).cloned().unwrap_or_default(),
-        workload: plan.workload.to_string(),
+        user: users.get(&plan.start.job_id).cloned(),
+        workload: some_text(plan.workload.to_string()),
         role: role_word(plan.role).to_owned(),
         state: member.state.to_string(),
         cap_fraction: plan.sharing.cap().map(f64::from),
@@ -71,7 +82,7 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
         ended_at_seconds: seconds(member.ended_at),
         solo_duration_seconds: plan.solo_duration_seconds,
         energy_joules: member.energy_joules,
-        workload_name: String::new(),
+        workload_name: None,
     }
 }
 
@@ -92,12 +103,12 @@ pub(super) const fn role_word(role: Role) -> &'static str {
 }
 
 /// A model: nothing in it is anybody's.
-pub(super) fn model(model: ModelVersion) -> v1::Model {
+pub(super) fn model(model: ModelVersion) -> api::Model {
     let score = |score: Option<Score>| {
         let Score { log_score_mean, error_mean, below_low_fraction } = score?;
-        Some(v1::ModelScore { log_score_mean, error_mean, below_low_fraction })
+        Some(api::ModelScore { log_score_mean, error_mean, below_low_fraction })
     };
-    v1::Model {
+    api::Model {
         version: model.version,
         state: model.state.as_str().to_owned(),
         kind: model.kind,
@@ -111,45 +122,55 @@ pub(super) fn model(model: ModelVersion) -> v1::Model {
     }
 }
 
+/// What a device does.
+pub(super) fn activity(reading: &Reading) -> api::Activity {
+    api::Activity {
+        sm_active_fraction: reading.sm_active_fraction.map(f64::from),
+        gpu_busy_fraction: reading.gpu_busy_fraction.map(f64::from),
+        memory_bytes_used: reading.memory_bytes_used,
+        power_watts: reading.power_watts,
+    }
+}
+
 /// Something that happened to a job or a node.
-pub(super) fn event_row(event: Event) -> v1::Event {
-    v1::Event {
+pub(super) fn event_row(event: Event) -> api::Event {
+    api::Event {
         at_seconds: event.at.seconds(),
         kind: event.kind.to_string(),
-        job_id: event.job_id.map(|id| id.to_string()).unwrap_or_default(),
-        node: event.node.map(|node| node.to_string()).unwrap_or_default(),
+        job_id: event.job_id.map(|id| id.to_string()),
+        node: event.node.map(|node| node.to_string()),
         detail: event.detail,
     }
 }
 
 /// The row of a job that does not wait any more.
-pub(super) fn past_job(record: &JobRecord) -> v1::QueueJob {
+pub(super) fn past_job(record: &JobRecord) -> api::QueueJob {
     let state = match record.ending {
         Some(ending) => ending.as_str().to_owned(),
         None if record.started_at.is_some() => "running".to_owned(),
         None => "waiting".to_owned(),
     };
-    v1::QueueJob {
+    api::QueueJob {
         job_id: record.id.to_string(),
         user: record.user.clone(),
         account: record.account.clone(),
         partition: record.partition.clone(),
-        workload: record.workload.to_string(),
-        submitted_at_seconds: record.submitted_at.seconds(),
-        starts_alone_at_seconds: 0.0,
+        workload: some_text(record.workload.to_string()),
+        workload_name: None,
+        submitted_at_seconds: known(record.submitted_at),
+        starts_alone_at_seconds: None,
         state,
         reason: String::new(),
-        slowdown_ratio_max: record.slowdown_ratio_max.unwrap_or(0.0),
-        workload_name: String::new(),
+        slowdown_ratio_max: record.slowdown_ratio_max,
     }
 }
 
 /// Which runs a request means, and how they are put together; of others' only where the caller may see all.
 pub(super) fn run_filter(
-    request: v1::AccountRequest,
+    request: api::AccountRequest,
     caller: Caller,
 ) -> Result<(RunFilter, GroupBy), tonic::Status> {
-    let v1::AccountRequest {
+    let api::AccountRequest {
         since_seconds,
         until_seconds,
         user,
@@ -166,14 +187,13 @@ pub(super) fn run_filter(
             "'{group_by}' is nothing to group by; allowed are user, account, partition, workload, node and day"
         ))
     })?;
-    let some = |text: String| (!text.is_empty()).then_some(text);
     let filter = RunFilter {
         since: UnixTime::from_seconds(since_seconds),
         until: UnixTime::from_seconds(until_seconds),
-        user: some(user),
-        account: some(account),
-        partition: some(partition),
-        workload: some(workload),
+        user: some_text(user),
+        account: some_text(account),
+        partition: some_text(partition),
+        workload: some_text(workload),
         nodes: nodes.into_iter().map(NodeName::new).collect(),
         uid,
     };
@@ -181,7 +201,7 @@ pub(super) fn run_filter(
 }
 
 /// A group of runs.
-pub(super) fn account_row(account: Account) -> v1::AccountRow {
+pub(super) fn account_row(account: Account) -> api::AccountRow {
     let Account { key, sums } = account;
     let Sums {
         run_count,
@@ -195,32 +215,33 @@ pub(super) fn account_row(account: Account) -> v1::AccountRow {
         promises_kept,
         promises_broken,
     } = sums;
-    v1::AccountRow {
+    api::AccountRow {
         key,
         run_count,
         shared_run_count,
         gpu_seconds,
         shared_seconds,
         unmeasured_seconds,
-        gpu_seconds_saved,
+        // Of less than nothing and nothing the sum is 0.0.
+        gpu_seconds_saved: gpu_seconds_saved + 0.0,
         energy_joules,
-        energy_joules_saved,
+        energy_joules_saved: energy_joules_saved + 0.0,
         promises_kept,
         promises_broken,
-        workload_name: String::new(),
+        workload_name: None,
     }
 }
 
 /// A rule.
-pub(super) fn rule(rule: Rule) -> v1::PolicyRule {
+pub(super) fn rule(rule: Rule) -> api::PolicyRule {
     let Rule { key, value, origin, meaning } = rule;
     let (origin, file, line) = match origin {
-        RuleOrigin::Default => ("default", String::new(), 0),
-        RuleOrigin::File { path, line } => ("file", path, u32::try_from(line).unwrap_or(u32::MAX)),
-        RuleOrigin::BuiltIn => ("built-in", String::new(), 0),
-        RuleOrigin::Agents => ("agents", String::new(), 0),
+        RuleOrigin::Default => ("default", None, None),
+        RuleOrigin::File { path, line } => ("file", Some(path), u32::try_from(line).ok()),
+        RuleOrigin::BuiltIn => ("built-in", None, None),
+        RuleOrigin::Agents => ("agents", None, None),
     };
-    v1::PolicyRule { key, value, origin: origin.to_owned(), file, line, meaning }
+    api::PolicyRule { key, value, origin: origin.to_owned(), file, line, meaning }
 }
 
 /// What the last plan said of each job that it left waiting.
@@ -232,8 +253,8 @@ pub(super) fn managed_waiting(scan: &Scan) -> impl Iterator<Item = &Job> {
 }
 
 /// Who was not let in.
-pub(super) fn refused(refused: Vec<Refused>) -> Vec<v1::RefusedPeer> {
-    let row = |Refused { who, address, why, at, count }: Refused| v1::RefusedPeer {
+pub(super) fn refused(refused: Vec<Refused>) -> Vec<api::RefusedPeer> {
+    let row = |Refused { who, address, why, at, count }: Refused| api::RefusedPeer {
         who,
         address: address.to_string(),
         why,
@@ -258,7 +279,7 @@ pub(super) fn queue(
     reasons: &Reasons,
     policy: &Policy,
     shown: Shown,
-) -> Vec<v1::QueueJob> {
+) -> Vec<api::QueueJob> {
     let placements: BTreeMap<SlurmJobId, Placement> =
         tenants.iter().map(|tenant| (tenant.job_id, Placement::from(tenant))).collect();
     let mut jobs: Vec<&Job> = managed_waiting(scan).collect();
@@ -277,7 +298,7 @@ pub(super) fn queue_row(
     reasons: &Reasons,
     policy: &Policy,
     shown: Shown,
-) -> Option<v1::QueueJob> {
+) -> Option<api::QueueJob> {
     let of_it = |decision: &Decision| {
         let is_it = |member: &&Member| member.plan.start.job_id == job.id && member.state.is_active();
         let member = decision.members.iter().find(is_it)?;
@@ -317,7 +338,7 @@ fn queue_job(
     reasons: &Reasons,
     policy: &Policy,
     shown: Shown,
-) -> Option<v1::QueueJob> {
+) -> Option<api::QueueJob> {
     let is_visible = shown.caller.may_see(job.uid);
     if shown.hides_jobs && !is_visible {
         return None;
@@ -334,18 +355,20 @@ fn queue_job(
         }
         None => ("restarted".to_owned(), "is being put back to its own request".to_owned()),
     };
-    Some(v1::QueueJob {
+    Some(api::QueueJob {
         job_id: job.id.to_string(),
         user: job.user.clone(),
         account: job.account.clone(),
         partition: job.partition.clone(),
-        workload: if is_visible { workload_of(job, mark).to_string() } else { String::new() },
-        submitted_at_seconds: job.submitted_at.seconds(),
-        starts_alone_at_seconds: job.eligible_at.map_or(0.0, UnixTime::seconds),
+        workload: is_visible.then(|| workload_of(job, mark).to_string()),
+        workload_name: None,
+        submitted_at_seconds: known(job.submitted_at),
+        starts_alone_at_seconds: job.eligible_at.and_then(known),
         state,
         reason: if is_visible { reason } else { String::new() },
-        slowdown_ratio_max: mark.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value()),
-        workload_name: String::new(),
+        slowdown_ratio_max: Some(
+            mark.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value()),
+        ),
     })
 }
 
@@ -366,7 +389,7 @@ mod tests {
         Decision { members: vec![host.clone(), joiner], ..a_decision(&host) }
     }
 
-    fn shown(uid: Option<u32>, is_operator: bool) -> Vec<v1::Member> {
+    fn shown(uid: Option<u32>, is_operator: bool) -> Vec<api::Member> {
         let users =
             [(SlurmJobId::plain(7), "alice".to_owned()), (SlurmJobId::plain(8), "bob".to_owned())].into();
         decision(&pair(), &users, Caller { uid: uid.map(UserId), is_operator }).members
@@ -375,7 +398,7 @@ mod tests {
     #[test]
     fn a_user_sees_of_his_partner_neither_job_nor_name_nor_workload() {
         let members = shown(Some(1000), false);
-        assert_eq!((members[0].user.as_str(), members[0].job_id.as_str()), ("alice", "7"));
+        assert_eq!((members[0].user.as_deref(), members[0].job_id.as_deref()), (Some("alice"), Some("7")));
         let partner = format!("{:?}", members[1]);
         assert!(!partner.contains("bob") && !partner.contains("\"8\""), "{partner}");
         assert_eq!(members[1].energy_joules, None);
@@ -400,9 +423,15 @@ mod tests {
 
     #[test]
     fn an_operator_sees_both_and_a_stranger_none() {
-        assert_eq!(shown(None, true)[1].workload, "bob/secret");
-        assert!(
-            shown(None, false).iter().all(|member| member.workload.is_empty() && member.job_id.is_empty())
-        );
+        assert_eq!(shown(None, true)[1].workload.as_deref(), Some("bob/secret"));
+        let is_hidden = |member: &api::Member| member.workload.is_none() && member.job_id.is_none();
+        assert!(shown(None, false).iter().all(is_hidden));
+    }
+
+    #[test]
+    fn what_is_lost_by_nothing_has_no_sign() {
+        let sums = Sums { gpu_seconds_saved: -0.0, energy_joules_saved: -0.0, ..Sums::default() };
+        let row = account_row(Account { key: String::new(), sums });
+        assert!(row.gpu_seconds_saved.is_sign_positive() && row.energy_joules_saved.is_sign_positive());
     }
 }

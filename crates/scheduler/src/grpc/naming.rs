@@ -4,9 +4,9 @@
 use super::auth::Caller;
 use super::status;
 use crate::store::{Store, StoreError};
+use pillion_api as api;
 use pillion_core::WorkloadKey;
 use pillion_core::name::{self, AskedName};
-use pillion_proto::v1;
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
@@ -14,7 +14,7 @@ use tonic::Status;
 const CANDIDATES_SHOWN: usize = 5;
 
 /// Sees a key and the place of its name.
-type See<'a> = &'a mut dyn FnMut(&str, &mut String);
+type See<'a> = &'a mut dyn FnMut(&str, &mut Option<String>);
 
 /// An answer in which workloads stand.
 pub(super) trait Naming {
@@ -32,7 +32,9 @@ pub(super) async fn named<A: Naming>(store: &dyn Store, mut answer: A) -> Result
     });
     let texts = texts(store, &keys.into_iter().collect::<Vec<_>>()).await?;
     answer.each(&mut |key, name| {
-        *name = texts.get(&WorkloadKey::new(key)).cloned().unwrap_or_else(|| key.to_owned());
+        if !key.is_empty() {
+            *name = Some(texts.get(&WorkloadKey::new(key)).cloned().unwrap_or_else(|| key.to_owned()));
+        }
     });
     Ok(answer)
 }
@@ -87,7 +89,9 @@ impl<T: Naming> Naming for Option<T> {
 impl Naming for std::collections::HashMap<String, String> {
     fn each(&mut self, see: See<'_>) {
         for (key, name) in self {
-            see(key, name);
+            let mut told = None;
+            see(key, &mut told);
+            *name = told.unwrap_or_default();
         }
     }
 }
@@ -102,16 +106,27 @@ pub(super) fn places<'a>(
 /// A row with the two fields.
 macro_rules! rows {
     ($($row:ident),*) => {$(
-        impl Naming for v1::$row {
+        impl Naming for api::$row {
             fn each(&mut self, see: See<'_>) {
-                see(&self.workload, &mut self.workload_name);
+                if let Some(workload) = &self.workload {
+                    see(workload, &mut self.workload_name);
+                }
             }
         }
     )*};
 }
-rows!(QueueJob, Member, Tenant);
+rows!(QueueJob, Member, Tenant, Candidate);
 
-impl Naming for v1::HeatmapCell {
+/// Its key stands in its JSON, which is read for that alone.
+impl Naming for api::Profile {
+    fn each(&mut self, see: See<'_>) {
+        if let Ok(profile) = self.read() {
+            see(profile.workload.as_str(), &mut self.workload_name);
+        }
+    }
+}
+
+impl Naming for api::HeatmapCell {
     fn each(&mut self, see: See<'_>) {
         see(&self.workload, &mut self.workload_name);
         see(&self.beside, &mut self.beside_name);
@@ -121,7 +136,7 @@ impl Naming for v1::HeatmapCell {
 /// Answers and their parts, by the fields in which workloads stand.
 macro_rules! parts {
     ($($part:ident: $($field:ident),+;)*) => {$(
-        impl Naming for v1::$part {
+        impl Naming for api::$part {
             fn each(&mut self, see: See<'_>) {
                 $(self.$field.each(see);)+
             }
@@ -130,15 +145,17 @@ macro_rules! parts {
 }
 parts! {
     Decision: members;
-    JobExplanation: workload_names;
+    Explanation: candidates;
+    JobExplanation: explanation;
     TopDevice: tenants;
     ClusterDevice: tenants;
     ClusterNode: devices;
     QueueResponse: jobs;
     PairsResponse: decisions;
     ExplainResponse: job, decisions, explanations;
-    JobResponse: job, decision;
-    ProfilesResponse: workload_names;
+    JobStory: job, decision, profile;
+    JobResponse: story;
+    ProfilesResponse: profiles;
     DryRunResponse: workload_names;
     TopResponse: devices, jobs;
     ClusterResponse: nodes;
@@ -147,7 +164,7 @@ parts! {
 }
 
 /// Runs by workload, whose keys are workloads.
-impl Naming for v1::AccountResponse {
+impl Naming for api::AccountResponse {
     fn each(&mut self, see: See<'_>) {
         for row in &mut self.rows {
             see(&row.key, &mut row.workload_name);

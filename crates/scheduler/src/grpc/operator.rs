@@ -6,14 +6,17 @@ use super::{act, browse, events, explain, job, listing, status, top};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::rules;
-use crate::store::{Decision, DecisionFilter, GroupBy, StoreError};
+use crate::store::postgres::PgStore;
+use crate::store::{Decision, GroupBy, StoreError};
+use pillion_api::operator_service_server::OperatorService;
+use pillion_api::{self as api, DeviceStatus, Profile, StatusResponse};
 use pillion_auth::Prover;
+use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
-use pillion_core::profile::WorkloadProfile;
-use pillion_core::{DecisionId, SlurmJobId};
-use pillion_proto::v1::operator_service_server::OperatorService;
-use pillion_proto::v1::{self, StatusResponse};
+use pillion_core::health::DeviceCondition;
+use pillion_core::{DecisionId, GresType, SlurmJobId};
 use pillion_slurm::JobState;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +26,8 @@ use tonic::{Request, Response, Status};
 pub struct OperatorServer {
     context: Arc<Context>,
     engine: Arc<Engine>,
+    /// What pages alone ask of the store.
+    pages: Arc<PgStore>,
     /// What the database is, for doctor.
     database: String,
     /// By what nodes prove who they are, for doctor; absent in tests.
@@ -31,8 +36,8 @@ pub struct OperatorServer {
 
 impl OperatorServer {
     /// A service over the reconcilers' world.
-    pub fn new(context: Arc<Context>, engine: Arc<Engine>, database: String) -> Self {
-        Self { context, engine, database, prover: None }
+    pub fn new(context: Arc<Context>, engine: Arc<Engine>, pages: Arc<PgStore>, database: String) -> Self {
+        Self { context, engine, pages, database, prover: None }
     }
 
     /// The same, which tells by what nodes prove who they are.
@@ -54,37 +59,36 @@ impl OperatorServer {
         Ok(())
     }
 
-    async fn queue_rows(&self, caller: Caller) -> Result<Vec<v1::QueueJob>, StoreError> {
+    async fn queue_rows(&self, caller: Caller) -> Result<Vec<api::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
         // Not whole decisions, whose reasons are long, and of those that are active only what is not running yet.
         let waiting: Vec<SlurmJobId> = listing::managed_waiting(&scan).map(|job| job.id).collect();
-        let tenants = self.context.store.tenancies(&waiting).await?;
+        let tenants = self.pages.tenancies(&waiting).await?;
         let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
         let board = self.context.board();
         Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, shown))
     }
 
     /// The row of one job, where it waits.
-    async fn queue_row(&self, id: SlurmJobId, caller: Caller) -> Result<Option<v1::QueueJob>, StoreError> {
+    async fn queue_row(&self, id: SlurmJobId, caller: Caller) -> Result<Option<api::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(None) };
         let Some(job) = scan.jobs.get(&id).filter(|job| job.state == JobState::Pending) else {
             return Ok(None);
         };
         let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
-        let filter = DecisionFilter {
-            active_only: true,
-            job_id: Some(id),
-            include_single: true,
-            ..DecisionFilter::default()
-        };
-        let decisions = self.context.store.decisions(&filter).await?;
+        let mut decisions = self.context.store.decisions_of(id).await?;
+        decisions.retain(|decision| decision.state.is_active());
         let board = self.context.board();
         let policy = &self.context.settings.policy;
         Ok(listing::queue_row(job, &scan, &decisions, &board.reasons, policy, shown))
     }
 
-    async fn overview(&self, request: v1::TopRequest, caller: Caller) -> Result<v1::TopResponse, StoreError> {
-        let v1::TopRequest { device_offset, device_limit, job_offset, job_limit } = request;
+    async fn overview(
+        &self,
+        request: api::TopRequest,
+        caller: Caller,
+    ) -> Result<api::TopResponse, StoreError> {
+        let api::TopRequest { device_offset, device_limit, job_offset, job_limit } = request;
         let context = &self.context;
         let (store, agents) = (context.store.as_ref(), context.agents.all());
         let scan = context.board().scan.clone();
@@ -97,7 +101,7 @@ impl OperatorServer {
         let jobs = self.queue_rows(caller).await?;
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let now = context.now();
-        Ok(v1::TopResponse {
+        Ok(api::TopResponse {
             now_seconds: now.seconds(),
             mode: context.settings.mode.as_str().to_owned(),
             counts: Some(top::counts(&rows)),
@@ -114,15 +118,26 @@ impl OperatorServer {
         &self,
         decisions: &[Decision],
         caller: Caller,
-    ) -> Result<Vec<v1::Decision>, StoreError> {
+    ) -> Result<Vec<api::Decision>, StoreError> {
         let users = explain::users_of(self.context.store.as_ref(), decisions).await?;
         Ok(decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect())
     }
 }
 
-/// Empty where there is none.
-fn text_of(path: Option<&Path>) -> String {
-    path.map_or_else(String::new, |path| path.display().to_string())
+fn text_of(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.display().to_string())
+}
+
+/// Each device of an agent with what was told of it last.
+fn devices(
+    devices: Vec<DeviceDescription>,
+    mut conditions: BTreeMap<GresType, DeviceCondition>,
+) -> Vec<DeviceStatus> {
+    let told = |device: DeviceDescription| {
+        let condition = conditions.remove(&device.gres_type);
+        DeviceStatus::new(device, condition)
+    };
+    devices.into_iter().map(told).collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
@@ -132,111 +147,116 @@ fn store_error(error: StoreError) -> Status {
 
 #[tonic::async_trait]
 impl OperatorService for OperatorServer {
-    async fn queue(&self, request: Request<v1::QueueRequest>) -> Result<Response<v1::QueueResponse>, Status> {
+    async fn queue(
+        &self,
+        request: Request<api::QueueRequest>,
+    ) -> Result<Response<api::QueueResponse>, Status> {
         let caller = caller(&request);
         let user = request.into_inner().user;
         let mut jobs = self.queue_rows(caller).await.map_err(store_error)?;
         jobs.retain(|job| user.is_empty() || job.user == user);
-        self.named(v1::QueueResponse { jobs }).await
+        self.named(api::QueueResponse { jobs }).await
     }
 
-    async fn pairs(&self, request: Request<v1::PairsRequest>) -> Result<Response<v1::PairsResponse>, Status> {
+    async fn pairs(
+        &self,
+        request: Request<api::PairsRequest>,
+    ) -> Result<Response<api::PairsResponse>, Status> {
         let caller = caller(&request);
         let mut request = request.into_inner();
         self.resolve(&mut request.workload, caller).await?;
         self.resolve(&mut request.beside, caller).await?;
         let Some(filter) = browse::decision_filter(request, caller)? else {
-            return Ok(Response::new(v1::PairsResponse::default()));
+            return Ok(Response::new(api::PairsResponse::default()));
         };
-        let decisions = self.context.store.decisions(&filter).await.map_err(store_error)?;
+        let decisions = self.pages.decisions(&filter).await.map_err(store_error)?;
         let decisions = self.decisions(&decisions, caller).await.map_err(store_error)?;
-        self.named(v1::PairsResponse { decisions }).await
+        self.named(api::PairsResponse { decisions }).await
     }
 
     async fn explain(
         &self,
-        request: Request<v1::ExplainRequest>,
-    ) -> Result<Response<v1::ExplainResponse>, Status> {
+        request: Request<api::ExplainRequest>,
+    ) -> Result<Response<api::ExplainResponse>, Status> {
         let caller = caller(&request);
         let text = request.into_inner().job_id;
         let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
         let store = self.context.store.as_ref();
         let found = explain::explain(store, id, row, caller).await.map_err(store_error)?;
-        let missing = || v1::ExplainResponse { found: false, ..v1::ExplainResponse::default() };
-        self.named(found.unwrap_or_else(missing)).await
+        self.named(found.unwrap_or_default()).await
     }
 
-    async fn job(&self, request: Request<v1::JobRequest>) -> Result<Response<v1::JobResponse>, Status> {
+    async fn job(&self, request: Request<api::JobRequest>) -> Result<Response<api::JobResponse>, Status> {
         let caller = caller(&request);
         let text = request.into_inner().job_id;
         let id: SlurmJobId = text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
         let store = self.context.store.as_ref();
         let record = store.job(id).await.map_err(store_error)?.filter(|record| caller.may_see(record.uid));
         let Some(record) = record else {
-            return Ok(Response::new(v1::JobResponse { found: false, ..v1::JobResponse::default() }));
+            return Ok(Response::new(api::JobResponse::default()));
         };
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
         let now = self.context.now();
-        self.named(job::job(store, record, row, caller, now).await.map_err(store_error)?).await
+        let told = job::story(store, record, row, caller, now).await.map_err(store_error)?;
+        self.named(api::JobResponse { found: true, story: Some(told) }).await
     }
 
     async fn account(
         &self,
-        request: Request<v1::AccountRequest>,
-    ) -> Result<Response<v1::AccountResponse>, Status> {
+        request: Request<api::AccountRequest>,
+    ) -> Result<Response<api::AccountResponse>, Status> {
         let caller = caller(&request);
         let mut request = request.into_inner();
         self.resolve(&mut request.workload, caller).await?;
+        let (since_seconds, until_seconds) = (request.since_seconds, request.until_seconds);
         let (mut filter, group_by) = listing::run_filter(request, caller)?;
         // Nothing ended later than now; a day for clocks that differ.
         let latest = self.context.now() + Duration::from_hours(24);
         if filter.until > latest {
             filter.until = latest;
         }
-        let accounts = self.context.store.accounts(&filter, group_by).await.map_err(store_error)?;
+        let accounts = self.pages.accounts(&filter, group_by).await.map_err(store_error)?;
         let rows = accounts.into_iter().map(listing::account_row);
-        let response = v1::AccountResponse { rows: rows.collect() };
+        let response = api::AccountResponse { since_seconds, until_seconds, rows: rows.collect() };
         if group_by == GroupBy::Workload { self.named(response).await } else { Ok(Response::new(response)) }
     }
 
     async fn profiles(
         &self,
-        request: Request<v1::ProfilesRequest>,
-    ) -> Result<Response<v1::ProfilesResponse>, Status> {
+        request: Request<api::ProfilesRequest>,
+    ) -> Result<Response<api::ProfilesResponse>, Status> {
         let caller = caller(&request);
-        let v1::ProfilesRequest { mut workload, user } = request.into_inner();
+        let api::ProfilesRequest { mut workload, user } = request.into_inner();
         self.resolve(&mut workload, caller).await?;
         let own = own_user_name(&self.context, caller);
         let visible = |key: &str| {
             caller.is_operator || own.as_ref().is_some_and(|own| key.starts_with(&format!("{own}/")))
         };
         let profiles = self.context.store.profiles().await.map_err(store_error)?;
-        let profiles: Vec<WorkloadProfile> = profiles
-            .into_iter()
-            .map(|stored| stored.profile)
+        let profiles = profiles
+            .iter()
+            .map(|stored| &stored.profile)
             .filter(|profile| visible(profile.workload.as_str()))
             .filter(|profile| workload.is_empty() || profile.workload.as_str() == workload)
             .filter(|profile| user.is_empty() || profile.workload.as_str().starts_with(&format!("{user}/")))
+            .map(Profile::from)
             .collect();
-        let workload_names = naming::places(profiles.iter().map(|profile| &profile.workload));
-        let profile_json =
-            profiles.iter().filter_map(|profile| serde_json::to_string(profile).ok()).collect();
-        self.named(v1::ProfilesResponse { profile_json, workload_names }).await
+        self.named(api::ProfilesResponse { profiles }).await
     }
 
     async fn models(
         &self,
-        request: Request<v1::ModelsRequest>,
-    ) -> Result<Response<v1::ModelsResponse>, Status> {
+        request: Request<api::ModelsRequest>,
+    ) -> Result<Response<api::ModelsResponse>, Status> {
         let models = self.context.store.models(request.into_inner().limit).await.map_err(store_error)?;
-        Ok(Response::new(v1::ModelsResponse { models: models.into_iter().map(listing::model).collect() }))
+        Ok(Response::new(api::ModelsResponse { models: models.into_iter().map(listing::model).collect() }))
     }
 
     async fn dry_run(
         &self,
-        request: Request<v1::DryRunRequest>,
-    ) -> Result<Response<v1::DryRunResponse>, Status> {
+        request: Request<api::DryRunRequest>,
+    ) -> Result<Response<api::DryRunResponse>, Status> {
         if !caller(&request).is_operator {
             return Err(Status::permission_denied(
                 "only operators see everybody's jobs; ask as root or SlurmUser",
@@ -245,7 +265,7 @@ impl OperatorService for OperatorServer {
         let dry_run = self.engine.dry_run().await.map_err(|error| status::from_tick(&error))?;
         let (view, plan) = dry_run.ok_or_else(|| Status::unavailable("Slurm's queue was not read yet"))?;
         let json = |error: serde_json::Error| Status::internal(error.to_string());
-        self.named(v1::DryRunResponse {
+        self.named(api::DryRunResponse {
             plan_json: serde_json::to_string(&plan).map_err(json)?,
             view_json: serde_json::to_string(&view).map_err(json)?,
             workload_names: naming::places(listing::workloads_of(&plan)),
@@ -253,32 +273,28 @@ impl OperatorService for OperatorServer {
         .await
     }
 
-    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+    async fn status(&self, request: Request<api::StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let (context, caller) = (&self.context, caller(&request));
         let miss_count = context.store.event_count(&EventKind::Missed).await.map_err(store_error)?;
         let revision = context.store.revision().await.map_err(store_error)?.0;
-        let agents = context.agents.all().into_iter().map(|(node, agent)| v1::AgentStatus {
+        let agents = context.agents.all().into_iter().map(|(node, agent)| api::AgentStatus {
             node: node.to_string(),
             connected: agent.is_connected,
-            last_seen_at_seconds: agent.last_seen_at.seconds(),
+            last_seen_at_seconds: listing::known(agent.last_seen_at),
             clock_skew_seconds: agent.clock_skew_seconds,
             version: agent.version,
-            devices: agent.devices.into_iter().map(Into::into).collect(),
-            conditions: agent.conditions.into_values().map(Into::into).collect(),
+            devices: devices(agent.devices, agent.conditions),
             setup: context.agents.setup(&node).map(Into::into),
         });
         let drains = context.store.drains().await.map_err(store_error)?;
         let board = context.board();
         Ok(Response::new(StatusResponse {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scheduler_version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: context.settings.mode.as_str().to_owned(),
             now_seconds: context.now().seconds(),
             slurm_version: board.slurm_version.map(|version| version.to_string()).unwrap_or_default(),
-            slurm_refusal: board
-                .slurm_version
-                .and_then(pillion_slurm::SlurmVersion::refusal)
-                .unwrap_or_default(),
-            last_scan_at_seconds: board.scan.as_ref().map_or(0.0, |scan| scan.at.seconds()),
+            slurm_refusal: board.slurm_version.and_then(pillion_slurm::SlurmVersion::refusal),
+            last_scan_at_seconds: board.scan.as_ref().map(|scan| scan.at.seconds()),
             revision,
             agents: agents.collect(),
             database: self.database.clone(),
@@ -291,87 +307,93 @@ impl OperatorService for OperatorServer {
             drains: drains.iter().map(act::drained_place).collect(),
             config_path: text_of(context.settings.config_path.as_deref()),
             heartbeat_path: text_of(context.settings.heartbeat_path.as_deref()),
-            auth_method: self.prover.as_ref().map_or("", |prover| prover.method().as_str()).to_owned(),
+            auth_method: self.prover.as_ref().map(|prover| prover.method().as_str().to_owned()),
             refused: if caller.is_operator { listing::refused(context.refusals.all()) } else { Vec::new() },
         }))
     }
 
     async fn cluster(
         &self,
-        request: Request<v1::ClusterRequest>,
-    ) -> Result<Response<v1::ClusterResponse>, Status> {
+        request: Request<api::ClusterRequest>,
+    ) -> Result<Response<api::ClusterResponse>, Status> {
         let caller = caller(&request);
-        self.named(browse::cluster(&self.context, request.into_inner(), caller).await?).await
+        self.named(browse::cluster(&self.context, &self.pages, request.into_inner(), caller).await?).await
     }
 
     async fn heatmap(
         &self,
-        request: Request<v1::HeatmapRequest>,
-    ) -> Result<Response<v1::HeatmapResponse>, Status> {
+        request: Request<api::HeatmapRequest>,
+    ) -> Result<Response<api::HeatmapResponse>, Status> {
         let caller = caller(&request);
         let mut request = request.into_inner();
         self.resolve(&mut request.workload, caller).await?;
         let Some(filter) = browse::heat_filter(request, caller) else {
-            return Ok(Response::new(v1::HeatmapResponse::default()));
+            return Ok(Response::new(api::HeatmapResponse::default()));
         };
-        let heat = self.context.store.heat(&filter).await.map_err(store_error)?;
+        let heat = self.pages.heat(&filter).await.map_err(store_error)?;
         self.named(browse::heatmap(heat)).await
     }
 
     async fn decided(
         &self,
-        request: Request<v1::DecidedRequest>,
-    ) -> Result<Response<v1::DecidedResponse>, Status> {
+        request: Request<api::DecidedRequest>,
+    ) -> Result<Response<api::DecidedResponse>, Status> {
         let caller = caller(&request);
         let id = DecisionId(request.into_inner().decision_id);
         let store = self.context.store.as_ref();
         self.named(browse::decided(store, id, caller).await.map_err(store_error)?).await
     }
 
-    async fn poke(&self, request: Request<v1::PokeRequest>) -> Result<Response<v1::PokeResponse>, Status> {
+    async fn poke(&self, request: Request<api::PokeRequest>) -> Result<Response<api::PokeResponse>, Status> {
         // Slurm's hooks come as root or SlurmUser. Nobody else makes us read the queue more often.
         if caller(&request).is_operator {
             self.context.nudges.watch.notify_one();
         }
-        Ok(Response::new(v1::PokeResponse {}))
+        Ok(Response::new(api::PokeResponse {}))
     }
 
-    async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
+    async fn drain(
+        &self,
+        request: Request<api::DrainRequest>,
+    ) -> Result<Response<api::DrainResponse>, Status> {
         let caller = caller(&request);
         act::drain(&self.context, caller, request.into_inner()).await.map(Response::new)
     }
 
     async fn undrain(
         &self,
-        request: Request<v1::UndrainRequest>,
-    ) -> Result<Response<v1::UndrainResponse>, Status> {
+        request: Request<api::UndrainRequest>,
+    ) -> Result<Response<api::UndrainResponse>, Status> {
         let caller = caller(&request);
         act::undrain(&self.context, caller, request.into_inner()).await.map(Response::new)
     }
 
-    async fn evict(&self, request: Request<v1::EvictRequest>) -> Result<Response<v1::EvictResponse>, Status> {
+    async fn evict(
+        &self,
+        request: Request<api::EvictRequest>,
+    ) -> Result<Response<api::EvictResponse>, Status> {
         let caller = caller(&request);
         act::evict(&self.context, caller, request.into_inner()).await.map(Response::new)
     }
 
-    async fn policy(&self, _: Request<v1::PolicyRequest>) -> Result<Response<v1::PolicyResponse>, Status> {
+    async fn policy(&self, _: Request<api::PolicyRequest>) -> Result<Response<api::PolicyResponse>, Status> {
         let configured = self.context.settings.rules.iter().cloned();
         let found = rules::mechanisms(&self.context.agents.all());
         let all = configured.chain(rules::built_in()).chain([found]);
-        Ok(Response::new(v1::PolicyResponse { rules: all.map(listing::rule).collect() }))
+        Ok(Response::new(api::PolicyResponse { rules: all.map(listing::rule).collect() }))
     }
 
     async fn events(
         &self,
-        request: Request<v1::EventsRequest>,
-    ) -> Result<Response<v1::EventsResponse>, Status> {
+        request: Request<api::EventsRequest>,
+    ) -> Result<Response<api::EventsResponse>, Status> {
         let caller = caller(&request);
         let filter = events::filter(request.into_inner(), caller)?;
-        let told = self.context.store.list_events(&filter).await.map_err(store_error)?;
+        let told = self.pages.list_events(&filter).await.map_err(store_error)?;
         Ok(Response::new(events::answer(told, &filter)))
     }
 
-    async fn top(&self, request: Request<v1::TopRequest>) -> Result<Response<v1::TopResponse>, Status> {
+    async fn top(&self, request: Request<api::TopRequest>) -> Result<Response<api::TopResponse>, Status> {
         let caller = caller(&request);
         let response = self.overview(request.into_inner(), caller).await.map_err(store_error)?;
         self.named(response).await

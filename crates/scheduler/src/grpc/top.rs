@@ -7,9 +7,9 @@ use crate::agents::{AgentState, Readings};
 use crate::floorplan::{self, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Drain, Member};
+use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
-use pillion_proto::v1;
 use pillion_slurm::JobState;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,11 +78,11 @@ pub(super) fn decisions_on(rows: &[Row<'_>]) -> Vec<Decision> {
 }
 
 /// How many devices there are in each state.
-pub(super) fn counts(rows: &[Row<'_>]) -> v1::TopCounts {
+pub(super) fn counts(rows: &[Row<'_>]) -> api::TopCounts {
     let count = |is: &dyn Fn(&Spot<'_>) -> bool| {
         u32::try_from(rows.iter().filter(|row| is(&row.spot)).count()).unwrap_or(u32::MAX)
     };
-    v1::TopCounts {
+    api::TopCounts {
         devices: count(&|_| true),
         shared: count(&|spot| spot.occupation() == Occupation::Shared),
         single: count(&|spot| spot.occupation() == Occupation::Alone),
@@ -98,7 +98,7 @@ pub(super) fn devices(
     users: &BTreeMap<SlurmJobId, String>,
     caller: Caller,
     now: UnixTime,
-) -> Vec<v1::TopDevice> {
+) -> Vec<api::TopDevice> {
     rows.iter().map(|row| device(row, readings, users, caller, now)).collect()
 }
 
@@ -108,12 +108,12 @@ fn device(
     users: &BTreeMap<SlurmJobId, String>,
     caller: Caller,
     now: UnixTime,
-) -> v1::TopDevice {
+) -> api::TopDevice {
     let tenant = |(_, member): &(&Decision, &Member)| {
         if caller.may_see(member.plan.uid) {
             listing::member(member, users, caller)
         } else {
-            v1::Member { state: member.state.to_string(), ..v1::Member::default() }
+            api::Member { state: member.state.to_string(), ..api::Member::default() }
         }
     };
     let is_own = tenants.iter().all(|(_, member)| caller.may_see(member.plan.uid));
@@ -122,21 +122,16 @@ fn device(
     let reading = readings.get(&(spot.node.clone(), spot.device.gres_type.clone()));
     let fresh = reading.filter(|(at, _)| now.seconds_since(*at) <= READING_AGE_SECONDS_MAX);
     let reading = fresh.map(|(_, reading)| reading).filter(|_| is_visible);
-    let active = reading.and_then(|reading| reading.sm_active_fraction);
-    let busy = reading.and_then(|reading| reading.gpu_busy_fraction);
-    v1::TopDevice {
+    api::TopDevice {
         node: spot.node.to_string(),
         gres_type: spot.device.gres_type.to_string(),
         device_model: spot.device.model.clone(),
         mechanism: spot.device.mechanism.to_string(),
         memory_bytes: spot.device.memory_bytes,
         shards_used: spot.shards_used,
-        closed: spot.closed.map(|why| why.to_string()).unwrap_or_default(),
+        closed: spot.closed.map(|why| why.to_string()),
         tenants: tenants.iter().map(tenant).collect(),
-        sm_active_fraction: active.map(f64::from),
-        gpu_busy_fraction: busy.map(f64::from),
-        memory_bytes_used: reading.and_then(|reading| reading.memory_bytes_used),
-        power_watts: reading.and_then(|reading| reading.power_watts),
+        activity: reading.map(listing::activity),
     }
 }
 
@@ -207,7 +202,7 @@ mod tests {
         [((NodeName::new("n1"), GresType::new("g1")), (at(NOW - 3), reading))].into()
     }
 
-    fn rows(decisions: &[Decision], caller: Caller, now: u64) -> Vec<v1::TopDevice> {
+    fn rows(decisions: &[Decision], caller: Caller, now: u64) -> Vec<api::TopDevice> {
         let agents = agents(true);
         let sources = Sources { scan: None, agents: &agents, decisions, drains: &[] };
         let users =
@@ -222,10 +217,11 @@ mod tests {
     #[test]
     fn an_operator_sees_who_is_where_and_what_the_device_does() {
         let row = rows(&pair(), OPERATOR, NOW).remove(1);
-        let users: Vec<&str> = row.tenants.iter().map(|tenant| tenant.user.as_str()).collect();
-        assert_eq!((row.gres_type.as_str(), users), ("g1", vec!["alice", "bob"]));
-        assert_eq!((row.sm_active_fraction, row.memory_bytes_used), (Some(0.75), Some(60)));
-        assert_eq!(rows(&pair(), OPERATOR, NOW + 8)[1].sm_active_fraction, None, "that was before");
+        let users: Vec<Option<&str>> = row.tenants.iter().map(|tenant| tenant.user.as_deref()).collect();
+        assert_eq!((row.gres_type.as_str(), users), ("g1", vec![Some("alice"), Some("bob")]));
+        let activity = row.activity.unwrap();
+        assert_eq!((activity.sm_active_fraction, activity.memory_bytes_used), (Some(0.75), Some(60)));
+        assert_eq!(rows(&pair(), OPERATOR, NOW + 8)[1].activity, None, "that was before");
     }
 
     #[test]
@@ -233,11 +229,11 @@ mod tests {
         let told = rows(&pair(), ALICE, NOW);
         let text = format!("{told:?}");
         assert!(!text.contains("bob") && !text.contains("987654"), "{text}");
-        assert_eq!((told[1].tenants[0].user.as_str(), told[1].sm_active_fraction), ("alice", None));
+        assert_eq!((told[1].tenants[0].user.as_deref(), told[1].activity), (Some("alice"), None));
         let mut alone = pair();
         alone[0].members.pop();
-        assert_eq!(rows(&alone, ALICE, NOW)[1].sm_active_fraction, Some(0.75), "it is her own");
-        assert_eq!(rows(&[], ALICE, NOW)[1].sm_active_fraction, None, "Slurm may have put anybody there");
+        assert!(rows(&alone, ALICE, NOW)[1].activity.is_some(), "it is her own");
+        assert_eq!(rows(&[], ALICE, NOW)[1].activity, None, "Slurm may have put anybody there");
     }
 
     #[test]
@@ -251,7 +247,7 @@ mod tests {
         let (agents, decisions) = (agents(true), pair());
         let sources = Sources { scan: Some(&scan), agents: &agents, decisions: &decisions, drains: &drains };
         let rows = super::rows(&sources);
-        let v1::TopCounts { devices, shared, single, idle, closed } = counts(&rows);
+        let api::TopCounts { devices, shared, single, idle, closed } = counts(&rows);
         assert_eq!((devices, shared, single, idle, closed), (4, 1, 1, 2, 1));
         assert_eq!(closed_by(&rows[3]).as_deref(), Some("drained by root: fan"));
         assert_eq!(unplaced_count(Some(&scan), &decisions), 0);

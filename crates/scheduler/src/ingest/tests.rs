@@ -6,16 +6,17 @@ use crate::context::Settings;
 use crate::failure::Judge;
 use crate::profile::Profile;
 use crate::scan::Scan;
+use crate::store::JobRecord;
 use crate::store::memory::MemoryStore;
-use crate::store::{EventFilter, JobRecord};
 use crate::testing::{NOW, at, device, new_decision, record, start, summary};
 use pillion_core::report::{ActivityMeans, JobSummary};
 use pillion_core::{GresType, ManualClock, WorkloadKey};
+use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_slurm::Ending;
-use pillion_slurm::fake::{FakeSettings, FakeSlurm};
 use std::collections::BTreeMap;
 
 struct World {
+    store: Arc<MemoryStore>,
     context: Arc<Context>,
     ingest: Ingest,
 }
@@ -40,7 +41,7 @@ impl World {
         }
         context.store.record_jobs(&[job], at(NOW)).await.unwrap();
         context.board_mut().scan = Some(Arc::new(Scan::new(at(NOW), Vec::new(), Vec::new(), &[], 0)));
-        Self { ingest: Ingest::new(Arc::clone(&context)), context }
+        Self { ingest: Ingest::new(Arc::clone(&context)), context, store }
     }
 
     async fn tell(&self, node: &str, sequence: u64, told: JobSummary) -> Option<ToAgent> {
@@ -85,7 +86,7 @@ async fn a_stranger_from_an_invented_node_changes_no_profile() {
         world.tell("evil", sequence, told(1 << 20)).await;
     }
     assert_eq!(world.doubted(), [("other-node", 49)].into());
-    let events = world.context.store.list_events(&EventFilter::default()).await.unwrap();
+    let events = world.store.told();
     let events: Vec<_> = events.iter().map(|event| (event.kind.clone(), event.node.clone())).collect();
     assert_eq!(
         events,

@@ -11,8 +11,8 @@ use pillion_core::mark::Mark;
 use pillion_core::name::digest;
 use pillion_core::report::{Launch, Report, ReportBody};
 use pillion_core::{JobStart, ManualClock, NodeName};
+use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::Slurm;
-use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 
 struct World {
     slurm: Arc<FakeSlurm>,

@@ -6,7 +6,7 @@ mod sharing;
 
 use crate::context::{Context, TickError};
 use crate::credit::culprits;
-use crate::store::{DecisionFilter, Event, Lesson, MeasuredRun, Member, StoredProfile};
+use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::story::{run_account, shared_device_seconds};
 use pillion_core::device::{Metric, MetricSource};
 use pillion_core::event::EventKind;
@@ -117,9 +117,7 @@ impl Profile {
     ) -> Result<(), TickError> {
         let (Some(decision), Some(_)) = (&run.decision, speed) else { return Ok(()) };
         let store = &self.context.store;
-        let filter =
-            DecisionFilter { group: Some(decision.group), include_single: true, ..DecisionFilter::default() };
-        let sharing = store.decisions(&filter).await?;
+        let sharing = store.group(decision.group).await?;
         let met = |member: &&Member| run.summary.neighbours.contains(&member.plan.start);
         let beside: Vec<&Member> = sharing.iter().flat_map(|one| &one.members).filter(met).collect();
         for loss in culprits(run, speed, &beside, profiles, self.context.now()) {

@@ -3,8 +3,7 @@
 
 use super::MeasuredSpeed;
 use crate::store::{
-    Decision, DecisionFilter, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError,
-    StoredProfile,
+    Decision, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError, StoredProfile,
 };
 use pillion_core::decision::MemberState;
 use pillion_core::report::JobSummary;
@@ -110,9 +109,7 @@ async fn neighbour(
     start: JobStart,
     decision: &Decision,
 ) -> Result<Option<Neighbour>, StoreError> {
-    let filter =
-        DecisionFilter { job_id: Some(start.job_id), include_single: true, ..DecisionFilter::default() };
-    let decisions = store.decisions(&filter).await?;
+    let decisions = store.decisions_of(start.job_id).await?;
     let planned = decisions.iter().filter(|other| other.group == decision.group).find_map(|other| {
         let is_it = |member: &&Member| {
             let has_run =

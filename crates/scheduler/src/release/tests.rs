@@ -9,7 +9,7 @@ use crate::store::memory::MemoryStore;
 use crate::watch::Watch;
 use pillion_core::mark::Mark;
 use pillion_core::{Clock as _, ManualClock, NodeName};
-use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use std::time::Duration;
 
 /// A job that waits pinned to a node that takes no jobs, with a lease that no decision stands behind.

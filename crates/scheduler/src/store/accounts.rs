@@ -45,26 +45,6 @@ impl GroupBy {
             Self::Day { .. } => "day",
         }
     }
-
-    pub(super) fn key(self, run: &RunAccount) -> String {
-        match self {
-            Self::Nothing => String::new(),
-            Self::User => run.user.clone(),
-            Self::Account => run.account.clone(),
-            Self::Partition => run.partition.clone(),
-            Self::Workload => run.workload.to_string(),
-            Self::Node => run.node.to_string(),
-            Self::Day { utc_offset_seconds } => day(run.ended_at.seconds() + f64::from(utc_offset_seconds)),
-        }
-    }
-}
-
-/// The day of a time in seconds since 1970, in the zone that it is counted in.
-#[expect(clippy::cast_possible_truncation, reason = "whole seconds of a time that a run ended")]
-fn day(seconds: f64) -> String {
-    chrono::DateTime::from_timestamp(seconds.floor() as i64, 0)
-        .map(|time| time.date_naive().to_string())
-        .unwrap_or_default()
 }
 
 /// What runs used and gained (`story::account` says how it is counted).
@@ -160,20 +140,6 @@ pub struct RunFilter {
     pub uid: Option<UserId>,
 }
 
-impl RunFilter {
-    pub(super) fn takes(&self, run: &RunAccount) -> bool {
-        let is_in = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-        run.ended_at >= self.since
-            && run.ended_at < self.until
-            && is_in(&self.user, &run.user)
-            && is_in(&self.account, &run.account)
-            && is_in(&self.partition, &run.partition)
-            && is_in(&self.workload, run.workload.as_str())
-            && (self.nodes.is_empty() || self.nodes.contains(&run.node))
-            && self.uid.is_none_or(|wanted| wanted == run.uid)
-    }
-}
-
 /// Seconds of an hour.
 const HOUR: f64 = 3600.0;
 
@@ -232,19 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_the_callers() {
-        let run = RunAccount {
-            uid: UserId(1),
-            user: "alice".to_owned(),
-            account: String::new(),
-            partition: String::new(),
-            workload: WorkloadKey::new("alice/w"),
-            node: NodeName::new("n1"),
-            ended_at: UnixTime::from_seconds(1100.0),
-            sums: Sums::default(),
-        };
-        let key = |utc_offset_seconds| GroupBy::Day { utc_offset_seconds }.key(&run);
-        assert_eq!((key(0), key(-3600)), ("1970-01-01".to_owned(), "1969-12-31".to_owned()));
+    fn what_is_no_word_of_a_group_is_refused() {
         assert_eq!(GroupBy::parse("week", 0), None);
+        assert_eq!(GroupBy::parse("", 0), Some(GroupBy::Nothing));
     }
 }

@@ -91,3 +91,38 @@ pub struct Heat {
     /// Outcomes that it is made of.
     pub outcome_count: u32,
 }
+
+/// Which past decisions to list; newest first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DecisionFilter {
+    /// Planned or released only.
+    pub active_only: bool,
+    /// Committed at or after.
+    pub since: Option<UnixTime>,
+    /// Committed before.
+    pub until: Option<UnixTime>,
+    /// With a member of this user.
+    pub user: Option<String>,
+    /// With this job.
+    pub job_id: Option<SlurmJobId>,
+    /// Of this sharing.
+    pub group: Option<DecisionId>,
+    /// With a member whose job is this uid's.
+    pub uid: Option<UserId>,
+    /// On one of these nodes; empty: on any.
+    pub nodes: Vec<NodeName>,
+    /// With a member that runs this workload.
+    pub workload: Option<String>,
+    /// With another member that runs this one, and is the same uid's where one is named: nobody finds out by asking whom he
+    /// sat beside.
+    pub beside: Option<String>,
+    /// Older than this one.
+    pub before: Option<DecisionId>,
+    /// Those whose group never had a second member too.
+    pub include_single: bool,
+    /// At most so many; 0 = [`LIST_LIMIT_DEFAULT`].
+    pub limit: u32,
+}
+
+/// How many decisions a filter without a limit lists.
+pub const LIST_LIMIT_DEFAULT: u32 = 1_000;

@@ -1,6 +1,7 @@
 //! What is kept of failures: the judgement on a run, requeues, faults of devices. Pure.
 
-use super::Event;
+use super::{Event, StoreError};
+use async_trait::async_trait;
 use pillion_core::event::EventKind;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
@@ -125,4 +126,43 @@ fn is_alike(a: &FaultOf, b: &FaultOf) -> bool {
 
 fn is_same(a: &FaultOf, b: &FaultOf) -> bool {
     is_alike(a, b) && (a.fault.since.seconds() - b.fault.since.seconds()).abs() < SAME_SECONDS
+}
+
+/// What failed, and what is started again for it.
+#[async_trait]
+pub trait Faults: Send + Sync {
+    /// In one transaction: marks a run as judged and keeps what was found. `Ok(false)`: it was judged before, and nothing is
+    /// kept. A job is requeued at most once: where that was decided before, it is not decided again.
+    async fn judge_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError>;
+    /// Requeues that were decided and that nothing became of yet, oldest first.
+    async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError>;
+    /// What became of a requeue, with its event. `Ok(false)`: that was known already, and nothing is kept.
+    async fn settle_requeue(
+        &self,
+        start: JobStart,
+        outcome: RequeueOutcome,
+        event: &Event,
+    ) -> Result<bool, StoreError>;
+    /// In one transaction: intends a requeue that an operator asked for, and keeps its event. `Ok(false)`, and nothing is
+    /// kept: a requeue of the job is under way.
+    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError>;
+    /// How these devices of a node are: a fault that begins and one that is over make an event each.
+    async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Result<(), StoreError>;
+    /// Faults of a device that began at or after `since`, oldest first.
+    async fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Result<Vec<DeviceFault>, StoreError>;
 }

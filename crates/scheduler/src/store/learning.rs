@@ -1,5 +1,7 @@
 //! What is learnt from, as the store keeps it: observations of sharings, and the models that were made of them.
 
+use super::StoreError;
+use async_trait::async_trait;
 use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, JobStart, UnixTime, WorkloadKey};
 use pillion_pairing::Observation;
@@ -160,4 +162,29 @@ pub struct ModelVersion {
     pub score: ModelScore,
     /// Why it was promoted or rejected.
     pub reason: String,
+}
+
+/// What sharings taught.
+#[async_trait]
+pub trait Observations: Send + Sync {
+    /// Adds what one tenant found out to the observation of the sharing. `Ok(false)`: it was known already. It moves to the
+    /// end of the order of changes.
+    async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError>;
+    /// Observations that changed after number `after`, oldest first; where there are more than `limit`, the newest.
+    async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError>;
+}
+
+/// Models that were trained.
+#[async_trait]
+pub trait Models: Send + Sync {
+    /// Keeps a model, its body included, and returns its version. An active one retires the one before it, and makes a
+    /// new revision: a plan made with the model before is stale. `Ok(None)`, and nothing is kept: the model in use is not
+    /// `incumbent` any more, so that the backtest says nothing.
+    async fn add_model(&self, new: &NewModel, incumbent: Option<u64>) -> Result<Option<u64>, StoreError>;
+    /// The version of the active model.
+    async fn active_model(&self) -> Result<Option<u64>, StoreError>;
+    /// Models, newest first, at most `limit`.
+    async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError>;
+    /// The body of a model; absent where it was never stored, or not kept: see [`MODEL_BODIES_KEPT`].
+    async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError>;
 }

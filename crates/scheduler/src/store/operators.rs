@@ -1,6 +1,7 @@
 //! What operators did: drains, and the question for events. Pure.
 
-use super::Event;
+use super::{Event, StoreError};
+use async_trait::async_trait;
 use pillion_core::event::EventKind;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime, UserId};
 use std::fmt;
@@ -124,6 +125,19 @@ pub struct EventFilter {
     pub uid: Option<UserId>,
     /// At most so many; 0 = [`super::LIST_LIMIT_DEFAULT`].
     pub limit: u32,
+}
+
+/// What operators closed.
+#[async_trait]
+pub trait Operators: Send + Sync {
+    /// What is drained, in the order of places.
+    async fn drains(&self) -> Result<Vec<Drain>, StoreError>;
+    /// In one transaction: drains places, with an event for each that was not drained in the same words; says for each
+    /// what changed. A new revision, where one was open.
+    async fn drain(&self, orders: &[Drain]) -> Result<Vec<DrainChange>, StoreError>;
+    /// In one transaction: opens places again, with an event for each that was drained; says for each whether it was. A new
+    /// revision, where one was.
+    async fn undrain(&self, order: &Undrain) -> Result<Vec<bool>, StoreError>;
 }
 
 #[cfg(test)]

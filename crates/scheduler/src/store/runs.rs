@@ -1,8 +1,9 @@
 //! One start of a job on one device, after it, as profiles, outcomes and accounts are made from it.
 
-use super::{Decision, JobRecord, Member};
-use pillion_core::NodeName;
+use super::{Decision, JobRecord, Lesson, Member, StoreError};
+use async_trait::async_trait;
 use pillion_core::report::JobSummary;
+use pillion_core::{GresType, JobStart, NodeName};
 
 /// One start of a job, measured: the agent's summary joined with what Slurm said of it. The input of profiles,
 /// outcomes and accounts.
@@ -28,4 +29,26 @@ impl MeasuredRun {
         let members = self.decision.iter().flat_map(|decision| &decision.members);
         members.into_iter().find(|member| member.plan.start == self.summary.start)
     }
+}
+
+/// Runs that were summarised, and what is still to be done with them.
+#[async_trait]
+pub trait Runs: Send + Sync {
+    /// Runs that were summarised, whose job's end is recorded (or was started again), and that were not profiled yet;
+    /// oldest first.
+    async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
+    /// Marks a run as done with that can make neither profile nor account, and keeps why. Nothing, where it was profiled.
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) -> Result<(), StoreError>;
+    /// What a start taught; `None`: nobody looked at it yet, or did before this was kept.
+    async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError>;
+    /// Runs that were summarised, whose job's end is recorded (or was started again), and that were not judged yet; oldest
+    /// first.
+    async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError>;
+    /// The summary of a start, if it arrived.
+    async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError>;
 }

@@ -5,7 +5,8 @@ use crate::agents::Agents;
 use crate::context::Settings;
 use crate::engine::Engine;
 use crate::store::memory::MemoryStore;
-use crate::store::{NewObservation, RunAccount, SharingTenant, Store, StoredProfile, Sums};
+use crate::store::prelude::*;
+use crate::store::{NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
 use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
 use pillion_core::profile::LessonKind;
@@ -208,8 +209,8 @@ fn started(
     store: &Arc<MemoryStore>,
     recipe: impl Recipe + 'static,
 ) -> Arc<Context> {
-    let slurm = pillion_slurm::fake::FakeSlurm::new(
-        pillion_slurm::fake::FakeSettings::default(),
+    let slurm = pillion_fake_slurm::FakeSlurm::new(
+        pillion_fake_slurm::FakeSettings::default(),
         vec![],
         vec![],
         at(NOW),

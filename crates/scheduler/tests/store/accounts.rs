@@ -4,6 +4,8 @@
 use crate::fixtures::{LESSON, account, at, gres, node, start, summary, summary_report};
 use pillion_core::report::JobSummary;
 use pillion_core::{NodeName, UnixTime, UserId, WorkloadKey};
+use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{Account, GroupBy, RunAccount, RunFilter, Store, Sums};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -32,7 +34,7 @@ async fn keep(store: &dyn Store, id: u32, run: &RunAccount) {
     store.profile_run(start(id), &gres(), run, &LESSON, None).await.expect("profiled");
 }
 
-pub(crate) async fn what_runs_used_and_gained_is_told_by_filter(store: Arc<dyn Store>) {
+pub(crate) async fn what_runs_used_and_gained_is_told_by_filter(store: Arc<PgStore>) {
     let (first, second) = (account(1), account(2));
     for (id, run) in [(1, &first), (2, &second)] {
         keep(&*store, id, run).await;
@@ -191,7 +193,7 @@ fn drawn<T: std::fmt::Debug>(of: impl Strategy<Value = T>, count: usize) -> Vec<
     prop::collection::vec(of, count).new_tree(&mut random).expect("drawn").current()
 }
 
-pub(crate) async fn hours_and_runs_add_up_to_the_same(store: Arc<dyn Store>) {
+pub(crate) async fn hours_and_runs_add_up_to_the_same(store: Arc<PgStore>) {
     let runs = drawn(run(), 150);
     for (id, run) in (1..).zip(&runs) {
         keep(&*store, id, run).await;

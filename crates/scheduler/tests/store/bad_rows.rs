@@ -11,6 +11,7 @@ use pillion_core::mark::Mark;
 use pillion_core::name::NameSource;
 use pillion_core::report::{AgentHello, Launch, ProgressPart, Report, ReportBody, ToAgent};
 use pillion_core::{Clock, JobStart, ManualClock, SlurmJobId, WorkloadKey};
+use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_scheduler::agents::Agents;
 use pillion_scheduler::context::{Context, Settings};
 use pillion_scheduler::engine::Engine;
@@ -25,13 +26,13 @@ use pillion_scheduler::profile::Profile;
 use pillion_scheduler::release::Release;
 use pillion_scheduler::renew::Renew;
 use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{
     DecisionFilter, Event, JobRecord, Requeue, RequeueCause, RunAccount, Store, StoredProfile,
 };
 use pillion_scheduler::train::{Train, Training};
 use pillion_scheduler::watch::Watch;
 use pillion_slurm::Slurm;
-use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;

@@ -4,7 +4,9 @@ use crate::fixtures::{at, commit, decision, estimate, gres, job, member, node, p
 use pillion_core::decision::MemberState;
 use pillion_core::{NodeName, UserId, WorkloadKey};
 use pillion_pairing::Role;
-use pillion_scheduler::store::{DecisionFilter, HeatFilter, NewMember, Store};
+use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
+use pillion_scheduler::store::{DecisionFilter, HeatFilter, NewMember};
 use std::sync::Arc;
 
 /// Alice's job beside Bob's: hers at half of its speed, his at four fifths, against promises of 1.25.
@@ -19,7 +21,7 @@ fn strangers() -> Vec<NewMember> {
     vec![host, joiner]
 }
 
-pub(crate) async fn who_holds_devices_and_what_came_of_it_is_told(store: Arc<dyn Store>) {
+pub(crate) async fn who_holds_devices_and_what_came_of_it_is_told(store: Arc<PgStore>) {
     let ids = commit(&*store, &[decision(strangers()), decision(vec![member(3, Role::Host)])]).await;
     store.record_jobs(&[job(1), job(3)], at(0)).await.expect("recorded");
     let known = store.jobs(&[plain(1), plain(2), plain(3)]).await.expect("read");

@@ -21,8 +21,8 @@ use crate::names::{
     workloads_of_one_name_are_told_by_whose_they_are,
 };
 use crate::operators::{
-    a_drain_is_kept_until_it_is_undone, an_eviction_waits_for_the_requeue_before_it,
-    events_are_listed_by_filter,
+    a_drain_and_its_end_are_told, a_drain_is_kept_until_it_is_undone,
+    an_eviction_waits_for_the_requeue_before_it, events_are_listed_by_filter,
 };
 use crate::reports::{
     a_report_is_stored_once, a_run_counts_once, a_run_is_profiled_when_its_end_is_known, a_run_is_told_once,
@@ -36,6 +36,8 @@ use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UserId};
 use pillion_pairing::{Reason, Role};
 use pillion_scheduler::store::memory::MemoryStore;
+use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{
     Decision, DecisionFilter, EXPLANATIONS_MAX, Event, JobRecord, NewDecision, Store, StoreError,
 };
@@ -62,7 +64,6 @@ suite! {
     a_start_is_as_slurm_told_of_it,
     credit_is_lost_once_a_start_and_atoned_by_runs_alone,
     a_job_reads_as_it_was_recorded,
-    who_holds_devices_and_what_came_of_it_is_told,
     what_jobs_do_makes_no_plan_stale,
     a_plan_reads_as_it_was_committed,
     a_stale_plan_is_refused_whole,
@@ -77,15 +78,12 @@ suite! {
     what_was_never_stored_is_missing,
     an_explanation_is_kept_while_its_reason_lasts,
     explanations_are_bounded,
-    decisions_are_listed_by_filter,
     a_report_is_stored_once,
     a_run_is_told_once,
     a_run_is_profiled_when_its_end_is_known,
     a_run_knows_the_decision_it_ran_under,
     a_run_counts_once,
     old_history_goes_and_what_was_learnt_stays,
-    what_runs_used_and_gained_is_told_by_filter,
-    hours_and_runs_add_up_to_the_same,
     launches_and_events_read_as_recorded,
     old_samples_are_pruned,
     tenants_tell_of_one_sharing_one_after_the_other,
@@ -103,9 +101,20 @@ suite! {
     workloads_of_one_name_are_told_by_whose_they_are,
     a_drain_is_kept_until_it_is_undone,
     an_eviction_waits_for_the_requeue_before_it,
-    events_are_listed_by_filter,
     odd_texts_survive,
 }
+
+type PagesCase = fn(Arc<PgStore>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What pages alone ask, which is asked of Postgres alone.
+pub(crate) const PAGES: [(&str, PagesCase); 6] = [
+    ("decisions", |store| Box::pin(decisions_are_listed_by_filter(store))),
+    ("tenants and outcomes", |store| Box::pin(who_holds_devices_and_what_came_of_it_is_told(store))),
+    ("accounts", |store| Box::pin(what_runs_used_and_gained_is_told_by_filter(store))),
+    ("hours", |store| Box::pin(hours_and_runs_add_up_to_the_same(store))),
+    ("events", |store| Box::pin(events_are_listed_by_filter(store))),
+    ("drains", |store| Box::pin(a_drain_and_its_end_are_told(store))),
+];
 
 pub(crate) async fn revision(store: &dyn Store) -> u64 {
     store.revision().await.expect("revision").0
@@ -403,7 +412,7 @@ async fn explanations_are_bounded(store: Arc<dyn Store>) {
     assert_eq!((&*kept[0].2.text, kept[0].1), ("7", at(7)), "the oldest went");
 }
 
-async fn decisions_are_listed_by_filter(store: Arc<dyn Store>) {
+async fn decisions_are_listed_by_filter(store: Arc<PgStore>) {
     let bobs = JobRecord { user: "bob".to_owned(), uid: UserId(1001), ..job(3) };
     store.record_jobs(&[job(1), job(2), bobs, job(4)], at(0)).await.expect("recorded");
     let mut ids = Vec::new();

@@ -2,8 +2,9 @@
 
 use crate::fixtures::{commit, job, pair, plain};
 use pillion_core::Revision;
+use pillion_scheduler::store::StoreError;
 use pillion_scheduler::store::memory::{FailWhen, MemoryStore};
-use pillion_scheduler::store::{Store, StoreError};
+use pillion_scheduler::store::prelude::*;
 
 #[tokio::test]
 async fn a_fault_before_leaves_nothing_and_a_fault_after_leaves_all() {

@@ -4,6 +4,8 @@ use crate::conformance::revision;
 use crate::faults::{event, requeue};
 use crate::fixtures::{at, job, plain, start};
 use pillion_core::{GresType, NodeName, UserId};
+use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{
     Drain, DrainChange, DrainPlace, Event, EventFilter, JobRecord, Requeue, RequeueCause, RequeueOutcome,
     Store, Undrain,
@@ -44,10 +46,17 @@ pub(crate) async fn a_drain_is_kept_until_it_is_undone(store: Arc<dyn Store>) {
     assert_eq!(store.undrain(&undrain).await.expect("known"), [false, false]);
     assert_eq!(revision(&*store).await, before + 1, "nothing was changed");
     assert_eq!(store.event_count(&"undrained".into()).await.expect("read"), 1);
-    let since_then = EventFilter { since: Some(at(3)), ..EventFilter::default() };
-    let told = store.list_events(&since_then).await.expect("read");
-    assert_eq!(told[0].detail, "open again, by bob: new fan");
     assert_eq!(order(&[drain(node(), "fan", 4)]).await, [Begun]);
+}
+
+pub(crate) async fn a_drain_and_its_end_are_told(store: Arc<PgStore>) {
+    let node = || place("n1", None);
+    store.drain(&[drain(node(), "fan", 1)]).await.expect("kept");
+    let (by, reason) = ("bob".to_owned(), Some("new fan".to_owned()));
+    store.undrain(&Undrain { places: vec![node()], by, reason, at: at(3) }).await.expect("opened");
+    let told = store.list_events(&EventFilter::default()).await.expect("read");
+    let details: Vec<&str> = told.iter().map(|event| event.detail.as_str()).collect();
+    assert_eq!(details, ["drained by alice: fan", "open again, by bob: new fan"]);
 }
 
 pub(crate) async fn an_eviction_waits_for_the_requeue_before_it(store: Arc<dyn Store>) {
@@ -64,7 +73,7 @@ pub(crate) async fn an_eviction_waits_for_the_requeue_before_it(store: Arc<dyn S
     assert_eq!(store.open_requeues().await.expect("read"), [evicted(1, 2)]);
 }
 
-pub(crate) async fn events_are_listed_by_filter(store: Arc<dyn Store>) {
+pub(crate) async fn events_are_listed_by_filter(store: Arc<PgStore>) {
     let others = JobRecord { uid: UserId(1001), ..job(2) };
     store.record_jobs(&[job(1), others], at(0)).await.expect("recorded");
     let told = [

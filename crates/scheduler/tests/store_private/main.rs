@@ -6,8 +6,8 @@ mod power_cut;
 mod support;
 
 use pillion_scheduler::private_postgres::{PrivatePostgres, PrivatePostgresError};
-use pillion_scheduler::store::Store;
 use pillion_scheduler::store::postgres::PgStore;
+use pillion_scheduler::store::prelude::*;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

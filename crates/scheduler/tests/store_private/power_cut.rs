@@ -5,8 +5,9 @@
 use super::{kill, postmaster_pid};
 use crate::support::{Workplace, owner, start};
 use pillion_scheduler::private_postgres::Owner;
+use pillion_scheduler::store::Event;
 use pillion_scheduler::store::postgres::PgStore;
-use pillion_scheduler::store::{Event, Store as _};
+use pillion_scheduler::store::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use sqlx::{Connection as _, PgConnection};

@@ -8,6 +8,7 @@ use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::{
     Clock as _, DeviceUuid, Fraction, GresType, NodeName, SlurmJobId, SystemClock, UnixTime, UserId,
 };
+use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_scheduler::agents::Agents;
 use pillion_scheduler::context::{Context, Settings};
 use pillion_scheduler::engine::Engine;
@@ -16,7 +17,6 @@ use pillion_scheduler::grpc::operator::OperatorServer;
 use pillion_scheduler::scan::{Scan, record_of};
 use pillion_scheduler::store::postgres::PgStore;
 use pillion_scheduler::web;
-use pillion_slurm::fake::{FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, JobState, ReasonKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Site {
         context.board_mut().scan = Some(Arc::new(Scan::new(now, waiting, Vec::new(), &[], 0)));
         let context = Arc::new(context);
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let service = Arc::new(OperatorServer::new(context, engine, "a test".to_owned()));
+        let service = Arc::new(OperatorServer::new(context, engine, Arc::clone(&store), "a test".to_owned()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();

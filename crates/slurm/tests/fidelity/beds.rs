@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
-use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{CommandSettings, CommandSlurm, Job, JobState, Slurm};
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -8,7 +8,7 @@ mod beds;
 
 use beds::{Bed, FakeBed, RealBed};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
-use pillion_slurm::fake::{FakeArray, FakeJob};
+use pillion_fake_slurm::{FakeArray, FakeJob};
 use pillion_slurm::{JobState, JobUpdate, NodeAvailability, ReasonKind, SlurmError};
 use std::time::Duration;
 

@@ -10,9 +10,9 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
+use pillion_api::{AccountRequest, AccountRow, ClusterNode, ClusterRequest, ClusterResponse};
 use pillion_core::amount::Amount;
 use pillion_core::device::Mechanism;
-use pillion_proto::v1::{AccountRequest, AccountRow, ClusterNode, ClusterRequest, ClusterResponse};
 
 /// How many nodes stand on one page.
 const NODES: u64 = 50;
@@ -70,7 +70,7 @@ async fn today(ask: &Ask<'_>) -> Result<Option<AccountRow>, Problem> {
 
 fn source(cluster: &ClusterResponse) -> Markup {
     let read = match cluster.last_scan_at_seconds {
-        0.0 => "Slurm’s queue was not read yet".to_owned(),
+        None => "Slurm’s queue was not read yet".to_owned(),
         at => format!("Slurm’s queue read {}", format::ago(at, cluster.now_seconds)),
     };
     let meaning = match cluster.mode.as_str() {

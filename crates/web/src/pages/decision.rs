@@ -1,14 +1,14 @@
 //! One decision: who was put where, why, against whom else, and what came of it.
 
 use super::parts::{cap, decision_link, job_link, node_link, scrolling, state, workload_link};
-use super::reasons::{self, Explanation};
+use super::reasons;
 use super::{Ask, now, taken};
 use crate::chart;
 use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_proto::v1::{DecidedRequest, DecidedResponse, Decision, Member};
+use pillion_api::{DecidedRequest, DecidedResponse, Decision, Explanation, Member};
 
 pub(super) async fn sheet(ask: &Ask<'_>, id: u64) -> Result<Sheet, Problem> {
     let decided = taken(ask.service.decided(ask.question(DecidedRequest { decision_id: id })).await)?;
@@ -16,7 +16,7 @@ pub(super) async fn sheet(ask: &Ask<'_>, id: u64) -> Result<Sheet, Problem> {
         return Err(Problem::missing(&format!("decision {id}")));
     };
     let now = now();
-    let read: Vec<Option<Explanation>> = explanations.iter().map(reasons::read).collect();
+    let read: Vec<Option<Explanation>> = explanations.into_iter().map(|it| it.explanation).collect();
     Ok(Sheet {
         title: format!("Decision {id}"),
         body: html! {
@@ -33,10 +33,10 @@ pub(super) async fn sheet(ask: &Ask<'_>, id: u64) -> Result<Sheet, Problem> {
                     article.why {
                         @match one {
                             Some(one) => {
-                                h3 { "Job " (job_link(&one.job_id)) }
+                                h3 { "Job " (job_link(Some(&one.job_id))) }
                                 (reasons::explained(one))
                             }
-                            None => { p.nothing { "Another version of Pillion wrote this reason; pillion explain --json prints it." } }
+                            None => { p.nothing { "Another version of Pillion wrote this reason." } }
                         }
                     }
                 }
@@ -63,7 +63,7 @@ fn facts(decision: &Decision, now: f64) -> Markup {
             @if decision.members.len() > 1 || decision.gain > 0.0 { "; expected to do " strong { (format!("{:.0} %", decision.gain * 100.0)) } " of a job’s work beyond one at a time" }
             "."
         }
-        @if !decision.abandoned_reason.is_empty() { p.fault { "Given up: " (decision.abandoned_reason) } }
+        @if let Some(why) = &decision.abandoned_reason { p.fault { "Given up: " (why) } }
     }
 }
 
@@ -72,12 +72,12 @@ fn range(member: &Member, read: &[Option<Explanation>]) -> chart::Range {
     let own = read
         .iter()
         .flatten()
-        .find(|it| !member.job_id.is_empty() && it.job_id == member.job_id)
+        .find(|it| member.job_id.as_ref() == Some(&it.job_id))
         .and_then(|it| it.candidates.iter().find(|candidate| candidate.chosen)?.own.as_ref());
     chart::Range {
         low: member.predicted_speed_fraction_low,
         expected: member.predicted_speed_fraction,
-        high: own.and_then(|own| own.speed_fraction_high),
+        high: own.map(|own| own.speed_fraction_high),
         promised: format::slowdown(member.slowdown_ratio_max),
         measured: member.measured_speed_fraction,
     }
@@ -94,7 +94,7 @@ fn members(decision: &Decision, read: &[Option<Explanation>], now: f64) -> Marku
             } }
             tbody { @for member in &decision.members {
                 tr {
-                    th scope="row" { (job_link(&member.job_id)) " " @if !member.workload.is_empty() { (workload_link(&member.workload, &member.workload_name)) } @if !member.user.is_empty() { span.muted { " of " (member.user) } } }
+                    th scope="row" { (job_link(member.job_id.as_deref())) " " (workload_link(member.workload.as_deref(), member.workload_name.as_deref())) @if let Some(user) = &member.user { span.muted { " of " (user) } } }
                     td { (member.role) br; (state(&member.state)) }
                     td { (cap(member.cap_fraction, member.ccs_mode)) br; span.muted { (member.shards) " shards" @if member.memory_limit_bytes.is_some() { ", " (format::bytes(member.memory_limit_bytes)) } } }
                     td { (chart::range(&range(member, read))) }

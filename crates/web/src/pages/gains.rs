@@ -8,8 +8,8 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
+use pillion_api::{AccountRequest, AccountRow};
 use pillion_core::amount::{Amount, Unit};
-use pillion_proto::v1::{AccountRequest, AccountRow};
 
 /// The days that are shown where nobody says which.
 const DAYS: f64 = 14.0;
@@ -177,7 +177,7 @@ fn table(rows: &[AccountRow], by: &str) -> Markup {
 fn key(row: &AccountRow, by: &str) -> Markup {
     html! {
         @match by {
-            "workload" => { (workload_link(&row.key, &row.workload_name)) }
+            "workload" => { (workload_link(Some(&row.key), row.workload_name.as_deref())) }
             "node" => { (node_link(&row.key)) }
             "day" => { time datetime=(row.key) { (row.key) } }
             _ => { a href=(Page::Gains.with(&[(by, &row.key)])) { (row.key) } }

@@ -8,7 +8,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_proto::v1::{HeatmapCell, HeatmapRequest, HeatmapResponse};
+use pillion_api::{HeatmapCell, HeatmapRequest, HeatmapResponse};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many workloads have a row: the busiest.
@@ -109,11 +109,11 @@ fn legend(measure: &str) -> Markup {
 }
 
 /// What each workload is called, by its key.
-type Names<'a> = BTreeMap<&'a str, &'a str>;
+type Names<'a> = BTreeMap<&'a str, Option<&'a str>>;
 
 fn names(cells: &[HeatmapCell]) -> Names<'_> {
-    let own = cells.iter().map(|cell| (cell.workload.as_str(), cell.workload_name.as_str()));
-    own.chain(cells.iter().map(|cell| (cell.beside.as_str(), cell.beside_name.as_str()))).collect()
+    let own = cells.iter().map(|cell| (cell.workload.as_str(), cell.workload_name.as_deref()));
+    own.chain(cells.iter().map(|cell| (cell.beside.as_str(), cell.beside_name.as_deref()))).collect()
 }
 
 /// The busiest workloads of all cells, by name.
@@ -133,7 +133,7 @@ fn busiest<'a>(cells: &'a [HeatmapCell], called: &Names<'a>) -> Vec<&'a str> {
 fn matrix(cells: &Cells<'_>, all: &[HeatmapCell], measure: &str) -> Markup {
     let called = names(all);
     let shown = busiest(all, &called);
-    let link = |key: &str| workload_link(key, called.get(key).copied().unwrap_or_default());
+    let link = |key: &str| workload_link(Some(key), called.get(key).copied().flatten());
     let has_row = |name: &&&str| shown.iter().any(|beside| cells.contains_key(&(**name, *beside)));
     let has_column = |name: &&&str| shown.iter().any(|workload| cells.contains_key(&(*workload, **name)));
     let rows: Vec<&str> = shown.iter().filter(has_row).copied().collect();
@@ -166,7 +166,7 @@ fn heat_cell(cell: Option<&HeatmapCell>, measure: &str) -> Markup {
     let address = Page::Pairs.with(&[("workload", &cell.workload), ("with", &cell.beside)]);
     html! {
         td class={ "heat " (class) (step(value, steps)) } {
-            a href=(address) title={ (cell.workload_name) " beside " (cell.beside_name) ", " (format::counted(cell.outcome_count.into(), "outcome")) } {
+            a href=(address) title={ (cell.workload_name.as_deref().unwrap_or_default()) " beside " (cell.beside_name.as_deref().unwrap_or_default()) ", " (format::counted(cell.outcome_count.into(), "outcome")) } {
                 (format!("{value:.2}"))
             }
         }
@@ -213,7 +213,7 @@ fn examples(cells: &Cells<'_>, called: &Names<'_>) -> Markup {
 }
 
 fn list(pairs: &[&Example<'_>], called: &Names<'_>) -> Markup {
-    let word = |key: &str| workload_word(key, called.get(key).copied().unwrap_or_default());
+    let word = |key: &str| workload_word(called.get(key).copied().flatten().unwrap_or(key));
     html! {
         ol.examples {
             @for pair in pairs {

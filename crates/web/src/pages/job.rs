@@ -7,17 +7,15 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
+use pillion_api::{Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobStory, QueueJob};
 use pillion_core::amount::Amount;
-use pillion_proto::v1::{
-    Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobResponse, QueueJob,
-};
 
 pub(super) async fn sheet(ask: &Ask<'_>, id: &str) -> Result<Sheet, Problem> {
     let job = taken(ask.service.job(ask.question(JobRequest { job_id: id.to_owned() })).await)?;
     let explained = taken(ask.service.explain(ask.question(ExplainRequest { job_id: id.to_owned() })).await)?;
-    let JobResponse { found: true, job: Some(row), .. } = &job else {
-        return Err(Problem::missing(&format!("job {id}")));
-    };
+    let missing = || Problem::missing(&format!("job {id}"));
+    let job = job.story.ok_or_else(missing)?;
+    let row = job.job.as_ref().ok_or_else(missing)?;
     Ok(Sheet {
         title: format!("Job {}", row.job_id),
         body: html! {
@@ -31,20 +29,19 @@ pub(super) async fn sheet(ask: &Ask<'_>, id: &str) -> Result<Sheet, Problem> {
     })
 }
 
-fn lead(job: &JobResponse, row: &QueueJob) -> Markup {
-    let elapsed = job.started_at_seconds.map(|start| job.ended_at_seconds.unwrap_or(job.now_seconds) - start);
+fn lead(job: &JobStory, row: &QueueJob) -> Markup {
     html! {
         p.lead {
-            (state(if job.ending.is_empty() { &row.state } else { &job.ending })) " "
-            (workload_link(&row.workload, &row.workload_name)) " of " strong { (row.user) } @if !row.account.is_empty() { ", account " (row.account) } ", partition " (row.partition)
-            @if let Some(elapsed) = elapsed {
-                @if job.ending.is_empty() { "; has run for " } @else { "; ran for " } (format::duration(elapsed))
+            (state(job.ending.as_ref().unwrap_or(&row.state))) " "
+            (workload_link(row.workload.as_deref(), row.workload_name.as_deref())) " of " strong { (row.user) } @if !row.account.is_empty() { ", account " (row.account) } ", partition " (row.partition)
+            @if let Some(elapsed) = job.elapsed_seconds() {
+                @if job.ending.is_none() { "; has run for " } @else { "; ran for " } (format::duration(elapsed))
             }
-            @if !job.node.is_empty() { " on " (node_link(&job.node)) @if let Some(decision) = &job.decision { ", GPU " (decision.gres_type) } }
+            @if let Some(node) = &job.node { " on " (node_link(node)) @if let Some(decision) = &job.decision { ", GPU " (decision.gres_type) } }
             "."
         }
         @if !row.reason.is_empty() { p { "Why it stands there: " (row.reason) } }
-        @if !job.advice.is_empty() { p.advice { strong { "Next time: " } (job.advice) } }
+        @if let Some(advice) = &job.advice { p.advice { strong { "Next time: " } (advice) } }
     }
 }
 
@@ -52,22 +49,19 @@ fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
-fn facts(job: &JobResponse, row: &QueueJob) -> Markup {
+fn facts(job: &JobStory, row: &QueueJob) -> Markup {
     let now = job.now_seconds;
     let run = job.run.as_ref();
-    let elapsed = run.map(|run| run.ended_at_seconds - run.started_at_seconds).filter(|it| *it > 0.0);
-    let shared = run.zip(elapsed).map(|(run, elapsed)| run.shared_seconds / elapsed);
-    let own = job.decision.as_ref().and_then(|decision| decision.members.first());
     let text = |value: String| html! { (value) };
     html! {
         dl.facts {
-            (fact("Submitted", &format::time(row.submitted_at_seconds, now)))
-            @if job.started_at_seconds.is_none() { (fact("Starts alone", &html! { (format::time(row.starts_alone_at_seconds, now)) " at the latest" })) }
+            (fact("Submitted", &format::time_or_none(row.submitted_at_seconds, now)))
+            @if job.started_at_seconds.is_none() { (fact("Starts alone", &html! { (format::time_or_none(row.starts_alone_at_seconds, now)) " at the latest" })) }
             @if job.started_at_seconds.is_some() { (fact("Started", &format::time_or_none(job.started_at_seconds, now))) }
             @if job.ended_at_seconds.is_some() { (fact("Ended", &format::time_or_none(job.ended_at_seconds, now))) }
-            (fact("Promise", &html! { "takes at most " (format::ratio(Some(row.slowdown_ratio_max).filter(|it| *it > 0.0))) " its time alone" }))
-            @if let Some(own) = own { (fact("Held to", &html! { (cap(own.cap_fraction, own.ccs_mode)) ", " (own.shards) " shards" })) }
-            @if let Some(shared) = shared { (fact("Shared", &html! { (format::percent(Some(shared))) " of its time, with " (format::counted(job.neighbour_count.into(), "other job")) })) }
+            (fact("Promise", &html! { "takes at most " (format::ratio(row.slowdown_ratio_max)) " its time alone" }))
+            @if let Some(own) = job.member() { (fact("Held to", &html! { (cap(own.cap_fraction, own.ccs_mode)) ", " (own.shards) " shards" })) }
+            @if let Some(shared) = job.shared_fraction() { (fact("Shared", &html! { (format::percent(Some(shared))) " of its time, with " (format::counted(job.neighbour_count.into(), "other job")) })) }
             @if job.speed_fraction.is_some() { (fact("Speed", &html! { (format::percent(job.speed_fraction)) " of its speed alone" })) }
             @if let Some(run) = run {
                 (fact("Peak memory", &text(format::bytes(run.memory_bytes_peak))))
@@ -78,7 +72,7 @@ fn facts(job: &JobResponse, row: &QueueJob) -> Markup {
     }
 }
 
-fn slowness(job: &JobResponse) -> Markup {
+fn slowness(job: &JobStory) -> Markup {
     html! {
         @if !job.slow_causes.is_empty() {
             section aria-labelledby="slow" {
@@ -110,9 +104,9 @@ fn considered(explanations: &[JobExplanation], now: f64) -> Markup {
                 @for one in explanations.iter().rev() {
                     article.why {
                         h3 { (format::time(one.at_seconds, now)) @if one.revision > 0 { span.muted { ", revision " (one.revision) } } }
-                        @match reasons::read(one) {
-                            Some(read) => { (reasons::explained(&read)) }
-                            None => { p.nothing { "Another version of Pillion wrote this; pillion explain --json prints it." } }
+                        @match &one.explanation {
+                            Some(explanation) => { (reasons::explained(explanation)) }
+                            None => { p.nothing { "Another version of Pillion wrote this." } }
                         }
                     }
                 }

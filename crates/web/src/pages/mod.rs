@@ -17,8 +17,8 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use crate::viewer::Viewer;
+use pillion_api::operator_service_server::OperatorService;
 use pillion_core::{Clock as _, SystemClock};
-use pillion_proto::v1::operator_service_server::OperatorService;
 use tonic::{Request, Response, Status};
 
 /// What every page is made from.

@@ -7,7 +7,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_proto::v1::{ClusterNode, ClusterRequest, PairsRequest};
+use pillion_api::{ClusterNode, ClusterRequest, PairsRequest};
 
 /// How many of its pairings are shown.
 const SHOWN: u32 = 20;

@@ -9,7 +9,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_proto::v1::{Decision, Member, PairsRequest};
+use pillion_api::{Decision, Member, PairsRequest};
 
 /// How many decisions stand on one page.
 const SHOWN: usize = 50;
@@ -59,8 +59,8 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
 /// A workload that was asked for, as the answer calls it.
 fn asked(decisions: &[Decision], workload: &str) -> Markup {
     let mut members = decisions.iter().flat_map(|decision| &decision.members);
-    let name = members.find(|member| member.workload == workload).map(|member| member.workload_name.as_str());
-    workload_link(workload, name.unwrap_or_default())
+    let named = members.find(|member| member.workload.as_deref() == Some(workload));
+    workload_link(Some(workload), named.and_then(|member| member.workload_name.as_deref()))
 }
 
 fn form(ask: &Ask<'_>) -> Markup {
@@ -121,7 +121,7 @@ fn member_cells(member: &Member) -> Markup {
     let measured = format::slowdown(member.measured_speed_fraction);
     let is_broken = measured.zip(member.slowdown_ratio_max).is_some_and(|(is, promised)| is > promised);
     html! {
-        td { (job_link(&member.job_id)) " " @if !member.workload.is_empty() { (workload_link(&member.workload, &member.workload_name)) } " " span.muted { (member.role) } }
+        td { (job_link(member.job_id.as_deref())) " " (workload_link(member.workload.as_deref(), member.workload_name.as_deref())) " " span.muted { (member.role) } }
         td.number { (format::ratio(format::slowdown(member.predicted_speed_fraction))) }
         td.number.loss[is_broken] { (format::ratio(measured)) @if is_broken { span.hidden { " promise broken" } } }
         td.number { @if let Some(promised) = member.slowdown_ratio_max { "≤ " (format::ratio(Some(promised))) } }

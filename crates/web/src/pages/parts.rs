@@ -4,8 +4,8 @@ use crate::address::Page;
 use crate::chart;
 use crate::format;
 use maud::{Markup, html};
+use pillion_api::{ClusterDevice, ClusterNode, Tenant};
 use pillion_core::decision::MemberState;
-use pillion_proto::v1::{ClusterDevice, ClusterNode, Tenant};
 
 /// States of a device, with what each means, in the order in which they are shown.
 pub(super) const STATES: [(&str, &str); 5] = [
@@ -56,9 +56,10 @@ fn word_class(word: &str) -> &'static str {
     KNOWN.into_iter().find(|known| *known == word).unwrap_or("other")
 }
 
-/// A workload by its name; its address holds its key, which stays.
-pub(super) fn workload_link(key: &str, name: &str) -> Markup {
-    let name = called(key, name);
+/// A workload by its name; its address holds its key, which stays. Nothing where it is not shown.
+pub(super) fn workload_link(key: Option<&str>, name: Option<&str>) -> Markup {
+    let Some(key) = key else { return html! {} };
+    let name = name.unwrap_or(key);
     let (user, own) = name.split_once('/').unwrap_or(("", name));
     html! {
         a.workload href=(Page::Workload(key.to_owned()).path()) {
@@ -69,17 +70,11 @@ pub(super) fn workload_link(key: &str, name: &str) -> Markup {
 }
 
 /// A workload as a word among others.
-pub(super) fn workload_word(key: &str, name: &str) -> String {
-    let name = called(key, name);
+pub(super) fn workload_word(name: &str) -> String {
     match name.split_once('/') {
         Some((user, own)) => format!("{user}/{}", shortened(own)),
         None => shortened(name),
     }
-}
-
-/// What stands for a workload; its key where no name is told.
-fn called<'a>(key: &'a str, name: &'a str) -> &'a str {
-    if name.is_empty() { key } else { name }
 }
 
 /// Digests of scripts are long and alike: their beginning tells them apart.
@@ -89,8 +84,8 @@ fn shortened(name: &str) -> String {
 }
 
 /// A job, where the viewer may know it.
-pub(super) fn job_link(job_id: &str) -> Markup {
-    html! { @if job_id.is_empty() { span.muted { "another user’s job" } } @else { a href=(Page::Job(job_id.to_owned()).path()) { (job_id) } } }
+pub(super) fn job_link(job_id: Option<&str>) -> Markup {
+    html! { @if let Some(job_id) = job_id { a href=(Page::Job(job_id.to_owned()).path()) { (job_id) } } @else { span.muted { "another user’s job" } } }
 }
 
 /// A decision by its number.
@@ -115,14 +110,14 @@ pub(super) fn cap(cap_fraction: Option<f64>, ccs_mode: Option<u32>) -> String {
 fn tenant(tenant: &Tenant) -> Markup {
     html! {
         li {
-            @if tenant.is_visible {
-                (job_link(&tenant.job_id)) " " (workload_link(&tenant.workload, &tenant.workload_name)) " "
+            @if let (Some(decision_id), Some(job_id)) = (tenant.decision_id, &tenant.job_id) {
+                (job_link(Some(job_id))) " " (workload_link(tenant.workload.as_deref(), tenant.workload_name.as_deref())) " "
                 span.muted {
                     (cap(tenant.cap_fraction, tenant.ccs_mode)) " · " (tenant.shards) " shards"
                     @if let Some(speed) = tenant.predicted_speed_fraction { " · expected at " (format::percent(Some(speed))) }
                     @if tenant.state.parse() != Ok(MemberState::Running) { " · " (tenant.state) }
                 }
-                " " a.why href=(Page::Decision(tenant.decision_id).path()) { "why" span.hidden { " job " (tenant.job_id) " is here" } }
+                " " a.why href=(Page::Decision(decision_id).path()) { "why" span.hidden { " job " (job_id) " is here" } }
             } @else {
                 span.muted { "another user’s job · " (cap(tenant.cap_fraction, tenant.ccs_mode)) " · " (tenant.shards) " shards" }
             }
@@ -132,24 +127,22 @@ fn tenant(tenant: &Tenant) -> Markup {
 
 /// A row of a table of devices.
 pub(super) fn device_row(row: &ClusterDevice) -> Markup {
-    let Some(device) = &row.device else { return html! {} };
-    let sample = row.sample.clone().unwrap_or_default();
-    let activity = sample.sm_active_fraction.or(sample.gpu_busy_fraction);
+    let activity = row.activity.unwrap_or_default();
+    let active = activity.sm_active_fraction.or(activity.gpu_busy_fraction);
     #[expect(clippy::cast_precision_loss, reason = "a fraction for a bar")]
-    let used = sample.memory_bytes_used.map(|used| used as f64 / device.memory_bytes.max(1) as f64);
-    let faults = row.condition.iter().flat_map(|condition| &condition.faults);
+    let used = activity.memory_bytes_used.map(|used| used as f64 / row.memory_bytes.max(1) as f64);
     html! {
         tr {
-            th scope="row" { (device.gres_type) " " span.muted { (device.model) " · " (device.mechanism) } }
+            th scope="row" { (row.gres_type) " " span.muted { (row.model) " · " (row.mechanism) } }
             td { (state(&row.state)) }
             td {
                 @if row.tenants.is_empty() { span.muted { (format::NONE) } } @else { ul.tenants { @for one in &row.tenants { (tenant(one)) } } }
-                @if !row.drained.is_empty() { p.fault { (row.drained) } }
-                @for fault in faults { p.fault { strong { (fault.kind) } " " (fault.detail) } }
+                @if let Some(drained) = &row.drained { p.fault { (drained) } }
+                @for fault in &row.faults { p.fault { strong { (fault.kind) } " " (fault.detail) } }
             }
-            td.number { @if let Some(activity) = activity { (chart::bar(activity, "fill-activity")) " " (format::percent(Some(activity))) } @else { (format::NONE) } }
-            td.number { @if let Some(used) = used { (chart::bar(used, "fill-memory")) " " (format::bytes(sample.memory_bytes_used)) } @else { (format::NONE) } }
-            td.number { @if let Some(watts) = sample.power_watts { (format!("{watts:.0} W")) } @else { (format::NONE) } }
+            td.number { @if let Some(active) = active { (chart::bar(active, "fill-activity")) " " (format::percent(Some(active))) } @else { (format::NONE) } }
+            td.number { @if let Some(used) = used { (chart::bar(used, "fill-memory")) " " (format::bytes(activity.memory_bytes_used)) } @else { (format::NONE) } }
+            td.number { @if let Some(watts) = activity.power_watts { (format!("{watts:.0} W")) } @else { (format::NONE) } }
         }
     }
 }
@@ -168,7 +161,7 @@ pub(super) fn device_head() -> Markup {
 pub(super) fn node_facts(node: &ClusterNode, now: f64) -> Markup {
     html! {
         @if !node.connected { span.fault { "its agent does not answer; last heard " (format::ago(node.last_seen_at_seconds, now)) } }
-        @if !node.stopped.is_empty() { span.fault { "nothing is released here: " (node.stopped) } }
+        @if let Some(why) = &node.stopped { span.fault { "nothing is released here: " (why) } }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_proto::v1::{QueueJob, QueueRequest};
+use pillion_api::{QueueJob, QueueRequest};
 
 /// How many jobs are shown: the first in the order of service.
 const SHOWN: usize = 200;
@@ -16,7 +16,7 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
     let jobs = taken(ask.service.queue(ask.question(request)).await)?.jobs;
     let all = jobs.len();
     // A workload is told only of jobs that the viewer may see.
-    let own: Vec<QueueJob> = jobs.into_iter().filter(|job| !job.workload.is_empty()).collect();
+    let own: Vec<QueueJob> = jobs.into_iter().filter(|job| job.workload.is_some()).collect();
     let others = all - own.len();
     Ok(Sheet {
         title: "What waits, and why".to_owned(),
@@ -37,10 +37,10 @@ fn table(jobs: &[QueueJob], now: f64) -> Markup {
             caption.hidden { "Waiting jobs in the order of service" }
             thead { tr { th scope="col" { "Job" } th scope="col" { "User" } th scope="col" { "Workload" } th scope="col" { "State" } th scope="col" { "Why" } th scope="col" { "Submitted" } th scope="col" { "Starts alone at the latest" } th.number scope="col" { "Promise" } } }
             tbody { @for job in jobs.iter().take(SHOWN) { tr {
-                th scope="row" { (job_link(&job.job_id)) }
-                td { (job.user) } td { (workload_word(&job.workload, &job.workload_name)) } td { (state(&job.state)) } td { (job.reason) }
-                td { (format::time(job.submitted_at_seconds, now)) } td { (format::time(job.starts_alone_at_seconds, now)) }
-                td.number { "≤ " (format::ratio(Some(job.slowdown_ratio_max).filter(|it| *it > 0.0))) }
+                th scope="row" { (job_link(Some(&job.job_id))) }
+                td { (job.user) } td { @if let Some(name) = job.workload_name.as_ref().or(job.workload.as_ref()) { (workload_word(name)) } } td { (state(&job.state)) } td { (job.reason) }
+                td { (format::time_or_none(job.submitted_at_seconds, now)) } td { (format::time_or_none(job.starts_alone_at_seconds, now)) }
+                td.number { "≤ " (format::ratio(job.slowdown_ratio_max)) }
             } } }
         }
     }

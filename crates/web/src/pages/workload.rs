@@ -8,20 +8,18 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
+use pillion_api::{HeatmapCell, HeatmapRequest, ProfilesRequest};
 use pillion_core::Fraction;
 use pillion_core::amount::Amount;
 use pillion_core::profile::WorkloadProfile;
-use pillion_proto::v1::{HeatmapCell, HeatmapRequest, ProfilesRequest, ProfilesResponse};
 
 const DAYS: f64 = 90.0;
 
 pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
     let now = now();
     let request = ProfilesRequest { workload: name.to_owned(), user: String::new() };
-    let ProfilesResponse { profile_json: profiles, workload_names } =
-        taken(ask.service.profiles(ask.question(request)).await)?;
-    let profiles: Vec<WorkloadProfile> =
-        profiles.iter().filter_map(|json| serde_json::from_str(json).ok()).collect();
+    let told = taken(ask.service.profiles(ask.question(request)).await)?.profiles;
+    let profiles: Vec<WorkloadProfile> = told.iter().filter_map(|profile| profile.read().ok()).collect();
     let request = HeatmapRequest {
         since_seconds: now - DAYS * 86_400.0,
         until_seconds: now + 1.0,
@@ -34,8 +32,8 @@ pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
     // Whoever typed a name has asked for a key by it.
     let key = profiles.first().map(|profile| profile.workload.as_str());
     let name = key.or(cells.first().map(|cell| cell.workload.as_str())).unwrap_or(name);
-    let named = cells.first().map(|cell| cell.workload_name.as_str());
-    let title = workload_names.get(name).map(String::as_str).or(named).unwrap_or(name);
+    let named = cells.first().and_then(|cell| cell.workload_name.as_deref());
+    let title = told.first().and_then(|profile| profile.workload_name.as_deref()).or(named).unwrap_or(name);
     Ok(Sheet {
         title: title.to_owned(),
         body: html! {
@@ -118,13 +116,13 @@ fn neighbours(key: &str, title: &str, cells: &[HeatmapCell]) -> Markup {
             caption.hidden { "What each neighbour did to " (title) }
             thead { tr { th scope="col" { "Beside" } th.number scope="col" { "Outcomes" } th.number scope="col" { "Slowed" } th.number scope="col" { "Predicted" } th.number scope="col" { "Energy" } th.number scope="col" { "Promises broken" } th scope="col" { span.hidden { "Pairings" } } } }
             tbody { @for cell in cells { tr {
-                th scope="row" { (workload_link(&cell.beside, &cell.beside_name)) }
+                th scope="row" { (workload_link(Some(&cell.beside), cell.beside_name.as_deref())) }
                 td.number { (cell.outcome_count) }
                 td.number { (format::ratio(Some(cell.slowdown_ratio))) }
                 td.number { (format::ratio(cell.predicted_slowdown_ratio)) }
                 td.number { (format::ratio(cell.energy_ratio)) }
                 td.number.loss[cell.promises_broken > 0] { (cell.promises_broken) }
-                td { a href=(Page::Pairs.with(&[("workload", key), ("with", &cell.beside)])) { "pairings" span.hidden { " beside " (cell.beside_name) } } }
+                td { a href=(Page::Pairs.with(&[("workload", key), ("with", &cell.beside)])) { "pairings" span.hidden { " beside " (cell.beside_name.as_deref().unwrap_or_default()) } } }
             } } }
         }
     }

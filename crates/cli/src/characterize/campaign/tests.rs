@@ -1,8 +1,8 @@
 //! What a campaign does next, and how it reads what the scheduler tells.
 
 use super::*;
+use pillion_api::{Decision, JobStory, QueueJob};
 use pillion_core::SlurmJobId;
-use pillion_proto::v1::{Decision, JobResponse, QueueJob};
 
 fn cap(tenths: u8) -> CapStep {
     CapStep::from_tenths(tenths).unwrap()
@@ -63,26 +63,25 @@ fn what_failed_is_left_until_the_command_is_given_again() {
 }
 
 /// A job that ended at 1100 after it had run on an h100.
-fn ended() -> JobResponse {
+fn ended() -> JobStory {
     let queue = QueueJob { reason: "no device is wholly free".to_owned(), ..QueueJob::default() };
     let decision = Decision { device_model: "h100".to_owned(), ..Decision::default() };
-    JobResponse {
-        found: true,
+    JobStory {
         job: Some(queue),
         started_at_seconds: Some(1010.0),
         ended_at_seconds: Some(1100.0),
-        ending: "completed".to_owned(),
+        ending: Some("completed".to_owned()),
         decision: Some(decision),
         now_seconds: 1101.0,
-        ..JobResponse::default()
+        ..JobStory::default()
     }
 }
 
-fn looked(tenths: u8, told: JobResponse) -> Look {
-    look(&run(tenths, None), JobStory::from_wire(told).as_ref(), Some("h100"), UnixTime::from_epoch(1101))
+fn looked(tenths: u8, told: &JobStory) -> Look {
+    look(&run(tenths, None), Some(told), Some("h100"), UnixTime::from_epoch(1101))
 }
 
-fn why(tenths: u8, told: JobResponse) -> String {
+fn why(tenths: u8, told: &JobStory) -> String {
     match looked(tenths, told) {
         Look::Over(Outcome::Failed(why)) => why,
         other => panic!("{other:?}"),
@@ -91,34 +90,34 @@ fn why(tenths: u8, told: JobResponse) -> String {
 
 #[test]
 fn a_run_is_followed_until_it_taught_something() {
-    let open = |told: JobResponse| match looked(10, told) {
+    let open = |told: Option<&JobStory>| match look(&run(10, None), told, None, UnixTime::from_epoch(1101)) {
         Look::Open { state, detail } => (state, detail),
         other @ Look::Over(_) => panic!("{other:?}"),
     };
-    assert_eq!(open(JobResponse::default()), ("waiting", "the scheduler has not seen it yet".to_owned()));
-    let waiting = JobResponse { started_at_seconds: None, ending: String::new(), ..ended() };
-    assert_eq!(open(waiting), ("waiting", "no device is wholly free".to_owned()));
-    assert_eq!(open(JobResponse { ending: String::new(), ..ended() }).0, "running");
-    assert_eq!(open(ended()).0, "ended");
-    let taught = |kind: &str| JobResponse { lesson_kind: kind.to_owned(), ..ended() };
-    assert_eq!(looked(10, taught("alone")), Look::Over(Outcome::Taught));
-    assert_eq!(looked(3, taught("capped")), Look::Over(Outcome::Taught));
+    assert_eq!(open(None), ("waiting", "the scheduler has not seen it yet".to_owned()));
+    let waiting = JobStory { started_at_seconds: None, ending: None, ..ended() };
+    assert_eq!(open(Some(&waiting)), ("waiting", "no device is wholly free".to_owned()));
+    assert_eq!(open(Some(&JobStory { ending: None, ..ended() })).0, "running");
+    assert_eq!(open(Some(&ended())).0, "ended");
+    let taught = |kind: &str| JobStory { lesson_kind: Some(kind.to_owned()), ..ended() };
+    assert_eq!(looked(10, &taught("alone")), Look::Over(Outcome::Taught));
+    assert_eq!(looked(3, &taught("capped")), Look::Over(Outcome::Taught));
 }
 
 #[test]
 fn a_run_that_taught_nothing_says_why() {
-    let with = |kind: &str| JobResponse { lesson_kind: kind.to_owned(), ..ended() };
-    assert_eq!(why(3, with("alone")), "it ran without its cap: Slurm started it by itself");
+    let with = |kind: &str| JobStory { lesson_kind: Some(kind.to_owned()), ..ended() };
+    assert_eq!(why(3, &with("alone")), "it ran without its cap: Slurm started it by itself");
     let detail = "it was too short for enough samples".to_owned();
-    assert_eq!(why(3, JobResponse { lesson_detail: detail.clone(), ..with("nothing") }), detail);
+    assert_eq!(why(3, &JobStory { lesson_detail: Some(detail.clone()), ..with("nothing") }), detail);
     assert_eq!(
-        why(3, JobResponse { ending: "failed".into(), ..with("nothing") }),
+        why(3, &JobStory { ending: Some("failed".into()), ..with("nothing") }),
         "it ended as failed; see what it printed"
     );
-    assert!(why(3, JobResponse { now_seconds: 1400.0, ..ended() }).starts_with("nothing was measured of it"));
+    assert!(why(3, &JobStory { now_seconds: 1400.0, ..ended() }).starts_with("nothing was measured of it"));
     let elsewhere = Decision { device_model: "a100".to_owned(), ..Decision::default() };
-    let elsewhere = JobResponse { decision: Some(elsewhere), ..with("capped") };
-    assert!(why(3, elsewhere).starts_with("it ran on another GPU model (a100)"));
+    let elsewhere = JobStory { decision: Some(elsewhere), ..with("capped") };
+    assert!(why(3, &elsewhere).starts_with("it ran on another GPU model (a100)"));
     let late = look(&run(3, None), None, None, UnixTime::from_epoch(1200));
     assert!(matches!(late, Look::Over(Outcome::Failed(why)) if why.contains("sacct")));
 }

@@ -49,7 +49,7 @@ pub async fn run(
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct Rescued<'a> {
     dry_run: bool,
     dropped_line_count: u64,
     jobs: &'a [Outcome],
@@ -70,6 +70,6 @@ fn show(outcomes: &[Outcome], dropped_line_count: u64, dry_run: bool) -> Answer 
     Answer {
         blocks,
         parsable: table,
-        json: json::render(&Body { dry_run, dropped_line_count, jobs: outcomes }),
+        json: json::render(&Rescued { dry_run, dropped_line_count, jobs: outcomes }),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Outcome, Why, carry_out, plan};
 use pillion_core::mark::Mark;
 use pillion_core::{Clock as _, ManualClock, NodeName, SlurmJobId, UnixTime};
-use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, JobState, JobUpdate, Slurm as _, SlurmError};
 
 const BEGIN: u64 = 1_795_000_000;

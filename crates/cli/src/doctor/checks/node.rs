@@ -13,7 +13,7 @@ pub(super) fn setup(facts: &Facts) -> Vec<Finding> {
     let connected = status.agents.iter().filter(|agent| agent.connected);
     let (mut wrong, mut silent, mut told) = (Vec::new(), Vec::new(), 0);
     for agent in connected {
-        let Some(setup) = &agent.setup else {
+        let Some(setup) = agent.node_setup() else {
             silent.push(&agent.node);
             continue;
         };

@@ -4,7 +4,7 @@ use super::{Facts, listed};
 use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
 use crate::format;
-use crate::view::{AgentRow, DeviceRow, FaultRow, RefusedRow, StatusRow};
+use pillion_api::{AgentStatus, DeviceStatus, Fault, RefusedPeer, StatusResponse};
 use pillion_core::health::FaultKind;
 use std::collections::BTreeSet;
 
@@ -14,7 +14,11 @@ const CLOCK_SKEW_SECONDS_MAX: f64 = 5.0;
 pub(super) const SCAN_AGE_SECONDS_MAX: f64 = 30.0;
 
 /// Runs a check on what the scheduler says; where it says nothing, one check complains and the others pass.
-fn with_status(facts: &Facts, check: Check, look: impl FnOnce(&StatusRow) -> Vec<Finding>) -> Vec<Finding> {
+fn with_status(
+    facts: &Facts,
+    check: Check,
+    look: impl FnOnce(&StatusResponse) -> Vec<Finding>,
+) -> Vec<Finding> {
     match &facts.status {
         Ok(status) => look(status),
         Err(_) => vec![check.skip("the scheduler does not answer")],
@@ -157,9 +161,9 @@ pub(super) fn refused(facts: &Facts) -> Vec<Finding> {
     let check = Check("refused");
     with_status(facts, check, |status| {
         let is_recent =
-            |refused: &&RefusedRow| status.now_seconds - refused.at_seconds < REFUSAL_AGE_SECONDS_MAX;
+            |refused: &&RefusedPeer| status.now_seconds - refused.at_seconds < REFUSAL_AGE_SECONDS_MAX;
         let wrong = status.refused.iter().filter(is_recent).map(|refused| {
-            let RefusedRow { who, address, why, count, .. } = refused;
+            let RefusedPeer { who, address, why, count, .. } = refused;
             let mend = if why.contains("clock") {
                 "see that chronyd or ntpd runs there and here"
             } else {
@@ -188,15 +192,16 @@ pub(super) fn agents(facts: &Facts) -> Vec<Finding> {
                 "systemctl enable --now pillion-agent there, and see that it reaches the scheduler's TCP address",
             ));
         }
-        let is_off =
-            |agent: &&AgentRow| agent.connected && agent.clock_skew_seconds.abs() >= CLOCK_SKEW_SECONDS_MAX;
+        let is_off = |agent: &&AgentStatus| {
+            agent.connected && agent.clock_skew_seconds.abs() >= CLOCK_SKEW_SECONDS_MAX
+        };
         for agent in status.agents.iter().filter(is_off) {
             wrong.push(check.fail(
                 format!("the clock of {} is off by {:+.1} s", agent.node, agent.clock_skew_seconds),
                 "see that chronyd or ntpd runs there and here",
             ));
         }
-        let older = |agent: &&AgentRow| agent.connected && agent.version != status.scheduler_version;
+        let older = |agent: &&AgentStatus| agent.connected && agent.version != status.scheduler_version;
         let other: Vec<&str> = status.agents.iter().filter(older).map(|agent| agent.node.as_str()).collect();
         if !other.is_empty() {
             wrong.push(check.warn(
@@ -250,7 +255,7 @@ pub(super) fn device_health(facts: &Facts) -> Vec<Finding> {
         let mut wrong = Vec::new();
         for agent in status.agents.iter().filter(|agent| agent.connected) {
             for device in &agent.devices {
-                let faults = device.faults.iter().flatten();
+                let faults = device.known_faults().iter();
                 wrong.extend(faults.map(|fault| device_fault(check, &agent.node, device, fault)));
             }
         }
@@ -258,10 +263,10 @@ pub(super) fn device_health(facts: &Facts) -> Vec<Finding> {
     })
 }
 
-fn device_fault(check: Check, node: &str, device: &DeviceRow, fault: &FaultRow) -> Finding {
+fn device_fault(check: Check, node: &str, device: &DeviceStatus, fault: &Fault) -> Finding {
     let since = format::time(fault.since_seconds);
     let found = format!("node {node}, device {}: {}, since {since}", device.gres_type, fault.sentence());
-    let mend = match fault.kind {
+    let mend = match fault.kind() {
         FaultKind::Gone => {
             "see 'dmesg' there for the driver's errors (Xid) and reset or replace the device; it is used again when it answers"
         }

@@ -10,9 +10,8 @@ use super::super::facts::{Credential, Hook, HookKind, Limit, Munge, Plugin, Slur
 use super::super::finding::{Finding, Status};
 use super::super::{Facts, examine};
 use crate::config::Config;
-use crate::view::{AgentRow, DeviceRow, FaultRow, RefusedRow, StatusRow};
+use pillion_api::{AgentStatus, DeviceStatus, Fault, Faults, RefusedPeer, StatusResponse};
 use pillion_core::health::FaultKind;
-use pillion_core::setup::{LoadedPlugin, NodeSetup};
 use pillion_core::{GresType, NodeName, UnixTime};
 use pillion_slurm::{Node, NodeAvailability, Partition, SlurmVersion};
 use sound::{conf, sound};
@@ -73,7 +72,7 @@ fn node_of(facts: &mut Facts) -> &mut Node {
     &mut facts.nodes.as_mut().expect("known")[0]
 }
 
-fn status_of(facts: &mut Facts) -> &mut StatusRow {
+fn status_of(facts: &mut Facts) -> &mut StatusResponse {
     facts.status.as_mut().expect("known")
 }
 
@@ -81,7 +80,7 @@ fn refuse(facts: &mut Facts, why: &str) {
     let status = status_of(facts);
     let (who, address) = ("the agent of n2".to_owned(), "10.0.0.2".to_owned());
     let at_seconds = status.now_seconds - 5.0;
-    status.refused.push(RefusedRow { who, address, why: why.to_owned(), at_seconds, count: 3 });
+    status.refused.push(RefusedPeer { who, address, why: why.to_owned(), at_seconds, count: 3 });
 }
 
 fn lua(facts: &mut Facts, text: &str) {
@@ -287,14 +286,14 @@ const BROKEN_SERVICES: [Broken; 20] = [
         "node n1, device g1: it is gone: fell off the bus, since 2026-11-",
         "it is used again when it answers",
         |f| {
-            status_of(f).agents[0].devices[1].faults = Some(vec![fault(FaultKind::Gone)]);
+            status_of(f).agents[0].devices[1].faults = Some(Faults { list: vec![fault(FaultKind::Gone)] });
         },
     ),
     ("device-health", FAIL, "device g0: it cannot be read", "nvidia-smi, xpu-smi", |f| {
-        status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::Unreadable)]);
+        status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::Unreadable)] });
     }),
     ("device-health", FAIL, "its MPS server reports a fault", "until all of them have left", |f| {
-        status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MpsFault)]);
+        status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::MpsFault)] });
     }),
     (
         "device-health",
@@ -302,7 +301,8 @@ const BROKEN_SERVICES: [Broken; 20] = [
         "its CCS mode cannot be changed before its card is idle",
         "until all have left",
         |f| {
-            status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::ModeHeld)]);
+            status_of(f).agents[0].devices[0].faults =
+                Some(Faults { list: vec![fault(FaultKind::ModeHeld)] });
         },
     ),
     (
@@ -311,11 +311,11 @@ const BROKEN_SERVICES: [Broken; 20] = [
         "MIG is on, and only whole GPUs can be shared",
         "nvidia-smi -i GPU -mig 0",
         |f| {
-            status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::Divided)]);
+            status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::Divided)] });
         },
     ),
     ("device-health", WARN, "it lost a metric", "profiles do without this metric", |f| {
-        status_of(f).agents[0].devices[0].faults = Some(vec![fault(FaultKind::MetricLost)]);
+        status_of(f).agents[0].devices[0].faults = Some(Faults { list: vec![fault(FaultKind::MetricLost)] });
     }),
 ];
 
@@ -341,9 +341,9 @@ fn is_hit(finding: &Finding, check: &str, status: Status, found: &str, mend: &st
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an epoch")]
-fn fault(kind: FaultKind) -> FaultRow {
+fn fault(kind: FaultKind) -> Fault {
     let (detail, since_seconds) = ("fell off the bus".to_owned(), NOW as f64 - 60.0);
-    FaultRow { kind, detail, since_seconds, closes_device: kind.closes_device() }
+    Fault { kind: kind.to_string(), detail, since_seconds, closes_device: kind.closes_device() }
 }
 
 #[test]

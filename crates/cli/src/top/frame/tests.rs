@@ -1,66 +1,62 @@
 //! Golden frames: what stands on the screen for a state and a size.
 
 use super::*;
-use crate::view::Counts;
+use pillion_api::TopCounts;
 
-fn member(job: &str, user: &str, cap_fraction: Option<f64>) -> MemberRow {
-    let wire = pillion_proto::v1::Member {
-        job_id: job.to_owned(),
-        user: user.to_owned(),
+fn member(job: Option<&str>, user: &str, cap_fraction: Option<f64>) -> Member {
+    Member {
+        job_id: job.map(str::to_owned),
+        user: job.map(|_| user.to_owned()),
         state: "running".to_owned(),
         cap_fraction,
-        ..Default::default()
-    };
-    wire.into()
+        ..Member::default()
+    }
 }
 
-fn device(gres_type: &str, shards_used: u32, tenants: Vec<MemberRow>) -> TopDeviceRow {
-    TopDeviceRow {
+fn device(gres_type: &str, shards_used: u32, tenants: Vec<Member>) -> TopDevice {
+    TopDevice {
         node: "n1".to_owned(),
         gres_type: gres_type.to_owned(),
         device_model: "h200".to_owned(),
         memory_bytes: 141 << 30,
         shards_used,
-        closed: None,
         tenants,
-        sm_active_fraction: None,
-        gpu_busy_fraction: None,
-        memory_bytes_used: None,
-        power_watts: None,
+        ..TopDevice::default()
     }
 }
 
-fn job(id: &str, reason: &str) -> JobRow {
-    JobRow {
-        workload_name: None,
+fn job(id: &str, reason: &str) -> QueueJob {
+    QueueJob {
         job_id: id.to_owned(),
         user: "bob".to_owned(),
-        account: String::new(),
         partition: "shared".to_owned(),
-        workload: None,
         submitted_at_seconds: Some(100.0),
-        starts_alone_at_seconds: None,
         state: "waiting".to_owned(),
         reason: reason.to_owned(),
-        slowdown_ratio_max: None,
+        ..QueueJob::default()
     }
 }
 
 fn state() -> State {
-    let shared = TopDeviceRow {
+    let active = Activity {
         sm_active_fraction: Some(0.68),
         memory_bytes_used: Some(100 << 30),
         power_watts: Some(412.0),
-        ..device("g0", 100, vec![member("42", "alice", Some(0.6)), member("", "", None)])
+        ..Activity::default()
     };
+    let shared = TopDevice {
+        activity: Some(active),
+        ..device("g0", 100, vec![member(Some("42"), "alice", Some(0.6)), member(None, "", None)])
+    };
+    let busy = Activity { gpu_busy_fraction: Some(1.0), ..Activity::default() };
     let single =
-        TopDeviceRow { gpu_busy_fraction: Some(1.0), ..device("g1", 100, vec![member("43", "bob", None)]) };
+        TopDevice { activity: Some(busy), ..device("g1", 100, vec![member(Some("43"), "bob", None)]) };
     let drained =
-        TopDeviceRow { closed: Some("drained by root: fan noise".to_owned()), ..device("g3", 0, vec![]) };
-    let overview = Overview {
+        TopDevice { closed: Some("drained by root: fan noise".to_owned()), ..device("g3", 0, vec![]) };
+    let overview = TopResponse {
         now_seconds: 160.0,
         mode: "active".to_owned(),
-        counts: Counts { devices: 8, shared: 1, single: 1, idle: 6, closed: 1 },
+        counts: Some(TopCounts { devices: 8, shared: 1, single: 1, idle: 6, closed: 1 }),
         agent_count: 2,
         agents_gone_count: 1,
         waiting_count: 2,

@@ -6,9 +6,9 @@ use crate::grpc::auth::Caller;
 use crate::grpc::status;
 use crate::scan::Scan;
 use crate::store::{Decision, Drain, DrainChange, DrainPlace, Undrain};
+use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::{GresType, NodeName};
-use pillion_proto::v1;
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
@@ -24,10 +24,10 @@ type Known = BTreeMap<NodeName, BTreeSet<GresType>>;
 pub(in crate::grpc) async fn drain(
     context: &Context,
     caller: Caller,
-    request: v1::DrainRequest,
-) -> Result<v1::DrainResponse, Status> {
+    request: api::DrainRequest,
+) -> Result<api::DrainResponse, Status> {
     operators_only(caller, "drain")?;
-    let v1::DrainRequest { places, reason: text } = request;
+    let api::DrainRequest { places, reason: text } = request;
     let places = places_of(places)?;
     let Some(reason) = reason(&text)? else {
         return Err(Status::invalid_argument("a drain needs a reason; write --reason 'fan noise'"));
@@ -48,19 +48,19 @@ pub(in crate::grpc) async fn drain(
         // As it is now: since when it has been drained, too.
         let now = drains.iter().find(|drain| drain.place == order.place).unwrap_or(&order);
         let drain = Some(drained_place(now));
-        v1::DrainOutcome { drain, change: change_word(change).to_owned(), running_count }
+        api::DrainOutcome { drain, change: change_word(change).to_owned(), running_count }
     };
-    Ok(v1::DrainResponse { outcomes: orders.into_iter().zip(changes).map(outcome).collect() })
+    Ok(api::DrainResponse { places: orders.into_iter().zip(changes).map(outcome).collect() })
 }
 
 /// Opens places again. One that is not drained is told so, and keeps no other drained.
 pub(in crate::grpc) async fn undrain(
     context: &Context,
     caller: Caller,
-    request: v1::UndrainRequest,
-) -> Result<v1::UndrainResponse, Status> {
+    request: api::UndrainRequest,
+) -> Result<api::UndrainResponse, Status> {
     operators_only(caller, "undrain")?;
-    let v1::UndrainRequest { places, reason: text } = request;
+    let api::UndrainRequest { places, reason: text } = request;
     let (places, reason) = (places_of(places)?, reason(&text)?);
     let store = context.store.as_ref();
     let from_store = |error| status::from_store(&error);
@@ -79,9 +79,9 @@ pub(in crate::grpc) async fn undrain(
     let outcome = |(place, was_drained): (DrainPlace, bool)| {
         let here = left.iter().filter(|drain| drain.place.node == place.node);
         let remaining = here.map(drained_place).collect();
-        v1::UndrainOutcome { place: Some(wire_place(&place)), was_drained, remaining }
+        api::UndrainOutcome { place: Some(wire_place(&place)), was_drained, remaining }
     };
-    Ok(v1::UndrainResponse { outcomes: places.into_iter().zip(opened).map(outcome).collect() })
+    Ok(api::UndrainResponse { places: places.into_iter().zip(opened).map(outcome).collect() })
 }
 
 /// Plans and releases are looked at anew.
@@ -99,32 +99,33 @@ const fn change_word(change: DrainChange) -> &'static str {
 }
 
 /// A drain, for everybody: what it says of a node is no secret.
-pub(in crate::grpc) fn drained_place(drain: &Drain) -> v1::DrainedPlace {
+pub(in crate::grpc) fn drained_place(drain: &Drain) -> api::DrainedPlace {
     let Drain { place, by, reason, since } = drain;
-    v1::DrainedPlace {
-        place: Some(wire_place(place)),
+    let DrainPlace { node, gres_type } = place;
+    api::DrainedPlace {
+        node: node.to_string(),
+        gres_type: gres_type.as_ref().map(ToString::to_string),
         drained_by: by.clone(),
         reason: reason.clone(),
         since_seconds: since.seconds(),
     }
 }
 
-fn wire_place(place: &DrainPlace) -> v1::Place {
-    let gres_type = place.gres_type.as_ref().map(ToString::to_string).unwrap_or_default();
-    v1::Place { node: place.node.to_string(), gres_type }
+fn wire_place(place: &DrainPlace) -> api::Place {
+    api::Place { node: place.node.to_string(), gres_type: place.gres_type.as_ref().map(ToString::to_string) }
 }
 
 /// The places of an order, each once.
-fn places_of(places: Vec<v1::Place>) -> Result<Vec<DrainPlace>, Status> {
+fn places_of(places: Vec<api::Place>) -> Result<Vec<DrainPlace>, Status> {
     if places.is_empty() || places.len() > PLACES_MAX {
         return Err(Status::invalid_argument(format!(
             "1 to {PLACES_MAX} nodes or GPUs are expected; write n1, n[1-3] or n1:g0"
         )));
     }
     let mut seen = BTreeSet::new();
-    let place = |v1::Place { node, gres_type }: v1::Place| DrainPlace {
+    let place = |api::Place { node, gres_type }: api::Place| DrainPlace {
         node: NodeName(node),
-        gres_type: (!gres_type.is_empty()).then_some(GresType(gres_type)),
+        gres_type: gres_type.filter(|name| !name.is_empty()).map(GresType),
     };
     Ok(places.into_iter().map(place).filter(|place| seen.insert(place.clone())).collect())
 }

@@ -7,10 +7,10 @@ use crate::grpc::auth::Caller;
 use crate::grpc::status;
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Event, Requeue, RequeueCause};
+use pillion_api as api;
 use pillion_core::event::EventKind;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{NodeName, SlurmJobId};
-use pillion_proto::v1;
 use pillion_slurm::{Job, JobState};
 use std::time::Duration;
 use tonic::Status;
@@ -22,10 +22,10 @@ const LOOK_WAIT: Duration = Duration::from_secs(3);
 pub(in crate::grpc) async fn evict(
     context: &Context,
     caller: Caller,
-    request: v1::EvictRequest,
-) -> Result<v1::EvictResponse, Status> {
+    request: api::EvictRequest,
+) -> Result<api::EvictResponse, Status> {
     operators_only(caller, "evict jobs")?;
-    let v1::EvictRequest { job_id, reason: text } = request;
+    let api::EvictRequest { job_id, reason: text } = request;
     let id: SlurmJobId = job_id.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
     let reason = reason(&text)?;
     let refused = |sentence: String| Status::failed_precondition(format!("job {id} {sentence}"));
@@ -68,7 +68,7 @@ pub(in crate::grpc) async fn evict(
         return Err(refused("is being started again already; see 'pillion why'".to_owned()));
     }
     context.nudges.requeue.notify_one();
-    Ok(v1::EvictResponse { job_id: id.to_string(), node: node.to_string(), reason })
+    Ok(api::EvictResponse { job_id: id.to_string(), node: node.to_string(), reason })
 }
 
 /// The job and its node, or why it cannot be evicted: the rest of a sentence that begins with the job.

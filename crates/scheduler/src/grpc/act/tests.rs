@@ -7,17 +7,18 @@ use crate::engine::Engine;
 use crate::failure::requeue::Requeuer;
 use crate::release::Release;
 use crate::store::memory::MemoryStore;
-use crate::store::{MemberStep, NewMember, RequeueCause, Store as _};
+use crate::store::prelude::*;
+use crate::store::{MemberStep, NewMember, RequeueCause};
 use crate::testing::{NOW, at, member, new_decision};
 use crate::watch::Watch;
+use pillion_api as api;
 use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::heartbeat::Mode;
 use pillion_core::mark::Mark;
 use pillion_core::{JobStart, ManualClock, NodeName, SlurmJobId, UserId};
+use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_pairing::Role;
-use pillion_proto::v1;
 use pillion_slurm::JobState;
-use pillion_slurm::fake::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::Code;
@@ -98,8 +99,8 @@ impl World {
         }
     }
 
-    async fn evict(&self, id: SlurmJobId) -> Result<v1::EvictResponse, Status> {
-        let request = v1::EvictRequest { job_id: id.to_string(), reason: "too\nnoisy".to_owned() };
+    async fn evict(&self, id: SlurmJobId) -> Result<api::EvictResponse, Status> {
+        let request = api::EvictRequest { job_id: id.to_string(), reason: "too\nnoisy".to_owned() };
         evict(&self.context, OPERATOR, request).await
     }
 
@@ -109,17 +110,17 @@ impl World {
 
     async fn drain(&self, places: &[(&str, &str)], reason: &str) -> Result<Vec<String>, Status> {
         let places = places.iter().map(|(node, gres_type)| place(node, gres_type)).collect();
-        let request = v1::DrainRequest { places, reason: reason.to_owned() };
+        let request = api::DrainRequest { places, reason: reason.to_owned() };
         let answer = drain(&self.context, OPERATOR, request).await?;
-        let word = |outcome: v1::DrainOutcome| format!("{} {}", outcome.change, outcome.running_count);
-        Ok(answer.outcomes.into_iter().map(word).collect())
+        let word = |outcome: api::DrainOutcome| format!("{} {}", outcome.change, outcome.running_count);
+        Ok(answer.places.into_iter().map(word).collect())
     }
 
     async fn undrain(&self, node: &str, gres_type: &str) -> Result<(bool, usize), Status> {
         let places = vec![place(node, gres_type)];
-        let request = v1::UndrainRequest { places, reason: String::new() };
+        let request = api::UndrainRequest { places, reason: String::new() };
         let answer = undrain(&self.context, OPERATOR, request).await?;
-        let outcome = &answer.outcomes[0];
+        let outcome = &answer.places[0];
         Ok((outcome.was_drained, outcome.remaining.len()))
     }
 
@@ -128,16 +129,16 @@ impl World {
     }
 }
 
-fn place(node: &str, gres_type: &str) -> v1::Place {
-    v1::Place { node: node.to_owned(), gres_type: gres_type.to_owned() }
+fn place(node: &str, gres_type: &str) -> api::Place {
+    api::Place { node: node.to_owned(), gres_type: super::super::listing::some_text(gres_type.to_owned()) }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_user_may_order_nothing() {
     let world = World::new().await;
-    let drained = drain(&world.context, ALICE, v1::DrainRequest::default()).await;
-    let undrained = undrain(&world.context, ALICE, v1::UndrainRequest::default()).await;
-    let evicted = evict(&world.context, ALICE, v1::EvictRequest::default()).await;
+    let drained = drain(&world.context, ALICE, api::DrainRequest::default()).await;
+    let undrained = undrain(&world.context, ALICE, api::UndrainRequest::default()).await;
+    let evicted = evict(&world.context, ALICE, api::EvictRequest::default()).await;
     let codes = [drained.map(drop), undrained.map(drop), evicted.map(drop)].map(|it| it.unwrap_err().code());
     assert_eq!(codes, [Code::PermissionDenied; 3]);
 }
@@ -162,10 +163,9 @@ async fn a_drain_is_kept_and_told_and_its_tenants_go_on() {
     for id in [world.host, world.guest] {
         assert_eq!(world.slurm.job(id).unwrap().state, JobState::Running);
     }
-    let kinds = vec!["drained".into()];
-    let filter = crate::store::EventFilter { kinds, ..crate::store::EventFilter::default() };
-    let told = world.store.list_events(&filter).await.unwrap();
-    let told: Vec<&str> = told.iter().map(|event| event.detail.as_str()).collect();
+    let told = world.store.told();
+    let drained = told.iter().filter(|event| event.kind == "drained".into());
+    let told: Vec<&str> = drained.map(|event| event.detail.as_str()).collect();
     let expected =
         ["g0: drained by root: fan noise", "drained by root: fan noise", "drained by root: new firmware"];
     assert_eq!(told, expected);

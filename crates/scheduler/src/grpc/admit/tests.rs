@@ -5,7 +5,7 @@ use crate::scan::Scan;
 use crate::store::memory::MemoryStore;
 use crate::testing::{NOW, at, hello, node};
 use pillion_core::{ManualClock, NodeName};
-use pillion_slurm::fake::{FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_slurm::{Node, NodeAvailability};
 use std::sync::Arc;
 use tonic::Code;

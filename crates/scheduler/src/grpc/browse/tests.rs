@@ -7,7 +7,7 @@ use pillion_core::UserId;
 use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
-use pillion_core::report::{AgentHello, DeviceSamples};
+use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::share::Sharing;
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
 use pillion_pairing::Role;
@@ -38,25 +38,28 @@ fn tenant(id: u32, uid: u32, user: &str) -> Tenant {
 #[test]
 fn of_others_a_tenant_tells_that_he_is_there_and_no_more() {
     let own = tenant_row(&tenant(7, 1000, "alice"), ALICE);
-    assert_eq!((own.job_id.as_str(), own.workload.as_str(), own.decision_id), ("7", "alice/w", 5));
+    assert_eq!(
+        (own.job_id.as_deref(), own.workload.as_deref(), own.decision_id),
+        (Some("7"), Some("alice/w"), Some(5))
+    );
     for caller in [ALICE, NOBODY] {
         let other = tenant_row(&tenant(987_654, 1001, "bob"), caller);
         let text = format!("{other:?}");
-        assert!(!text.contains("bob") && !text.contains("987654") && other.decision_id == 0, "{text}");
-        assert!(!other.is_visible && other.role == "host");
+        assert!(!text.contains("bob") && !text.contains("987654") && other.decision_id.is_none(), "{text}");
+        assert_eq!(other.role, "host");
     }
-    assert_eq!(tenant_row(&tenant(8, 1001, "bob"), OPERATOR).user, "bob");
+    assert_eq!(tenant_row(&tenant(8, 1001, "bob"), OPERATOR).user.as_deref(), Some("bob"));
 }
 
 #[test]
 fn who_is_nobody_sees_no_decision_and_no_outcome() {
-    let asked = v1::PairsRequest::default();
+    let asked = api::PairsRequest::default();
     assert_eq!(decision_filter(asked.clone(), NOBODY).unwrap(), None);
-    assert_eq!(heat_filter(v1::HeatmapRequest::default(), NOBODY), None);
+    assert_eq!(heat_filter(api::HeatmapRequest::default(), NOBODY), None);
     let own = decision_filter(asked.clone(), ALICE).unwrap().unwrap();
     assert_eq!(own.uid, Some(UserId(1000)));
     assert_eq!(decision_filter(asked, OPERATOR).unwrap().unwrap().uid, None);
-    let wrong = v1::PairsRequest { nodes: "n[1-".to_owned(), ..v1::PairsRequest::default() };
+    let wrong = api::PairsRequest { nodes: "n[1-".to_owned(), ..api::PairsRequest::default() };
     assert_eq!(decision_filter(wrong, OPERATOR).unwrap_err().code(), tonic::Code::InvalidArgument);
 }
 
@@ -107,16 +110,19 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let readings = || agents.readings([(&node, &device().gres_type)].into_iter());
     let shown = |tenants: &[Tenant], caller| {
         let there = There { readings: readings(), tenants: tenants.to_vec() };
-        let row = node_row(&spots, String::new(), &there, caller);
+        let row = node_row(&spots, None, &there, caller);
         row.devices[0].clone()
     };
     let (own, other) = (tenant(7, 1000, "alice"), tenant(8, 1001, "bob"));
-    assert!(shown(std::slice::from_ref(&own), ALICE).sample.is_some());
+    assert!(shown(std::slice::from_ref(&own), ALICE).activity.is_some());
     let beside = shown(&[own.clone(), other.clone()], ALICE);
-    assert!(beside.sample.is_none() && beside.sampled_at_seconds == 0.0, "{beside:?}");
-    assert!(shown(&[own, other], OPERATOR).sample.is_some());
-    assert!(shown(&[], ALICE).sample.is_none(), "somebody may be there whom Slurm put there");
-    assert_eq!((beside.state.as_str(), beside.drained.as_str()), ("closed", "drained by root: fan noise"));
+    assert!(beside.activity.is_none(), "{beside:?}");
+    assert!(shown(&[own, other], OPERATOR).activity.is_some());
+    assert!(shown(&[], ALICE).activity.is_none(), "somebody may be there whom Slurm put there");
+    assert_eq!(
+        (beside.state.as_str(), beside.drained.as_deref()),
+        ("closed", Some("drained by root: fan noise"))
+    );
 }
 
 #[test]

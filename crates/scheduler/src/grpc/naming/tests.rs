@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::Naming as Kept;
 use crate::store::memory::MemoryStore;
+use crate::store::prelude::*;
 use pillion_core::name::NameSource;
 use pillion_core::{UnixTime, UserId, WorkloadName};
 
@@ -31,20 +32,24 @@ async fn store() -> MemoryStore {
 
 #[tokio::test]
 async fn names_stand_beside_keys_and_nothing_beside_what_is_hidden() {
-    let member = |workload: &str| v1::Member { workload: workload.to_owned(), ..v1::Member::default() };
-    let members = [BERT, FIRST, "alice/w", "", BOBS].map(member).to_vec();
-    let decisions = vec![v1::Decision { members, ..v1::Decision::default() }];
-    let answer = named(&store().await, v1::PairsResponse { decisions }).await.unwrap();
-    let names: Vec<&str> =
-        answer.decisions[0].members.iter().map(|member| member.workload_name.as_str()).collect();
-    assert_eq!(names, ["alice/bert", "alice/train.sh~1111", "alice/w", "", "bob/bert"]);
+    let member = |workload: Option<&str>| api::Member {
+        workload: workload.map(str::to_owned),
+        ..api::Member::default()
+    };
+    let members = [Some(BERT), Some(FIRST), Some("alice/w"), None, Some(BOBS)].map(member).to_vec();
+    let decisions = vec![api::Decision { members, ..api::Decision::default() }];
+    let answer = named(&store().await, api::PairsResponse { decisions }).await.unwrap();
+    let names: Vec<Option<&str>> =
+        answer.decisions[0].members.iter().map(|member| member.workload_name.as_deref()).collect();
+    let known = ["alice/bert", "alice/train.sh~1111", "alice/w"].map(Some);
+    assert_eq!(names, [&known[..], &[None, Some("bob/bert")]].concat());
 }
 
 #[tokio::test]
 async fn texts_with_keys_in_them_are_told_with_their_names() {
     let keys = [WorkloadKey::new(BERT), WorkloadKey::new("")];
     let answer =
-        v1::ProfilesResponse { workload_names: places(keys.iter()), ..v1::ProfilesResponse::default() };
+        api::DryRunResponse { workload_names: places(keys.iter()), ..api::DryRunResponse::default() };
     let answer = named(&store().await, answer).await.unwrap();
     assert_eq!(answer.workload_names, [(BERT.to_owned(), "alice/bert".to_owned())].into());
 }

@@ -4,7 +4,8 @@ use crate::agents::Agents;
 use crate::context::{Context, Settings};
 use crate::profile::Profile;
 use crate::store::memory::MemoryStore;
-use crate::store::{JobRecord, MemberStep, NewDecision, NewMember, Store, StoredObservation};
+use crate::store::prelude::*;
+use crate::store::{JobRecord, MemberStep, NewDecision, NewMember, StoredObservation};
 use crate::testing::{at, member, record, summary};
 use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
@@ -74,8 +75,8 @@ struct World {
 impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
-        let slurm = pillion_slurm::fake::FakeSlurm::new(
-            pillion_slurm::fake::FakeSettings::default(),
+        let slurm = pillion_fake_slurm::FakeSlurm::new(
+            pillion_fake_slurm::FakeSettings::default(),
             vec![],
             vec![],
             at(0),

@@ -13,7 +13,7 @@ use pillion_core::decision::MemberState;
 use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, ToAgent};
 use pillion_core::{DecisionId, JobStart, ManualClock, SlurmJobId, UnixTime};
-use pillion_slurm::fake::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
+use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,10 @@
 //! Requeues and faults of devices, in memory.
 
-use super::super::faults::{FaultOf, changes};
-use super::super::{Event, Requeue, RequeueCause, RequeueOutcome};
+use super::MemoryStore;
+use crate::store;
+use crate::store::faults::{FaultOf, changes};
+use crate::store::{Event, Judgement, Requeue, RequeueCause, RequeueOutcome, StoreError};
+use async_trait::async_trait;
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeMap;
@@ -89,5 +92,77 @@ impl Faults {
         let mut faults: Vec<DeviceFault> = stored.map(|stored| stored.of.fault.clone()).collect();
         faults.sort_by(|a, b| a.since.seconds().total_cmp(&b.since.seconds()));
         faults
+    }
+}
+
+#[async_trait]
+impl store::Faults for MemoryStore {
+    async fn judge_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError> {
+        self.call("judging a run", |state| {
+            let run = state.runs.get_mut(&(start, gres_type.clone()));
+            let run = run.ok_or_else(|| StoreError::Missing(format!("the run of {start} on {gres_type}")))?;
+            if std::mem::replace(&mut run.is_judged, true) {
+                return Ok(false);
+            }
+            state.events.extend(judgement.events.iter().cloned());
+            if let Some(requeue) = &judgement.requeue {
+                state.faults.intend(requeue);
+            }
+            Ok(true)
+        })
+    }
+
+    async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError> {
+        self.look("reading requeues", |state| state.faults.open_requeues())
+    }
+
+    async fn settle_requeue(
+        &self,
+        start: JobStart,
+        outcome: RequeueOutcome,
+        event: &Event,
+    ) -> Result<bool, StoreError> {
+        self.look("settling a requeue", |state| {
+            let is_new = state.faults.settle(start, outcome);
+            if is_new {
+                state.events.push(event.clone());
+            }
+            is_new
+        })
+    }
+
+    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
+        self.look("intending an eviction", |state| {
+            let is_new = state.faults.intend(requeue);
+            if is_new {
+                state.events.push(event.clone());
+            }
+            is_new
+        })
+    }
+
+    async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.look("recording conditions", |state| {
+            state.events.extend(state.faults.record_conditions(node, conditions, at));
+        })
+    }
+
+    async fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Result<Vec<DeviceFault>, StoreError> {
+        self.look("reading faults of a device", |state| state.faults.device_faults(node, gres_type, since))
     }
 }

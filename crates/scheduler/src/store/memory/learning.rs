@@ -1,9 +1,11 @@
 //! Observations and models in memory.
 
-use super::super::{
-    LIST_LIMIT_DEFAULT, MODEL_BODIES_KEPT, ModelState, ModelVersion, NewModel, NewObservation, StoreError,
-    StoredObservation,
+use super::MemoryStore;
+use crate::store::{
+    LIST_LIMIT_DEFAULT, MODEL_BODIES_KEPT, ModelState, ModelVersion, Models, NewModel, NewObservation,
+    Observations, StoreError, StoredObservation,
 };
+use async_trait::async_trait;
 use pillion_core::{JobStart, UnixTime};
 use pillion_pairing::{Observation, ObservedTenant};
 use std::collections::BTreeMap;
@@ -133,5 +135,41 @@ fn unobserved(new: &NewObservation, at: UnixTime) -> Sharing {
             },
         },
         deviations: vec![None; new.tenants.len()],
+    }
+}
+
+#[async_trait]
+impl Observations for MemoryStore {
+    async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError> {
+        self.call("recording an observation", |state| state.learning.record_observation(new, at))
+    }
+
+    async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError> {
+        self.look("reading observations", |state| state.learning.observations(after, limit))
+    }
+}
+
+#[async_trait]
+impl Models for MemoryStore {
+    async fn add_model(&self, new: &NewModel, incumbent: Option<u64>) -> Result<Option<u64>, StoreError> {
+        self.look("keeping a model", |state| {
+            let version = state.learning.add_model(new, incumbent)?;
+            if new.state == ModelState::Active {
+                state.bump();
+            }
+            Some(version)
+        })
+    }
+
+    async fn active_model(&self) -> Result<Option<u64>, StoreError> {
+        self.look("reading which model is active", |state| state.learning.active_model())
+    }
+
+    async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError> {
+        self.look("listing models", |state| state.learning.models(limit))
+    }
+
+    async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError> {
+        self.look("reading a model", |state| state.learning.model_body(version))
     }
 }

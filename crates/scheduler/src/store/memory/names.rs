@@ -1,9 +1,12 @@
 //! What people call workloads.
 
+use super::MemoryStore;
+use crate::store;
 use crate::store::names::owner;
-use crate::store::{NAMESAKES_MAX, Naming};
+use crate::store::{NAMESAKES_MAX, Naming, StoreError};
+use async_trait::async_trait;
 use pillion_core::name::{KnownName, NameSource};
-use pillion_core::{UserId, WorkloadKey, WorkloadName};
+use pillion_core::{UnixTime, UserId, WorkloadKey, WorkloadName};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default)]
@@ -38,5 +41,29 @@ impl Names {
         let is_meant = |one: &&Naming| one.name == *name && uid.is_none_or(|uid| one.uid == uid);
         let keys = self.0.values().filter(is_meant).map(|one| one.workload.clone());
         keys.take(NAMESAKES_MAX as usize).collect()
+    }
+}
+
+#[async_trait]
+impl store::Names for MemoryStore {
+    async fn name_workloads(&self, namings: &[Naming], _at: UnixTime) -> Result<(), StoreError> {
+        self.look("naming workloads", |state| {
+            state.names.keep(namings);
+        })
+    }
+
+    async fn workload_names(
+        &self,
+        workloads: &[WorkloadKey],
+    ) -> Result<BTreeMap<WorkloadKey, KnownName>, StoreError> {
+        self.look("reading names of workloads", |state| state.names.names(workloads))
+    }
+
+    async fn workloads_called(
+        &self,
+        name: &WorkloadName,
+        uid: Option<UserId>,
+    ) -> Result<Vec<WorkloadKey>, StoreError> {
+        self.look("reading workloads of a name", |state| state.names.called(name, uid))
     }
 }

@@ -1,10 +1,9 @@
 //! What operators do and ask for, in memory.
 
-use super::super::operators::{change, drained_event, undrained_event};
-use super::super::{
-    Drain, DrainChange, DrainPlace, Event, EventFilter, LIST_LIMIT_DEFAULT, Requeue, Undrain,
-};
-use super::state::State;
+use super::MemoryStore;
+use crate::store::operators::{change, drained_event, undrained_event};
+use crate::store::{Drain, DrainChange, DrainPlace, Event, Operators, StoreError, Undrain};
+use async_trait::async_trait;
 use std::collections::BTreeMap;
 
 /// By place: the order of nodes, and of a node's devices after the node.
@@ -44,52 +43,31 @@ impl Drains {
     }
 }
 
-impl State {
-    pub(super) fn evict(&mut self, requeue: &Requeue, event: &Event) -> bool {
-        let is_new = self.faults.intend(requeue);
-        if is_new {
-            self.events.push(event.clone());
-        }
-        is_new
+#[async_trait]
+impl Operators for MemoryStore {
+    async fn drains(&self) -> Result<Vec<Drain>, StoreError> {
+        self.look("reading what is drained", |state| state.drains.all())
     }
 
-    pub(super) fn drain(&mut self, orders: &[Drain]) -> Vec<DrainChange> {
-        let (changes, events) = self.drains.drain(orders);
-        self.events.extend(events);
-        if changes.contains(&DrainChange::Begun) {
-            self.bump();
-        }
-        changes
+    async fn drain(&self, orders: &[Drain]) -> Result<Vec<DrainChange>, StoreError> {
+        self.look("draining", |state| {
+            let (changes, events) = state.drains.drain(orders);
+            state.events.extend(events);
+            if changes.contains(&DrainChange::Begun) {
+                state.bump();
+            }
+            changes
+        })
     }
 
-    pub(super) fn undrain(&mut self, order: &Undrain) -> Vec<bool> {
-        let (opened, events) = self.drains.undrain(order);
-        self.events.extend(events);
-        if opened.contains(&true) {
-            self.bump();
-        }
-        opened
-    }
-
-    pub(super) fn list_events(&self, filter: &EventFilter) -> Vec<Event> {
-        let is_owned = |event: &Event, uid| {
-            let job = event.job_id.and_then(|id| self.job(id));
-            job.is_some_and(|job| job.uid == uid)
-        };
-        let is_at = |event: &Event| event.node.as_ref().is_some_and(|node| filter.nodes.contains(node));
-        let is_of = |event: &Event| event.job_id.is_some_and(|id| filter.job_ids.contains(&id));
-        let is_asked_for = |event: &&Event| {
-            filter.since.is_none_or(|since| event.at >= since)
-                && filter.until.is_none_or(|until| event.at < until)
-                && (filter.nodes.is_empty() || is_at(event))
-                && (filter.job_ids.is_empty() || is_of(event))
-                && (filter.kinds.is_empty() || filter.kinds.contains(&event.kind))
-                && filter.uid.is_none_or(|uid| is_owned(event, uid))
-        };
-        let mut found: Vec<Event> = self.events.iter().filter(is_asked_for).cloned().collect();
-        found.sort_by(|a, b| a.at.seconds().total_cmp(&b.at.seconds()));
-        let limit = if filter.limit == 0 { LIST_LIMIT_DEFAULT } else { filter.limit };
-        let excess = found.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
-        found.split_off(excess)
+    async fn undrain(&self, order: &Undrain) -> Result<Vec<bool>, StoreError> {
+        self.look("undraining", |state| {
+            let (opened, events) = state.drains.undrain(order);
+            state.events.extend(events);
+            if opened.contains(&true) {
+                state.bump();
+            }
+            opened
+        })
     }
 }

@@ -1,11 +1,27 @@
 //! Tables `run_account` and `account_hour`: what each run used and gained, and the same summed by the hour.
 
+use super::PgStore;
 use super::convert::{integer, text, timestamp};
+use super::tx::Access::Browse;
 use super::tx::TxError;
 use crate::store::accounts::whole_hours;
-use crate::store::{Account, GroupBy, RunAccount, RunFilter, Sums};
+use crate::store::{Account, GroupBy, RunAccount, RunFilter, StoreError, Sums};
 use pillion_core::{GresType, JobStart};
 use sqlx::PgConnection;
+
+/// What pages alone ask.
+impl PgStore {
+    /// What profiled runs used and gained, in the order of keys.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database is away.
+    pub async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
+        self.run_tx("reading what runs gained", Browse, |tx| {
+            Box::pin(sums(tx.connection(), filter, group_by))
+        })
+        .await
+    }
+}
 
 /// Keeps the account of a run that has none yet, and adds it to its hour: in the transaction that marks the run.
 pub(super) async fn insert(

@@ -1,13 +1,56 @@
 //! Sums and short rows over several tables, for people. Each is bounded by what is active now or by a number of rows.
 
+use super::PgStore;
 use super::convert::{Place, Timestamp, timestamp, unix_time};
 use super::member::role_from;
+use super::tx::Access::Browse;
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::store::{Heat, HeatCell, HeatFilter, Occupancy, StoreError, Tenant};
 use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, GresType, NodeName, Shards, UserId, WorkloadKey};
+use pillion_core::{DecisionId, GresType, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
 use sqlx::PgConnection;
+
+/// What pages alone ask.
+impl PgStore {
+    /// Every device that somebody holds or is about to.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database is away.
+    pub async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError> {
+        self.run_tx("reading who holds devices", Browse, |tx| Box::pin(occupancy(tx.connection()))).await
+    }
+
+    /// Who holds the devices of these nodes, in the order of their decisions.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database is away.
+    pub async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError> {
+        let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+        self.run_tx("reading tenants", Browse, |tx| Box::pin(tenants(tx.connection(), &nodes))).await
+    }
+
+    /// Where those of these jobs are that hold a device or are about to, in the order of their decisions.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database is away.
+    pub async fn tenancies(&self, jobs: &[SlurmJobId]) -> Result<Vec<Tenant>, StoreError> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+        let jobs = jobs.as_slice();
+        self.run_tx("reading where jobs are", Browse, |tx| Box::pin(tenancies(tx.connection(), jobs))).await
+    }
+
+    /// What sharing did to each workload beside each other one.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database is away.
+    pub async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
+        self.run_tx("reading outcomes", Browse, |tx| Box::pin(heat(tx.connection(), filter))).await
+    }
+}
 
 /// Devices that somebody holds or is about to.
 pub(super) async fn occupancy(conn: &mut PgConnection) -> Result<Vec<Occupancy>, TxError> {

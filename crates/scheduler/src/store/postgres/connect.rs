@@ -103,6 +103,13 @@ impl PgStore {
         Ok(Self { pool, counters: Counters::default() })
     }
 
+    /// A store whose server is never there, for those who ask it nothing.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        let options = PgConnectOptions::new_without_pgpass().socket("/nowhere");
+        Self { pool: PgPoolOptions::new().connect_lazy_with(options), counters: Counters::default() }
+    }
+
     /// The pool, for statements that are not the store's own.
     pub fn pool(&self) -> &PgPool {
         &self.pool

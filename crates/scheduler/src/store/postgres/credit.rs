@@ -1,11 +1,27 @@
 //! Table `credit_loss`: only added to. What is owed is counted from `run_account`.
 
 use super::convert::{Place, integer, text, timestamp};
-use super::event;
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
-use crate::store::{Atonement, CreditLoss, Event};
+use super::{PgStore, event};
+use crate::store::{Atonement, Credit, CreditLoss, Event, StoreError};
+use async_trait::async_trait;
 use pillion_core::UserId;
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Credit for PgStore {
+    async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError> {
+        self.run_tx("taking credit", Write, |tx| Box::pin(lose(tx.connection(), loss, event))).await
+    }
+
+    async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError> {
+        self.run_tx("reading who owes runs alone", Read, |tx| {
+            Box::pin(atonements(tx.connection(), seconds_min, runs_max))
+        })
+        .await
+    }
+}
 
 /// `false`: that start has cost it before.
 pub(super) async fn lose(conn: &mut PgConnection, loss: &CreditLoss, told: &Event) -> Result<bool, TxError> {

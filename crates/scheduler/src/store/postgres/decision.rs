@@ -2,14 +2,87 @@
 
 use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
 use super::member::{self, MemberRow};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{integer_limit, plan_head};
-use crate::store::{Decision, DecisionFilter, LIST_LIMIT_DEFAULT, NOBODY_RAN, NewDecision, StoreError};
+use super::{PgStore, plan_head};
+use crate::store::{Decision, DecisionFilter, Decisions, MemberStep, NOBODY_RAN, NewDecision, StoreError};
+use async_trait::async_trait;
 use pillion_core::decision::DecisionState;
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, UnixTime};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime};
 use sqlx::PgConnection;
 use std::collections::{BTreeMap, BTreeSet};
+
+#[async_trait]
+impl Decisions for PgStore {
+    async fn revision(&self) -> Result<Revision, StoreError> {
+        self.run_tx("reading the revision", Read, |tx| Box::pin(plan_head::revision(tx.connection()))).await
+    }
+
+    async fn commit_plan(
+        &self,
+        parent: Revision,
+        decisions: &[NewDecision],
+        at: UnixTime,
+    ) -> Result<Vec<DecisionId>, StoreError> {
+        self.run_tx("committing a plan", Write, |tx| Box::pin(commit(tx.connection(), parent, decisions, at)))
+            .await
+    }
+
+    async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError> {
+        self.run_tx("reading active decisions", Read, |tx| Box::pin(active(tx.connection()))).await
+    }
+
+    async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError> {
+        let ids = [bigint(id.0)];
+        let found =
+            self.run_tx("reading a decision", Read, |tx| Box::pin(load(tx.connection(), &ids))).await?;
+        Ok(found.into_iter().next())
+    }
+
+    async fn decisions_of(&self, id: SlurmJobId) -> Result<Vec<Decision>, StoreError> {
+        self.decisions(&DecisionFilter {
+            job_id: Some(id),
+            include_single: true,
+            ..DecisionFilter::default()
+        })
+        .await
+    }
+
+    async fn group(&self, group: DecisionId) -> Result<Vec<Decision>, StoreError> {
+        let filter = DecisionFilter { group: Some(group), include_single: true, ..DecisionFilter::default() };
+        self.decisions(&filter).await
+    }
+
+    async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
+        self.run_tx("moving a member", Write, |tx| Box::pin(member::step(tx.connection(), step))).await
+    }
+
+    async fn member_prepared(&self, id: DecisionId, start: JobStart, at: UnixTime) -> Result<(), StoreError> {
+        self.run_tx("recording that a member is prepared", Write, |tx| {
+            Box::pin(member::prepared(tx.connection(), id, start, at))
+        })
+        .await
+    }
+
+    async fn abandon(&self, id: DecisionId, reason: &str, at: UnixTime) -> Result<bool, StoreError> {
+        self.run_tx("abandoning a decision", Write, |tx| Box::pin(abandon(tx.connection(), id, reason, at)))
+            .await
+    }
+
+    async fn record_outcome(
+        &self,
+        id: DecisionId,
+        start: JobStart,
+        measured_speed_fraction: Option<f64>,
+        energy_joules: Option<f64>,
+    ) -> Result<(), StoreError> {
+        self.run_tx("recording an outcome", Write, |tx| {
+            Box::pin(member::outcome(tx.connection(), id, start, measured_speed_fraction, energy_joules))
+        })
+        .await
+    }
+}
 
 #[derive(Debug)]
 struct DecisionRow {
@@ -186,129 +259,6 @@ fn complete(
         row.with(members)
     };
     readable(rows.into_iter().map(complete))
-}
-
-/// How many memberships of a user or a workload are looked at in one step, the newest first; and how many steps are gone
-/// back where the rest of the filter takes few of them.
-const MEMBERSHIPS_MAX: i64 = 5_000;
-const STEPS_MAX: usize = 40;
-
-/// The decisions that the filter can mean, where it names a sharing, a job, a workload or a user: found by index. `None`: it
-/// names none of them.
-async fn of_members(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<Option<Vec<i64>>, TxError> {
-    let before = filter.before.map(|id| bigint(id.0));
-    let ids = if let Some(group) = filter.group {
-        sqlx::query_scalar!("select decision_id from pairing_decision where group_id = $1", bigint(group.0))
-            .fetch_all(conn)
-            .await?
-    } else if let Some(job_id) = filter.job_id {
-        let job_id = job_id.to_string();
-        sqlx::query_scalar!("select decision_id from pairing_member where job_id = $1", job_id)
-            .fetch_all(conn)
-            .await?
-    } else if let Some(workload) = &filter.workload {
-        sqlx::query_scalar!(
-            "select decision_id from pairing_member
-            where workload = $1 and ($2::bigint is null or decision_id < $2) and ($3 or role <> 'alone')
-                and ($5::bigint is null or uid = $5)
-            order by decision_id desc limit $4",
-            workload,
-            before,
-            filter.include_single,
-            MEMBERSHIPS_MAX,
-            filter.uid.map(|uid| i64::from(uid.0)),
-        )
-        .fetch_all(conn)
-        .await?
-    } else if let Some(uid) = filter.uid {
-        sqlx::query_scalar!(
-            "select decision_id from pairing_member
-            where uid = $1 and ($2::bigint is null or decision_id < $2) and ($3 or role <> 'alone')
-            order by decision_id desc limit $4",
-            i64::from(uid.0),
-            before,
-            filter.include_single,
-            MEMBERSHIPS_MAX,
-        )
-        .fetch_all(conn)
-        .await?
-    } else {
-        return Ok(None);
-    };
-    Ok(Some(ids))
-}
-
-/// Newest first.
-pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<Vec<Decision>, TxError> {
-    let mut ids = Vec::new();
-    let mut step = filter.clone();
-    step.limit = if filter.limit == 0 { LIST_LIMIT_DEFAULT } else { filter.limit };
-    for _ in 0..STEPS_MAX {
-        let of_members = of_members(conn, &step).await?;
-        let found = matching(conn, &step, of_members.as_deref()).await?;
-        step.limit = step.limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-        ids.extend(found);
-        let cut = of_members.filter(|members| i64::try_from(members.len()) == Ok(MEMBERSHIPS_MAX));
-        let Some(oldest) = cut.and_then(|members| members.into_iter().min()) else { break };
-        if step.limit == 0 {
-            break;
-        }
-        step.before = u64::try_from(oldest).ok().map(DecisionId);
-    }
-    let mut decisions = load(conn, &ids).await?;
-    decisions.reverse();
-    Ok(decisions)
-}
-
-/// The decisions that a filter takes, of these where it names members; newest first.
-async fn matching(
-    conn: &mut PgConnection,
-    filter: &DecisionFilter,
-    of_members: Option<&[i64]>,
-) -> Result<Vec<i64>, TxError> {
-    let nodes: Vec<String> = filter.nodes.iter().map(ToString::to_string).collect();
-    let ids = sqlx::query_scalar!(
-        "select decision_id from pairing_decision as decision
-        where (not $1 or state in ('planned', 'released'))
-            and ($2::timestamptz is null or created_at >= $2)
-            and ($3::timestamptz is null or created_at < $3)
-            and ($4::text is null or exists (
-                select from pairing_member as member join job using (job_id)
-                where member.decision_id = decision.decision_id and job.user_name = $4
-                    and ($9::bigint is null or member.uid = $9)))
-            and ($5::bigint[] is null or decision_id = any($5))
-            and ($6 or 1 < (
-                select count(*) from pairing_member join pairing_decision as tenant using (decision_id)
-                where tenant.group_id = decision.group_id))
-            and ($7::bigint is null or decision_id < $7)
-            and (cardinality($8::text[]) = 0 or node = any($8))
-            and ($9::bigint is null or exists (
-                select from pairing_member as member
-                where member.decision_id = decision.decision_id and member.uid = $9))
-            and ($10::text is null or exists (
-                select from pairing_decision as tenancy join pairing_member as one using (decision_id)
-                join pairing_member as other on other.decision_id = any(array(
-                    select beside.decision_id from pairing_decision as beside where beside.group_id = decision.group_id))
-                where tenancy.group_id = decision.group_id and one.workload = $11 and other.workload = $10
-                    and ($9::bigint is null or (one.uid = $9 and other.uid = $9))
-                    and (one.job_id, one.restart_count) <> (other.job_id, other.restart_count)))
-        order by decision_id desc limit $12",
-        filter.active_only,
-        filter.since.map(timestamp),
-        filter.until.map(timestamp),
-        filter.user.as_deref(),
-        of_members,
-        filter.include_single,
-        filter.before.map(|id| bigint(id.0)),
-        &nodes,
-        filter.uid.map(|uid| i64::from(uid.0)),
-        filter.beside.as_deref(),
-        filter.workload.as_deref(),
-        integer_limit(filter.limit),
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(ids)
 }
 
 /// The newest decision that each of these starts was released under; `None`: it cannot be read.

@@ -1,13 +1,41 @@
 //! Table `event`: what operators read later.
 
 use super::convert::{Place, Timestamp, text, timestamp, unix_time};
-use super::integer_limit;
+use super::tx::Access::{Browse, Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use crate::store::{Event, EventFilter, StoreError};
+use super::{PgStore, integer_limit};
+use crate::store::{Event, EventFilter, Events, StoreError};
+use async_trait::async_trait;
 use pillion_core::event::EventKind;
 use pillion_core::{NodeName, SlurmJobId};
 use sqlx::PgConnection;
+
+/// What pages alone ask.
+impl PgStore {
+    /// Events of a stretch of time, in the order of time; where there are more than the limit, the newest.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the database is away.
+    pub async fn list_events(&self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
+        self.run_tx("listing events", Read, |tx| Box::pin(list(tx.connection(), filter))).await
+    }
+}
+
+#[async_trait]
+impl Events for PgStore {
+    async fn record_event(&self, event: &Event) -> Result<(), StoreError> {
+        self.run_tx("recording an event", Write, |tx| Box::pin(record(tx.connection(), event))).await
+    }
+
+    async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
+        self.run_tx("reading events", Browse, |tx| Box::pin(of_job(tx.connection(), id))).await
+    }
+
+    async fn event_count(&self, kind: &EventKind) -> Result<u64, StoreError> {
+        self.run_tx("counting events", Read, |tx| Box::pin(count(tx.connection(), kind))).await
+    }
+}
 
 #[derive(Debug)]
 struct EventRow {

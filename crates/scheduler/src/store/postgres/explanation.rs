@@ -1,14 +1,42 @@
 //! Table `explanation`: why jobs were left waiting. Those of decisions are with their members; reading brings both.
 
+use super::PgStore;
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
+use super::tx::Access::{Browse, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use crate::store::{EXPLANATIONS_MAX, StoreError};
+use crate::store::{EXPLANATIONS_MAX, Explanations, StoreError};
+use async_trait::async_trait;
 use pillion_core::{Revision, SlurmJobId, UnixTime};
 use pillion_pairing::Explanation;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
+
+#[async_trait]
+impl Explanations for PgStore {
+    async fn record_explanations(
+        &self,
+        revision: Revision,
+        explanations: &[Explanation],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        if explanations.is_empty() {
+            return Ok(());
+        }
+        self.run_tx("recording explanations", Write, |tx| {
+            Box::pin(record(tx.connection(), revision, explanations, at))
+        })
+        .await
+    }
+
+    async fn explanations(
+        &self,
+        id: SlurmJobId,
+    ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError> {
+        self.run_tx("reading explanations", Browse, |tx| Box::pin(of_job(tx.connection(), id))).await
+    }
+}
 
 #[derive(Debug)]
 struct ExplanationRow {

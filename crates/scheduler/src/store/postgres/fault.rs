@@ -1,14 +1,79 @@
 //! Tables `job_requeue` and `device_fault`, and what a judgement writes.
 
 use super::convert::{Place, Timestamp, integer, text, timestamp, unix_time};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{event, run};
+use super::{PgStore, event, run};
 use crate::store::faults::{FaultOf, changes};
-use crate::store::{Event, Judgement, Requeue, RequeueCause, RequeueOutcome, StoreError};
+use crate::store::{Event, Faults, Judgement, Requeue, RequeueCause, RequeueOutcome, StoreError};
+use async_trait::async_trait;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Faults for PgStore {
+    async fn judge_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        judgement: &Judgement,
+    ) -> Result<bool, StoreError> {
+        self.run_tx("judging a run", Write, |tx| {
+            Box::pin(judge(tx.connection(), start, gres_type, judgement))
+        })
+        .await
+    }
+
+    async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError> {
+        self.run_tx("reading requeues", Read, |tx| Box::pin(open_requeues(tx.connection()))).await
+    }
+
+    async fn settle_requeue(
+        &self,
+        start: JobStart,
+        outcome: RequeueOutcome,
+        event: &Event,
+    ) -> Result<bool, StoreError> {
+        self.run_tx("settling a requeue", Write, |tx| {
+            Box::pin(settle(tx.connection(), start, outcome, event))
+        })
+        .await
+    }
+
+    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
+        self.run_tx("intending an eviction", Write, |tx| Box::pin(evict(tx.connection(), requeue, event)))
+            .await
+    }
+
+    async fn record_conditions(
+        &self,
+        node: &NodeName,
+        conditions: &[DeviceCondition],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        if conditions.is_empty() {
+            return Ok(());
+        }
+        self.run_tx("recording conditions", Write, |tx| {
+            Box::pin(record_conditions(tx.connection(), node, conditions, at))
+        })
+        .await
+    }
+
+    async fn device_faults(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        since: UnixTime,
+    ) -> Result<Vec<DeviceFault>, StoreError> {
+        self.run_tx("reading faults of a device", Read, |tx| {
+            Box::pin(device_faults(tx.connection(), node, gres_type, since))
+        })
+        .await
+    }
+}
 
 #[derive(Debug)]
 struct RequeueRow {

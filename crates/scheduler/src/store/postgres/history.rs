@@ -1,10 +1,24 @@
 //! What is of the past alone, and deleted when it is old enough: decisions and what led to them, events, starts, runs and jobs
 //! that are over. What was learnt from them stays, and so do the hours of `account_hour`.
 
+use super::PgStore;
 use super::convert::timestamp;
 use super::tx::TxError;
+use crate::store::{History, StoreError};
+use async_trait::async_trait;
 use pillion_core::UnixTime;
 use sqlx::PgConnection;
+
+#[async_trait]
+impl History for PgStore {
+    async fn prune_history(&self, before: UnixTime) -> Result<u64, StoreError> {
+        self.run_until_none("pruning history", |tx| Box::pin(prune(tx.connection(), before))).await
+    }
+
+    async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {
+        self.run_until_none("pruning samples", |tx| Box::pin(prune_samples(tx.connection(), before))).await
+    }
+}
 
 /// How many rows of a table go at once: a transaction is to be over in a moment.
 const PRUNED_ROWS_MAX: i64 = 5_000;

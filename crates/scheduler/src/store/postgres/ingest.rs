@@ -2,11 +2,61 @@
 //! journal on.
 
 use super::convert::{Place, bigint};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
-use super::{launch, run, sample};
-use pillion_core::NodeName;
-use pillion_core::report::{Report, ReportBody};
+use super::{PgStore, device, launch, run, sample};
+use crate::store::{Reports, StoreError};
+use async_trait::async_trait;
+use pillion_core::device::DeviceDescription;
+use pillion_core::report::{Launch, Report, ReportBody};
+use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Reports for PgStore {
+    async fn ingest(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, StoreError> {
+        self.run_tx("storing a report", Write, |tx| {
+            Box::pin(store(tx.connection(), node, journal_id, report))
+        })
+        .await
+    }
+
+    async fn last_sequence(&self, node: &NodeName, journal_id: &str) -> Result<u64, StoreError> {
+        self.run_tx("reading a journal's sequence", Read, |tx| {
+            Box::pin(last_sequence(tx.connection(), node, journal_id))
+        })
+        .await
+    }
+
+    async fn record_devices(
+        &self,
+        node: &NodeName,
+        devices: &[DeviceDescription],
+        at: UnixTime,
+    ) -> Result<(), StoreError> {
+        self.run_tx("recording devices", Write, |tx| {
+            Box::pin(device::record(tx.connection(), node, devices, at))
+        })
+        .await
+    }
+
+    async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError> {
+        self.run_tx("reading launches", Read, |tx| Box::pin(launch::of_start(tx.connection(), start))).await
+    }
+
+    async fn power_watts_mean(
+        &self,
+        node: &NodeName,
+        gres_type: &GresType,
+        from: UnixTime,
+        until: UnixTime,
+    ) -> Result<Option<f64>, StoreError> {
+        self.run_tx("reading a device's power", Read, |tx| {
+            Box::pin(sample::power_watts_mean(tx.connection(), node, gres_type, from, until))
+        })
+        .await
+    }
+}
 
 pub(super) async fn store(
     conn: &mut PgConnection,

@@ -1,15 +1,36 @@
 //! Table `job`: managed jobs as the last scan saw them.
 
 use super::convert::{Place, Timestamp, bigint, text, unix_time};
-use super::start;
+use super::tx::Access::{Browse, Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use crate::store::{JobRecord, StoreError};
-use pillion_core::{NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
+use super::{PgStore, start};
+use crate::store::{JobRecord, Jobs, SlurmStart, StoreError};
+use async_trait::async_trait;
+use pillion_core::{JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_slurm::Ending;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
+
+#[async_trait]
+impl Jobs for PgStore {
+    async fn record_jobs(&self, jobs: &[JobRecord], at: UnixTime) -> Result<(), StoreError> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        self.run_tx("recording jobs", Write, |tx| Box::pin(record(tx.connection(), jobs, at))).await
+    }
+
+    async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        self.run_tx("reading jobs", Browse, |tx| Box::pin(jobs(tx.connection(), &ids))).await
+    }
+
+    async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError> {
+        self.run_tx("reading a start", Read, |tx| Box::pin(start::read(tx.connection(), start))).await
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct JobRow {

@@ -1,12 +1,33 @@
 //! Table `model_version`: every model that was trained. Its index `model_version_active_key` is invariant M-1.
 
 use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{integer_limit, plan_head};
-use crate::store::{MODEL_BODIES_KEPT, ModelState, ModelVersion, NewModel, StoreError};
+use super::{PgStore, integer_limit, plan_head};
+use crate::store::{MODEL_BODIES_KEPT, ModelState, ModelVersion, Models, NewModel, StoreError};
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Models for PgStore {
+    async fn add_model(&self, new: &NewModel, incumbent: Option<u64>) -> Result<Option<u64>, StoreError> {
+        self.run_tx("keeping a model", Write, |tx| Box::pin(add(tx.connection(), new, incumbent))).await
+    }
+
+    async fn active_model(&self) -> Result<Option<u64>, StoreError> {
+        self.run_tx("reading which model is active", Read, |tx| Box::pin(active(tx.connection()))).await
+    }
+
+    async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError> {
+        self.run_tx("listing models", Read, |tx| Box::pin(list(tx.connection(), limit))).await
+    }
+
+    async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError> {
+        self.run_tx("reading a model", Read, |tx| Box::pin(body(tx.connection(), version))).await
+    }
+}
 
 #[derive(Debug)]
 struct ModelRow {

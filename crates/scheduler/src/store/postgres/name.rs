@@ -1,14 +1,45 @@
 //! Table `workload_name`: what people call workloads.
 
+use super::PgStore;
 use super::convert::{Place, timestamp};
+use super::tx::Access::{Browse, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
 use crate::store::names::owner;
-use crate::store::{NAMESAKES_MAX, Naming, StoreError};
+use crate::store::{NAMESAKES_MAX, Names, Naming, StoreError};
+use async_trait::async_trait;
 use pillion_core::name::KnownName;
 use pillion_core::{UnixTime, UserId, WorkloadKey, WorkloadName};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
+
+#[async_trait]
+impl Names for PgStore {
+    async fn name_workloads(&self, namings: &[Naming], at: UnixTime) -> Result<(), StoreError> {
+        self.run_tx("naming workloads", Write, |tx| Box::pin(keep(tx.connection(), namings, at))).await
+    }
+
+    async fn workload_names(
+        &self,
+        workloads: &[WorkloadKey],
+    ) -> Result<BTreeMap<WorkloadKey, KnownName>, StoreError> {
+        if workloads.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let keys: Vec<String> = workloads.iter().map(ToString::to_string).collect();
+        let keys = keys.as_slice();
+        self.run_tx("reading names of workloads", Browse, |tx| Box::pin(names(tx.connection(), keys))).await
+    }
+
+    async fn workloads_called(
+        &self,
+        name: &WorkloadName,
+        uid: Option<UserId>,
+    ) -> Result<Vec<WorkloadKey>, StoreError> {
+        self.run_tx("reading workloads of a name", Browse, |tx| Box::pin(called(tx.connection(), name, uid)))
+            .await
+    }
+}
 
 /// One after the other: they are few, and two of one workload may stand among them.
 pub(super) async fn keep(conn: &mut PgConnection, namings: &[Naming], at: UnixTime) -> Result<(), TxError> {

@@ -1,15 +1,28 @@
 //! Tables `observation` and `observed_tenant`: who shared a device with whom, and what came of it.
 
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
-use super::integer_limit;
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use crate::store::{NewObservation, StoreError, StoredObservation};
+use super::{PgStore, integer_limit};
+use crate::store::{NewObservation, Observations, StoreError, StoredObservation};
+use async_trait::async_trait;
 use pillion_core::share::Sharing;
 use pillion_core::units::SPEED_FRACTIONS;
 use pillion_core::{UnixTime, WorkloadKey};
 use pillion_pairing::{Observation, ObservedTenant};
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Observations for PgStore {
+    async fn record_observation(&self, new: &NewObservation, at: UnixTime) -> Result<bool, StoreError> {
+        self.run_tx("recording an observation", Write, |tx| Box::pin(record(tx.connection(), new, at))).await
+    }
+
+    async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError> {
+        self.run_tx("reading observations", Read, |tx| Box::pin(list(tx.connection(), after, limit))).await
+    }
+}
 
 #[derive(Debug)]
 struct ObservationRow {

@@ -1,12 +1,29 @@
 //! Table `drain`, and evictions in `job_requeue`.
 
 use super::convert::{Timestamp, text, timestamp, unix_time};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
-use super::{event, plan_head};
+use super::{PgStore, event, plan_head};
 use crate::store::operators::{change, drained_event, undrained_event};
-use crate::store::{Drain, DrainChange, DrainPlace, Undrain};
+use crate::store::{Drain, DrainChange, DrainPlace, Operators, StoreError, Undrain};
+use async_trait::async_trait;
 use pillion_core::{GresType, NodeName};
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Operators for PgStore {
+    async fn drains(&self) -> Result<Vec<Drain>, StoreError> {
+        self.run_tx("reading what is drained", Read, |tx| Box::pin(drains(tx.connection()))).await
+    }
+
+    async fn drain(&self, orders: &[Drain]) -> Result<Vec<DrainChange>, StoreError> {
+        self.run_tx("draining", Write, |tx| Box::pin(drain(tx.connection(), orders))).await
+    }
+
+    async fn undrain(&self, order: &Undrain) -> Result<Vec<bool>, StoreError> {
+        self.run_tx("undraining", Write, |tx| Box::pin(undrain(tx.connection(), order))).await
+    }
+}
 
 #[derive(Debug)]
 struct DrainRow {

@@ -1,14 +1,48 @@
 //! Table `workload_profile`: how each workload uses each device model alone.
 
 use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
+use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{account, run};
-use crate::store::{Lesson, RunAccount, StoreError, StoredProfile};
+use super::{PgStore, account, run};
+use crate::store::{Lesson, Profiles, RunAccount, StoreError, StoredProfile};
+use async_trait::async_trait;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{GresType, JobStart, WorkloadKey};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Profiles for PgStore {
+    async fn profile_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        account: &RunAccount,
+        lesson: &Lesson,
+        profile: Option<&StoredProfile>,
+    ) -> Result<(), StoreError> {
+        self.run_tx("profiling a run", Write, |tx| {
+            Box::pin(profile_run(tx.connection(), start, gres_type, account, lesson, profile))
+        })
+        .await
+    }
+
+    async fn profile(
+        &self,
+        workload: &WorkloadKey,
+        device_model: &str,
+    ) -> Result<Option<StoredProfile>, StoreError> {
+        let found = self
+            .run_tx("reading a profile", Read, |tx| Box::pin(read(tx.connection(), Some(workload))))
+            .await?;
+        Ok(found.into_iter().find(|stored| stored.profile.device_model == device_model))
+    }
+
+    async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {
+        self.run_tx("reading profiles", Read, |tx| Box::pin(read(tx.connection(), None))).await
+    }
+}
 
 #[derive(Debug)]
 struct ProfileRow {

@@ -5,11 +5,43 @@ use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
 use super::{PgStore, decision, integer_limit, job, unreadable};
-use crate::store::{Lesson, MeasuredRun, StoreError};
+use crate::store::{Lesson, MeasuredRun, Runs, StoreError};
+use async_trait::async_trait;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{GresType, JobStart, NodeName};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+
+#[async_trait]
+impl Runs for PgStore {
+    async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        self.open_runs(Open::Profile, limit).await
+    }
+
+    async fn pass_run(
+        &self,
+        start: JobStart,
+        gres_type: &GresType,
+        lesson: &Lesson,
+    ) -> Result<(), StoreError> {
+        self.run_tx("passing over a run", Write, |tx| {
+            Box::pin(pass(tx.connection(), start, gres_type, lesson))
+        })
+        .await
+    }
+
+    async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
+        self.run_tx("reading a lesson", Read, |tx| Box::pin(lesson(tx.connection(), start))).await
+    }
+
+    async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
+        self.open_runs(Open::Judge, limit).await
+    }
+
+    async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError> {
+        self.run_tx("reading a summary", Read, |tx| Box::pin(summary(tx.connection(), start))).await
+    }
+}
 
 #[derive(Debug)]
 struct RunRow {

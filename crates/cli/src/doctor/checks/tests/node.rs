@@ -1,14 +1,15 @@
 //! Nodes that are not set up as they should be, as their agents tell it.
 
-use super::{Broken, FAIL, Facts, NodeSetup, Status, WARN, status_of};
-use pillion_core::setup::{SetupFault, SetupFaultKind};
+use super::{Broken, FAIL, Facts, Status, WARN, status_of};
+use pillion_core::setup::SetupFaultKind;
+use pillion_proto::v1::{NodeSetup, SetupFault};
 
 fn setup_of(facts: &mut Facts) -> &mut NodeSetup {
     status_of(facts).agents[0].setup.as_mut().expect("told")
 }
 
 fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
-    setup_of(facts).faults.push(SetupFault { kind, detail: detail.to_owned() });
+    setup_of(facts).faults.push(SetupFault { kind: kind.to_string(), detail: detail.to_owned() });
 }
 
 pub(super) const BROKEN: [Broken; 11] = [
@@ -74,7 +75,7 @@ pub(super) const BROKEN: [Broken; 11] = [
         "pillion.so was built for Slurm 23.11, and slurmctld is 24.11.5",
         "for 24.11 there",
         |f| {
-            setup_of(f).plugins[0].built_for = Some("23.11".to_owned());
+            setup_of(f).plugins[0].built_for = "23.11".to_owned();
         },
     ),
     (
@@ -83,8 +84,8 @@ pub(super) const BROKEN: [Broken; 11] = [
         "pillion.so: there is no such file; jobs start there",
         "install the pillion.so",
         |f| {
-            setup_of(f).plugins[0].built_for = None;
-            setup_of(f).plugins[0].error = Some("there is no such file".to_owned());
+            setup_of(f).plugins[0].built_for = String::new();
+            setup_of(f).plugins[0].error = "there is no such file".to_owned();
         },
     ),
 ];

@@ -1,6 +1,7 @@
 //! A set-up in which nothing is wrong, from its parts.
 
 use super::*;
+use pillion_proto::v1::{LoadedPlugin, NodeSetup};
 
 pub(super) fn file(path: &str, text: &str) -> TextFile {
     TextFile { path: path.into(), text: Ok(text.to_owned()) }
@@ -42,8 +43,8 @@ pub(super) fn partition(name: &str) -> Partition {
     }
 }
 
-pub(super) fn agent(name: &str) -> AgentRow {
-    let device = |(index, gres_type): (u32, &str)| DeviceRow {
+pub(super) fn agent(name: &str) -> AgentStatus {
+    let device = |(index, gres_type): (u32, &str)| DeviceStatus {
         index,
         uuid: format!("GPU-{name}-{index}"),
         model: "h100".to_owned(),
@@ -51,10 +52,10 @@ pub(super) fn agent(name: &str) -> AgentRow {
         gres_type: gres_type.to_owned(),
         mechanism: "mps".to_owned(),
         instances: None,
-        faults: Some(Vec::new()),
-        metrics: BTreeMap::new(),
+        faults: Some(Faults::default()),
+        metrics: Vec::new(),
     };
-    AgentRow {
+    AgentStatus {
         node: name.to_owned(),
         connected: true,
         last_seen_at_seconds: Some(1.0),
@@ -65,16 +66,16 @@ pub(super) fn agent(name: &str) -> AgentRow {
             faults: Vec::new(),
             plugins: vec![LoadedPlugin {
                 path: "/usr/lib/slurm/pillion.so".to_owned(),
-                built_for: Some("24.11".to_owned()),
-                error: None,
+                built_for: "24.11".to_owned(),
+                error: String::new(),
             }],
         }),
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an epoch")]
-pub(super) fn status() -> StatusRow {
-    StatusRow {
+pub(super) fn status() -> StatusResponse {
+    StatusResponse {
         scheduler_version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: "active".to_owned(),
         now_seconds: NOW as f64,

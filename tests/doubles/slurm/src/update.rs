@@ -3,9 +3,9 @@
 
 use super::request;
 use super::world::{Record, World, refused};
-use crate::nodeset;
-use crate::types::{JobState, JobUpdate, ReasonKind, SlurmError};
 use pillion_core::SlurmJobId;
+use pillion_slurm::nodeset;
+use pillion_slurm::{JobState, JobUpdate, ReasonKind, SlurmError};
 
 impl World {
     /// Each job on its own; the first error is the call's.

@@ -3,8 +3,8 @@
 use super::disk::Saved;
 use super::request::Booking;
 use super::settings::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
-use crate::types::{Ending, JobState, ReasonKind, SlurmError};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_slurm::{Ending, JobState, ReasonKind, SlurmError};
 use std::collections::BTreeMap;
 
 /// The priority that the first job gets; each later one gets one less, as `priority/basic` does.

@@ -3,10 +3,10 @@
 use super::request::Booking;
 use super::settings::FakeJob;
 use super::world::{Record, World};
-use crate::parse::state::node_availability;
-use crate::types::{Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
 use pillion_core::SlurmJobId;
 use pillion_core::mark::Mark;
+use pillion_slurm::parse::state::node_availability;
+use pillion_slurm::{Job, JobState, NAMED_JOBS_MAX, Node, Partition, ReasonKind};
 use std::collections::BTreeMap;
 
 impl World {

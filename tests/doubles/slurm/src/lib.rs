@@ -17,11 +17,11 @@ mod world;
 
 pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings};
 
-use crate::types::{
-    Ending, Job, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
-};
 use async_trait::async_trait;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_slurm::{
+    Ending, Job, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::World;
@@ -154,7 +154,7 @@ impl FakeSlurm {
     }
 
     /// The state of one job; `None` once it is forgotten.
-    pub fn state(&self, job: SlurmJobId) -> Option<crate::JobState> {
+    pub fn state(&self, job: SlurmJobId) -> Option<pillion_slurm::JobState> {
         self.world().state(job)
     }
 

@@ -6,9 +6,9 @@
 use super::request::{self, Booking};
 use super::settings::FakeNode;
 use super::world::{Record, World};
-use crate::parse::state::node_availability;
-use crate::types::{JobState, NodeAvailability, ReasonKind};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_slurm::parse::state::node_availability;
+use pillion_slurm::{JobState, NodeAvailability, ReasonKind};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;

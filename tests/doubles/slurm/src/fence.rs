@@ -2,9 +2,9 @@
 //! (docs/decisions/0012-a-fence-under-slurms-lock.md): on every update that carries a mark.
 
 use super::world::{Record, World};
-use crate::types::{JobState, JobUpdate, SlurmError};
 use pillion_core::UnixTime;
 use pillion_core::mark::Mark;
+use pillion_slurm::{JobState, JobUpdate, SlurmError};
 
 /// A release that is older than this, in seconds, comes from a leader that was frozen.
 const RELEASE_AGE_SECONDS_MAX: u64 = 30;

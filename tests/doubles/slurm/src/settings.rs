@@ -1,7 +1,7 @@
 //! What a fake cluster is made of, and what it writes down of the calls it gets.
 
-use crate::types::{JobUpdate, Privacy, SlurmVersion};
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime, UserId};
+use pillion_slurm::{JobUpdate, Privacy, SlurmVersion};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -150,7 +150,7 @@ pub struct FakeJob {
     pub admin_comment: String,
     /// `--requeue`, Slurm's default; `--no-requeue` is `false`.
     pub requeue: bool,
-    /// How long it runs if nobody ends it; `None`: until [`super::FakeSlurm::finish`] or its time limit.
+    /// How long it runs if nobody ends it; `None`: until [`crate::FakeSlurm::finish`] or its time limit.
     pub run_seconds: Option<f64>,
 }
 

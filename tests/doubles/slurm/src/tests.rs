@@ -1,7 +1,7 @@
 //! What the table of behaviours cannot ask of a real cluster: time, failures, and the journal.
 
 use super::*;
-use crate::types::{JobState, ReasonKind};
+use pillion_slurm::{JobState, ReasonKind};
 use std::time::Duration;
 
 const NOON: u64 = 1_800_000_000;
