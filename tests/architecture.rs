@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("pillion-auth", &["pillion-core", "pillion-config", "pillion-doors"]),
     ("pillion-linear", &[]),
     ("pillion-pairing", &["pillion-core", "pillion-linear"]),
-    ("pillion-device", &["pillion-core", "level-zero-sys"]),
+    ("pillion-device", &["pillion-core", "level-zero-sys", "pillion-test-kit"]),
     ("pillion-slurm", &["pillion-core"]),
     ("pillion-proto", &["pillion-core"]),
     ("pillion-slurm-spank", &["pillion-core"]),
@@ -30,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "pillion-metrics",
             "pillion-proto",
             "pillion-device",
+            "pillion-test-kit",
         ],
     ),
     ("pillion-exporter-double", &["pillion-core", "pillion-device"]),
@@ -46,6 +47,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "pillion-pairing",
             "pillion-slurm",
             "pillion-web",
+            "pillion-test-kit",
         ],
     ),
     ("pillion-web", &["pillion-core", "pillion-proto"]),
@@ -63,9 +65,11 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
     ("pillion-gpu-checks", &["pillion-core", "pillion-device", "pillion-agent", "pillion-pairing"]),
     ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
+    ("pillion-test-kit", &["pillion-core"]),
     (
         "pillion-tests",
         &[
+            "pillion-test-kit",
             "pillion-core",
             "pillion-pairing",
             "pillion-device",
@@ -137,6 +141,16 @@ fn nobody_imports_whom_the_architecture_forbids() {
         let forbidden: Vec<&String> =
             used.filter(|dependency| !allowed.contains(&dependency.as_str())).collect();
         assert!(forbidden.is_empty(), "{name} imports {forbidden:?}; allowed are {allowed:?}");
+    }
+}
+
+#[test]
+fn builders_for_tests_are_imported_by_tests_alone() {
+    for package in metadata().packages.iter().filter(|package| package.name != "pillion-tests") {
+        let builders = package.dependencies.iter().filter(|dependency| dependency.name == "pillion-test-kit");
+        for kind in builders.map(|dependency| dependency.kind) {
+            assert_eq!(kind, DependencyKind::Development, "{}", package.name);
+        }
     }
 }
 
