@@ -5,6 +5,7 @@ use pillion_agent::accumulator::{DeviceRuns, Look, Sighting};
 use pillion_agent::share::{SharePaths, environment, is_for};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::FaultSigns;
+use pillion_core::metric::Metric;
 use pillion_core::report::{
     AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
 };
@@ -287,7 +288,8 @@ impl Node {
             let gres_type = self.devices[index as usize].gres_type.clone();
             let here: Vec<JobStart> =
                 self.running.iter().filter(|run| run.gres_type == gres_type).map(|run| run.start).collect();
-            let memory_bytes = state.reading.memory_bytes_used.unwrap_or(0) / here.len().max(1) as u64;
+            let memory_bytes =
+                state.reading.metrics.bytes(Metric::MemoryBytesUsed).unwrap_or(0) / here.len().max(1) as u64;
             let sighting = |start: &JobStart| Sighting {
                 start: Some(*start),
                 memory_bytes: Some(memory_bytes),

@@ -17,8 +17,8 @@ pub use place::DrainRow;
 pub use refused::RefusedRow;
 pub use top::{Counts, Overview, TopDeviceRow};
 
-use pillion_core::device::{Metric, MetricSource, Quality};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::metric::{Metric, MetricSource, Quality};
 use pillion_core::setup::{NodeSetup, SetupFaultKind};
 use pillion_proto::v1 as wire;
 use serde::Serialize;

@@ -11,9 +11,10 @@ mod scheduler;
 mod task;
 
 use node::TestNode;
-use pillion_core::device::{Mechanism, Metric, MetricSource};
+use pillion_core::device::Mechanism;
 use pillion_core::handoff::Verdict;
 use pillion_core::health::{DeviceCondition, FaultKind};
+use pillion_core::metric::{Metric, MetricSource};
 use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::setup::SetupFaultKind;
 use pillion_core::share::{Share, Sharing};
@@ -97,8 +98,11 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     assert_eq!(summary.gres_type, GresType::new("g1"));
     assert!(summary.solo_sample_count > 0 && summary.neighbours.is_empty(), "{summary:?}");
     let means = summary.solo_means.as_ref().expect("it was alone");
-    assert_eq!(means.sources[&Metric::SmActiveFraction], MetricSource::Simulated);
-    assert!(means.sm_active_fraction.is_some_and(|it| it.value() > 0.0) && means.power_watts.is_some());
+    assert_eq!(means.0.source(Metric::SmActiveFraction), Some(MetricSource::Simulated));
+    assert!(
+        means.0.fraction(Metric::SmActiveFraction).is_some_and(|it| it.value() > 0.0)
+            && means.0.get(Metric::PowerWatts).is_some()
+    );
     assert!(summary.energy_joules.is_some_and(|energy| energy > 0.0));
     assert!(summary.memory_bytes_peak > Some(0) && summary.process_count_peak == 1);
     assert!(summary.solo.progress.is_some_and(|progress| progress > 0.0), "{summary:?}");

@@ -5,7 +5,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use crate::view::{AgentRow, DeviceRow, DrainRow, FaultRow, InstanceRow, PlacementRow, StatusRow};
-use pillion_core::device::MetricSource;
+use pillion_core::metric::MetricSource;
 use pillion_proto::v1::{StatusRequest, StatusResponse};
 use serde::Serialize;
 use std::collections::BTreeMap;

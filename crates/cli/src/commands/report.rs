@@ -7,9 +7,9 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
 use crate::view::JobStory;
-use pillion_core::Fraction;
 use pillion_core::amount::Amount;
 use pillion_core::event::EventKind;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::LessonKind;
 
 /// Asks the scheduler. The second answer: whether it knows the job.
@@ -102,16 +102,18 @@ fn ran(story: &JobStory) -> Option<String> {
 
 /// While it was alone; of a run that never was, as its workload usually is.
 fn activity(story: &JobStory) -> Option<String> {
-    let own = story.run.as_ref().and_then(|run| run.solo_means.as_ref());
-    let own = own.map(|means| (means.sm_active_fraction, means.memory_bandwidth_fraction));
-    let usual = story.profile.as_ref().map(|it| (it.sm_active_fraction, it.memory_bandwidth_fraction));
-    let ((active, bandwidth), when) = match (own, usual) {
-        (Some(own), _) if own != (None, None) => (own, "while alone"),
+    let known = |metrics: &Metrics| {
+        [Metric::SmActiveFraction, Metric::MemoryBandwidthFraction].map(|metric| metrics.get(metric))
+    };
+    let own = story.run.as_ref().and_then(|run| run.solo_means.as_ref()).map(|means| known(&means.0));
+    let usual = story.profile.as_ref().map(|profile| known(&profile.metrics));
+    let ([active, bandwidth], when) = match (own, usual) {
+        (Some(own), _) if own != [None, None] => (own, "while alone"),
         (_, Some(usual)) => (usual, "in its runs alone"),
         _ => return None,
     };
-    let part = |name: &str, value: Option<Fraction>| {
-        value.map(|value| format!("{name} {}", format::fraction(Some(value.value()))))
+    let part = |name: &str, value: Option<f64>| {
+        value.map(|value| format!("{name} {}", format::fraction(Some(value))))
     };
     let parts: Vec<String> =
         [part("compute units", active), part("memory bandwidth", bandwidth)].into_iter().flatten().collect();

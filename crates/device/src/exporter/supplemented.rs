@@ -1,10 +1,11 @@
 //! A backend whose readings an exporter completes. The vendor's own library goes before the exporter in every value; where
 //! Level Zero cannot be loaded, XPU Manager stands in for all of it.
 
-use super::{Exporter, ExporterNotice, fill};
+use super::{Exporter, ExporterNotice};
 use crate::intel::Told;
 use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
-use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Metric, NoticeKind, Reading};
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, NoticeKind, Reading};
+use pillion_core::metric::Metric;
 use pillion_core::{DeviceUuid, Fraction};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
@@ -52,9 +53,9 @@ impl Supplemented {
         reading: &mut Reading,
         more: &BTreeMap<u32, Reading>,
     ) -> Result<(), DeviceError> {
-        self.own.insert(index, reading.known().collect());
+        self.own.insert(index, reading.metrics.known().collect());
         match more.get(&index) {
-            Some(more) => fill(reading, more),
+            Some(more) => reading.fill(more),
             None if self.is_alone => {
                 let reason = "XPU Manager tells nothing of it".to_owned();
                 return Err(DeviceError::NotReady { index, reason });

@@ -160,7 +160,7 @@ impl Driver {
             self.notices.extend(memory.watch.observe(index, Query::Stream, streamed.map(|_| ())));
             if let Ok(Some(means)) = &streamed {
                 let greatest = Greatest { memory_bytes_per_second, cache_bytes_per_second };
-                metrics::fill(&mut reading, means, greatest);
+                metrics::fill(&mut reading.metrics, means, greatest);
             }
         }
         // From the end of this look to the beginning of the next: a slow driver reads its counters late.

@@ -8,7 +8,7 @@ use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::enums::gpm::GpmMetricId;
 use pillion_core::Fraction;
-use pillion_core::device::{Reading, Throttle};
+use pillion_core::metric::{Metric, Metrics, Throttle};
 use std::collections::BTreeSet;
 
 /// The number that NVML gives for an Xid that it does not know (nvml.h, `nvmlEventTypeXidCriticalError`).
@@ -113,32 +113,36 @@ pub(super) fn xid_code(error: &XidError) -> u64 {
 
 /// Puts a GPM value where it belongs. NVML's transmit is the GPU's: to the host, or to other GPUs (nvml.h,
 /// `nvmlGpmMetricId_t`).
-pub(super) fn set_gpm(reading: &mut Reading, metric: GpmMetricId, value: f64) {
-    match metric {
-        GpmMetricId::SmUtil => reading.sm_active_fraction = percent(value),
-        GpmMetricId::SmOccupancy => reading.sm_occupancy_fraction = percent(value),
-        GpmMetricId::AnyTensorUtil => reading.tensor_active_fraction = percent(value),
-        GpmMetricId::DramBwUtil => reading.memory_bandwidth_fraction = percent(value),
-        GpmMetricId::Fp32Util => reading.fp32_active_fraction = percent(value),
-        GpmMetricId::PcieTxPerSec => reading.pcie_tx_bytes_per_second = mebibytes_per_second(value),
-        GpmMetricId::PcieRxPerSec => reading.pcie_rx_bytes_per_second = mebibytes_per_second(value),
-        GpmMetricId::NvlinkTotalTxPerSec => reading.nvlink_tx_bytes_per_second = mebibytes_per_second(value),
-        GpmMetricId::NvlinkTotalRxPerSec => reading.nvlink_rx_bytes_per_second = mebibytes_per_second(value),
+pub(super) fn set_gpm(metrics: &mut Metrics, metric: GpmMetricId, value: f64) {
+    let (metric, value) = match metric {
+        GpmMetricId::SmUtil => (Metric::SmActiveFraction, part(value)),
+        GpmMetricId::SmOccupancy => (Metric::SmOccupancyFraction, part(value)),
+        GpmMetricId::AnyTensorUtil => (Metric::TensorActiveFraction, part(value)),
+        GpmMetricId::DramBwUtil => (Metric::MemoryBandwidthFraction, part(value)),
+        GpmMetricId::Fp32Util => (Metric::Fp32ActiveFraction, part(value)),
+        GpmMetricId::PcieTxPerSec => (Metric::PcieTxBytesPerSecond, mebibytes_per_second(value)),
+        GpmMetricId::PcieRxPerSec => (Metric::PcieRxBytesPerSecond, mebibytes_per_second(value)),
+        GpmMetricId::NvlinkTotalTxPerSec => (Metric::NvlinkTxBytesPerSecond, mebibytes_per_second(value)),
+        GpmMetricId::NvlinkTotalRxPerSec => (Metric::NvlinkRxBytesPerSecond, mebibytes_per_second(value)),
         // Not in `GPM_METRICS`.
-        _ => {}
-    }
+        _ => return,
+    };
+    metrics.set_known(metric, value);
+}
+
+fn part(value: f64) -> Option<f64> {
+    percent(value).map(Fraction::value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pillion_core::device::Metric;
 
-    fn gpm(metric: GpmMetricId, value: f64) -> Reading {
-        let mut reading = Reading::default();
-        set_gpm(&mut reading, metric, value);
-        assert!(reading.known().count() <= 1, "{metric:?} is one value");
-        reading
+    fn gpm(metric: GpmMetricId, value: f64) -> Metrics {
+        let mut metrics = Metrics::default();
+        set_gpm(&mut metrics, metric, value);
+        assert!(metrics.known().count() <= 1, "{metric:?} is one value");
+        metrics
     }
 
     fn fraction(value: f64) -> Fraction {
@@ -188,55 +192,72 @@ mod tests {
 
     #[test]
     fn sm_activity() {
-        assert_eq!(gpm(GpmMetricId::SmUtil, 42.5).sm_active_fraction, Some(fraction(0.425)));
+        assert_eq!(gpm(GpmMetricId::SmUtil, 42.5), Metrics::from([(Metric::SmActiveFraction, 0.425)]));
     }
 
     #[test]
     fn sm_occupancy() {
-        assert_eq!(gpm(GpmMetricId::SmOccupancy, 25.0).sm_occupancy_fraction, Some(fraction(0.25)));
+        assert_eq!(gpm(GpmMetricId::SmOccupancy, 25.0), Metrics::from([(Metric::SmOccupancyFraction, 0.25)]));
     }
 
     #[test]
     fn tensor_activity() {
-        assert_eq!(gpm(GpmMetricId::AnyTensorUtil, 12.5).tensor_active_fraction, Some(fraction(0.125)));
+        assert_eq!(
+            gpm(GpmMetricId::AnyTensorUtil, 12.5),
+            Metrics::from([(Metric::TensorActiveFraction, 0.125)])
+        );
     }
 
     #[test]
     fn memory_bandwidth() {
-        assert_eq!(gpm(GpmMetricId::DramBwUtil, 87.5).memory_bandwidth_fraction, Some(fraction(0.875)));
+        assert_eq!(
+            gpm(GpmMetricId::DramBwUtil, 87.5),
+            Metrics::from([(Metric::MemoryBandwidthFraction, 0.875)])
+        );
     }
 
     #[test]
     fn fp32_activity() {
-        assert_eq!(gpm(GpmMetricId::Fp32Util, 50.0).fp32_active_fraction, Some(fraction(0.5)));
+        assert_eq!(gpm(GpmMetricId::Fp32Util, 50.0), Metrics::from([(Metric::Fp32ActiveFraction, 0.5)]));
     }
 
     #[test]
     fn pcie_rates_of_gpm_are_in_mebibytes() {
-        assert_eq!(gpm(GpmMetricId::PcieTxPerSec, 2.0).pcie_tx_bytes_per_second, Some(2_097_152.0));
-        assert_eq!(gpm(GpmMetricId::PcieRxPerSec, 3.0).pcie_rx_bytes_per_second, Some(3_145_728.0));
+        assert_eq!(
+            gpm(GpmMetricId::PcieTxPerSec, 2.0),
+            Metrics::from([(Metric::PcieTxBytesPerSecond, 2_097_152.0)])
+        );
+        assert_eq!(
+            gpm(GpmMetricId::PcieRxPerSec, 3.0),
+            Metrics::from([(Metric::PcieRxBytesPerSecond, 3_145_728.0)])
+        );
     }
 
     #[test]
     fn nvlink_rates_of_gpm_are_in_mebibytes() {
-        assert_eq!(gpm(GpmMetricId::NvlinkTotalTxPerSec, 2.0).nvlink_tx_bytes_per_second, Some(2_097_152.0));
-        assert_eq!(gpm(GpmMetricId::NvlinkTotalRxPerSec, 3.0).nvlink_rx_bytes_per_second, Some(3_145_728.0));
+        assert_eq!(
+            gpm(GpmMetricId::NvlinkTotalTxPerSec, 2.0),
+            Metrics::from([(Metric::NvlinkTxBytesPerSecond, 2_097_152.0)])
+        );
+        assert_eq!(
+            gpm(GpmMetricId::NvlinkTotalRxPerSec, 3.0),
+            Metrics::from([(Metric::NvlinkRxBytesPerSecond, 3_145_728.0)])
+        );
     }
 
     #[test]
     fn each_metric_that_is_asked_has_its_own_place() {
-        let mut reading = Reading::default();
+        let mut metrics = Metrics::default();
         for (number, metric) in GPM_METRICS.into_iter().enumerate() {
-            set_gpm(&mut reading, metric, 1.0);
+            set_gpm(&mut metrics, metric, 1.0);
             assert_eq!(
-                reading.known().count(),
+                metrics.known().count(),
                 number + 1,
                 "{metric:?} is put nowhere, or in another's place"
             );
         }
-        assert!(!reading.known().any(|metric| metric == Metric::GpuBusyFraction));
-        set_gpm(&mut reading, GpmMetricId::SmUtil, f64::NAN);
-        assert_eq!(reading.sm_active_fraction, None);
+        assert!(!metrics.known().any(|metric| metric == Metric::GpuBusyFraction));
+        assert_eq!(gpm(GpmMetricId::SmUtil, f64::NAN), Metrics::default());
     }
 
     #[test]

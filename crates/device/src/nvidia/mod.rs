@@ -19,8 +19,8 @@
 //! While the agent runs, its library holds the devices open: resetting one, turning MIG on or off, and reloading the
 //! driver want the agent stopped.
 //!
-//! [`MetricSource::NvmlGpm`]: pillion_core::device::MetricSource::NvmlGpm
-//! [`MetricSource::Nvml`]: pillion_core::device::MetricSource::Nvml
+//! [`MetricSource::NvmlGpm`]: pillion_core::metric::MetricSource::NvmlGpm
+//! [`MetricSource::Nvml`]: pillion_core::metric::MetricSource::Nvml
 
 mod base;
 mod compute_mode;

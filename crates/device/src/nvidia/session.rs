@@ -20,9 +20,9 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::PciInfo;
 use nvml_wrapper::{Device, Nvml};
 use pillion_core::device::{
-    DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Metric, MetricSource, MigInstance, NoticeKind,
-    Reading,
+    DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, MigInstance, NoticeKind, Reading,
 };
+use pillion_core::metric::{Metric, MetricSource};
 use pillion_core::{DeviceUuid, GresType};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -179,19 +179,19 @@ impl<'nvml> Gpu<'nvml> {
         let mut reading = Reading::default();
         let rates = self.gpm.read(&self.device, &mut known.sampled_at)?;
         for (metric, value) in if let Rates::Known(values) = &rates { values.as_slice() } else { &[] } {
-            convert::set_gpm(&mut reading, *metric, *value);
+            convert::set_gpm(&mut reading.metrics, *metric, *value);
         }
-        reading.tag_untagged(MetricSource::NvmlGpm);
+        reading.metrics.tag_untagged(MetricSource::NvmlGpm);
         let is_pending = rates == Rates::Pending;
-        let has_pcie =
-            reading.pcie_tx_bytes_per_second.is_some() || reading.pcie_rx_bytes_per_second.is_some();
+        let has_pcie = reading.metrics.get(Metric::PcieTxBytesPerSecond).is_some()
+            || reading.metrics.get(Metric::PcieRxBytesPerSecond).is_some();
         let mut asking = Asking::default();
         if let Rates::Refused(reason) = &rates {
             asking.refuse(&GPM_ALONE, reason);
         }
         base::read(&self.device, !is_pending && !has_pcie, &mut asking, &mut reading)?;
-        reading.tag_untagged(MetricSource::Nvml);
-        if reading.known().next().is_none() {
+        reading.metrics.tag_untagged(MetricSource::Nvml);
+        if reading.metrics.known().next().is_none() {
             return Err(asking.why_nothing());
         }
         let excused: &[Metric] = if is_pending { &GPM_GIVES } else { &[] };
@@ -247,7 +247,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     pub(super) fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
         let Seen { reading, excused, refused } = self.ask(index, Gpu::read)?;
         if let Some(known) = self.memory.known.get_mut(&index) {
-            let changes = known.watch.look(&reading.known().collect(), excused, &refused);
+            let changes = known.watch.look(&reading.metrics.known().collect(), excused, &refused);
             for kind in changes {
                 let detail = match kind {
                     NoticeKind::MetricLost(metric) => match refused.get(&metric) {

@@ -8,6 +8,7 @@ use crate::floorplan::{self, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Drain, Member};
 use pillion_core::decision::MemberState;
+use pillion_core::metric::Metric;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_proto::v1;
 use pillion_slurm::JobState;
@@ -122,8 +123,8 @@ fn device(
     let reading = readings.get(&(spot.node.clone(), spot.device.gres_type.clone()));
     let fresh = reading.filter(|(at, _)| now.seconds_since(*at) <= READING_AGE_SECONDS_MAX);
     let reading = fresh.map(|(_, reading)| reading).filter(|_| is_visible);
-    let active = reading.and_then(|reading| reading.sm_active_fraction);
-    let busy = reading.and_then(|reading| reading.gpu_busy_fraction);
+    let active = reading.and_then(|reading| reading.metrics.fraction(Metric::SmActiveFraction));
+    let busy = reading.and_then(|reading| reading.metrics.fraction(Metric::GpuBusyFraction));
     v1::TopDevice {
         node: spot.node.to_string(),
         gres_type: spot.device.gres_type.to_string(),
@@ -135,8 +136,8 @@ fn device(
         tenants: tenants.iter().map(tenant).collect(),
         sm_active_fraction: active.map(f64::from),
         gpu_busy_fraction: busy.map(f64::from),
-        memory_bytes_used: reading.and_then(|reading| reading.memory_bytes_used),
-        power_watts: reading.and_then(|reading| reading.power_watts),
+        memory_bytes_used: reading.and_then(|reading| reading.metrics.bytes(Metric::MemoryBytesUsed)),
+        power_watts: reading.and_then(|reading| reading.metrics.get(Metric::PowerWatts)),
     }
 }
 
@@ -159,8 +160,8 @@ mod tests {
     use super::*;
     use crate::store::DrainPlace;
     use crate::testing::{NOW, at, decision, job, member, scan};
-    use pillion_core::device::{DeviceDescription, Mechanism, Reading};
-    use pillion_core::{DeviceUuid, Fraction, UserId};
+    use pillion_core::UserId;
+    use pillion_core::device::{DeviceDescription, Reading};
     use pillion_slurm::NodeAvailability;
 
     const OPERATOR: Caller = Caller { uid: None, is_operator: true };
@@ -168,13 +169,9 @@ mod tests {
 
     fn agents(is_connected: bool) -> BTreeMap<NodeName, AgentState> {
         let device = |index: u32| DeviceDescription {
-            index,
-            uuid: DeviceUuid::new(format!("GPU-{index}")),
             model: "h100".into(),
             memory_bytes: 80,
-            gres_type: GresType(format!("g{index}")),
-            mechanism: Mechanism::Mps,
-            instances: None,
+            ..pillion_test_kit::device(index)
         };
         let agent = AgentState {
             devices: (0..4).map(device).collect(),
@@ -199,11 +196,7 @@ mod tests {
     }
 
     fn readings() -> Readings {
-        let reading = Reading {
-            sm_active_fraction: Some(Fraction::try_new(0.75).unwrap()),
-            memory_bytes_used: Some(60),
-            ..Reading::default()
-        };
+        let reading = Reading::from([(Metric::SmActiveFraction, 0.75), (Metric::MemoryBytesUsed, 60.0)]);
         [((NodeName::new("n1"), GresType::new("g1")), (at(NOW - 3), reading))].into()
     }
 

@@ -5,6 +5,8 @@ use crate::chart;
 use crate::format;
 use maud::{Markup, html};
 use pillion_core::decision::MemberState;
+use pillion_core::metric::Metric;
+use pillion_core::report::DeviceSample;
 use pillion_proto::v1::{ClusterDevice, ClusterNode, Tenant};
 
 /// States of a device, with what each means, in the order in which they are shown.
@@ -133,10 +135,12 @@ fn tenant(tenant: &Tenant) -> Markup {
 /// A row of a table of devices.
 pub(super) fn device_row(row: &ClusterDevice) -> Markup {
     let Some(device) = &row.device else { return html! {} };
-    let sample = row.sample.clone().unwrap_or_default();
-    let activity = sample.sm_active_fraction.or(sample.gpu_busy_fraction);
+    let sample = row.sample.clone().and_then(|sample| DeviceSample::try_from(sample).ok());
+    let metrics = sample.map(|sample| sample.reading.metrics).unwrap_or_default();
+    let activity = metrics.get(Metric::SmActiveFraction).or(metrics.get(Metric::GpuBusyFraction));
+    let bytes_used = metrics.bytes(Metric::MemoryBytesUsed);
     #[expect(clippy::cast_precision_loss, reason = "a fraction for a bar")]
-    let used = sample.memory_bytes_used.map(|used| used as f64 / device.memory_bytes.max(1) as f64);
+    let used = bytes_used.map(|used| used as f64 / device.memory_bytes.max(1) as f64);
     let faults = row.condition.iter().flat_map(|condition| &condition.faults);
     html! {
         tr {
@@ -148,8 +152,8 @@ pub(super) fn device_row(row: &ClusterDevice) -> Markup {
                 @for fault in faults { p.fault { strong { (fault.kind) } " " (fault.detail) } }
             }
             td.number { @if let Some(activity) = activity { (chart::bar(activity, "fill-activity")) " " (format::percent(Some(activity))) } @else { (format::NONE) } }
-            td.number { @if let Some(used) = used { (chart::bar(used, "fill-memory")) " " (format::bytes(sample.memory_bytes_used)) } @else { (format::NONE) } }
-            td.number { @if let Some(watts) = sample.power_watts { (format!("{watts:.0} W")) } @else { (format::NONE) } }
+            td.number { @if let Some(used) = used { (chart::bar(used, "fill-memory")) " " (format::bytes(bytes_used)) } @else { (format::NONE) } }
+            td.number { @if let Some(watts) = metrics.get(Metric::PowerWatts) { (format!("{watts:.0} W")) } @else { (format::NONE) } }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
 use crate::model::TenantInput;
-use pillion_core::Fraction;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 
 /// Speed expected where nothing is known of either tenant: a little better than taking turns.
@@ -87,11 +87,12 @@ impl Appetite {
     }
 
     pub(super) fn of(profile: &WorkloadProfile, takes_turns: bool) -> Self {
-        let value = |fraction: Option<Fraction>| fraction.map(Fraction::value);
         let curve = curve(profile);
-        let active = value(profile.sm_active_fraction)
-            .map(|active| (active + value(profile.stall_fraction).unwrap_or(0.0)).min(1.0));
-        let busy = value(profile.gpu_busy_fraction);
+        let active = profile
+            .metrics
+            .get(Metric::SmActiveFraction)
+            .map(|active| (active + profile.metrics.get(Metric::StallFraction).unwrap_or(0.0)).min(1.0));
+        let busy = profile.metrics.get(Metric::GpuBusyFraction);
         // Of all hints, what a cap takes away tells best how much is needed.
         let sensitivity = curve.map(|curve| {
             let lost: f64 = curve[1..=CAP_STEPS].iter().map(|speed| 1.0 - speed).sum();
@@ -102,7 +103,10 @@ impl Appetite {
             // A device whose kernels hardly fill it is busy all the time, and still has room.
             load_fraction: if takes_turns { busy.or(active) } else { sensitivity.or(active) },
             use_fraction: use_fraction.map(|part| part.clamp(SPEED_MIN, 1.0)),
-            memory_fraction: value(profile.memory_bandwidth_fraction).or(value(profile.memory_busy_fraction)),
+            memory_fraction: profile
+                .metrics
+                .get(Metric::MemoryBandwidthFraction)
+                .or(profile.metrics.get(Metric::MemoryBusyFraction)),
             curve,
         }
     }

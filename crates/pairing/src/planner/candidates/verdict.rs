@@ -10,6 +10,7 @@ use crate::planner::index::KindIndex;
 use crate::policy::Objective;
 use crate::view::DeviceView;
 use pillion_core::Fraction;
+use pillion_core::metric::Metric;
 use pillion_core::share::Sharing;
 use std::rc::Rc;
 
@@ -135,7 +136,7 @@ impl<'a> PlanContext<'a> {
         before: f64,
         device: &DeviceView,
     ) -> f64 {
-        let watts = |input: &TenantInput<'_>| input.profile.power_watts_mean;
+        let watts = |input: &TenantInput<'_>| input.profile.metrics.get(Metric::PowerWatts);
         let stays: Vec<Stay> = seats
             .iter()
             .zip(inputs)

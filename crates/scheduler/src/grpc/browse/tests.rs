@@ -7,6 +7,7 @@ use pillion_core::UserId;
 use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::metric::Metric;
 use pillion_core::report::{AgentHello, DeviceSamples};
 use pillion_core::share::Sharing;
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
@@ -61,15 +62,7 @@ fn who_is_nobody_sees_no_decision_and_no_outcome() {
 }
 
 fn device() -> DeviceDescription {
-    DeviceDescription {
-        index: 0,
-        uuid: DeviceUuid("GPU-0".into()),
-        model: "h200".into(),
-        memory_bytes: 1,
-        gres_type: GresType::new("g0"),
-        mechanism: Mechanism::Mps,
-        instances: None,
-    }
+    DeviceDescription { uuid: DeviceUuid("GPU-0".into()), memory_bytes: 1, ..pillion_test_kit::device(0) }
 }
 
 fn hello() -> AgentHello {
@@ -93,7 +86,7 @@ fn drain() -> Drain {
 fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let (agents, node) = (Agents::default(), NodeName::new("n1"));
     let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
-    let reading = Reading { power_watts: Some(300.0), ..Reading::default() };
+    let reading = Reading::from([(Metric::PowerWatts, 300.0)]);
     let sample = DeviceSample { gres_type: GresType::new("g0"), reading, tenants: Vec::new() };
     let samples = DeviceSamples { recorded_at: UnixTime::from_epoch(2), samples: vec![sample] };
     agents.set_readings(&node, &samples);

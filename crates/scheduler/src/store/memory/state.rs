@@ -19,6 +19,7 @@ use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
+use pillion_core::metric::Metric;
 use pillion_core::report::{DeviceSample, JobSummary, Launch, Report, ReportBody};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::Explanation;
@@ -370,7 +371,7 @@ impl State {
             of_node == node && sample.gres_type == *gres_type && *recorded_at >= from && *recorded_at <= until
         });
         let (sum, count) = here
-            .filter_map(|(.., sample)| sample.reading.power_watts)
+            .filter_map(|(.., sample)| sample.reading.metrics.get(Metric::PowerWatts))
             .fold((0.0, 0.0), |(sum, count), watts| (sum + watts, count + 1.0));
         (count > 0.0).then(|| sum / count)
     }

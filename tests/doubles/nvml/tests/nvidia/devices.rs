@@ -3,6 +3,7 @@
 use crate::support::{Node, eventually};
 use crate::{WORKLOAD, backend, kinds, mps_settings, read_whole};
 use pillion_core::device::{Mechanism, NoticeKind};
+use pillion_core::metric::Metric;
 use pillion_device::mps::{ComputeMode, ComputeModes as _};
 use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, NvmlComputeModes, SearchPauses};
 use pillion_device::{Backend as _, DeviceError};
@@ -84,9 +85,24 @@ fn a_device_that_mig_has_cut_up_has_no_utilisation() {
     nvidia.devices().unwrap();
     read_whole(&mut nvidia, 1);
     let reading = nvidia.read(0).unwrap();
-    assert!(reading.energy_joules.is_some() && reading.memory_bytes_used.is_some());
-    assert_eq!((reading.gpu_busy_fraction, reading.memory_busy_fraction), (None, None));
-    assert_eq!((reading.sm_active_fraction, reading.memory_bandwidth_fraction), (None, None));
+    assert!(
+        reading.metrics.get(Metric::EnergyJoules).is_some()
+            && reading.metrics.bytes(Metric::MemoryBytesUsed).is_some()
+    );
+    assert_eq!(
+        (
+            reading.metrics.fraction(Metric::GpuBusyFraction),
+            reading.metrics.fraction(Metric::MemoryBusyFraction)
+        ),
+        (None, None)
+    );
+    assert_eq!(
+        (
+            reading.metrics.fraction(Metric::SmActiveFraction),
+            reading.metrics.fraction(Metric::MemoryBandwidthFraction)
+        ),
+        (None, None)
+    );
     assert_eq!(kinds(&mut nvidia), [], "told once, and what never came is not lost");
 }
 

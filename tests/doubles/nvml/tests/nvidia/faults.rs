@@ -2,7 +2,8 @@
 
 use crate::support::{Driver, Node, eventually};
 use crate::{backend, kinds, read_whole, with_deadline};
-use pillion_core::device::{Metric, NoticeKind};
+use pillion_core::device::NoticeKind;
+use pillion_core::metric::Metric;
 use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
 use pillion_device::simulated::{Machine, MachineConfig};
 use pillion_device::{Backend as _, DeviceError};
@@ -27,7 +28,7 @@ fn a_lost_device_is_gone_alone_and_may_come_back() {
     assert!(nvidia.processes(1).unwrap_err().is_gone());
     assert_eq!(nvidia.devices().unwrap().len(), 3, "it keeps its place");
     node.set("lost", json!([]));
-    assert!(nvidia.read(1).unwrap().energy_joules.is_some());
+    assert!(nvidia.read(1).unwrap().metrics.get(Metric::EnergyJoules).is_some());
     read_whole(&mut nvidia, 1);
     assert_eq!(kinds(&mut nvidia), [], "a device that is gone loses no metric");
     assert!(matches!(nvidia.read(3), Err(DeviceError::NoSuchDevice { index: 3 })));
@@ -91,7 +92,10 @@ fn what_we_may_not_read_is_told_once_and_hides_nothing_else() {
         node.set("not_permitted", json!([function]));
         let mut nvidia = backend(&node);
         let reading = nvidia.read(0).unwrap();
-        assert!(reading.power_watts.is_some() && !reading.known().any(|metric| metrics.contains(&metric)));
+        assert!(
+            reading.metrics.get(Metric::PowerWatts).is_some()
+                && !reading.metrics.known().any(|metric| metrics.contains(&metric))
+        );
         let notices = nvidia.notices();
         let kinds: Vec<NoticeKind> = notices.iter().map(|notice| notice.kind).collect();
         assert_eq!(kinds, metrics.iter().copied().map(NoticeKind::MetricLost).collect::<Vec<_>>());

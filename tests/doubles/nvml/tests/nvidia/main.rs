@@ -13,6 +13,7 @@ mod support;
 mod xids;
 
 use pillion_core::device::{NoticeKind, Reading};
+use pillion_core::metric::Metric;
 use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, SearchPauses};
 use pillion_device::{Backend as _, MpsSettings};
 use std::time::Duration;
@@ -34,7 +35,8 @@ fn with_deadline(node: &Node, deadline: Duration) -> Nvidia {
 /// A reading with the values of GPM, which come with the second sample.
 fn read_whole(nvidia: &mut Nvidia, index: u32) -> Reading {
     eventually("GPM gives its values", || {
-        Some(nvidia.read(index).unwrap()).filter(|reading| reading.sm_active_fraction.is_some())
+        Some(nvidia.read(index).unwrap())
+            .filter(|reading| reading.metrics.get(Metric::SmActiveFraction).is_some())
     })
 }
 
