@@ -12,7 +12,7 @@ use pillion_core::report::{
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
 use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
-use pillion_device::{Backend, MpsSettings};
+use pillion_device::{Backend, MpsControl, MpsSettings};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -138,7 +138,9 @@ impl Node {
     fn prepare(&mut self, share: &Share) -> Result<(), String> {
         let device = self.device(&share.gres_type).ok_or("no such device")?.clone();
         if share.mechanism() == Mechanism::Mps
-            && self.backend.mps(device.index).map_err(|error| error.to_string())?.is_none()
+            && MpsControl::status(&mut self.backend, device.index)
+                .map_err(|error| error.to_string())?
+                .is_none()
         {
             let settings = MpsSettings {
                 pipe_directory: pipe_directory(&device),
@@ -149,7 +151,8 @@ impl Node {
                 cap_default: None,
                 memory_limit_bytes_default: None,
             };
-            self.backend.start_mps(device.index, &settings).map_err(|error| error.to_string())?;
+            MpsControl::prepare(&mut self.backend, device.index, &settings)
+                .map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -268,7 +271,7 @@ impl Node {
             self.device(&run.gres_type).filter(|_| is_free && !is_awaited && self.is_agent_alive)
         {
             let index = device.index;
-            let _ = self.backend.stop_mps(index);
+            let _ = MpsControl::release(&mut self.backend, index);
         }
     }
 

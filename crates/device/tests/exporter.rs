@@ -8,7 +8,7 @@ use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, NoticeKi
 use pillion_core::metric::{Metric, MetricSource};
 use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
 use pillion_device::intel::{Intel, Settings as IntelSettings};
-use pillion_device::{Backend, DeviceError, MpsSettings, MpsStatus};
+use pillion_device::{Backend, DeviceError};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -301,24 +301,6 @@ impl Backend for Plain {
     }
     fn processes(&mut self, _: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
         Ok(Vec::new())
-    }
-    fn start_mps(&mut self, index: u32, _: &MpsSettings) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
-    }
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
-    }
-    fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        Ok(None)
-    }
-    fn terminate_mps_client(&mut self, index: u32, _: u32) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
-    }
-    fn ccs_mode(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {
-        Ok(None)
-    }
-    fn set_ccs_mode(&mut self, index: u32, _: u8) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
     }
 }
 

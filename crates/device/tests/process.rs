@@ -4,7 +4,7 @@
 
 use pillion_core::metric::Metric;
 use pillion_device::simulated::Simulated;
-use pillion_device::{Backend as _, DeviceError, MpsSettings};
+use pillion_device::{Backend as _, DeviceError, MpsControl as _, MpsSettings};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
@@ -112,7 +112,7 @@ fn is_root() -> bool {
 fn a_wrong_percentage_shows_as_a_wrong_speed() {
     let driver = Driver::start(&["--model", "h200", "--count", "2", "--time-scale", "300"]);
     let settings = driver.mps(1);
-    let started = driver.backend().start_mps(1, &settings);
+    let started = driver.backend().prepare(1, &settings);
     if !is_root() {
         assert!(matches!(started, Err(DeviceError::Refused { .. })), "{started:?}");
         return;

@@ -38,7 +38,9 @@ fn share(job: u32, gres_type: &str) -> Share {
 const GIB: f64 = 1_073_741_824.0;
 
 fn full_reading() -> Reading {
-    let mut reading = Reading::from([
+    // Whatever else there is, too.
+    let mut reading = Reading::from(Metric::ALL.map(|metric| (metric, 0.5)));
+    for (metric, value) in [
         (Metric::EnergyJoules, 12_345.5),
         (Metric::PowerWatts, 350.0),
         (Metric::SmActiveFraction, 0.75),
@@ -47,11 +49,10 @@ fn full_reading() -> Reading {
         (Metric::PcieTxBytesPerSecond, 1e6),
         (Metric::PcieRxBytesPerSecond, 2e6),
         (Metric::SmClockHertz, 1.98e9),
-        (Metric::SmOccupancyFraction, 0.5),
-        (Metric::StallFraction, 0.5),
-        (Metric::MemoryBusyFraction, 0.5),
         (Metric::MemoryBytesUsed, 7.0 * GIB),
-    ]);
+    ] {
+        reading.metrics.set(metric, value);
+    }
     reading.set_throttles([Throttle::PowerLimit].into());
     reading
 }

@@ -8,7 +8,7 @@ use pillion_core::SystemClock;
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::metric::Metric;
 use pillion_device::intel::{Intel, Settings};
-use pillion_device::{Backend as _, DeviceError};
+use pillion_device::{Backend as _, CcsControl, DeviceError};
 use pillion_double_level_zero::Faults;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn a_tile_that_hangs_keeps_nobody_waiting(scene: &Scene) {
     });
     assert!(reasons.iter().any(|reason| reason.contains("it takes too long")), "{reasons:?}");
     wait_for("the neighbour on its card", || intel.read(0).is_ok());
-    assert!(intel.set_ccs_mode(1, 2).unwrap_err().is_transient());
+    assert!(intel.prepare(1, 2).unwrap_err().is_transient());
     assert_eq!(intel.devices().unwrap().len(), 4);
     scene.answers(&[]);
     wait_for("its return", || intel.read(1).is_ok());

@@ -124,9 +124,6 @@ fn counters_are_not_read_too_often(scene: &Scene) {
 
 fn mps_is_not_for_intel(scene: &Scene) {
     let mut intel = scene.opened();
-    assert_eq!(intel.mps(0).unwrap(), None);
-    assert!(matches!(intel.stop_mps(0), Err(DeviceError::Unsupported { index: 0, .. })));
-    assert!(matches!(intel.terminate_mps_client(0, 1), Err(DeviceError::Unsupported { .. })));
+    assert!(intel.mps().is_none());
     assert!(matches!(intel.read(4), Err(DeviceError::NoSuchDevice { index: 4 })));
-    assert!(matches!(intel.mps(4), Err(DeviceError::NoSuchDevice { .. })));
 }

@@ -4,7 +4,7 @@ use crate::support::{Driver, Node, eventually};
 use crate::{backend, kinds, read_whole, with_deadline};
 use pillion_core::device::NoticeKind;
 use pillion_core::metric::Metric;
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_device::nvidia::{Nvidia, NvidiaSettings};
 use pillion_device::simulated::{Machine, MachineConfig};
 use pillion_device::{Backend as _, DeviceError};
 use serde_json::json;
@@ -39,7 +39,7 @@ fn a_device_that_is_gone_is_left_alone_for_a_while() {
     let mut node = Node::start("h100", 2);
     let (library, deadline) = (Some(node.library()), Duration::from_secs(20));
     let settings = NvidiaSettings { library, deadline, ..NvidiaSettings::default() };
-    let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
+    let mut nvidia = Nvidia::new(settings, None);
     eventually("the library opens", || nvidia.read(0).ok());
     node.set("lost", json!([0]));
     let first = nvidia.read(0).unwrap_err();
@@ -122,7 +122,7 @@ const OF_GPM_ALONE: [Metric; 5] = [
 #[test]
 fn a_node_without_the_library_says_so() {
     let settings = |path: PathBuf| NvidiaSettings { library: Some(path), ..NvidiaSettings::default() };
-    let mut nvidia = Nvidia::new(settings("/nowhere/libnvidia-ml.so.1".into()), Box::new(NoMps));
+    let mut nvidia = Nvidia::new(settings("/nowhere/libnvidia-ml.so.1".into()), None);
     assert_eq!(nvidia.notices(), [], "nothing is loaded for this");
     let error = nvidia.devices().unwrap_err();
     assert!(
@@ -134,7 +134,7 @@ fn a_node_without_the_library_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let text = directory.path().join("libnvidia-ml.so.1");
     std::fs::write(&text, "no library at all").unwrap();
-    let error = Nvidia::new(settings(text), Box::new(NoMps)).devices().unwrap_err();
+    let error = Nvidia::new(settings(text), None).devices().unwrap_err();
     assert!(matches!(error, DeviceError::NoLibrary { .. }), "{error}");
 }
 

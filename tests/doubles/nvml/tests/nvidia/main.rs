@@ -14,7 +14,7 @@ mod xids;
 
 use pillion_core::device::{NoticeKind, Reading};
 use pillion_core::metric::Metric;
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, SearchPauses};
+use pillion_device::nvidia::{Nvidia, NvidiaSettings, SearchPauses};
 use pillion_device::{Backend as _, MpsSettings};
 use std::time::Duration;
 use support::{Node, eventually};
@@ -29,7 +29,7 @@ fn with_deadline(node: &Node, deadline: Duration) -> Nvidia {
     let library = Some(node.library());
     let search_pauses = SearchPauses { first: Duration::ZERO, longest: Duration::ZERO };
     let settings = NvidiaSettings { library, deadline, search_pauses, ..NvidiaSettings::default() };
-    Nvidia::new(settings, Box::new(NoMps))
+    Nvidia::new(settings, None)
 }
 
 /// A reading with the values of GPM, which come with the second sample.
