@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("pillion-auth", &["pillion-core", "pillion-config", "pillion-doors"]),
     ("pillion-linear", &[]),
     ("pillion-pairing", &["pillion-core", "pillion-linear"]),
-    ("pillion-device", &["pillion-core", "level-zero-sys"]),
+    ("pillion-device", &["pillion-core", "level-zero-sys", "pillion-test-kit"]),
     ("pillion-slurm", &["pillion-core", "pillion-fake-slurm"]),
     ("pillion-fake-slurm", &["pillion-core", "pillion-slurm"]),
     ("pillion-proto", &["pillion-core"]),
@@ -32,6 +32,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "pillion-metrics",
             "pillion-proto",
             "pillion-device",
+            "pillion-test-kit",
         ],
     ),
     ("pillion-exporter-double", &["pillion-core", "pillion-device"]),
@@ -50,6 +51,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "pillion-slurm",
             "pillion-fake-slurm",
             "pillion-web",
+            "pillion-test-kit",
         ],
     ),
     ("pillion-web", &["pillion-core", "pillion-api"]),
@@ -69,9 +71,11 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("pillion-nvml-double", &["pillion-core", "pillion-device"]),
     ("pillion-gpu-checks", &["pillion-core", "pillion-device", "pillion-agent", "pillion-pairing"]),
     ("pillion-double-level-zero", &["pillion-core", "pillion-device", "level-zero-sys"]),
+    ("pillion-test-kit", &["pillion-core"]),
     (
         "pillion-tests",
         &[
+            "pillion-test-kit",
             "pillion-core",
             "pillion-pairing",
             "pillion-device",
@@ -144,6 +148,16 @@ fn nobody_imports_whom_the_architecture_forbids() {
         let forbidden: Vec<&String> =
             used.filter(|dependency| !allowed.contains(&dependency.as_str())).collect();
         assert!(forbidden.is_empty(), "{name} imports {forbidden:?}; allowed are {allowed:?}");
+    }
+}
+
+#[test]
+fn builders_for_tests_are_imported_by_tests_alone() {
+    for package in metadata().packages.iter().filter(|package| package.name != "pillion-tests") {
+        let builders = package.dependencies.iter().filter(|dependency| dependency.name == "pillion-test-kit");
+        for kind in builders.map(|dependency| dependency.kind) {
+            assert_eq!(kind, DependencyKind::Development, "{}", package.name);
+        }
     }
 }
 

@@ -4,12 +4,13 @@ use crate::stats::{Variant, figures};
 use anyhow::{Context as _, ensure};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::report::{AgentHello, PROTOCOL_VERSION};
+use pillion_core::report::AgentHello;
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio,
-    SlurmJobId, SystemClock, UnixTime, UserId, WorkloadKey,
+    DecisionId, DeviceUuid, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
+    SystemClock, UnixTime, UserId, WorkloadKey,
 };
 use pillion_fake_slurm::{FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_pairing::model::Contention;
@@ -54,15 +55,17 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn profile(number: u32) -> WorkloadProfile {
     let weight = f64::from(number % WORKLOADS) / f64::from(WORKLOADS);
     WorkloadProfile {
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, weight),
+            (Metric::GpuBusyFraction, 0.3 + weight),
+            (Metric::MemoryBandwidthFraction, 0.9 - weight),
+            (Metric::CacheBandwidthFraction, 0.5 * weight),
+            (Metric::PowerWatts, 150.0 + 400.0 * weight),
+        ]),
         run_count: 3,
         duration_seconds: Some(1800.0),
-        sm_active_fraction: Some(Fraction::clamped(weight)),
-        gpu_busy_fraction: Some(Fraction::clamped(0.3 + weight)),
-        memory_bandwidth_fraction: Some(Fraction::clamped(0.9 - weight)),
-        cache_bandwidth_fraction: Some(Fraction::clamped(0.5 * weight)),
         memory_bytes_peak: Some(8 * GIB),
         process_count_peak: 1,
-        power_watts_mean: Some(150.0 + 400.0 * weight),
         ..WorkloadProfile::empty(workload(number), MODEL)
     }
 }
@@ -218,24 +221,18 @@ fn slurm(now: UnixTime) -> FakeSlurm {
 
 fn hello(node: NodeName, at: UnixTime) -> AgentHello {
     let device = |index: u32| DeviceDescription {
-        index,
         uuid: DeviceUuid(format!("{node}-{index}")),
         model: MODEL.to_owned(),
         memory_bytes: 80 * GIB,
-        gres_type: GresType::new(format!("g{index}")),
-        mechanism: Mechanism::Mps,
-        instances: None,
+        ..pillion_test_kit::device(index)
     };
     AgentHello {
-        protocol_version: PROTOCOL_VERSION,
         agent_version: "bench".to_owned(),
         journal_id: format!("journal-{node}"),
         devices: (0..DEVICES_PER_NODE).map(device).collect(),
         sent_at: at,
-        decision_ids: Vec::new(),
-        conditions: Vec::new(),
-        setup: None,
         node,
+        ..pillion_test_kit::hello("n1")
     }
 }
 

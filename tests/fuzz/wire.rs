@@ -2,9 +2,10 @@
 
 use crate::fuzz;
 use crate::values::bytes_like;
-use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
+use pillion_core::device::{DeviceDescription, Reading, TenantUse};
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
     Report, ReportBody, ShareResult, ToAgent,
@@ -12,9 +13,7 @@ use pillion_core::report::{
 use pillion_core::setup::{NodeSetup, SetupFault, SetupFaultKind};
 use pillion_core::share::Share;
 use pillion_core::share::Sharing;
-use pillion_core::{
-    DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId,
-};
+use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UnixTime, UserId};
 use pillion_proto::v1 as wire;
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -35,31 +34,20 @@ fn condition() -> DeviceCondition {
 }
 
 fn hello() -> FromAgent {
-    let device = DeviceDescription {
-        index: 0,
-        uuid: DeviceUuid::new("GPU-0"),
-        model: "h200".into(),
-        memory_bytes: 1 << 37,
-        gres_type: g0(),
-        mechanism: Mechanism::Mps,
-        instances: None,
-    };
+    let device = DeviceDescription { memory_bytes: 1 << 37, gres_type: g0(), ..pillion_test_kit::device(0) };
     let fault = SetupFault { kind: SetupFaultKind::NoDevices, detail: "none".into() };
     FromAgent::Hello(AgentHello {
-        protocol_version: 1,
-        node: NodeName::new("n1"),
-        agent_version: "0.1.0".into(),
         journal_id: "0123".into(),
         devices: vec![device],
         sent_at: at(0),
         decision_ids: vec![DecisionId(7)],
         conditions: vec![condition()],
         setup: Some(NodeSetup { faults: vec![fault], ..NodeSetup::default() }),
+        ..pillion_test_kit::hello("n1")
     })
 }
 
 fn summary() -> ReportBody {
-    let half = Fraction::clamped(0.5);
     let memory = MemoryLook { at: at(9), bytes: 1 << 37, bytes_used: Some(1 << 36), process_bytes_max: None };
     ReportBody::JobSummary(Box::new(JobSummary {
         start: JOB,
@@ -73,11 +61,10 @@ fn summary() -> ReportBody {
         energy_joules: Some(1234.5),
         solo: ProgressPart { progress: Some(30.0), seconds: 6.0 },
         shared: ProgressPart { progress: None, seconds: 0.0 },
-        solo_means: Some(ActivityMeans {
-            power_watts: Some(290.0),
-            sm_active_fraction: Some(half),
-            ..ActivityMeans::default()
-        }),
+        solo_means: Some(ActivityMeans(Metrics::from([
+            (Metric::PowerWatts, 290.0),
+            (Metric::SmActiveFraction, 0.5),
+        ]))),
         solo_sample_count: 6,
         neighbours: vec![JobStart { job_id: SlurmJobId::plain(34), restart_count: 0 }],
         signs: Some(FaultSigns {
@@ -97,8 +84,7 @@ fn samples() -> ReportBody {
         process_count: 2,
         progress: Some(7.0),
     };
-    let reading =
-        Reading { power_watts: Some(290.0), sm_active_fraction: Some(Fraction::ONE), ..Reading::default() };
+    let reading = Reading::from([(Metric::PowerWatts, 290.0), (Metric::SmActiveFraction, 1.0)]);
     ReportBody::Samples(DeviceSamples {
         recorded_at: at(5),
         samples: vec![DeviceSample { gres_type: g0(), reading, tenants: vec![tenant] }],

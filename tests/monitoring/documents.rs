@@ -24,7 +24,7 @@ not as they presupposed (`why=` what it was instead).
 
 fn document() -> String {
     let scheduler = table(pillion_scheduler::metrics::ALL);
-    let agent = table(pillion_agent::metrics::ALL);
+    let agent = table(&pillion_agent::metrics::all());
     format!("{HEAD}\n## The scheduler\n\n{scheduler}\n## The agent of a node\n\n{agent}\n{TAIL}")
 }
 
@@ -90,7 +90,7 @@ fn labels_are_few_and_tell_of_nobody() {
 
 #[test]
 fn what_both_daemons_tell_means_the_same() {
-    for of in pillion_scheduler::metrics::ALL.iter().chain(pillion_agent::metrics::ALL) {
-        assert_eq!(*of, families()[of.name]);
+    for of in pillion_scheduler::metrics::ALL.iter().copied().chain(pillion_agent::metrics::all()) {
+        assert_eq!(of, families()[of.name]);
     }
 }

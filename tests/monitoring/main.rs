@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 /// All families by name, those of both daemons.
 fn families() -> BTreeMap<&'static str, &'static Description> {
-    let both = pillion_scheduler::metrics::ALL.iter().chain(pillion_agent::metrics::ALL);
-    both.map(|of| (of.name, *of)).collect()
+    let both = pillion_scheduler::metrics::ALL.iter().copied().chain(pillion_agent::metrics::all());
+    both.map(|of| (of.name, of)).collect()
 }
 
 /// The names of metrics in an expression, without what a histogram's series add.

@@ -5,13 +5,14 @@ use pillion_agent::accumulator::{DeviceRuns, Look, Sighting};
 use pillion_agent::share::{SharePaths, environment, is_for};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::FaultSigns;
+use pillion_core::metric::Metric;
 use pillion_core::report::{
     AgentHello, DeviceSamples, JobSummary, Launch, Report, ReportBody, ShareResult, ToAgent,
 };
 use pillion_core::share::Share;
 use pillion_core::{GresType, JobStart, NodeName, UnixTime, UserId};
 use pillion_device::simulated::{AttachRequest, ClientId, InProcess, Machine, MachineConfig, Phase};
-use pillion_device::{Backend, MpsSettings};
+use pillion_device::{Backend, MpsControl, MpsSettings};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -137,7 +138,9 @@ impl Node {
     fn prepare(&mut self, share: &Share) -> Result<(), String> {
         let device = self.device(&share.gres_type).ok_or("no such device")?.clone();
         if share.mechanism() == Mechanism::Mps
-            && self.backend.mps(device.index).map_err(|error| error.to_string())?.is_none()
+            && MpsControl::status(&mut self.backend, device.index)
+                .map_err(|error| error.to_string())?
+                .is_none()
         {
             let settings = MpsSettings {
                 pipe_directory: pipe_directory(&device),
@@ -148,7 +151,8 @@ impl Node {
                 cap_default: None,
                 memory_limit_bytes_default: None,
             };
-            self.backend.start_mps(device.index, &settings).map_err(|error| error.to_string())?;
+            MpsControl::prepare(&mut self.backend, device.index, &settings)
+                .map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -267,7 +271,7 @@ impl Node {
             self.device(&run.gres_type).filter(|_| is_free && !is_awaited && self.is_agent_alive)
         {
             let index = device.index;
-            let _ = self.backend.stop_mps(index);
+            let _ = MpsControl::release(&mut self.backend, index);
         }
     }
 
@@ -287,7 +291,8 @@ impl Node {
             let gres_type = self.devices[index as usize].gres_type.clone();
             let here: Vec<JobStart> =
                 self.running.iter().filter(|run| run.gres_type == gres_type).map(|run| run.start).collect();
-            let memory_bytes = state.reading.memory_bytes_used.unwrap_or(0) / here.len().max(1) as u64;
+            let memory_bytes =
+                state.reading.metrics.bytes(Metric::MemoryBytesUsed).unwrap_or(0) / here.len().max(1) as u64;
             let sighting = |start: &JobStart| Sighting {
                 start: Some(*start),
                 memory_bytes: Some(memory_bytes),

@@ -15,9 +15,10 @@
 //! **Progress** is counted from the first number seen, from change to change, with the seconds between; a change over
 //! both alone and shared time counts for neither, and a counter that falls starts anew.
 
-use pillion_core::device::{Metric, MetricSource, Reading, Throttle};
+use pillion_core::device::Reading;
+use pillion_core::metric::{Measured, Metric, MetricSource, Metrics};
 use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
-use pillion_core::{Fraction, GresType, JobStart, UnixTime};
+use pillion_core::{GresType, JobStart, UnixTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,9 +85,8 @@ struct Means(BTreeMap<Metric, Mean>);
 
 impl Means {
     fn add(&mut self, reading: &Reading, seconds: f64) {
-        for (metric, value) in averaged(reading) {
-            if let Some(value) = value {
-                let source = reading.sources.get(&metric).copied();
+        for (metric, Measured { value, source }) in reading.metrics.iter() {
+            if metric.mean_word().is_some() {
                 self.0.entry(metric).or_default().add(metric, value, source, seconds);
             }
         }
@@ -96,77 +96,15 @@ impl Means {
         self.0.get(&metric).and_then(|mean| mean.value())
     }
 
-    fn fraction(&self, metric: Metric) -> Option<Fraction> {
-        self.value(metric).map(Fraction::clamped)
-    }
-
     fn values(&self) -> ActivityMeans {
-        let known = self.0.iter().filter(|(_, mean)| mean.seconds > 0.0);
-        ActivityMeans {
-            power_watts: self.value(Metric::PowerWatts),
-            sm_active_fraction: self.fraction(Metric::SmActiveFraction),
-            sm_occupancy_fraction: self.fraction(Metric::SmOccupancyFraction),
-            stall_fraction: self.fraction(Metric::StallFraction),
-            fp32_active_fraction: self.fraction(Metric::Fp32ActiveFraction),
-            tensor_active_fraction: self.fraction(Metric::TensorActiveFraction),
-            gpu_busy_fraction: self.fraction(Metric::GpuBusyFraction),
-            memory_busy_fraction: self.fraction(Metric::MemoryBusyFraction),
-            memory_bandwidth_fraction: self.fraction(Metric::MemoryBandwidthFraction),
-            cache_bandwidth_fraction: self.fraction(Metric::CacheBandwidthFraction),
-            pcie_tx_bytes_per_second: self.value(Metric::PcieTxBytesPerSecond),
-            pcie_rx_bytes_per_second: self.value(Metric::PcieRxBytesPerSecond),
-            nvlink_tx_bytes_per_second: self.value(Metric::NvlinkTxBytesPerSecond),
-            nvlink_rx_bytes_per_second: self.value(Metric::NvlinkRxBytesPerSecond),
-            throttled_fraction: self.fraction(Metric::Throttles),
-            sources: known.filter_map(|(metric, mean)| Some((*metric, mean.source?))).collect(),
+        let mut means = Metrics::default();
+        for (metric, mean) in &self.0 {
+            if let Some(value) = mean.value() {
+                means.put(*metric, Measured { value, source: mean.source });
+            }
         }
+        ActivityMeans(means)
     }
-}
-
-/// What is averaged of a reading. The meter is differenced, memory has a peak, and the clock of the moment tells less than
-/// what holds it down.
-fn averaged(reading: &Reading) -> [(Metric, Option<f64>); 15] {
-    let Reading {
-        energy_joules: _,
-        power_watts,
-        sm_active_fraction,
-        sm_occupancy_fraction,
-        stall_fraction,
-        fp32_active_fraction,
-        tensor_active_fraction,
-        gpu_busy_fraction,
-        memory_busy_fraction,
-        memory_bandwidth_fraction,
-        cache_bandwidth_fraction,
-        pcie_tx_bytes_per_second,
-        pcie_rx_bytes_per_second,
-        nvlink_tx_bytes_per_second,
-        nvlink_rx_bytes_per_second,
-        memory_bytes_used: _,
-        sm_clock_hertz: _,
-        throttles,
-        sources: _,
-    } = reading;
-    let part = |fraction: &Option<Fraction>| fraction.map(Fraction::value);
-    let is_throttled =
-        |throttles: &BTreeSet<Throttle>| throttles.iter().any(|throttle| *throttle != Throttle::Setting);
-    [
-        (Metric::PowerWatts, *power_watts),
-        (Metric::SmActiveFraction, part(sm_active_fraction)),
-        (Metric::SmOccupancyFraction, part(sm_occupancy_fraction)),
-        (Metric::StallFraction, part(stall_fraction)),
-        (Metric::Fp32ActiveFraction, part(fp32_active_fraction)),
-        (Metric::TensorActiveFraction, part(tensor_active_fraction)),
-        (Metric::GpuBusyFraction, part(gpu_busy_fraction)),
-        (Metric::MemoryBusyFraction, part(memory_busy_fraction)),
-        (Metric::MemoryBandwidthFraction, part(memory_bandwidth_fraction)),
-        (Metric::CacheBandwidthFraction, part(cache_bandwidth_fraction)),
-        (Metric::PcieTxBytesPerSecond, *pcie_tx_bytes_per_second),
-        (Metric::PcieRxBytesPerSecond, *pcie_rx_bytes_per_second),
-        (Metric::NvlinkTxBytesPerSecond, *nvlink_tx_bytes_per_second),
-        (Metric::NvlinkRxBytesPerSecond, *nvlink_rx_bytes_per_second),
-        (Metric::Throttles, throttles.as_ref().map(|throttles| f64::from(u8::from(is_throttled(throttles))))),
-    ]
 }
 
 /// A counter as it goes.
@@ -371,8 +309,9 @@ impl DeviceRuns {
             meter.look_count += 1;
         }
         self.meters.retain(|meter| meter.look_count <= LOOKS_WITHOUT_METER_MAX);
-        let Some(now) = reading.energy_joules else { return };
-        let source = reading.sources.get(&Metric::EnergyJoules).copied();
+        let Some(Measured { value: now, source }) = reading.metrics.measured(Metric::EnergyJoules) else {
+            return;
+        };
         let Some(place) = self.meters.iter().position(|meter| meter.source == source) else {
             self.meters.push(Meter::new(source, now, present.clone()));
             return;

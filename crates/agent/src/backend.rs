@@ -6,10 +6,9 @@ use pillion_core::device::Mechanism;
 use pillion_device::Backend;
 use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
 use pillion_device::intel::Intel;
+use pillion_device::kernel_log::KERNEL_LOG;
 use pillion_device::mps::ModeControl;
-use pillion_device::nvidia::{
-    KERNEL_LOG, MpsControl, NoMps, NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes,
-};
+use pillion_device::nvidia::{NodeDaemons, Nvidia, NvidiaSettings, NvmlComputeModes};
 use pillion_device::simulated::Simulated;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,13 +44,11 @@ fn nvidia(config: &Config) -> Nvidia {
     }
     let mechanism = if has_mps { Mechanism::Mps } else { Mechanism::TimeSliced };
     let settings = NvidiaSettings { mechanism, ..nvml(config) };
-    let control: Box<dyn MpsControl> = if has_mps {
+    let daemons = has_mps.then(|| {
         let (binary, directory) = (mps.control_binary.clone(), mps_directory(config));
-        Box::new(NodeDaemons::new(binary, directory, compute_modes(config)))
-    } else {
-        Box::new(NoMps)
-    };
-    Nvidia::new(settings, control)
+        NodeDaemons::new(binary, directory, compute_modes(config))
+    });
+    Nvidia::new(settings, daemons)
 }
 
 fn nvml(config: &Config) -> NvidiaSettings {

@@ -289,7 +289,8 @@ impl Devices {
 
     /// In the clean way, which takes nobody else along. One that is no client of the daemon runs beside it, and is killed.
     fn end_client(&mut self, index: u32, process: ProcessId) {
-        let ended = match self.backend.terminate_mps_client(index, process.pid) {
+        let terminated = self.backend.mps_on(index).and_then(|mps| mps.terminate_client(index, process.pid));
+        let ended = match terminated {
             Err(DeviceError::Refused { .. }) => self.proc.kill(process).map_err(|error| error.to_string()),
             ended => ended.map_err(|error| pillion_core::report(&error)),
         };

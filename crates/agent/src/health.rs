@@ -2,8 +2,9 @@
 //! the driver said at each look and with its notices. Knows nothing of jobs, of shares or of the scheduler.
 
 use crate::mechanism::ccs::tiles_per_card;
-use pillion_core::device::{DeviceDescription, DeviceNotice, Metric, MetricSource, NoticeKind};
+use pillion_core::device::{DeviceDescription, DeviceNotice, NoticeKind};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::metric::{Metric, MetricSource};
 use pillion_core::{GresType, UnixTime};
 use pillion_device::{DeviceError, DeviceState, DeviceStates};
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,7 +158,7 @@ impl Watched {
             self.forget_mps();
         }
         // A metric that is missing for once is not lost: its backend says when it is.
-        self.sources.extend(&state.reading.sources);
+        self.sources.extend(state.reading.metrics.sources());
     }
 
     fn failed(&mut self, at: UnixTime, error: &DeviceError) {

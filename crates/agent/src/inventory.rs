@@ -81,18 +81,12 @@ pub fn with(known: &[DeviceDescription], new: &[DeviceDescription], fault: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pillion_core::DeviceUuid;
-    use pillion_core::device::Mechanism;
 
     fn device(index: u32, gres_type: &str) -> DeviceDescription {
         DeviceDescription {
-            index,
-            uuid: DeviceUuid::new(format!("GPU-{index}")),
-            model: "h200".into(),
             memory_bytes: 1 << 37,
             gres_type: GresType::new(gres_type),
-            mechanism: Mechanism::Mps,
-            instances: None,
+            ..pillion_test_kit::device(index)
         }
     }
 

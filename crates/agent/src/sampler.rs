@@ -11,10 +11,11 @@ use crate::progress::ProgressFiles;
 use crate::signs::{DeviceSigns, OwnProcess};
 use crate::stderr_tail::StderrTails;
 use crate::tracker::{Registration, TrackedStart, Tracker};
-use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, NoticeKind, Reading, TenantUse};
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, NoticeKind, TenantUse};
 use pillion_core::fault::FaultSigns;
+use pillion_core::metric::Metric;
 use pillion_core::report::{DeviceSample, DeviceSamples, JobSummary, ReportBody};
-use pillion_core::{Fraction, GresType, JobStart, UnixTime};
+use pillion_core::{GresType, JobStart, UnixTime};
 use pillion_device::{DeviceError, DeviceState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -188,7 +189,12 @@ impl Sampler {
             let Some(state) = self.understood(index, state) else { continue };
             let Some(gres_type) = self.gres_type(index) else { continue };
             let attributed = self.attributed(&state.processes);
-            self.keep_signs(at, index, &gres_type, (state.reading.memory_bytes_used, &attributed));
+            self.keep_signs(
+                at,
+                index,
+                &gres_type,
+                (state.reading.metrics.bytes(Metric::MemoryBytesUsed), &attributed),
+            );
             holdings.extend(self.holdings(index, &gres_type, &attributed));
             let sightings = self.sightings(&attributed);
             on_devices.extend(sightings.iter().filter_map(|seen| seen.start));
@@ -322,9 +328,9 @@ impl Sampler {
         state: &DeviceState,
         sightings: &[Sighting],
     ) -> bool {
-        let Reading { sm_active_fraction, gpu_busy_fraction, .. } = &state.reading;
-        let moves = |fraction: &Option<Fraction>| fraction.is_some_and(|fraction| fraction.value() > 0.0);
-        let is_busy = !sightings.is_empty() || moves(sm_active_fraction) || moves(gpu_busy_fraction);
+        let moves = |metric| state.reading.metrics.get(metric).is_some_and(|part| part > 0.0);
+        let is_busy =
+            !sightings.is_empty() || moves(Metric::SmActiveFraction) || moves(Metric::GpuBusyFraction);
         let was_busy =
             if is_busy { !self.busy.insert(gres_type.clone()) } else { self.busy.remove(gres_type) };
         let is_due =

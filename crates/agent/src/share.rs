@@ -175,17 +175,14 @@ impl ShareTable {
 pub(crate) mod tests {
     use super::*;
     use pillion_core::device::Mechanism;
-    use pillion_core::{DeviceUuid, Fraction, Shards, SlurmJobId, UserId};
+    use pillion_core::{Fraction, Shards, SlurmJobId, UserId};
 
     pub(crate) fn device(mechanism: Mechanism) -> DeviceDescription {
         DeviceDescription {
-            index: 3,
-            uuid: DeviceUuid::new("GPU-3"),
             model: if mechanism == Mechanism::Ccs { "max-1550".into() } else { "h200".into() },
             memory_bytes: 1 << 37,
-            gres_type: GresType::new("g3"),
             mechanism,
-            instances: None,
+            ..pillion_test_kit::device(3)
         }
     }
 

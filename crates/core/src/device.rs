@@ -1,10 +1,9 @@
 //! Devices and what is read from them, in our units. Absent is `None`, never 0.
 
 use crate::ids::{DeviceUuid, GresType, SlurmJobId};
-use crate::units::Fraction;
-use crate::word::spelt_as_serialized;
+use crate::metric::{Measured, Metric, Metrics, Throttle};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A way to share a device. What one tenant is told in that way: [`crate::share::Sharing`]. Whoever asks what a mechanism can do
@@ -130,90 +129,6 @@ pub struct MigPlacement {
     pub size: u32,
 }
 
-/// A value of a [`Reading`], written as its field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each is described at its field")]
-pub enum Metric {
-    EnergyJoules,
-    PowerWatts,
-    SmActiveFraction,
-    SmOccupancyFraction,
-    StallFraction,
-    Fp32ActiveFraction,
-    TensorActiveFraction,
-    GpuBusyFraction,
-    MemoryBusyFraction,
-    MemoryBandwidthFraction,
-    CacheBandwidthFraction,
-    PcieTxBytesPerSecond,
-    PcieRxBytesPerSecond,
-    NvlinkTxBytesPerSecond,
-    NvlinkRxBytesPerSecond,
-    MemoryBytesUsed,
-    SmClockHertz,
-    Throttles,
-}
-
-/// Where a value was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MetricSource {
-    /// A simulated device.
-    Simulated,
-    /// NVML's plain queries.
-    Nvml,
-    /// NVML's GPU performance monitoring, Hopper and later.
-    NvmlGpm,
-    /// dcgm-exporter's endpoint.
-    DcgmExporter,
-    /// Level Zero's system management.
-    Sysman,
-    /// Level Zero's metric streamer (ComputeBasic).
-    MetricStreamer,
-    /// XPU Manager's endpoint.
-    XpuManager,
-}
-
-/// How far a value can be trusted as a measure of what it names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Quality {
-    /// A proxy: the share of time in which anything ran at all, or a short sample that stands for the whole interval.
-    Coarse,
-    /// Counted over the whole interval, or exact at its end.
-    Fine,
-}
-
-impl MetricSource {
-    /// How good this source is for `metric`. Coarse are the busy fractions of any source, whose value does not tell one
-    /// small kernel from a full device, and NVML's own PCIe rates, which are samples of 20 ms (nvml.h,
-    /// `nvmlDeviceGetPcieThroughput`).
-    pub const fn quality(self, metric: Metric) -> Quality {
-        match (self, metric) {
-            (_, Metric::GpuBusyFraction | Metric::MemoryBusyFraction)
-            | (Self::Nvml, Metric::PcieTxBytesPerSecond | Metric::PcieRxBytesPerSecond) => Quality::Coarse,
-            _ => Quality::Fine,
-        }
-    }
-}
-
-/// Why a device runs slower than it could.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Throttle {
-    /// The board's power limit.
-    PowerLimit,
-    /// Temperature, by software or hardware.
-    Heat,
-    /// An external brake: the power supply's or the chassis's.
-    PowerBrake,
-    /// Held by another: a clock that an administrator set, or a group of devices that keeps step.
-    Setting,
-}
-
-spelt_as_serialized!(Metric => "metric", MetricSource => "source of metrics", Quality => "quality", Throttle => "throttle");
-
 /// Something that a device's driver told unasked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNotice {
@@ -255,102 +170,39 @@ pub enum NoticeKind {
 /// What one device did since the sample before, or now. Rates are means over the interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Reading {
-    /// Energy since the device came up; differenced by the reader.
-    pub energy_joules: Option<f64>,
-    /// Power now.
-    pub power_watts: Option<f64>,
-    /// Compute units with at least one resident group of threads (SM or XVE active).
-    pub sm_active_fraction: Option<Fraction>,
-    /// Resident warps (or threads) of the most possible.
-    pub sm_occupancy_fraction: Option<Fraction>,
-    /// Compute units waiting on memory (XVE stall).
-    pub stall_fraction: Option<Fraction>,
-    /// FP32 pipes active.
-    pub fp32_active_fraction: Option<Fraction>,
-    /// Tensor pipes active.
-    pub tensor_active_fraction: Option<Fraction>,
-    /// Any kernel running at all (`utilization.gpu`).
-    pub gpu_busy_fraction: Option<Fraction>,
-    /// Device memory being read or written at all (`utilization.memory`).
-    pub memory_busy_fraction: Option<Fraction>,
-    /// Device memory bandwidth of the greatest possible.
-    pub memory_bandwidth_fraction: Option<Fraction>,
-    /// Last-level cache bandwidth of the greatest possible.
-    pub cache_bandwidth_fraction: Option<Fraction>,
-    /// Bytes a second to the host.
-    pub pcie_tx_bytes_per_second: Option<f64>,
-    /// Bytes a second from the host.
-    pub pcie_rx_bytes_per_second: Option<f64>,
-    /// Bytes a second to other devices over NVLink.
-    pub nvlink_tx_bytes_per_second: Option<f64>,
-    /// Bytes a second from other devices over NVLink.
-    pub nvlink_rx_bytes_per_second: Option<f64>,
-    /// Device memory in use by anybody.
-    pub memory_bytes_used: Option<u64>,
-    /// The compute units' clock now.
-    pub sm_clock_hertz: Option<f64>,
+    /// Its numbers.
+    pub metrics: Metrics,
     /// What holds the clock down now; empty if nothing does.
-    pub throttles: Option<BTreeSet<Throttle>>,
-    /// Where each value that is there was read.
-    #[serde(default)]
-    pub sources: BTreeMap<Metric, MetricSource>,
+    throttles: Option<BTreeSet<Throttle>>,
 }
 
 impl Reading {
-    /// The values that are there.
-    pub fn known(&self) -> impl Iterator<Item = Metric> {
-        let Self {
-            energy_joules,
-            power_watts,
-            sm_active_fraction,
-            sm_occupancy_fraction,
-            stall_fraction,
-            fp32_active_fraction,
-            tensor_active_fraction,
-            gpu_busy_fraction,
-            memory_busy_fraction,
-            memory_bandwidth_fraction,
-            cache_bandwidth_fraction,
-            pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second,
-            nvlink_tx_bytes_per_second,
-            nvlink_rx_bytes_per_second,
-            memory_bytes_used,
-            sm_clock_hertz,
-            throttles,
-            sources: _,
-        } = self;
-        [
-            (Metric::EnergyJoules, energy_joules.is_some()),
-            (Metric::PowerWatts, power_watts.is_some()),
-            (Metric::SmActiveFraction, sm_active_fraction.is_some()),
-            (Metric::SmOccupancyFraction, sm_occupancy_fraction.is_some()),
-            (Metric::StallFraction, stall_fraction.is_some()),
-            (Metric::Fp32ActiveFraction, fp32_active_fraction.is_some()),
-            (Metric::TensorActiveFraction, tensor_active_fraction.is_some()),
-            (Metric::GpuBusyFraction, gpu_busy_fraction.is_some()),
-            (Metric::MemoryBusyFraction, memory_busy_fraction.is_some()),
-            (Metric::MemoryBandwidthFraction, memory_bandwidth_fraction.is_some()),
-            (Metric::CacheBandwidthFraction, cache_bandwidth_fraction.is_some()),
-            (Metric::PcieTxBytesPerSecond, pcie_tx_bytes_per_second.is_some()),
-            (Metric::PcieRxBytesPerSecond, pcie_rx_bytes_per_second.is_some()),
-            (Metric::NvlinkTxBytesPerSecond, nvlink_tx_bytes_per_second.is_some()),
-            (Metric::NvlinkRxBytesPerSecond, nvlink_rx_bytes_per_second.is_some()),
-            (Metric::MemoryBytesUsed, memory_bytes_used.is_some()),
-            (Metric::SmClockHertz, sm_clock_hertz.is_some()),
-            (Metric::Throttles, throttles.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(metric, is_known)| is_known.then_some(metric))
+    /// What holds the clock down now; empty if nothing does, absent if that is not known.
+    pub const fn throttles(&self) -> Option<&BTreeSet<Throttle>> {
+        self.throttles.as_ref()
     }
 
-    /// Says of every value that is there and names no source yet that it is from `source`: a reading is built source by
-    /// source, the best first.
-    pub fn tag_untagged(&mut self, source: MetricSource) {
-        let known: Vec<Metric> = self.known().collect();
-        for metric in known {
-            self.sources.entry(metric).or_insert(source);
+    /// Says what holds the clock down. A clock that an administrator set is how the device is for everybody, and counts for
+    /// nothing.
+    pub fn set_throttles(&mut self, throttles: BTreeSet<Throttle>) {
+        let is_throttled = throttles.iter().any(|throttle| *throttle != Throttle::Setting);
+        let (value, source) = (f64::from(u8::from(is_throttled)), self.metrics.source(Metric::Throttles));
+        self.metrics.put(Metric::Throttles, Measured { value, source });
+        self.throttles = Some(throttles);
+    }
+
+    /// Takes each value, with its source, that the other has and this has not. What is there stays.
+    pub fn fill(&mut self, from: &Self) {
+        self.metrics.fill(&from.metrics);
+        if self.throttles.is_none() {
+            self.throttles.clone_from(&from.throttles);
         }
+    }
+}
+
+impl<M: Into<Metrics>> From<M> for Reading {
+    fn from(metrics: M) -> Self {
+        Self { metrics: metrics.into(), throttles: None }
     }
 }
 
@@ -376,18 +228,4 @@ pub struct TenantUse {
     pub process_count: u32,
     /// The job's progress counter, where it writes one.
     pub progress: Option<f64>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_those_of_json_and_read_back() {
-        assert_eq!(Metric::SmActiveFraction.to_string(), "sm_active_fraction");
-        assert_eq!("nvml-gpm".parse(), Ok(MetricSource::NvmlGpm));
-        assert_eq!("power_brake".parse(), Ok(Throttle::PowerBrake));
-        let error = "warp_drive".parse::<Metric>().unwrap_err();
-        assert_eq!(error.to_string(), "'warp_drive' is not a metric");
-    }
 }

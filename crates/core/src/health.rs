@@ -2,8 +2,8 @@
 //! every change, and shown to operators; while a fault lasts that closes the device, nobody new is put there.
 
 use crate::clock::UnixTime;
-use crate::device::{Metric, MetricSource};
 use crate::ids::GresType;
+use crate::metric::{Metric, MetricSource};
 use crate::word::spelt_as_serialized;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

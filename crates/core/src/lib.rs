@@ -17,6 +17,7 @@ pub mod heartbeat;
 pub mod ids;
 pub mod invariant;
 pub mod mark;
+pub mod metric;
 pub mod name;
 pub mod option;
 pub mod profile;

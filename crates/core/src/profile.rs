@@ -1,14 +1,14 @@
 //! What is remembered of a workload alone on one device model.
 
-use crate::device::{Metric, MetricSource};
 use crate::ids::WorkloadKey;
-use crate::units::{CapStep, Fraction};
+use crate::metric::{Form, Metric, Metrics, PROFILE};
+use crate::units::CapStep;
 use crate::word::spelt_as_serialized;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How one workload uses one device model alone: means over its solo runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct WorkloadProfile {
     /// The workload.
     pub workload: WorkloadKey,
@@ -29,50 +29,41 @@ pub struct WorkloadProfile {
     /// `throughput_per_second` is absent.
     #[serde(default)]
     pub throughput_per_second_at_cap: [Option<f64>; 9],
-    /// Compute units active.
-    pub sm_active_fraction: Option<Fraction>,
-    /// Resident warps of the most possible.
-    pub sm_occupancy_fraction: Option<Fraction>,
-    /// Compute units waiting on memory.
-    pub stall_fraction: Option<Fraction>,
-    /// FP32 pipes active.
-    pub fp32_active_fraction: Option<Fraction>,
-    /// Tensor pipes active.
-    #[serde(default)]
-    pub tensor_active_fraction: Option<Fraction>,
-    /// Any kernel running.
-    pub gpu_busy_fraction: Option<Fraction>,
-    /// Device memory being read or written at all.
-    #[serde(default)]
-    pub memory_busy_fraction: Option<Fraction>,
-    /// Memory bandwidth of the greatest possible.
-    pub memory_bandwidth_fraction: Option<Fraction>,
-    /// Last-level cache bandwidth of the greatest possible.
-    pub cache_bandwidth_fraction: Option<Fraction>,
-    /// Bytes a second to the host.
-    pub pcie_tx_bytes_per_second: Option<f64>,
-    /// Bytes a second from the host.
-    pub pcie_rx_bytes_per_second: Option<f64>,
-    /// Bytes a second to other devices over NVLink.
-    #[serde(default)]
-    pub nvlink_tx_bytes_per_second: Option<f64>,
-    /// Bytes a second from other devices over NVLink.
-    #[serde(default)]
-    pub nvlink_rx_bytes_per_second: Option<f64>,
-    /// The part of the time in which power or heat held the clock down.
-    #[serde(default)]
-    pub throttled_fraction: Option<Fraction>,
+    /// How it uses the device: the means of all metrics that have one.
+    #[serde(flatten, deserialize_with = "metrics")]
+    pub metrics: Metrics,
     /// The most device memory seen in any run.
     pub memory_bytes_peak: Option<u64>,
     /// The most processes on the device at once in any run.
     pub process_count_peak: u32,
-    /// Mean power of the device, idle part included.
-    pub power_watts_mean: Option<f64>,
     /// Mean energy of a run.
     pub energy_joules: Option<f64>,
-    /// The source of each metric that was averaged.
-    #[serde(default)]
-    pub sources: BTreeMap<Metric, MetricSource>,
+}
+
+fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Metrics, D::Error> {
+    PROFILE.read(from)
+}
+
+/// In the order of old: scripts may go by it.
+impl Serialize for WorkloadProfile {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("workload", &self.workload)?;
+        map.serialize_entry("device_model", &self.device_model)?;
+        map.serialize_entry("family", &self.family)?;
+        map.serialize_entry("run_count", &self.run_count)?;
+        map.serialize_entry("duration_seconds", &self.duration_seconds)?;
+        map.serialize_entry("duration_variation_fraction", &self.duration_variation_fraction)?;
+        map.serialize_entry("throughput_per_second", &self.throughput_per_second)?;
+        map.serialize_entry("throughput_per_second_at_cap", &self.throughput_per_second_at_cap)?;
+        PROFILE.write_values(&self.metrics, |metric| metric != Metric::PowerWatts, &mut map)?;
+        map.serialize_entry("memory_bytes_peak", &self.memory_bytes_peak)?;
+        map.serialize_entry("process_count_peak", &self.process_count_peak)?;
+        PROFILE.write_values(&self.metrics, |metric| metric == Metric::PowerWatts, &mut map)?;
+        map.serialize_entry("energy_joules", &self.energy_joules)?;
+        Form::write_sources(&self.metrics, &mut map)?;
+        map.end()
+    }
 }
 
 /// What one run taught of its workload.
@@ -116,25 +107,40 @@ impl WorkloadProfile {
             duration_variation_fraction: None,
             throughput_per_second: None,
             throughput_per_second_at_cap: [None; 9],
-            sm_active_fraction: None,
-            sm_occupancy_fraction: None,
-            stall_fraction: None,
-            fp32_active_fraction: None,
-            tensor_active_fraction: None,
-            gpu_busy_fraction: None,
-            memory_busy_fraction: None,
-            memory_bandwidth_fraction: None,
-            cache_bandwidth_fraction: None,
-            pcie_tx_bytes_per_second: None,
-            pcie_rx_bytes_per_second: None,
-            nvlink_tx_bytes_per_second: None,
-            nvlink_rx_bytes_per_second: None,
-            throttled_fraction: None,
+            metrics: Metrics::default(),
             memory_bytes_peak: None,
             process_count_peak: 0,
-            power_watts_mean: None,
             energy_joules: None,
-            sources: BTreeMap::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::MetricSource;
+    use serde_json::json;
+
+    #[test]
+    fn a_profile_of_an_earlier_release_is_read_and_stands_as_it_did() {
+        // As a release wrote it that had a field for each metric.
+        let earlier = r#"{"workload":"alice/4f1c","device_model":"h100","run_count":3,"duration_seconds":600.5,
+            "duration_variation_fraction":0.02,"throughput_per_second":null,"sm_active_fraction":0.55,
+            "sm_occupancy_fraction":0.25,"stall_fraction":null,"fp32_active_fraction":null,"gpu_busy_fraction":0.5,
+            "memory_bandwidth_fraction":0.25,"cache_bandwidth_fraction":null,"pcie_tx_bytes_per_second":1e6,
+            "pcie_rx_bytes_per_second":null,"throttled_fraction":0.125,"memory_bytes_peak":8589934592,
+            "process_count_peak":1,"power_watts_mean":350.5,"energy_joules":210120.0,
+            "sources":{"power_watts":"nvml","throttles":"nvml"}}"#;
+        let profile: WorkloadProfile = serde_json::from_str(earlier).unwrap();
+        assert_eq!(profile.metrics.get(Metric::PowerWatts), Some(350.5));
+        assert_eq!(profile.metrics.get(Metric::Throttles), Some(0.125));
+        assert_eq!(profile.metrics.source(Metric::Throttles), Some(MetricSource::Nvml));
+        assert_eq!((profile.run_count, profile.energy_joules), (3, Some(210_120.0)));
+        let written = serde_json::to_string(&profile).unwrap();
+        let [peak, power, sources] =
+            ["memory_bytes_peak", "power_watts_mean", "\"sources\""].map(|name| written.find(name).unwrap());
+        assert!(peak < power && power < sources && written.contains("\"stall_fraction\":null"), "{written}");
+        assert_eq!(serde_json::from_str::<WorkloadProfile>(&written).unwrap(), profile);
+        assert!(serde_json::from_value::<WorkloadProfile>(json!({"workload": "a/b"})).is_err(), "it is none");
     }
 }

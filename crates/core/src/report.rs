@@ -2,15 +2,14 @@
 //! conversions are in `pillion-proto`. Rows 6 and 8 of the way of a job (docs/architecture.md).
 
 use crate::clock::UnixTime;
-use crate::device::{DeviceDescription, Metric, MetricSource, Reading, TenantUse};
+use crate::device::{DeviceDescription, Reading, TenantUse};
 use crate::fault::FaultSigns;
 use crate::health::DeviceCondition;
 use crate::ids::{DecisionId, GresType, JobStart, NodeName};
+use crate::metric::{MEANS, Metrics};
 use crate::setup::NodeSetup;
 use crate::share::Share;
-use crate::units::Fraction;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The version of the stream between agent and scheduler.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -124,42 +123,19 @@ pub struct DeviceSample {
 
 /// Means over the samples in which a job had its device alone; absent where the device does not say. Each is over values
 /// of one source.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ActivityMeans {
-    /// Power of the device, idle part included.
-    pub power_watts: Option<f64>,
-    /// Compute units active.
-    pub sm_active_fraction: Option<Fraction>,
-    /// Resident warps of the most possible.
-    pub sm_occupancy_fraction: Option<Fraction>,
-    /// Compute units waiting on memory.
-    pub stall_fraction: Option<Fraction>,
-    /// FP32 pipes active.
-    pub fp32_active_fraction: Option<Fraction>,
-    /// Tensor pipes active.
-    pub tensor_active_fraction: Option<Fraction>,
-    /// Any kernel running.
-    pub gpu_busy_fraction: Option<Fraction>,
-    /// Device memory being read or written at all.
-    pub memory_busy_fraction: Option<Fraction>,
-    /// Memory bandwidth of the greatest possible.
-    pub memory_bandwidth_fraction: Option<Fraction>,
-    /// Last-level cache bandwidth of the greatest possible.
-    pub cache_bandwidth_fraction: Option<Fraction>,
-    /// Bytes a second to the host.
-    pub pcie_tx_bytes_per_second: Option<f64>,
-    /// Bytes a second from the host.
-    pub pcie_rx_bytes_per_second: Option<f64>,
-    /// Bytes a second to other devices over NVLink.
-    pub nvlink_tx_bytes_per_second: Option<f64>,
-    /// Bytes a second from other devices over NVLink.
-    pub nvlink_rx_bytes_per_second: Option<f64>,
-    /// The part of the time in which power or heat held the clock down. A clock that an administrator set is how the
-    /// device is for everybody, and does not count.
-    pub throttled_fraction: Option<Fraction>,
-    /// Where each mean's values were read.
-    #[serde(default)]
-    pub sources: BTreeMap<Metric, MetricSource>,
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ActivityMeans(pub Metrics);
+
+impl Serialize for ActivityMeans {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        MEANS.write(&self.0, to)
+    }
+}
+
+impl<'de> Deserialize<'de> for ActivityMeans {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        MEANS.read(from).map(Self)
+    }
 }
 
 /// How far a job's counter went in some part of its run.

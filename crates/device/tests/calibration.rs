@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use pillion_core::UserId;
+use pillion_core::metric::Metric;
 use pillion_device::simulated::{AttachRequest, ClientId, Machine, MachineConfig, Phase, workload};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -35,7 +36,7 @@ fn run(tenants: &[(&str, u32)], mode: u8) -> Run {
     let clients: Vec<ClientId> =
         tenants.iter().map(|tenant| machine.attach(&request(tenant), 1, UserId(1000)).unwrap()).collect();
     let mut mark = None;
-    let before = machine.read(0, &mut mark).unwrap().energy_joules.unwrap();
+    let before = machine.read(0, &mut mark).unwrap().metrics.get(Metric::EnergyJoules).unwrap();
     let mut seconds = 0.0;
     // To the next end, again and again: nothing is counted after the last.
     loop {
@@ -54,11 +55,11 @@ fn run(tenants: &[(&str, u32)], mode: u8) -> Run {
     let reading = machine.read(0, &mut mark).unwrap();
     Run {
         seconds,
-        energy_joules: reading.energy_joules.unwrap() - before,
-        active: reading.sm_active_fraction.unwrap().value(),
-        stall: reading.stall_fraction.unwrap().value(),
-        cache: reading.cache_bandwidth_fraction.unwrap().value(),
-        memory: reading.memory_bandwidth_fraction.unwrap().value(),
+        energy_joules: reading.metrics.get(Metric::EnergyJoules).unwrap() - before,
+        active: reading.metrics.get(Metric::SmActiveFraction).unwrap(),
+        stall: reading.metrics.get(Metric::StallFraction).unwrap(),
+        cache: reading.metrics.get(Metric::CacheBandwidthFraction).unwrap(),
+        memory: reading.metrics.get(Metric::MemoryBandwidthFraction).unwrap(),
     }
 }
 

@@ -2,14 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use pillion_core::DeviceUuid;
 use pillion_core::clock::SystemClock;
-use pillion_core::device::{
-    DeviceDescription, DeviceProcess, Mechanism, Metric, MetricSource, NoticeKind, Reading,
-};
-use pillion_core::{DeviceUuid, Fraction, GresType};
+use pillion_core::device::{DeviceDescription, DeviceProcess, Mechanism, NoticeKind, Reading};
+use pillion_core::metric::{Metric, MetricSource};
 use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
 use pillion_device::intel::{Intel, Settings as IntelSettings};
-use pillion_device::{Backend, DeviceError, MpsSettings, MpsStatus};
+use pillion_device::{Backend, DeviceError};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -159,7 +158,7 @@ fn a_page_becomes_a_reading_of_each_device() {
     let endpoint = Endpoint::start(Manner::Serve(DCGM));
     let found = endpoint.exporter(ExporterKind::Dcgm).read_all(now()).unwrap();
     assert_eq!(found.len(), 2);
-    assert_eq!(found[&first_gpu()].power_watts, Some(243.117));
+    assert_eq!(found[&first_gpu()].metrics.get(Metric::PowerWatts), Some(243.117));
     let endpoint = Endpoint::start(Manner::Serve(XPUM));
     let found = endpoint.exporter(ExporterKind::XpuManager).read_all(now()).unwrap();
     assert_eq!(found.len(), 3, "a card and two tiles");
@@ -267,7 +266,10 @@ fn paused_profiling_is_told_when_it_begins_and_when_it_ends() {
     assert_eq!(exporter.notices(), []);
     endpoint.turn(Manner::Serve(PAUSED));
     let reading = exporter.read_all(t0 + SECOND).unwrap().remove(&first_gpu()).unwrap();
-    assert_eq!((reading.sm_active_fraction, reading.power_watts), (None, Some(242.905)));
+    assert_eq!(
+        (reading.metrics.fraction(Metric::SmActiveFraction), reading.metrics.get(Metric::PowerWatts)),
+        (None, Some(242.905))
+    );
     let lost = exporter.notices();
     assert_eq!(lost.len(), 18, "9 profiled metrics of each device");
     assert!(lost.iter().any(|notice| notice.device == first_gpu()
@@ -285,40 +287,20 @@ struct Plain;
 impl Backend for Plain {
     fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
         Ok(vec![DeviceDescription {
-            index: 3,
             uuid: first_gpu(),
             model: "v100".to_owned(),
             memory_bytes: 16 << 30,
-            gres_type: GresType::new("g3"),
             mechanism: Mechanism::TimeSliced,
-            instances: None,
+            ..pillion_test_kit::device(3)
         }])
     }
     fn read(&mut self, _: u32) -> Result<Reading, DeviceError> {
-        let mut reading = Reading { memory_bytes_used: Some(77), ..Reading::default() };
-        reading.tag_untagged(MetricSource::Nvml);
+        let mut reading = Reading::from([(Metric::MemoryBytesUsed, 77.0)]);
+        reading.metrics.tag_untagged(MetricSource::Nvml);
         Ok(reading)
     }
     fn processes(&mut self, _: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
         Ok(Vec::new())
-    }
-    fn start_mps(&mut self, index: u32, _: &MpsSettings) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
-    }
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
-    }
-    fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        Ok(None)
-    }
-    fn terminate_mps_client(&mut self, index: u32, _: u32) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
-    }
-    fn ccs_mode(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {
-        Ok(None)
-    }
-    fn set_ccs_mode(&mut self, index: u32, _: u8) -> Result<(), DeviceError> {
-        Err(DeviceError::NoSuchDevice { index })
     }
 }
 
@@ -334,12 +316,12 @@ fn an_exporter_completes_what_the_library_gives_and_costs_nothing_when_it_fails(
     backend.devices().unwrap();
     let mut read = || backend.read_all().unwrap().remove(0).1.unwrap().reading;
     let whole = read();
-    assert_eq!(whole.memory_bytes_used, Some(77), "the library goes first");
-    assert_eq!(whole.sources[&Metric::MemoryBytesUsed], MetricSource::Nvml);
-    assert!(whole.sm_active_fraction.is_some());
-    assert_eq!(whole.sources[&Metric::SmActiveFraction], MetricSource::DcgmExporter);
+    assert_eq!(whole.metrics.bytes(Metric::MemoryBytesUsed), Some(77), "the library goes first");
+    assert_eq!(whole.metrics.source(Metric::MemoryBytesUsed), Some(MetricSource::Nvml));
+    assert!(whole.metrics.get(Metric::SmActiveFraction).is_some());
+    assert_eq!(whole.metrics.source(Metric::SmActiveFraction), Some(MetricSource::DcgmExporter));
     endpoint.turn(Manner::Fail("500 Internal Server Error"));
-    assert_eq!(read().memory_bytes_used, Some(77));
+    assert_eq!(read().metrics.bytes(Metric::MemoryBytesUsed), Some(77));
 }
 
 /// A node without Level Zero.
@@ -376,12 +358,18 @@ fn without_level_zero_xpu_manager_names_the_devices_and_reads_them() {
         assert!(notices[0].detail.contains("/nowhere/libze_loader.so.1 cannot be loaded"), "{notices:?}");
 
         let reading = backend.read(0).unwrap();
-        assert_eq!(reading.energy_joules, energy_joules);
-        assert_eq!(reading.sm_active_fraction.map(Fraction::value), active, "absent is none");
-        assert_eq!(reading.memory_bytes_used, Some(20 << 30));
-        assert!(reading.memory_bandwidth_fraction.is_some() && reading.gpu_busy_fraction.is_some());
-        assert!(reading.sources.values().all(|source| *source == MetricSource::XpuManager), "{reading:?}");
-        assert_eq!(reading.sources.len(), reading.known().count());
+        assert_eq!(reading.metrics.get(Metric::EnergyJoules), energy_joules);
+        assert_eq!(reading.metrics.get(Metric::SmActiveFraction), active, "absent is none");
+        assert_eq!(reading.metrics.bytes(Metric::MemoryBytesUsed), Some(20 << 30));
+        assert!(
+            reading.metrics.get(Metric::MemoryBandwidthFraction).is_some()
+                && reading.metrics.get(Metric::GpuBusyFraction).is_some()
+        );
+        assert!(
+            reading.metrics.sources().values().all(|source| *source == MetricSource::XpuManager),
+            "{reading:?}"
+        );
+        assert_eq!(reading.metrics.sources().len(), reading.metrics.known().count());
     }
 }
 

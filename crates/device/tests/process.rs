@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use pillion_core::metric::Metric;
 use pillion_device::simulated::Simulated;
-use pillion_device::{Backend as _, DeviceError, MpsSettings};
+use pillion_device::{Backend as _, DeviceError, MpsControl as _, MpsSettings};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
@@ -111,7 +112,7 @@ fn is_root() -> bool {
 fn a_wrong_percentage_shows_as_a_wrong_speed() {
     let driver = Driver::start(&["--model", "h200", "--count", "2", "--time-scale", "300"]);
     let settings = driver.mps(1);
-    let started = driver.backend().start_mps(1, &settings);
+    let started = driver.backend().prepare(1, &settings);
     if !is_root() {
         assert!(matches!(started, Err(DeviceError::Refused { .. })), "{started:?}");
         return;
@@ -173,7 +174,7 @@ fn a_terminated_process_leaves_nothing_on_the_device() {
     while backend.processes(0).unwrap().is_empty() {
         assert!(load.try_wait().unwrap().is_none(), "it ended by itself");
     }
-    assert!(backend.read(0).unwrap().memory_bytes_used.unwrap() > 1 << 30);
+    assert!(backend.read(0).unwrap().metrics.bytes(Metric::MemoryBytesUsed).unwrap() > 1 << 30);
     // As Slurm ends a job: the process is gone at once.
     rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::TERM)
         .unwrap();
@@ -183,7 +184,7 @@ fn a_terminated_process_leaves_nothing_on_the_device() {
         tries += 1;
         assert!(tries < 100_000, "it is still there");
     }
-    assert_eq!(backend.read(0).unwrap().memory_bytes_used, Some(0));
+    assert_eq!(backend.read(0).unwrap().metrics.bytes(Metric::MemoryBytesUsed), Some(0));
 }
 
 #[test]

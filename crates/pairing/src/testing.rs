@@ -2,11 +2,12 @@
 
 use crate::view::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};
 use pillion_core::device::Mechanism;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId,
-    UnixTime, UserId, WorkloadKey,
+    DecisionId, GresType, JobStart, NodeName, Revision, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId,
+    WorkloadKey,
 };
 use std::time::Duration;
 
@@ -16,15 +17,17 @@ pub(crate) const NOW: u64 = 1_000_000;
 /// A profile with everything known, measured often.
 pub(crate) fn profile(workload: &str, active: f64, bandwidth: f64, memory_gib: u64) -> WorkloadProfile {
     WorkloadProfile {
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, active),
+            (Metric::GpuBusyFraction, (active * 1.3).min(1.0)),
+            (Metric::MemoryBandwidthFraction, bandwidth),
+            (Metric::CacheBandwidthFraction, bandwidth),
+            (Metric::PowerWatts, 150.0 + 250.0 * active),
+        ]),
         run_count: 9,
         duration_seconds: Some(600.0),
-        sm_active_fraction: Some(Fraction::clamped(active)),
-        gpu_busy_fraction: Some(Fraction::clamped((active * 1.3).min(1.0))),
-        memory_bandwidth_fraction: Some(Fraction::clamped(bandwidth)),
-        cache_bandwidth_fraction: Some(Fraction::clamped(bandwidth)),
         memory_bytes_peak: Some(memory_gib * GIB),
         process_count_peak: 1,
-        power_watts_mean: Some(150.0 + 250.0 * active),
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     }
 }

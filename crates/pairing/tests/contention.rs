@@ -1,5 +1,6 @@
 //! What must hold of the contention model whatever its constants are, and the two published pairs that shaped it.
 
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{Fraction, WorkloadKey};
@@ -30,13 +31,14 @@ fn speeds(tenants: &[WorkloadProfile], device: Sharing) -> Vec<f64> {
 }
 
 fn xe(active: f64, stall: f64, cache: f64, bandwidth: f64) -> WorkloadProfile {
-    let some = |value| Some(Fraction::clamped(value));
     WorkloadProfile {
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, active),
+            (Metric::StallFraction, stall),
+            (Metric::CacheBandwidthFraction, cache),
+            (Metric::MemoryBandwidthFraction, bandwidth),
+        ]),
         run_count: 4,
-        sm_active_fraction: some(active),
-        stall_fraction: some(stall),
-        cache_bandwidth_fraction: some(cache),
-        memory_bandwidth_fraction: some(bandwidth),
         ..WorkloadProfile::empty(WorkloadKey::new("w"), "max-1550")
     }
 }
@@ -81,7 +83,7 @@ fn a_cap_on_the_hog_frees_its_neighbour() {
 #[test]
 fn jobs_that_are_always_busy_take_turns_where_nothing_runs_side_by_side() {
     let mut busy = xe(0.2, 0.0, 0.1, 0.1);
-    busy.gpu_busy_fraction = Some(Fraction::ONE);
+    busy.metrics.set(Metric::GpuBusyFraction, 1.0);
     let sum: f64 = speeds(&[busy.clone(), busy], TURNS).iter().sum();
     assert!((0.75..1.0).contains(&sum), "{sum}");
 }
@@ -108,14 +110,17 @@ fn what_is_not_known_makes_the_bound_wider() {
     let bounds = [
         width(&full),
         without(|profile| profile.run_count = 1),
-        without(|profile| (profile.run_count, profile.memory_bandwidth_fraction) = (1, None)),
+        without(|profile| {
+            profile.run_count = 1;
+            profile.metrics.remove(Metric::MemoryBandwidthFraction);
+        }),
     ];
     assert!(bounds.is_sorted_by(|narrow, wide| narrow < wide), "{bounds:?}");
     let busy_only = without(|profile| {
-        profile.gpu_busy_fraction = profile.sm_active_fraction;
-        profile.sm_active_fraction = None;
+        profile.metrics.set_known(Metric::GpuBusyFraction, profile.metrics.get(Metric::SmActiveFraction));
+        profile.metrics.remove(Metric::SmActiveFraction);
     });
-    let no_compute = without(|profile| profile.sm_active_fraction = None);
+    let no_compute = without(|profile| profile.metrics.remove(Metric::SmActiveFraction));
     assert!(bounds[0] < busy_only && busy_only < no_compute);
 }
 
@@ -125,17 +130,14 @@ fn fraction() -> impl Strategy<Value = Option<Fraction>> {
 
 fn tenant() -> impl Strategy<Value = Tenant> {
     let features = [fraction(), fraction(), fraction(), fraction(), fraction()];
-    let known =
-        (features, 1..20_u32).prop_map(|([active, stall, busy, memory, cache], run_count)| WorkloadProfile {
-            run_count,
-            sm_active_fraction: active,
-            stall_fraction: stall,
-            // Something is always known.
-            gpu_busy_fraction: busy.or(Some(Fraction::ONE)),
-            memory_bandwidth_fraction: memory,
-            cache_bandwidth_fraction: cache,
-            ..WorkloadProfile::empty(WorkloadKey::new("w"), "h100")
-        });
+    let known = (features, 1..20_u32).prop_map(|([active, stall, busy, memory, cache], run_count)| {
+        let mut metrics = Metrics::from([(Metric::GpuBusyFraction, busy.unwrap_or(Fraction::ONE).value())]);
+        metrics.set_known(Metric::SmActiveFraction, active);
+        metrics.set_known(Metric::StallFraction, stall);
+        metrics.set_known(Metric::MemoryBandwidthFraction, memory);
+        metrics.set_known(Metric::CacheBandwidthFraction, cache);
+        WorkloadProfile { metrics, run_count, ..WorkloadProfile::empty(WorkloadKey::new("w"), "h100") }
+    });
     (
         known,
         prop_oneof![2 => Just(None), 1 => (1..=9_u8).prop_map(|t| Some(Fraction::clamped(f64::from(t) / 10.0)))],
@@ -175,12 +177,12 @@ proptest! {
         let mut heavier = tenants.clone();
         let profile = &mut heavier[who % tenants.len()].0;
         let features = [
-            &mut profile.sm_active_fraction, &mut profile.stall_fraction, &mut profile.gpu_busy_fraction,
-            &mut profile.memory_bandwidth_fraction, &mut profile.cache_bandwidth_fraction,
+            Metric::SmActiveFraction, Metric::StallFraction, Metric::GpuBusyFraction, Metric::MemoryBandwidthFraction,
+            Metric::CacheBandwidthFraction,
         ];
         // Only what is known can grow: to learn a feature is not to demand more.
         if let Some(feature) = features.into_iter().nth(what) {
-            *feature = feature.map(|value| Fraction::clamped(value.value() + more));
+            profile.metrics.set_known(feature, profile.metrics.get(feature).map(|value| value + more));
         }
         for (before, after) in predict(&tenants, device).unwrap().iter().zip(predict(&heavier, device).unwrap()) {
             prop_assert!(after.speed_fraction <= before.speed_fraction + 1e-9);

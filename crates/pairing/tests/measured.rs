@@ -3,6 +3,7 @@
 #![expect(clippy::cast_precision_loss, reason = "counts of rows")]
 
 use pillion_core::device::Mechanism;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{Fraction, WorkloadKey};
@@ -34,10 +35,12 @@ fn kace_profile(row: &Row) -> WorkloadProfile {
     // Counters per kernel: to be taken for the time in which kernels run.
     let while_busy =
         |column: &str| number(row, column).map(|percent| percent * busy.unwrap_or(100.0) / 100.0);
+    let mut metrics = Metrics::default();
+    metrics.set_known(Metric::GpuBusyFraction, fraction(busy));
+    metrics.set_known(Metric::MemoryBandwidthFraction, fraction(while_busy("ncu_dram_throughput_pct")));
     WorkloadProfile {
+        metrics,
         run_count: 1,
-        gpu_busy_fraction: fraction(busy),
-        memory_bandwidth_fraction: fraction(while_busy("ncu_dram_throughput_pct")),
         ..WorkloadProfile::empty(WorkloadKey::new(row["workload"].as_str()), "v100")
     }
 }

@@ -1,11 +1,9 @@
 //! Every message survives the wire, bytes included, and what cannot be is refused with a sentence that names the field.
 
-use pillion_core::device::{
-    DeviceDescription, Mechanism, Metric, MetricSource, MigInstance, MigPlacement, Reading, TenantUse,
-    Throttle,
-};
+use pillion_core::device::{DeviceDescription, Mechanism, MigInstance, MigPlacement, Reading, TenantUse};
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::metric::{Measured, Metric, MetricSource, Metrics, Throttle, Unit};
 use pillion_core::report::{
     ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
     Report, ReportBody, ShareResult, ToAgent,
@@ -19,7 +17,7 @@ use pillion_proto::v1 as wire;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 fn starts() -> impl Strategy<Value = JobStart> {
     (1..=u32::MAX, option::of(any::<u32>()), any::<u32>())
@@ -43,41 +41,50 @@ fn throttles() -> impl Strategy<Value = BTreeSet<Throttle>> {
     prop::collection::btree_set(prop::sample::select(all.to_vec()), 0..=4)
 }
 
-/// A source for each metric of a reading, or none.
-fn sources() -> impl Strategy<Value = Vec<Option<MetricSource>>> {
-    use MetricSource::{DcgmExporter, MetricStreamer, Nvml, NvmlGpm, Simulated, Sysman, XpuManager};
-    let all = vec![Simulated, Nvml, NvmlGpm, DcgmExporter, Sysman, MetricStreamer, XpuManager];
-    prop::collection::vec(option::of(prop::sample::select(all)), 18)
+fn sources() -> impl Strategy<Value = MetricSource> {
+    prop::sample::select(MetricSource::ALL.to_vec())
 }
 
-/// On the heap: a strategy of so many values is larger than a test's stack bears several times.
-fn readings() -> BoxedStrategy<Reading> {
-    whole_readings().boxed()
-}
-
-prop_compose! {
-    fn whole_readings()(
-        (energy_joules, power_watts, memory_bytes_used) in (option::of(quantities()), option::of(quantities()), any::<Option<u64>>()),
-        (sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction) in
-            (option::of(fractions()), option::of(fractions()), option::of(fractions()), option::of(fractions())),
-        (gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction) in
-            (option::of(fractions()), option::of(fractions()), option::of(fractions())),
-        (pcie_tx_bytes_per_second, pcie_rx_bytes_per_second) in (option::of(quantities()), option::of(quantities())),
-        (tensor_active_fraction, memory_busy_fraction) in (option::of(fractions()), option::of(fractions())),
-        (nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second) in (option::of(quantities()), option::of(quantities())),
-        (sm_clock_hertz, throttles, sources) in (option::of(quantities()), option::of(throttles()), sources()),
-    ) -> Reading {
-        let mut reading = Reading {
-            energy_joules, power_watts, sm_active_fraction, sm_occupancy_fraction, stall_fraction, fp32_active_fraction,
-            gpu_busy_fraction, memory_bandwidth_fraction, cache_bandwidth_fraction, pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second, memory_bytes_used, tensor_active_fraction, memory_busy_fraction,
-            nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second, sm_clock_hertz, throttles, sources: BTreeMap::new(),
-        };
-        let known: Vec<Metric> = reading.known().collect();
-        let tagged = known.into_iter().zip(sources).filter_map(|(metric, source)| Some((metric, source?)));
-        reading.sources = tagged.collect();
-        reading
+/// A value that its metric can have.
+fn values_of(metric: Metric) -> BoxedStrategy<f64> {
+    match metric.unit() {
+        Unit::Fraction => (0.0..=1.0).boxed(),
+        Unit::Bytes => (0..1_u32 << 31).prop_map(f64::from).boxed(),
+        Unit::Joules | Unit::Watts | Unit::BytesPerSecond | Unit::Hertz => quantities().boxed(),
     }
+}
+
+fn metrics_of(all: Vec<Metric>) -> BoxedStrategy<Metrics> {
+    let values: Vec<_> =
+        all.iter().map(|metric| (option::of(values_of(*metric)), option::of(sources()))).collect();
+    let metrics = move |values: Vec<(Option<f64>, Option<MetricSource>)>| {
+        let mut metrics = Metrics::default();
+        for (metric, (value, source)) in all.iter().zip(values) {
+            if let Some(value) = value {
+                metrics.put(*metric, Measured { value, source });
+            }
+        }
+        metrics
+    };
+    values.prop_map(metrics).boxed()
+}
+
+fn readings() -> impl Strategy<Value = Reading> {
+    // What holds the clock down has a value of its own.
+    let all = Metric::ALL.into_iter().filter(|metric| *metric != Metric::Throttles).collect();
+    (metrics_of(all), option::of(throttles())).prop_map(|(metrics, throttles)| {
+        let mut reading = Reading::from(metrics);
+        if let Some(throttles) = throttles {
+            reading.set_throttles(throttles);
+            reading.metrics.tag_untagged(MetricSource::Sysman);
+        }
+        reading
+    })
+}
+
+fn means() -> impl Strategy<Value = ActivityMeans> {
+    let all = Metric::ALL.into_iter().filter(|metric| metric.mean_word().is_some()).collect();
+    metrics_of(all).prop_map(ActivityMeans)
 }
 
 prop_compose! {
@@ -98,29 +105,6 @@ prop_compose! {
             .map(|(name, reading, tenants)| DeviceSample { gres_type: GresType(name), reading, tenants })
             .collect();
         DeviceSamples { recorded_at: UnixTime::from_seconds(at), samples }
-    }
-}
-
-fn means_of(reading: &Reading) -> ActivityMeans {
-    ActivityMeans {
-        power_watts: reading.power_watts,
-        sm_active_fraction: reading.sm_active_fraction,
-        sm_occupancy_fraction: reading.sm_occupancy_fraction,
-        stall_fraction: reading.stall_fraction,
-        fp32_active_fraction: reading.fp32_active_fraction,
-        gpu_busy_fraction: reading.gpu_busy_fraction,
-        memory_bandwidth_fraction: reading.memory_bandwidth_fraction,
-        cache_bandwidth_fraction: reading.cache_bandwidth_fraction,
-        pcie_tx_bytes_per_second: reading.pcie_tx_bytes_per_second,
-        pcie_rx_bytes_per_second: reading.pcie_rx_bytes_per_second,
-        tensor_active_fraction: reading.tensor_active_fraction,
-        memory_busy_fraction: reading.memory_busy_fraction,
-        nvlink_tx_bytes_per_second: reading.nvlink_tx_bytes_per_second,
-        nvlink_rx_bytes_per_second: reading.nvlink_rx_bytes_per_second,
-        throttled_fraction: reading
-            .tensor_active_fraction
-            .map(|active| Fraction::clamped(1.0 - active.value())),
-        sources: reading.sources.clone(),
     }
 }
 
@@ -153,14 +137,14 @@ prop_compose! {
         (shared_seconds, memory_bytes_peak, process_count_peak) in (quantities(), any::<Option<u64>>(), any::<u32>()),
         (energy_joules, solo, shared) in (option::of(quantities()), parts(), parts()),
         shared_device_seconds in option::of(quantities()),
-        (means, solo_sample_count) in (option::of(readings()), any::<u32>()),
+        (solo_means, solo_sample_count) in (option::of(means()), any::<u32>()),
         (neighbours, signs) in (prop::collection::vec(starts(), 0..4), option::of(signs())),
     ) -> JobSummary {
         JobSummary {
             start, gres_type: GresType(gres_type), started_at: UnixTime::from_seconds(started),
             ended_at: UnixTime::from_seconds(ended), shared_seconds, shared_device_seconds, memory_bytes_peak,
             process_count_peak, energy_joules,
-            solo, shared, solo_means: means.as_ref().map(means_of), solo_sample_count, neighbours, signs,
+            solo, shared, solo_means, solo_sample_count, neighbours, signs,
         }
     }
 }
@@ -217,7 +201,7 @@ prop_compose! {
     ) -> DeviceCondition {
         let fault = |(kind, detail, since)| DeviceFault { kind, detail, since: UnixTime::from_seconds(since) };
         let faults = faults.into_iter().map(fault).collect();
-        DeviceCondition { gres_type: GresType(gres_type), faults, sources: reading.sources }
+        DeviceCondition { gres_type: GresType(gres_type), faults, sources: reading.metrics.sources() }
     }
 }
 
@@ -407,6 +391,67 @@ fn a_list_that_no_node_has_is_refused_and_a_sentence_is_cut_into_one_line() {
     let summary =
         wire::JobSummary { job_id: "33".into(), gres_type: "g1".into(), neighbours, ..Default::default() };
     assert_eq!(JobSummary::try_from(summary).expect("a summary").neighbours.len(), 1_024);
+}
+
+fn earlier_sources() -> Vec<wire::SourcedMetrics> {
+    let group = |source: wire::MetricSource, metrics: &[wire::Metric]| wire::SourcedMetrics {
+        source: source.into(),
+        metrics: metrics.iter().map(|metric| (*metric).into()).collect(),
+    };
+    vec![
+        group(wire::MetricSource::Nvml, &[wire::Metric::PowerWatts, wire::Metric::Throttles]),
+        group(wire::MetricSource::NvmlGpm, &[wire::Metric::SmActiveFraction, wire::Metric::StallFraction]),
+    ]
+}
+
+/// The wire of before had a field for each metric, and the sources apart.
+#[test]
+fn a_sample_of_an_earlier_agent_is_read() {
+    let told = wire::DeviceSample {
+        gres_type: "g1".into(),
+        energy_joules: Some(12.5),
+        power_watts: Some(350.5),
+        sm_active_fraction: Some(0.25),
+        memory_bytes_used: Some(7 << 30),
+        nvlink_rx_bytes_per_second: Some(5.0),
+        throttles: Some(wire::Throttles { kinds: vec![wire::Throttle::Heat.into()] }),
+        sources: earlier_sources(),
+        ..Default::default()
+    };
+    let told = wire::DeviceSample::decode(told.encode_to_vec().as_slice()).expect("bytes");
+    let reading = DeviceSample::try_from(told).expect("a sample").reading;
+    let mut expected = Metrics::from([(Metric::PowerWatts, 350.5), (Metric::Throttles, 1.0)]);
+    expected.tag_untagged(MetricSource::Nvml);
+    expected.set(Metric::SmActiveFraction, 0.25);
+    expected.tag_untagged(MetricSource::NvmlGpm);
+    expected.set(Metric::EnergyJoules, 12.5);
+    expected.set(Metric::NvlinkRxBytesPerSecond, 5.0);
+    expected.set_bytes(Metric::MemoryBytesUsed, 7 << 30);
+    assert_eq!((reading.throttles(), &reading.metrics), (Some(&[Throttle::Heat].into()), &expected));
+}
+
+#[test]
+fn means_of_an_earlier_agent_are_read() {
+    let told = wire::ActivityMeans {
+        power_watts: Some(350.5),
+        sm_active_fraction: Some(0.25),
+        throttled_fraction: Some(0.125),
+        sources: earlier_sources(),
+        ..Default::default()
+    };
+    let summary = wire::JobSummary {
+        job_id: "33".into(),
+        gres_type: "g1".into(),
+        solo_means: Some(told),
+        ..Default::default()
+    };
+    let summary = wire::JobSummary::decode(summary.encode_to_vec().as_slice()).expect("bytes");
+    let means = JobSummary::try_from(summary).expect("a summary").solo_means.expect("it was alone");
+    let mut expected = Metrics::from([(Metric::PowerWatts, 350.5), (Metric::Throttles, 0.125)]);
+    expected.tag_untagged(MetricSource::Nvml);
+    expected.set(Metric::SmActiveFraction, 0.25);
+    expected.tag_untagged(MetricSource::NvmlGpm);
+    assert_eq!(means, ActivityMeans(expected));
 }
 
 #[test]

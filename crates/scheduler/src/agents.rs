@@ -316,6 +316,7 @@ mod tests {
     use super::*;
     use crate::testing::device;
     use pillion_core::health::{DeviceFault, FaultKind};
+    use pillion_core::metric::Metric;
     use pillion_core::report::DeviceSample;
 
     fn hello() -> AgentHello {
@@ -427,14 +428,14 @@ mod tests {
         let agents = Agents::default();
         let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
         for (epoch, watts) in [(20, 200.0), (30, 300.0), (25, 250.0)] {
-            let reading = Reading { power_watts: Some(watts), ..Reading::default() };
+            let reading = Reading::from([(Metric::PowerWatts, watts)]);
             let sample = DeviceSample { gres_type: GresType::new("g0"), reading, tenants: Vec::new() };
             let recorded_at = UnixTime::from_epoch(epoch);
             agents.set_readings(&NodeName::new("n1"), &DeviceSamples { recorded_at, samples: vec![sample] });
         }
         let place = (NodeName::new("n1"), GresType::new("g0"));
         let (at, reading) = &agents.readings([(&place.0, &place.1)].into_iter())[&place];
-        assert_eq!((at.epoch(), reading.power_watts), (30, Some(300.0)));
+        assert_eq!((at.epoch(), reading.metrics.get(Metric::PowerWatts)), (30, Some(300.0)));
     }
 
     #[test]

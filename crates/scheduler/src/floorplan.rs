@@ -146,21 +146,12 @@ mod tests {
     use super::*;
     use crate::store::DrainPlace;
     use crate::testing::{NOW, at, scan};
-    use pillion_core::DeviceUuid;
-    use pillion_core::device::Mechanism;
     use pillion_core::health::FaultKind;
     use pillion_slurm::NodeAvailability;
 
     fn agent() -> AgentState {
-        let device = DeviceDescription {
-            index: 0,
-            uuid: DeviceUuid::new("GPU-0"),
-            model: "h100".into(),
-            memory_bytes: 80,
-            gres_type: GresType::new("g0"),
-            mechanism: Mechanism::Mps,
-            instances: None,
-        };
+        let device =
+            DeviceDescription { model: "h100".into(), memory_bytes: 80, ..pillion_test_kit::device(0) };
         AgentState {
             devices: vec![device],
             version: String::new(),

@@ -1,39 +1,16 @@
-//! Jobs, nodes, members and decisions as the tests of several rooms need them.
+//! Jobs, nodes, members and decisions as the tests of several rooms need them; core's own values come from the test kit.
 
 use crate::scan::Scan;
 use crate::store::{Decision, JobRecord, Member, NewDecision, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::Mechanism;
 use pillion_core::mark::Mark;
-use pillion_core::report::{AgentHello, JobSummary, ProgressPart};
 use pillion_core::share::Sharing;
-use pillion_core::{
-    DecisionId, DeviceUuid, GresType, JobStart, NodeName, Shards, SlurmJobId, UnixTime, UserId, WorkloadKey,
-};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
 use pillion_pairing::{Explanation, Reason, Role};
 use pillion_slurm::{Ending, Job, JobState, Node, NodeAvailability, ReasonKind};
+pub(crate) use pillion_test_kit::{NOW, at, device, hello, summary};
 use std::collections::BTreeMap;
-
-pub(crate) const NOW: u64 = 1_000_000;
-
-pub(crate) fn at(epoch: u64) -> UnixTime {
-    UnixTime::from_epoch(epoch)
-}
-
-/// What the agent of a node says first that has nothing to tell.
-pub(crate) fn hello(node: &str) -> AgentHello {
-    AgentHello {
-        protocol_version: 1,
-        node: NodeName::new(node),
-        agent_version: "0".into(),
-        journal_id: "j".into(),
-        devices: Vec::new(),
-        sent_at: at(NOW),
-        decision_ids: Vec::new(),
-        conditions: Vec::new(),
-        setup: None,
-    }
-}
 
 pub(crate) fn start() -> JobStart {
     JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 }
@@ -188,38 +165,4 @@ pub(crate) fn scan(job: Option<Job>, availability: NodeAvailability) -> Scan {
         &["shared".to_owned()],
         0,
     )
-}
-
-/// A run that was measured and tells nothing.
-pub(crate) fn summary(start: JobStart) -> JobSummary {
-    JobSummary {
-        start,
-        gres_type: GresType::new("g1"),
-        started_at: at(NOW),
-        ended_at: at(NOW),
-        shared_seconds: 0.0,
-        shared_device_seconds: None,
-        memory_bytes_peak: Some(5),
-        process_count_peak: 1,
-        energy_joules: None,
-        solo: ProgressPart::default(),
-        shared: ProgressPart::default(),
-        solo_means: None,
-        solo_sample_count: 0,
-        neighbours: Vec::new(),
-        signs: None,
-    }
-}
-
-/// A device that shares by MPS.
-pub(crate) fn device(index: u32) -> DeviceDescription {
-    DeviceDescription {
-        index,
-        uuid: DeviceUuid::new(format!("GPU-{index}")),
-        model: "h200".into(),
-        memory_bytes: 141 << 30,
-        gres_type: GresType::new(format!("g{index}")),
-        mechanism: Mechanism::Mps,
-        instances: None,
-    }
 }

@@ -5,6 +5,7 @@ use crate::kernels::Workload;
 use crate::values::{Pair, Tolerance};
 use pillion_core::Fraction;
 use pillion_core::device::Reading;
+use pillion_core::metric::Metric;
 
 /// Of the loop's rate: loops, addresses and the last wave of blocks are not in its count.
 const TOLERANCE: f64 = 0.1;
@@ -12,17 +13,19 @@ const TOLERANCE: f64 = 0.1;
 /// What `workload` does at `speed` launches a second, beside what was read at that time; nothing where its count, or the
 /// GPU's most, is not known.
 pub fn beside(workload: Workload, speed: f64, facts: &Facts, reading: &Reading) -> Vec<Pair> {
-    let operations_most =
-        facts.operations_per_clock.zip(reading.sm_clock_hertz).map(|(per, hertz)| per * hertz);
+    let operations_most = facts
+        .operations_per_clock
+        .zip(reading.metrics.get(Metric::SmClockHertz))
+        .map(|(per, hertz)| per * hertz);
     let rates = [
         (
             "fp32_active_fraction, by the loop's arithmetic",
-            reading.fp32_active_fraction,
+            reading.metrics.fraction(Metric::Fp32ActiveFraction),
             workload.operations().zip(operations_most),
         ),
         (
             "memory_bandwidth_fraction, by the loop's bytes",
-            reading.memory_bandwidth_fraction,
+            reading.metrics.fraction(Metric::MemoryBandwidthFraction),
             workload.bytes().zip(facts.memory_bytes_per_second_max),
         ),
     ];
@@ -53,12 +56,11 @@ mod tests {
 
     #[test]
     fn loops_are_held_against_the_most_that_the_gpu_does() {
-        let reading = Reading {
-            sm_clock_hertz: Some(1.98e9),
-            fp32_active_fraction: Some(Fraction::clamped(0.8)),
-            memory_bandwidth_fraction: Some(Fraction::clamped(0.9)),
-            ..Reading::default()
-        };
+        let reading = Reading::from([
+            (Metric::SmClockHertz, 1.98e9),
+            (Metric::Fp32ActiveFraction, 0.8),
+            (Metric::MemoryBandwidthFraction, 0.9),
+        ]);
         let pairs = beside(Workload::Compute, 1600.0, &facts(), &reading);
         assert_eq!(pairs.len(), 1, "it moves no bytes");
         let (theirs, expected) = (pairs[0].theirs.unwrap(), 8192.0 * 256.0 * 16_000.0 * 1600.0 / 66.9e12);

@@ -6,6 +6,7 @@ use crate::programs::now;
 use crate::report::{Findings, Measured};
 use crate::tenant::{Client, Tenant};
 use crate::values::{Pair, Tolerance, compared};
+use pillion_core::metric::Metric;
 use std::time::Duration;
 
 /// Power is a mean over a second on many models: it must have come up.
@@ -75,8 +76,8 @@ pub fn measure(ours: &mut Ours, environment: &[(String, String)]) -> Measured {
         let seconds = begun.elapsed().as_secs_f64();
         points.push(Point {
             seconds,
-            energy_joules: reading.energy_joules,
-            power_watts: reading.power_watts,
+            energy_joules: reading.metrics.get(Metric::EnergyJoules),
+            power_watts: reading.metrics.get(Metric::PowerWatts),
         });
         std::thread::sleep(PERIOD);
     }

@@ -1,7 +1,7 @@
 //! Our own backend on the GPU that is checked: what the agent would read.
 
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_device::nvidia::{Nvidia, NvidiaSettings};
 use pillion_device::{Backend, DeviceState};
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ impl Ours {
     pub fn open(library: Option<PathBuf>, uuid: &str) -> Result<Self, String> {
         let settings =
             NvidiaSettings { library, mechanism: Mechanism::TimeSliced, ..NvidiaSettings::default() };
-        let mut backend = Nvidia::new(settings, Box::new(NoMps));
+        let mut backend = Nvidia::new(settings, None);
         let devices = backend.devices().map_err(|error| pillion_core::report(&error))?;
         let found = devices.into_iter().find(|device| device.uuid.as_str() == uuid);
         let device = found.ok_or("our backend does not find the GPU that nvidia-smi names")?;

@@ -7,6 +7,7 @@ use crate::ours::Ours;
 use crate::report::{Findings, Measured, table};
 use crate::results::{Results, Together};
 use crate::tenant::Tenant;
+use pillion_core::metric::Metric;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ fn pair(
     bench.has_client(&first)?;
     bench.has_client(&second)?;
     let speeds = both(&mut first, &mut second)?;
-    let power_watts = ours.reading()?.power_watts;
+    let power_watts = ours.reading()?.metrics.get(Metric::PowerWatts);
     first.leave();
     second.leave();
     let of = |index: usize| {

@@ -3,8 +3,8 @@
 
 use crate::kernels::Workload;
 use crate::stats::median;
-use pillion_core::Fraction;
 use pillion_core::device::Reading;
+use pillion_core::metric::Metric;
 use std::collections::BTreeMap;
 
 /// One workload alone on the GPU.
@@ -49,16 +49,16 @@ pub struct Results {
     pub pairs: Vec<Together>,
 }
 
-/// What a fraction is called in SOLO.csv, and where it is in a reading.
-type FractionColumn = (&'static str, fn(&Reading) -> Option<Fraction>);
-
-const FRACTIONS: [FractionColumn; 6] = [
-    ("sm_active_fraction", |reading| reading.sm_active_fraction),
-    ("sm_occupancy_fraction", |reading| reading.sm_occupancy_fraction),
-    ("fp32_active_fraction", |reading| reading.fp32_active_fraction),
-    ("gpu_busy_fraction", |reading| reading.gpu_busy_fraction),
-    ("memory_busy_fraction", |reading| reading.memory_busy_fraction),
-    ("memory_bandwidth_fraction", |reading| reading.memory_bandwidth_fraction),
+/// The columns of SOLO.csv between the family and the memory.
+const METRICS: [Metric; 8] = [
+    Metric::SmActiveFraction,
+    Metric::SmOccupancyFraction,
+    Metric::Fp32ActiveFraction,
+    Metric::GpuBusyFraction,
+    Metric::MemoryBusyFraction,
+    Metric::MemoryBandwidthFraction,
+    Metric::PcieTxBytesPerSecond,
+    Metric::PcieRxBytesPerSecond,
 ];
 
 impl Results {
@@ -68,20 +68,16 @@ impl Results {
             return String::new();
         }
         let caps = (1..10).map(|tenth| format!("throughput_per_second_at_cap_0.{tenth}"));
-        let heading = ["workload", "family"].into_iter().chain(FRACTIONS.map(|(name, _)| name));
-        let more =
-            ["pcie_tx_bytes_per_second", "pcie_rx_bytes_per_second", "memory_bytes_peak", "power_watts_mean"];
-        let heading = heading.chain(more).chain(["throughput_per_second"]).map(str::to_owned).chain(caps);
+        let heading = ["workload", "family"].into_iter().chain(METRICS.map(Metric::word));
+        let more = ["memory_bytes_peak", "power_watts_mean", "throughput_per_second"];
+        let heading = heading.chain(more).map(str::to_owned).chain(caps);
         let mut lines = vec![heading.collect::<Vec<_>>().join(",")];
         for (workload, solo) in &self.solo {
             let reading = &solo.reading;
-            let fractions = FRACTIONS.map(|(_, of)| cell(of(reading).map(Fraction::value)));
             let mut cells = vec![workload.name().to_owned(), workload.entry().to_owned()];
-            cells.extend(fractions);
-            cells.push(cell(reading.pcie_tx_bytes_per_second));
-            cells.push(cell(reading.pcie_rx_bytes_per_second));
+            cells.extend(METRICS.map(|metric| cell(reading.metrics.get(metric))));
             cells.push(solo.memory_bytes_peak.map(|bytes| bytes.to_string()).unwrap_or_default());
-            cells.push(cell(reading.power_watts));
+            cells.push(cell(reading.metrics.get(Metric::PowerWatts)));
             cells.push(cell(solo.speed(100)));
             cells.extend((1..10).map(|tenth| cell(solo.speed(10 * tenth))));
             lines.push(cells.join(","));
@@ -123,7 +119,7 @@ mod tests {
         let mut results = Results { device_model: "h100".to_owned(), ..Results::default() };
         assert_eq!((results.solo_csv(), results.pairs_csv()), (String::new(), String::new()));
         let speeds = BTreeMap::from([(100, vec![10.0, 12.0, 11.0]), (50, vec![6.0])]);
-        let reading = Reading { power_watts: Some(310.5), ..Reading::default() };
+        let reading = Reading::from([(Metric::PowerWatts, 310.5)]);
         results.solo.insert(Workload::Launch, Solo { reading, memory_bytes_peak: None, speeds });
         let text = results.solo_csv();
         let row = text.lines().nth(1).unwrap();

@@ -7,8 +7,8 @@ use crate::report::{Findings, Measured, table};
 use crate::smi::Smi;
 use crate::surroundings::Surroundings;
 use crate::tenant::{Client, Tenant};
-use pillion_core::Fraction;
 use pillion_core::device::Reading;
+use pillion_core::metric::Metric;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,11 +18,11 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// How long the loop's own rate is taken, beside a reading of the same time.
 const RATE_TIME: Duration = Duration::from_secs(1);
 /// nvidia-smi's numbers of GPM's metrics (nvml.h, `nvmlGpmMetricId_t`), with what we call them.
-const GPM: [(u32, &str); 4] = [
-    (2, "sm_active_fraction"),
-    (3, "sm_occupancy_fraction"),
-    (10, "memory_bandwidth_fraction"),
-    (12, "fp32_active_fraction"),
+const GPM: [(u32, Metric); 4] = [
+    (2, Metric::SmActiveFraction),
+    (3, Metric::SmOccupancyFraction),
+    (10, Metric::MemoryBandwidthFraction),
+    (12, Metric::Fp32ActiveFraction),
 ];
 
 /// How far two values may be apart and still agree.
@@ -69,7 +69,7 @@ impl Pair {
     }
 
     fn is_gpm_of_nobody(&self) -> bool {
-        GPM.iter().any(|(_, name)| *name == self.name) && self.verdict() == "neither"
+        GPM.iter().any(|(_, metric)| metric.word() == self.name) && self.verdict() == "neither"
     }
 
     fn row(&self) -> Vec<String> {
@@ -203,27 +203,26 @@ impl Theirs {
 
     /// Beside ours. The fractions that a sampling window of their own makes differ by a few hundredths.
     fn beside(&self, reading: &Reading) -> Vec<Pair> {
-        let busy = |name: &str, ours: Option<Fraction>, theirs: Option<f64>| Pair {
-            name: name.to_owned(),
-            ours: ours.map(Fraction::value),
+        let busy = |metric: Metric, theirs: Option<f64>| Pair {
+            name: metric.to_string(),
+            ours: reading.metrics.get(metric),
             theirs,
             tolerance: Tolerance::Absolute(0.1),
         };
         let mut pairs = vec![
-            pair("power_watts", reading.power_watts, self.power_watts, 0.1),
-            pair("sm_clock_hertz", reading.sm_clock_hertz, self.sm_clock_hertz, 0.05),
-            pair("memory_bytes_used", bytes(reading.memory_bytes_used), self.memory_bytes_used, 0.02),
-            busy("gpu_busy_fraction", reading.gpu_busy_fraction, self.gpu_busy),
-            busy("memory_busy_fraction", reading.memory_busy_fraction, self.memory_busy),
+            pair("power_watts", reading.metrics.get(Metric::PowerWatts), self.power_watts, 0.1),
+            pair("sm_clock_hertz", reading.metrics.get(Metric::SmClockHertz), self.sm_clock_hertz, 0.05),
+            pair(
+                "memory_bytes_used",
+                reading.metrics.get(Metric::MemoryBytesUsed),
+                self.memory_bytes_used,
+                0.02,
+            ),
+            busy(Metric::GpuBusyFraction, self.gpu_busy),
+            busy(Metric::MemoryBusyFraction, self.memory_busy),
         ];
-        for ((_, name), theirs) in GPM.into_iter().zip(&self.gpm) {
-            let ours = match name {
-                "sm_active_fraction" => reading.sm_active_fraction,
-                "sm_occupancy_fraction" => reading.sm_occupancy_fraction,
-                "memory_bandwidth_fraction" => reading.memory_bandwidth_fraction,
-                _ => reading.fp32_active_fraction,
-            };
-            pairs.push(busy(name, ours, theirs.map(|value| value / 100.0)));
+        for ((_, metric), theirs) in GPM.into_iter().zip(&self.gpm) {
+            pairs.push(busy(metric, theirs.map(|value| value / 100.0)));
         }
         pairs
     }
@@ -260,13 +259,12 @@ mod tests {
             gpm: vec![Some(99.0), Some(50.0), None, Some(40.0)],
             processes: Vec::new(),
         };
-        let reading = Reading {
-            power_watts: Some(690.0),
-            sm_active_fraction: Some(Fraction::clamped(0.98)),
-            fp32_active_fraction: Some(Fraction::clamped(0.9)),
-            memory_bytes_used: Some(610 << 20),
-            ..Reading::default()
-        };
+        let reading = Reading::from([
+            (Metric::PowerWatts, 690.0),
+            (Metric::SmActiveFraction, 0.98),
+            (Metric::Fp32ActiveFraction, 0.9),
+            (Metric::MemoryBytesUsed, 610.0 * MIB),
+        ]);
         let (text, apart) = compared(&theirs.beside(&reading));
         assert_eq!(apart, 1, "{text}");
         assert!(text.contains("| sm_active_fraction | 0.9800 | 0.9900 | 0.1 | agree |"), "{text}");

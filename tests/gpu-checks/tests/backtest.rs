@@ -7,6 +7,7 @@ use gpu_checks::kernels::Workload;
 use gpu_checks::pairs::SPLITS;
 use gpu_checks::results::{Results, Solo, Together};
 use pillion_core::device::{Mechanism, Reading};
+use pillion_core::metric::Metric;
 use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
 use pillion_pairing::backtest::{Backtest, BacktestOptions, PolicyName};
 use pillion_pairing::files::{FileOptions, Measured, NamedText, read_measured};
@@ -16,12 +17,11 @@ fn results() -> Results {
     let mut results = Results { device_model: "h100".to_owned(), ..Results::default() };
     for workload in Workload::ALL {
         let speeds = CAPS.map(|cap| (cap, vec![f64::from(cap) * 10.0, f64::from(cap) * 10.0]));
-        let reading = Reading {
-            sm_active_fraction: Some(Fraction::clamped(0.5)),
-            memory_bandwidth_fraction: Some(Fraction::clamped(0.25)),
-            power_watts: Some(412.5),
-            ..Reading::default()
-        };
+        let reading = Reading::from([
+            (Metric::SmActiveFraction, 0.5),
+            (Metric::MemoryBandwidthFraction, 0.25),
+            (Metric::PowerWatts, 412.5),
+        ]);
         results
             .solo
             .insert(workload, Solo { reading, memory_bytes_peak: Some(1 << 30), speeds: speeds.into() });
@@ -67,9 +67,16 @@ fn every_value_is_read_back() {
     assert_eq!(profile.throughput_per_second, Some(1000.0));
     let at_caps = [None, None, Some(300.0), None, Some(500.0), None, Some(700.0), None, None];
     assert_eq!(profile.throughput_per_second_at_cap, at_caps);
-    assert_eq!(profile.sm_active_fraction, Some(Fraction::clamped(0.5)));
-    assert_eq!((profile.memory_bytes_peak, profile.power_watts_mean), (Some(1 << 30), Some(412.5)));
-    assert_eq!(profile.sm_occupancy_fraction, None, "what was not measured stays unknown");
+    assert_eq!(profile.metrics.fraction(Metric::SmActiveFraction), Some(Fraction::clamped(0.5)));
+    assert_eq!(
+        (profile.memory_bytes_peak, profile.metrics.get(Metric::PowerWatts)),
+        (Some(1 << 30), Some(412.5))
+    );
+    assert_eq!(
+        profile.metrics.fraction(Metric::SmOccupancyFraction),
+        None,
+        "what was not measured stays unknown"
+    );
     let seen = &measured.observations;
     assert_eq!(seen.len(), 4 * 15);
     assert!(seen.iter().all(|seen| seen.mechanism() == Mechanism::Mps && seen.fits));

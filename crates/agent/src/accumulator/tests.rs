@@ -2,6 +2,7 @@
 
 use super::*;
 use pillion_core::SlurmJobId;
+use pillion_core::metric::{Metric, MetricSource, Metrics, Throttle};
 use proptest::prelude::*;
 
 const GAP_SECONDS: f64 = 10.0;
@@ -49,11 +50,8 @@ impl Scene {
         sightings: &[Sighting],
         progress: &[(u32, f64)],
     ) {
-        let reading = Reading {
-            energy_joules,
-            sm_active_fraction: Some(Fraction::clamped(sm_active)),
-            ..Reading::default()
-        };
+        let mut reading = Reading::from([(Metric::SmActiveFraction, sm_active)]);
+        reading.metrics.set_known(Metric::EnergyJoules, energy_joules);
         let progress = progress.iter().map(|(id, value)| (job(*id), *value)).collect();
         let at = UnixTime::from_seconds(self.at);
         self.runs.observe(&Look { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
@@ -76,8 +74,10 @@ fn alone_means_alone_at_both_ends() {
     let summary = scene.end(1);
     let means = summary.solo_means.expect("it was alone");
     assert_eq!(summary.solo_sample_count, 2, "not the intervals in which it came and went");
-    assert!(means.sm_active_fraction.is_some_and(|active| (active.value() - 0.7).abs() < 1e-9));
-    assert_eq!(means.power_watts, None, "the device does not say");
+    assert!(
+        means.0.fraction(Metric::SmActiveFraction).is_some_and(|active| (active.value() - 0.7).abs() < 1e-9)
+    );
+    assert_eq!(means.0.get(Metric::PowerWatts), None, "the device does not say");
     assert_eq!((summary.memory_bytes_peak, summary.process_count_peak), (Some(30), 1));
     assert_eq!(summary.energy_joules, Some(400.0), "all of the meter: nobody else held the device");
     assert!(summary.shared_seconds.abs() < 1e-9 && summary.neighbours.is_empty());
@@ -127,20 +127,24 @@ fn means_are_over_time() {
     scene.look_after(3.0, 0.4, &[seen(1, 1)], &[]);
     scene.look_after(1.0, 0.8, &[seen(1, 1)], &[]);
     scene.look_after(0.0, 1.0, &[seen(1, 1)], &[]);
-    let active = scene.end(1).solo_means.and_then(|means| means.sm_active_fraction).expect("it was alone");
+    let active = scene
+        .end(1)
+        .solo_means
+        .and_then(|means| means.0.fraction(Metric::SmActiveFraction))
+        .expect("it was alone");
     assert!((active.value() - 0.5).abs() < 1e-9, "{active:?}");
 }
 
 /// The mean PCIe rate, and its source, of a run that saw these rates, a second each.
 fn pcie_mean(rates: &[(f64, Option<MetricSource>)]) -> (f64, Option<MetricSource>) {
     let metric = Metric::PcieTxBytesPerSecond;
-    let readings = rates.iter().map(|(rate, source)| Reading {
-        pcie_tx_bytes_per_second: Some(*rate),
-        sources: source.iter().map(|source| (metric, *source)).collect(),
-        ..Reading::default()
+    let readings = rates.iter().map(|(value, source)| {
+        let mut reading = Reading::default();
+        reading.metrics.put(metric, Measured { value: *value, source: *source });
+        reading
     });
-    let means = means_of(readings);
-    (means.pcie_tx_bytes_per_second.expect("it was alone"), means.sources.get(&metric).copied())
+    let Measured { value, source } = means_of(readings).0.measured(metric).expect("it was alone");
+    (value, source)
 }
 
 /// The means of a run that was alone while these readings were taken, a second each.
@@ -190,22 +194,25 @@ fn of_two_equal_sources_the_first_stays() {
 
 #[test]
 fn one_metric_s_source_says_nothing_of_another() {
-    let reading = |source, pcie| Reading {
-        pcie_tx_bytes_per_second: Some(pcie),
-        power_watts: Some(100.0),
-        sources: [(Metric::PcieTxBytesPerSecond, source), (Metric::PowerWatts, MetricSource::Nvml)].into(),
-        ..Reading::default()
+    let reading = |source, pcie| {
+        let mut metrics = Metrics::from([(Metric::PcieTxBytesPerSecond, pcie)]).from_source(source);
+        metrics.set(Metric::PowerWatts, 100.0);
+        Reading::from(metrics.from_source(MetricSource::Nvml))
     };
     let means = means_of([reading(MetricSource::Nvml, 9.0), reading(MetricSource::NvmlGpm, 3.0)].into_iter());
-    assert_eq!((means.pcie_tx_bytes_per_second, means.power_watts), (Some(3.0), Some(100.0)));
-    assert_eq!(means.sources[&Metric::PowerWatts], MetricSource::Nvml);
+    assert_eq!(
+        (means.0.get(Metric::PcieTxBytesPerSecond), means.0.get(Metric::PowerWatts)),
+        (Some(3.0), Some(100.0))
+    );
+    assert_eq!(means.0.source(Metric::PowerWatts), Some(MetricSource::Nvml));
 }
 
 #[test]
 fn throttled_is_what_power_and_heat_hold_down() {
-    let reading = |throttles: &[Throttle]| Reading {
-        throttles: Some(throttles.iter().copied().collect()),
-        ..Reading::default()
+    let reading = |throttles: &[Throttle]| {
+        let mut reading = Reading::default();
+        reading.set_throttles(throttles.iter().copied().collect());
+        reading
     };
     let readings = [
         reading(&[]),
@@ -214,53 +221,19 @@ fn throttled_is_what_power_and_heat_hold_down() {
         reading(&[Throttle::PowerLimit]),
         Reading::default(),
     ];
-    assert_eq!(means_of(readings.into_iter()).throttled_fraction, Some(Fraction::clamped(0.5)));
-    assert_eq!(means_of([Reading::default()].into_iter()).throttled_fraction, None, "nobody says");
+    assert_eq!(means_of(readings.into_iter()).0.get(Metric::Throttles), Some(0.5));
+    assert_eq!(means_of([Reading::default()].into_iter()).0.get(Metric::Throttles), None, "nobody says");
 }
 
 #[test]
 fn every_mean_is_of_its_own_metric() {
-    let fraction = |value: f64| Some(Fraction::clamped(value));
-    let reading = Reading {
-        energy_joules: Some(1.0),
-        power_watts: Some(2.0),
-        sm_active_fraction: fraction(0.01),
-        sm_occupancy_fraction: fraction(0.02),
-        stall_fraction: fraction(0.03),
-        fp32_active_fraction: fraction(0.04),
-        tensor_active_fraction: fraction(0.05),
-        gpu_busy_fraction: fraction(0.06),
-        memory_busy_fraction: fraction(0.07),
-        memory_bandwidth_fraction: fraction(0.08),
-        cache_bandwidth_fraction: fraction(0.09),
-        pcie_tx_bytes_per_second: Some(3.0),
-        pcie_rx_bytes_per_second: Some(4.0),
-        nvlink_tx_bytes_per_second: Some(5.0),
-        nvlink_rx_bytes_per_second: Some(6.0),
-        memory_bytes_used: Some(7),
-        sm_clock_hertz: Some(8.0),
-        throttles: Some([Throttle::Heat].into()),
-        sources: BTreeMap::new(),
-    };
-    let expected = ActivityMeans {
-        power_watts: Some(2.0),
-        sm_active_fraction: fraction(0.01),
-        sm_occupancy_fraction: fraction(0.02),
-        stall_fraction: fraction(0.03),
-        fp32_active_fraction: fraction(0.04),
-        tensor_active_fraction: fraction(0.05),
-        gpu_busy_fraction: fraction(0.06),
-        memory_busy_fraction: fraction(0.07),
-        memory_bandwidth_fraction: fraction(0.08),
-        cache_bandwidth_fraction: fraction(0.09),
-        pcie_tx_bytes_per_second: Some(3.0),
-        pcie_rx_bytes_per_second: Some(4.0),
-        nvlink_tx_bytes_per_second: Some(5.0),
-        nvlink_rx_bytes_per_second: Some(6.0),
-        throttled_fraction: fraction(1.0),
-        sources: BTreeMap::new(),
-    };
-    assert_eq!(means_of([reading].into_iter()), expected);
+    let own = |metric: Metric| (metric, 0.01 * f64::from(metric.number()));
+    let mut reading = Reading::from(Metric::ALL.into_iter().map(own).collect::<Metrics>());
+    reading.set_throttles([Throttle::Heat].into());
+    let averaged = Metric::ALL.into_iter().filter(|metric| metric.mean_word().is_some());
+    let mut expected: Metrics = averaged.map(own).collect();
+    expected.set(Metric::Throttles, 1.0);
+    assert_eq!(means_of([reading].into_iter()), ActivityMeans(expected));
 }
 
 #[test]
@@ -275,8 +248,8 @@ fn a_neighbour_ends_the_profile_and_is_named() {
     assert_eq!(first.neighbours, [job(2)]);
     assert_eq!(second.neighbours, [job(1)]);
     assert!((first.shared_seconds - 2.0).abs() < 1e-9, "the intervals in which both were seen at some end");
-    assert_eq!(first.solo_means.and_then(|means| means.sm_active_fraction), Some(Fraction::clamped(0.5)));
-    assert_eq!(second.solo_means.and_then(|means| means.sm_active_fraction), Some(Fraction::clamped(0.2)));
+    assert_eq!(first.solo_means.and_then(|means| means.0.get(Metric::SmActiveFraction)), Some(0.5));
+    assert_eq!(second.solo_means.and_then(|means| means.0.get(Metric::SmActiveFraction)), Some(0.2));
     // One interval alone each, two shared in equal parts: the second's activity alone was not known yet.
     assert_eq!(first.energy_joules, Some(200.0));
     assert_eq!(second.energy_joules, Some(200.0));
@@ -386,11 +359,10 @@ fn a_meter_that_was_reset_is_not_negative_energy() {
 
 /// A look at which the device's energy is as these sources would tell it, or nobody tells.
 fn energy_look(runs: &mut DeviceRuns, at: u64, energy: Option<(f64, MetricSource)>, sightings: &[Sighting]) {
-    let reading = Reading {
-        energy_joules: energy.map(|(joules, _)| joules),
-        sources: energy.iter().map(|(_, source)| (Metric::EnergyJoules, *source)).collect(),
-        ..Reading::default()
-    };
+    let mut reading = Reading::default();
+    if let Some((value, source)) = energy {
+        reading.metrics.put(Metric::EnergyJoules, Measured { value, source: Some(source) });
+    }
     let progress = BTreeMap::new();
     let at = UnixTime::from_epoch(1000 + at);
     runs.observe(&Look { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);

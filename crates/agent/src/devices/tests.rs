@@ -1,17 +1,8 @@
 use super::*;
 use pillion_core::device::Mechanism;
-use pillion_core::{DeviceUuid, GresType};
 
 fn tile(mechanism: Mechanism) -> DeviceDescription {
-    DeviceDescription {
-        index: 3,
-        uuid: DeviceUuid::new("uuid"),
-        model: "max-1550".into(),
-        memory_bytes: 1 << 36,
-        gres_type: GresType::new("g3"),
-        mechanism,
-        instances: None,
-    }
+    DeviceDescription { mechanism, ..pillion_test_kit::tile(3) }
 }
 
 fn mode_held(mechanism: Mechanism, error: DeviceError) -> Option<(u32, String)> {

@@ -1,23 +1,12 @@
 //! What looks and notices make of a device's condition.
 
 use super::*;
-use pillion_core::device::{DeviceProcess, Mechanism, Reading};
-use pillion_core::{DeviceUuid, Fraction};
+use pillion_core::device::{DeviceProcess, Reading};
+use pillion_core::metric::{Metric, MetricSource};
+use pillion_test_kit::{device, tile};
 
 fn at(seconds: u64) -> UnixTime {
     UnixTime::from_epoch(1000 + seconds)
-}
-
-fn device(index: u32) -> DeviceDescription {
-    DeviceDescription {
-        index,
-        uuid: DeviceUuid::new(format!("GPU-{index}")),
-        model: "h200".into(),
-        memory_bytes: 1 << 37,
-        gres_type: GresType(format!("g{index}")),
-        mechanism: Mechanism::Mps,
-        instances: None,
-    }
 }
 
 fn health() -> Health {
@@ -25,8 +14,8 @@ fn health() -> Health {
 }
 
 fn state(source: MetricSource, processes: &[u32]) -> DeviceState {
-    let mut reading = Reading { sm_active_fraction: Some(Fraction::ONE), ..Reading::default() };
-    reading.tag_untagged(source);
+    let mut reading = Reading::from([(Metric::SmActiveFraction, 1.0)]);
+    reading.metrics.tag_untagged(source);
     let process = |pid: &u32| DeviceProcess { pid: *pid, memory_bytes: None };
     DeviceState { reading, processes: processes.iter().map(process).collect() }
 }
@@ -165,8 +154,6 @@ fn an_mps_fault_lasts_until_it_is_cleared_or_nobody_is_left() {
 
 #[test]
 fn a_mode_is_held_until_the_whole_card_is_idle() {
-    let tile =
-        |index| DeviceDescription { model: "max-1550".into(), mechanism: Mechanism::Ccs, ..device(index) };
     let mut health = Health::new(&[tile(0), tile(1), tile(2)]);
     let closed = |health: &Health| {
         let conditions = health.conditions();

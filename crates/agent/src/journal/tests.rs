@@ -1,8 +1,8 @@
 //! What is kept, for how long, and what is given up first.
 
 use super::*;
-use pillion_core::report::{DeviceSamples, JobSummary, Launch, ProgressPart};
-use pillion_core::{GresType, JobStart, SlurmJobId, UnixTime};
+use pillion_core::report::{DeviceSamples, JobSummary, Launch};
+use pillion_core::{JobStart, SlurmJobId, UnixTime};
 
 const START: JobStart = JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 };
 
@@ -12,33 +12,16 @@ pub(super) fn samples() -> ReportBody {
 
 pub(super) fn launch() -> ReportBody {
     let at = UnixTime::from_epoch(5);
-    ReportBody::Launch(Launch {
-        at,
-        start: START,
-        step_id: 0,
-        decision_id: None,
-        gres_types: Vec::new(),
-        profile_name: None,
-    })
+    ReportBody::Launch(Launch { at, gres_types: Vec::new(), ..pillion_test_kit::launch(START) })
 }
 
 pub(super) fn summary() -> ReportBody {
     ReportBody::JobSummary(Box::new(JobSummary {
-        start: START,
-        gres_type: GresType::new("g1"),
         started_at: UnixTime::from_epoch(1),
         ended_at: UnixTime::from_epoch(2),
-        shared_seconds: 0.0,
         shared_device_seconds: Some(0.0),
         memory_bytes_peak: Some(1),
-        process_count_peak: 1,
-        energy_joules: None,
-        solo: ProgressPart::default(),
-        shared: ProgressPart::default(),
-        solo_means: None,
-        solo_sample_count: 0,
-        neighbours: Vec::new(),
-        signs: None,
+        ..pillion_test_kit::summary(START)
     }))
 }
 

@@ -4,9 +4,6 @@
 use super::Variable;
 use pillion_core::device::DeviceDescription;
 
-/// The mode of a card that is one.
-pub(super) const MODE_WHOLE: u8 = 1;
-
 /// How many devices (tiles) one card of a model has, as sites book them: a tile a device, in the order of the cards.
 pub(crate) fn tiles_per_card(model: &str) -> u32 {
     if model == "max-1550" { 2 } else { 1 }

@@ -11,14 +11,15 @@
 //! it. A mechanism that cannot be set up is an answer to the scheduler, never the failure of a job.
 
 pub mod ccs;
+mod daemon;
 pub mod mps;
 mod undo;
 
+use daemon::Newcomer;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::{Share, Sharing};
-use pillion_core::{Fraction, GresType, JobStart};
-use pillion_device::mps::make_private;
-use pillion_device::{Backend, DeviceError, MpsSettings, MpsState, MpsStatus};
+use pillion_core::{GresType, JobStart};
+use pillion_device::{Backend, DeviceError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
@@ -218,18 +219,19 @@ impl Mechanisms {
         match share.sharing {
             // Whoever is not to share gets no part of a card that could not be made whole yet.
             Sharing::TimeSliced if device.mechanism.has_modes() && self.is_draining(device) => {
-                backend.set_ccs_mode(device.index, ccs::MODE_WHOLE)?;
+                backend.ccs_on(device.index)?.release(device.index)?;
                 self.draining.remove(&device.gres_type);
                 Ok(Prepared::default())
             }
             Sharing::TimeSliced => Ok(Prepared::default()),
             Sharing::Ccs { mode } => {
-                backend.set_ccs_mode(device.index, mode)?;
+                backend.ccs_on(device.index)?.prepare(device.index, mode)?;
                 self.draining.remove(&device.gres_type);
                 Ok(Prepared::default())
             }
             Sharing::Mps { .. } => {
-                let prepared = self.prepare_mps(backend, device, &others, share, multi_user);
+                let prepared =
+                    self.prepare_mps(backend, Newcomer { device, others: &others, share }, multi_user);
                 if prepared.is_err() && others.is_empty() {
                     // What was begun for nobody.
                     self.draining.insert(device.gres_type.clone(), Undo::default());
@@ -255,7 +257,8 @@ impl Mechanisms {
         if !share.mechanism().has_daemon() || self.single_user.contains(&device.gres_type) {
             return Ok(false);
         }
-        let status = backend.mps(device.index)?.filter(|status| status.state.takes_clients());
+        let Some(mps) = backend.mps() else { return Ok(true) };
+        let status = mps.status(device.index)?.filter(|status| status.state.takes_clients());
         Ok(status.is_none_or(|status| status.settings.multi_user))
     }
 
@@ -279,69 +282,22 @@ impl Mechanisms {
     fn prepare_mps(
         &mut self,
         backend: &mut dyn Backend,
-        device: &DeviceDescription,
-        others: &[&Share],
-        share: &Share,
+        newcomer: Newcomer<'_>,
         multi_user: bool,
     ) -> Result<Prepared, MechanismError> {
-        match self.start_mps(backend, device, others, share, multi_user) {
+        let Newcomer { device, others, share } = newcomer;
+        let control = backend.mps_on(device.index)?;
+        let policy = MpsPolicy { multi_user, ..self.policy };
+        match daemon::prepare(control, &self.runtime_directory, policy, newcomer) {
             Err(MechanismError::Device(error @ DeviceError::Unsupported { .. })) if multi_user => {
                 self.single_user.insert(device.gres_type.clone());
                 self.admit(device, others, share, false)?;
-                let prepared = self.start_mps(backend, device, others, share, false)?;
+                let policy = MpsPolicy { multi_user: false, ..self.policy };
+                let prepared = daemon::prepare(control, &self.runtime_directory, policy, newcomer)?;
                 Ok(Prepared { without_multi_user: Some(pillion_core::report(&error)), ..prepared })
             }
             prepared => prepared,
         }
-    }
-
-    fn start_mps(
-        &self,
-        backend: &mut dyn Backend,
-        device: &DeviceDescription,
-        others: &[&Share],
-        share: &Share,
-        multi_user: bool,
-    ) -> Result<Prepared, MechanismError> {
-        let plain = self.mps_settings(device, others, share, multi_user)?;
-        let without = |reason: String| Prepared {
-            without_partition: share.sharing.cap().map(|_| reason),
-            ..Prepared::default()
-        };
-        if !self.policy.static_partitions {
-            backend.start_mps(device.index, &plain)?;
-            return Ok(Prepared::default());
-        }
-        if !wants_partitions(backend, device, others, share)? {
-            backend.start_mps(device.index, &plain)?;
-            return Ok(without("its MPS daemon was started without static SM partitions".to_owned()));
-        }
-        match backend.start_mps(device.index, &MpsSettings { partitions: true, ..plain.clone() }) {
-            Ok(()) => partition(backend, device, others, share),
-            Err(error @ DeviceError::Unsupported { .. }) => {
-                backend.start_mps(device.index, &plain)?;
-                Ok(without(pillion_core::report(&error)))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn mps_settings(
-        &self,
-        device: &DeviceDescription,
-        others: &[&Share],
-        share: &Share,
-        multi_user: bool,
-    ) -> Result<MpsSettings, MechanismError> {
-        // Its own start before a requeue is over.
-        let stays = others.iter().copied().filter(|other| other.start.job_id != share.start.job_id);
-        let tenants = mps::tenants(stays.chain([share]));
-        let settings = mps::settings(&self.runtime_directory, device, multi_user, &tenants);
-        let failed = |path: &Path, source| MechanismError::Directory { path: path.to_owned(), source };
-        let MpsSettings { pipe_directory, log_directory, .. } = &settings;
-        make_private(pipe_directory).map_err(|error| failed(pipe_directory, error))?;
-        std::fs::create_dir_all(log_directory).map_err(|error| failed(log_directory, error))?;
-        Ok(settings)
     }
 
     /// A tenant has left; `remaining` are those who have not.
@@ -359,32 +315,19 @@ impl Mechanisms {
     pub fn settle(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         self.tidy(backend, devices, shares);
         try_due(&mut self.draining, devices, "the sharing of a device", |device| match device.mechanism {
-            Mechanism::Mps => backend.stop_mps(device.index),
-            Mechanism::Ccs => backend.set_ccs_mode(device.index, ccs::MODE_WHOLE),
+            Mechanism::Mps => backend.mps_on(device.index)?.release(device.index),
+            Mechanism::Ccs => backend.ccs_on(device.index)?.release(device.index),
             Mechanism::TimeSliced => Ok(()),
         });
     }
 
     fn tidy(&mut self, backend: &mut dyn Backend, devices: &[DeviceDescription], shares: &[Share]) {
         try_due(&mut self.untidy, devices, "the partition of a tenant", |device| {
-            let on_it = || shares.iter().filter(|share| share.gres_type == device.gres_type);
-            let names = on_it().map(|share| share.start.to_string()).collect();
-            backend.keep_mps_partitions(device.index, &names)?;
-            limit_to(backend, device, &mps::tenants(on_it()))
+            let Some(control) = backend.mps() else { return Ok(()) };
+            let on_it = shares.iter().filter(|share| share.gres_type == device.gres_type);
+            daemon::tidy(control, device, &on_it.collect::<Vec<_>>())
         });
     }
-}
-
-/// Holds the daemon's next clients to the limits of those who are left. Where it is to stop, or cannot take any, nobody is let
-/// in anyway.
-fn limit_to(
-    backend: &mut dyn Backend,
-    device: &DeviceDescription,
-    tenants: &[&Share],
-) -> Result<(), DeviceError> {
-    let status = backend.mps(device.index)?.filter(|status| status.state == MpsState::Up);
-    let Some(MpsStatus { settings, .. }) = status.filter(|_| !tenants.is_empty()) else { return Ok(()) };
-    backend.start_mps(device.index, &mps::for_tenants(&settings, device, tenants))
 }
 
 /// Tries what is due; what is undone, or is on no device any more, is off the list.
@@ -410,60 +353,6 @@ fn try_due(
         }
         true
     });
-}
-
-/// Whether the device's daemon is, or is to be, one that gives out partitions. One that somebody holds a share of stays as
-/// it was started, also when it is started anew; else the tenant's cap decides: without one there is nothing to reserve.
-fn wants_partitions(
-    backend: &mut dyn Backend,
-    device: &DeviceDescription,
-    others: &[&Share],
-    share: &Share,
-) -> Result<bool, MechanismError> {
-    let has_cap = share.sharing.cap().is_some();
-    let status = backend.mps(device.index)?;
-    match status.filter(|status| status.state.takes_clients() || !others.is_empty()) {
-        // Nobody's any more: as a plain one it leaves room for whoever joins. With clients it goes on as it is.
-        Some(status) if status.settings.partitions && others.is_empty() && !has_cap => {
-            Ok(backend.stop_mps(device.index).is_err())
-        }
-        Some(status) => Ok(status.settings.partitions),
-        None => Ok(has_cap || others.iter().any(|other| other.sharing.cap().is_some())),
-    }
-}
-
-/// Gives the tenant a partition, and those who are there the ones that a daemon that was started anew forgot. Tenants with a
-/// cap come first: one without takes all that is free.
-fn partition(
-    backend: &mut dyn Backend,
-    device: &DeviceDescription,
-    others: &[&Share],
-    share: &Share,
-) -> Result<Prepared, MechanismError> {
-    // Those who have left are not in its way; nor is the job's own start before a requeue.
-    let stays = others.iter().filter(|other| other.start.job_id != share.start.job_id);
-    let mut stays: Vec<&Share> = stays.copied().filter(|other| other.mechanism().has_daemon()).collect();
-    stays.sort_by_key(|other| other.sharing.cap().is_none());
-    let tenants =
-        stays.iter().map(|other| other.start.to_string()).chain([share.start.to_string()]).collect();
-    if let Err(error) = backend.keep_mps_partitions(device.index, &tenants) {
-        debug!(error = %pillion_core::report(&error), "a partition is not taken back yet");
-    }
-    let mut add = |share: &Share| {
-        let cap = share.sharing.cap().unwrap_or(Fraction::ONE);
-        backend.add_mps_partition(device.index, &share.start.to_string(), cap)
-    };
-    let mut prepared = Prepared::default();
-    for other in stays {
-        match add(other) {
-            Ok(name) => prepared.others.push((other.start, name)),
-            Err(error) => {
-                warn!(start = %other.start, error = %pillion_core::report(&error), "a tenant has no SM partition");
-            }
-        }
-    }
-    prepared.partition = Some(add(share)?);
-    Ok(prepared)
 }
 
 #[cfg(test)]

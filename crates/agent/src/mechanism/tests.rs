@@ -4,7 +4,7 @@ use super::*;
 use crate::share::tests::{capped, device, share};
 use pillion_core::device::{DeviceProcess, Reading};
 use pillion_core::{Fraction, UserId};
-use pillion_device::{MpsState, MpsStatus};
+use pillion_device::{CcsControl, MpsControl, MpsSettings, MpsState, MpsStatus};
 
 /// A driver that writes down what it is told.
 #[expect(clippy::struct_excessive_bools, reason = "each is something that a driver has or has not")]
@@ -63,7 +63,16 @@ impl Backend for Driver {
     fn processes(&mut self, _: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
         Ok(Vec::new())
     }
-    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+    fn mps(&mut self) -> Option<&mut dyn MpsControl> {
+        Some(self)
+    }
+    fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
+        Some(self)
+    }
+}
+
+impl MpsControl for Driver {
+    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
         if settings.partitions && !self.has_partitions {
             return Err(DeviceError::Unsupported { index, reason: "it does not know -S".into() });
         }
@@ -86,7 +95,7 @@ impl Backend for Driver {
         self.state = MpsState::Up;
         Ok(())
     }
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
         self.answers(index)?;
         if self.client_count > 0 {
             return Err(DeviceError::Busy { index, reason: "clients".into() });
@@ -95,7 +104,7 @@ impl Backend for Driver {
         self.running = None;
         Ok(())
     }
-    fn mps(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
+    fn status(&mut self, _: u32) -> Result<Option<MpsStatus>, DeviceError> {
         let status = |settings: MpsSettings| MpsStatus {
             settings,
             state: self.state,
@@ -104,24 +113,27 @@ impl Backend for Driver {
         };
         Ok(self.running.clone().map(status))
     }
-    fn add_mps_partition(&mut self, _: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
+    fn add_partition(&mut self, _: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
         if self.has_no_partition_left {
             return Err(DeviceError::Busy { index: 3, reason: "all chunks of it are taken".into() });
         }
         self.partitions.push(format!("add {tenant} {}", cap.value()));
         Ok(format!("GPU-3/{tenant}"))
     }
-    fn keep_mps_partitions(&mut self, _: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+    fn keep_partitions(&mut self, _: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
         self.partitions.push(format!("keep {tenants:?}"));
         Ok(())
     }
-    fn terminate_mps_client(&mut self, _: u32, _: u32) -> Result<(), DeviceError> {
+    fn terminate_client(&mut self, _: u32, _: u32) -> Result<(), DeviceError> {
         Ok(())
     }
-    fn ccs_mode(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {
+}
+
+impl CcsControl for Driver {
+    fn status(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {
         Ok(None)
     }
-    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+    fn prepare(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
         self.answers(index)?;
         if self.is_card_busy {
             return Err(DeviceError::Busy { index, reason: "the other tile".into() });

@@ -1,4 +1,28 @@
-//! The families of the agent's metrics: names, units, labels and meanings.
+//! The families of the agent's metrics: names, units, labels and meanings. Those of what devices tell are made of what core
+//! says of each metric.
+
+use pillion_core::metric::{Family, Metric};
+use pillion_metrics::Description;
+use std::sync::LazyLock;
+
+/// The labels of whatever is of one device.
+const DEVICE: &[&str] = &["node", "gres_type"];
+
+/// A family for each metric that Prometheus has.
+pub(crate) static MEASURED: LazyLock<Vec<(Metric, Description)>> = LazyLock::new(|| {
+    let family = |metric: Metric| Some((metric, described(metric, metric.family()?)));
+    Metric::ALL.into_iter().filter_map(family).collect()
+});
+
+fn described(metric: Metric, Family { name, meaning }: Family) -> Description {
+    let of = if name.ends_with("_total") { Description::counter } else { Description::gauge };
+    of(name, metric.unit().text(), DEVICE, meaning)
+}
+
+/// All of the agent's, in the order of docs/metrics.md.
+pub fn all() -> Vec<&'static Description> {
+    ALL.iter().copied().chain(MEASURED.iter().map(|(_, family)| family)).collect()
+}
 
 pillion_metrics::families! {
     // The agent itself.
@@ -48,30 +72,6 @@ pillion_metrics::families! {
          MPS");
     MEMORY_BYTES = gauge("pillion_device_memory_bytes", "bytes", &["node", "gres_type"],
         "Memory of the device");
-    MEMORY_BYTES_USED = gauge("pillion_device_memory_bytes_used", "bytes", &["node", "gres_type"],
-        "Memory of the device in use by anybody");
-    POWER = gauge("pillion_device_power_watts", "watts", &["node", "gres_type"],
-        "Power now");
-    ENERGY = counter("pillion_device_energy_joules_total", "joules", &["node", "gres_type"],
-        "Energy since the device came up");
-    SM_ACTIVE = gauge("pillion_device_sm_active_fraction", "fraction of 1", &["node", "gres_type"],
-        "Compute units with work on them (SM or XVE active)");
-    SM_OCCUPANCY = gauge("pillion_device_sm_occupancy_fraction", "fraction of 1", &["node", "gres_type"],
-        "Resident warps or threads of the most possible");
-    STALL = gauge("pillion_device_stall_fraction", "fraction of 1", &["node", "gres_type"],
-        "Compute units that wait for memory");
-    GPU_BUSY = gauge("pillion_device_gpu_busy_fraction", "fraction of 1", &["node", "gres_type"],
-        "Time in which anything ran at all, as nvidia-smi shows it: 1 says nothing of how full the device is");
-    MEMORY_BUSY = gauge("pillion_device_memory_busy_fraction", "fraction of 1", &["node", "gres_type"],
-        "Time in which the device memory was read or written at all");
-    MEMORY_BANDWIDTH = gauge("pillion_device_memory_bandwidth_fraction", "fraction of 1", &["node", "gres_type"],
-        "Memory bandwidth of the greatest possible");
-    SM_CLOCK = gauge("pillion_device_sm_clock_hertz", "hertz", &["node", "gres_type"],
-        "Clock of the compute units now");
-    PCIE_TX = gauge("pillion_device_pcie_tx_bytes_per_second", "bytes per second", &["node", "gres_type"],
-        "Bytes to the host");
-    PCIE_RX = gauge("pillion_device_pcie_rx_bytes_per_second", "bytes per second", &["node", "gres_type"],
-        "Bytes from the host");
     THROTTLED = gauge("pillion_device_throttled", "1", &["node", "gres_type", "reason"],
         "1 for each thing that holds the clock down now: power_limit, heat, power_brake, setting; no line where there is none");
 }

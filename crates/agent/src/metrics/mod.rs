@@ -5,7 +5,7 @@ mod families;
 mod figures;
 mod page;
 
-pub use families::ALL;
+pub use families::all;
 pub use figures::{DeviceSeen, Figures, Seen};
 pub use page::{Snapshot, page};
 

@@ -6,7 +6,6 @@ use crate::journal::JournalFigures;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::FaultKind;
 use pillion_core::share::Share;
-use pillion_core::units::Fraction;
 use pillion_core::{NodeName, UnixTime};
 use pillion_metrics::Page;
 
@@ -99,26 +98,10 @@ fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, 
 
 /// A value that the device does not tell has no line.
 fn reading(page: &mut Page, place: [&str; 2], reading: &Reading) {
-    let fraction = |value: Option<Fraction>| value.map(Fraction::value);
-    for (of, value) in [
-        (&f::POWER, reading.power_watts),
-        (&f::ENERGY, reading.energy_joules),
-        (&f::SM_ACTIVE, fraction(reading.sm_active_fraction)),
-        (&f::SM_OCCUPANCY, fraction(reading.sm_occupancy_fraction)),
-        (&f::STALL, fraction(reading.stall_fraction)),
-        (&f::GPU_BUSY, fraction(reading.gpu_busy_fraction)),
-        (&f::MEMORY_BUSY, fraction(reading.memory_busy_fraction)),
-        (&f::MEMORY_BANDWIDTH, fraction(reading.memory_bandwidth_fraction)),
-        (&f::SM_CLOCK, reading.sm_clock_hertz),
-        (&f::PCIE_TX, reading.pcie_tx_bytes_per_second),
-        (&f::PCIE_RX, reading.pcie_rx_bytes_per_second),
-    ] {
-        page.set_known(of, &place, value);
+    for (metric, family) in f::MEASURED.iter() {
+        page.set_known(family, &place, reading.metrics.get(*metric));
     }
-    if let Some(bytes) = reading.memory_bytes_used {
-        page.count(&f::MEMORY_BYTES_USED, &place, bytes);
-    }
-    for throttle in reading.throttles.iter().flatten() {
+    for throttle in reading.throttles().into_iter().flatten() {
         page.set(&f::THROTTLED, &[place[0], place[1], &throttle.to_string()], 1.0);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::procfs::ProcessId;
-use pillion_core::device::Mechanism;
+use pillion_core::device::Reading;
+use pillion_core::metric::Metric;
 use pillion_core::report::JobSummary;
-use pillion_core::{DeviceUuid, SlurmJobId, UserId};
+use pillion_core::{SlurmJobId, UserId};
 use std::path::Path;
 
 const JOB: JobStart = JobStart { job_id: SlurmJobId::plain(33), restart_count: 0 };
@@ -16,15 +17,7 @@ struct Node {
 }
 
 fn device(index: u32) -> DeviceDescription {
-    DeviceDescription {
-        index,
-        uuid: DeviceUuid::new(format!("GPU-{index}")),
-        model: "h200".into(),
-        memory_bytes: 1 << 37,
-        gres_type: GresType::new(format!("g{index}")),
-        mechanism: Mechanism::Mps,
-        instances: None,
-    }
+    DeviceDescription { memory_bytes: 1 << 37, ..pillion_test_kit::device(index) }
 }
 
 fn tools(directory: &Path) -> SamplerTools {
@@ -79,11 +72,9 @@ impl Node {
             pid: *pid,
             memory_bytes: *memory_bytes,
         };
-        let busy = if processes.is_empty() { Fraction::ZERO } else { Fraction::ONE };
-        let state = |processes| DeviceState {
-            reading: Reading { sm_active_fraction: Some(busy), ..Reading::default() },
-            processes,
-        };
+        let busy = if processes.is_empty() { 0.0 } else { 1.0 };
+        let state =
+            |processes| DeviceState { reading: Reading::from([(Metric::SmActiveFraction, busy)]), processes };
         let quiet = DeviceState { reading: Reading::default(), processes: Vec::new() };
         let states = vec![(0, Ok(state(processes.iter().map(process).collect()))), (1, Ok(quiet))];
         self.sampler.look(UnixTime::from_seconds(self.at), states)

@@ -11,14 +11,15 @@ mod scheduler;
 mod task;
 
 use node::TestNode;
-use pillion_core::device::{Mechanism, Metric, MetricSource};
+use pillion_core::device::Mechanism;
 use pillion_core::handoff::Verdict;
 use pillion_core::health::{DeviceCondition, FaultKind};
+use pillion_core::metric::{Metric, MetricSource};
 use pillion_core::report::{JobSummary, Launch, ReportBody};
 use pillion_core::setup::SetupFaultKind;
 use pillion_core::share::{Share, Sharing};
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, SlurmJobId, UserId};
-use pillion_device::{Backend as _, MpsState};
+use pillion_device::{MpsControl as _, MpsState};
 use scheduler::{FakeScheduler, eventually};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -88,21 +89,24 @@ async fn a_decision_reaches_the_task_and_its_run_comes_back() {
     assert_eq!(launch.decision_id, Some(DecisionId(133)));
     assert_eq!(launch.gres_types, [GresType::new("g1")]);
     scheduler.report(|body| has_tenant(body, 33).then_some(())).await;
-    let mps = node.driver().mps(1).unwrap().expect("a daemon on that device");
+    let mps = node.driver().status(1).unwrap().expect("a daemon on that device");
     assert_eq!(mps.client_pids.len(), 1, "the task came to it by its environment");
-    assert_eq!(node.driver().mps(0).unwrap(), None);
+    assert_eq!(node.driver().status(0).unwrap(), None);
     eventually("some looks at the task", || task.progress().is_some_and(|progress| progress > 30.0)).await;
     task.end();
     let summary = scheduler.report(|body| summary_of(body, 33).cloned()).await;
     assert_eq!(summary.gres_type, GresType::new("g1"));
     assert!(summary.solo_sample_count > 0 && summary.neighbours.is_empty(), "{summary:?}");
     let means = summary.solo_means.as_ref().expect("it was alone");
-    assert_eq!(means.sources[&Metric::SmActiveFraction], MetricSource::Simulated);
-    assert!(means.sm_active_fraction.is_some_and(|it| it.value() > 0.0) && means.power_watts.is_some());
+    assert_eq!(means.0.source(Metric::SmActiveFraction), Some(MetricSource::Simulated));
+    assert!(
+        means.0.fraction(Metric::SmActiveFraction).is_some_and(|it| it.value() > 0.0)
+            && means.0.get(Metric::PowerWatts).is_some()
+    );
     assert!(summary.energy_joules.is_some_and(|energy| energy > 0.0));
     assert!(summary.memory_bytes_peak > Some(0) && summary.process_count_peak == 1);
     assert!(summary.solo.progress.is_some_and(|progress| progress > 0.0), "{summary:?}");
-    eventually("the daemon to go with its last tenant", || node.driver().mps(1).unwrap().is_none()).await;
+    eventually("the daemon to go with its last tenant", || node.driver().status(1).unwrap().is_none()).await;
     eventually("the mark to go", || !node.path("jobs/33").exists()).await;
     assert!(!node.path("progress/33+0").exists());
     assert_eq!(agent.terminate(), Some(0));
@@ -127,8 +131,9 @@ async fn who_takes_his_memory_limit_away_is_ended_and_it_is_told() {
     }
     let mut victim = node.start_task(33, 1, Some("yes"));
     victim.reply().await;
-    eventually("the victim's client", || node.driver().mps(1).unwrap().unwrap().client_pids.len() == 1).await;
-    let of_victim = node.driver().mps(1).unwrap().unwrap().client_pids;
+    eventually("the victim's client", || node.driver().status(1).unwrap().unwrap().client_pids.len() == 1)
+        .await;
+    let of_victim = node.driver().status(1).unwrap().unwrap().client_pids;
     let mut thief = node.start_task_without("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", 34, 1, Some("yes"));
     thief.reply().await;
     let is_overused = |condition: &DeviceCondition| {
@@ -138,7 +143,8 @@ async fn who_takes_his_memory_limit_away_is_ended_and_it_is_told() {
             .any(|fault| fault.kind == FaultKind::Overused && fault.detail.contains("job 34"))
     };
     scheduler.conditions("the thief to be told of", |conditions| conditions.iter().any(is_overused)).await;
-    eventually("the thief's end", || node.driver().mps(1).unwrap().unwrap().client_pids == of_victim).await;
+    eventually("the thief's end", || node.driver().status(1).unwrap().unwrap().client_pids == of_victim)
+        .await;
     assert!(node.log().contains("over its memory limit"), "{}", node.log());
     victim.end();
     thief.end();
@@ -517,7 +523,7 @@ async fn a_device_with_a_fault_takes_no_tenant_until_its_clients_have_left() {
     let mut task = node.start_task(92, 1, Some("yes"));
     task.reply().await;
     eventually("the task to be a client", || {
-        node.driver().mps(1).unwrap().is_some_and(|mps| !mps.client_pids.is_empty())
+        node.driver().status(1).unwrap().is_some_and(|mps| !mps.client_pids.is_empty())
     })
     .await;
     // It stays connected although its work has failed.
@@ -530,7 +536,7 @@ async fn a_device_with_a_fault_takes_no_tenant_until_its_clients_have_left() {
     );
     task.end();
     eventually("the fault to clear", || {
-        node.driver().mps(1).unwrap().is_none_or(|mps| mps.state != MpsState::Fault)
+        node.driver().status(1).unwrap().is_none_or(|mps| mps.state != MpsState::Fault)
     })
     .await;
     scheduler.prepare(share(94, Mechanism::Mps)).await;

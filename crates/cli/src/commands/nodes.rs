@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use pillion_api::{AgentStatus, DeviceStatus, DrainedPlace, Fault, StatusResponse};
-use pillion_core::device::MetricSource;
+use pillion_core::metric::MetricSource;
 use pillion_proto::v1::{MigInstance, MigPlacement};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use pillion_api::{ProfilesRequest, ProfilesResponse};
-use pillion_core::Fraction;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 
 /// Asks the scheduler.
@@ -56,17 +56,9 @@ fn show(told: &ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
 
 /// What a workload uses of the device, and what it does under each cap, where that is known; a line each.
 fn drawing(profile: &WorkloadProfile, name: &str) -> Vec<String> {
-    let used = [
-        ("SM or XVE active", profile.sm_active_fraction),
-        ("occupancy", profile.sm_occupancy_fraction),
-        ("FP32 active", profile.fp32_active_fraction),
-        ("tensor active", profile.tensor_active_fraction),
-        ("stalled on memory", profile.stall_fraction),
-        ("memory bandwidth", profile.memory_bandwidth_fraction),
-        ("cache bandwidth", profile.cache_bandwidth_fraction),
-        ("held down by power or heat", profile.throttled_fraction),
-    ];
-    let used = used.into_iter().filter_map(|(name, part)| Some(format::bar_line(name, part?.value())));
+    let used = Metric::ALL
+        .into_iter()
+        .filter_map(|metric| Some(format::bar_line(metric.bar()?.short?, profile.metrics.get(metric)?)));
     let title = format!("{name} alone on {}, of the whole device", profile.device_model);
     let mut lines: Vec<String> = [String::new(), format::clean(&title)].into_iter().chain(used).collect();
     let at_cap = profile.speed_fractions_at_cap();
@@ -80,21 +72,21 @@ fn drawing(profile: &WorkloadProfile, name: &str) -> Vec<String> {
 }
 
 fn line(profile: &WorkloadProfile, name: &str) -> Vec<String> {
-    let part = |fraction: Option<Fraction>| format::fraction(fraction.map(Fraction::value));
+    let part = |metric| format::fraction(profile.metrics.get(metric));
     vec![
         name.to_owned(),
         profile.device_model.clone(),
         profile.run_count.to_string(),
         format::duration(profile.duration_seconds),
         format::fraction(profile.duration_variation_fraction),
-        part(profile.sm_active_fraction),
-        part(profile.sm_occupancy_fraction),
-        part(profile.stall_fraction),
-        part(profile.memory_bandwidth_fraction),
-        part(profile.cache_bandwidth_fraction),
+        part(Metric::SmActiveFraction),
+        part(Metric::SmOccupancyFraction),
+        part(Metric::StallFraction),
+        part(Metric::MemoryBandwidthFraction),
+        part(Metric::CacheBandwidthFraction),
         format::bytes(profile.memory_bytes_peak),
         profile.process_count_peak.to_string(),
-        format::power(profile.power_watts_mean),
+        format::power(profile.metrics.get(Metric::PowerWatts)),
         format::energy(profile.energy_joules),
     ]
 }
@@ -107,8 +99,8 @@ mod tests {
     #[test]
     fn what_is_known_is_drawn_and_nothing_else() {
         let mut profile = WorkloadProfile::empty(WorkloadKey::new("alice/aa71"), "h100");
-        profile.sm_active_fraction = Some(Fraction::clamped(0.5));
-        profile.memory_bandwidth_fraction = Some(Fraction::clamped(0.0));
+        profile.metrics.set(Metric::SmActiveFraction, 0.5);
+        profile.metrics.set(Metric::MemoryBandwidthFraction, 0.0);
         let lines = drawing(&profile, "alice/bert");
         assert_eq!(lines.len(), 4, "{lines:#?}");
         assert_eq!(lines[1], "alice/bert alone on h100, of the whole device");

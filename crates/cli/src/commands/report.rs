@@ -7,9 +7,9 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
 use pillion_api::JobStory;
-use pillion_core::Fraction;
 use pillion_core::amount::Amount;
 use pillion_core::event::EventKind;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::LessonKind;
 
 /// Asks the scheduler. The second answer: whether it knows the job.
@@ -102,21 +102,24 @@ fn ran(story: &JobStory) -> Option<String> {
 
 /// While it was alone; of a run that never was, as its workload usually is.
 fn activity(story: &JobStory) -> Option<String> {
-    let own = story.summary().and_then(|run| run.solo_means);
-    let own = own.map(|means| (means.sm_active_fraction, means.memory_bandwidth_fraction));
+    let own = story.summary().and_then(|run| run.solo_means).map(|means| compute_and_bandwidth(&means.0));
     let usual = story.profile.as_ref().and_then(|profile| profile.read().ok());
-    let usual = usual.map(|it| (it.sm_active_fraction, it.memory_bandwidth_fraction));
-    let ((active, bandwidth), when) = match (own, usual) {
-        (Some(own), _) if own != (None, None) => (own, "while alone"),
+    let usual = usual.map(|profile| compute_and_bandwidth(&profile.metrics));
+    let ([active, bandwidth], when) = match (own, usual) {
+        (Some(own), _) if own != [None, None] => (own, "while alone"),
         (_, Some(usual)) => (usual, "in its runs alone"),
         _ => return None,
     };
-    let part = |name: &str, value: Option<Fraction>| {
-        value.map(|value| format!("{name} {}", format::fraction(Some(value.value()))))
+    let part = |name: &str, value: Option<f64>| {
+        value.map(|value| format!("{name} {}", format::fraction(Some(value))))
     };
     let parts: Vec<String> =
         [part("compute units", active), part("memory bandwidth", bandwidth)].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("{} ({when})", parts.join(", ")))
+}
+
+fn compute_and_bandwidth(metrics: &Metrics) -> [Option<f64>; 2] {
+    [Metric::SmActiveFraction, Metric::MemoryBandwidthFraction].map(|metric| metrics.get(metric))
 }
 
 fn memory(story: &JobStory) -> Option<String> {

@@ -12,7 +12,7 @@
 use super::page::Page;
 use super::text::Sample;
 use pillion_core::DeviceUuid;
-use pillion_core::device::Metric;
+use pillion_core::metric::Metric;
 use std::collections::BTreeMap;
 
 const MEBI: f64 = 1_048_576.0;

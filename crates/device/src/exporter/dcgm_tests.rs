@@ -1,7 +1,8 @@
 use super::super::text::samples;
 use super::*;
 use pillion_core::Fraction;
-use pillion_core::device::{MetricSource, Reading};
+use pillion_core::device::Reading;
+use pillion_core::metric::{Metric, MetricSource};
 
 const FIRST: &str = "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52";
 const SECOND: &str = "GPU-b073f628-caec-ea37-d0c5-9a85536a2454";
@@ -27,63 +28,63 @@ fn close(found: Option<f64>, wanted: f64) -> bool {
 }
 
 #[track_caller]
-fn fraction(names: [&str; 2], field: impl Fn(&Reading) -> Option<Fraction>) {
+fn fraction(names: [&str; 2], metric: Metric) {
     for name in names {
         let reading = one(name, "0.375");
-        assert_eq!(field(&reading), Some(Fraction::try_new(0.375).unwrap()), "{name}");
-        assert_eq!(reading.known().count(), 1, "{name}");
+        assert_eq!(reading.metrics.get(metric), Some(0.375), "{name}");
+        assert_eq!(reading.metrics.known().count(), 1, "{name}");
     }
 }
 
 #[track_caller]
-fn amount(name: &str, value: &str, field: impl Fn(&Reading) -> Option<f64>, wanted: f64) {
+fn amount(name: &str, value: &str, metric: Metric, wanted: f64) {
     let reading = one(name, value);
-    assert!(close(field(&reading), wanted), "{name}: {reading:?}");
-    assert_eq!(reading.known().count(), 1, "{name}");
+    assert!(close(reading.metrics.get(metric), wanted), "{name}: {reading:?}");
+    assert_eq!(reading.metrics.known().count(), 1, "{name}");
 }
 
 #[test]
 fn sm_active_is_a_ratio_under_both_names() {
-    fraction(["DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO"], |r| r.sm_active_fraction);
+    fraction(["DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO"], Metric::SmActiveFraction);
 }
 
 #[test]
 fn sm_occupancy_is_a_ratio_under_both_names() {
-    fraction(["DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO"], |r| r.sm_occupancy_fraction);
+    fraction(["DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO"], Metric::SmOccupancyFraction);
 }
 
 #[test]
 fn fp32_active_is_a_ratio_under_both_names() {
-    fraction(["DCGM_FI_PROF_PIPE_FP32_ACTIVE", "DCGM_FI_PROF_FP32_UTIL_RATIO"], |r| r.fp32_active_fraction);
+    fraction(["DCGM_FI_PROF_PIPE_FP32_ACTIVE", "DCGM_FI_PROF_FP32_UTIL_RATIO"], Metric::Fp32ActiveFraction);
 }
 
 #[test]
 fn tensor_active_is_a_ratio_under_both_names() {
     let names = ["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_TENSOR_UTIL_RATIO"];
-    fraction(names, |r| r.tensor_active_fraction);
+    fraction(names, Metric::TensorActiveFraction);
 }
 
 #[test]
 fn dram_active_is_memory_bandwidth_under_both_names() {
     let names = ["DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO"];
-    fraction(names, |r| r.memory_bandwidth_fraction);
+    fraction(names, Metric::MemoryBandwidthFraction);
 }
 
 #[test]
 fn pcie_bytes_are_rates_and_each_has_its_direction() {
-    amount("DCGM_FI_PROF_PCIE_TX_BYTES", "12345678", |r| r.pcie_tx_bytes_per_second, 12_345_678.0);
-    amount("DCGM_FI_PROF_PCIE_RX_BYTES", "87654321", |r| r.pcie_rx_bytes_per_second, 87_654_321.0);
+    amount("DCGM_FI_PROF_PCIE_TX_BYTES", "12345678", Metric::PcieTxBytesPerSecond, 12_345_678.0);
+    amount("DCGM_FI_PROF_PCIE_RX_BYTES", "87654321", Metric::PcieRxBytesPerSecond, 87_654_321.0);
 }
 
 #[test]
 fn nvlink_bytes_are_rates_and_each_has_its_direction() {
-    amount("DCGM_FI_PROF_NVLINK_TX_BYTES", "12345678", |r| r.nvlink_tx_bytes_per_second, 12_345_678.0);
-    amount("DCGM_FI_PROF_NVLINK_RX_BYTES", "87654321", |r| r.nvlink_rx_bytes_per_second, 87_654_321.0);
+    amount("DCGM_FI_PROF_NVLINK_TX_BYTES", "12345678", Metric::NvlinkTxBytesPerSecond, 12_345_678.0);
+    amount("DCGM_FI_PROF_NVLINK_RX_BYTES", "87654321", Metric::NvlinkRxBytesPerSecond, 87_654_321.0);
 }
 
 #[test]
 fn gpu_util_is_percent_and_its_ratio_is_a_ratio() {
-    let busy = |name, value| one(name, value).gpu_busy_fraction.map(Fraction::value);
+    let busy = |name, value| one(name, value).metrics.get(Metric::GpuBusyFraction);
     assert!(close(busy("DCGM_FI_DEV_GPU_UTIL", "87"), 0.87));
     assert!(close(busy("DCGM_FI_DEV_GPU_UTIL", "1"), 0.01));
     assert_eq!(busy("DCGM_FI_DEV_GPU_UTIL_RATIO", "0.87"), Some(0.87));
@@ -92,33 +93,39 @@ fn gpu_util_is_percent_and_its_ratio_is_a_ratio() {
 
 #[test]
 fn memory_util_is_percent_and_its_ratio_is_a_ratio() {
-    let busy = |name, value| one(name, value).memory_busy_fraction.map(Fraction::value);
+    let busy = |name, value| one(name, value).metrics.get(Metric::MemoryBusyFraction);
     assert!(close(busy("DCGM_FI_DEV_MEM_COPY_UTIL", "41"), 0.41));
     assert_eq!(busy("DCGM_FI_DEV_MEMORY_UTIL_RATIO", "0.41"), Some(0.41));
 }
 
 #[test]
 fn energy_is_in_millijoules_under_the_old_name_and_in_joules_under_the_new() {
-    amount("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "318045512304", |r| r.energy_joules, 318_045_512.304);
-    amount("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "318045512", |r| r.energy_joules, 318_045_512.0);
+    amount("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "318045512304", Metric::EnergyJoules, 318_045_512.304);
+    amount("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "318045512", Metric::EnergyJoules, 318_045_512.0);
 }
 
 #[test]
 fn power_is_in_watts_under_both_names() {
-    amount("DCGM_FI_DEV_POWER_USAGE", "243.117000", |r| r.power_watts, 243.117);
-    amount("DCGM_FI_DEV_BOARD_POWER_WATTS", "243.117000", |r| r.power_watts, 243.117);
+    amount("DCGM_FI_DEV_POWER_USAGE", "243.117000", Metric::PowerWatts, 243.117);
+    amount("DCGM_FI_DEV_BOARD_POWER_WATTS", "243.117000", Metric::PowerWatts, 243.117);
 }
 
 #[test]
 fn memory_used_is_in_mebibytes_under_the_old_name_and_in_bytes_under_the_new() {
-    assert_eq!(one("DCGM_FI_DEV_FB_USED", "12138").memory_bytes_used, Some(12_138 << 20));
-    assert_eq!(one("DCGM_FI_DEV_FB_USED_BYTES", "42949672961").memory_bytes_used, Some(42_949_672_961));
+    assert_eq!(
+        one("DCGM_FI_DEV_FB_USED", "12138").metrics.bytes(Metric::MemoryBytesUsed),
+        Some(12_138 << 20)
+    );
+    assert_eq!(
+        one("DCGM_FI_DEV_FB_USED_BYTES", "42949672961").metrics.bytes(Metric::MemoryBytesUsed),
+        Some(42_949_672_961)
+    );
 }
 
 #[test]
 fn the_clock_is_in_megahertz_under_the_old_name_and_in_hertz_under_the_new() {
-    amount("DCGM_FI_DEV_SM_CLOCK", "1530", |r| r.sm_clock_hertz, 1.53e9);
-    amount("DCGM_FI_DEV_SM_CLOCK_HERTZ", "1530000000", |r| r.sm_clock_hertz, 1.53e9);
+    amount("DCGM_FI_DEV_SM_CLOCK", "1530", Metric::SmClockHertz, 1.53e9);
+    amount("DCGM_FI_DEV_SM_CLOCK_HERTZ", "1530000000", Metric::SmClockHertz, 1.53e9);
 }
 
 #[test]
@@ -126,28 +133,39 @@ fn a_page_of_old_names_gives_every_device_its_own_values() {
     let found = readings(OLD);
     assert_eq!(found.keys().collect::<Vec<_>>(), [FIRST, SECOND]);
     let (busy, idle) = (&found[FIRST], &found[SECOND]);
-    assert_eq!(busy.sm_active_fraction.map(Fraction::value), Some(0.713_204));
-    assert_eq!(busy.memory_bandwidth_fraction.map(Fraction::value), Some(0.442_019));
-    assert_eq!(busy.pcie_rx_bytes_per_second, Some(734_003_200.0), "a rate, whatever TYPE says");
-    assert_eq!(idle.sm_active_fraction, Some(Fraction::ZERO), "nothing is a value too");
-    assert_eq!(idle.power_watts, Some(38.54));
-    assert_eq!((busy.known().count(), idle.known().count()), (15, 15));
-    assert!(busy.sources.values().all(|source| *source == MetricSource::DcgmExporter));
+    assert_eq!(busy.metrics.get(Metric::SmActiveFraction), Some(0.713_204));
+    assert_eq!(busy.metrics.get(Metric::MemoryBandwidthFraction), Some(0.442_019));
+    assert_eq!(
+        busy.metrics.get(Metric::PcieRxBytesPerSecond),
+        Some(734_003_200.0),
+        "a rate, whatever TYPE says"
+    );
+    assert_eq!(
+        idle.metrics.fraction(Metric::SmActiveFraction),
+        Some(Fraction::ZERO),
+        "nothing is a value too"
+    );
+    assert_eq!(idle.metrics.get(Metric::PowerWatts), Some(38.54));
+    assert_eq!((busy.metrics.known().count(), idle.metrics.known().count()), (15, 15));
+    assert!(busy.metrics.sources().values().all(|source| *source == MetricSource::DcgmExporter));
 }
 
 #[test]
 fn paused_profiling_leaves_what_is_not_profiled() {
     let busy = readings(PAUSED).remove(FIRST).unwrap();
-    assert_eq!((busy.sm_active_fraction, busy.pcie_tx_bytes_per_second), (None, None));
-    assert!(close(busy.gpu_busy_fraction.map(Fraction::value), 0.97));
+    assert_eq!(
+        (busy.metrics.fraction(Metric::SmActiveFraction), busy.metrics.get(Metric::PcieTxBytesPerSecond)),
+        (None, None)
+    );
+    assert!(close(busy.metrics.get(Metric::GpuBusyFraction), 0.97));
 }
 
 #[test]
 fn a_blank_value_is_none() {
     let reading = readings(BLANK).remove(FIRST).unwrap();
-    assert_eq!(reading.power_watts, Some(25.0));
-    assert_eq!(reading.sm_clock_hertz, Some(139e6));
-    assert_eq!(reading.known().count(), 2, "{reading:?}");
+    assert_eq!(reading.metrics.get(Metric::PowerWatts), Some(25.0));
+    assert_eq!(reading.metrics.get(Metric::SmClockHertz), Some(139e6));
+    assert_eq!(reading.metrics.known().count(), 2, "{reading:?}");
     for blank in
         ["9223372036854775792", "9223372036854775793", "9223372036854775795", "140737488355331", "+Inf"]
     {
@@ -159,21 +177,29 @@ fn a_blank_value_is_none() {
 fn a_page_of_new_names_leaves_mig_instances_and_single_links_out() {
     let found = readings(RENAMED);
     assert_eq!(found.keys().collect::<Vec<_>>(), [FIRST, SECOND]);
-    assert_eq!(found[FIRST].sm_active_fraction.map(Fraction::value), Some(0.913));
-    assert_eq!(found[FIRST].power_watts, Some(391.25));
-    assert_eq!(found[FIRST].nvlink_tx_bytes_per_second, None, "one of its links is not all of them");
-    assert_eq!(found[SECOND].sm_active_fraction, None, "its instances have it, the device has not");
-    assert_eq!(found[SECOND].memory_bytes_used, Some(20_480 << 20));
+    assert_eq!(found[FIRST].metrics.get(Metric::SmActiveFraction), Some(0.913));
+    assert_eq!(found[FIRST].metrics.get(Metric::PowerWatts), Some(391.25));
+    assert_eq!(
+        found[FIRST].metrics.get(Metric::NvlinkTxBytesPerSecond),
+        None,
+        "one of its links is not all of them"
+    );
+    assert_eq!(
+        found[SECOND].metrics.fraction(Metric::SmActiveFraction),
+        None,
+        "its instances have it, the device has not"
+    );
+    assert_eq!(found[SECOND].metrics.bytes(Metric::MemoryBytesUsed), Some(20_480 << 20));
 }
 
 #[test]
 fn a_page_in_base_units_is_read_with_its_new_labels() {
     let reading = readings(BASE_UNITS).remove(FIRST).unwrap();
-    assert_eq!(reading.energy_joules, Some(5_123_456.0));
-    assert_eq!(reading.memory_bytes_used, Some(42_949_672_961));
-    assert_eq!(reading.gpu_busy_fraction.map(Fraction::value), Some(0.88));
-    assert_eq!(reading.sm_clock_hertz, Some(1.275e9));
-    assert_eq!(reading.known().count(), 11, "{reading:?}");
+    assert_eq!(reading.metrics.get(Metric::EnergyJoules), Some(5_123_456.0));
+    assert_eq!(reading.metrics.bytes(Metric::MemoryBytesUsed), Some(42_949_672_961));
+    assert_eq!(reading.metrics.get(Metric::GpuBusyFraction), Some(0.88));
+    assert_eq!(reading.metrics.get(Metric::SmClockHertz), Some(1.275e9));
+    assert_eq!(reading.metrics.known().count(), 11, "{reading:?}");
 }
 
 #[test]
@@ -181,7 +207,7 @@ fn of_two_names_for_one_value_the_finer_counts_wherever_it_stands() {
     let old = format!("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{UUID=\"{FIRST}\"}} 1500\n");
     let new = format!("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL{{UUID=\"{FIRST}\"}} 1\n");
     for text in [format!("{old}{new}"), format!("{new}{old}")] {
-        assert_eq!(readings(&text)[FIRST].energy_joules, Some(1.5), "{text}");
+        assert_eq!(readings(&text)[FIRST].metrics.get(Metric::EnergyJoules), Some(1.5), "{text}");
     }
 }
 

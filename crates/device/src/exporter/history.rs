@@ -8,7 +8,8 @@
 
 use super::page::{Page, Seen};
 use pillion_core::DeviceUuid;
-use pillion_core::device::{Metric, MetricSource, NoticeKind, Reading};
+use pillion_core::device::{NoticeKind, Reading};
+use pillion_core::metric::{Metric, MetricSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -115,7 +116,7 @@ impl Histories {
                     "the exporter left it out: profiling is paused, or another profiler runs".to_owned()
                 }
             };
-            let known: BTreeSet<Metric> = reading.known().collect();
+            let known: BTreeSet<Metric> = reading.metrics.known().collect();
             self.notices.extend(changes(uuid, history, &known, &why));
             if !known.is_empty() {
                 readings.insert(uuid.clone(), reading);

@@ -1,5 +1,6 @@
 use super::*;
 use pillion_core::Fraction;
+use pillion_core::metric::{Metric, MetricSource};
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -40,7 +41,11 @@ fn a_page_that_repeats_itself_holds_for_a_while_and_then_no_more() {
     let said = page(&[(Metric::PowerWatts, 40.0)], &[], None);
     for second in 0..=90 {
         all.take(said.clone(), t0 + second * SECOND);
-        assert_eq!(all.readings(t0 + second * SECOND)[&device()].power_watts, Some(40.0), "{second}");
+        assert_eq!(
+            all.readings(t0 + second * SECOND)[&device()].metrics.get(Metric::PowerWatts),
+            Some(40.0),
+            "{second}"
+        );
     }
     assert!(all.notices().is_empty());
     all.take(said.clone(), t0 + 91 * SECOND);
@@ -60,7 +65,7 @@ fn one_value_that_moves_shows_that_all_were_collected_anew() {
         let now = t0 + round * 30 * SECOND;
         let values = [(Metric::PowerWatts, 40.0), (Metric::EnergyJoules, f64::from(round))];
         all.take(page(&values, &[], None), now);
-        assert_eq!(all.readings(now)[&device()].power_watts, Some(40.0), "{round}");
+        assert_eq!(all.readings(now)[&device()].metrics.get(Metric::PowerWatts), Some(40.0), "{round}");
     }
 }
 
@@ -70,7 +75,7 @@ fn a_time_of_measurement_that_moves_is_something_new() {
     for round in 0..10_u32 {
         let now = t0 + round * 60 * SECOND;
         all.take(page(&[(Metric::PowerWatts, 40.0)], &[], Some(i64::from(round))), now);
-        assert_eq!(all.readings(now)[&device()].power_watts, Some(40.0), "{round}");
+        assert_eq!(all.readings(now)[&device()].metrics.get(Metric::PowerWatts), Some(40.0), "{round}");
     }
 }
 
@@ -84,13 +89,19 @@ fn a_metric_that_a_new_page_leaves_out_is_lost_at_once_and_told_when_it_is_back(
 
     all.take(page(&[(Metric::EnergyJoules, 2.0)], &[], None), t0 + SECOND);
     let reading = all.readings(t0 + SECOND).remove(&device()).unwrap();
-    assert_eq!((reading.sm_active_fraction, reading.energy_joules), (None, Some(2.0)));
+    assert_eq!(
+        (reading.metrics.fraction(Metric::SmActiveFraction), reading.metrics.get(Metric::EnergyJoules)),
+        (None, Some(2.0))
+    );
     let notices = all.notices();
     assert_eq!(notices[0].kind, NoticeKind::MetricLost(Metric::SmActiveFraction));
     assert!(notices.len() == 1 && notices[0].detail.contains("profiling is paused"), "{notices:?}");
 
     all.take(with(3.0), t0 + 2 * SECOND);
-    assert_eq!(all.readings(t0 + 2 * SECOND)[&device()].sm_active_fraction, Fraction::try_new(0.5).ok());
+    assert_eq!(
+        all.readings(t0 + 2 * SECOND)[&device()].metrics.fraction(Metric::SmActiveFraction),
+        Fraction::try_new(0.5).ok()
+    );
     assert_eq!(lost_and_back(&mut all), [NoticeKind::MetricBack(Metric::SmActiveFraction)]);
 }
 
@@ -109,7 +120,10 @@ fn a_device_that_is_not_mentioned_any_more_has_no_reading() {
 }
 
 fn sent(histories: &mut Histories, now: Instant) -> Option<f64> {
-    histories.readings(now).remove(&device()).and_then(|reading| reading.pcie_tx_bytes_per_second)
+    histories
+        .readings(now)
+        .remove(&device())
+        .and_then(|reading| reading.metrics.get(Metric::PcieTxBytesPerSecond))
 }
 
 #[test]
@@ -158,7 +172,7 @@ proptest! {
             }
             let next = said.map_or_else(Page::new, |watts| page(&[(Metric::PowerWatts, f64::from(watts))], &[], None));
             all.take(next, now);
-            let given = all.readings(now).remove(&device()).and_then(|reading| reading.power_watts);
+            let given = all.readings(now).remove(&device()).and_then(|reading| reading.metrics.get(Metric::PowerWatts));
             let wanted = last.filter(|_| now - changed_at <= KEEP).map(f64::from);
             prop_assert_eq!(given, wanted);
             let expected = match (was_given, is_lost, given.is_some()) {

@@ -3,14 +3,13 @@
 //! ```text
 //! http ─ page's text ─> text ─ samples ─> dcgm | xpum ─ per device, our units ─> history ─> readings, notices
 //! ```
-//! An exporter is a second source: it fills what the vendor's library does not have ([`fill()`]). Where Level Zero cannot be
+//! An exporter is a second source: it fills what the vendor's library does not have ([`Reading::fill`]). Where Level Zero cannot be
 //! loaded XPU Manager is the only one, and says which devices there are too ([`Exporter::cards`]). It is only ever asked; no
 //! profiling is started, paused, resumed or held from here. DCGM's profiling shares one lock in the driver with every other
 //! profiler: while a site pauses it (`dcgmi profile --pause`) the profiling metrics are missing and [`Exporter::notices`]
 //! says so. Names devices by UUID; only [`Supplemented`] knows of backends and indexes.
 
 mod dcgm;
-mod fill;
 mod history;
 mod http;
 mod page;
@@ -19,7 +18,6 @@ mod text;
 mod xpum;
 mod xpum_cards;
 
-pub use fill::fill;
 pub use history::ExporterNotice;
 pub use supplemented::Supplemented;
 pub use xpum::tile_uuid;
@@ -28,7 +26,8 @@ pub use xpum_cards::XpumCard;
 use crate::DeviceError;
 use history::Histories;
 use pillion_core::DeviceUuid;
-use pillion_core::device::{MetricSource, Reading};
+use pillion_core::device::Reading;
+use pillion_core::metric::MetricSource;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! What one page says of each device, in our units: the common ground of all exporters. Pure.
 
-use pillion_core::device::{Metric, MetricSource, Reading};
-use pillion_core::{DeviceUuid, Fraction};
+use pillion_core::DeviceUuid;
+use pillion_core::device::Reading;
+use pillion_core::metric::{Metric, MetricSource, Unit};
 use std::collections::BTreeMap;
 
 /// A fraction that is off by no more than this is taken for the nearest one: exporters divide rounded numbers.
@@ -28,51 +29,28 @@ impl Seen {
         for (metric, value) in rates.iter().chain(&self.values) {
             place(&mut reading, *metric, *value);
         }
-        reading.tag_untagged(source);
+        reading.metrics.tag_untagged(source);
         reading
     }
 }
 
 /// Puts a value where it belongs; one that its metric cannot have is left out.
 fn place(reading: &mut Reading, metric: Metric, value: f64) {
-    let within = (-FRACTION_SLACK..=1.0 + FRACTION_SLACK).contains(&value);
-    let fraction = within.then(|| Fraction::clamped(value));
-    let amount = (value.is_finite() && value >= 0.0).then_some(value);
-    match metric {
-        Metric::EnergyJoules => reading.energy_joules = amount,
-        Metric::PowerWatts => reading.power_watts = amount,
-        Metric::SmActiveFraction => reading.sm_active_fraction = fraction,
-        Metric::SmOccupancyFraction => reading.sm_occupancy_fraction = fraction,
-        Metric::StallFraction => reading.stall_fraction = fraction,
-        Metric::Fp32ActiveFraction => reading.fp32_active_fraction = fraction,
-        Metric::TensorActiveFraction => reading.tensor_active_fraction = fraction,
-        Metric::GpuBusyFraction => reading.gpu_busy_fraction = fraction,
-        Metric::MemoryBusyFraction => reading.memory_busy_fraction = fraction,
-        Metric::MemoryBandwidthFraction => reading.memory_bandwidth_fraction = fraction,
-        Metric::CacheBandwidthFraction => reading.cache_bandwidth_fraction = fraction,
-        Metric::PcieTxBytesPerSecond => reading.pcie_tx_bytes_per_second = amount,
-        Metric::PcieRxBytesPerSecond => reading.pcie_rx_bytes_per_second = amount,
-        Metric::NvlinkTxBytesPerSecond => reading.nvlink_tx_bytes_per_second = amount,
-        Metric::NvlinkRxBytesPerSecond => reading.nvlink_rx_bytes_per_second = amount,
-        Metric::MemoryBytesUsed => reading.memory_bytes_used = amount.map(whole),
-        Metric::SmClockHertz => reading.sm_clock_hertz = amount,
-        // No exporter gives it as a number that is one of ours.
-        Metric::Throttles => {}
+    let is_possible = match metric.unit() {
+        Unit::Fraction => (-FRACTION_SLACK..=1.0 + FRACTION_SLACK).contains(&value),
+        Unit::Joules | Unit::Watts | Unit::Bytes | Unit::BytesPerSecond | Unit::Hertz => {
+            value.is_finite() && value >= 0.0
+        }
+    };
+    if is_possible {
+        reading.metrics.set(metric, value);
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates, and it is not negative"
-)]
-fn whole(value: f64) -> u64 {
-    value.round() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pillion_core::Fraction;
 
     fn read(metric: Metric, value: f64) -> Reading {
         let seen = Seen { values: [(metric, value)].into(), ..Seen::default() };
@@ -81,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_fraction_is_forgiven_a_rounding_and_no_more() {
-        let busy = |value| read(Metric::GpuBusyFraction, value).gpu_busy_fraction;
+        let busy = |value| read(Metric::GpuBusyFraction, value).metrics.fraction(Metric::GpuBusyFraction);
         assert_eq!(busy(1.004), Some(Fraction::ONE));
         assert_eq!(busy(-0.004), Some(Fraction::ZERO));
         assert_eq!((busy(1.02), busy(87.0), busy(-0.5)), (None, None, None));
@@ -89,15 +67,15 @@ mod tests {
 
     #[test]
     fn an_amount_below_nothing_is_none() {
-        assert_eq!(read(Metric::PowerWatts, -1.0).power_watts, None);
-        assert_eq!(read(Metric::MemoryBytesUsed, -1.0).memory_bytes_used, None);
-        assert!(read(Metric::PowerWatts, -1.0).sources.is_empty());
+        assert_eq!(read(Metric::PowerWatts, -1.0).metrics.get(Metric::PowerWatts), None);
+        assert_eq!(read(Metric::MemoryBytesUsed, -1.0).metrics.bytes(Metric::MemoryBytesUsed), None);
+        assert!(read(Metric::PowerWatts, -1.0).metrics.sources().is_empty());
     }
 
     #[test]
     fn a_value_names_its_source() {
         let reading = read(Metric::PowerWatts, 250.5);
-        assert_eq!(reading.power_watts, Some(250.5));
-        assert_eq!(reading.sources, [(Metric::PowerWatts, MetricSource::DcgmExporter)].into());
+        assert_eq!(reading.metrics.get(Metric::PowerWatts), Some(250.5));
+        assert_eq!(reading.metrics.sources(), [(Metric::PowerWatts, MetricSource::DcgmExporter)].into());
     }
 }

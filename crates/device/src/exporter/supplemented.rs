@@ -1,11 +1,12 @@
 //! A backend whose readings an exporter completes. The vendor's own library goes before the exporter in every value; where
 //! Level Zero cannot be loaded, XPU Manager stands in for all of it.
 
-use super::{Exporter, ExporterNotice, fill};
+use super::{Exporter, ExporterNotice};
 use crate::intel::Told;
-use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
-use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Metric, NoticeKind, Reading};
-use pillion_core::{DeviceUuid, Fraction};
+use crate::{Backend, CcsControl, DeviceError, DeviceStates, MpsControl};
+use pillion_core::DeviceUuid;
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, NoticeKind, Reading};
+use pillion_core::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 
@@ -52,9 +53,9 @@ impl Supplemented {
         reading: &mut Reading,
         more: &BTreeMap<u32, Reading>,
     ) -> Result<(), DeviceError> {
-        self.own.insert(index, reading.known().collect());
+        self.own.insert(index, reading.metrics.known().collect());
         match more.get(&index) {
-            Some(more) => fill(reading, more),
+            Some(more) => reading.fill(more),
             None if self.is_alone => {
                 let reason = "XPU Manager tells nothing of it".to_owned();
                 return Err(DeviceError::NotReady { index, reason });
@@ -134,35 +135,11 @@ impl Backend for Supplemented {
         notices
     }
 
-    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
-        self.backend.start_mps(index, settings)
+    fn mps(&mut self) -> Option<&mut dyn MpsControl> {
+        self.backend.mps()
     }
 
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.backend.stop_mps(index)
-    }
-
-    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        self.backend.mps(index)
-    }
-
-    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
-        self.backend.terminate_mps_client(index, pid)
-    }
-
-    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
-        self.backend.add_mps_partition(index, tenant, cap)
-    }
-
-    fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
-        self.backend.keep_mps_partitions(index, tenants)
-    }
-
-    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
-        self.backend.ccs_mode(index)
-    }
-
-    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
-        self.backend.set_ccs_mode(index, mode)
+    fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
+        self.backend.ccs()
     }
 }

@@ -13,7 +13,7 @@
 use super::page::{Page, Seen};
 use super::text::Sample;
 use pillion_core::DeviceUuid;
-use pillion_core::device::Metric;
+use pillion_core::metric::Metric;
 use std::collections::BTreeMap;
 
 /// How [`page`] names a tile of a card: as `ZE_AFFINITY_MASK` does, `card.tile`.
@@ -203,14 +203,7 @@ fn seen(said: &BTreeMap<Metric, Said>) -> Seen {
 #[expect(clippy::cast_precision_loss, reason = "a device has few parts")]
 fn combined(metric: Metric, values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
-    match metric {
-        Metric::EnergyJoules
-        | Metric::PowerWatts
-        | Metric::MemoryBytesUsed
-        | Metric::PcieTxBytesPerSecond
-        | Metric::PcieRxBytesPerSecond => sum,
-        _ => sum / values.len() as f64,
-    }
+    if metric.unit().adds_up() { sum } else { sum / values.len() as f64 }
 }
 
 /// A UUID as Level Zero's tools write it, in lower case and with dashes, whichever way it was written; another name as it

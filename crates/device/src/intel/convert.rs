@@ -6,7 +6,8 @@
 use super::calls::{Answer, Failure};
 use crate::DeviceError;
 use level_zero_sys::*;
-use pillion_core::device::{MetricSource, Reading, Throttle};
+use pillion_core::device::Reading;
+use pillion_core::metric::{Metric, MetricSource, Throttle};
 use pillion_core::{DeviceUuid, Fraction};
 use std::collections::BTreeSet;
 use std::ffi::c_char;
@@ -72,17 +73,21 @@ pub(super) fn reading(before: Option<&Look>, now: &Look) -> Reading {
     let bandwidth = |before: &Look| bandwidth(before.bandwidth.as_ref().ok()?, now.bandwidth.as_ref().ok()?);
     let busy = |before: &Look| busy(before.activity.as_ref().ok()?, now.activity.as_ref().ok()?);
     let frequency = now.frequency.as_ref().ok();
-    let mut reading = Reading {
-        energy_joules: now.energy.as_ref().ok().map(|counter| micro(counter.energy)),
-        power_watts: before.and_then(power),
-        gpu_busy_fraction: before.and_then(busy),
-        memory_bandwidth_fraction: before.and_then(bandwidth),
-        memory_bytes_used: now.memory.as_deref().ok().and_then(memory_bytes_used),
-        sm_clock_hertz: frequency.and_then(|state| hertz(state.actual_megahertz)),
-        throttles: frequency.map(|state| throttles(state.throttle_reasons)),
-        ..Reading::default()
-    };
-    reading.tag_untagged(MetricSource::Sysman);
+    let energy = now.energy.as_ref().ok().map(|counter| micro(counter.energy));
+    let mut reading = Reading::default();
+    let metrics = &mut reading.metrics;
+    metrics.set_known(Metric::EnergyJoules, energy);
+    metrics.set_known(Metric::PowerWatts, before.and_then(power));
+    metrics.set_known(Metric::GpuBusyFraction, before.and_then(busy));
+    metrics.set_known(Metric::MemoryBandwidthFraction, before.and_then(bandwidth));
+    metrics.set_known(Metric::SmClockHertz, frequency.and_then(|state| hertz(state.actual_megahertz)));
+    if let Some(bytes) = now.memory.as_deref().ok().and_then(memory_bytes_used) {
+        metrics.set_bytes(Metric::MemoryBytesUsed, bytes);
+    }
+    if let Some(state) = frequency {
+        reading.set_throttles(throttles(state.throttle_reasons));
+    }
+    reading.metrics.tag_untagged(MetricSource::Sysman);
     reading
 }
 

@@ -1,6 +1,7 @@
 //! One test a field, and one for what each error becomes.
 
 use super::*;
+use pillion_core::metric::{Metric, MetricSource, Throttle};
 
 const NO: Failure = Failure { call: "zesX", result: ZE_RESULT_ERROR_UNSUPPORTED_FEATURE };
 
@@ -37,8 +38,8 @@ fn value(fraction: Option<Fraction>) -> Option<f64> {
 fn energy_is_in_joules() {
     let look = Look { energy: Ok(energy(2_500_000, 1)), ..blind() };
     let reading = reading(None, &look);
-    assert_eq!(reading.energy_joules, Some(2.5));
-    assert_eq!(reading.power_watts, None, "one look is no interval");
+    assert_eq!(reading.metrics.get(Metric::EnergyJoules), Some(2.5));
+    assert_eq!(reading.metrics.get(Metric::PowerWatts), None, "one look is no interval");
 }
 
 #[test]
@@ -48,7 +49,7 @@ fn power_is_energy_over_the_counters_own_time() {
     assert_eq!(power_watts(&now, &before), None, "a counter that went back");
     assert_eq!(power_watts(&now, &now), None, "no time has passed");
     let looks = [before, now].map(|counter| Look { energy: Ok(counter), ..blind() });
-    assert_eq!(reading(Some(&looks[0]), &looks[1]).power_watts, Some(400.0));
+    assert_eq!(reading(Some(&looks[0]), &looks[1]).metrics.get(Metric::PowerWatts), Some(400.0));
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn memory_used_is_what_is_not_free_in_all_modules() {
     assert_eq!(memory_bytes_used(&[memory(65, 64)]), None, "more free than there is");
     assert_eq!(memory_bytes(&[memory(10, 64), memory(60, 64)]), 128);
     let look = Look { memory: Ok(vec![memory(10, 64)]), ..blind() };
-    assert_eq!(reading(None, &look).memory_bytes_used, Some(54));
+    assert_eq!(reading(None, &look).metrics.bytes(Metric::MemoryBytesUsed), Some(54));
 }
 
 #[test]
@@ -73,7 +74,7 @@ fn bandwidth_is_reads_and_writes_of_the_most_possible() {
     assert_eq!(bandwidth(&[before], &[now, idle.1]), None, "a module came");
     let looks = [before, now].map(|counter| Look { bandwidth: Ok(vec![counter]), ..blind() });
     let read = reading(Some(&looks[0]), &looks[1]);
-    assert!((value(read.memory_bandwidth_fraction).unwrap() - 0.6).abs() < 1e-12);
+    assert!((value(read.metrics.fraction(Metric::MemoryBandwidthFraction)).unwrap() - 0.6).abs() < 1e-12);
 }
 
 #[test]
@@ -85,7 +86,10 @@ fn busy_is_the_busiest_groups_active_time() {
     assert_eq!(busy(&now, &before), None, "went back");
     assert_eq!(busy(&[], &[]), None, "no group");
     let looks = [before, now].map(|counters| Look { activity: Ok(counters.to_vec()), ..blind() });
-    assert_eq!(value(reading(Some(&looks[0]), &looks[1]).gpu_busy_fraction), Some(0.5));
+    assert_eq!(
+        value(reading(Some(&looks[0]), &looks[1]).metrics.fraction(Metric::GpuBusyFraction)),
+        Some(0.5)
+    );
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn the_clock_is_in_hertz_and_negative_is_unknown() {
     assert_eq!(hertz(-1.0), None);
     assert_eq!(hertz(f64::NAN), None);
     let look = Look { frequency: Ok(clock(900.0, 0)), ..blind() };
-    assert_eq!(reading(None, &look).sm_clock_hertz, Some(9e8));
+    assert_eq!(reading(None, &look).metrics.get(Metric::SmClockHertz), Some(9e8));
 }
 
 #[test]
@@ -114,7 +118,7 @@ fn each_reason_to_throttle_has_its_word() {
     assert_eq!(throttles(1 << 7), BTreeSet::new(), "a reason of later");
     let look = Look { frequency: Ok(clock(900.0, 0b1001)), ..blind() };
     let expected = BTreeSet::from([Throttle::PowerLimit, Throttle::Heat]);
-    assert_eq!(reading(None, &look).throttles, Some(expected));
+    assert_eq!(reading(None, &look).throttles(), Some(&expected));
 }
 
 #[test]
@@ -123,8 +127,8 @@ fn what_failed_is_absent_and_what_is_there_names_its_source() {
     assert_eq!(blind().failures().len(), QUERY_COUNT);
     let look = Look { energy: Ok(energy(1, 1)), ..blind() };
     let read = reading(None, &look);
-    assert!(read.sources.values().all(|source| *source == MetricSource::Sysman));
-    assert_eq!(read.sources.len(), 1);
+    assert!(read.metrics.sources().values().all(|source| *source == MetricSource::Sysman));
+    assert_eq!(read.metrics.sources().len(), 1);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::calls::{Answer, Calls, Failure};
 use super::convert::text;
 use super::open::{Session, Tile, Way};
 use level_zero_sys::*;
-use pillion_core::device::{MetricSource, Reading};
+use pillion_core::metric::{Metric, MetricSource, Metrics};
 use pillion_core::{Fraction, UnixTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -109,21 +109,26 @@ pub(super) struct Greatest {
     pub(super) cache_bytes_per_second: Option<f64>,
 }
 
-/// Adds what the streamer gave to a reading; what sysman counted over the whole interval stands.
-pub(super) fn fill(reading: &mut Reading, means: &Means, greatest: Greatest) {
+/// Adds what the streamer gave; what sysman counted over the whole interval stands.
+pub(super) fn fill(metrics: &mut Metrics, means: &Means, greatest: Greatest) {
     let of = |rate: Option<f64>, most: Option<f64>| {
         let most = most.filter(|most| *most > 0.0)?;
         Some(Fraction::clamped(rate? / most))
     };
-    reading.sm_active_fraction = means.active;
-    reading.stall_fraction = means.stall;
-    reading.sm_occupancy_fraction = means.occupancy;
-    reading.cache_bandwidth_fraction = of(means.cache_bytes_per_second, greatest.cache_bytes_per_second);
-    if reading.memory_bandwidth_fraction.is_none() {
-        reading.memory_bandwidth_fraction =
-            of(means.memory_bytes_per_second, greatest.memory_bytes_per_second);
+    let mut streamed = Metrics::default();
+    for (metric, value) in [
+        (Metric::SmActiveFraction, means.active),
+        (Metric::StallFraction, means.stall),
+        (Metric::SmOccupancyFraction, means.occupancy),
+        (Metric::CacheBandwidthFraction, of(means.cache_bytes_per_second, greatest.cache_bytes_per_second)),
+        (
+            Metric::MemoryBandwidthFraction,
+            of(means.memory_bytes_per_second, greatest.memory_bytes_per_second),
+        ),
+    ] {
+        streamed.set_known(metric, value);
     }
-    reading.tag_untagged(MetricSource::MetricStreamer);
+    metrics.fill(&streamed.from_source(MetricSource::MetricStreamer));
 }
 
 /// A stream that is open.
@@ -272,7 +277,6 @@ fn compute_basic(calls: &Calls, device: ze_device_handle_t) -> Answer<(zet_metri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pillion_core::device::Metric;
 
     fn columns(metrics: &[(&str, &str)]) -> Columns {
         let metrics: Vec<(String, String)> =
@@ -335,21 +339,21 @@ mod tests {
             memory_bytes_per_second: Some(3e11),
             cache_bytes_per_second: Some(1e12),
         };
-        let mut counted = Reading { memory_bandwidth_fraction: Some(Fraction::ONE), ..Reading::default() };
-        counted.tag_untagged(MetricSource::Sysman);
+        let counted = Metrics::from([(Metric::MemoryBandwidthFraction, 1.0)]);
+        let mut counted = counted.from_source(MetricSource::Sysman);
         fill(&mut counted, &means, Greatest::default());
-        assert_eq!(counted.memory_bandwidth_fraction, Some(Fraction::ONE));
-        assert_eq!(counted.cache_bandwidth_fraction, None);
-        assert_eq!(counted.sm_active_fraction, means.active);
-        assert_eq!(counted.stall_fraction, means.stall);
-        assert_eq!(counted.sm_occupancy_fraction, means.occupancy);
-        let source = |metric| counted.sources.get(&metric).copied();
+        assert_eq!(counted.fraction(Metric::MemoryBandwidthFraction), Some(Fraction::ONE));
+        assert_eq!(counted.fraction(Metric::CacheBandwidthFraction), None);
+        assert_eq!(counted.fraction(Metric::SmActiveFraction), means.active);
+        assert_eq!(counted.fraction(Metric::StallFraction), means.stall);
+        assert_eq!(counted.fraction(Metric::SmOccupancyFraction), means.occupancy);
+        let source = |metric| counted.source(metric);
         assert_eq!(source(Metric::SmActiveFraction), Some(MetricSource::MetricStreamer));
         assert_eq!(source(Metric::MemoryBandwidthFraction), Some(MetricSource::Sysman));
-        let mut bare = Reading::default();
+        let mut bare = Metrics::default();
         let greatest = Greatest { memory_bytes_per_second: Some(6e11), cache_bytes_per_second: Some(4e12) };
         fill(&mut bare, &means, greatest);
-        assert_eq!(bare.memory_bandwidth_fraction, Some(Fraction::clamped(0.5)));
-        assert_eq!(bare.cache_bandwidth_fraction, Some(Fraction::clamped(0.25)));
+        assert_eq!(bare.fraction(Metric::MemoryBandwidthFraction), Some(Fraction::clamped(0.5)));
+        assert_eq!(bare.fraction(Metric::CacheBandwidthFraction), Some(Fraction::clamped(0.25)));
     }
 }

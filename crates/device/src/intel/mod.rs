@@ -1,10 +1,12 @@
 //! Intel's data centre GPUs through Level Zero. A device is a tile, numbered over all cards in the driver's order.
 //!
 //! ```text
-//!  Intel (Backend) ── asks, until a deadline ──► one thread a device, and one that finds them: each a driver
-//!     driver: one opening of Level Zero, and what is remembered between two looks
+//!  Intel (Backend) ── asks, until a deadline ──► one thread a device, and one that finds them
+//!     ├─ inventory: which tiles there are
+//!     thread: one opening of Level Zero, and what is remembered between two looks
 //!     ├─ open: zesInit, or zeInit with ZES_ENABLE_SYSMAN=1; cards and their tiles
-//!     ├─ sysman: counters of a tile ─► convert: two looks are a reading      (pure)
+//!     ├─ read: counters of a tile ─► convert: two looks are a reading        (pure)
+//!     ├─ conditions: which of them stopped or came back                      (pure)
 //!     ├─ metrics: ComputeBasic in bursts, where a site asks for them
 //!     ├─ process: who is on which tile of a card
 //!     ├─ ccs: modes; xe's is a file that takes root
@@ -22,22 +24,22 @@
 
 mod calls;
 mod ccs;
+mod conditions;
 mod convert;
-mod driver;
+mod inventory;
 mod metrics;
 mod open;
 mod process;
-mod sysman;
+mod read;
+mod thread;
 mod told;
-mod watch;
 
 pub use ccs::mode_paths;
 pub use metrics::Bursts;
 pub(crate) use told::Told;
 
 use crate::worker::{Answer, Pending, Worker};
-use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
-use driver::{Driver, Duty};
+use crate::{Backend, CcsControl, DeviceError, DeviceStates};
 use open::{LIBRARIES, Way};
 use pillion_core::Clock;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
@@ -45,11 +47,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thread::{Driver, Duty};
 
 /// Counters are not looked at more often (Level Zero's advice): what was read last is said again.
 const LOOK_SECONDS_MIN: f64 = 0.1;
-
-const NO_MPS: &str = "MPS is NVIDIA's; this is an Intel device";
 
 /// What a site may say of its Intel devices.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,14 +145,6 @@ impl Intel {
         self.begin(index, question)?.wait()
     }
 
-    /// Looks for the devices, unless this one is known.
-    fn find(&mut self, index: u32) -> Result<(), DeviceError> {
-        if !self.known.contains_key(&index) {
-            self.devices()?;
-        }
-        if self.known.contains_key(&index) { Ok(()) } else { Err(DeviceError::NoSuchDevice { index }) }
-    }
-
     /// Lets every thread but that of one device close Level Zero: a library is unloaded when nobody has it open. Whether
     /// all did: one that is late keeps it loaded.
     fn close_others(&mut self, index: u32) -> bool {
@@ -167,11 +160,6 @@ impl Intel {
             let is_closed = pending.and_then(Pending::wait).is_ok() || !thread.is_alive();
             all && is_closed
         })
-    }
-
-    fn no_mps<T>(&mut self, index: u32) -> Result<T, DeviceError> {
-        self.find(index)?;
-        Err(DeviceError::Unsupported { index, reason: NO_MPS.to_owned() })
     }
 }
 
@@ -193,34 +181,8 @@ fn take_notices(answer: Answer<Vec<DeviceNotice>>) -> Question {
 }
 
 impl Backend for Intel {
-    /// A device that was found once keeps its place and is not asked again what it is. One that cannot be described is
-    /// left out; the others keep their numbers.
     fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
-        let found = self.thread(None)?.ask(|answer| boxed(answer, Driver::find))?;
-        self.way = Some(found.way);
-        let unknown = found.indexes.into_iter().filter(|index| !self.known.contains_key(index));
-        let asked: Vec<_> = unknown
-            .collect::<Vec<u32>>()
-            .into_iter()
-            .map(|index| (index, self.begin(index, move |driver| driver.describe(index))))
-            .collect();
-        let mut late = None;
-        for (index, pending) in asked {
-            match pending.and_then(Pending::wait) {
-                Ok(description) => {
-                    self.left_out.remove(&index);
-                    self.known.insert(index, description);
-                }
-                // It may only be slow to open: whoever asks now asks again, and has the others meanwhile.
-                Err(error) if error.is_transient() => drop(late.get_or_insert(error)),
-                Err(error) if self.left_out.insert(index) => {
-                    let error = pillion_core::report(&error);
-                    tracing::warn!(device = index, error, "device is left out: it cannot be described");
-                }
-                Err(_) => {}
-            }
-        }
-        late.filter(|_| self.known.is_empty()).map_or_else(|| Ok(self.known.values().cloned().collect()), Err)
+        self.list()
     }
 
     fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
@@ -250,30 +212,20 @@ impl Backend for Intel {
         asked.into_iter().flatten().filter_map(|pending| pending.wait().ok()).flatten().collect()
     }
 
-    fn start_mps(&mut self, index: u32, _settings: &MpsSettings) -> Result<(), DeviceError> {
-        self.no_mps(index)
+    fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
+        Some(self)
     }
+}
 
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.no_mps(index)
-    }
-
-    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        self.find(index).map(|()| None)
-    }
-
-    fn terminate_mps_client(&mut self, index: u32, _pid: u32) -> Result<(), DeviceError> {
-        self.no_mps(index)
-    }
-
-    /// Under i915 always `None`: processes choose it, and nobody tells.
-    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
-        self.ask(index, move |driver| driver.ccs_mode(index))
-    }
-
-    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+impl CcsControl for Intel {
+    fn prepare(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
         let must_close = self.ask(index, move |driver| driver.must_close(index, mode))?;
         let others_let_go = !must_close || self.close_others(index);
         self.ask(index, move |driver| driver.set_ccs_mode(index, mode, others_let_go))
+    }
+
+    /// Under i915 always `None`: processes choose it, and nobody tells.
+    fn status(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
+        self.ask(index, move |driver| driver.ccs_mode(index))
     }
 }

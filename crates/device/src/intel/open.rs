@@ -8,8 +8,8 @@
 
 use super::calls::{Answer, Calls, Failure};
 use super::convert::{self, device_error};
-use super::driver::Duty;
-use super::sysman::Parts;
+use super::read::Parts;
+use super::thread::Duty;
 use crate::DeviceError;
 use level_zero_sys::*;
 use std::sync::atomic::{AtomicBool, Ordering};

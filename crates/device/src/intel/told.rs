@@ -8,7 +8,7 @@
 use super::convert;
 use super::process::{self, Place};
 use crate::exporter::{XpumCard, tile_uuid};
-use crate::{Backend, DeviceError, MpsSettings, MpsStatus};
+use crate::{Backend, DeviceError};
 use pillion_core::GresType;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, NoticeKind, Reading};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,11 +68,6 @@ impl Told {
     fn tile(&self, index: u32) -> Result<&Tile, DeviceError> {
         let found = self.tiles.iter().find(|tile| tile.description.index == index);
         found.ok_or(DeviceError::NoSuchDevice { index })
-    }
-
-    fn lacks<T>(&self, index: u32, what: &str) -> Result<T, DeviceError> {
-        self.tile(index)?;
-        Err(DeviceError::Unsupported { index, reason: what.to_owned() })
     }
 }
 
@@ -148,30 +143,6 @@ impl Backend for Told {
     fn notices(&mut self) -> Vec<DeviceNotice> {
         std::mem::take(&mut self.notices)
     }
-
-    fn start_mps(&mut self, index: u32, _: &MpsSettings) -> Result<(), DeviceError> {
-        self.lacks(index, super::NO_MPS)
-    }
-
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.lacks(index, super::NO_MPS)
-    }
-
-    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        self.tile(index).map(|_| None)
-    }
-
-    fn terminate_mps_client(&mut self, index: u32, _: u32) -> Result<(), DeviceError> {
-        self.lacks(index, super::NO_MPS)
-    }
-
-    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
-        self.tile(index).map(|_| None)
-    }
-
-    fn set_ccs_mode(&mut self, index: u32, _: u8) -> Result<(), DeviceError> {
-        self.lacks(index, "its CCS mode takes Level Zero, which cannot be loaded")
-    }
 }
 
 #[cfg(test)]
@@ -222,9 +193,9 @@ mod tests {
         assert!(notices[0].detail.contains("libze_loader.so.1"), "{notices:?}");
         assert_eq!(told.notices(), []);
         assert!(told.devices().unwrap().iter().all(|device| device.mechanism == Mechanism::TimeSliced));
-        assert_eq!(told.ccs_mode(0).unwrap(), None);
-        assert!(matches!(told.set_ccs_mode(1, 2), Err(DeviceError::Unsupported { index: 1, .. })));
-        assert!(matches!(told.stop_mps(1), Err(DeviceError::Unsupported { index: 1, .. })));
+        assert!(told.mps().is_none() && told.ccs().is_none());
+        let told: &mut dyn Backend = &mut told;
+        assert!(matches!(told.ccs_on(1).err(), Some(DeviceError::Unsupported { index: 1, .. })));
         assert!(matches!(told.read(2), Err(DeviceError::NoSuchDevice { index: 2 })));
     }
 

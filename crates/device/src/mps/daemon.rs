@@ -55,7 +55,7 @@ impl Daemon {
     /// Starts it, and waits until it answers. `close`: what is done to its device before, once it is written down.
     ///
     /// # Errors
-    /// As `Backend::start_mps`; then it does not run, and its directory is there still: what is written down in it may
+    /// As `MpsControl::prepare`; then it does not run, and its directory is there still: what is written down in it may
     /// have to be undone.
     pub(super) fn start(
         control: Control<'_>,
@@ -137,7 +137,7 @@ impl Daemon {
     /// Changes what can be changed of it while it runs.
     ///
     /// # Errors
-    /// As `Backend::start_mps`; then it is told again the next time.
+    /// As `MpsControl::prepare`; then it is told again the next time.
     pub(super) fn become_as(
         &mut self,
         control: Control<'_>,
@@ -255,7 +255,7 @@ impl Daemon {
     /// partition's name.
     ///
     /// # Errors
-    /// As `Backend::add_mps_partition`.
+    /// As `MpsControl::add_partition`.
     pub(super) fn add_partition(
         &mut self,
         control: Control<'_>,
@@ -314,7 +314,7 @@ impl Daemon {
     /// Removes the partitions of all but `tenants`.
     ///
     /// # Errors
-    /// As `Backend::keep_mps_partitions`.
+    /// As `MpsControl::keep_partitions`.
     pub(super) fn keep_partitions(
         &mut self,
         control: Control<'_>,

@@ -26,7 +26,7 @@ pub use cleanup::{Cleaned, cleanup};
 pub use control::control_binary_default;
 pub use process::CONTROL_PROGRAM;
 
-use crate::{DeviceError, MpsSettings, MpsState, MpsStatus};
+use crate::{DeviceError, MpsControl, MpsSettings, MpsState, MpsStatus};
 use control::Control;
 use daemon::{Daemon, clear};
 use pillion_core::device::{DeviceNotice, NoticeKind};
@@ -137,13 +137,104 @@ impl MpsDaemons {
         self.devices.extend(devices);
     }
 
-    /// As [`Backend::start_mps`](crate::Backend::start_mps).
-    ///
-    /// # Errors
-    /// As there; [`DeviceError::NoLibrary`] if there is no control program, [`DeviceError::Unsupported`] if it does not
-    /// know the multi-user mode, [`DeviceError::Busy`] in state [`MpsState::Fault`], and in [`MpsState::Died`] as long as
-    /// a client from before runs.
-    pub fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+    fn start(&mut self, record: Record) -> Result<(), DeviceError> {
+        let (index, device, is_closed) = (record.index, record.device.clone(), record.is_closed);
+        let pipe_directory = record.settings.pipe_directory.clone();
+        let control = Control { binary: &self.control_binary, index };
+        let modes = &mut self.modes;
+        let close = || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device));
+        match Daemon::start(control, record, close) {
+            Ok(daemon) => {
+                self.daemons.insert(index, daemon);
+                self.look(index)?;
+                if self.troubled.remove(&index) {
+                    let detail = "the MPS daemon was started anew".to_owned();
+                    self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let opened = self.open(&device, is_closed);
+                // What is written down goes only when it is undone.
+                let cleared = opened
+                    .map_err(|error| pillion_core::report(&error))
+                    .and_then(|()| clear(&pipe_directory));
+                if let Err(second) = cleared {
+                    tracing::warn!(index, error = second, "what is left of an MPS daemon is not undone yet");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        self.modes.as_ref().is_some_and(|modes| modes.is_strict)
+    }
+
+    /// Opens a device that is about to have another daemon, where the site is not strict any more.
+    fn reopen(&mut self, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
+        if was_closed && !self.is_strict() { self.open(device, true) } else { Ok(()) }
+    }
+
+    fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
+        self.modes.as_mut().map_or(Ok(()), |modes| modes.open(device, is_closed))
+    }
+
+    /// What a daemon left that died while no agent ran.
+    fn rest(&self, device: &DeviceUuid) -> Vec<Record> {
+        let found = pipe_directories(&self.directory).into_iter();
+        let records = found.filter_map(|(_, path)| read_record(&path));
+        records.filter(|record| record.device == *device).collect()
+    }
+
+    /// As [`Backend::notices`](crate::Backend::notices): faults, deaths and their ends, once each. To be called about once
+    /// a second: it looks at processes each time, and now and then asks the daemons.
+    pub fn notices(&mut self) -> Vec<DeviceNotice> {
+        self.rounds = self.rounds.wrapping_add(1);
+        let asks_all = self.rounds.is_multiple_of(NOTICES_PER_QUESTION);
+        let is_due = |daemon: &Daemon| asks_all || daemon.is_disturbed();
+        let due: Vec<u32> =
+            self.daemons.iter().filter(|(_, daemon)| is_due(daemon)).map(|(index, _)| *index).collect();
+        for index in due {
+            if let Err(error) = self.look(index) {
+                tracing::debug!(index, error = %pillion_core::report(&error), "mps daemon does not say how it is");
+            }
+        }
+        std::mem::take(&mut self.notices)
+    }
+
+    fn look(&mut self, index: u32) -> Result<(), DeviceError> {
+        let control = Control { binary: &self.control_binary, index };
+        let Some(daemon) = self.daemons.get_mut(&index) else { return Ok(()) };
+        let notice = daemon.look(control)?;
+        match notice.as_ref().map(|notice| notice.kind) {
+            Some(NoticeKind::MpsClear) => drop(self.troubled.remove(&index)),
+            Some(_) => drop(self.troubled.insert(index)),
+            None => {}
+        }
+        self.notices.extend(notice);
+        Ok(())
+    }
+
+    fn device(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
+        self.devices.get(&index).ok_or(DeviceError::NoSuchDevice { index })
+    }
+
+    /// A device, for a caller who may set MPS up.
+    fn allowed(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
+        let uid = rustix::process::geteuid();
+        if !uid.is_root() {
+            let reason = format!("only root may set up mps; this is uid {}", uid.as_raw());
+            return Err(DeviceError::Refused { index, reason });
+        }
+        self.device(index)
+    }
+}
+
+impl MpsControl for MpsDaemons {
+    /// [`DeviceError::NoLibrary`] if there is no control program, [`DeviceError::Unsupported`] if it does not know the
+    /// multi-user mode.
+    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
         let device = self.allowed(index)?.clone();
         self.look(index)?;
         let binary = self.control_binary.clone();
@@ -190,54 +281,8 @@ impl MpsDaemons {
         self.start(Record { is_closed, ..Record::new(index, device, settings.clone()) })
     }
 
-    fn start(&mut self, record: Record) -> Result<(), DeviceError> {
-        let (index, device, is_closed) = (record.index, record.device.clone(), record.is_closed);
-        let pipe_directory = record.settings.pipe_directory.clone();
-        let control = Control { binary: &self.control_binary, index };
-        let modes = &mut self.modes;
-        let close = || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device));
-        match Daemon::start(control, record, close) {
-            Ok(daemon) => {
-                self.daemons.insert(index, daemon);
-                self.look(index)?;
-                if self.troubled.remove(&index) {
-                    let detail = "the MPS daemon was started anew".to_owned();
-                    self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let opened = self.open(&device, is_closed);
-                // What is written down goes only when it is undone.
-                let cleared = opened
-                    .map_err(|error| pillion_core::report(&error))
-                    .and_then(|()| clear(&pipe_directory));
-                if let Err(second) = cleared {
-                    tracing::warn!(index, error = second, "what is left of an MPS daemon is not undone yet");
-                }
-                Err(error)
-            }
-        }
-    }
-
-    fn is_strict(&self) -> bool {
-        self.modes.as_ref().is_some_and(|modes| modes.is_strict)
-    }
-
-    /// Opens a device that is about to have another daemon, where the site is not strict any more.
-    fn reopen(&mut self, device: &DeviceUuid, was_closed: bool) -> Result<(), DeviceError> {
-        if was_closed && !self.is_strict() { self.open(device, true) } else { Ok(()) }
-    }
-
-    fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
-        self.modes.as_mut().map_or(Ok(()), |modes| modes.open(device, is_closed))
-    }
-
-    /// As [`Backend::stop_mps`](crate::Backend::stop_mps). The device's compute mode is the default again.
-    ///
-    /// # Errors
-    /// As there; [`DeviceError::Busy`] also if the daemon or its server does not end.
-    pub fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+    /// The device's compute mode is the default again. [`DeviceError::Busy`] also if the daemon or its server does not end.
+    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
         let device = self.allowed(index)?.clone();
         self.look(index)?;
         let Some(daemon) = self.daemons.get_mut(&index) else {
@@ -262,18 +307,8 @@ impl MpsDaemons {
         Ok(())
     }
 
-    /// What a daemon left that died while no agent ran.
-    fn rest(&self, device: &DeviceUuid) -> Vec<Record> {
-        let found = pipe_directories(&self.directory).into_iter();
-        let records = found.filter_map(|(_, path)| read_record(&path));
-        records.filter(|record| record.device == *device).collect()
-    }
-
-    /// As [`Backend::mps`](crate::Backend::mps). A daemon that died is there until it was cleared away.
-    ///
-    /// # Errors
-    /// As there; [`DeviceError::NoAnswer`] from a daemon that runs and does not answer.
-    pub fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
+    /// A daemon that died is there until it was cleared away. [`DeviceError::NoAnswer`] from one that runs and does not answer.
+    fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
         self.device(index)?;
         self.look(index)?;
         let there = self.daemons.get(&index).filter(|daemon| !daemon.has_quit());
@@ -285,11 +320,7 @@ impl MpsDaemons {
         }))
     }
 
-    /// As [`Backend::terminate_mps_client`](crate::Backend::terminate_mps_client).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
+    fn terminate_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
         self.allowed(index)?;
         let control = Control { binary: &self.control_binary, index };
         match self.daemons.get(&index) {
@@ -298,16 +329,7 @@ impl MpsDaemons {
         }
     }
 
-    /// As [`Backend::add_mps_partition`](crate::Backend::add_mps_partition).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn add_mps_partition(
-        &mut self,
-        index: u32,
-        tenant: &str,
-        cap: Fraction,
-    ) -> Result<String, DeviceError> {
+    fn add_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
         self.allowed(index)?;
         let control = Control { binary: &self.control_binary, index };
         match self.daemons.get_mut(&index) {
@@ -316,59 +338,12 @@ impl MpsDaemons {
         }
     }
 
-    /// As [`Backend::keep_mps_partitions`](crate::Backend::keep_mps_partitions).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
+    fn keep_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
         self.allowed(index)?;
         let control = Control { binary: &self.control_binary, index };
         match self.daemons.get_mut(&index).filter(|daemon| daemon.state != MpsState::Died) {
             Some(daemon) => daemon.keep_partitions(control, tenants),
             None => Ok(()),
         }
-    }
-
-    /// As [`Backend::notices`](crate::Backend::notices): faults, deaths and their ends, once each. To be called about once
-    /// a second: it looks at processes each time, and now and then asks the daemons.
-    pub fn notices(&mut self) -> Vec<DeviceNotice> {
-        self.rounds = self.rounds.wrapping_add(1);
-        let asks_all = self.rounds.is_multiple_of(NOTICES_PER_QUESTION);
-        let is_due = |daemon: &Daemon| asks_all || daemon.is_disturbed();
-        let due: Vec<u32> =
-            self.daemons.iter().filter(|(_, daemon)| is_due(daemon)).map(|(index, _)| *index).collect();
-        for index in due {
-            if let Err(error) = self.look(index) {
-                tracing::debug!(index, error = %pillion_core::report(&error), "mps daemon does not say how it is");
-            }
-        }
-        std::mem::take(&mut self.notices)
-    }
-
-    fn look(&mut self, index: u32) -> Result<(), DeviceError> {
-        let control = Control { binary: &self.control_binary, index };
-        let Some(daemon) = self.daemons.get_mut(&index) else { return Ok(()) };
-        let notice = daemon.look(control)?;
-        match notice.as_ref().map(|notice| notice.kind) {
-            Some(NoticeKind::MpsClear) => drop(self.troubled.remove(&index)),
-            Some(_) => drop(self.troubled.insert(index)),
-            None => {}
-        }
-        self.notices.extend(notice);
-        Ok(())
-    }
-
-    fn device(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
-        self.devices.get(&index).ok_or(DeviceError::NoSuchDevice { index })
-    }
-
-    /// A device, for a caller who may set MPS up.
-    fn allowed(&self, index: u32) -> Result<&DeviceUuid, DeviceError> {
-        let uid = rustix::process::geteuid();
-        if !uid.is_root() {
-            let reason = format!("only root may set up mps; this is uid {}", uid.as_raw());
-            return Err(DeviceError::Refused { index, reason });
-        }
-        self.device(index)
     }
 }

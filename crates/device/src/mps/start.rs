@@ -18,7 +18,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// Waits until `child` answers, and tells it how it is to serve. Returns its process.
 ///
 /// # Errors
-/// As `Backend::start_mps`.
+/// As `MpsControl::prepare`.
 pub(super) fn begin(
     control: Control<'_>,
     settings: &MpsSettings,

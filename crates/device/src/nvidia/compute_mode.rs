@@ -3,8 +3,8 @@
 
 use super::NvidiaSettings;
 use super::library::Library;
+use super::thread::{self, Question};
 use super::trouble::Trouble;
-use super::work::{self, Question};
 use crate::DeviceError;
 use crate::mps::{ComputeMode, ComputeModes};
 use crate::worker::Worker;
@@ -31,7 +31,7 @@ impl ComputeModes for NvmlComputeModes {
     fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError> {
         let worker = match self.worker.take().filter(Worker::is_alive) {
             Some(worker) => worker,
-            None => work::start(&self.settings, &Library::new(self.settings.library.clone()), None)?,
+            None => thread::start(&self.settings, &Library::new(self.settings.library.clone()), None)?,
         };
         let worker = self.worker.insert(worker);
         worker.ask(|answer| Question::SetComputeMode(device.clone(), mode, answer))

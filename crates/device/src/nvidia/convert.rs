@@ -8,23 +8,24 @@ use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::enums::gpm::GpmMetricId;
 use pillion_core::Fraction;
-use pillion_core::device::{Reading, Throttle};
+use pillion_core::metric::{Metric, Throttle, Unit};
 use std::collections::BTreeSet;
 
 /// The number that NVML gives for an Xid that it does not know (nvml.h, `nvmlEventTypeXidCriticalError`).
 const XID_UNKNOWN: u64 = 999;
 
-/// What is asked of GPM.
-pub(super) const GPM_METRICS: [GpmMetricId; 9] = [
-    GpmMetricId::SmUtil,
-    GpmMetricId::SmOccupancy,
-    GpmMetricId::AnyTensorUtil,
-    GpmMetricId::DramBwUtil,
-    GpmMetricId::Fp32Util,
-    GpmMetricId::PcieTxPerSec,
-    GpmMetricId::PcieRxPerSec,
-    GpmMetricId::NvlinkTotalTxPerSec,
-    GpmMetricId::NvlinkTotalRxPerSec,
+/// What is asked of GPM, and what it is of ours. NVML's transmit is the GPU's: to the host, or to other GPUs (nvml.h,
+/// `nvmlGpmMetricId_t`).
+pub(super) const GPM: [(GpmMetricId, Metric); 9] = [
+    (GpmMetricId::SmUtil, Metric::SmActiveFraction),
+    (GpmMetricId::SmOccupancy, Metric::SmOccupancyFraction),
+    (GpmMetricId::AnyTensorUtil, Metric::TensorActiveFraction),
+    (GpmMetricId::DramBwUtil, Metric::MemoryBandwidthFraction),
+    (GpmMetricId::Fp32Util, Metric::Fp32ActiveFraction),
+    (GpmMetricId::PcieTxPerSec, Metric::PcieTxBytesPerSecond),
+    (GpmMetricId::PcieRxPerSec, Metric::PcieRxBytesPerSecond),
+    (GpmMetricId::NvlinkTotalTxPerSec, Metric::NvlinkTxBytesPerSecond),
+    (GpmMetricId::NvlinkTotalRxPerSec, Metric::NvlinkRxBytesPerSecond),
 ];
 
 fn amount(value: f64) -> Option<f64> {
@@ -111,35 +112,18 @@ pub(super) fn xid_code(error: &XidError) -> u64 {
     }
 }
 
-/// Puts a GPM value where it belongs. NVML's transmit is the GPU's: to the host, or to other GPUs (nvml.h,
-/// `nvmlGpmMetricId_t`).
-pub(super) fn set_gpm(reading: &mut Reading, metric: GpmMetricId, value: f64) {
-    match metric {
-        GpmMetricId::SmUtil => reading.sm_active_fraction = percent(value),
-        GpmMetricId::SmOccupancy => reading.sm_occupancy_fraction = percent(value),
-        GpmMetricId::AnyTensorUtil => reading.tensor_active_fraction = percent(value),
-        GpmMetricId::DramBwUtil => reading.memory_bandwidth_fraction = percent(value),
-        GpmMetricId::Fp32Util => reading.fp32_active_fraction = percent(value),
-        GpmMetricId::PcieTxPerSec => reading.pcie_tx_bytes_per_second = mebibytes_per_second(value),
-        GpmMetricId::PcieRxPerSec => reading.pcie_rx_bytes_per_second = mebibytes_per_second(value),
-        GpmMetricId::NvlinkTotalTxPerSec => reading.nvlink_tx_bytes_per_second = mebibytes_per_second(value),
-        GpmMetricId::NvlinkTotalRxPerSec => reading.nvlink_rx_bytes_per_second = mebibytes_per_second(value),
-        // Not in `GPM_METRICS`.
-        _ => {}
+/// A value of GPM in the unit of its metric: fractions are told in percents, rates in MiB/s.
+pub(super) fn gpm_value(metric: Metric, value: f64) -> Option<f64> {
+    match metric.unit() {
+        Unit::Fraction => percent(value).map(Fraction::value),
+        Unit::BytesPerSecond => mebibytes_per_second(value),
+        Unit::Joules | Unit::Watts | Unit::Bytes | Unit::Hertz => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pillion_core::device::Metric;
-
-    fn gpm(metric: GpmMetricId, value: f64) -> Reading {
-        let mut reading = Reading::default();
-        set_gpm(&mut reading, metric, value);
-        assert!(reading.known().count() <= 1, "{metric:?} is one value");
-        reading
-    }
 
     fn fraction(value: f64) -> Fraction {
         Fraction::try_new(value).unwrap()
@@ -187,56 +171,20 @@ mod tests {
     }
 
     #[test]
-    fn sm_activity() {
-        assert_eq!(gpm(GpmMetricId::SmUtil, 42.5).sm_active_fraction, Some(fraction(0.425)));
-    }
-
-    #[test]
-    fn sm_occupancy() {
-        assert_eq!(gpm(GpmMetricId::SmOccupancy, 25.0).sm_occupancy_fraction, Some(fraction(0.25)));
-    }
-
-    #[test]
-    fn tensor_activity() {
-        assert_eq!(gpm(GpmMetricId::AnyTensorUtil, 12.5).tensor_active_fraction, Some(fraction(0.125)));
-    }
-
-    #[test]
-    fn memory_bandwidth() {
-        assert_eq!(gpm(GpmMetricId::DramBwUtil, 87.5).memory_bandwidth_fraction, Some(fraction(0.875)));
-    }
-
-    #[test]
-    fn fp32_activity() {
-        assert_eq!(gpm(GpmMetricId::Fp32Util, 50.0).fp32_active_fraction, Some(fraction(0.5)));
-    }
-
-    #[test]
-    fn pcie_rates_of_gpm_are_in_mebibytes() {
-        assert_eq!(gpm(GpmMetricId::PcieTxPerSec, 2.0).pcie_tx_bytes_per_second, Some(2_097_152.0));
-        assert_eq!(gpm(GpmMetricId::PcieRxPerSec, 3.0).pcie_rx_bytes_per_second, Some(3_145_728.0));
-    }
-
-    #[test]
-    fn nvlink_rates_of_gpm_are_in_mebibytes() {
-        assert_eq!(gpm(GpmMetricId::NvlinkTotalTxPerSec, 2.0).nvlink_tx_bytes_per_second, Some(2_097_152.0));
-        assert_eq!(gpm(GpmMetricId::NvlinkTotalRxPerSec, 3.0).nvlink_rx_bytes_per_second, Some(3_145_728.0));
-    }
-
-    #[test]
-    fn each_metric_that_is_asked_has_its_own_place() {
-        let mut reading = Reading::default();
-        for (number, metric) in GPM_METRICS.into_iter().enumerate() {
-            set_gpm(&mut reading, metric, 1.0);
-            assert_eq!(
-                reading.known().count(),
-                number + 1,
-                "{metric:?} is put nowhere, or in another's place"
-            );
+    fn fractions_of_gpm_are_in_percent_and_rates_in_mebibytes() {
+        for (_, metric) in GPM {
+            let expected = if metric.unit() == Unit::Fraction { 0.425 } else { 44_564_480.0 };
+            assert_eq!(gpm_value(metric, 42.5), Some(expected), "{metric}");
+            assert_eq!(gpm_value(metric, f64::NAN), None, "{metric}");
         }
-        assert!(!reading.known().any(|metric| metric == Metric::GpuBusyFraction));
-        set_gpm(&mut reading, GpmMetricId::SmUtil, f64::NAN);
-        assert_eq!(reading.sm_active_fraction, None);
+        assert_eq!(gpm_value(Metric::PowerWatts, 1.0), None);
+    }
+
+    #[test]
+    fn each_metric_of_gpm_is_asked_once_and_is_one_of_ours() {
+        let own: BTreeSet<Metric> = GPM.map(|(_, metric)| metric).into();
+        assert_eq!(own.len(), GPM.len());
+        assert!(!own.contains(&Metric::GpuBusyFraction), "it never stands in for what GPM counts");
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! The MPS control daemons of the devices that NVML finds.
 
-use super::mps::MpsControl;
+use crate::MpsControl;
 use crate::mps::{ModeControl, MpsDaemons};
-use crate::{DeviceError, MpsSettings, MpsStatus};
-use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceNotice};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// One control daemon for each device that is shared by MPS. Those of an earlier agent are taken over once the devices are
@@ -24,13 +21,8 @@ impl NodeDaemons {
         Self { control_binary, directory, modes, daemons: None }
     }
 
-    fn known(&mut self, index: u32) -> Result<&mut MpsDaemons, DeviceError> {
-        self.daemons.as_mut().ok_or(DeviceError::NoSuchDevice { index })
-    }
-}
-
-impl MpsControl for NodeDaemons {
-    fn found(&mut self, devices: &[DeviceDescription]) {
+    /// These devices are there; told again when more are found.
+    pub(super) fn found(&mut self, devices: &[DeviceDescription]) {
         let shared = devices.iter().filter(|device| device.mechanism.has_daemon());
         let shared = shared.map(|device| (device.index, device.uuid.clone()));
         if let Some(daemons) = &mut self.daemons {
@@ -41,31 +33,13 @@ impl MpsControl for NodeDaemons {
         }
     }
 
-    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
-        self.known(index)?.start_mps(index, settings)
+    /// Once the devices are known.
+    pub(super) fn control(&mut self) -> Option<&mut dyn MpsControl> {
+        self.daemons.as_mut().map(|daemons| daemons as &mut dyn MpsControl)
     }
 
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.known(index)?.stop_mps(index)
-    }
-
-    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        self.known(index)?.mps(index)
-    }
-
-    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
-        self.known(index)?.terminate_mps_client(index, pid)
-    }
-
-    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
-        self.known(index)?.add_mps_partition(index, tenant, cap)
-    }
-
-    fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
-        self.known(index)?.keep_mps_partitions(index, tenants)
-    }
-
-    fn notices(&mut self) -> Vec<DeviceNotice> {
+    /// What daemons told unasked since the last call.
+    pub(super) fn notices(&mut self) -> Vec<DeviceNotice> {
         self.daemons.as_mut().map(MpsDaemons::notices).unwrap_or_default()
     }
 }

@@ -1,7 +1,7 @@
 //! Xids: errors that the driver numbers. Collected without waiting.
 //!
 //! One event set a device: a registration that fails destroys its set. If several Xids came since the last look, NVML
-//! names the last one for each of them (nvml.h, `nvmlEventSetWait_v2`), and it names no process: `kernel_log` has both.
+//! names the last one for each of them (nvml.h, `nvmlEventSetWait_v2`), and it names no process: `xid_lines` has both.
 
 use super::convert;
 use nvml_wrapper::bitmasks::event::EventTypes;

@@ -3,12 +3,12 @@
 //! NVML wants more than 100 ms between two samples of a device (nvml.h, `nvmlGpmSampleGet`). Whoever asks sooner is given
 //! the values of the last whole interval again: None would read as a metric that stopped coming.
 
-use super::convert::GPM_METRICS;
+use super::convert::{GPM, gpm_value};
 use super::trouble::Trouble;
-use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::gpm::gpm_metrics_get;
 use nvml_wrapper::{Device, GpmSample};
+use pillion_core::metric::Metric;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ const SAMPLE_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Rates {
     /// These values.
-    Known(Vec<(GpmMetricId, f64)>),
+    Known(Vec<(Metric, f64)>),
     /// None yet: there is one sample only.
     Pending,
     /// None: this device has no GPM, or it fails just now.
@@ -72,14 +72,19 @@ impl<'nvml> Gpm<'nvml> {
         *sampled_at = Some(Instant::now());
         self.rates = match &before {
             None => Rates::Pending,
-            Some(before) => match of_gpm(gpm_metrics_get(device.nvml(), before, &sample, &GPM_METRICS))? {
-                Answer::Given(answers) => {
-                    let known = GPM_METRICS.into_iter().zip(answers);
-                    Rates::Known(known.filter_map(|(id, it)| Some((id, it.ok()?.value))).collect())
+            Some(before) => {
+                match of_gpm(gpm_metrics_get(device.nvml(), before, &sample, &GPM.map(|(id, _)| id)))? {
+                    Answer::Given(answers) => {
+                        let known = GPM.into_iter().zip(answers);
+                        let known = known.filter_map(|((_, metric), it)| {
+                            Some((metric, gpm_value(metric, it.ok()?.value)?))
+                        });
+                        Rates::Known(known.collect())
+                    }
+                    Answer::Absent => Rates::Absent,
+                    Answer::Refused(reason) => Rates::Refused(reason),
                 }
-                Answer::Absent => Rates::Absent,
-                Answer::Refused(reason) => Rates::Refused(reason),
-            },
+            }
         };
         self.last = Some(sample);
         Ok(self.rates.clone())

@@ -1,11 +1,11 @@
 //! NVIDIA devices, through the driver's own library.
 //!
 //! ```text
-//!  Nvidia (Backend) ── asks, until a deadline ──► work: a thread a device, each in its session
-//!    │                                              └─ library: what they share, opened by open
-//!    └─ MpsControl: daemons                              ├─ base, gpm, mig, processes, events: NVML's answers  (shell)
-//!                                                        ├─ kernel_log: the processes that Xids name       (shell)
-//!                                                        └─ convert, model, search, watch, xids, trouble   (pure)
+//!  Nvidia (Backend) ── asks, until a deadline ──► thread: one a device, each in its session
+//!    ├─ inventory: which devices there are             └─ library: what they share, opened by open
+//!    └─ daemons: MPS (crate::mps)                           ├─ read, gpm, mig, processes, events: NVML's answers (shell)
+//!                                                          ├─ xid_lines: the processes that Xids name        (shell)
+//!                                                          └─ convert, model, search, conditions, xids, trouble (pure)
 //! ```
 //!
 //! | values | source | where |
@@ -19,57 +19,53 @@
 //! While the agent runs, its library holds the devices open: resetting one, turning MIG on or off, and reloading the
 //! driver want the agent stopped.
 //!
-//! [`MetricSource::NvmlGpm`]: pillion_core::device::MetricSource::NvmlGpm
-//! [`MetricSource::Nvml`]: pillion_core::device::MetricSource::Nvml
+//! [`MetricSource::NvmlGpm`]: pillion_core::metric::MetricSource::NvmlGpm
+//! [`MetricSource::Nvml`]: pillion_core::metric::MetricSource::Nvml
 
-mod base;
 mod compute_mode;
+mod conditions;
 mod convert;
 mod daemons;
 mod events;
 mod gpm;
-mod kernel_log;
+mod inventory;
 mod library;
 mod mig;
 mod model;
-mod mps;
 mod open;
 mod processes;
+mod read;
 mod search;
 mod session;
+mod thread;
 mod trouble;
-mod watch;
-mod work;
+mod xid_lines;
 mod xids;
 
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
-pub use mps::{MpsControl, NoMps};
 pub use search::SearchPauses;
 
 use crate::worker::{Answer, Pending, Worker};
-use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
+use crate::{Backend, DeviceError, DeviceStates, MpsControl};
 use library::Library;
-use pillion_core::Fraction;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use work::Question;
-
-/// Where Linux tells its log.
-pub const KERNEL_LOG: &str = "/dev/kmsg";
+use thread::Question;
 
 /// How a node's NVIDIA devices are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvidiaSettings {
     /// The library; the driver's own `libnvidia-ml.so.1` if absent.
     pub library: Option<PathBuf>,
-    /// The kernel's log, usually [`KERNEL_LOG`]: it names the processes that raised Xids. Absent: they are not asked for.
+    /// The kernel's log ([`KERNEL_LOG`](crate::kernel_log::KERNEL_LOG)): it names the processes that raised Xids. Absent: they are
+    /// not asked for.
     pub kernel_log: Option<PathBuf>,
-    /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::TimeSliced`] beside [`NoMps`].
+    /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::TimeSliced`] without daemons.
     pub mechanism: Mechanism,
     /// How long one call about a device may take. A device that is late is asked again only once it has answered.
     pub deadline: Duration,
@@ -94,7 +90,8 @@ impl Default for NvidiaSettings {
 /// The NVIDIA devices of a node.
 pub struct Nvidia {
     settings: NvidiaSettings,
-    mps: Box<dyn MpsControl>,
+    /// Absent: MPS is turned off on this node.
+    daemons: Option<NodeDaemons>,
     library: Arc<Library>,
     /// A device keeps its index for as long as we run.
     known: BTreeMap<u32, DeviceDescription>,
@@ -108,11 +105,19 @@ pub struct Nvidia {
 }
 
 impl Nvidia {
-    /// Nothing is loaded until the first call.
-    pub fn new(settings: NvidiaSettings, mps: Box<dyn MpsControl>) -> Self {
+    /// Nothing is loaded until the first call. `daemons`: `None` where devices are shared by time slices only.
+    pub fn new(settings: NvidiaSettings, daemons: Option<NodeDaemons>) -> Self {
         let library = Library::new(settings.library.clone());
         let (known, threads) = (BTreeMap::new(), BTreeMap::new());
-        Self { settings, mps, library, known, threads, finders: BTreeMap::new(), nameless: BTreeMap::new() }
+        Self {
+            settings,
+            daemons,
+            library,
+            known,
+            threads,
+            finders: BTreeMap::new(),
+            nameless: BTreeMap::new(),
+        }
     }
 
     /// Begins to ask the thread of a device.
@@ -128,7 +133,7 @@ impl Nvidia {
         let thread = match self.threads.entry(index) {
             Entry::Occupied(entry) if entry.get().is_alive() => entry.into_mut(),
             entry => {
-                let new = work::start(&self.settings, &self.library, Some(device.clone()))?;
+                let new = thread::start(&self.settings, &self.library, Some(device.clone()))?;
                 entry.insert_entry(new).into_mut()
             }
         };
@@ -137,61 +142,6 @@ impl Nvidia {
 
     fn ask<T>(&mut self, index: u32, question: impl FnOnce(Answer<T>) -> Question) -> Result<T, DeviceError> {
         self.begin(index, question)?.wait()
-    }
-
-    fn begin_to_find<T>(
-        &mut self,
-        place: Option<u32>,
-        question: impl FnOnce(Answer<T>) -> Question,
-    ) -> Result<Pending<T>, DeviceError> {
-        let finder = match self.finders.entry(place) {
-            Entry::Occupied(entry) if entry.get().is_alive() => entry.into_mut(),
-            entry => entry.insert_entry(work::start(&self.settings, &self.library, None)?).into_mut(),
-        };
-        finder.begin(question)
-    }
-
-    /// Finds out which devices there are, all at once; those that hang are waited for together.
-    fn find(&mut self) -> Result<(), DeviceError> {
-        let count = self.begin_to_find(None, Question::Count).and_then(Pending::wait)?;
-        let asked: Vec<_> = (0..count)
-            .map(|place| (place, self.begin_to_find(Some(place), |answer| Question::Describe(place, answer))))
-            .collect();
-        let mut failure = None;
-        for (place, pending) in asked {
-            match pending.and_then(Pending::wait) {
-                Ok(description) => self.found(place, description),
-                Err(error) => {
-                    self.not_described(place, &error);
-                    failure.get_or_insert(error);
-                }
-            }
-        }
-        failure.filter(|_| self.known.is_empty()).map_or(Ok(()), Err)
-    }
-
-    /// Whoever found a new device is its thread from now on: NVML counts anew after a device was lost, and who was known by
-    /// an index keeps it.
-    fn found(&mut self, place: u32, description: DeviceDescription) {
-        self.nameless.remove(&place);
-        let index = description.index;
-        let is_known = self.known.values().any(|known| known.uuid == description.uuid);
-        if is_known || self.known.contains_key(&index) {
-            return;
-        }
-        self.known.insert(index, description);
-        self.threads.extend(self.finders.remove(&Some(place)).map(|finder| (index, finder)));
-    }
-
-    /// Tells it once: it is asked for again and again.
-    fn not_described(&mut self, place: u32, error: &DeviceError) {
-        let why = pillion_core::report(error);
-        // A thread that hangs says so in other words when it is asked again.
-        let is_new = self.nameless.get(&place).is_none_or(|told| *told != why && !error.is_transient());
-        if is_new {
-            tracing::warn!(index = place, error = why, "device cannot be described");
-            self.nameless.insert(place, why);
-        }
     }
 }
 
@@ -206,7 +156,9 @@ impl Backend for Nvidia {
         self.finders.retain(|_, finder| finder.is_busy());
         found?;
         let devices: Vec<_> = self.known.values().cloned().collect();
-        self.mps.found(&devices);
+        if let Some(daemons) = &mut self.daemons {
+            daemons.found(&devices);
+        }
         Ok(devices)
     }
 
@@ -241,38 +193,10 @@ impl Backend for Nvidia {
         // Before the first call there is nothing to tell; a thread that is late tells the next time.
         let asked: Vec<_> = self.threads.values().map(|thread| thread.begin(Question::Notices)).collect();
         let told = asked.into_iter().flatten().filter_map(|pending| pending.wait().ok());
-        told.flatten().chain(self.mps.notices()).collect()
+        told.flatten().chain(self.daemons.iter_mut().flat_map(NodeDaemons::notices)).collect()
     }
 
-    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
-        self.mps.start_mps(index, settings)
-    }
-
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
-        self.mps.stop_mps(index)
-    }
-
-    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
-        self.mps.mps(index)
-    }
-
-    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
-        self.mps.terminate_mps_client(index, pid)
-    }
-
-    fn add_mps_partition(&mut self, index: u32, tenant: &str, cap: Fraction) -> Result<String, DeviceError> {
-        self.mps.add_mps_partition(index, tenant, cap)
-    }
-
-    fn keep_mps_partitions(&mut self, index: u32, tenants: &BTreeSet<String>) -> Result<(), DeviceError> {
-        self.mps.keep_mps_partitions(index, tenants)
-    }
-
-    fn ccs_mode(&mut self, _: u32) -> Result<Option<u8>, DeviceError> {
-        Ok(None)
-    }
-
-    fn set_ccs_mode(&mut self, index: u32, _: u8) -> Result<(), DeviceError> {
-        Err(DeviceError::Unsupported { index, reason: "an NVIDIA device has no CCS".to_owned() })
+    fn mps(&mut self) -> Option<&mut dyn MpsControl> {
+        self.daemons.as_mut()?.control()
     }
 }

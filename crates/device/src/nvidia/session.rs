@@ -1,29 +1,25 @@
 //! What one thread has of an opened library: handles, samples and event sets, which all end with it, and what outlives it.
 
 use super::NvidiaSettings;
-use super::base::{self, Asking};
 use super::compute_mode;
-use super::convert;
+use super::conditions::Watch;
+use super::convert::GPM;
 use super::events::XidEvents;
 use super::gpm::{Gpm, Rates};
-use super::kernel_log::{KernelLog, PciAddress, XidLine};
-use super::mig;
-use super::model::model;
+use super::inventory;
 use super::processes::processes;
+use super::read::{self, Asking};
 use super::search::{Search, SearchPauses};
 use super::trouble::{Trouble, WHO_MAY};
-use super::watch::Watch;
+use super::xid_lines::{self, PciAddress, XidLine};
 use super::xids::{Xid, Xids};
+use crate::kernel_log::KernelLog;
 use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState};
-use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::PciInfo;
 use nvml_wrapper::{Device, Nvml};
-use pillion_core::device::{
-    DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Metric, MetricSource, MigInstance, NoticeKind,
-    Reading,
-};
-use pillion_core::{DeviceUuid, GresType};
+use pillion_core::DeviceUuid;
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, NoticeKind, Reading};
+use pillion_core::metric::{Metric, MetricSource, Unit};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
@@ -32,26 +28,9 @@ use tokio::time::Instant;
 /// How many notices are kept for whoever does not fetch them.
 const NOTICES_MAX: usize = 1024;
 /// What only GPM gives, or gives better: not yet there while it has one sample.
-const GPM_GIVES: [Metric; 9] = [
-    Metric::SmActiveFraction,
-    Metric::SmOccupancyFraction,
-    Metric::TensorActiveFraction,
-    Metric::MemoryBandwidthFraction,
-    Metric::Fp32ActiveFraction,
-    Metric::PcieTxBytesPerSecond,
-    Metric::PcieRxBytesPerSecond,
-    Metric::NvlinkTxBytesPerSecond,
-    Metric::NvlinkRxBytesPerSecond,
-];
-
-/// What no other call gives where GPM may not be asked; every device that has GPM has these.
-const GPM_ALONE: [Metric; 5] = [
-    Metric::SmActiveFraction,
-    Metric::SmOccupancyFraction,
-    Metric::TensorActiveFraction,
-    Metric::MemoryBandwidthFraction,
-    Metric::Fp32ActiveFraction,
-];
+fn of_gpm() -> impl Iterator<Item = Metric> {
+    GPM.into_iter().map(|(_, metric)| metric)
+}
 
 /// What is known of one device.
 #[derive(Debug)]
@@ -117,14 +96,14 @@ impl Memory {
 
     fn open_kernel_log(&mut self) {
         if let Log::Unopened(path) = &self.kernel_log {
-            self.kernel_log = Log::Opened(path.as_deref().and_then(KernelLog::open));
+            self.kernel_log = Log::Opened(path.as_deref().and_then(xid_lines::open));
         }
     }
 
     /// Tells each Xid once, with its process where the kernel's log has it.
     fn settle_xids(&mut self) {
         let lines = match &mut self.kernel_log {
-            Log::Opened(Some(log)) => Some(log.new_xids()),
+            Log::Opened(Some(log)) => Some(xid_lines::new_xids(log)),
             Log::Opened(None) | Log::Unopened(_) => None,
         };
         let index_at =
@@ -156,7 +135,7 @@ impl Memory {
 struct Seen {
     reading: Reading,
     /// What nobody may miss this time.
-    excused: &'static [Metric],
+    excused: Vec<Metric>,
     /// What we may not read, and why.
     refused: BTreeMap<Metric, String>,
 }
@@ -179,22 +158,24 @@ impl<'nvml> Gpu<'nvml> {
         let mut reading = Reading::default();
         let rates = self.gpm.read(&self.device, &mut known.sampled_at)?;
         for (metric, value) in if let Rates::Known(values) = &rates { values.as_slice() } else { &[] } {
-            convert::set_gpm(&mut reading, *metric, *value);
+            reading.metrics.set(*metric, *value);
         }
-        reading.tag_untagged(MetricSource::NvmlGpm);
+        reading.metrics.tag_untagged(MetricSource::NvmlGpm);
         let is_pending = rates == Rates::Pending;
-        let has_pcie =
-            reading.pcie_tx_bytes_per_second.is_some() || reading.pcie_rx_bytes_per_second.is_some();
+        let has_pcie = reading.metrics.get(Metric::PcieTxBytesPerSecond).is_some()
+            || reading.metrics.get(Metric::PcieRxBytesPerSecond).is_some();
         let mut asking = Asking::default();
         if let Rates::Refused(reason) = &rates {
-            asking.refuse(&GPM_ALONE, reason);
+            // What no other call gives; every device that has GPM has these.
+            let alone: Vec<Metric> = of_gpm().filter(|metric| metric.unit() == Unit::Fraction).collect();
+            asking.refuse(&alone, reason);
         }
-        base::read(&self.device, !is_pending && !has_pcie, &mut asking, &mut reading)?;
-        reading.tag_untagged(MetricSource::Nvml);
-        if reading.known().next().is_none() {
+        read::read(&self.device, !is_pending && !has_pcie, &mut asking, &mut reading)?;
+        reading.metrics.tag_untagged(MetricSource::Nvml);
+        if reading.metrics.known().next().is_none() {
             return Err(asking.why_nothing());
         }
-        let excused: &[Metric] = if is_pending { &GPM_GIVES } else { &[] };
+        let excused = of_gpm().filter(|_| is_pending).collect();
         Ok(Seen { reading, excused, refused: asking.refused_metrics() })
     }
 }
@@ -233,8 +214,8 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     /// # Errors
     /// By NVML's number, which may be another device's own.
     pub(super) fn describe(&mut self, place: u32) -> Result<DeviceDescription, DeviceError> {
-        let found = describe(self.nvml, place, self.memory.mechanism);
-        let Found { description, address, is_cut_up } =
+        let found = inventory::describe(self.nvml, place, self.memory.mechanism);
+        let inventory::Found { description, address, is_cut_up } =
             found.map_err(|trouble| self.error(place, trouble))?;
         if is_cut_up {
             self.memory.tell(description.index, NoticeKind::Divided, description.uuid.to_string());
@@ -247,7 +228,7 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     pub(super) fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
         let Seen { reading, excused, refused } = self.ask(index, Gpu::read)?;
         if let Some(known) = self.memory.known.get_mut(&index) {
-            let changes = known.watch.look(&reading.known().collect(), excused, &refused);
+            let changes = known.watch.look(&reading.metrics.known().collect(), &excused, &refused);
             for kind in changes {
                 let detail = match kind {
                     NoticeKind::MetricLost(metric) => match refused.get(&metric) {
@@ -310,9 +291,9 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
             Entry::Vacant(entry) => {
                 let found = self.nvml.device_by_uuid(known.description.uuid.as_str());
                 if let Ok(device) = &found {
-                    known.address = known.address.or_else(|| address_of(device));
+                    known.address = known.address.or_else(|| inventory::address_of(device));
                 }
-                found.map(|device| entry.insert(Gpu::new(device))).map_err(without_handle)
+                found.map(|device| entry.insert(Gpu::new(device))).map_err(inventory::without_handle)
             }
         };
         let answer = gpu.and_then(|gpu| question(gpu, known));
@@ -347,53 +328,4 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
             }
         }
     }
-}
-
-/// Why a device has no handle: without one, nothing of it is there.
-fn without_handle(error: NvmlError) -> Trouble {
-    match Trouble::from(error) {
-        Trouble::Absent(reason) => Trouble::Gone(reason),
-        trouble => trouble,
-    }
-}
-
-/// A device that NVML has.
-struct Found {
-    description: DeviceDescription,
-    address: Option<PciAddress>,
-    /// Whether MIG is on. Its instances are no devices of ours: Slurm books them by files and types of their own.
-    is_cut_up: bool,
-}
-
-fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<Found, Trouble> {
-    let device = nvml.device_by_index(index).map_err(without_handle)?;
-    // What Slurm names devices by, whose files are /dev/nvidiaMINOR. NVML counts along the PCI bus, which may differ.
-    let index = device.minor_number().unwrap_or(index);
-    let memory = device.memory_info()?;
-    let is_cut_up = mig::is_on(&device);
-    let description = DeviceDescription {
-        index,
-        uuid: DeviceUuid::new(device.uuid()?),
-        model: model(&device.name()?, memory.total),
-        // What processes can have: the driver keeps the rest.
-        memory_bytes: memory.total.saturating_sub(memory.reserved),
-        gres_type: GresType::new(format!("g{index}")),
-        mechanism: if is_cut_up { Mechanism::TimeSliced } else { mechanism },
-        instances: if is_cut_up { instances(index, &device) } else { None },
-    };
-    Ok(Found { description, address: address_of(&device), is_cut_up })
-}
-
-fn address_of(device: &Device<'_>) -> Option<PciAddress> {
-    let PciInfo { domain, bus, device, .. } = device.pci_info().ok()?;
-    Some(PciAddress { domain, bus, device })
-}
-
-/// What MIG has cut a device into. That they cannot be told is no reason to know nothing of the device.
-fn instances(index: u32, device: &Device<'_>) -> Option<Vec<MigInstance>> {
-    let instances = mig::instances(device).map_err(|trouble| trouble.of(index));
-    if let Err(error) = &instances {
-        tracing::warn!(index, error = %pillion_core::report(error), "its MIG instances cannot be listed");
-    }
-    instances.ok()
 }

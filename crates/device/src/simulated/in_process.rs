@@ -2,7 +2,9 @@
 
 use super::machine::Machine;
 use super::meter::Totals;
-use crate::{Backend, DeviceError, DeviceState, DeviceStates, MpsSettings, MpsStatus};
+use crate::{
+    Backend, CcsControl, DeviceError, DeviceState, DeviceStates, MpsControl, MpsSettings, MpsStatus,
+};
 use pillion_core::UserId;
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use std::collections::BTreeMap;
@@ -56,27 +58,39 @@ impl Backend for InProcess {
         Ok(indexes.into_iter().map(|index| (index, one(index))).collect())
     }
 
-    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+    fn mps(&mut self) -> Option<&mut dyn MpsControl> {
+        Some(self)
+    }
+
+    fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
+        Some(self)
+    }
+}
+
+impl MpsControl for InProcess {
+    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
         self.machine().start_mps(ROOT, index, settings)
     }
 
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
         self.machine().stop_mps(ROOT, index)
     }
 
-    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
+    fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
         self.machine().mps(index)
     }
 
-    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
+    fn terminate_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
         self.machine().terminate_mps_client(ROOT, index, pid)
     }
+}
 
-    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
-        self.machine().ccs_mode(index)
+impl CcsControl for InProcess {
+    fn prepare(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+        self.machine().set_ccs_mode(ROOT, index, mode)
     }
 
-    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
-        self.machine().set_ccs_mode(ROOT, index, mode)
+    fn status(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
+        self.machine().ccs_mode(index)
     }
 }

@@ -353,7 +353,7 @@ impl Machine {
     /// Checks a CCS mode for `caller`. The simulated driver is i915's: processes set it themselves.
     ///
     /// # Errors
-    /// As `Backend::set_ccs_mode`.
+    /// As `CcsControl::prepare`.
     pub fn set_ccs_mode(&mut self, caller: UserId, index: u32, mode: u8) -> Result<(), DeviceError> {
         self.managed(caller, index, Mechanism::Ccs)?;
         if !matches!(mode, 1 | 2 | 4) {
@@ -380,7 +380,7 @@ impl Machine {
     /// Sets it for `caller`; whoever is there stays.
     ///
     /// # Errors
-    /// As `Backend::start_mps`.
+    /// As `MpsControl::prepare`.
     pub fn set_compute_mode(
         &mut self,
         caller: UserId,

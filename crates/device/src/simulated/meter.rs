@@ -2,8 +2,8 @@
 
 use super::contention::Use;
 use super::hardware::Vendor;
-use pillion_core::Fraction;
-use pillion_core::device::{MetricSource, Reading};
+use pillion_core::device::Reading;
+use pillion_core::metric::{Metric, MetricSource, Metrics};
 use serde::{Deserialize, Serialize};
 
 /// Integrals over time since the device came up; kept by a reader, they mark its last look. Shares of the device are
@@ -104,25 +104,28 @@ pub(super) fn reading(
     let mut instant = Totals::default();
     instant.add(activity, 1.0, 1.0);
     let mean = before.and_then(|before| now.since(before)).unwrap_or(instant);
-    let mut part = |value: f64| Some(Fraction::clamped(value * noise()));
     let nvidia = vendor == Vendor::Nvidia;
     // An SM counts as active with threads resident, waiting or not; an XVE only when it issues.
     let active = if nvidia { mean.issue + mean.stall } else { mean.issue };
-    let mut reading = Reading {
-        energy_joules: Some(now.energy_joules),
-        power_watts: Some(activity.used.power_watts),
-        sm_active_fraction: part(active),
-        sm_occupancy_fraction: part(mean.occupancy),
-        stall_fraction: if nvidia { None } else { part(mean.stall) },
-        fp32_active_fraction: if nvidia { part(mean.fp32) } else { None },
-        gpu_busy_fraction: part(mean.busy),
-        memory_bandwidth_fraction: part(mean.memory),
-        cache_bandwidth_fraction: if nvidia { None } else { part(mean.cache) },
-        pcie_tx_bytes_per_second: Some(mean.pcie_tx_bytes),
-        pcie_rx_bytes_per_second: Some(mean.pcie_rx_bytes),
-        memory_bytes_used: Some(memory_bytes_used),
-        ..Reading::default()
-    };
-    reading.tag_untagged(MetricSource::Simulated);
-    reading
+    let mut metrics = Metrics::from([
+        (Metric::EnergyJoules, now.energy_joules),
+        (Metric::PowerWatts, activity.used.power_watts),
+        (Metric::PcieTxBytesPerSecond, mean.pcie_tx_bytes),
+        (Metric::PcieRxBytesPerSecond, mean.pcie_rx_bytes),
+    ]);
+    metrics.set_bytes(Metric::MemoryBytesUsed, memory_bytes_used);
+    for (metric, is_given, value) in [
+        (Metric::SmActiveFraction, true, active),
+        (Metric::SmOccupancyFraction, true, mean.occupancy),
+        (Metric::StallFraction, !nvidia, mean.stall),
+        (Metric::Fp32ActiveFraction, nvidia, mean.fp32),
+        (Metric::GpuBusyFraction, true, mean.busy),
+        (Metric::MemoryBandwidthFraction, true, mean.memory),
+        (Metric::CacheBandwidthFraction, !nvidia, mean.cache),
+    ] {
+        if is_given {
+            metrics.set(metric, value * noise());
+        }
+    }
+    metrics.from_source(MetricSource::Simulated).into()
 }

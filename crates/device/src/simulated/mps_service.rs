@@ -18,7 +18,7 @@ impl MpsService {
     /// Becomes the daemon of device `index`, as root.
     ///
     /// # Errors
-    /// As `Backend::start_mps`; [`DeviceError::Busy`] if the device has a daemon.
+    /// As `MpsControl::prepare`; [`DeviceError::Busy`] if the device has a daemon.
     pub fn open(socket: impl Into<PathBuf>, index: u32, settings: MpsSettings) -> Result<Self, DeviceError> {
         let mut line = Line::new(socket.into(), AGENT_DEADLINE);
         line.done(&Request::ServeMps { index, settings })?;
@@ -71,7 +71,7 @@ impl MpsService {
     /// Ends one client.
     ///
     /// # Errors
-    /// As `Backend::terminate_mps_client`.
+    /// As `MpsControl::terminate_client`.
     pub fn terminate(&mut self, pid: u32) -> Result<(), DeviceError> {
         self.line.done(&Request::TerminateMpsClient { index: self.index, pid })
     }

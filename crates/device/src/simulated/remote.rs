@@ -5,7 +5,7 @@ use super::driver::ClientError;
 use super::meter::Counters;
 use super::wire::{LINE_LENGTH_MAX, Reply, Request};
 use crate::mps::ComputeMode;
-use crate::{Backend, DeviceError, DeviceStates, MpsSettings, MpsStatus};
+use crate::{Backend, CcsControl, DeviceError, DeviceStates, MpsControl, MpsSettings, MpsStatus};
 use pillion_core::device::{DeviceDescription, DeviceProcess, Reading};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -127,7 +127,7 @@ impl Simulated {
     /// Sets it.
     ///
     /// # Errors
-    /// As [`Backend::start_mps`].
+    /// As [`MpsControl::prepare`].
     pub fn set_compute_mode(&mut self, index: u32, mode: ComputeMode) -> Result<(), DeviceError> {
         self.done(&Request::SetComputeMode { index, mode })
     }
@@ -146,7 +146,7 @@ impl Simulated {
     /// Lets one MPS client of a device crash: for tests of what follows from it.
     ///
     /// # Errors
-    /// As [`Backend::stop_mps`].
+    /// As [`MpsControl::release`].
     pub fn fault_mps(&mut self, index: u32) -> Result<(), DeviceError> {
         self.done(&Request::FaultMps { index })
     }
@@ -188,34 +188,46 @@ impl Backend for Simulated {
         }
     }
 
-    fn start_mps(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
+    fn mps(&mut self) -> Option<&mut dyn MpsControl> {
+        Some(self)
+    }
+
+    fn ccs(&mut self) -> Option<&mut dyn CcsControl> {
+        Some(self)
+    }
+}
+
+impl MpsControl for Simulated {
+    fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
         self.done(&Request::StartMps { index, settings: settings.clone() })
     }
 
-    fn stop_mps(&mut self, index: u32) -> Result<(), DeviceError> {
+    fn release(&mut self, index: u32) -> Result<(), DeviceError> {
         self.done(&Request::StopMps { index })
     }
 
-    fn mps(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
+    fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
         match self.line.ask(&Request::Mps { index })? {
             Reply::Mps(status) => Ok(status),
             other => unexpected(&other),
         }
     }
 
-    fn terminate_mps_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
+    fn terminate_client(&mut self, index: u32, pid: u32) -> Result<(), DeviceError> {
         self.done(&Request::TerminateMpsClient { index, pid })
     }
+}
 
-    fn ccs_mode(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
+impl CcsControl for Simulated {
+    fn prepare(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
+        self.done(&Request::SetCcsMode { index, mode })
+    }
+
+    fn status(&mut self, index: u32) -> Result<Option<u8>, DeviceError> {
         match self.line.ask(&Request::CcsMode { index })? {
             Reply::CcsMode(mode) => Ok(mode),
             other => unexpected(&other),
         }
-    }
-
-    fn set_ccs_mode(&mut self, index: u32, mode: u8) -> Result<(), DeviceError> {
-        self.done(&Request::SetCcsMode { index, mode })
     }
 }
 

@@ -1,6 +1,7 @@
 //! A large cluster, its queue and its history, made up: the same each time.
 
 use pillion_core::device::Mechanism;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{
@@ -49,17 +50,19 @@ pub(crate) fn profiles() -> Vec<WorkloadProfile> {
                 Some(100.0 / (1.0 + (active / cap).powi(3)).cbrt() * (1.0 + active.powi(3)).cbrt())
             });
             WorkloadProfile {
+                metrics: Metrics::from([
+                    (Metric::SmActiveFraction, active),
+                    (Metric::GpuBusyFraction, active * 1.2),
+                    (Metric::MemoryBandwidthFraction, part(&mut rng, 0.02, 0.9).value()),
+                    (Metric::CacheBandwidthFraction, part(&mut rng, 0.02, 0.7).value()),
+                    (Metric::PowerWatts, 150.0 + 400.0 * active),
+                ]),
                 run_count: 5,
                 throughput_per_second: Some(100.0),
                 throughput_per_second_at_cap: at_cap,
                 duration_seconds: Some(rng.random_range(600.0..14_400.0)),
-                sm_active_fraction: Some(Fraction::clamped(active)),
-                gpu_busy_fraction: Some(Fraction::clamped(active * 1.2)),
-                memory_bandwidth_fraction: Some(part(&mut rng, 0.02, 0.9)),
-                cache_bandwidth_fraction: Some(part(&mut rng, 0.02, 0.7)),
                 memory_bytes_peak: Some(rng.random_range(2..36) * GIB),
                 process_count_peak: 1,
-                power_watts_mean: Some(150.0 + 400.0 * active),
                 ..WorkloadProfile::empty(workload(number), MODEL)
             }
         })

@@ -5,6 +5,7 @@ use super::guess::{Guess, Guesses};
 use super::score::{Chosen, pair_hours};
 use super::*;
 use crate::history::ObservedTenant;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use pillion_core::{Fraction, WorkloadKey};
@@ -38,9 +39,9 @@ fn uncapped(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
 /// Families by the first letter.
 fn profiles(workloads: &[(&str, f64)]) -> ProfileBook {
     let profile = |(workload, active): &(&str, f64)| WorkloadProfile {
+        metrics: Metrics::from([(Metric::SmActiveFraction, *active)]),
         family: workload.get(..1).map(str::to_owned),
         run_count: 1,
-        sm_active_fraction: Some(Fraction::clamped(*active)),
         ..WorkloadProfile::empty(WorkloadKey::new(*workload), DEVICE)
     };
     ProfileBook::from(workloads.iter().map(profile).collect::<Vec<_>>())

@@ -6,6 +6,7 @@ use super::draw::Split;
 use super::guess::{Guess, Guesses, candidates};
 use crate::history::Observation;
 use pillion_core::Fraction;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use smartcore::ensemble::extra_trees_regressor::{ExtraTreesRegressor, ExtraTreesRegressorParameters};
 use smartcore::linalg::basic::matrix::DenseMatrix;
@@ -109,25 +110,22 @@ impl Features {
 /// A profile's numbers: activity, memory, transfers, power, throughput, and how sensitive throughput is to the cap.
 #[expect(clippy::cast_precision_loss, reason = "device memory is far below 2^53 bytes")]
 fn numbers(profile: &WorkloadProfile) -> Vec<Option<f64>> {
-    let fractions = [
-        profile.sm_active_fraction,
-        profile.sm_occupancy_fraction,
-        profile.fp32_active_fraction,
-        profile.stall_fraction,
-        profile.gpu_busy_fraction,
-        profile.memory_busy_fraction,
-        profile.memory_bandwidth_fraction,
-        profile.cache_bandwidth_fraction,
-    ];
-    let mut numbers = fractions.map(|fraction| fraction.map(Fraction::value)).to_vec();
-    numbers.extend([
-        profile.pcie_tx_bytes_per_second,
-        profile.pcie_rx_bytes_per_second,
+    let mut numbers = vec![
+        profile.metrics.get(Metric::SmActiveFraction),
+        profile.metrics.get(Metric::SmOccupancyFraction),
+        profile.metrics.get(Metric::Fp32ActiveFraction),
+        profile.metrics.get(Metric::StallFraction),
+        profile.metrics.get(Metric::GpuBusyFraction),
+        profile.metrics.get(Metric::MemoryBusyFraction),
+        profile.metrics.get(Metric::MemoryBandwidthFraction),
+        profile.metrics.get(Metric::CacheBandwidthFraction),
+        profile.metrics.get(Metric::PcieTxBytesPerSecond),
+        profile.metrics.get(Metric::PcieRxBytesPerSecond),
         profile.memory_bytes_peak.map(|bytes| bytes as f64),
-        profile.power_watts_mean,
+        profile.metrics.get(Metric::PowerWatts),
         profile.duration_seconds,
         profile.throughput_per_second,
-    ]);
+    ];
     let full = profile.rate_per_second();
     numbers.extend(profile.throughput_per_second_at_cap.map(|at_cap| Some(at_cap? / full?)));
     numbers

@@ -2,20 +2,11 @@
 
 use super::Profiles;
 use super::table::{InvalidFile, NamedText, Row, Table};
+use pillion_core::metric::{Metric, Metrics, Unit};
 use pillion_core::profile::WorkloadProfile;
 
-const OPTIONAL: [&str; 25] = [
-    "family",
-    "sm_active_fraction",
-    "sm_occupancy_fraction",
-    "fp32_active_fraction",
-    "stall_fraction",
-    "gpu_busy_fraction",
-    "memory_busy_fraction",
-    "memory_bandwidth_fraction",
-    "cache_bandwidth_fraction",
-    "pcie_tx_bytes_per_second",
-    "pcie_rx_bytes_per_second",
+/// What may be known of a workload besides its family and what it uses of the device.
+const OPTIONAL: [&str; 14] = [
     "memory_bytes_peak",
     "power_watts_mean",
     "energy_joules",
@@ -32,9 +23,25 @@ const OPTIONAL: [&str; 25] = [
     "throughput_per_second_at_cap_0.9",
 ];
 
+/// What a workload uses of the device, in the column of its word.
+const METRICS: [Metric; 10] = [
+    Metric::SmActiveFraction,
+    Metric::SmOccupancyFraction,
+    Metric::Fp32ActiveFraction,
+    Metric::StallFraction,
+    Metric::GpuBusyFraction,
+    Metric::MemoryBusyFraction,
+    Metric::MemoryBandwidthFraction,
+    Metric::CacheBandwidthFraction,
+    Metric::PcieTxBytesPerSecond,
+    Metric::PcieRxBytesPerSecond,
+];
+
 /// Reads it; the profiles name no device yet.
 pub(super) fn read(source: NamedText<'_>) -> Result<Profiles, InvalidFile> {
-    let table = Table::read(source, &["workload"], &OPTIONAL)?;
+    let optional: Vec<&str> =
+        ["family"].into_iter().chain(METRICS.map(Metric::word)).chain(OPTIONAL).collect();
+    let table = Table::read(source, &["workload"], &optional)?;
     let mut profiles = Profiles::new();
     for row in table.rows() {
         let profile = profile(&row)?;
@@ -59,22 +66,24 @@ fn profile(row: &Row<'_>) -> Result<WorkloadProfile, InvalidFile> {
     Ok(WorkloadProfile {
         family: row.name("family")?.map(str::to_owned),
         throughput_per_second_at_cap,
-        memory_busy_fraction: row.fraction("memory_busy_fraction")?,
         run_count: 1,
         duration_seconds: row.measured("duration_seconds")?,
         throughput_per_second,
-        sm_active_fraction: row.fraction("sm_active_fraction")?,
-        sm_occupancy_fraction: row.fraction("sm_occupancy_fraction")?,
-        stall_fraction: row.fraction("stall_fraction")?,
-        fp32_active_fraction: row.fraction("fp32_active_fraction")?,
-        gpu_busy_fraction: row.fraction("gpu_busy_fraction")?,
-        memory_bandwidth_fraction: row.fraction("memory_bandwidth_fraction")?,
-        cache_bandwidth_fraction: row.fraction("cache_bandwidth_fraction")?,
-        pcie_tx_bytes_per_second: row.amount("pcie_tx_bytes_per_second")?,
-        pcie_rx_bytes_per_second: row.amount("pcie_rx_bytes_per_second")?,
+        metrics: metrics(row)?,
         memory_bytes_peak: row.bytes("memory_bytes_peak")?,
-        power_watts_mean: row.measured("power_watts_mean")?,
         energy_joules: row.measured("energy_joules")?,
         ..WorkloadProfile::empty(row.workload("workload")?, "")
     })
+}
+
+fn metrics(row: &Row<'_>) -> Result<Metrics, InvalidFile> {
+    let mut metrics = Metrics::default();
+    for metric in METRICS {
+        match metric.unit() {
+            Unit::Fraction => metrics.set_known(metric, row.fraction(metric.word())?),
+            _ => metrics.set_known(metric, row.amount(metric.word())?),
+        }
+    }
+    metrics.set_known(Metric::PowerWatts, row.measured("power_watts_mean")?);
+    Ok(metrics)
 }

@@ -12,7 +12,8 @@
 //! Sources of the constants: Costa et al. 2025 (Max 1550: a pair at 0.1 of the units each loses nothing, a pair at 0.97
 //! each takes 1.10 times as long as taking turns), and the shape of throughput over thread percentage on a V100.
 
-use super::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput, value};
+use super::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
 use std::sync::Arc;
@@ -100,8 +101,10 @@ impl InterferenceModel for Contention {
     }
 
     fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64> {
-        let solo =
-            tenants.iter().map(|tenant| tenant.profile.power_watts_mean).collect::<Option<Vec<f64>>>()?;
+        let solo = tenants
+            .iter()
+            .map(|tenant| tenant.profile.metrics.get(Metric::PowerWatts))
+            .collect::<Option<Vec<f64>>>()?;
         let speeds = self.predict(tenants, device_model).ok()?;
         let idle = solo.iter().copied().reduce(f64::min)? * POWER_IDLE_FRACTION;
         Some(
@@ -117,9 +120,11 @@ impl InterferenceModel for Contention {
 /// Compute units in use and the standard deviation from not knowing them well: active units and those that wait on
 /// memory; else busy time, which is never less; else all of them.
 fn compute_use(profile: &WorkloadProfile, is_time_sliced: bool) -> (f64, f64) {
-    let active = value(profile.sm_active_fraction)
-        .map(|active| (active + value(profile.stall_fraction).unwrap_or(0.0)).min(1.0));
-    let busy = value(profile.gpu_busy_fraction);
+    let active = profile
+        .metrics
+        .get(Metric::SmActiveFraction)
+        .map(|active| (active + profile.metrics.get(Metric::StallFraction).unwrap_or(0.0)).min(1.0));
+    let busy = profile.metrics.get(Metric::GpuBusyFraction);
     match (active, busy) {
         (_, Some(busy)) if is_time_sliced => (busy, 0.0),
         (Some(active), _) => (active, if is_time_sliced { SPREAD_BUSY_ONLY } else { 0.0 }),
@@ -131,24 +136,24 @@ fn compute_use(profile: &WorkloadProfile, is_time_sliced: bool) -> (f64, f64) {
 fn demand(tenant: TenantInput<'_>) -> Result<Demand, PredictError> {
     let TenantInput { profile, sharing } = tenant;
     let features = [
-        profile.sm_active_fraction,
-        profile.gpu_busy_fraction,
-        profile.memory_bandwidth_fraction,
-        profile.cache_bandwidth_fraction,
-        profile.fp32_active_fraction,
+        Metric::SmActiveFraction,
+        Metric::GpuBusyFraction,
+        Metric::MemoryBandwidthFraction,
+        Metric::CacheBandwidthFraction,
+        Metric::Fp32ActiveFraction,
     ];
-    if features.iter().all(Option::is_none) {
+    if features.into_iter().all(|feature| profile.metrics.get(feature).is_none()) {
         let (workload, device_model) = (profile.workload.to_string(), profile.device_model.clone());
         return Err(PredictError::NoProfile { workload, device_model });
     }
     let (compute, spread_compute) = compute_use(profile, sharing.takes_turns());
-    let memory = value(profile.memory_bandwidth_fraction);
+    let memory = profile.metrics.get(Metric::MemoryBandwidthFraction);
     let spread_memory = if memory.is_none() { SPREAD_MEMORY_UNKNOWN } else { 0.0 };
     Ok(Demand {
         compute,
         cap: sharing.compute_part().max(SPEED_MIN),
         memory: memory.unwrap_or(MEMORY_ASSUMED_FRACTION * compute),
-        cache: value(profile.cache_bandwidth_fraction).unwrap_or(0.0),
+        cache: profile.metrics.get(Metric::CacheBandwidthFraction).unwrap_or(0.0),
         variance: spread_compute.powi(2)
             + spread_memory.powi(2)
             + SPREAD_ONE_RUN.powi(2) / f64::from(profile.run_count.max(1)),

@@ -10,6 +10,7 @@ use crate::policy::{Objective, Policy, UserPolicy};
 use crate::testing::{GIB, claim, device, device_with, job, profile, tenant, view};
 use crate::view::{ClusterView, ProfileBook, WaitingJob};
 use pillion_core::device::Mechanism::{Ccs, Mps, TimeSliced as Turns};
+use pillion_core::metric::Metric;
 use pillion_core::share::Sharing;
 use pillion_core::{NodeName, SlowdownRatio, UserId};
 
@@ -472,7 +473,7 @@ fn the_objective_decides_among_what_keeps_its_promise() {
     let mut view = view(vec![device("g0", Mps)], vec![job(1, "host"), job(2, "swift"), job(3, "thrifty")]);
     let with_watts = |workload: &str, active: f64, watts: f64| {
         let mut profile = profile(workload, active, 0.05, 8);
-        profile.power_watts_mean = Some(watts);
+        profile.metrics.set(Metric::PowerWatts, watts);
         profile
     };
     let profiles = vec![

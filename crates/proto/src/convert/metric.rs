@@ -1,81 +1,13 @@
-//! `SourcedMetrics` and `Throttles`: where values were read, and what holds a clock down. A number that is not known here,
-//! of a newer agent, is left out.
+//! `MetricValue`, `SourcedMetrics` and `Throttles`: what is told in numbers, where it was read, and what holds a clock down.
+//! A number that is not known here, of a newer agent, is left out. The numbers of metrics are core's.
 
+use super::field::{self, InvalidField};
 use crate::v1 as wire;
-use pillion_core::device::{Metric, MetricSource, Throttle};
+use pillion_core::metric::{Measured, Metric, MetricSource, Metrics, Throttle, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
-const fn metric_number(value: Metric) -> wire::Metric {
-    match value {
-        Metric::EnergyJoules => wire::Metric::EnergyJoules,
-        Metric::PowerWatts => wire::Metric::PowerWatts,
-        Metric::SmActiveFraction => wire::Metric::SmActiveFraction,
-        Metric::SmOccupancyFraction => wire::Metric::SmOccupancyFraction,
-        Metric::StallFraction => wire::Metric::StallFraction,
-        Metric::Fp32ActiveFraction => wire::Metric::Fp32ActiveFraction,
-        Metric::TensorActiveFraction => wire::Metric::TensorActiveFraction,
-        Metric::GpuBusyFraction => wire::Metric::GpuBusyFraction,
-        Metric::MemoryBusyFraction => wire::Metric::MemoryBusyFraction,
-        Metric::MemoryBandwidthFraction => wire::Metric::MemoryBandwidthFraction,
-        Metric::CacheBandwidthFraction => wire::Metric::CacheBandwidthFraction,
-        Metric::PcieTxBytesPerSecond => wire::Metric::PcieTxBytesPerSecond,
-        Metric::PcieRxBytesPerSecond => wire::Metric::PcieRxBytesPerSecond,
-        Metric::NvlinkTxBytesPerSecond => wire::Metric::NvlinkTxBytesPerSecond,
-        Metric::NvlinkRxBytesPerSecond => wire::Metric::NvlinkRxBytesPerSecond,
-        Metric::MemoryBytesUsed => wire::Metric::MemoryBytesUsed,
-        Metric::SmClockHertz => wire::Metric::SmClockHertz,
-        Metric::Throttles => wire::Metric::Throttles,
-    }
-}
-
-fn known_metric(number: i32) -> Option<Metric> {
-    Some(match wire::Metric::try_from(number).ok()? {
-        wire::Metric::Unspecified => return None,
-        wire::Metric::EnergyJoules => Metric::EnergyJoules,
-        wire::Metric::PowerWatts => Metric::PowerWatts,
-        wire::Metric::SmActiveFraction => Metric::SmActiveFraction,
-        wire::Metric::SmOccupancyFraction => Metric::SmOccupancyFraction,
-        wire::Metric::StallFraction => Metric::StallFraction,
-        wire::Metric::Fp32ActiveFraction => Metric::Fp32ActiveFraction,
-        wire::Metric::TensorActiveFraction => Metric::TensorActiveFraction,
-        wire::Metric::GpuBusyFraction => Metric::GpuBusyFraction,
-        wire::Metric::MemoryBusyFraction => Metric::MemoryBusyFraction,
-        wire::Metric::MemoryBandwidthFraction => Metric::MemoryBandwidthFraction,
-        wire::Metric::CacheBandwidthFraction => Metric::CacheBandwidthFraction,
-        wire::Metric::PcieTxBytesPerSecond => Metric::PcieTxBytesPerSecond,
-        wire::Metric::PcieRxBytesPerSecond => Metric::PcieRxBytesPerSecond,
-        wire::Metric::NvlinkTxBytesPerSecond => Metric::NvlinkTxBytesPerSecond,
-        wire::Metric::NvlinkRxBytesPerSecond => Metric::NvlinkRxBytesPerSecond,
-        wire::Metric::MemoryBytesUsed => Metric::MemoryBytesUsed,
-        wire::Metric::SmClockHertz => Metric::SmClockHertz,
-        wire::Metric::Throttles => Metric::Throttles,
-    })
-}
-
-const fn source_number(value: MetricSource) -> wire::MetricSource {
-    match value {
-        MetricSource::Simulated => wire::MetricSource::Simulated,
-        MetricSource::Nvml => wire::MetricSource::Nvml,
-        MetricSource::NvmlGpm => wire::MetricSource::NvmlGpm,
-        MetricSource::DcgmExporter => wire::MetricSource::DcgmExporter,
-        MetricSource::Sysman => wire::MetricSource::Sysman,
-        MetricSource::MetricStreamer => wire::MetricSource::MetricStreamer,
-        MetricSource::XpuManager => wire::MetricSource::XpuManager,
-    }
-}
-
-fn known_source(number: i32) -> Option<MetricSource> {
-    Some(match wire::MetricSource::try_from(number).ok()? {
-        wire::MetricSource::Unspecified => return None,
-        wire::MetricSource::Simulated => MetricSource::Simulated,
-        wire::MetricSource::Nvml => MetricSource::Nvml,
-        wire::MetricSource::NvmlGpm => MetricSource::NvmlGpm,
-        wire::MetricSource::DcgmExporter => MetricSource::DcgmExporter,
-        wire::MetricSource::Sysman => MetricSource::Sysman,
-        wire::MetricSource::MetricStreamer => MetricSource::MetricStreamer,
-        wire::MetricSource::XpuManager => MetricSource::XpuManager,
-    })
-}
+/// The most values of one device at one moment; of what comes after nobody here knows the metric.
+const VALUES_MAX: usize = 256;
 
 const fn throttle_number(value: Throttle) -> wire::Throttle {
     match value {
@@ -96,12 +28,61 @@ fn known_throttle(number: i32) -> Option<Throttle> {
     })
 }
 
+/// The values that are known here; of a metric that stands twice the first counts.
+pub(super) fn checked_metrics(values: Vec<wire::MetricValue>) -> Result<Metrics, InvalidField> {
+    let mut metrics = Metrics::default();
+    for wire::MetricValue { metric, value, source } in field::few("metrics", values, VALUES_MAX)? {
+        let Some(metric) = Metric::of_number(metric) else { continue };
+        let measured = Measured { value: checked(metric, value)?, source: MetricSource::of_number(source) };
+        if metrics.measured(metric).is_none() {
+            metrics.put(metric, measured);
+        }
+    }
+    Ok(metrics)
+}
+
+/// A value in the unit of its metric.
+fn checked(metric: Metric, value: f64) -> Result<f64, InvalidField> {
+    match metric.unit() {
+        Unit::Fraction => field::fraction(metric.word(), Some(value)).map(|_| value),
+        Unit::Joules | Unit::Watts | Unit::Bytes | Unit::BytesPerSecond | Unit::Hertz => {
+            field::quantity(metric.word(), value)
+        }
+    }
+}
+
+/// All of them.
+pub(super) fn metric_values(metrics: &Metrics) -> Vec<wire::MetricValue> {
+    let value = |(metric, Measured { value, source }): (Metric, Measured)| wire::MetricValue {
+        metric: metric.number(),
+        value,
+        source: source.map_or(0, MetricSource::number),
+    };
+    metrics.iter().map(value).collect()
+}
+
+/// Adds what an agent of an earlier release told: a field for each metric, and the sources apart.
+pub(super) fn add_earlier(
+    metrics: &mut Metrics,
+    values: &[(Metric, Option<f64>)],
+    sources: Vec<wire::SourcedMetrics>,
+) -> Result<(), InvalidField> {
+    let sources = known_sources(sources);
+    for (metric, value) in values {
+        if let (Some(value), None) = (*value, metrics.measured(*metric)) {
+            let value = checked(*metric, value)?;
+            metrics.put(*metric, Measured { value, source: sources.get(metric).copied() });
+        }
+    }
+    Ok(())
+}
+
 /// Sources by metric, from metrics by source; of a metric that stands twice the first counts.
 pub(super) fn known_sources(groups: Vec<wire::SourcedMetrics>) -> BTreeMap<Metric, MetricSource> {
     let mut sources = BTreeMap::new();
     for wire::SourcedMetrics { source, metrics } in groups {
-        let Some(source) = known_source(source) else { continue };
-        for metric in metrics.into_iter().filter_map(known_metric) {
+        let Some(source) = MetricSource::of_number(source) else { continue };
+        for metric in metrics.into_iter().filter_map(Metric::of_number) {
             sources.entry(metric).or_insert(source);
         }
     }
@@ -112,9 +93,10 @@ pub(super) fn known_sources(groups: Vec<wire::SourcedMetrics>) -> BTreeMap<Metri
 pub(super) fn grouped_sources(sources: &BTreeMap<Metric, MetricSource>) -> Vec<wire::SourcedMetrics> {
     let mut groups: BTreeMap<MetricSource, Vec<i32>> = BTreeMap::new();
     for (metric, source) in sources {
-        groups.entry(*source).or_default().push(metric_number(*metric).into());
+        groups.entry(*source).or_default().push(metric.number());
     }
-    let group = |(source, metrics)| wire::SourcedMetrics { source: source_number(source).into(), metrics };
+    let group =
+        |(source, metrics): (MetricSource, _)| wire::SourcedMetrics { source: source.number(), metrics };
     groups.into_iter().map(group).collect()
 }
 
@@ -134,18 +116,52 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_are_those_of_the_wire() {
+        let words = |of: &dyn Fn(i32) -> Option<String>| (1..).map_while(of).collect::<Vec<_>>();
+        let metric = |number| Some(wire::Metric::try_from(number).ok()?.as_str_name().to_lowercase());
+        let own: Vec<String> = Metric::ALL.map(|metric| format!("metric_{metric}")).into();
+        assert_eq!(words(&metric), own);
+        let source = |number| Some(wire::MetricSource::try_from(number).ok()?.as_str_name().to_lowercase());
+        let own: Vec<String> =
+            MetricSource::ALL.map(|source| format!("metric_source_{source}").replace('-', "_")).into();
+        assert_eq!(words(&source), own);
+    }
+
+    #[test]
     fn what_a_newer_agent_knows_is_left_out() {
-        let nvml: i32 = wire::MetricSource::Nvml.into();
-        let power: i32 = wire::Metric::PowerWatts.into();
+        let nvml = MetricSource::Nvml.number();
+        let power = Metric::PowerWatts.number();
         let groups = vec![
             wire::SourcedMetrics { source: 99, metrics: vec![power] },
             wire::SourcedMetrics { source: nvml, metrics: vec![99, power, 0] },
         ];
         assert_eq!(known_sources(groups), [(Metric::PowerWatts, MetricSource::Nvml)].into());
+        let value = |metric, value, source| wire::MetricValue { metric, value, source };
+        let values = vec![value(99, -1.0, nvml), value(power, 5.0, 99), value(power, 6.0, nvml)];
+        assert_eq!(checked_metrics(values), Ok(Metrics::from([(Metric::PowerWatts, 5.0)])));
         let known = |kinds: &[i32]| known_throttles(wire::Throttles { kinds: kinds.to_vec() });
         let heat: i32 = wire::Throttle::Heat.into();
         assert_eq!(known(&[]), Some(BTreeSet::new()), "nothing holds it down");
         assert_eq!(known(&[99]), None, "something does, and nobody here knows what");
         assert_eq!(known(&[99, heat]), Some([Throttle::Heat].into()));
+    }
+
+    #[test]
+    fn a_value_that_its_metric_cannot_have_is_refused_by_name() {
+        let refused = |metric: Metric, value| {
+            let value = wire::MetricValue { metric: metric.number(), value, source: 0 };
+            checked_metrics(vec![value]).unwrap_err().to_string()
+        };
+        assert_eq!(refused(Metric::StallFraction, 1.5), "stall_fraction is out of range");
+        assert_eq!(
+            refused(Metric::PowerWatts, -1.0),
+            "power_watts is -1; allowed are numbers from 0 to 1e18"
+        );
+        assert_eq!(
+            refused(Metric::PowerWatts, f64::NAN),
+            "power_watts is NaN; allowed are numbers from 0 to 1e18"
+        );
+        let many = vec![wire::MetricValue::default(); VALUES_MAX + 1];
+        assert!(checked_metrics(many).is_err());
     }
 }

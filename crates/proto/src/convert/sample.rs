@@ -4,8 +4,9 @@ use super::field::{self, InvalidField};
 use super::metric;
 use crate::v1 as wire;
 use pillion_core::device::{Reading, TenantUse};
+use pillion_core::metric::Metric;
 use pillion_core::report::DeviceSample;
-use pillion_core::{Fraction, GresType, JobStart};
+use pillion_core::{GresType, JobStart};
 
 /// A tenant that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -70,8 +71,15 @@ impl TryFrom<wire::DeviceSample> for DeviceSample {
 fn checked_sample(
     wire: wire::DeviceSample,
 ) -> Result<(GresType, Reading, Vec<wire::TenantUse>), InvalidField> {
+    let (gres_type, tenants) = (wire.gres_type.clone(), wire.tenants.clone());
+    let reading = checked_reading(wire)?;
+    let tenants = field::few("tenants", tenants, field::TENANTS_MAX)?;
+    Ok((GresType(field::name("gres_type", gres_type)?), reading, tenants))
+}
+
+fn checked_reading(wire: wire::DeviceSample) -> Result<Reading, InvalidField> {
     let wire::DeviceSample {
-        gres_type,
+        gres_type: _,
         energy_joules,
         power_watts,
         sm_active_fraction,
@@ -84,7 +92,7 @@ fn checked_sample(
         pcie_tx_bytes_per_second,
         pcie_rx_bytes_per_second,
         memory_bytes_used,
-        tenants,
+        tenants: _,
         tensor_active_fraction,
         memory_busy_fraction,
         nvlink_tx_bytes_per_second,
@@ -92,90 +100,51 @@ fn checked_sample(
         sm_clock_hertz,
         throttles,
         sources,
+        metrics,
     } = wire;
-    let reading = Reading {
-        energy_joules: field::known_quantity("energy_joules", energy_joules)?,
-        power_watts: field::known_quantity("power_watts", power_watts)?,
-        sm_active_fraction: field::fraction("sm_active_fraction", sm_active_fraction)?,
-        sm_occupancy_fraction: field::fraction("sm_occupancy_fraction", sm_occupancy_fraction)?,
-        stall_fraction: field::fraction("stall_fraction", stall_fraction)?,
-        fp32_active_fraction: field::fraction("fp32_active_fraction", fp32_active_fraction)?,
-        gpu_busy_fraction: field::fraction("gpu_busy_fraction", gpu_busy_fraction)?,
-        memory_bandwidth_fraction: field::fraction("memory_bandwidth_fraction", memory_bandwidth_fraction)?,
-        cache_bandwidth_fraction: field::fraction("cache_bandwidth_fraction", cache_bandwidth_fraction)?,
-        pcie_tx_bytes_per_second: field::known_quantity(
-            "pcie_tx_bytes_per_second",
-            pcie_tx_bytes_per_second,
-        )?,
-        pcie_rx_bytes_per_second: field::known_quantity(
-            "pcie_rx_bytes_per_second",
-            pcie_rx_bytes_per_second,
-        )?,
-        memory_bytes_used,
-        tensor_active_fraction: field::fraction("tensor_active_fraction", tensor_active_fraction)?,
-        memory_busy_fraction: field::fraction("memory_busy_fraction", memory_busy_fraction)?,
-        nvlink_tx_bytes_per_second: field::known_quantity(
-            "nvlink_tx_bytes_per_second",
-            nvlink_tx_bytes_per_second,
-        )?,
-        nvlink_rx_bytes_per_second: field::known_quantity(
-            "nvlink_rx_bytes_per_second",
-            nvlink_rx_bytes_per_second,
-        )?,
-        sm_clock_hertz: field::known_quantity("sm_clock_hertz", sm_clock_hertz)?,
-        throttles: throttles.and_then(metric::known_throttles),
-        sources: metric::known_sources(sources),
-    };
-    let tenants = field::few("tenants", tenants, field::TENANTS_MAX)?;
-    Ok((GresType(field::name("gres_type", gres_type)?), reading, tenants))
+    let throttles = throttles.and_then(metric::known_throttles);
+    #[expect(clippy::cast_precision_loss, reason = "devices have far less than 2^53 bytes")]
+    let memory_bytes_used = memory_bytes_used.map(|bytes| bytes as f64);
+    let earlier = [
+        (Metric::EnergyJoules, energy_joules),
+        (Metric::PowerWatts, power_watts),
+        (Metric::SmActiveFraction, sm_active_fraction),
+        (Metric::SmOccupancyFraction, sm_occupancy_fraction),
+        (Metric::StallFraction, stall_fraction),
+        (Metric::Fp32ActiveFraction, fp32_active_fraction),
+        (Metric::TensorActiveFraction, tensor_active_fraction),
+        (Metric::GpuBusyFraction, gpu_busy_fraction),
+        (Metric::MemoryBusyFraction, memory_busy_fraction),
+        (Metric::MemoryBandwidthFraction, memory_bandwidth_fraction),
+        (Metric::CacheBandwidthFraction, cache_bandwidth_fraction),
+        (Metric::PcieTxBytesPerSecond, pcie_tx_bytes_per_second),
+        (Metric::PcieRxBytesPerSecond, pcie_rx_bytes_per_second),
+        (Metric::NvlinkTxBytesPerSecond, nvlink_tx_bytes_per_second),
+        (Metric::NvlinkRxBytesPerSecond, nvlink_rx_bytes_per_second),
+        (Metric::MemoryBytesUsed, memory_bytes_used),
+        (Metric::SmClockHertz, sm_clock_hertz),
+        // Its value is that of the throttles, below.
+        (Metric::Throttles, throttles.as_ref().map(|_| 0.0)),
+    ];
+    let mut metrics = metric::checked_metrics(metrics)?;
+    metric::add_earlier(&mut metrics, &earlier, sources)?;
+    let mut reading = Reading::from(metrics);
+    match throttles {
+        Some(throttles) => reading.set_throttles(throttles),
+        None => reading.metrics.remove(Metric::Throttles),
+    }
+    Ok(reading)
 }
 
 impl From<DeviceSample> for wire::DeviceSample {
     fn from(sample: DeviceSample) -> Self {
         let DeviceSample { gres_type, reading, tenants } = sample;
-        let Reading {
-            energy_joules,
-            power_watts,
-            sm_active_fraction,
-            sm_occupancy_fraction,
-            stall_fraction,
-            fp32_active_fraction,
-            gpu_busy_fraction,
-            memory_bandwidth_fraction,
-            cache_bandwidth_fraction,
-            pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second,
-            memory_bytes_used,
-            tensor_active_fraction,
-            memory_busy_fraction,
-            nvlink_tx_bytes_per_second,
-            nvlink_rx_bytes_per_second,
-            sm_clock_hertz,
-            throttles,
-            sources,
-        } = reading;
         Self {
             gres_type: gres_type.0,
-            energy_joules,
-            power_watts,
-            sm_active_fraction: sm_active_fraction.map(Fraction::value),
-            sm_occupancy_fraction: sm_occupancy_fraction.map(Fraction::value),
-            stall_fraction: stall_fraction.map(Fraction::value),
-            fp32_active_fraction: fp32_active_fraction.map(Fraction::value),
-            gpu_busy_fraction: gpu_busy_fraction.map(Fraction::value),
-            memory_bandwidth_fraction: memory_bandwidth_fraction.map(Fraction::value),
-            cache_bandwidth_fraction: cache_bandwidth_fraction.map(Fraction::value),
-            pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second,
-            memory_bytes_used,
             tenants: tenants.into_iter().map(wire::TenantUse::from).collect(),
-            tensor_active_fraction: tensor_active_fraction.map(Fraction::value),
-            memory_busy_fraction: memory_busy_fraction.map(Fraction::value),
-            nvlink_tx_bytes_per_second,
-            nvlink_rx_bytes_per_second,
-            sm_clock_hertz,
-            throttles: throttles.as_ref().map(metric::throttle_numbers),
-            sources: metric::grouped_sources(&sources),
+            throttles: reading.throttles().map(metric::throttle_numbers),
+            metrics: metric::metric_values(&reading.metrics),
+            ..Self::default()
         }
     }
 }

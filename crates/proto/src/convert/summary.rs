@@ -5,8 +5,9 @@ use super::field::{self, InvalidField};
 use super::metric;
 use crate::v1 as wire;
 use pillion_core::ids::InvalidJobStart;
+use pillion_core::metric::Metric;
 use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
-use pillion_core::{Fraction, GresType, JobStart};
+use pillion_core::{GresType, JobStart};
 
 /// A summary that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -97,77 +98,33 @@ fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidFiel
         nvlink_rx_bytes_per_second,
         throttled_fraction,
         sources,
+        metrics,
     } = wire;
-    Ok(ActivityMeans {
-        power_watts: field::known_quantity("power_watts", power_watts)?,
-        sm_active_fraction: field::fraction("sm_active_fraction", sm_active_fraction)?,
-        sm_occupancy_fraction: field::fraction("sm_occupancy_fraction", sm_occupancy_fraction)?,
-        stall_fraction: field::fraction("stall_fraction", stall_fraction)?,
-        fp32_active_fraction: field::fraction("fp32_active_fraction", fp32_active_fraction)?,
-        gpu_busy_fraction: field::fraction("gpu_busy_fraction", gpu_busy_fraction)?,
-        memory_bandwidth_fraction: field::fraction("memory_bandwidth_fraction", memory_bandwidth_fraction)?,
-        cache_bandwidth_fraction: field::fraction("cache_bandwidth_fraction", cache_bandwidth_fraction)?,
-        pcie_tx_bytes_per_second: field::known_quantity(
-            "pcie_tx_bytes_per_second",
-            pcie_tx_bytes_per_second,
-        )?,
-        pcie_rx_bytes_per_second: field::known_quantity(
-            "pcie_rx_bytes_per_second",
-            pcie_rx_bytes_per_second,
-        )?,
-        tensor_active_fraction: field::fraction("tensor_active_fraction", tensor_active_fraction)?,
-        memory_busy_fraction: field::fraction("memory_busy_fraction", memory_busy_fraction)?,
-        nvlink_tx_bytes_per_second: field::known_quantity(
-            "nvlink_tx_bytes_per_second",
-            nvlink_tx_bytes_per_second,
-        )?,
-        nvlink_rx_bytes_per_second: field::known_quantity(
-            "nvlink_rx_bytes_per_second",
-            nvlink_rx_bytes_per_second,
-        )?,
-        throttled_fraction: field::fraction("throttled_fraction", throttled_fraction)?,
-        sources: metric::known_sources(sources),
-    })
+    let earlier = [
+        (Metric::PowerWatts, power_watts),
+        (Metric::SmActiveFraction, sm_active_fraction),
+        (Metric::SmOccupancyFraction, sm_occupancy_fraction),
+        (Metric::StallFraction, stall_fraction),
+        (Metric::Fp32ActiveFraction, fp32_active_fraction),
+        (Metric::TensorActiveFraction, tensor_active_fraction),
+        (Metric::GpuBusyFraction, gpu_busy_fraction),
+        (Metric::MemoryBusyFraction, memory_busy_fraction),
+        (Metric::MemoryBandwidthFraction, memory_bandwidth_fraction),
+        (Metric::CacheBandwidthFraction, cache_bandwidth_fraction),
+        (Metric::PcieTxBytesPerSecond, pcie_tx_bytes_per_second),
+        (Metric::PcieRxBytesPerSecond, pcie_rx_bytes_per_second),
+        (Metric::NvlinkTxBytesPerSecond, nvlink_tx_bytes_per_second),
+        (Metric::NvlinkRxBytesPerSecond, nvlink_rx_bytes_per_second),
+        (Metric::Throttles, throttled_fraction),
+    ];
+    let mut metrics = metric::checked_metrics(metrics)?;
+    metric::add_earlier(&mut metrics, &earlier, sources)?;
+    Ok(ActivityMeans(metrics))
 }
 
 impl From<ActivityMeans> for wire::ActivityMeans {
-    fn from(means: ActivityMeans) -> Self {
-        let ActivityMeans {
-            power_watts,
-            sm_active_fraction,
-            sm_occupancy_fraction,
-            stall_fraction,
-            fp32_active_fraction,
-            gpu_busy_fraction,
-            memory_bandwidth_fraction,
-            cache_bandwidth_fraction,
-            pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second,
-            tensor_active_fraction,
-            memory_busy_fraction,
-            nvlink_tx_bytes_per_second,
-            nvlink_rx_bytes_per_second,
-            throttled_fraction,
-            sources,
-        } = means;
-        Self {
-            power_watts,
-            sm_active_fraction: sm_active_fraction.map(Fraction::value),
-            sm_occupancy_fraction: sm_occupancy_fraction.map(Fraction::value),
-            stall_fraction: stall_fraction.map(Fraction::value),
-            fp32_active_fraction: fp32_active_fraction.map(Fraction::value),
-            gpu_busy_fraction: gpu_busy_fraction.map(Fraction::value),
-            memory_bandwidth_fraction: memory_bandwidth_fraction.map(Fraction::value),
-            cache_bandwidth_fraction: cache_bandwidth_fraction.map(Fraction::value),
-            pcie_tx_bytes_per_second,
-            pcie_rx_bytes_per_second,
-            tensor_active_fraction: tensor_active_fraction.map(Fraction::value),
-            memory_busy_fraction: memory_busy_fraction.map(Fraction::value),
-            nvlink_tx_bytes_per_second,
-            nvlink_rx_bytes_per_second,
-            throttled_fraction: throttled_fraction.map(Fraction::value),
-            sources: metric::grouped_sources(&sources),
-        }
+    fn from(ActivityMeans(metrics): ActivityMeans) -> Self {
+        Self { metrics: metric::metric_values(&metrics), ..Self::default() }
     }
 }
 

@@ -1,15 +1,12 @@
 //! Who and what is there: users, workloads with their profiles, nodes, devices.
 
 use crate::options::Options;
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::DeviceDescription;
 use pillion_core::fault::FaultSigns;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
-use pillion_core::report::{
-    ActivityMeans, AgentHello, JobSummary, PROTOCOL_VERSION, ProgressPart, Report, ReportBody,
-};
-use pillion_core::{
-    DeviceUuid, Fraction, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey,
-};
+use pillion_core::report::{ActivityMeans, AgentHello, JobSummary, ProgressPart, Report, ReportBody};
+use pillion_core::{DeviceUuid, GresType, JobStart, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_scheduler::store::{JobRecord, Lesson, RunAccount, Store, StoredProfile, Sums};
 use pillion_slurm::Ending;
 use std::time::Duration;
@@ -46,24 +43,18 @@ fn weight(user: u32, number: u32) -> f64 {
 pub(crate) fn hello(number: u16, devices: u8, at: UnixTime) -> AgentHello {
     let node = node_name(number);
     let device = |index: u8| DeviceDescription {
-        index: u32::from(index),
         uuid: DeviceUuid(format!("{node}-{index}")),
         model: MODEL.to_owned(),
-        memory_bytes: 141 * GIB,
         gres_type: GresType::new(format!("g{index}")),
-        mechanism: Mechanism::Mps,
-        instances: None,
+        ..pillion_test_kit::device(u32::from(index))
     };
     AgentHello {
-        protocol_version: PROTOCOL_VERSION,
         agent_version: "bench".to_owned(),
         journal_id: journal(&node),
         devices: (0..devices).map(device).collect(),
         sent_at: at,
-        decision_ids: Vec::new(),
-        conditions: Vec::new(),
-        setup: None,
         node,
+        ..pillion_test_kit::hello("n1")
     }
 }
 
@@ -73,47 +64,42 @@ pub(crate) fn journal(node: &NodeName) -> String {
 
 /// What an agent tells of a run that was alone all the time.
 pub(crate) fn summary(start: JobStart, device: u8, ended_at: UnixTime, seconds: u32) -> JobSummary {
-    let part = |value: f64| Some(Fraction::clamped(value));
-    let means = ActivityMeans {
-        power_watts: Some(400.0),
-        sm_active_fraction: part(0.4),
-        gpu_busy_fraction: part(0.6),
-        memory_bandwidth_fraction: part(0.3),
-        ..ActivityMeans::default()
-    };
+    let means = ActivityMeans(Metrics::from([
+        (Metric::PowerWatts, 400.0),
+        (Metric::SmActiveFraction, 0.4),
+        (Metric::GpuBusyFraction, 0.6),
+        (Metric::MemoryBandwidthFraction, 0.3),
+    ]));
     JobSummary {
-        start,
         gres_type: GresType::new(format!("g{device}")),
         started_at: ended_at - Duration::from_secs(u64::from(seconds)),
         ended_at,
-        shared_seconds: 0.0,
-        shared_device_seconds: None,
         memory_bytes_peak: Some(8 * GIB),
-        process_count_peak: 1,
         energy_joules: Some(400.0 * f64::from(seconds)),
         solo: ProgressPart { progress: Some(f64::from(seconds)), seconds: f64::from(seconds) },
-        shared: ProgressPart::default(),
         solo_means: Some(means),
         solo_sample_count: seconds,
-        neighbours: Vec::new(),
         signs: Some(FaultSigns::default()),
+        ..pillion_test_kit::summary(start)
     }
 }
 
 fn profile(user: u32, number: u32) -> WorkloadProfile {
     let weight = weight(user, number);
     WorkloadProfile {
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, weight),
+            (Metric::GpuBusyFraction, 0.3 + weight),
+            (Metric::MemoryBandwidthFraction, 0.9 - weight),
+            (Metric::CacheBandwidthFraction, 0.5 * weight),
+            (Metric::PowerWatts, 150.0 + 400.0 * weight),
+        ]),
         run_count: 3,
         duration_seconds: Some(400.0),
         duration_variation_fraction: Some(0.05),
         throughput_per_second: Some(1.0),
-        sm_active_fraction: Some(Fraction::clamped(weight)),
-        gpu_busy_fraction: Some(Fraction::clamped(0.3 + weight)),
-        memory_bandwidth_fraction: Some(Fraction::clamped(0.9 - weight)),
-        cache_bandwidth_fraction: Some(Fraction::clamped(0.5 * weight)),
         memory_bytes_peak: Some(8 * GIB),
         process_count_peak: 1,
-        power_watts_mean: Some(150.0 + 400.0 * weight),
         ..WorkloadProfile::empty(workload(user, number), MODEL)
     }
 }

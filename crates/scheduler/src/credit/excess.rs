@@ -6,8 +6,9 @@
 
 use crate::agents::DeviceLook;
 use crate::store::Member;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{Fraction, JobStart, UnixTime, UserId};
+use pillion_core::{JobStart, UnixTime, UserId};
 
 /// How far the compute units in use may be beyond the sum of the profiles: profiles are means, and looks are not.
 const ACTIVITY_MARGIN: f64 = 0.3;
@@ -72,9 +73,9 @@ fn memory(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
 }
 
 fn activity(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
-    let used = look.reading.sm_active_fraction?.value();
+    let used = look.reading.metrics.get(Metric::SmActiveFraction)?;
     let known: Option<Vec<f64>> =
-        tenants.iter().map(|tenant| tenant.profile?.sm_active_fraction.map(Fraction::value)).collect();
+        tenants.iter().map(|tenant| tenant.profile?.metrics.get(Metric::SmActiveFraction)).collect();
     let expected = known?.iter().sum::<f64>().min(1.0);
     if used <= expected + ACTIVITY_MARGIN {
         return None;

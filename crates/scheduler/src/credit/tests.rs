@@ -12,8 +12,9 @@ use crate::store::{MeasuredRun, NewMember};
 use crate::testing::{NOW, at, decision, device, hello, job, member, node, record, start, summary};
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::mark::Mark;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
-use pillion_core::{Fraction, JobStart, ManualClock, SlurmJobId, UserId, WorkloadKey};
+use pillion_core::{JobStart, ManualClock, SlurmJobId, UserId, WorkloadKey};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, JobState, NodeAvailability};
 
@@ -34,8 +35,8 @@ fn tenant(id: u32, uid: u32, workload: &str, started: u64) -> Member {
 
 fn profile(workload: &str, run_count: u32, sm_active: f64) -> StoredProfile {
     let profile = WorkloadProfile {
+        metrics: Metrics::from([(Metric::SmActiveFraction, sm_active)]),
         run_count,
-        sm_active_fraction: Some(Fraction::clamped(sm_active)),
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };
     StoredProfile { profile, duration_deviation_squares: 0.0, run_counts_at_cap: [0; 9], updated_at: at(NOW) }
@@ -51,7 +52,7 @@ fn look(sm_active: f64, memory: [u64; 2]) -> DeviceLook {
     };
     DeviceLook {
         at: at(NOW),
-        reading: Reading { sm_active_fraction: Some(Fraction::clamped(sm_active)), ..Reading::default() },
+        reading: Reading::from([(Metric::SmActiveFraction, sm_active)]),
         tenants: [(7, memory[0]), (8, memory[1])].map(used).into(),
     }
 }

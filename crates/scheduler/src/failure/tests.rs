@@ -4,12 +4,12 @@ use crate::context::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
 use crate::store::{JobRecord, NewDecision};
-use crate::testing::{at, decision, job, leased, member, node, start};
+use crate::testing::{at, decision, job, leased, member, new_decision, node, start};
 use pillion_core::decision::MemberState;
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::DeviceDescription;
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
 use pillion_core::report::{JobSummary, Report, ReportBody};
-use pillion_core::{DeviceUuid, GresType, ManualClock, NodeName, Revision, SlurmJobId};
+use pillion_core::{GresType, ManualClock, NodeName, Revision, SlurmJobId};
 use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_slurm::{Job, NodeAvailability};
 
@@ -109,15 +109,8 @@ impl Room {
             Arc::new(Agents::default()),
             Settings::default(),
         ));
-        let device = DeviceDescription {
-            index: 1,
-            uuid: DeviceUuid::new("GPU-1"),
-            model: "h100".into(),
-            memory_bytes: 100,
-            gres_type: GresType::new("g1"),
-            mechanism: Mechanism::Mps,
-            instances: None,
-        };
+        let device =
+            DeviceDescription { model: "h100".into(), memory_bytes: 100, ..pillion_test_kit::device(1) };
         store.record_devices(&NodeName::new("n1"), &[device], at(ENDED)).await.unwrap();
         let room = Self { context, store, clock, slurm };
         room.run_under_a_decision().await;
@@ -132,15 +125,8 @@ impl Room {
 
     async fn run_under_a_decision(&self) {
         use MemberState::{Ended, Planned, Released, Running};
-        let planned = decision(&member(MemberState::Planned));
-        let new = NewDecision {
-            node: planned.node,
-            gres_type: planned.gres_type,
-            device_model: planned.device_model,
-            joins: None,
-            gain: 0.5,
-            members: vec![planned.members[0].plan.clone()],
-        };
+        let members = vec![member(MemberState::Planned).plan];
+        let new = NewDecision { gres_type: GresType::new("g1"), ..new_decision(members) };
         let id = self.store.commit_plan(Revision(0), &[new], at(ENDED - 110)).await.unwrap()[0];
         for (from, to) in [(Planned, Released), (Released, Running), (Running, Ended)] {
             let step = crate::store::MemberStep { decision_id: id, start: start(), from, to, at: at(ENDED) };

@@ -8,6 +8,7 @@ use crate::story::{self, AdviceFacts, RunSeen, Usual};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::{Fraction, JobStart, UnixTime};
@@ -32,7 +33,8 @@ pub(super) async fn story(
     };
     let profile = profile.map(|stored| stored.profile);
     // While it was alone: over all its time nobody adds it up, and the samples of a long run are too many to read here.
-    let throttled_fraction = summary.as_ref().and_then(|run| run.solo_means.as_ref()?.throttled_fraction);
+    let throttled_fraction =
+        summary.as_ref().and_then(|run| run.solo_means.as_ref()?.0.fraction(Metric::Throttles));
     let throttled_fraction = throttled_fraction.map(f64::from);
     let seen = run_seen(&record, member, summary.as_ref(), profile.as_ref(), throttled_fraction);
     let lesson = store.lesson(start).await?;
@@ -95,7 +97,7 @@ fn run_seen(
         seconds: profile.duration_seconds,
         variation_fraction: profile.duration_variation_fraction,
         rate: profile.throughput_per_second,
-        throttled_fraction: profile.throttled_fraction.map(f64::from),
+        throttled_fraction: profile.metrics.get(Metric::Throttles),
     });
     RunSeen {
         completed_seconds: elapsed.filter(|_| record.ending == Some(Ending::Completed)),
@@ -120,8 +122,9 @@ fn advice_facts(
     profile: Option<&WorkloadProfile>,
     events: &[Event],
 ) -> Option<AdviceFacts<'static>> {
-    let own_active = summary.and_then(|run| run.solo_means.as_ref()?.sm_active_fraction);
-    let active = own_active.or(profile.and_then(|profile| profile.sm_active_fraction));
+    let own_active = summary.and_then(|run| run.solo_means.as_ref()?.0.fraction(Metric::SmActiveFraction));
+    let active =
+        own_active.or(profile.and_then(|profile| profile.metrics.fraction(Metric::SmActiveFraction)));
     Some(AdviceFacts {
         ending: record.ending?,
         is_out_of_device_memory: events.iter().any(|event| {

@@ -9,6 +9,7 @@ use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Drain, Member};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
+use pillion_core::metric::Metric;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::JobState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,8 +155,8 @@ mod tests {
     use super::*;
     use crate::store::DrainPlace;
     use crate::testing::{NOW, at, decision, job, member, scan};
-    use pillion_core::device::{DeviceDescription, Mechanism, Reading};
-    use pillion_core::{DeviceUuid, Fraction, UserId};
+    use pillion_core::UserId;
+    use pillion_core::device::{DeviceDescription, Reading};
     use pillion_slurm::NodeAvailability;
 
     const OPERATOR: Caller = Caller { uid: None, is_operator: true };
@@ -163,13 +164,9 @@ mod tests {
 
     fn agents(is_connected: bool) -> BTreeMap<NodeName, AgentState> {
         let device = |index: u32| DeviceDescription {
-            index,
-            uuid: DeviceUuid::new(format!("GPU-{index}")),
             model: "h100".into(),
             memory_bytes: 80,
-            gres_type: GresType(format!("g{index}")),
-            mechanism: Mechanism::Mps,
-            instances: None,
+            ..pillion_test_kit::device(index)
         };
         let agent = AgentState {
             devices: (0..4).map(device).collect(),
@@ -194,11 +191,7 @@ mod tests {
     }
 
     fn readings() -> Readings {
-        let reading = Reading {
-            sm_active_fraction: Some(Fraction::try_new(0.75).unwrap()),
-            memory_bytes_used: Some(60),
-            ..Reading::default()
-        };
+        let reading = Reading::from([(Metric::SmActiveFraction, 0.75), (Metric::MemoryBytesUsed, 60.0)]);
         [((NodeName::new("n1"), GresType::new("g1")), (at(NOW - 3), reading))].into()
     }
 

@@ -8,15 +8,14 @@ use crate::context::{Context, TickError};
 use crate::credit::culprits;
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::story::{run_account, shared_device_seconds};
-use pillion_core::device::{Metric, MetricSource};
 use pillion_core::event::EventKind;
+use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{ActivityMeans, ProgressPart};
 use pillion_core::units::SPEED_FRACTIONS;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tracing::info;
@@ -299,13 +298,10 @@ enum Joining {
     Nothing,
 }
 
-/// The sources of one or more runs' means.
-type Sources = BTreeMap<Metric, MetricSource>;
-
 /// By quality, and not by name as within one run: nodes with one device model may be measured in different ways. What
 /// names no source is worse than all that do.
-fn joining(metric: Metric, before: &Sources, now: &Sources) -> Joining {
-    let quality = |sources: &Sources| sources.get(&metric).map(|source| source.quality(metric));
+fn joining(metric: Metric, before: Option<MetricSource>, now: Option<MetricSource>) -> Joining {
+    let quality = |source: Option<MetricSource>| source.map(|source| source.quality(metric));
     match quality(now).cmp(&quality(before)) {
         Ordering::Greater => Joining::Anew,
         Ordering::Equal => Joining::Mean,
@@ -313,78 +309,34 @@ fn joining(metric: Metric, before: &Sources, now: &Sources) -> Joining {
     }
 }
 
-fn add_means(profile: &mut WorkloadProfile, means: &ActivityMeans, run: &MeasuredRun) {
+fn add_means(profile: &mut WorkloadProfile, ActivityMeans(means): &ActivityMeans, run: &MeasuredRun) {
     let count = f64::from(profile.run_count);
-    let number = |joining: Joining, old: &mut Option<f64>, new: Option<f64>| match (joining, new) {
-        (Joining::Nothing, _) | (_, None) => {}
-        (Joining::Anew, new) => *old = new,
-        (Joining::Mean, Some(new)) => {
-            let before = old.unwrap_or(new);
-            *old = Some(before + (new - before) / count);
+    for (metric, now) in means.iter() {
+        let before = profile.metrics.measured(metric);
+        match joining(metric, profile.metrics.source(metric), now.source) {
+            Joining::Nothing => {}
+            Joining::Anew => profile.metrics.put(metric, now),
+            Joining::Mean => {
+                let before = before.unwrap_or(now);
+                let value = before.value + (now.value - before.value) / count;
+                profile.metrics.put(metric, Measured { value, ..before });
+            }
         }
-    };
-    let fraction = |joining: Joining, old: &mut Option<Fraction>, new: Option<Fraction>| {
-        let mut value = old.map(Fraction::value);
-        number(joining, &mut value, new.map(Fraction::value));
-        *old = value.map(Fraction::clamped);
-    };
-    let ActivityMeans {
-        power_watts,
-        sm_active_fraction,
-        sm_occupancy_fraction,
-        stall_fraction,
-        fp32_active_fraction,
-        tensor_active_fraction,
-        gpu_busy_fraction,
-        memory_busy_fraction,
-        memory_bandwidth_fraction,
-        cache_bandwidth_fraction,
-        pcie_tx_bytes_per_second,
-        pcie_rx_bytes_per_second,
-        nvlink_tx_bytes_per_second,
-        nvlink_rx_bytes_per_second,
-        throttled_fraction,
-        sources,
-    } = means;
-    let before = std::mem::take(&mut profile.sources);
-    let by = |metric| joining(metric, &before, sources);
-    for (metric, old, new) in [
-        (Metric::SmActiveFraction, &mut profile.sm_active_fraction, sm_active_fraction),
-        (Metric::SmOccupancyFraction, &mut profile.sm_occupancy_fraction, sm_occupancy_fraction),
-        (Metric::StallFraction, &mut profile.stall_fraction, stall_fraction),
-        (Metric::Fp32ActiveFraction, &mut profile.fp32_active_fraction, fp32_active_fraction),
-        (Metric::TensorActiveFraction, &mut profile.tensor_active_fraction, tensor_active_fraction),
-        (Metric::GpuBusyFraction, &mut profile.gpu_busy_fraction, gpu_busy_fraction),
-        (Metric::MemoryBusyFraction, &mut profile.memory_busy_fraction, memory_busy_fraction),
-        (Metric::MemoryBandwidthFraction, &mut profile.memory_bandwidth_fraction, memory_bandwidth_fraction),
-        (Metric::CacheBandwidthFraction, &mut profile.cache_bandwidth_fraction, cache_bandwidth_fraction),
-        (Metric::Throttles, &mut profile.throttled_fraction, throttled_fraction),
-    ] {
-        fraction(by(metric), old, *new);
     }
-    for (metric, old, new) in [
-        (Metric::PowerWatts, &mut profile.power_watts_mean, power_watts),
-        (Metric::PcieTxBytesPerSecond, &mut profile.pcie_tx_bytes_per_second, pcie_tx_bytes_per_second),
-        (Metric::PcieRxBytesPerSecond, &mut profile.pcie_rx_bytes_per_second, pcie_rx_bytes_per_second),
-        (Metric::NvlinkTxBytesPerSecond, &mut profile.nvlink_tx_bytes_per_second, nvlink_tx_bytes_per_second),
-        (Metric::NvlinkRxBytesPerSecond, &mut profile.nvlink_rx_bytes_per_second, nvlink_rx_bytes_per_second),
-    ] {
-        number(by(metric), old, *new);
-    }
-    number(Joining::Mean, &mut profile.energy_joules, run.summary.energy_joules);
-    number(Joining::Mean, &mut profile.throughput_per_second, rate_of(&run.summary.solo));
-    profile.sources = merged(before, sources);
+    add_number(&mut profile.energy_joules, run.summary.energy_joules, count);
+    add_number(&mut profile.throughput_per_second, rate_of(&run.summary.solo), count);
     // A workload of which nobody knows what it needs is let in beside nobody: nothing seen is not a need of nothing.
     let peak = run.summary.memory_bytes_peak.filter(|peak| *peak > 0);
     profile.memory_bytes_peak = profile.memory_bytes_peak.max(peak);
     profile.process_count_peak = profile.process_count_peak.max(run.summary.process_count_peak);
 }
 
-/// The better source of each metric, and of equal ones the first.
-fn merged(before: Sources, now: &Sources) -> Sources {
-    let better = now.iter().filter(|(metric, _)| joining(**metric, &before, now) == Joining::Anew);
-    let better: Sources = better.map(|(metric, source)| (*metric, *source)).collect();
-    before.into_iter().chain(better).collect()
+/// The mean over so many runs with this one.
+fn add_number(mean: &mut Option<f64>, now: Option<f64>, count: f64) {
+    if let Some(now) = now {
+        let before = mean.unwrap_or(now);
+        *mean = Some(before + (now - before) / count);
+    }
 }
 
 #[cfg(test)]

@@ -5,17 +5,14 @@ use crate::store::{Decision, JobRecord};
 use crate::testing::{at, decision, member, record, start, summary};
 use pillion_core::decision::MemberState;
 use pillion_core::device::Mechanism;
+use pillion_core::metric::{Metric, MetricSource, Metrics};
 use pillion_core::report::{JobSummary, ProgressPart};
 use pillion_core::share::Sharing;
 use pillion_core::{NodeName, WorkloadKey};
 
 /// A run of `seconds`, of which `shared` were shared.
 fn run(seconds: u64, shared: f64) -> MeasuredRun {
-    let means = ActivityMeans {
-        power_watts: Some(300.0),
-        sm_active_fraction: Some(Fraction::clamped(0.4)),
-        ..ActivityMeans::default()
-    };
+    let means = ActivityMeans(Metrics::from([(Metric::PowerWatts, 300.0), (Metric::SmActiveFraction, 0.4)]));
     MeasuredRun {
         summary: JobSummary {
             started_at: at(1000),
@@ -61,8 +58,8 @@ fn solo_runs_become_means_with_their_variation() {
     assert_eq!(profile.run_count, 2);
     near(profile.duration_seconds, 100.0);
     near(profile.duration_variation_fraction, 200.0_f64.sqrt() / 100.0);
-    near(profile.power_watts_mean, 300.0);
-    near(profile.sm_active_fraction.map(Fraction::value), 0.4);
+    near(profile.metrics.get(Metric::PowerWatts), 300.0);
+    near(profile.metrics.get(Metric::SmActiveFraction), 0.4);
     assert_eq!(profile.memory_bytes_peak, Some(5));
 }
 
@@ -85,15 +82,14 @@ fn a_profile_never_mixes_values_of_different_quality() {
         let mut run = run(100, 0.0);
         let metric = Metric::PcieTxBytesPerSecond;
         let means = run.summary.solo_means.as_mut().expect("it was alone");
-        means.pcie_tx_bytes_per_second = Some(rate);
-        means.sources = source.iter().map(|source| (metric, *source)).collect();
+        means.0.put(metric, Measured { value: rate, source });
         run
     };
     let check = |runs: &[MeasuredRun], rate: f64, source: MetricSource| {
         let profile = learnt(runs).unwrap().profile;
-        near(profile.pcie_tx_bytes_per_second, rate);
-        assert_eq!(profile.sources, [(Metric::PcieTxBytesPerSecond, source)].into());
-        near(profile.power_watts_mean, 300.0);
+        near(profile.metrics.get(Metric::PcieTxBytesPerSecond), rate);
+        assert_eq!(profile.metrics.sources(), [(Metric::PcieTxBytesPerSecond, source)].into());
+        near(profile.metrics.get(Metric::PowerWatts), 300.0);
     };
     check(&[with(9.0, None), with(8.0, Some(Nvml)), with(2.0, Some(NvmlGpm))], 2.0, NvmlGpm);
     check(&[with(2.0, Some(NvmlGpm)), with(8.0, Some(Nvml)), with(9.0, None)], 2.0, NvmlGpm);
@@ -102,44 +98,14 @@ fn a_profile_never_mixes_values_of_different_quality() {
 
 #[test]
 fn every_mean_of_a_run_finds_its_place_in_the_profile() {
-    let fraction = |value: f64| Some(Fraction::clamped(value));
+    let averaged = Metric::ALL.into_iter().filter(|metric| metric.mean_word().is_some());
+    let means: Metrics = averaged.map(|metric| (metric, 0.01 * f64::from(metric.number()))).collect();
     let mut run = run(100, 0.0);
-    run.summary.solo_means = Some(ActivityMeans {
-        power_watts: Some(2.0),
-        sm_active_fraction: fraction(0.01),
-        sm_occupancy_fraction: fraction(0.02),
-        stall_fraction: fraction(0.03),
-        fp32_active_fraction: fraction(0.04),
-        tensor_active_fraction: fraction(0.05),
-        gpu_busy_fraction: fraction(0.06),
-        memory_busy_fraction: fraction(0.07),
-        memory_bandwidth_fraction: fraction(0.08),
-        cache_bandwidth_fraction: fraction(0.09),
-        pcie_tx_bytes_per_second: Some(3.0),
-        pcie_rx_bytes_per_second: Some(4.0),
-        nvlink_tx_bytes_per_second: Some(5.0),
-        nvlink_rx_bytes_per_second: Some(6.0),
-        throttled_fraction: fraction(0.1),
-        sources: Sources::new(),
-    });
+    run.summary.solo_means = Some(ActivityMeans(means.clone()));
     let expected = WorkloadProfile {
+        metrics: means,
         run_count: 1,
         duration_seconds: Some(100.0),
-        power_watts_mean: Some(2.0),
-        sm_active_fraction: fraction(0.01),
-        sm_occupancy_fraction: fraction(0.02),
-        stall_fraction: fraction(0.03),
-        fp32_active_fraction: fraction(0.04),
-        tensor_active_fraction: fraction(0.05),
-        gpu_busy_fraction: fraction(0.06),
-        memory_busy_fraction: fraction(0.07),
-        memory_bandwidth_fraction: fraction(0.08),
-        cache_bandwidth_fraction: fraction(0.09),
-        pcie_tx_bytes_per_second: Some(3.0),
-        pcie_rx_bytes_per_second: Some(4.0),
-        nvlink_tx_bytes_per_second: Some(5.0),
-        nvlink_rx_bytes_per_second: Some(6.0),
-        throttled_fraction: fraction(0.1),
         memory_bytes_peak: Some(5),
         process_count_peak: 1,
         energy_joules: Some(600.0),

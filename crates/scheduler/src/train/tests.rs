@@ -9,12 +9,13 @@ use crate::store::prelude::*;
 use crate::store::{NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
 use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::LessonKind;
-use pillion_core::report::{JobSummary, ProgressPart, Report, ReportBody};
+use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, Revision, SlowdownRatio, SlurmJobId,
-    UserId, WorkloadKey,
+    DecisionId, GresType, JobStart, ManualClock, NodeName, Revision, SlowdownRatio, SlurmJobId, UserId,
+    WorkloadKey,
 };
 use pillion_pairing::view::{DeviceView, NodeView, WaitingJob};
 use pillion_pairing::{
@@ -125,21 +126,10 @@ impl World {
     async fn know(&mut self, id: u32, name: &str) {
         let start = JobStart { job_id: SlurmJobId::plain(id), restart_count: 0 };
         let summary = JobSummary {
-            start,
-            gres_type: GresType::new("g1"),
             started_at: at(NOW),
             ended_at: at(NOW),
-            shared_seconds: 0.0,
-            shared_device_seconds: None,
             memory_bytes_peak: None,
-            process_count_peak: 1,
-            energy_joules: None,
-            solo: ProgressPart::default(),
-            shared: ProgressPart::default(),
-            solo_means: None,
-            solo_sample_count: 0,
-            neighbours: Vec::new(),
-            signs: None,
+            ..pillion_test_kit::summary(start)
         };
         let report = Report { sequence: u64::from(id), body: ReportBody::JobSummary(Box::new(summary)) };
         self.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
@@ -228,11 +218,13 @@ fn started(
 
 fn profile(name: &str) -> WorkloadProfile {
     WorkloadProfile {
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, 0.3),
+            (Metric::GpuBusyFraction, 0.4),
+            (Metric::MemoryBandwidthFraction, 0.2),
+        ]),
         run_count: 2,
         duration_seconds: Some(100.0),
-        sm_active_fraction: Some(Fraction::clamped(0.3)),
-        gpu_busy_fraction: Some(Fraction::clamped(0.4)),
-        memory_bandwidth_fraction: Some(Fraction::clamped(0.2)),
         memory_bytes_peak: Some(10),
         ..WorkloadProfile::empty(WorkloadKey::new(format!("alice/{name}")), "h200")
     }

@@ -15,6 +15,7 @@ pub(crate) use samples::cleaned;
 
 use crate::scan::Scan;
 use crate::store::{Decision, SlurmStart};
+use pillion_core::metric::Metric;
 use pillion_core::report::{JobSummary, Launch, ShareResult};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use pillion_slurm::JobState;
@@ -230,7 +231,7 @@ fn doubt_of(told: &JobSummary, memory_bytes: u64) -> Option<Doubt> {
     } else if told
         .solo_means
         .as_ref()
-        .and_then(|means| means.power_watts)
+        .and_then(|means| means.0.get(Metric::PowerWatts))
         .is_some_and(|watts| watts > POWER_WATTS_MAX)
     {
         Some(Doubt::Reading)

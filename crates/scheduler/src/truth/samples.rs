@@ -1,7 +1,7 @@
 //! Looks at devices: those of the node that tells, dated when they can have been taken, with values that a device can have.
 
 use super::{Doubt, POWER_WATTS_MAX, Teller};
-use pillion_core::device::Metric;
+use pillion_core::metric::Metric;
 use pillion_core::report::{DeviceSample, DeviceSamples};
 use std::time::Duration;
 
@@ -36,14 +36,14 @@ pub(crate) fn cleaned(
 fn clean(sample: &mut DeviceSample, memory_bytes: u64) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let reading = &mut sample.reading;
-    if reading.power_watts.is_some_and(|watts| watts > POWER_WATTS_MAX) {
-        reading.power_watts = None;
-        reading.sources.remove(&Metric::PowerWatts);
+    if reading.metrics.get(Metric::PowerWatts).is_some_and(|watts| watts > POWER_WATTS_MAX) {
+        reading.metrics.remove(Metric::PowerWatts);
         doubts.push(Doubt::Reading);
     }
-    if memory_bytes > 0 && reading.memory_bytes_used.is_some_and(|used| used > memory_bytes) {
-        reading.memory_bytes_used = None;
-        reading.sources.remove(&Metric::MemoryBytesUsed);
+    if memory_bytes > 0
+        && reading.metrics.bytes(Metric::MemoryBytesUsed).is_some_and(|used| used > memory_bytes)
+    {
+        reading.metrics.remove(Metric::MemoryBytesUsed);
         doubts.push(Doubt::Memory);
     }
     doubts

@@ -5,6 +5,7 @@ use crate::scan::Scan;
 use crate::testing::{NOW, at, decision, job, member, start, summary};
 use pillion_core::decision::MemberState;
 use pillion_core::device::Reading;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::report::{ActivityMeans, DeviceSample, DeviceSamples, ProgressPart};
 use pillion_core::{DecisionId, SlurmJobId};
 use pillion_slurm::{Ending, Job};
@@ -101,7 +102,7 @@ fn a_summary_tells_no_more_than_a_device_can_do() {
         (JobSummary { solo: ProgressPart { progress: None, seconds: 62.0 }, ..told() }, Doubt::Seconds),
         (
             JobSummary {
-                solo_means: Some(ActivityMeans { power_watts: Some(2_001.0), ..ActivityMeans::default() }),
+                solo_means: Some(ActivityMeans(Metrics::from([(Metric::PowerWatts, 2_001.0)]))),
                 ..told()
             },
             Doubt::Reading,
@@ -115,11 +116,9 @@ fn a_summary_tells_no_more_than_a_device_can_do() {
 fn launch_of(decision_id: Option<u64>) -> Launch {
     Launch {
         at: at(NOW),
-        start: start(),
-        step_id: 0,
         decision_id: decision_id.map(DecisionId),
         gres_types: Vec::new(),
-        profile_name: None,
+        ..pillion_test_kit::launch(start())
     }
 }
 
@@ -169,8 +168,8 @@ fn a_look_keeps_what_the_nodes_own_devices_can_have_told() {
     let teller = Teller { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW) };
     let kept = Duration::from_hours(1);
     let look = |recorded_at: u64, gres_type: &str, watts: f64, used: u64| {
-        let reading =
-            Reading { power_watts: Some(watts), memory_bytes_used: Some(used), ..Reading::default() };
+        let mut reading = Reading::from([(Metric::PowerWatts, watts)]);
+        reading.metrics.set_bytes(Metric::MemoryBytesUsed, used);
         let sample = DeviceSample { gres_type: GresType::new(gres_type), reading, tenants: Vec::new() };
         cleaned(DeviceSamples { recorded_at: at(recorded_at), samples: vec![sample] }, teller, kept)
     };

@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::testing::{NOW, at, decision, job, leased, member, node};
-use pillion_core::DeviceUuid;
-use pillion_core::device::Mechanism;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
 use pillion_slurm::ReasonKind;
@@ -12,13 +10,9 @@ const GIB: u64 = 1 << 30;
 
 fn agent(is_connected: bool) -> AgentState {
     let device = |index: u32| DeviceDescription {
-        index,
-        uuid: DeviceUuid::new(format!("GPU-{index}")),
         model: "h100".into(),
         memory_bytes: 80 * GIB,
-        gres_type: GresType(format!("g{index}")),
-        mechanism: Mechanism::Mps,
-        instances: None,
+        ..pillion_test_kit::device(index)
     };
     AgentState {
         devices: vec![device(0), device(1)],

@@ -60,15 +60,10 @@ impl World {
         });
         store.record_devices(&node(), &devices, at(0)).await.expect("recorded");
         let hello = AgentHello {
-            protocol_version: 1,
             node: node(),
-            agent_version: "0".to_owned(),
-            journal_id: "j".to_owned(),
             devices: devices.into(),
             sent_at: at(0),
-            decision_ids: Vec::new(),
-            conditions: Vec::new(),
-            setup: None,
+            ..pillion_test_kit::hello("n1")
         };
         let (_, orders) = agents.connect(&hello, at(0));
         let training = Training { observations_min: 1, ..Training::default() };

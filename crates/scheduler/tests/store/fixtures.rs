@@ -1,18 +1,17 @@
 //! Jobs, plans and reports for the suite, each complete and easily changed.
 
 use pillion_core::decision::MemberState;
-use pillion_core::device::{
-    DeviceDescription, Mechanism, Metric, MetricSource, Reading, TenantUse, Throttle,
-};
+use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
 use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
+use pillion_core::metric::{Metric, MetricSource, Metrics, Throttle};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
 };
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, DeviceUuid, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime,
-    UserId, WorkloadKey,
+    DecisionId, Fraction, GresType, JobStart, NodeName, Revision, Shards, SlurmJobId, UnixTime, UserId,
+    WorkloadKey,
 };
 use pillion_pairing::{Candidate, Explanation, Reason, Role, SpeedEstimate};
 use pillion_scheduler::store::{
@@ -181,13 +180,10 @@ pub(crate) async fn run(store: &dyn Store, id: DecisionId, job: u32) {
 
 pub(crate) fn device() -> DeviceDescription {
     DeviceDescription {
-        index: 1,
-        uuid: DeviceUuid::new("GPU-1"),
         model: "h100".to_owned(),
         memory_bytes: 80 << 30,
         gres_type: gres(),
-        mechanism: Mechanism::Mps,
-        instances: None,
+        ..pillion_test_kit::device(1)
     }
 }
 
@@ -204,17 +200,14 @@ pub(crate) fn summary(id: u32) -> JobSummary {
         energy_joules: Some(15_000.25),
         solo: ProgressPart { progress: Some(100.0), seconds: 47.5 },
         shared: ProgressPart { progress: None, seconds: 12.5 },
-        solo_means: Some(ActivityMeans {
-            power_watts: Some(350.5),
-            sm_active_fraction: Some(fraction(0.75)),
-            throttled_fraction: Some(fraction(0.25)),
-            sources: [
-                (Metric::PowerWatts, MetricSource::Nvml),
-                (Metric::SmActiveFraction, MetricSource::NvmlGpm),
-            ]
-            .into(),
-            ..ActivityMeans::default()
-        }),
+        solo_means: Some(ActivityMeans(
+            Metrics::from([
+                (Metric::PowerWatts, 350.5),
+                (Metric::SmActiveFraction, 0.75),
+                (Metric::Throttles, 0.25),
+            ])
+            .from_source(MetricSource::Nvml),
+        )),
         solo_sample_count: 47,
         neighbours: vec![JobStart { job_id: SlurmJobId::array_task(33, 2), restart_count: 1 }],
         signs: Some(FaultSigns {
@@ -249,19 +242,14 @@ pub(crate) fn samples_report(sequence: u64, seconds: u32) -> Report {
         process_count: 1,
         progress: Some(2.5),
     };
-    let reading = Reading {
-        energy_joules: Some(12.5),
-        sm_active_fraction: Some(fraction(0.5)),
-        memory_bytes_used: Some(1 << 40),
-        sm_clock_hertz: Some(1.98e9),
-        throttles: Some([Throttle::Heat, Throttle::PowerLimit].into()),
-        sources: [
-            (Metric::EnergyJoules, MetricSource::Nvml),
-            (Metric::SmActiveFraction, MetricSource::NvmlGpm),
-        ]
-        .into(),
-        ..Reading::default()
-    };
+    let metrics = Metrics::from([
+        (Metric::EnergyJoules, 12.5),
+        (Metric::SmActiveFraction, 0.5),
+        (Metric::SmClockHertz, 1.98e9),
+        (Metric::MemoryBytesUsed, 1_099_511_627_776.0),
+    ]);
+    let mut reading = Reading::from(metrics.from_source(MetricSource::NvmlGpm));
+    reading.set_throttles([Throttle::Heat, Throttle::PowerLimit].into());
     let sample = DeviceSample { gres_type: gres(), reading, tenants: vec![tenant] };
     let idle = DeviceSample { gres_type: GresType::new("g2"), reading: Reading::default(), tenants: vec![] };
     let body = DeviceSamples { recorded_at: at(seconds), samples: vec![sample, idle] };
@@ -289,31 +277,32 @@ pub(crate) fn account(id: u32) -> RunAccount {
 /// With every value present, none equal to another.
 pub(crate) fn profile(workload: &str) -> StoredProfile {
     let profile = WorkloadProfile {
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, 0.1),
+            (Metric::SmOccupancyFraction, 0.2),
+            (Metric::StallFraction, 0.3),
+            (Metric::Fp32ActiveFraction, 0.4),
+            (Metric::GpuBusyFraction, 0.5),
+            (Metric::MemoryBandwidthFraction, 0.6),
+            (Metric::CacheBandwidthFraction, 0.7),
+            (Metric::PcieTxBytesPerSecond, 1e9),
+            (Metric::PcieRxBytesPerSecond, 2e9),
+            (Metric::PowerWatts, 350.5),
+            (Metric::MemoryBusyFraction, 0.8),
+            (Metric::TensorActiveFraction, 0.9),
+            (Metric::NvlinkTxBytesPerSecond, 3e9),
+            (Metric::NvlinkRxBytesPerSecond, 4e9),
+            (Metric::Throttles, 0.15),
+        ])
+        .from_source(MetricSource::DcgmExporter),
         run_count: 3,
         duration_seconds: Some(60.5),
         duration_variation_fraction: Some(1.5),
         throughput_per_second: Some(2.25),
-        sm_active_fraction: Some(fraction(0.1)),
-        sm_occupancy_fraction: Some(fraction(0.2)),
-        stall_fraction: Some(fraction(0.3)),
-        fp32_active_fraction: Some(fraction(0.4)),
-        gpu_busy_fraction: Some(fraction(0.5)),
-        memory_bandwidth_fraction: Some(fraction(0.6)),
-        cache_bandwidth_fraction: Some(fraction(0.7)),
-        pcie_tx_bytes_per_second: Some(1e9),
-        pcie_rx_bytes_per_second: Some(2e9),
         memory_bytes_peak: Some(6 << 30),
         process_count_peak: 2,
-        power_watts_mean: Some(350.5),
         energy_joules: Some(21_000.0),
         family: Some("resnet".to_owned()),
-        memory_busy_fraction: Some(fraction(0.8)),
-        tensor_active_fraction: Some(fraction(0.9)),
-        nvlink_tx_bytes_per_second: Some(3e9),
-        nvlink_rx_bytes_per_second: Some(4e9),
-        throttled_fraction: Some(fraction(0.15)),
-        sources: [(Metric::PowerWatts, MetricSource::Nvml), (Metric::Throttles, MetricSource::DcgmExporter)]
-            .into(),
         throughput_per_second_at_cap: [None, Some(0.5), None, None, Some(1.5), None, None, None, Some(2.0)],
         ..WorkloadProfile::empty(WorkloadKey::new(workload), "h100")
     };

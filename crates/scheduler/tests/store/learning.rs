@@ -3,6 +3,7 @@
 use crate::conformance::revision;
 use crate::fixtures::{at, fraction, gres, node, plain, samples_report, start};
 use pillion_core::device::Mechanism;
+use pillion_core::metric::Metric;
 use pillion_core::share::Sharing;
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, WorkloadKey};
 use pillion_pairing::{Observation, ObservedTenant};
@@ -200,7 +201,7 @@ pub(crate) async fn the_power_of_a_device_is_that_of_its_samples(store: Arc<dyn 
 fn with_power(sequence: u64, seconds: u32) -> pillion_core::report::Report {
     let mut report = samples_report(sequence, seconds);
     if let pillion_core::report::ReportBody::Samples(look) = &mut report.body {
-        look.samples[0].reading.power_watts = Some(100.0 + f64::from(seconds));
+        look.samples[0].reading.metrics.set(Metric::PowerWatts, 100.0 + f64::from(seconds));
     }
     report
 }

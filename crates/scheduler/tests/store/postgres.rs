@@ -3,9 +3,10 @@
 use crate::conformance::{CASES, PAGES};
 use crate::fixtures::{at, commit, gres, job, node, pair, plain};
 use crate::support::{Workplace, fresh_store, owner, start};
-use pillion_core::device::{MetricSource, Reading, Throttle};
+use pillion_core::device::Reading;
+use pillion_core::metric::{Metric, MetricSource, Metrics, Throttle};
 use pillion_core::report::{DeviceSample, DeviceSamples, Report, ReportBody};
-use pillion_core::{Fraction, Revision};
+use pillion_core::{NodeName, Revision, UnixTime, WorkloadKey};
 use pillion_scheduler::store::postgres::{ConnectError, PgStore};
 use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{JobRecord, StoreError};
@@ -95,31 +96,13 @@ async fn a_row_that_cannot_be_read_is_passed_over_and_counted() {
 }
 
 #[tokio::test]
-async fn every_value_of_a_sample_has_a_column_of_its_name() {
+async fn a_sample_is_kept_value_by_value() {
     let Some(store) = fresh_store().await else { return };
-    let part = |value: f64| Some(Fraction::clamped(value));
-    let mut reading = Reading {
-        energy_joules: Some(1.5),
-        power_watts: Some(2.5),
-        sm_active_fraction: part(0.01),
-        sm_occupancy_fraction: part(0.02),
-        stall_fraction: part(0.03),
-        fp32_active_fraction: part(0.04),
-        tensor_active_fraction: part(0.05),
-        gpu_busy_fraction: part(0.06),
-        memory_busy_fraction: part(0.07),
-        memory_bandwidth_fraction: part(0.08),
-        cache_bandwidth_fraction: part(0.09),
-        pcie_tx_bytes_per_second: Some(3.5),
-        pcie_rx_bytes_per_second: Some(4.5),
-        nvlink_tx_bytes_per_second: Some(5.5),
-        nvlink_rx_bytes_per_second: Some(6.5),
-        memory_bytes_used: Some(7),
-        sm_clock_hertz: Some(8.5),
-        throttles: Some([Throttle::Heat, Throttle::PowerLimit].into()),
-        sources: BTreeMap::new(),
-    };
-    reading.tag_untagged(MetricSource::NvmlGpm);
+    let own = |metric: Metric| (metric, 0.01 * f64::from(metric.number()));
+    let metrics: Metrics = Metric::ALL.into_iter().map(own).collect();
+    let mut reading = Reading::from(metrics.from_source(MetricSource::NvmlGpm));
+    reading.metrics.set_bytes(Metric::MemoryBytesUsed, 7);
+    reading.set_throttles([Throttle::Heat, Throttle::PowerLimit].into());
     for (sequence, reading) in [(1, reading), (2, Reading::default())] {
         let expected = serde_json::to_value(&reading).expect("JSON");
         let sample = DeviceSample { gres_type: gres(), reading, tenants: vec![] };
@@ -127,7 +110,7 @@ async fn every_value_of_a_sample_has_a_column_of_its_name() {
         let report = Report { sequence: sequence.into(), body };
         store.ingest(&node(), "j", &report).await.expect("stored");
         let stored: serde_json::Value = sqlx::query_scalar(
-            "select to_jsonb(sample) - '{recorded_at,node,gres_type,tenants}'::text[] from device_sample as sample
+            "select jsonb_build_object('metrics', metrics, 'throttles', throttles) from device_sample
             order by recorded_at desc limit 1",
         )
         .fetch_one(store.pool())
@@ -135,6 +118,69 @@ async fn every_value_of_a_sample_has_a_column_of_its_name() {
         .expect("a row");
         assert_eq!(stored, expected);
     }
+}
+
+#[tokio::test]
+async fn a_value_that_no_metric_has_is_refused_by_the_database() {
+    let Some(store) = fresh_store().await else { return };
+    for metrics in [
+        r#"{"sm_active_fraction": 1.5, "sources": {}}"#,
+        r#"{"stall_fraction": -0.1, "sources": {}}"#,
+        r#"{"power_watts": "many", "sources": {}}"#,
+        r#"{"power_watts": 5, "sources": []}"#,
+        "[]",
+    ] {
+        for (table, columns, values) in [
+            ("device_sample", "recorded_at, node, gres_type, tenants", "now(), 'n1', 'g0', '[]'"),
+            (
+                "workload_profile",
+                "workload, device_model, run_count, duration_deviation_squares, process_count_peak, updated_at",
+                "'a/b', 'h100', 1, 0, 1, now()",
+            ),
+        ] {
+            let statement =
+                format!("insert into {table} ({columns}, metrics) values ({values}, '{metrics}')");
+            let error =
+                sqlx::query(sqlx::AssertSqlSafe(statement)).execute(store.pool()).await.expect_err(metrics);
+            assert!(error.to_string().contains(&format!("{table}_metrics_check")), "{metrics}: {error}");
+        }
+    }
+}
+
+/// As the release before wrote them: a column for each metric.
+#[tokio::test]
+async fn rows_of_before_are_read() {
+    let Some(store) = fresh_store().await else { return };
+    sqlx::raw_sql(
+        "insert into workload_profile (workload, device_model, run_count, duration_deviation_squares, process_count_peak,
+            updated_at, sm_active_fraction, tensor_active_fraction, pcie_tx_bytes_per_second, throttled_fraction,
+            power_watts_mean, sources)
+        values ('alice/w', 'h100', 3, 0, 1, to_timestamp(100), 0.25, 0.5, 1e9, 0.125, 350.5,
+            '{\"power_watts\": \"nvml\", \"throttles\": \"nvml\", \"sm_active_fraction\": \"nvml-gpm\"}');
+        insert into device_sample (recorded_at, node, gres_type, tenants, power_watts)
+        values (to_timestamp(100), 'n1', 'g1', '[]', 300);
+        insert into device_sample (recorded_at, node, gres_type, tenants, metrics)
+        values (to_timestamp(101), 'n1', 'g1', '[]', '{\"power_watts\": 200, \"sources\": {}}')",
+    )
+    .execute(store.pool())
+    .await
+    .expect("rows of before");
+    let key = WorkloadKey::new("alice/w");
+    let stored = store.profile(&key, "h100").await.expect("read").expect("it is there");
+    let value = |metric| stored.profile.metrics.measured(metric).map(|it| (it.value, it.source));
+    assert_eq!(value(Metric::SmActiveFraction), Some((0.25, Some(MetricSource::NvmlGpm))));
+    assert_eq!(value(Metric::PowerWatts), Some((350.5, Some(MetricSource::Nvml))));
+    assert_eq!(value(Metric::Throttles), Some((0.125, Some(MetricSource::Nvml))));
+    assert_eq!(value(Metric::PcieTxBytesPerSecond), Some((1e9, None)));
+    assert_eq!(
+        (value(Metric::TensorActiveFraction), value(Metric::StallFraction)),
+        (Some((0.5, None)), None)
+    );
+    let mean = store
+        .power_watts_mean(&NodeName::new("n1"), &gres(), UnixTime::from_epoch(99), UnixTime::from_epoch(102))
+        .await
+        .expect("read");
+    assert_eq!(mean, Some(250.0), "of rows of both kinds");
 }
 
 #[tokio::test]

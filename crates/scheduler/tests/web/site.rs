@@ -1,13 +1,12 @@
 //! A scheduler with a history and agents that report, and its page on a port of its own.
 
 use crate::support::fresh_store;
-use pillion_core::device::{DeviceDescription, Mechanism, Metric, MetricSource, Reading};
+use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
+use pillion_core::metric::{Metric, MetricSource};
 use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
-use pillion_core::{
-    Clock as _, DeviceUuid, Fraction, GresType, NodeName, SlurmJobId, SystemClock, UnixTime, UserId,
-};
+use pillion_core::{Clock as _, DeviceUuid, GresType, NodeName, SlurmJobId, SystemClock, UnixTime, UserId};
 use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_scheduler::agents::Agents;
 use pillion_scheduler::context::{Context, Settings};
@@ -116,13 +115,10 @@ fn report(agents: &Agents, number: u32, now: UnixTime) {
     let (model, mechanism) =
         if number.is_multiple_of(4) { ("max-1550", Mechanism::Ccs) } else { ("h200", Mechanism::Mps) };
     let device = |index: u32| DeviceDescription {
-        index,
         uuid: DeviceUuid(format!("GPU-{number}-{index}")),
         model: model.to_owned(),
-        memory_bytes: 141 << 30,
-        gres_type: GresType::new(format!("g{index}")),
         mechanism,
-        instances: None,
+        ..pillion_test_kit::device(index)
     };
     let broken = DeviceCondition {
         gres_type: GresType::new("g4"),
@@ -134,31 +130,23 @@ fn report(agents: &Agents, number: u32, now: UnixTime) {
         sources: [(Metric::PowerWatts, MetricSource::Nvml)].into(),
     };
     let hello = AgentHello {
-        protocol_version: 1,
         node: node.clone(),
-        agent_version: "0.1.0".to_owned(),
-        journal_id: "j".to_owned(),
         devices: (0..8).map(device).collect(),
         sent_at: now,
-        decision_ids: Vec::new(),
         conditions: if number == 3 { vec![broken] } else { Vec::new() },
-        setup: None,
+        ..pillion_test_kit::hello("n1")
     };
     let (stream, _inbox) = agents.connect(&hello, now);
     let sample = |index: u32| {
         let (busy, held) =
             (f64::from((number * 7 + index * 13) % 10) / 10.0, !(number + index * 3).is_multiple_of(7));
         let share = if held { 0.35 + busy * 0.6 } else { 0.0 };
-        let reading = Reading {
-            power_watts: Some(if held { 210.0 + 430.0 * share } else { 74.0 }),
-            sm_active_fraction: Some(Fraction::clamped(share)),
-            memory_bytes_used: Some(if held {
-                (20 + u64::from((number * 11 + index * 17) % 80)) << 30
-            } else {
-                0
-            }),
-            ..Reading::default()
-        };
+        let gibibytes = if held { 20 + u64::from((number * 11 + index * 17) % 80) } else { 0 };
+        let mut reading = Reading::from([
+            (Metric::PowerWatts, if held { 210.0 + 430.0 * share } else { 74.0 }),
+            (Metric::SmActiveFraction, share),
+        ]);
+        reading.metrics.set_bytes(Metric::MemoryBytesUsed, gibibytes << 30);
         DeviceSample { gres_type: GresType::new(format!("g{index}")), reading, tenants: Vec::new() }
     };
     agents.set_readings(&node, &DeviceSamples { recorded_at: now, samples: (0..8).map(sample).collect() });

@@ -9,8 +9,8 @@ use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
 use pillion_api::{HeatmapCell, HeatmapRequest, ProfilesRequest};
-use pillion_core::Fraction;
 use pillion_core::amount::Amount;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 
 const DAYS: f64 = 90.0;
@@ -53,18 +53,8 @@ pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
 }
 
 /// What is drawn of a profile: a bar each.
-fn fractions(profile: &WorkloadProfile) -> [(&'static str, Option<Fraction>); 9] {
-    [
-        ("Compute units active", profile.sm_active_fraction),
-        ("Occupancy", profile.sm_occupancy_fraction),
-        ("Waiting on memory", profile.stall_fraction),
-        ("FP32 pipes", profile.fp32_active_fraction),
-        ("Tensor pipes", profile.tensor_active_fraction),
-        ("Memory bandwidth", profile.memory_bandwidth_fraction),
-        ("Cache bandwidth", profile.cache_bandwidth_fraction),
-        ("Any kernel running", profile.gpu_busy_fraction),
-        ("Held down by power or heat", profile.throttled_fraction),
-    ]
+fn fractions(profile: &WorkloadProfile) -> impl Iterator<Item = (&'static str, f64)> {
+    Metric::ALL.into_iter().filter_map(|metric| Some((metric.bar()?.title, profile.metrics.get(metric)?)))
 }
 
 fn on_model(profile: &WorkloadProfile) -> Markup {
@@ -77,16 +67,16 @@ fn on_model(profile: &WorkloadProfile) -> Markup {
             dl.facts {
                 div { dt { "Takes" } dd { (format::duration_or_none(profile.duration_seconds)) @if let Some(variation) = profile.duration_variation_fraction { span.muted { " ± " (format::percent(Some(variation))) } } } }
                 div { dt { "Peak memory" } dd { (format::bytes(profile.memory_bytes_peak)) } }
-                div { dt { "Power" } dd { @if let Some(watts) = profile.power_watts_mean { (format!("{watts:.0} W")) } @else { (format::NONE) } } }
+                div { dt { "Power" } dd { @if let Some(watts) = profile.metrics.get(Metric::PowerWatts) { (format!("{watts:.0} W")) } @else { (format::NONE) } } }
                 div { dt { "Energy" } dd { @if let Some(joules) = profile.energy_joules { (Amount::energy(joules)) } @else { (format::NONE) } } }
                 div { dt { "Processes" } dd { (profile.process_count_peak) } }
             }
             div.columns {
                 table.narrow.profile {
                     caption { "How it uses the device" }
-                    tbody { @for (label, value) in fractions(profile) { @if let Some(value) = value {
-                        tr { th scope="row" { (label) } td.number { (chart::bar(value.value(), "fill-activity")) " " (format::percent(Some(value.value()))) } }
-                    } } }
+                    tbody { @for (label, value) in fractions(profile) {
+                        tr { th scope="row" { (label) } td.number { (chart::bar(value, "fill-activity")) " " (format::percent(Some(value))) } }
+                    } }
                 }
                 @if points.len() > 1 {
                     figure {

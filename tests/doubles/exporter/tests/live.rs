@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use exporter_double::{Endpoint, Kind, Settings};
-use pillion_core::device::{Metric, MetricSource, NoticeKind, Reading};
+use pillion_core::device::{NoticeKind, Reading};
+use pillion_core::metric::{Metric, MetricSource};
 use pillion_core::{Fraction, SystemClock};
 use pillion_device::Backend as _;
 use pillion_device::exporter::{Exporter, ExporterKind, ExporterSettings, Supplemented};
@@ -136,24 +137,24 @@ fn both_generations_of_dcgm_exporter_tell_what_the_device_does() {
         let played = node.played();
         until("a second collection", || {
             reading = exporter.read_all(now()).unwrap().remove(&uuid).unwrap();
-            reading.sm_active_fraction.is_some()
+            reading.metrics.get(Metric::SmActiveFraction).is_some()
         });
-        near("busy", part(reading.gpu_busy_fraction), played.busy);
-        near("active", part(reading.sm_active_fraction), played.issue + played.stall);
-        near("occupancy", part(reading.sm_occupancy_fraction), played.occupancy);
-        near("memory", part(reading.memory_bandwidth_fraction), played.memory);
-        near("fp32", part(reading.fp32_active_fraction), played.fp32);
-        near("power", reading.power_watts, played.energy_joules);
-        near("pcie", reading.pcie_rx_bytes_per_second, played.pcie_rx_bytes);
+        near("busy", part(reading.metrics.fraction(Metric::GpuBusyFraction)), played.busy);
+        near("active", part(reading.metrics.fraction(Metric::SmActiveFraction)), played.issue + played.stall);
+        near("occupancy", part(reading.metrics.fraction(Metric::SmOccupancyFraction)), played.occupancy);
+        near("memory", part(reading.metrics.fraction(Metric::MemoryBandwidthFraction)), played.memory);
+        near("fp32", part(reading.metrics.fraction(Metric::Fp32ActiveFraction)), played.fp32);
+        near("power", reading.metrics.get(Metric::PowerWatts), played.energy_joules);
+        near("pcie", reading.metrics.get(Metric::PcieRxBytesPerSecond), played.pcie_rx_bytes);
         let after = node.devices().counters(0).unwrap();
-        let energy_joules = reading.energy_joules.unwrap();
+        let energy_joules = reading.metrics.get(Metric::EnergyJoules).unwrap();
         assert!(
             (energy_joules - after.totals.energy_joules).abs() < played.energy_joules,
             "{energy_joules} J"
         );
         let used = after.memory_bytes_used >> 20;
-        assert_eq!(reading.memory_bytes_used.unwrap() >> 20, used);
-        assert!(reading.sources.values().all(|source| *source == MetricSource::DcgmExporter));
+        assert_eq!(reading.metrics.bytes(Metric::MemoryBytesUsed).unwrap() >> 20, used);
+        assert!(reading.metrics.sources().values().all(|source| *source == MetricSource::DcgmExporter));
     }
 }
 
@@ -165,9 +166,9 @@ fn another_profiler_takes_the_profiling_fields_and_gives_them_back() {
     let mut exporter = Exporter::new(settings(ExporterKind::Dcgm, &endpoint));
     let mut active = || {
         let reading = exporter.read_all(now()).unwrap().remove(&uuid).unwrap();
-        assert!(reading.power_watts.is_some(), "that takes no counters");
+        assert!(reading.metrics.get(Metric::PowerWatts).is_some(), "that takes no counters");
         let lost = exporter.notices();
-        (reading.sm_active_fraction.is_some(), lost)
+        (reading.metrics.get(Metric::SmActiveFraction).is_some(), lost)
     };
     until("profiling", || active().0);
     std::fs::write(node.lock(), "").unwrap();
@@ -198,25 +199,34 @@ fn both_versions_of_xpu_manager_stand_in_for_level_zero() {
         let mut reading = Reading::default();
         until("a second collection", || {
             reading = backend.read(0).unwrap();
-            reading.gpu_busy_fraction.is_some()
+            reading.metrics.get(Metric::GpuBusyFraction).is_some()
         });
-        near("busy", part(reading.gpu_busy_fraction), played.busy);
-        near("memory", part(reading.memory_bandwidth_fraction), played.memory);
-        near("power", reading.power_watts, played.energy_joules);
+        near("busy", part(reading.metrics.fraction(Metric::GpuBusyFraction)), played.busy);
+        near("memory", part(reading.metrics.fraction(Metric::MemoryBandwidthFraction)), played.memory);
+        near("power", reading.metrics.get(Metric::PowerWatts), played.energy_joules);
         let after = node.devices().counters(0).unwrap();
-        assert_eq!(reading.memory_bytes_used, Some(after.memory_bytes_used));
-        let energy_joules = reading.energy_joules.unwrap();
+        assert_eq!(reading.metrics.bytes(Metric::MemoryBytesUsed), Some(after.memory_bytes_used));
+        let energy_joules = reading.metrics.get(Metric::EnergyJoules).unwrap();
         assert!(
             (energy_joules - after.totals.energy_joules).abs() < played.energy_joules,
             "{energy_joules} J"
         );
         if kind == Kind::Xpum12 {
-            near("active", part(reading.sm_active_fraction), played.issue);
-            near("stall", part(reading.stall_fraction), played.stall);
+            near("active", part(reading.metrics.fraction(Metric::SmActiveFraction)), played.issue);
+            near("stall", part(reading.metrics.fraction(Metric::StallFraction)), played.stall);
         } else {
-            assert_eq!((reading.sm_active_fraction, reading.stall_fraction), (None, None));
+            assert_eq!(
+                (
+                    reading.metrics.fraction(Metric::SmActiveFraction),
+                    reading.metrics.fraction(Metric::StallFraction)
+                ),
+                (None, None)
+            );
         }
         let idle = backend.read(1).unwrap();
-        assert!(part(idle.gpu_busy_fraction).unwrap() < 0.01 && idle.power_watts < reading.power_watts);
+        assert!(
+            part(idle.metrics.fraction(Metric::GpuBusyFraction)).unwrap() < 0.01
+                && idle.metrics.get(Metric::PowerWatts) < reading.metrics.get(Metric::PowerWatts)
+        );
     }
 }

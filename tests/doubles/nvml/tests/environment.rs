@@ -7,7 +7,7 @@
 mod support;
 
 use pillion_device::Backend as _;
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_device::nvidia::{Nvidia, NvidiaSettings};
 use support::Node;
 
 const VARIABLE: &str = "NVML_MPS_DEVICE_ENUMERATION";
@@ -21,7 +21,7 @@ fn mps_enumeration_is_switched_off_first() {
     assert!(refused.device_count().is_err(), "the double refuses everything else");
     drop(refused);
     let settings = NvidiaSettings { library: Some(node.library()), ..NvidiaSettings::default() };
-    let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
+    let mut nvidia = Nvidia::new(settings, None);
     assert_eq!(nvidia.devices().unwrap(), node.descriptions());
     let _load = node.load(0, "bert-finetune", &[]);
     assert_eq!(nvidia.processes(0).unwrap(), node.simulated().processes(0).unwrap());

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::metrics::Figures;
-use pillion_core::device::{DeviceProcess, Throttle};
+use pillion_core::device::DeviceProcess;
 use pillion_core::health::{DeviceCondition, DeviceFault};
+use pillion_core::metric::{Metric, Throttle};
 use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, DeviceUuid, GresType, JobStart, Shards, SlurmJobId, UserId};
+use pillion_core::{DecisionId, GresType, JobStart, Shards, SlurmJobId, UserId};
 use pillion_device::DeviceState;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/metrics/page/golden.txt");
@@ -15,13 +16,9 @@ const NOW: u64 = 1_700_000_000;
 
 fn devices() -> Vec<DeviceDescription> {
     let device = |(index, model, mechanism): (u32, &str, Mechanism)| DeviceDescription {
-        index,
-        uuid: DeviceUuid::new(format!("GPU-{index}")),
         model: model.to_owned(),
-        memory_bytes: 141 << 30,
-        gres_type: GresType::new(format!("g{index}")),
         mechanism,
-        instances: None,
+        ..pillion_test_kit::device(index)
     };
     let (mps, ccs) = (Mechanism::Mps, Mechanism::Ccs);
     [(0, "h200", mps), (1, "max-1550", ccs), (2, "h200", mps)].into_iter().map(device).collect()
@@ -38,24 +35,26 @@ fn share(job: u32, gres_type: &str) -> Share {
     }
 }
 
+const GIB: f64 = 1_073_741_824.0;
+
 fn full_reading() -> Reading {
-    let half = Some(Fraction::clamped(0.5));
-    Reading {
-        energy_joules: Some(12_345.5),
-        power_watts: Some(350.0),
-        sm_active_fraction: Some(Fraction::clamped(0.75)),
-        sm_occupancy_fraction: half,
-        stall_fraction: half,
-        gpu_busy_fraction: Some(Fraction::ONE),
-        memory_busy_fraction: half,
-        memory_bandwidth_fraction: Some(Fraction::clamped(0.25)),
-        pcie_tx_bytes_per_second: Some(1e6),
-        pcie_rx_bytes_per_second: Some(2e6),
-        memory_bytes_used: Some(7 << 30),
-        sm_clock_hertz: Some(1.98e9),
-        throttles: Some(BTreeSet::from([Throttle::PowerLimit])),
-        ..Reading::default()
+    // Whatever else there is, too.
+    let mut reading = Reading::from(Metric::ALL.map(|metric| (metric, 0.5)));
+    for (metric, value) in [
+        (Metric::EnergyJoules, 12_345.5),
+        (Metric::PowerWatts, 350.0),
+        (Metric::SmActiveFraction, 0.75),
+        (Metric::GpuBusyFraction, 1.0),
+        (Metric::MemoryBandwidthFraction, 0.25),
+        (Metric::PcieTxBytesPerSecond, 1e6),
+        (Metric::PcieRxBytesPerSecond, 2e6),
+        (Metric::SmClockHertz, 1.98e9),
+        (Metric::MemoryBytesUsed, 7.0 * GIB),
+    ] {
+        reading.metrics.set(metric, value);
     }
+    reading.set_throttles([Throttle::PowerLimit].into());
+    reading
 }
 
 fn seen() -> Seen {
@@ -65,7 +64,7 @@ fn seen() -> Seen {
     let process = |pid| DeviceProcess { pid, memory_bytes: None };
     let state = DeviceState { reading: full_reading(), processes: vec![process(1), process(2)] };
     figures.read(&full, Some(&state));
-    let reading = Reading { memory_bytes_used: Some(0), ..Reading::default() };
+    let reading = Reading::from([(Metric::MemoryBytesUsed, 0.0)]);
     figures.read(&little, Some(&DeviceState { reading, processes: Vec::new() }));
     figures.read(&dead, None);
     figures.tenants(&BTreeMap::from([(full, 2)]));
@@ -109,7 +108,7 @@ fn the_page_is_as_it_was() {
 #[test]
 fn every_family_is_on_the_page_of_a_node_that_has_everything() {
     let text = golden_page().plain_text();
-    for of in super::super::ALL {
+    for of in super::super::all() {
         assert!(text.contains(&format!("# HELP {} ", of.name)), "{} is nowhere", of.name);
     }
 }

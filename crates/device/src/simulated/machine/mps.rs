@@ -12,7 +12,7 @@ impl Machine {
     /// Starts the MPS control daemon of a device for `caller`.
     ///
     /// # Errors
-    /// As `Backend::start_mps`.
+    /// As `MpsControl::prepare`.
     pub fn start_mps(
         &mut self,
         caller: UserId,
@@ -43,7 +43,7 @@ impl Machine {
     /// Lets process `pid` of `caller` be the MPS control daemon of a device.
     ///
     /// # Errors
-    /// As `Backend::start_mps`; [`DeviceError::Busy`] if there is one already.
+    /// As `MpsControl::prepare`; [`DeviceError::Busy`] if there is one already.
     pub fn serve_mps(
         &mut self,
         caller: UserId,
@@ -153,7 +153,7 @@ impl Machine {
     /// Stops the MPS control daemon of a device for `caller`.
     ///
     /// # Errors
-    /// As `Backend::stop_mps`.
+    /// As `MpsControl::release`.
     pub fn stop_mps(&mut self, caller: UserId, index: u32) -> Result<(), DeviceError> {
         self.managed(caller, index, Mechanism::Mps)?;
         let Some(daemon) = &self.devices[index as usize].mps else { return Ok(()) };
@@ -178,7 +178,7 @@ impl Machine {
     /// Ends one MPS client for `caller`.
     ///
     /// # Errors
-    /// As `Backend::terminate_mps_client`.
+    /// As `MpsControl::terminate_client`.
     pub fn terminate_mps_client(&mut self, caller: UserId, index: u32, pid: u32) -> Result<(), DeviceError> {
         self.managed(caller, index, Mechanism::Mps)?;
         let ids: Vec<ClientId> = self

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{MpsSettings, MpsState};
 use pillion_core::Fraction;
+use pillion_core::metric::Metric;
 use std::path::PathBuf;
 
 const ALICE: UserId = UserId(1001);
@@ -76,7 +77,7 @@ fn one_long_step_is_the_same_as_many_short_ones() {
         for _ in 0..steps {
             machine.advance(seconds(120.0) / steps);
         }
-        let energy = machine.read(0, &mut None).unwrap().energy_joules.unwrap();
+        let energy = machine.read(0, &mut None).unwrap().metrics.get(Metric::EnergyJoules).unwrap();
         (machine.progress(one).unwrap(), energy)
     };
     let ((coarse, coarse_energy), (fine, fine_energy)) = (run(1), run(997));
@@ -96,7 +97,7 @@ fn energy_only_grows_and_an_idle_device_draws_its_idle_power() {
         machine.advance(seconds(1.0));
         for index in 0..2 {
             let reading = machine.read(index, &mut None).unwrap();
-            let energy = reading.energy_joules.unwrap();
+            let energy = reading.metrics.get(Metric::EnergyJoules).unwrap();
             assert!(energy > last[index as usize]);
             last[index as usize] = energy;
         }
@@ -257,7 +258,7 @@ fn memory_is_counted_refused_and_freed() {
     let of = |gib: u64| AttachRequest { memory_bytes: Some(gib << 30), ..load("launch-bound", &[]) };
     let first = machine.attach(&of(20), 7, ALICE).unwrap();
     machine.advance(seconds(20.0));
-    let used = machine.read(0, &mut None).unwrap().memory_bytes_used.unwrap();
+    let used = machine.read(0, &mut None).unwrap().metrics.bytes(Metric::MemoryBytesUsed).unwrap();
     assert_eq!(used, (20 << 30) + (300 << 20));
     assert_eq!(machine.processes(0).unwrap(), vec![DeviceProcess { pid: 7, memory_bytes: Some(used) }]);
     let refused = machine.attach(&of(30), 8, ALICE).unwrap_err();
@@ -270,7 +271,7 @@ fn memory_is_counted_refused_and_freed() {
     assert_eq!(phase(&machine, first), Phase::Running);
     machine.detach(first);
     machine.detach(late);
-    assert_eq!(machine.read(0, &mut None).unwrap().memory_bytes_used, Some(0));
+    assert_eq!(machine.read(0, &mut None).unwrap().metrics.bytes(Metric::MemoryBytesUsed), Some(0));
     assert!(machine.processes(0).unwrap().is_empty());
 }
 
@@ -349,11 +350,15 @@ fn a_reading_has_what_its_vendor_has() {
         machine.read(0, &mut mark).unwrap();
         machine.advance(seconds(1.0));
         let reading = machine.read(0, &mut mark).unwrap();
-        assert_eq!(reading.stall_fraction.is_none(), nvidia);
-        assert_eq!(reading.cache_bandwidth_fraction.is_none(), nvidia);
-        assert_eq!(reading.fp32_active_fraction.is_some(), nvidia);
-        assert!(reading.memory_bandwidth_fraction.unwrap().value() > 0.2, "{reading:?}");
-        assert!(reading.gpu_busy_fraction.unwrap() > reading.sm_active_fraction.unwrap(), "{reading:?}");
+        assert_eq!(reading.metrics.get(Metric::StallFraction).is_none(), nvidia);
+        assert_eq!(reading.metrics.get(Metric::CacheBandwidthFraction).is_none(), nvidia);
+        assert_eq!(reading.metrics.get(Metric::Fp32ActiveFraction).is_some(), nvidia);
+        assert!(reading.metrics.get(Metric::MemoryBandwidthFraction).unwrap() > 0.2, "{reading:?}");
+        assert!(
+            reading.metrics.fraction(Metric::GpuBusyFraction).unwrap()
+                > reading.metrics.fraction(Metric::SmActiveFraction).unwrap(),
+            "{reading:?}"
+        );
     }
 }
 
@@ -368,7 +373,7 @@ fn a_reading_is_the_mean_since_the_same_reader_looked_last() {
     machine.read(0, &mut often).unwrap();
     machine.advance(seconds(10.0));
     let busy = |mark: &mut Option<Totals>, machine: &mut Machine| {
-        machine.read(0, mark).unwrap().gpu_busy_fraction.unwrap().value()
+        machine.read(0, mark).unwrap().metrics.get(Metric::GpuBusyFraction).unwrap()
     };
     assert!(busy(&mut often, &mut machine) < 1e-9);
     assert!((busy(&mut rarely, &mut machine) - 0.495).abs() < 0.01);

@@ -2,7 +2,7 @@
 //! What is missing counts as average, and that it is missing counts as a feature.
 
 use super::prior::Appetite;
-use crate::model::value;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_linear::{Directions, Matrix};
 use serde::{Deserialize, Serialize};
@@ -76,20 +76,20 @@ impl Feature {
 
     fn of(self, profile: &WorkloadProfile, appetite: &Appetite) -> Option<f64> {
         match self {
-            Self::GpuBusy => value(profile.gpu_busy_fraction),
-            Self::MemoryBusy => value(profile.memory_busy_fraction),
-            Self::MemoryBandwidth => value(profile.memory_bandwidth_fraction),
-            Self::CacheBandwidth => value(profile.cache_bandwidth_fraction),
-            Self::SmActive => value(profile.sm_active_fraction),
-            Self::SmOccupancy => value(profile.sm_occupancy_fraction),
-            Self::Fp32Active => value(profile.fp32_active_fraction),
-            Self::Stall => value(profile.stall_fraction),
+            Self::GpuBusy => profile.metrics.get(Metric::GpuBusyFraction),
+            Self::MemoryBusy => profile.metrics.get(Metric::MemoryBusyFraction),
+            Self::MemoryBandwidth => profile.metrics.get(Metric::MemoryBandwidthFraction),
+            Self::CacheBandwidth => profile.metrics.get(Metric::CacheBandwidthFraction),
+            Self::SmActive => profile.metrics.get(Metric::SmActiveFraction),
+            Self::SmOccupancy => profile.metrics.get(Metric::SmOccupancyFraction),
+            Self::Fp32Active => profile.metrics.get(Metric::Fp32ActiveFraction),
+            Self::Stall => profile.metrics.get(Metric::StallFraction),
             Self::Sensitivity => appetite.sensitivity(),
             Self::SpeedAtATenth => appetite.speed_at_a_tenth(),
             Self::Memory => size(profile.memory_bytes_peak.map(bytes)),
-            Self::Power => size(profile.power_watts_mean),
-            Self::PcieTx => rate(profile.pcie_tx_bytes_per_second),
-            Self::PcieRx => rate(profile.pcie_rx_bytes_per_second),
+            Self::Power => size(profile.metrics.get(Metric::PowerWatts)),
+            Self::PcieTx => rate(profile.metrics.get(Metric::PcieTxBytesPerSecond)),
+            Self::PcieRx => rate(profile.metrics.get(Metric::PcieRxBytesPerSecond)),
         }
     }
 }

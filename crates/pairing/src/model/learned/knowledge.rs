@@ -8,6 +8,7 @@ use super::misfits::Misfits;
 use super::prior::{self, Appetite, Expected};
 use crate::model::{TenantInput, Terms};
 use pillion_core::WorkloadKey;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
@@ -351,7 +352,8 @@ impl Knowledge {
 
 /// What the profiles alone say of the power of tenants that run at these speeds.
 pub(super) fn added_power(tenants: &[TenantInput<'_>], speeds: &[f64]) -> Option<f64> {
-    let solo: Option<Vec<f64>> = tenants.iter().map(|tenant| tenant.profile.power_watts_mean).collect();
+    let solo: Option<Vec<f64>> =
+        tenants.iter().map(|tenant| tenant.profile.metrics.get(Metric::PowerWatts)).collect();
     let solo = solo?;
     let idle = solo.iter().copied().reduce(f64::min)? * POWER_IDLE_FRACTION;
     Some(idle + solo.iter().zip(speeds).map(|(watts, speed)| speed * (watts - idle)).sum::<f64>())

@@ -1,7 +1,8 @@
 //! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
-use crate::model::{TenantInput, value};
+use crate::model::TenantInput;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 
 /// Speed expected where nothing is known of either tenant: a little better than taking turns.
@@ -87,9 +88,11 @@ impl Appetite {
 
     pub(super) fn of(profile: &WorkloadProfile, is_time_sliced: bool) -> Self {
         let curve = curve(profile);
-        let active = value(profile.sm_active_fraction)
-            .map(|active| (active + value(profile.stall_fraction).unwrap_or(0.0)).min(1.0));
-        let busy = value(profile.gpu_busy_fraction);
+        let active = profile
+            .metrics
+            .get(Metric::SmActiveFraction)
+            .map(|active| (active + profile.metrics.get(Metric::StallFraction).unwrap_or(0.0)).min(1.0));
+        let busy = profile.metrics.get(Metric::GpuBusyFraction);
         // Of all hints, what a cap takes away tells best how much is needed.
         let sensitivity = curve.map(|curve| {
             let lost: f64 = curve[1..=CAP_STEPS].iter().map(|speed| 1.0 - speed).sum();
@@ -100,7 +103,10 @@ impl Appetite {
             // A device whose kernels hardly fill it is busy all the time, and still has room.
             load_fraction: if is_time_sliced { busy.or(active) } else { sensitivity.or(active) },
             use_fraction: use_fraction.map(|part| part.clamp(SPEED_MIN, 1.0)),
-            memory_fraction: value(profile.memory_bandwidth_fraction).or(value(profile.memory_busy_fraction)),
+            memory_fraction: profile
+                .metrics
+                .get(Metric::MemoryBandwidthFraction)
+                .or(profile.metrics.get(Metric::MemoryBusyFraction)),
             curve,
         }
     }

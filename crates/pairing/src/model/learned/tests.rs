@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::history::ObservedTenant;
+use pillion_core::SlowdownRatio;
+use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
-use pillion_core::{Fraction, SlowdownRatio};
 use proptest::prelude::*;
 
 const DEVICE: &str = "v100";
@@ -12,10 +13,12 @@ const FREE: Sharing = Sharing::Mps { cap: None, memory_limit_bytes: None };
 
 fn profile(name: &str, family: &str, active: f64) -> WorkloadProfile {
     WorkloadProfile {
+        metrics: Metrics::from([
+            (Metric::SmActiveFraction, active),
+            (Metric::PowerWatts, 100.0 + 200.0 * active),
+        ]),
         family: Some(family.to_owned()),
         run_count: 1,
-        sm_active_fraction: Some(Fraction::clamped(active)),
-        power_watts_mean: Some(100.0 + 200.0 * active),
         ..WorkloadProfile::empty(WorkloadKey::new(name), "v100")
     }
 }

@@ -10,6 +10,7 @@ use crate::planner::index::KindIndex;
 use crate::policy::Objective;
 use crate::view::DeviceView;
 use pillion_core::Fraction;
+use pillion_core::metric::Metric;
 use pillion_core::share::Sharing;
 use std::rc::Rc;
 
@@ -143,7 +144,7 @@ impl<'a> PlanContext<'a> {
                 runs: tenant.runs,
                 speed: own.speed_fraction,
                 contested: if own.has_heavy_tail { own.spread() } else { 0.0 },
-                watts: input.profile.power_watts_mean,
+                watts: input.profile.metrics.get(Metric::PowerWatts),
             })
             .collect();
         let together = match self.policy.objective {

@@ -1,8 +1,9 @@
 //! What Slurm books and bills: hundredths of a device, by the share that a tenant is expected to use. They are not caps.
 
 use crate::planner::admit::SHARDS_MIN;
+use pillion_core::Shards;
+use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{Fraction, Shards};
 
 /// Bounds of what a job that others may join is booked with, so that a joiner finds shards left.
 const HOST_SHARDS: (f64, f64) = (30.0, 70.0);
@@ -11,8 +12,8 @@ const USE_UNKNOWN_FRACTION: f64 = 0.5;
 
 /// The share of the device that a workload uses alone.
 pub(crate) fn use_fraction(profile: &WorkloadProfile) -> f64 {
-    let active = profile.sm_active_fraction.or(profile.gpu_busy_fraction);
-    active.map_or(USE_UNKNOWN_FRACTION, Fraction::value).max(0.01)
+    let active = profile.metrics.get(Metric::SmActiveFraction);
+    active.or(profile.metrics.get(Metric::GpuBusyFraction)).unwrap_or(USE_UNKNOWN_FRACTION).max(0.01)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=100 first")]

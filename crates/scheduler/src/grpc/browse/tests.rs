@@ -7,7 +7,8 @@ use pillion_core::UserId;
 use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
-use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
+use pillion_core::metric::Metric;
+use pillion_core::report::{AgentHello, DeviceSamples};
 use pillion_core::share::Sharing;
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
 use pillion_pairing::Role;
@@ -64,15 +65,7 @@ fn who_is_nobody_sees_no_decision_and_no_outcome() {
 }
 
 fn device() -> DeviceDescription {
-    DeviceDescription {
-        index: 0,
-        uuid: DeviceUuid("GPU-0".into()),
-        model: "h200".into(),
-        memory_bytes: 1,
-        gres_type: GresType::new("g0"),
-        mechanism: Mechanism::Mps,
-        instances: None,
-    }
+    DeviceDescription { uuid: DeviceUuid("GPU-0".into()), memory_bytes: 1, ..pillion_test_kit::device(0) }
 }
 
 fn hello() -> AgentHello {
@@ -96,7 +89,7 @@ fn drain() -> Drain {
 fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let (agents, node) = (Agents::default(), NodeName::new("n1"));
     let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
-    let reading = Reading { power_watts: Some(300.0), ..Reading::default() };
+    let reading = Reading::from([(Metric::PowerWatts, 300.0)]);
     let sample = DeviceSample { gres_type: GresType::new("g0"), reading, tenants: Vec::new() };
     let samples = DeviceSamples { recorded_at: UnixTime::from_epoch(2), samples: vec![sample] };
     agents.set_readings(&node, &samples);

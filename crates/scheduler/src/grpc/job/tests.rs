@@ -2,7 +2,7 @@ use super::*;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
 use crate::store::{MemberStep, NewDecision, NewMember};
-use crate::testing::{at, member};
+use crate::testing::{at, member, new_decision};
 use pillion_core::decision::MemberState::{Ended, Planned, Released, Running};
 use pillion_core::report::{Report, ReportBody};
 use pillion_core::{GresType, NodeName, SlurmJobId, UserId, WorkloadKey};
@@ -42,12 +42,9 @@ async fn shared_run() -> MemoryStore {
         ..member(Planned).plan
     };
     let decision = NewDecision {
-        node: NodeName::new("n1"),
         gres_type: GresType::new("g1"),
         device_model: "h200".into(),
-        joins: None,
-        gain: 0.5,
-        members: members.map(planned).into(),
+        ..new_decision(members.map(planned).into())
     };
     let parent = store.revision().await.unwrap();
     let decision_id = store.commit_plan(parent, &[decision], at(900)).await.unwrap()[0];

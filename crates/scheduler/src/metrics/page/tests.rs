@@ -10,7 +10,7 @@ use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, DeviceUuid, GresType, JobStart, Shards, SlurmJobId, WorkloadKey};
+use pillion_core::{DecisionId, GresType, JobStart, Shards, SlurmJobId, WorkloadKey};
 use pillion_metrics::Durations;
 use pillion_pairing::{Explanation, Pairing, Role};
 use pillion_slurm::{Job, JobState, Node};
@@ -97,15 +97,8 @@ fn agents() -> BTreeMap<NodeName, AgentState> {
         DeviceFault { kind: FaultKind::MpsFault, detail: "client of job 4711 died".into(), since: at(NOW) };
     let condition =
         DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::default() };
-    let device = DeviceDescription {
-        index: 0,
-        uuid: DeviceUuid::new("GPU-0"),
-        model: "h100".into(),
-        memory_bytes: 80 << 30,
-        gres_type: GresType::new("g0"),
-        mechanism: Mechanism::Mps,
-        instances: None,
-    };
+    let device =
+        DeviceDescription { model: "h100".into(), memory_bytes: 80 << 30, ..pillion_test_kit::device(0) };
     let agent = AgentState {
         devices: vec![device],
         version: "0".into(),

@@ -6,15 +6,16 @@ use crate::profile::Profile;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
 use crate::store::{JobRecord, MemberStep, NewDecision, NewMember, StoredObservation};
-use crate::testing::{at, member, record, summary};
+use crate::testing::{at, member, new_decision, record, summary};
 use pillion_core::decision::MemberState::{Planned, Released, Running};
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
+use pillion_core::metric::Metric;
 use pillion_core::report::{
     ActivityMeans, DeviceSample, DeviceSamples, JobSummary, Launch, ProgressPart, Report, ReportBody,
 };
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, DeviceUuid, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, WorkloadKey,
+    DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, WorkloadKey,
 };
 use pillion_pairing::Role;
 use pillion_slurm::Ending;
@@ -89,15 +90,7 @@ impl World {
             Arc::new(Agents::default()),
             Settings::default(),
         );
-        let device = DeviceDescription {
-            index: 1,
-            uuid: DeviceUuid::new("GPU-1"),
-            model: "h200".to_owned(),
-            memory_bytes: 100,
-            gres_type: GresType::new("g1"),
-            mechanism: Mechanism::Mps,
-            instances: None,
-        };
+        let device = DeviceDescription { memory_bytes: 100, ..pillion_test_kit::device(1) };
         store.record_devices(&node(), &[device], at(0)).await.unwrap();
         let mut world = Self { store, profile: Profile::new(Arc::new(context)), sequence: 0 };
         // Everybody ran alone before, one step a second.
@@ -158,12 +151,10 @@ impl World {
             ..member(Planned).plan
         };
         let decision = NewDecision {
-            node: node(),
             gres_type: GresType::new("g1"),
             device_model: "h200".into(),
             joins,
-            gain: 0.5,
-            members: ids.iter().map(member).collect(),
+            ..new_decision(ids.iter().map(member).collect())
         };
         let parent = self.store.revision().await.unwrap();
         let decision_id = self.store.commit_plan(parent, &[decision], at(300)).await.unwrap()[0];
@@ -190,7 +181,7 @@ async fn two_who_ran_together_are_one_observation() {
     let mut world = World::new().await;
     let group = world.plan(None, &[1, 2]).await;
     for (seconds, watts) in [(350, 300.0), (450, 500.0), (550, 100.0)] {
-        let reading = Reading { power_watts: Some(watts), ..Reading::default() };
+        let reading = Reading::from([(Metric::PowerWatts, watts)]);
         let sample = DeviceSample { gres_type: GresType::new("g1"), reading, tenants: Vec::new() };
         world
             .ingest(ReportBody::Samples(DeviceSamples { recorded_at: at(seconds), samples: vec![sample] }))
@@ -262,14 +253,7 @@ async fn three_who_were_always_there_are_one_observation_of_three() {
 async fn a_start_without_its_decision_teaches_nothing() {
     let mut world = World::new().await;
     world.plan(None, &[1, 2]).await;
-    let missed = Launch {
-        at: at(300),
-        start: start(2),
-        step_id: 0,
-        decision_id: None,
-        gres_types: Vec::new(),
-        profile_name: None,
-    };
+    let missed = Launch { at: at(300), gres_types: Vec::new(), ..pillion_test_kit::launch(start(2)) };
     world.ingest(ReportBody::Launch(missed)).await;
     world.tell(&Told::new(1, 300, 500).beside(&[2]).at_speed(0.8), 1).await;
     world.tell(&Told::new(2, 300, 500).beside(&[1]).at_speed(0.8), 2).await;

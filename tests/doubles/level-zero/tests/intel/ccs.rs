@@ -1,7 +1,7 @@
 //! CCS modes: xe's files in the modern scene, the processes' own choice under i915 in the legacy one.
 
 use crate::scene::{Scene, Way, play, wait_for};
-use pillion_device::{Backend as _, DeviceError};
+use pillion_device::{Backend as _, CcsControl, DeviceError};
 use pillion_double_level_zero::Faults;
 use std::os::unix::fs::symlink;
 
@@ -12,15 +12,15 @@ fn xe_is_set_by_its_file_while_the_card_is_idle() {
 
 fn set_by_file(scene: &Scene) {
     let mut intel = scene.opened();
-    assert_eq!(intel.ccs_mode(2).unwrap(), Some(1));
-    intel.set_ccs_mode(2, 4).unwrap();
-    assert_eq!((intel.ccs_mode(2).unwrap(), intel.ccs_mode(3).unwrap()), (Some(4), Some(1)), "a mode a tile");
-    let refused = intel.set_ccs_mode(2, 3).unwrap_err();
+    assert_eq!(intel.status(2).unwrap(), Some(1));
+    intel.prepare(2, 4).unwrap();
+    assert_eq!((intel.status(2).unwrap(), intel.status(3).unwrap()), (Some(4), Some(1)), "a mode a tile");
+    let refused = intel.prepare(2, 3).unwrap_err();
     assert!(matches!(refused, DeviceError::Refused { index: 2, .. }), "{refused}");
-    let busy = intel.set_ccs_mode(1, 2).unwrap_err();
+    let busy = intel.prepare(1, 2).unwrap_err();
     assert!(matches!(busy, DeviceError::Busy { index: 1, .. }), "{busy}");
     assert!(busy.to_string().contains(&scene.load_pid.to_string()), "{busy}");
-    intel.set_ccs_mode(1, 1).unwrap();
+    intel.prepare(1, 1).unwrap();
 }
 
 #[test]
@@ -32,15 +32,15 @@ fn let_go(scene: &Scene) {
     let mut intel = scene.opened();
     intel.read(2).unwrap();
     symlink("/dev/dri/renderD129", scene.open_file(9)).unwrap();
-    let refused = intel.set_ccs_mode(3, 2).unwrap_err();
+    let refused = intel.prepare(3, 2).unwrap_err();
     assert!(matches!(refused, DeviceError::Refused { index: 3, .. }), "{refused}");
     assert!(refused.to_string().contains("keeps /dev/dri/renderD129 open"), "{refused}");
-    assert_eq!(intel.ccs_mode(3).unwrap(), Some(1), "Level Zero was closed, and is open again");
+    assert_eq!(intel.status(3).unwrap(), Some(1), "Level Zero was closed, and is open again");
     assert_eq!(intel.devices().unwrap().len(), 4);
-    intel.set_ccs_mode(1, 1).unwrap();
+    intel.prepare(1, 1).unwrap();
     std::fs::remove_file(scene.open_file(9)).unwrap();
-    intel.set_ccs_mode(3, 2).unwrap();
-    assert_eq!(intel.ccs_mode(3).unwrap(), Some(2));
+    intel.prepare(3, 2).unwrap();
+    assert_eq!(intel.status(3).unwrap(), Some(2));
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn put_off(scene: &Scene) {
     scene.faults(&Faults { hanging: [1].into(), ..Faults::default() });
     wait_for("a call that hangs", || intel.read(1).is_err());
     symlink("/dev/dri/renderD129", scene.open_file(9)).unwrap();
-    let late = intel.set_ccs_mode(3, 2).unwrap_err();
+    let late = intel.prepare(3, 2).unwrap_err();
     assert!(matches!(late, DeviceError::NotReady { index: 3, .. }) && late.is_transient(), "{late}");
     scene.answers(&[]);
     let is_final = |error: &DeviceError| matches!(error, DeviceError::Refused { index: 3, .. });
-    wait_for("its return", || intel.set_ccs_mode(3, 2).is_err_and(|error| is_final(&error)));
+    wait_for("its return", || intel.prepare(3, 2).is_err_and(|error| is_final(&error)));
     std::fs::remove_file(scene.open_file(9)).unwrap();
-    intel.set_ccs_mode(3, 2).unwrap();
+    intel.prepare(3, 2).unwrap();
 }
 
 #[test]
@@ -70,11 +70,11 @@ fn i915_leaves_the_mode_to_processes() {
 
 fn left_to_processes(scene: &Scene) {
     let mut intel = scene.opened();
-    intel.set_ccs_mode(0, 2).unwrap();
-    assert_eq!(intel.ccs_mode(0).unwrap(), None, "nobody tells");
+    intel.prepare(0, 2).unwrap();
+    assert_eq!(intel.status(0).unwrap(), None, "nobody tells");
     for mode in [0, 3, 8] {
-        let refused = intel.set_ccs_mode(0, mode).unwrap_err();
+        let refused = intel.prepare(0, mode).unwrap_err();
         assert!(refused.to_string().contains("is no CCS mode; allowed are 1, 2 and 4"), "{refused}");
     }
-    assert!(matches!(intel.set_ccs_mode(9, 2), Err(DeviceError::NoSuchDevice { index: 9 })));
+    assert!(matches!(intel.prepare(9, 2), Err(DeviceError::NoSuchDevice { index: 9 })));
 }

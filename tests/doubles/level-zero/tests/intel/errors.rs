@@ -5,9 +5,10 @@ use crate::fields::interval;
 use crate::scene::{Scene, Way, double, play, wait_for};
 use level_zero_sys::*;
 use pillion_core::SystemClock;
-use pillion_core::device::{DeviceNotice, Metric, NoticeKind};
+use pillion_core::device::{DeviceNotice, NoticeKind};
+use pillion_core::metric::Metric;
 use pillion_device::intel::{Intel, Settings};
-use pillion_device::{Backend as _, DeviceError};
+use pillion_device::{Backend as _, CcsControl, DeviceError};
 use pillion_double_level_zero::Faults;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,11 +48,19 @@ fn a_metric_that_stops_is_told_once(scene: &Scene) {
     assert_eq!(kinds(&lost), energy.map(NoticeKind::MetricLost));
     assert_eq!(lost[0].detail, "zesPowerGetEnergyCounter: not supported");
     let reading = intel.read(0).unwrap();
-    assert!(reading.energy_joules.is_none() && reading.power_watts.is_none(), "{reading:?}");
-    assert!(reading.memory_bytes_used.is_some() && reading.sm_clock_hertz.is_some(), "{reading:?}");
+    assert!(
+        reading.metrics.get(Metric::EnergyJoules).is_none()
+            && reading.metrics.get(Metric::PowerWatts).is_none(),
+        "{reading:?}"
+    );
+    assert!(
+        reading.metrics.bytes(Metric::MemoryBytesUsed).is_some()
+            && reading.metrics.get(Metric::SmClockHertz).is_some(),
+        "{reading:?}"
+    );
     scene.answers(&[]);
     assert_eq!(kinds(&told(&mut intel, 0)), energy.map(NoticeKind::MetricBack));
-    assert!(interval(&mut intel, 0).energy_joules.is_some());
+    assert!(interval(&mut intel, 0).metrics.get(Metric::EnergyJoules).is_some());
     assert_eq!(intel.notices(), []);
 }
 
@@ -59,8 +68,8 @@ fn a_query_that_takes_more_rights_is_absent(scene: &Scene) {
     scene.answers(&[("zesEngineGetActivity", ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS)]);
     let mut intel = scene.opened();
     let reading = interval(&mut intel, 0);
-    assert_eq!(reading.gpu_busy_fraction, None);
-    assert!(reading.memory_bandwidth_fraction.is_some(), "{reading:?}");
+    assert_eq!(reading.metrics.fraction(Metric::GpuBusyFraction), None);
+    assert!(reading.metrics.get(Metric::MemoryBandwidthFraction).is_some(), "{reading:?}");
     assert_eq!(intel.notices(), [], "it never was there");
 }
 
@@ -75,7 +84,9 @@ fn a_lost_tile_hides_no_other(scene: &Scene) {
                 assert_eq!(index, 1, "{error}");
                 assert!(error.is_gone() && error.to_string().contains("device lost"), "{error}");
             }
-            Ok(state) => assert!(index != 1 && state.reading.memory_bytes_used.is_some()),
+            Ok(state) => {
+                assert!(index != 1 && state.reading.metrics.get(Metric::MemoryBytesUsed).is_some());
+            }
         }
     }
     assert_eq!(intel.notices(), [], "a device is lost, not its metrics");
@@ -112,7 +123,7 @@ fn a_tile_that_hangs_keeps_nobody_waiting(scene: &Scene) {
     });
     assert!(reasons.iter().any(|reason| reason.contains("it takes too long")), "{reasons:?}");
     wait_for("the neighbour on its card", || intel.read(0).is_ok());
-    assert!(intel.set_ccs_mode(1, 2).unwrap_err().is_transient());
+    assert!(intel.prepare(1, 2).unwrap_err().is_transient());
     assert_eq!(intel.devices().unwrap().len(), 4);
     scene.answers(&[]);
     wait_for("its return", || intel.read(1).is_ok());
@@ -146,10 +157,17 @@ fn a_driver_that_never_had_it_is_no_loss(scene: &Scene) {
     let mut reading = intel.read(0).unwrap();
     wait_for("a rate", || {
         reading = intel.read(0).unwrap();
-        reading.gpu_busy_fraction.is_some()
+        reading.metrics.get(Metric::GpuBusyFraction).is_some()
     });
-    assert!(reading.energy_joules.is_none() && reading.power_watts.is_none(), "{reading:?}");
-    assert!(reading.sm_clock_hertz.is_none() && reading.throttles.is_none(), "{reading:?}");
+    assert!(
+        reading.metrics.get(Metric::EnergyJoules).is_none()
+            && reading.metrics.get(Metric::PowerWatts).is_none(),
+        "{reading:?}"
+    );
+    assert!(
+        reading.metrics.get(Metric::SmClockHertz).is_none() && reading.throttles().is_none(),
+        "{reading:?}"
+    );
     assert_eq!(intel.notices(), []);
 }
 
@@ -191,6 +209,6 @@ fn an_old_driver_below_a_new_loader_is_opened_the_legacy_way() {
     play("errors::an_old_driver_below_a_new_loader_is_opened_the_legacy_way", Way::Modern, |scene| {
         scene.answers(&[("zesInit", ZE_RESULT_ERROR_UNINITIALIZED)]);
         let mut intel = scene.opened();
-        assert!(interval(&mut intel, 0).power_watts.is_some());
+        assert!(interval(&mut intel, 0).metrics.get(Metric::PowerWatts).is_some());
     });
 }

@@ -3,7 +3,8 @@
 use crate::both_ways;
 use crate::scene::{Scene, wait_for};
 use pillion_core::Fraction;
-use pillion_core::device::{Mechanism, MetricSource, Reading, Throttle};
+use pillion_core::device::{Mechanism, Reading};
+use pillion_core::metric::{Metric, MetricSource, Throttle};
 use pillion_device::intel::Intel;
 use pillion_device::{Backend as _, DeviceError};
 use pillion_double_level_zero::Faults;
@@ -24,7 +25,7 @@ pub(crate) fn interval(intel: &mut Intel, index: u32) -> Reading {
     let mut found = None;
     wait_for("a reading of an interval", || {
         let reading = intel.read(index).unwrap();
-        let has_rates = reading.power_watts.is_some();
+        let has_rates = reading.metrics.get(Metric::PowerWatts).is_some();
         found = has_rates.then_some(reading);
         has_rates
     });
@@ -46,7 +47,11 @@ fn tiles_are_devices(scene: &Scene) {
 fn each_field_is_what_the_device_did(scene: &Scene) {
     let mut intel = scene.opened();
     let first = intel.read(0).unwrap();
-    assert!(first.power_watts.is_none() && first.gpu_busy_fraction.is_none(), "no interval yet: {first:?}");
+    assert!(
+        first.metrics.get(Metric::PowerWatts).is_none()
+            && first.metrics.get(Metric::GpuBusyFraction).is_none(),
+        "no interval yet: {first:?}"
+    );
     for index in [0, 1] {
         let before = scene.truth(index);
         let reading = interval(&mut intel, index);
@@ -56,32 +61,24 @@ fn each_field_is_what_the_device_did(scene: &Scene) {
         let near = |name: &str, value: f64, truth: f64, within: f64| {
             assert!((value - truth).abs() <= within, "device {index}: {name} is {value}, in truth {truth}");
         };
-        let Reading {
-            energy_joules,
-            power_watts,
-            gpu_busy_fraction,
-            memory_bandwidth_fraction,
-            memory_bytes_used,
-            sm_clock_hertz,
-            throttles,
-            sources,
-            ..
-        } = reading.clone();
-        let energy = energy_joules.unwrap();
+        let metrics = &reading.metrics;
+        let value = |metric| metrics.get(metric).unwrap();
+        let energy = value(Metric::EnergyJoules);
         let range = before.totals.energy_joules - 1e-3..=after.totals.energy_joules + 1e-3;
         assert!(range.contains(&energy), "{energy} J is not within {range:?}");
-        near("power", power_watts.unwrap(), after.power_watts, after.power_watts * 0.01);
+        near("power", value(Metric::PowerWatts), after.power_watts, after.power_watts * 0.01);
         let busy = part(after.totals.busy, before.totals.busy);
-        near("busy", gpu_busy_fraction.unwrap().value(), busy, 0.01);
+        near("busy", value(Metric::GpuBusyFraction), busy, 0.01);
         let bandwidth = part(after.totals.memory, before.totals.memory);
         assert!(bandwidth > 0.01, "the load uses memory");
-        near("bandwidth", memory_bandwidth_fraction.unwrap().value(), bandwidth, 0.01);
-        assert_eq!(memory_bytes_used, Some(after.memory_bytes_used));
+        near("bandwidth", value(Metric::MemoryBandwidthFraction), bandwidth, 0.01);
+        assert_eq!(metrics.bytes(Metric::MemoryBytesUsed), Some(after.memory_bytes_used));
         assert!(after.memory_bytes_used > 4 << 30);
-        assert_eq!(sm_clock_hertz, Some(1.6e9));
-        assert_eq!(throttles, Some(BTreeSet::new()));
+        assert_eq!(metrics.get(Metric::SmClockHertz), Some(1.6e9));
+        assert_eq!(reading.throttles(), Some(&BTreeSet::new()));
+        let sources = metrics.sources();
         assert!(sources.values().all(|source| *source == MetricSource::Sysman), "{sources:?}");
-        assert_eq!(sources.len(), reading.known().count());
+        assert_eq!(sources.len(), metrics.known().count());
         assert_eq!(sources.len(), 7);
     }
 }
@@ -98,25 +95,28 @@ fn processes_are_on_their_tile(scene: &Scene) {
 fn an_idle_tile_is_idle(scene: &Scene) {
     let mut intel = scene.opened();
     let reading = interval(&mut intel, 3);
-    assert_eq!(reading.gpu_busy_fraction, Some(Fraction::ZERO));
-    assert_eq!(reading.memory_bandwidth_fraction, Some(Fraction::ZERO));
-    assert_eq!(reading.memory_bytes_used, Some(0));
+    assert_eq!(reading.metrics.fraction(Metric::GpuBusyFraction), Some(Fraction::ZERO));
+    assert_eq!(reading.metrics.fraction(Metric::MemoryBandwidthFraction), Some(Fraction::ZERO));
+    assert_eq!(reading.metrics.bytes(Metric::MemoryBytesUsed), Some(0));
     let truth = scene.truth(3).power_watts;
-    assert!((reading.power_watts.unwrap() - truth).abs() < truth * 0.01, "{reading:?}");
+    assert!((reading.metrics.get(Metric::PowerWatts).unwrap() - truth).abs() < truth * 0.01, "{reading:?}");
 }
 
 fn a_clock_that_is_held_down_says_why(scene: &Scene) {
     let mut intel = scene.opened();
     scene.faults(&Faults { throttle_reasons: 0b1_1001, ..Faults::default() });
-    let throttles = interval(&mut intel, 0).throttles;
+    let reading = interval(&mut intel, 0);
     let expected = BTreeSet::from([Throttle::PowerLimit, Throttle::Heat, Throttle::PowerBrake]);
-    assert_eq!(throttles, Some(expected));
+    assert_eq!(reading.throttles(), Some(&expected));
 }
 
 fn counters_are_not_read_too_often(scene: &Scene) {
     let mut intel = scene.opened();
     for _ in 0..20 {
-        assert!(intel.read(1).unwrap().energy_joules.is_some(), "the double refuses what comes too soon");
+        assert!(
+            intel.read(1).unwrap().metrics.get(Metric::EnergyJoules).is_some(),
+            "the double refuses what comes too soon"
+        );
         assert!(intel.read_all().unwrap().iter().all(|(_, state)| state.is_ok()));
     }
     assert_eq!(intel.notices(), []);
@@ -124,9 +124,6 @@ fn counters_are_not_read_too_often(scene: &Scene) {
 
 fn mps_is_not_for_intel(scene: &Scene) {
     let mut intel = scene.opened();
-    assert_eq!(intel.mps(0).unwrap(), None);
-    assert!(matches!(intel.stop_mps(0), Err(DeviceError::Unsupported { index: 0, .. })));
-    assert!(matches!(intel.terminate_mps_client(0, 1), Err(DeviceError::Unsupported { .. })));
+    assert!(intel.mps().is_none());
     assert!(matches!(intel.read(4), Err(DeviceError::NoSuchDevice { index: 4 })));
-    assert!(matches!(intel.mps(4), Err(DeviceError::NoSuchDevice { .. })));
 }

@@ -3,9 +3,10 @@
 use crate::support::{Node, eventually};
 use crate::{WORKLOAD, backend, kinds, mps_settings, read_whole};
 use pillion_core::device::{Mechanism, NoticeKind};
+use pillion_core::metric::Metric;
 use pillion_device::mps::{ComputeMode, ComputeModes as _};
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, NvmlComputeModes, SearchPauses};
-use pillion_device::{Backend as _, DeviceError};
+use pillion_device::nvidia::{Nvidia, NvidiaSettings, NvmlComputeModes, SearchPauses};
+use pillion_device::{Backend, DeviceError, MpsControl as _};
 use serde_json::json;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ fn a_device_that_cannot_be_described_lets_no_other_rest() {
     let search_pauses = SearchPauses { first: pause, longest: pause };
     let settings =
         NvidiaSettings { library: Some(node.library()), search_pauses, ..NvidiaSettings::default() };
-    let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
+    let mut nvidia = Nvidia::new(settings, None);
     assert_eq!(eventually("the devices", || nvidia.devices().ok()).len(), 2);
     node.set("lost", json!([0]));
     assert_eq!(nvidia.devices().unwrap().len(), 2, "they keep their places");
@@ -84,9 +85,24 @@ fn a_device_that_mig_has_cut_up_has_no_utilisation() {
     nvidia.devices().unwrap();
     read_whole(&mut nvidia, 1);
     let reading = nvidia.read(0).unwrap();
-    assert!(reading.energy_joules.is_some() && reading.memory_bytes_used.is_some());
-    assert_eq!((reading.gpu_busy_fraction, reading.memory_busy_fraction), (None, None));
-    assert_eq!((reading.sm_active_fraction, reading.memory_bandwidth_fraction), (None, None));
+    assert!(
+        reading.metrics.get(Metric::EnergyJoules).is_some()
+            && reading.metrics.bytes(Metric::MemoryBytesUsed).is_some()
+    );
+    assert_eq!(
+        (
+            reading.metrics.fraction(Metric::GpuBusyFraction),
+            reading.metrics.fraction(Metric::MemoryBusyFraction)
+        ),
+        (None, None)
+    );
+    assert_eq!(
+        (
+            reading.metrics.fraction(Metric::SmActiveFraction),
+            reading.metrics.fraction(Metric::MemoryBandwidthFraction)
+        ),
+        (None, None)
+    );
     assert_eq!(kinds(&mut nvidia), [], "told once, and what never came is not lost");
 }
 
@@ -94,17 +110,11 @@ fn a_device_that_mig_has_cut_up_has_no_utilisation() {
 fn without_mps_and_ccs_their_calls_are_refused() {
     let node = Node::start("h100", 1);
     let mut nvidia = backend(&node);
-    let settings = mps_settings();
-    for refused in [
-        nvidia.start_mps(0, &settings),
-        nvidia.stop_mps(0),
-        nvidia.terminate_mps_client(0, 1),
-        nvidia.set_ccs_mode(0, 1),
-    ] {
-        assert!(matches!(refused, Err(DeviceError::Unsupported { index: 0, .. })), "{refused:?}");
+    assert!(nvidia.mps().is_none() && nvidia.ccs().is_none());
+    let nvidia: &mut dyn Backend = &mut nvidia;
+    for refused in [nvidia.mps_on(0).err(), nvidia.ccs_on(0).err()] {
+        assert!(matches!(refused, Some(DeviceError::Unsupported { index: 0, .. })), "{refused:?}");
     }
-    assert_eq!(nvidia.mps(0).unwrap(), None);
-    assert_eq!(nvidia.ccs_mode(0).unwrap(), None);
 }
 
 #[test]
@@ -118,7 +128,7 @@ fn a_device_is_closed_to_all_but_one_process_and_opened_again() {
         NvmlComputeModes::new(NvidiaSettings { library: Some(node.library()), ..NvidiaSettings::default() });
     modes.set_compute_mode(&device, ComputeMode::ExclusiveProcess).unwrap();
     assert_eq!(now(), Mode::ExclusiveProcess);
-    node.simulated().start_mps(0, &mps_settings()).unwrap();
+    node.simulated().prepare(0, &mps_settings()).unwrap();
     let client = node.load(0, WORKLOAD, &[("CUDA_MPS_PIPE_DIRECTORY", "/run/mps")]);
     let refused = node.try_load(0, WORKLOAD, &[]).unwrap_err();
     assert!(refused.to_string().contains("busy or unavailable"), "{refused}");

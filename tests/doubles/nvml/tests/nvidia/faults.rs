@@ -2,8 +2,9 @@
 
 use crate::support::{Driver, Node, eventually};
 use crate::{backend, kinds, read_whole, with_deadline};
-use pillion_core::device::{Metric, NoticeKind};
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_core::device::NoticeKind;
+use pillion_core::metric::Metric;
+use pillion_device::nvidia::{Nvidia, NvidiaSettings};
 use pillion_device::simulated::{Machine, MachineConfig};
 use pillion_device::{Backend as _, DeviceError};
 use serde_json::json;
@@ -27,7 +28,7 @@ fn a_lost_device_is_gone_alone_and_may_come_back() {
     assert!(nvidia.processes(1).unwrap_err().is_gone());
     assert_eq!(nvidia.devices().unwrap().len(), 3, "it keeps its place");
     node.set("lost", json!([]));
-    assert!(nvidia.read(1).unwrap().energy_joules.is_some());
+    assert!(nvidia.read(1).unwrap().metrics.get(Metric::EnergyJoules).is_some());
     read_whole(&mut nvidia, 1);
     assert_eq!(kinds(&mut nvidia), [], "a device that is gone loses no metric");
     assert!(matches!(nvidia.read(3), Err(DeviceError::NoSuchDevice { index: 3 })));
@@ -38,7 +39,7 @@ fn a_device_that_is_gone_is_left_alone_for_a_while() {
     let mut node = Node::start("h100", 2);
     let (library, deadline) = (Some(node.library()), Duration::from_secs(20));
     let settings = NvidiaSettings { library, deadline, ..NvidiaSettings::default() };
-    let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
+    let mut nvidia = Nvidia::new(settings, None);
     eventually("the library opens", || nvidia.read(0).ok());
     node.set("lost", json!([0]));
     let first = nvidia.read(0).unwrap_err();
@@ -91,7 +92,10 @@ fn what_we_may_not_read_is_told_once_and_hides_nothing_else() {
         node.set("not_permitted", json!([function]));
         let mut nvidia = backend(&node);
         let reading = nvidia.read(0).unwrap();
-        assert!(reading.power_watts.is_some() && !reading.known().any(|metric| metrics.contains(&metric)));
+        assert!(
+            reading.metrics.get(Metric::PowerWatts).is_some()
+                && !reading.metrics.known().any(|metric| metrics.contains(&metric))
+        );
         let notices = nvidia.notices();
         let kinds: Vec<NoticeKind> = notices.iter().map(|notice| notice.kind).collect();
         assert_eq!(kinds, metrics.iter().copied().map(NoticeKind::MetricLost).collect::<Vec<_>>());
@@ -118,7 +122,7 @@ const OF_GPM_ALONE: [Metric; 5] = [
 #[test]
 fn a_node_without_the_library_says_so() {
     let settings = |path: PathBuf| NvidiaSettings { library: Some(path), ..NvidiaSettings::default() };
-    let mut nvidia = Nvidia::new(settings("/nowhere/libnvidia-ml.so.1".into()), Box::new(NoMps));
+    let mut nvidia = Nvidia::new(settings("/nowhere/libnvidia-ml.so.1".into()), None);
     assert_eq!(nvidia.notices(), [], "nothing is loaded for this");
     let error = nvidia.devices().unwrap_err();
     assert!(
@@ -130,7 +134,7 @@ fn a_node_without_the_library_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let text = directory.path().join("libnvidia-ml.so.1");
     std::fs::write(&text, "no library at all").unwrap();
-    let error = Nvidia::new(settings(text), Box::new(NoMps)).devices().unwrap_err();
+    let error = Nvidia::new(settings(text), None).devices().unwrap_err();
     assert!(matches!(error, DeviceError::NoLibrary { .. }), "{error}");
 }
 

@@ -13,7 +13,8 @@ mod support;
 mod xids;
 
 use pillion_core::device::{NoticeKind, Reading};
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings, SearchPauses};
+use pillion_core::metric::Metric;
+use pillion_device::nvidia::{Nvidia, NvidiaSettings, SearchPauses};
 use pillion_device::{Backend as _, MpsSettings};
 use std::time::Duration;
 use support::{Node, eventually};
@@ -28,13 +29,14 @@ fn with_deadline(node: &Node, deadline: Duration) -> Nvidia {
     let library = Some(node.library());
     let search_pauses = SearchPauses { first: Duration::ZERO, longest: Duration::ZERO };
     let settings = NvidiaSettings { library, deadline, search_pauses, ..NvidiaSettings::default() };
-    Nvidia::new(settings, Box::new(NoMps))
+    Nvidia::new(settings, None)
 }
 
 /// A reading with the values of GPM, which come with the second sample.
 fn read_whole(nvidia: &mut Nvidia, index: u32) -> Reading {
     eventually("GPM gives its values", || {
-        Some(nvidia.read(index).unwrap()).filter(|reading| reading.sm_active_fraction.is_some())
+        Some(nvidia.read(index).unwrap())
+            .filter(|reading| reading.metrics.get(Metric::SmActiveFraction).is_some())
     })
 }
 

@@ -2,7 +2,8 @@
 
 use crate::support::{Node, eventually};
 use crate::{WORKLOAD, backend, kinds, read_whole};
-use pillion_core::device::{Metric, MetricSource, NoticeKind, Throttle};
+use pillion_core::device::NoticeKind;
+use pillion_core::metric::{Metric, MetricSource, Throttle};
 use pillion_device::Backend as _;
 use pillion_device::nvidia::Nvidia;
 use pillion_device::simulated::Totals;
@@ -40,14 +41,14 @@ fn check_base(node: &Node, nvidia: &mut Nvidia, index: u32, rates: &Totals) {
     let before = node.simulated().counters(index).unwrap();
     let reading = nvidia.read(index).unwrap();
     let after = node.simulated().counters(index).unwrap();
-    let energy = reading.energy_joules.unwrap();
+    let energy = reading.metrics.get(Metric::EnergyJoules).unwrap();
     let span = before.totals.energy_joules - 0.001..=after.totals.energy_joules + 0.001;
     assert!(span.contains(&energy), "{energy} J told, {span:?} J used");
-    close("power", reading.power_watts, before.power_watts, 0.001);
-    assert_eq!(reading.memory_bytes_used, Some(before.memory_bytes_used));
-    close("gpu busy", reading.gpu_busy_fraction.map(f64::from), rates.busy, 0.006);
-    close("memory busy", reading.memory_busy_fraction.map(f64::from), rates.memory, 0.006);
-    assert_eq!(reading.throttles, Some(BTreeSet::new()));
+    close("power", reading.metrics.get(Metric::PowerWatts), before.power_watts, 0.001);
+    assert_eq!(reading.metrics.bytes(Metric::MemoryBytesUsed), Some(before.memory_bytes_used));
+    close("gpu busy", reading.metrics.get(Metric::GpuBusyFraction), rates.busy, 0.006);
+    close("memory busy", reading.metrics.get(Metric::MemoryBusyFraction), rates.memory, 0.006);
+    assert_eq!(reading.throttles(), Some(&BTreeSet::new()));
 }
 
 #[test]
@@ -59,25 +60,31 @@ fn a_hopper_tells_what_it_did_by_gpm() {
     let rates = rates(&node, 1);
     let mut nvidia = backend(&node);
     let first = nvidia.read(1).unwrap();
-    assert_eq!(first.sm_active_fraction, None, "one sample says nothing");
+    assert_eq!(first.metrics.fraction(Metric::SmActiveFraction), None, "one sample says nothing");
     let reading = read_whole(&mut nvidia, 1);
-    close("SM", reading.sm_active_fraction.map(f64::from), rates.issue + rates.stall, 1e-6);
-    close("occupancy", reading.sm_occupancy_fraction.map(f64::from), rates.occupancy, 1e-6);
-    close("FP32", reading.fp32_active_fraction.map(f64::from), rates.fp32, 1e-6);
-    close("bandwidth", reading.memory_bandwidth_fraction.map(f64::from), rates.memory, 1e-6);
-    close("tensor", reading.tensor_active_fraction.map(f64::from), 0.375, 1e-12);
-    close("PCIe out", reading.pcie_tx_bytes_per_second, rates.pcie_tx_bytes, 1.0);
-    close("PCIe in", reading.pcie_rx_bytes_per_second, rates.pcie_rx_bytes, 1.0);
+    close("SM", reading.metrics.get(Metric::SmActiveFraction), rates.issue + rates.stall, 1e-6);
+    close("occupancy", reading.metrics.get(Metric::SmOccupancyFraction), rates.occupancy, 1e-6);
+    close("FP32", reading.metrics.get(Metric::Fp32ActiveFraction), rates.fp32, 1e-6);
+    close("bandwidth", reading.metrics.get(Metric::MemoryBandwidthFraction), rates.memory, 1e-6);
+    close("tensor", reading.metrics.get(Metric::TensorActiveFraction), 0.375, 1e-12);
+    close("PCIe out", reading.metrics.get(Metric::PcieTxBytesPerSecond), rates.pcie_tx_bytes, 1.0);
+    close("PCIe in", reading.metrics.get(Metric::PcieRxBytesPerSecond), rates.pcie_rx_bytes, 1.0);
     assert!(
         rates.pcie_rx_bytes > 1e3 && (rates.pcie_rx_bytes - rates.pcie_tx_bytes).abs() > 1e3,
         "the two can be told apart"
     );
-    close("NVLink out", reading.nvlink_tx_bytes_per_second, 10_485_760.0, 0.0);
-    close("NVLink in", reading.nvlink_rx_bytes_per_second, 20_971_520.0, 0.0);
-    close("clock", reading.sm_clock_hertz, 1.98e9, 0.0);
-    assert_eq!((reading.stall_fraction, reading.cache_bandwidth_fraction), (None, None));
+    close("NVLink out", reading.metrics.get(Metric::NvlinkTxBytesPerSecond), 10_485_760.0, 0.0);
+    close("NVLink in", reading.metrics.get(Metric::NvlinkRxBytesPerSecond), 20_971_520.0, 0.0);
+    close("clock", reading.metrics.get(Metric::SmClockHertz), 1.98e9, 0.0);
+    assert_eq!(
+        (
+            reading.metrics.fraction(Metric::StallFraction),
+            reading.metrics.fraction(Metric::CacheBandwidthFraction)
+        ),
+        (None, None)
+    );
     check_base(&node, &mut nvidia, 1, &rates);
-    for metric in reading.known() {
+    for metric in reading.metrics.known() {
         let of_nvml = matches!(
             metric,
             Metric::EnergyJoules
@@ -89,10 +96,10 @@ fn a_hopper_tells_what_it_did_by_gpm() {
                 | Metric::Throttles
         );
         let source = if of_nvml { MetricSource::Nvml } else { MetricSource::NvmlGpm };
-        assert_eq!(reading.sources.get(&metric), Some(&source), "{metric:?}");
+        assert_eq!(reading.metrics.sources().get(&metric), Some(&source), "{metric:?}");
     }
     let idle = read_whole(&mut nvidia, 0);
-    assert_eq!(idle.sm_active_fraction.map(f64::from), Some(0.0));
+    assert_eq!(idle.metrics.get(Metric::SmActiveFraction), Some(0.0));
     assert_eq!(kinds(&mut nvidia), []);
 }
 
@@ -105,10 +112,20 @@ fn who_looks_again_at_once_is_told_the_same() {
     drop(load);
     // The double refuses a sample that is taken too soon. A busy machine may be slow enough to see the load leave.
     let again = nvidia.read(0).unwrap();
-    assert!(again.sm_active_fraction.is_some_and(|active| active <= first.sm_active_fraction.unwrap()));
+    assert!(
+        again
+            .metrics
+            .fraction(Metric::SmActiveFraction)
+            .is_some_and(|active| active <= first.metrics.fraction(Metric::SmActiveFraction).unwrap())
+    );
     assert_eq!(kinds(&mut nvidia), [], "nothing is lost");
     eventually("the load is seen to leave", || {
-        nvidia.read(0).unwrap().sm_active_fraction.filter(|active| f64::from(*active) < 1e-9)
+        nvidia
+            .read(0)
+            .unwrap()
+            .metrics
+            .fraction(Metric::SmActiveFraction)
+            .filter(|active| f64::from(*active) < 1e-9)
     });
     assert_eq!(kinds(&mut nvidia), []);
 }
@@ -121,20 +138,20 @@ fn a_volta_has_its_plain_meters_only() {
     let mut nvidia = backend(&node);
     let reading = nvidia.read(0).unwrap();
     check_base(&node, &mut nvidia, 0, &rates);
-    close("clock", reading.sm_clock_hertz, 1.53e9, 0.0);
+    close("clock", reading.metrics.get(Metric::SmClockHertz), 1.53e9, 0.0);
     close(
         "PCIe out",
-        reading.pcie_tx_bytes_per_second,
+        reading.metrics.get(Metric::PcieTxBytesPerSecond),
         rates.pcie_tx_bytes,
         500.0 + rates.pcie_tx_bytes * 0.01,
     );
     close(
         "PCIe in",
-        reading.pcie_rx_bytes_per_second,
+        reading.metrics.get(Metric::PcieRxBytesPerSecond),
         rates.pcie_rx_bytes,
         500.0 + rates.pcie_rx_bytes * 0.01,
     );
-    let known: BTreeSet<Metric> = reading.known().collect();
+    let known: BTreeSet<Metric> = reading.metrics.known().collect();
     let expected = [
         Metric::EnergyJoules,
         Metric::PowerWatts,
@@ -147,7 +164,7 @@ fn a_volta_has_its_plain_meters_only() {
         Metric::Throttles,
     ];
     assert_eq!(known, BTreeSet::from(expected));
-    assert!(reading.sources.values().all(|source| *source == MetricSource::Nvml));
+    assert!(reading.metrics.sources().values().all(|source| *source == MetricSource::Nvml));
 }
 
 #[test]
@@ -164,7 +181,7 @@ fn power_now_is_preferred_and_the_mean_stands_in() {
         (json!(["field:186", "nvmlDeviceGetPowerUsage"]), false),
     ] {
         node.set("not_supported", missing.clone());
-        let power = nvidia.read(0).unwrap().power_watts;
+        let power = nvidia.read(0).unwrap().metrics.get(Metric::PowerWatts);
         assert_eq!(power.is_some(), told, "without {missing}");
         assert!(power.is_none_or(|power| (power - watts).abs() < 0.001), "{power:?} W told, {watts} W drawn");
     }
@@ -176,7 +193,7 @@ fn what_holds_the_clock_is_told() {
     // SwPowerCap and SwThermalSlowdown (nvml.h).
     node.set("throttle_reasons", json!(0x4 | 0x20));
     let reading = backend(&node).read(0).unwrap();
-    assert_eq!(reading.throttles, Some(BTreeSet::from([Throttle::PowerLimit, Throttle::Heat])));
+    assert_eq!(reading.throttles(), Some(&BTreeSet::from([Throttle::PowerLimit, Throttle::Heat])));
 }
 
 #[test]
@@ -185,11 +202,11 @@ fn a_metric_that_stops_coming_is_told_once_and_again_when_it_is_back() {
     let mut nvidia = backend(&node);
     nvidia.read(0).unwrap();
     node.set("not_supported", json!(["nvmlDeviceGetTotalEnergyConsumption"]));
-    assert_eq!(nvidia.read(0).unwrap().energy_joules, None);
+    assert_eq!(nvidia.read(0).unwrap().metrics.get(Metric::EnergyJoules), None);
     nvidia.read(0).unwrap();
     assert_eq!(kinds(&mut nvidia), [(0, NoticeKind::MetricLost(Metric::EnergyJoules))]);
     node.set("not_supported", json!([]));
-    assert!(nvidia.read(0).unwrap().energy_joules.is_some());
+    assert!(nvidia.read(0).unwrap().metrics.get(Metric::EnergyJoules).is_some());
     assert_eq!(kinds(&mut nvidia), [(0, NoticeKind::MetricBack(Metric::EnergyJoules))]);
 }
 
@@ -200,14 +217,23 @@ fn gpm_that_fails_leaves_the_plain_meters() {
     read_whole(&mut nvidia, 0);
     node.set("not_supported", json!(["nvmlGpmSampleGet"]));
     let reading = eventually("GPM fails", || {
-        Some(nvidia.read(0).unwrap()).filter(|reading| reading.sm_active_fraction.is_none())
+        Some(nvidia.read(0).unwrap())
+            .filter(|reading| reading.metrics.get(Metric::SmActiveFraction).is_none())
     });
-    assert!(reading.energy_joules.is_some());
-    assert_eq!(reading.sources[&Metric::PcieTxBytesPerSecond], MetricSource::Nvml, "NVML's own stands in");
+    assert!(reading.metrics.get(Metric::EnergyJoules).is_some());
+    assert_eq!(
+        reading.metrics.sources()[&Metric::PcieTxBytesPerSecond],
+        MetricSource::Nvml,
+        "NVML's own stands in"
+    );
     assert!(kinds(&mut nvidia).contains(&(0, NoticeKind::MetricLost(Metric::SmActiveFraction))));
     node.set("not_supported", json!(["gpm:12"]));
     let reading = read_whole(&mut nvidia, 0);
-    assert_eq!(reading.fp32_active_fraction, None, "one metric that lacks hides no other");
+    assert_eq!(
+        reading.metrics.fraction(Metric::Fp32ActiveFraction),
+        None,
+        "one metric that lacks hides no other"
+    );
     assert!(kinds(&mut nvidia).contains(&(0, NoticeKind::MetricBack(Metric::SmActiveFraction))));
 }
 
@@ -221,5 +247,7 @@ fn all_devices_are_read_in_one_call() {
     assert_eq!((states[0].0, states[1].0), (0, 1));
     assert_eq!(state(0).processes, []);
     assert_eq!(state(1).processes, node.simulated().processes(1).unwrap());
-    assert!(state(1).reading.power_watts > state(0).reading.power_watts);
+    assert!(
+        state(1).reading.metrics.get(Metric::PowerWatts) > state(0).reading.metrics.get(Metric::PowerWatts)
+    );
 }

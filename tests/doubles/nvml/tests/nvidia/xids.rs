@@ -4,7 +4,7 @@ use crate::kinds;
 use crate::support::Node;
 use pillion_core::device::NoticeKind;
 use pillion_device::Backend as _;
-use pillion_device::nvidia::{NoMps, Nvidia, NvidiaSettings};
+use pillion_device::nvidia::{Nvidia, NvidiaSettings};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -34,7 +34,7 @@ impl Machine {
         let (library, kernel_log) = (Some(self.node.library()), Some(kernel_log));
         let deadline = std::time::Duration::from_secs(20);
         let settings = NvidiaSettings { library, kernel_log, deadline, ..NvidiaSettings::default() };
-        let mut nvidia = Nvidia::new(settings, Box::new(NoMps));
+        let mut nvidia = Nvidia::new(settings, None);
         assert_eq!(nvidia.read_all().unwrap().len(), 2);
         nvidia
     }

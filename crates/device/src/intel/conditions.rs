@@ -2,7 +2,8 @@
 
 use super::calls::{Answer, Failure};
 use super::convert::{self, Look};
-use pillion_core::device::{DeviceNotice, Metric, NoticeKind};
+use pillion_core::device::{DeviceNotice, NoticeKind};
+use pillion_core::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a query gives.

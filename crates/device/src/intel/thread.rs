@@ -3,11 +3,11 @@
 
 use super::calls::Failure;
 use super::ccs::{self, Kernel, ModeFile};
+use super::conditions::{Query, Watch};
 use super::convert::{self, Look, QUERY_COUNT, device_error, is_forbidden, is_lost};
 use super::metrics::{self, Greatest, Streams};
 use super::open::{Session, Tile, Way};
 use super::process;
-use super::watch::{Query, Watch};
 use super::{LOOK_SECONDS_MIN, Settings};
 use crate::{DeviceError, DeviceState};
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
@@ -160,7 +160,7 @@ impl Driver {
             self.notices.extend(memory.watch.observe(index, Query::Stream, streamed.map(|_| ())));
             if let Ok(Some(means)) = &streamed {
                 let greatest = Greatest { memory_bytes_per_second, cache_bytes_per_second };
-                metrics::fill(&mut reading, means, greatest);
+                metrics::fill(&mut reading.metrics, means, greatest);
             }
         }
         // From the end of this look to the beginning of the next: a slow driver reads its counters late.
@@ -295,7 +295,7 @@ impl Driver {
         Ok(to_set.is_some_and(|(card, _)| !ccs::held_by_us(&self.settings.proc_root, &card).is_empty()))
     }
 
-    /// As `Backend::set_ccs_mode`. `others_let_go`: no other thread hangs with Level Zero open.
+    /// As `CcsControl::prepare`. `others_let_go`: no other thread hangs with Level Zero open.
     pub(super) fn set_ccs_mode(
         &mut self,
         index: u32,

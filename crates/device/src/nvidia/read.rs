@@ -7,7 +7,8 @@ use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
-use pillion_core::device::{Metric, Reading};
+use pillion_core::device::Reading;
+use pillion_core::metric::Metric;
 use std::collections::BTreeMap;
 
 /// Asks value by value: one that is refused or not there leaves the others alone.
@@ -79,27 +80,32 @@ pub(super) fn read(
     reading: &mut Reading,
 ) -> Result<(), Trouble> {
     // Without what the driver reserves, which no process can have.
-    reading.memory_bytes_used =
-        asking.value(&[Metric::MemoryBytesUsed], device.memory_info())?.map(|memory| memory.used);
-    reading.energy_joules =
-        asking.value(&[Metric::EnergyJoules], device.total_energy_consumption())?.map(convert::joules);
-    reading.power_watts = power(device, asking)?;
+    if let Some(memory) = asking.value(&[Metric::MemoryBytesUsed], device.memory_info())? {
+        reading.metrics.set_bytes(Metric::MemoryBytesUsed, memory.used);
+    }
+    let energy = asking.value(&[Metric::EnergyJoules], device.total_energy_consumption())?;
+    reading.metrics.set_known(Metric::EnergyJoules, energy.map(convert::joules));
+    reading.metrics.set_known(Metric::PowerWatts, power(device, asking)?);
     if let Some(utilization) =
         asking.value(&[Metric::GpuBusyFraction, Metric::MemoryBusyFraction], device.utilization_rates())?
     {
-        reading.gpu_busy_fraction = convert::percent(f64::from(utilization.gpu));
-        reading.memory_busy_fraction = convert::percent(f64::from(utilization.memory));
+        let (gpu, memory) = (f64::from(utilization.gpu), f64::from(utilization.memory));
+        reading.metrics.set_known(Metric::GpuBusyFraction, convert::percent(gpu));
+        reading.metrics.set_known(Metric::MemoryBusyFraction, convert::percent(memory));
     }
-    reading.sm_clock_hertz =
-        asking.value(&[Metric::SmClockHertz], device.clock_info(Clock::SM))?.map(convert::hertz);
-    reading.throttles =
-        asking.value(&[Metric::Throttles], device.current_throttle_reasons())?.map(convert::throttles);
+    let clock = asking.value(&[Metric::SmClockHertz], device.clock_info(Clock::SM))?;
+    reading.metrics.set_known(Metric::SmClockHertz, clock.map(convert::hertz));
+    if let Some(reasons) = asking.value(&[Metric::Throttles], device.current_throttle_reasons())? {
+        reading.set_throttles(convert::throttles(reasons));
+    }
     if with_pcie {
-        let mut rate = |metric, counter| -> Result<Option<f64>, Trouble> {
-            Ok(asking.value(&[metric], device.pcie_throughput(counter))?.map(convert::kilobytes_per_second))
-        };
-        reading.pcie_tx_bytes_per_second = rate(Metric::PcieTxBytesPerSecond, PcieUtilCounter::Send)?;
-        reading.pcie_rx_bytes_per_second = rate(Metric::PcieRxBytesPerSecond, PcieUtilCounter::Receive)?;
+        for (metric, counter) in [
+            (Metric::PcieTxBytesPerSecond, PcieUtilCounter::Send),
+            (Metric::PcieRxBytesPerSecond, PcieUtilCounter::Receive),
+        ] {
+            let rate = asking.value(&[metric], device.pcie_throughput(counter))?;
+            reading.metrics.set_known(metric, rate.map(convert::kilobytes_per_second));
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Notices which metrics of a device stop coming or may not be read, and which come again. Pure.
 
-use pillion_core::device::{Metric, NoticeKind};
+use pillion_core::device::NoticeKind;
+use pillion_core::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one device has given so far.
