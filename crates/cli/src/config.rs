@@ -104,7 +104,7 @@ impl Config {
             Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(Self::default())
             }
-            Err(source) => Err(CliError::File { action: "read", path: place.to_owned(), source }),
+            Err(source) => Err(CliError::file("read", place)(source)),
         }
     }
 

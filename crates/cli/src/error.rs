@@ -1,7 +1,7 @@
 //! What can go wrong in a command, and with which status it ends. Each message is one sentence that says what to do.
 
 use crate::exit::{self, ExitStatus};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a command gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,12 @@ pub enum CliError {
 }
 
 impl CliError {
+    /// Of a file, once its error is there: `.map_err(CliError::file("read", path))`. `action`: `read` or `write`.
+    pub fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::File { action, path, source }
+    }
+
     /// How the program ends after it.
     pub fn exit_status(&self) -> ExitStatus {
         match self {

@@ -31,6 +31,11 @@ pub fn part(cap: Option<f64>, mode: Option<impl std::fmt::Display>) -> Option<St
     cap.map(|cap| fraction(Some(cap))).or_else(|| mode.map(|mode| format!("1/{mode} card")))
 }
 
+/// A cap: `40 %` of the compute units, or `none`.
+pub fn cap(fraction_of_units: Option<f64>) -> String {
+    fraction_of_units.map_or_else(|| "none".to_owned(), |cap| fraction(Some(cap)))
+}
+
 /// A slowdown ratio: `1.25x`.
 pub fn ratio(value: Option<f64>) -> String {
     value.map(|value| format!("{value:.2}x")).unwrap_or_default()
@@ -89,8 +94,8 @@ pub fn stretch(
     end: Option<&str>,
     now: UnixTime,
 ) -> Result<(Option<UnixTime>, Option<UnixTime>), String> {
-    let parse = |text: Option<&str>| text.map(|text| parse_time(text, now)).transpose();
-    let (since, until) = (parse(start)?, parse(end)?);
+    let since = start.map(|text| parse_time(text, now)).transpose()?;
+    let until = end.map(|text| parse_time(text, now)).transpose()?;
     if since.zip(until).is_some_and(|(since, until)| until < since) {
         return Err("the time after -E lies before the time after -S; swap them".to_owned());
     }
@@ -102,9 +107,9 @@ pub fn stretch(
 /// # Errors
 /// A sentence that says what is allowed.
 pub fn parse_time(text: &str, now: UnixTime) -> Result<UnixTime, String> {
-    let refused = || NotATime(text.to_owned()).to_string();
-    let when: When = text.parse().map_err(|_| refused())?;
-    when.start(now, |date, seconds| local(now, date, seconds)).ok_or_else(refused)
+    let when = text.parse::<When>().ok();
+    let then = when.and_then(|when| when.start(now, |date, seconds| local(now, date, seconds)));
+    then.ok_or_else(|| NotATime(text.to_owned()).to_string())
 }
 
 /// So many seconds after the midnight of a day, here. Of an hour that comes twice, the first.

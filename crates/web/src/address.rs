@@ -71,7 +71,6 @@ impl Page {
 
     /// Its path.
     pub fn path(&self) -> String {
-        let named = |kind: &str, name: &str| format!("/{kind}/{}", utf8_percent_encode(name, PLAIN));
         match self {
             Self::Cluster => "/".to_owned(),
             Self::Gains => "/gains".to_owned(),
@@ -96,6 +95,10 @@ impl Page {
         let text = text.finish();
         if text.is_empty() { self.path() } else { format!("{}?{text}", self.path()) }
     }
+}
+
+fn named(kind: &str, name: &str) -> String {
+    format!("/{kind}/{}", utf8_percent_encode(name, PLAIN))
 }
 
 /// The filters of an address.

@@ -109,27 +109,31 @@ pub(crate) struct Range {
 
 /// The range of an estimate, from standstill to full speed.
 pub(crate) fn range(range: &Range) -> Markup {
-    let x = |value: f64| format!("{:.1}", 4.0 + value.clamp(0.0, 1.05) * 300.0);
     html! {
         svg.range viewBox="0 0 330 34" aria-hidden="true" focusable="false" {
             line.grid x1="4" x2="319" y1="17" y2="17" {}
-            @for at in [0.0, 0.25, 0.5, 0.75, 1.0] { line.grid x1=(x(at)) x2=(x(at)) y1="13" y2="21" {} }
+            @for at in [0.0, 0.25, 0.5, 0.75, 1.0] { line.grid x1=(range_x(at)) x2=(range_x(at)) y1="13" y2="21" {} }
             @if let (Some(low), Some(high)) = (range.low, range.high.or(range.expected)) {
-                rect.band x=(x(low)) y="10" width=(format!("{:.1}", ((high.min(1.05) - low) * 300.0).max(1.0))) height="14" rx="3" {}
+                rect.band x=(range_x(low)) y="10" width=(format!("{:.1}", ((high.min(1.05) - low) * 300.0).max(1.0))) height="14" rx="3" {}
             }
-            @if let Some(expected) = range.expected { line.expected x1=(x(expected)) x2=(x(expected)) y1="8" y2="26" {} }
-            @if let Some(promised) = range.promised { line.promised x1=(x(promised)) x2=(x(promised)) y1="2" y2="32" {} }
-            @if let Some(measured) = range.measured { circle.measured cx=(x(measured)) cy="17" r="5" {} }
+            @if let Some(expected) = range.expected { line.expected x1=(range_x(expected)) x2=(range_x(expected)) y1="8" y2="26" {} }
+            @if let Some(promised) = range.promised { line.promised x1=(range_x(promised)) x2=(range_x(promised)) y1="2" y2="32" {} }
+            @if let Some(measured) = range.measured { circle.measured cx=(range_x(measured)) cy="17" r="5" {} }
         }
     }
 }
 
+/// Where a speed stands, from 4 to 319 of the picture's 330 units.
+fn range_x(speed: f64) -> String {
+    format!("{:.1}", 4.0 + speed.clamp(0.0, 1.05) * 300.0)
+}
+
 /// Throughput under caps of 10 % to 90 %, and of 100 % without one, as fractions of the last.
 pub(crate) fn curve(points: &[(f64, f64)]) -> Markup {
-    let place = |(cap, speed): &(f64, f64)| {
-        format!("{:.1},{:.1}", 30.0 + cap * 280.0, 130.0 - speed.clamp(0.0, 1.1) * 110.0)
-    };
-    let line: Vec<String> = points.iter().map(place).collect();
+    let mut line = Vec::new();
+    for (cap, speed) in points {
+        line.push(format!("{:.1},{:.1}", 30.0 + cap * 280.0, 130.0 - speed.clamp(0.0, 1.1) * 110.0));
+    }
     html! {
         svg.curve viewBox="-20 0 360 156" aria-hidden="true" focusable="false" {
             @for at in [0.0, 0.5, 1.0] {

@@ -90,6 +90,26 @@ pub enum Look {
     Over(Outcome),
 }
 
+impl Run {
+    fn has_failed(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Failed(_)))
+    }
+
+    fn has_taught(&self) -> bool {
+        self.outcome == Some(Outcome::Taught)
+    }
+}
+
+impl Look {
+    fn open(state: &'static str, detail: &str) -> Self {
+        Self::Open { state, detail: detail.to_owned() }
+    }
+
+    fn failed(why: &str) -> Self {
+        Self::Over(Outcome::Failed(why.to_owned()))
+    }
+}
+
 impl Wanted {
     /// How many runs there are in all.
     pub fn run_count(&self) -> usize {
@@ -105,40 +125,40 @@ impl Campaign {
 
     /// Forgets what failed, so that it is tried anew.
     pub fn retry(&mut self) {
-        self.runs.retain(|run| !matches!(run.outcome, Some(Outcome::Failed(_))));
+        self.runs.retain(|run| !run.has_failed());
     }
 
-    /// The runs under this cap that did not fail.
-    fn count(&self, cap: CapStep) -> usize {
-        let good = |run: &&Run| run.cap == cap && !matches!(run.outcome, Some(Outcome::Failed(_)));
-        self.runs.iter().filter(good).count()
+    fn under(&self, cap: CapStep) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| run.cap == cap)
     }
 
-    fn has(&self, cap: CapStep, is: impl Fn(&Option<Outcome>) -> bool) -> bool {
-        self.runs.iter().any(|run| run.cap == cap && is(&run.outcome))
+    /// The first run under this cap that taught the workload's speed.
+    pub fn taught_by(&self, cap: CapStep) -> Option<&Run> {
+        self.under(cap).find(|run| run.has_taught())
+    }
+
+    /// The runs under this cap that are still to be submitted: none where one failed.
+    fn missing(&self, cap: CapStep, wanted: &Wanted) -> impl Iterator<Item = CapStep> + use<> {
+        let is_hopeless = self.under(cap).any(Run::has_failed);
+        let count = wanted.runs_each.saturating_sub(self.under(cap).count());
+        std::iter::repeat_n(cap, if is_hopeless { 0 } else { count })
     }
 
     /// What to do now. Speeds under a cap are parts of that without one: that comes first, and where it fails nothing
     /// else is begun. What failed is not tried again: its user has to mend it.
     pub fn next(&self, wanted: &Wanted) -> Next {
-        let failed = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Failed(_)));
-        let missing = |cap: CapStep| {
-            let is_hopeless = self.has(cap, failed);
-            let count = if is_hopeless { 0 } else { wanted.runs_each.saturating_sub(self.count(cap)) };
-            std::iter::repeat_n(cap, count)
-        };
-        let whole: Vec<CapStep> = missing(CapStep::WHOLE).collect();
-        let is_open = self.runs.iter().any(|run| run.outcome.is_none());
+        let whole: Vec<CapStep> = self.missing(CapStep::WHOLE, wanted).collect();
         if !whole.is_empty() {
             return Next::Submit(whole);
         }
-        if self.has(CapStep::WHOLE, |outcome| *outcome == Some(Outcome::Taught)) {
-            let capped: Vec<CapStep> = wanted.caps.iter().copied().flat_map(missing).collect();
+        if self.taught_by(CapStep::WHOLE).is_some() {
+            let capped: Vec<CapStep> =
+                wanted.caps.iter().flat_map(|cap| self.missing(*cap, wanted)).collect();
             if !capped.is_empty() {
                 return Next::Submit(capped);
             }
         }
-        if is_open { Next::Wait } else { Next::Done }
+        if self.runs.iter().any(|run| run.outcome.is_none()) { Next::Wait } else { Next::Done }
     }
 
     /// How many runs are over.
@@ -148,49 +168,50 @@ impl Campaign {
 
     /// Whether everything that was asked for is known.
     pub fn is_complete(&self, wanted: &Wanted) -> bool {
-        let taught = |cap: &CapStep| self.has(*cap, |outcome| *outcome == Some(Outcome::Taught));
-        [CapStep::WHOLE].iter().chain(&wanted.caps).all(taught)
+        [CapStep::WHOLE].iter().chain(&wanted.caps).all(|cap| self.taught_by(*cap).is_some())
     }
 }
 
 /// How a run stands, by what the scheduler tells of its job. `device_model`: that of the run without a cap.
 pub fn look(run: &Run, story: Option<&JobStory>, device_model: Option<&str>, now: UnixTime) -> Look {
-    let open = |state, detail: &str| Look::Open { state, detail: detail.to_owned() };
-    let failed = |why: &str| Look::Over(Outcome::Failed(why.to_owned()));
     let Some(story) = story else {
         return if now.seconds_since(run.submitted_at) < UNSEEN_SECONDS_MAX {
-            open("waiting", "the scheduler has not seen it yet")
+            Look::open("waiting", "the scheduler has not seen it yet")
         } else {
-            failed("the scheduler does not know it; see 'sacct' for what became of it")
+            Look::failed("the scheduler does not know it; see 'sacct' for what became of it")
         };
     };
     let Some(ending) = &story.ending else {
         return match story.started_at_seconds {
-            Some(_) => open("running", ""),
-            None => open("waiting", story.job.as_ref().map_or("", |job| &job.reason)),
+            Some(_) => Look::open("running", ""),
+            None => Look::open("waiting", story.job.as_ref().map_or("", |job| &job.reason)),
         };
     };
     let own_model = story.decision.as_ref().map(|decision| decision.device_model.as_str());
     if own_model.is_some() && device_model.is_some() && own_model != device_model {
-        return failed(&format!(
+        return Look::failed(&format!(
             "it ran on another GPU model ({}); ask for one in the script, such as --gres=gpu:TYPE:1",
             own_model.unwrap_or_default()
         ));
     }
     match (story.lesson(), run.cap == CapStep::WHOLE) {
-        _ if ending != "completed" => failed(&format!("it ended as {ending}; see what it printed")),
+        _ if ending != "completed" => Look::failed(&format!("it ended as {ending}; see what it printed")),
         (Some(LessonKind::Alone), true) | (Some(LessonKind::Capped), false) => Look::Over(Outcome::Taught),
-        (Some(LessonKind::Alone), false) => failed("it ran without its cap: Slurm started it by itself"),
-        (Some(LessonKind::Nothing), _) => {
-            failed(story.lesson_detail.as_deref().unwrap_or("it taught nothing"))
+        (Some(LessonKind::Alone), false) => {
+            Look::failed("it ran without its cap: Slurm started it by itself")
         }
-        (Some(LessonKind::Capped | LessonKind::Shared), _) => failed("it was not alone"),
+        (Some(LessonKind::Nothing), _) => {
+            Look::failed(story.lesson_detail.as_deref().unwrap_or("it taught nothing"))
+        }
+        (Some(LessonKind::Capped | LessonKind::Shared), _) => Look::failed("it was not alone"),
         (None, _) => {
             let since = story.ended_at_seconds.map_or(0.0, |ended| story.now_seconds - ended);
             if since < UNTAUGHT_SECONDS_MAX {
-                open("ended", "its measurements are on their way")
+                Look::open("ended", "its measurements are on their way")
             } else {
-                failed("nothing was measured of it: its node's agent was away, or it did not use its GPU")
+                Look::failed(
+                    "nothing was measured of it: its node's agent was away, or it did not use its GPU",
+                )
             }
         }
     }

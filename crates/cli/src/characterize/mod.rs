@@ -19,7 +19,7 @@ use crate::commands::story;
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::output::Output;
-use campaign::{Campaign, Look, Next, Outcome, Subject, Wanted};
+use campaign::{Campaign, Look, Next, Subject, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 use pillion_api::StatusRequest;
 use pillion_core::device::Mechanism;
@@ -28,6 +28,7 @@ use pillion_core::{CapStep, Clock};
 use record::Record;
 use show::Known;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 /// How often the jobs are looked at.
@@ -72,22 +73,26 @@ pub async fn run(
 
 /// What is to be submitted, and the settings of the script's own `--colocate`.
 fn subject(args: &CharacterizeArgs) -> Result<(Subject, ColocateRequest), CliError> {
-    let file = |source| CliError::File { action: "read", path: args.script.clone(), source };
-    let path = std::fs::canonicalize(&args.script).map_err(file)?;
-    let data = |why: String| CliError::Data(format!("{}: {why}", args.script.display()));
-    let length = std::fs::metadata(&path).map_err(file)?.len();
+    let named = &args.script;
+    let path = std::fs::canonicalize(named).map_err(CliError::file("read", named))?;
+    let length = std::fs::metadata(&path).map_err(CliError::file("read", named))?.len();
     if length > SCRIPT_BYTES_MAX {
-        return Err(data(format!("it is {length} bytes long; a batch script has 4 MiB at most")));
+        let why = format!("it is {length} bytes long; a batch script has 4 MiB at most");
+        return Err(unusable(named, &why));
     }
-    let text = std::fs::read_to_string(&path).map_err(file)?;
-    let settings = script::settings(&text).map_err(|error| data(error.to_string()))?;
-    let script = path.to_str().ok_or_else(|| data("its path is no text".to_owned()))?.to_owned();
+    let text = std::fs::read_to_string(&path).map_err(CliError::file("read", named))?;
+    let settings = script::settings(&text).map_err(|error| unusable(named, &error.to_string()))?;
+    let script = path.to_str().ok_or_else(|| unusable(named, "its path is no text"))?.to_owned();
     if args.sbatch.iter().any(|option| option.starts_with("--colocate")) {
         let other = "write settings of --colocate in the script: --sbatch cannot carry them";
         return Err(CliError::Usage(other.to_owned()));
     }
     let (arguments, options) = (args.arguments.clone(), args.sbatch.clone());
     Ok((Subject { script, text, arguments, options }, settings))
+}
+
+fn unusable(script: &Path, why: &str) -> CliError {
+    CliError::Data(format!("{}: {why}", script.display()))
 }
 
 fn wanted(args: &CharacterizeArgs) -> Result<Wanted, CliError> {
@@ -99,9 +104,13 @@ fn wanted(args: &CharacterizeArgs) -> Result<Wanted, CliError> {
     Ok(Wanted { caps: caps.into_iter().collect(), runs_each: usize::from(args.runs) })
 }
 
+/// The variable, where it says something.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// The campaign of this very script, as far as it came; what failed is tried anew.
 fn open(args: &CharacterizeArgs, subject: Subject) -> Result<(Record, Campaign), CliError> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let folder = record::folder(variable("XDG_STATE_HOME").as_deref(), variable("HOME").as_deref());
     let folder = folder.ok_or_else(|| {
         CliError::Usage(
@@ -211,10 +220,9 @@ impl Following<'_> {
         if has_changed {
             self.record.save(&self.campaign)?;
         }
-        let whole = |run: &&campaign::Run| run.cap == CapStep::WHOLE && run.outcome == Some(Outcome::Taught);
         // What is known changes only where a run has ended: those under caps join it.
         let is_stale = has_changed || self.known.profile.is_none();
-        if let Some(run) = self.campaign.runs.iter().find(whole).filter(|_| is_stale) {
+        if is_stale && let Some(run) = self.campaign.taught_by(CapStep::WHOLE) {
             let story = story::ask(&mut client, run.job_id).await?.story.unwrap_or_default();
             self.known.profile = story.profile.and_then(|profile| profile.read().ok());
             self.known.workload_name = story.job.and_then(|job| job.workload_name);

@@ -19,10 +19,14 @@ pub struct Record {
 
 /// The folder of campaigns, by the environment; `None` where it names no home.
 pub fn folder(state_home: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
-    let absolute = |text: &&str| Path::new(text).is_absolute();
-    let state = state_home.filter(absolute).map(PathBuf::from);
-    let state = state.or_else(|| home.filter(absolute).map(|home| Path::new(home).join(".local/state")));
+    let state = absolute(state_home).map(Path::to_owned);
+    let state = state.or_else(|| Some(absolute(home)?.join(".local/state")));
     state.map(|state| state.join("pillion/characterize"))
+}
+
+/// The specification has paths that are not absolute ignored.
+fn absolute(text: Option<&str>) -> Option<&Path> {
+    text.map(Path::new).filter(|path| path.is_absolute())
 }
 
 /// `/home/alice/train.sh` as one name, as editors do it: `%home%alice%train.sh`.
@@ -40,21 +44,17 @@ impl Record {
     /// [`CliError::TryLater`] where another process follows the same script; [`CliError::File`]; [`CliError::Data`] for a
     /// file that is none of ours.
     pub fn open(folder: &Path, script: &str) -> Result<(Self, Option<Campaign>), CliError> {
-        let file = |action: &'static str, path: &Path| {
-            let path = path.to_owned();
-            move |source: io::Error| CliError::File { action, path, source }
-        };
-        fs::create_dir_all(folder).map_err(file("write", folder))?;
+        fs::create_dir_all(folder).map_err(CliError::file("write", folder))?;
         let path = folder.join(format!("{}.json", name_of(script)));
         let lock_path = path.with_extension("lock");
-        let lock = File::create(&lock_path).map_err(file("write", &lock_path))?;
+        let lock = File::create(&lock_path).map_err(CliError::file("write", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let why = format!("another 'pillion characterize' follows {script}");
                 return Err(CliError::TryLater(why));
             }
-            Err(TryLockError::Error(source)) => return Err(file("write", &lock_path)(source)),
+            Err(TryLockError::Error(source)) => return Err(CliError::file("write", &lock_path)(source)),
         }
         let known = match fs::read(&path) {
             Ok(bytes) => {
@@ -67,7 +67,7 @@ impl Record {
                 Some(campaign)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(file("read", &path)(source)),
+            Err(source) => return Err(CliError::file("read", &path)(source)),
         };
         Ok((Self { path, _lock: lock }, known))
     }
@@ -77,14 +77,13 @@ impl Record {
     /// # Errors
     /// [`CliError::File`].
     pub fn save(&self, campaign: &Campaign) -> Result<(), CliError> {
-        let wrong = |source| CliError::File { action: "write", path: self.path.clone(), source };
         let text = crate::output::json::render(campaign);
         let draft = self.path.with_extension("new");
         let written = File::create(&draft).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         });
-        written.and_then(|()| fs::rename(&draft, &self.path)).map_err(wrong)
+        written.and_then(|()| fs::rename(&draft, &self.path)).map_err(CliError::file("write", &self.path))
     }
 }
 

@@ -35,7 +35,6 @@ pub fn settings(text: &str) -> Result<ColocateRequest, InvalidScript> {
             }
             break;
         };
-        let invalid = |why: String| InvalidScript::Option { line: index + 1, why };
         let words = directive.split_whitespace().take_while(|word| !word.starts_with('#'));
         for word in words {
             let value = match word.strip_prefix("--colocate") {
@@ -46,18 +45,21 @@ pub fn settings(text: &str) -> Result<ColocateRequest, InvalidScript> {
                 },
                 None => continue,
             };
-            match option::parse(value).map_err(|error| invalid(error.to_string()))? {
-                ColocateOption::Yes(ColocateRequest { cap: Some(_), .. }) => {
-                    return Err(invalid("take cap= out: the campaign sets it".to_owned()));
-                }
-                ColocateOption::Yes(settings) => request = settings,
-                ColocateOption::No => {
-                    return Err(invalid("take --colocate=no out: it keeps Pillion away".to_owned()));
-                }
-            }
+            request = read(value).map_err(|why| InvalidScript::Option { line: index + 1, why })?;
         }
     }
     Ok(request)
+}
+
+/// What one `--colocate` says; an error is a sentence.
+fn read(value: Option<&str>) -> Result<ColocateRequest, String> {
+    match option::parse(value).map_err(|error| error.to_string())? {
+        ColocateOption::Yes(ColocateRequest { cap: Some(_), .. }) => {
+            Err("take cap= out: the campaign sets it".to_owned())
+        }
+        ColocateOption::Yes(settings) => Ok(settings),
+        ColocateOption::No => Err("take --colocate=no out: it keeps Pillion away".to_owned()),
+    }
 }
 
 /// The value of `--colocate` for a run under this cap.

@@ -57,7 +57,6 @@ fn state(run: &Run, look: Option<&Look>) -> (&'static str, String) {
 
 /// What the speeds mean for sharing; `None` where none is known.
 pub fn learnt(speeds: &[(CapStep, f64)]) -> Option<String> {
-    let percent = |cap: CapStep| format!("{:.0} %", f64::from(cap) * 100.0);
     let (narrowest, slowest) = *speeds.first()?;
     // A wider cap never helps: where it seems to hurt, that is noise.
     let enough = speeds.iter().rev().take_while(|(_, speed)| *speed >= SPEED_WHOLE).last();
@@ -82,6 +81,10 @@ pub fn learnt(speeds: &[(CapStep, f64)]) -> Option<String> {
     })
 }
 
+fn percent(cap: CapStep) -> String {
+    format::fraction(Some(cap.into()))
+}
+
 /// The whole answer.
 pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
     let mut table = Table::new(&[">CAP", "JOBID", "STATE", "DETAIL"]);
@@ -95,14 +98,14 @@ pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
     let speeds: Vec<(CapStep, f64)> =
         profile.map(|profile| profile.speed_fractions_at_cap().collect()).unwrap_or_default();
     let learnt = learnt(&speeds);
-    let row =
-        |(cap, speed): &(CapStep, f64)| SpeedRow { cap_fraction: (*cap).into(), speed_fraction: *speed };
+    let rows =
+        speeds.iter().map(|(cap, speed)| SpeedRow { cap_fraction: (*cap).into(), speed_fraction: *speed });
     let body = Told {
         workload: profile.map(|profile| profile.workload.as_str()),
         workload_name: known.workload_name.as_deref(),
         device_model: profile.map(|profile| profile.device_model.as_str()),
         runs,
-        speeds: speeds.iter().map(row).collect(),
+        speeds: rows.collect(),
         learnt: learnt.clone(),
     };
     let mut answer = Answer::table(table, json::render(&body));
@@ -115,8 +118,8 @@ pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
                 profile.device_model
             ),
         ];
-        let speed = |(cap, speed): &(CapStep, f64)| format::bar_line(&format!("cap {cap}"), *speed);
-        let lines = lines.into_iter().chain(speeds.iter().map(speed)).chain([String::new(), learnt]);
+        let bars = speeds.iter().map(|(cap, speed)| format::bar_line(&format!("cap {cap}"), *speed));
+        let lines = lines.into_iter().chain(bars).chain([String::new(), learnt]);
         answer.blocks.extend(lines.map(|line| Block::Line(format::clean(&line))));
     }
     answer

@@ -17,10 +17,6 @@ const TAKEN: &str = "pillion: waits for a GPU of its own";
 /// # Errors
 /// [`CliError::Refused`] with what sbatch said, or where the job was not taken in; then it was cancelled again.
 pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJobId, CliError> {
-    let refused = |what: &str, said: &str| {
-        let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-        CliError::Refused(format!("{what}: {said}"))
-    };
     let mut sbatch = Command::new("sbatch");
     sbatch
         .arg("--parsable")
@@ -53,6 +49,11 @@ pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJob
         "it could not be cancelled again"
     };
     Err(refused(&format!("Pillion did not take job {job_id}, so {fate}"), &said))
+}
+
+fn refused(what: &str, said: &str) -> CliError {
+    let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    CliError::Refused(format!("{what}: {said}"))
 }
 
 /// `17` or `17;cluster`.

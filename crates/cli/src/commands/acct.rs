@@ -70,8 +70,11 @@ fn show(account: &AccountResponse) -> Answer {
     let mut parsable = Table::new(&COLUMNS);
     let mut table = Table::new(&COLUMNS).headed(&HEADS);
     for row in &account.rows {
-        let kilowatt_hours = |joules: f64| plain(joules / JOULES_PER_KILOWATT_HOUR);
-        parsable.push(cells(row, |seconds| plain(seconds / SECONDS_PER_HOUR), kilowatt_hours));
+        parsable.push(cells(
+            row,
+            |seconds| plain(seconds / SECONDS_PER_HOUR),
+            |joules| plain(joules / JOULES_PER_KILOWATT_HOUR),
+        ));
         let (time, energy) = (Amount::device_time, Amount::energy);
         table.push(cells(row, |seconds| time(seconds).brief(), |joules| energy(joules).brief()));
     }

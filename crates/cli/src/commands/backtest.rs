@@ -3,6 +3,7 @@
 
 use crate::args::BacktestArgs;
 use crate::commands::plan::counted;
+use crate::commands::plan_files::Loaded;
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
@@ -12,9 +13,9 @@ use pillion_core::SlowdownRatio;
 use pillion_pairing::backtest::{
     Backtest, BacktestOptions, EstimateScore, PolicyName, PolicyScore, Report, SeedOutcome, SplitScore,
 };
-use pillion_pairing::files::{self, FileOptions, Measured, NamedText};
+use pillion_pairing::files::{self, FileOptions, Measured};
 use rayon::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Replays, and draws where that was asked for.
 ///
@@ -49,21 +50,15 @@ fn promise(args: &BacktestArgs) -> SlowdownRatio {
 }
 
 fn read_measured(args: &BacktestArgs, slowdown_ratio_max: SlowdownRatio) -> Result<Measured, CliError> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| CliError::File { action: "read", path: path.to_owned(), source })
-    };
-    let (solo, pairs) = (read(&args.solo)?, read(&args.pairs)?);
-    let named = |path: &Path| path.display().to_string();
-    let (solo_name, pairs_name) = (named(&args.solo), named(&args.pairs));
+    let (solo, pairs) = (Loaded::read(&args.solo)?, Loaded::read(&args.pairs)?);
     let options = FileOptions {
         device_model: args.device.clone(),
         mechanism: args.mechanism,
         device_memory_bytes: None,
         slowdown_ratio_max,
     };
-    let solo = NamedText { name: &solo_name, bytes: &solo };
-    let pairs = NamedText { name: &pairs_name, bytes: &pairs };
-    files::read_measured(solo, Some(pairs), &options).map_err(|error| CliError::Data(error.to_string()))
+    files::read_measured(solo.named(), Some(pairs.named()), &options)
+        .map_err(|error| CliError::Data(error.to_string()))
 }
 
 fn style() -> ProgressStyle {

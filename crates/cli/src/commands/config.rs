@@ -18,18 +18,15 @@ const SCHEDULER_VARIABLE: &str = "PILLION_SCHEDULER";
 /// # Errors
 /// [`CliError::File`] where the file cannot be read, [`CliError::Data`] where nothing in it can be shown.
 pub fn run(args: &ConfigArgs, global: &Global, output: &Output) -> Result<ExitStatus, CliError> {
-    let place = |file: &Option<PathBuf>| {
-        file.clone().or_else(|| global.config.clone()).unwrap_or_else(|| CONFIG_PATH.into())
-    };
     match &args.action {
         ConfigAction::Check { file } => {
-            let path = place(file);
+            let path = place(file.as_ref(), global);
             let (answer, is_right) = check(&path, &read(&path)?, &host_name());
             output.print(&answer)?;
             Ok(if is_right { exit::OK } else { exit::DATA })
         }
         ConfigAction::Show { file } => {
-            let path = place(file);
+            let path = place(file.as_ref(), global);
             let variable = std::env::var(SCHEDULER_VARIABLE).ok();
             output.print(&in_force(&path, &read(&path)?, &host_name(), variable.as_deref())?)?;
             Ok(exit::OK)
@@ -41,12 +38,12 @@ pub fn run(args: &ConfigArgs, global: &Global, output: &Output) -> Result<ExitSt
     }
 }
 
+fn place(file: Option<&PathBuf>, global: &Global) -> PathBuf {
+    file.or(global.config.as_ref()).cloned().unwrap_or_else(|| CONFIG_PATH.into())
+}
+
 fn read(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|source| CliError::File {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::read_to_string(path).map_err(CliError::file("read", path))
 }
 
 /// The machine's name up to its first dot: what the agent takes where the file names no node.
@@ -74,16 +71,15 @@ struct MistakeRow {
 pub fn check(path: &Path, text: &str, host_name: &str) -> (Answer, bool) {
     // What is no TOML is told by the first of them.
     let readers = parts(text).unwrap_or_else(|_| vec![Part::Scheduler]);
-    let of = |part: Part| {
-        let row = move |mistake: Mistake| MistakeRow {
+    let mut rows = Vec::new();
+    for part in &readers {
+        rows.extend(mistakes(*part, text, host_name).into_iter().map(|mistake| MistakeRow {
             program: part.program(),
             line: mistake.line,
             key: mistake.key,
             sentence: clean(&mistake.sentence),
-        };
-        mistakes(part, text, host_name).into_iter().map(row)
-    };
-    let rows: Vec<MistakeRow> = readers.iter().copied().flat_map(of).collect();
+        }));
+    }
     let file = path.display();
     let mut table = Table::new(&["FILE", ">LINE", "KEY", "PROGRAM", "MISTAKE"]);
     let mut blocks = Vec::new();
@@ -131,13 +127,9 @@ fn in_force(
     host_name: &str,
     scheduler_variable: Option<&str>,
 ) -> Result<Answer, CliError> {
-    let wrong = |found: Vec<Mistake>| {
-        let lines: Vec<String> = found.iter().map(|mistake| clean(&mistake.to_string())).collect();
-        CliError::Data(format!("{}, {}; see 'pillion config check'", path.display(), lines.join("; ")))
-    };
     let mut rows = Vec::new();
-    for part in parts(text).map_err(wrong)? {
-        let settings = show(part, text, host_name).map_err(wrong)?;
+    for part in parts(text).map_err(|found| wrong(path, &found))? {
+        let settings = show(part, text, host_name).map_err(|found| wrong(path, &found))?;
         rows.extend(settings.into_iter().map(|setting| row(path, setting)));
     }
     if let Some(value) = scheduler_variable {
@@ -150,6 +142,11 @@ fn in_force(
     }
     let body = Shown { file: path.display().to_string(), settings: rows };
     Ok(Answer::table(table, json::render(&body)))
+}
+
+fn wrong(path: &Path, found: &[Mistake]) -> CliError {
+    let lines: Vec<String> = found.iter().map(|mistake| clean(&mistake.to_string())).collect();
+    CliError::Data(format!("{}, {}; see 'pillion config check'", path.display(), lines.join("; ")))
 }
 
 /// A setting as it is shown: passwords are not.

@@ -37,8 +37,7 @@ struct Examined<'a> {
 
 /// Findings as an answer. `quiet`: only what is not well.
 pub fn show(findings: &[Finding], quiet: bool) -> Answer {
-    let count = |status: Status| findings.iter().filter(|finding| finding.status == status).count();
-    let (fail_count, warn_count) = (count(Status::Fail), count(Status::Warn));
+    let (fail_count, warn_count) = (count(findings, Status::Fail), count(findings, Status::Warn));
     let shown: Vec<&Finding> =
         findings.iter().filter(|finding| !quiet || finding.status >= Status::Warn).collect();
     let mut table = Table::new(&["CHECK", "STATUS", "FOUND", "MEND"]);
@@ -52,7 +51,7 @@ pub fn show(findings: &[Finding], quiet: bool) -> Answer {
         let mend = mend.clone().unwrap_or_default();
         table.push(vec![(*check).to_owned(), status.as_str().to_ascii_lowercase(), found.clone(), mend]);
     }
-    let skipped = count(Status::Skip);
+    let skipped = count(findings, Status::Skip);
     blocks.push(Block::Line(format!(
         "{} findings: {fail_count} failed, {warn_count} warnings, {skipped} not looked at",
         findings.len()
@@ -62,6 +61,10 @@ pub fn show(findings: &[Finding], quiet: bool) -> Answer {
         parsable: table,
         json: json::render(&Examined { fail_count, warn_count, checks: shown }),
     }
+}
+
+fn count(findings: &[Finding], status: Status) -> usize {
+    findings.iter().filter(|finding| finding.status == status).count()
 }
 
 #[cfg(test)]

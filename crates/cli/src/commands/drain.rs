@@ -28,36 +28,44 @@ pub fn undrain_request(args: &UndrainArgs) -> Result<UndrainRequest, CliError> {
     Ok(UndrainRequest { places: places(&args.places)?, reason: args.reason.clone() })
 }
 
-/// Reads `n1,n[2-3]:g[0-1]`.
 fn places(words: &[String]) -> Result<Vec<Place>, CliError> {
     let mut places = Vec::new();
     for word in words {
-        let wrong = || {
+        let named = places_of(word).ok_or_else(|| {
             CliError::Usage(format!(
                 "'{word}' names no nodes or GPUs; write n1, n[1-3], n1:g0 or n[1-2]:g[0-3]"
             ))
+        })?;
+        places.extend(named);
+    }
+    Ok(places)
+}
+
+/// Reads `n1,n[2-3]:g[0-1]`; `None`: it names no place.
+fn places_of(word: &str) -> Option<Vec<Place>> {
+    let mut places = Vec::new();
+    for entry in nodeset::split_outside_brackets(word) {
+        let (nodes, devices) = match entry.split_once(':') {
+            None => (entry, None),
+            Some((nodes, devices)) => (nodes, Some(nodeset::expand(devices).ok()?)),
         };
-        let expand = |text: &str| nodeset::expand(text).map_err(|_| wrong());
-        for entry in nodeset::split_outside_brackets(word) {
-            let (nodes, devices) = match entry.split_once(':') {
-                None => (expand(entry)?, None),
-                Some((nodes, devices)) => (expand(nodes)?, Some(expand(devices)?)),
-            };
-            if nodes.is_empty() || devices.as_ref().is_some_and(Vec::is_empty) {
-                return Err(wrong());
-            }
-            for node in &nodes {
-                let place = |gres_type: Option<String>| Place { node: node.to_string(), gres_type };
-                match &devices {
-                    None => places.push(place(None)),
-                    Some(devices) => {
-                        places.extend(devices.iter().map(|device| place(Some(device.to_string()))));
-                    }
-                }
+        let nodes = nodeset::expand(nodes).ok()?;
+        if nodes.is_empty() || devices.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        for node in nodes {
+            let node = node.to_string();
+            match &devices {
+                None => places.push(Place { node, gres_type: None }),
+                Some(devices) => places.extend(
+                    devices
+                        .iter()
+                        .map(|device| Place { node: node.clone(), gres_type: Some(device.to_string()) }),
+                ),
             }
         }
     }
-    Ok(places)
+    Some(places)
 }
 
 /// Gives the order to drain.

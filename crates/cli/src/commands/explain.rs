@@ -62,20 +62,22 @@ fn job_blocks(job_id: &str, job: Option<&QueueJob>, blocks: &mut Vec<Block>) {
     };
     let account = if job.account.is_empty() { String::new() } else { format!("account {}, ", job.account) };
     line(blocks, format!("Job {} of {} ({account}partition {})", job.job_id, job.user, job.partition));
-    let mut field = |name: &str, value: String| {
-        if !value.is_empty() {
-            line(blocks, format!("  {name:<14}{value}"));
-        }
-    };
-    field("Workload", shown(job.workload_name.as_ref()));
-    field("Submitted", format::time_or_none(job.submitted_at_seconds));
-    field("State", job.state.clone());
-    field("Why", job.reason.clone());
+    field(blocks, "Workload", &shown(job.workload_name.as_ref()));
+    field(blocks, "Submitted", &format::time_or_none(job.submitted_at_seconds));
+    field(blocks, "State", &job.state);
+    field(blocks, "Why", &job.reason);
     if let Some(at) = job.starts_alone_at_seconds {
-        field("Starts alone", format!("{} at the latest", format::time(at)));
+        field(blocks, "Starts alone", &format!("{} at the latest", format::time(at)));
     }
     if let Some(ratio) = job.slowdown_ratio_max {
-        field("Promise", format!("takes at most {} its time alone", format::ratio(Some(ratio))));
+        let promise = format!("takes at most {} its time alone", format::ratio(Some(ratio)));
+        field(blocks, "Promise", &promise);
+    }
+}
+
+fn field(blocks: &mut Vec<Block>, name: &str, value: &str) {
+    if !value.is_empty() {
+        line(blocks, format!("  {name:<14}{value}"));
     }
 }
 
@@ -213,12 +215,11 @@ fn considered_blocks(considered: &JobExplanation, blocks: &mut Vec<Block>) {
 
 /// What the estimate that decided is made of: beside the chosen partner, else beside the best of those that were excluded.
 fn estimate_blocks(candidates: &[Candidate], blocks: &mut Vec<Block>) {
-    let has_terms = |candidate: &&Candidate| candidate.own.as_ref().is_some_and(|own| !own.terms.is_empty());
     let chosen = candidates.iter().find(|candidate| candidate.chosen);
-    let Some(candidate) = chosen.or_else(|| candidates.iter().find(has_terms)).filter(has_terms) else {
+    let Some(candidate) = chosen.or_else(|| candidates.iter().find(|each| terms_of(each).is_some())) else {
         return;
     };
-    let Some(own) = &candidate.own else { return };
+    let Some(own) = terms_of(candidate) else { return };
     let partner = match (&candidate.partner, candidate.chosen) {
         (Some(partner), true) => format!("{partner}, its partner"),
         (Some(partner), false) => format!("{partner}, its best partner"),
@@ -239,6 +240,11 @@ fn estimate_blocks(candidates: &[Candidate], blocks: &mut Vec<Block>) {
         table.push(row);
     }
     blocks.push(Block::Table(table, 4));
+}
+
+/// A candidate's own estimate, where it says what it is made of.
+fn terms_of(candidate: &Candidate) -> Option<&Estimate> {
+    candidate.own.as_ref().filter(|own| !own.terms.is_empty())
 }
 
 /// `85 % +- 3 % of its speed alone (at least 81 %)`.
@@ -276,29 +282,35 @@ const COLUMNS: [&str; 14] = [
 ];
 
 fn candidate_cells(candidate: &Candidate) -> [String; 12] {
-    let cap = |cap: Option<f64>| cap.map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(cap)));
-    let speed = |estimate: &Option<Estimate>, pick: fn(&Estimate) -> f64| {
-        format::fraction(estimate.as_ref().map(pick))
-    };
     let caps = candidate.cap_fractions.unwrap_or_default();
     let result = match (candidate.chosen, &candidate.excluded_by) {
         (true, _) => "chosen",
         (false, None) => "allowed",
         (false, Some(_)) => "excluded",
     };
+    let [own, own_low] = speed_cells(candidate.own.as_ref());
+    let [other, other_low] = speed_cells(candidate.other.as_ref());
     [
         shown(candidate.partner.as_ref()),
         shown(candidate.workload_name.as_ref().or(candidate.workload.as_ref())),
         if candidate.is_running { "yes" } else { "no" }.to_owned(),
-        cap(caps.own),
-        cap(caps.other),
-        speed(&candidate.own, |estimate| estimate.speed_fraction),
-        speed(&candidate.own, |estimate| estimate.speed_fraction_low),
-        speed(&candidate.other, |estimate| estimate.speed_fraction),
-        speed(&candidate.other, |estimate| estimate.speed_fraction_low),
+        format::cap(caps.own),
+        format::cap(caps.other),
+        own,
+        own_low,
+        other,
+        other_low,
         format::fraction(candidate.gain),
         result.to_owned(),
         candidate.rule().unwrap_or_default().to_owned(),
+    ]
+}
+
+/// A speed and its pessimistic bound.
+fn speed_cells(estimate: Option<&Estimate>) -> [String; 2] {
+    [
+        format::fraction(estimate.map(|estimate| estimate.speed_fraction)),
+        format::fraction(estimate.map(|estimate| estimate.speed_fraction_low)),
     ]
 }
 
@@ -306,12 +318,13 @@ fn candidate_cells(candidate: &Candidate) -> [String; 12] {
 fn narrow_cells(candidate: &Candidate) -> Vec<String> {
     let [partner, workload, running, own_cap, other_cap, own, own_low, other, other_low, gain, result, rule] =
         candidate_cells(candidate);
-    let bounded = |speed: &str, low: &str| {
-        if speed.is_empty() { String::new() } else { format!("{speed} ({low})") }
-    };
     let caps = if own_cap == other_cap { own_cap } else { format!("{own_cap}/{other_cap}") };
     let result = if rule.is_empty() { result } else { rule };
     vec![partner, workload, running, caps, bounded(&own, &own_low), bounded(&other, &other_low), gain, result]
+}
+
+fn bounded(speed: &str, low: &str) -> String {
+    if speed.is_empty() { String::new() } else { format!("{speed} ({low})") }
 }
 
 fn event_blocks(events: &[Event], blocks: &mut Vec<Block>) {

@@ -48,11 +48,10 @@ pub fn run(args: &KeygenArgs, global: &Global, now: UnixTime) -> Result<Answer, 
 }
 
 fn write(path: &Path, rotates: bool, now: UnixTime) -> Result<(), CliError> {
-    let failed = |action| move |source| CliError::File { action, path: path.to_owned(), source };
     let before = match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(failed("read")(error)),
+        Err(error) => return Err(CliError::file("read", path)(error)),
     };
     let shown = path.display();
     match (&before, rotates) {
@@ -66,10 +65,11 @@ fn write(path: &Path, rotates: bool, now: UnixTime) -> Result<(), CliError> {
         }
         _ => {}
     }
-    let new = new_key().ok_or_else(|| failed("write")(Error::other("the system gives no random numbers")))?;
+    let new = new_key().ok_or_else(|| Error::other("the system gives no random numbers"));
+    let new = new.map_err(CliError::file("write", path))?;
     let text = new_key_file(&new, before.as_deref(), now)
         .ok_or_else(|| CliError::Data(format!("{shown} is no file of keys; move it away")))?;
-    replace(path, &text).map_err(failed("write"))
+    replace(path, &text).map_err(CliError::file("write", path))
 }
 
 /// Puts a file in place whole, with the owner and the mode of the one before it.

@@ -42,12 +42,7 @@ fn show(told: &ModelsResponse) -> Answer {
     answer
 }
 
-/// Scores as `own/other`: the candidate's, and those of the model that it stood against.
 fn line(model: &Model) -> Vec<String> {
-    let both = |show: fn(&ModelScore) -> String| match (&model.candidate, &model.incumbent) {
-        (Some(own), Some(other)) => format!("{}/{}", show(own), show(other)),
-        _ => String::new(),
-    };
     let against = match model.incumbent_version {
         _ if model.outcome_count == 0 => String::new(),
         Some(version) => format!("v{version}"),
@@ -60,10 +55,18 @@ fn line(model: &Model) -> Vec<String> {
         format::time(model.trained_at_seconds),
         model.observation_count.to_string(),
         model.outcome_count.to_string(),
-        both(|score| format!("{:.2}", score.log_score_mean)),
-        both(|score| format!("{:.3}", score.error_mean)),
-        both(|score| format!("{:.2}", score.below_low_fraction)),
+        both(model, |score| format!("{:.2}", score.log_score_mean)),
+        both(model, |score| format!("{:.3}", score.error_mean)),
+        both(model, |score| format!("{:.2}", score.below_low_fraction)),
         against,
         model.reason.clone(),
     ]
+}
+
+/// Scores as `own/other`: the candidate's, and those of the model that it stood against.
+fn both(model: &Model, show: fn(&ModelScore) -> String) -> String {
+    match (&model.candidate, &model.incumbent) {
+        (Some(own), Some(other)) => format!("{}/{}", show(own), show(other)),
+        _ => String::new(),
+    }
 }

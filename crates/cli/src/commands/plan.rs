@@ -47,11 +47,7 @@ async fn live(args: &PlanArgs, address: &Target) -> Result<Answer, CliError> {
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(file).map_err(|source| unreadable(file, source))
-}
-
-pub(super) fn unreadable(file: &Path, source: std::io::Error) -> CliError {
-    CliError::File { action: "read", path: file.to_owned(), source }
+    std::fs::read_to_string(file).map_err(CliError::file("read", file))
 }
 
 /// Reads a snapshot.

@@ -1,14 +1,15 @@
 //! `pillion plan --solo SOLO.csv --queue QUEUE.csv`: the same decision, on files that need no cluster.
 
 use crate::args::PlanArgs;
-use crate::commands::plan::{counted, policy, unreadable};
+use crate::commands::plan::{counted, policy};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{self, Block, Table, json};
 use pillion_core::Fraction;
 use pillion_core::device::Mechanism;
 use pillion_pairing::files::{
-    self, Answer, AnswerCandidate, AnswerMember, AnswerModel, FileOptions, NamedText, PlanFiles,
+    self, Answer, AnswerCandidate, AnswerMember, AnswerModel, CandidateMember, FileOptions, NamedText,
+    PlanFiles,
 };
 use pillion_pairing::model::{TrainOptions, train};
 use std::path::Path;
@@ -42,18 +43,18 @@ pub(super) fn make(args: &PlanArgs, solo: &Path, queue: &Path) -> Result<output:
 }
 
 /// A file's content and the name that errors call it by.
-struct Loaded {
+pub(super) struct Loaded {
     name: String,
     bytes: Vec<u8>,
 }
 
 impl Loaded {
-    fn read(path: &Path) -> Result<Self, CliError> {
-        let bytes = std::fs::read(path).map_err(|source| unreadable(path, source))?;
+    pub(super) fn read(path: &Path) -> Result<Self, CliError> {
+        let bytes = std::fs::read(path).map_err(CliError::file("read", path))?;
         Ok(Self { name: path.display().to_string(), bytes })
     }
 
-    fn named(&self) -> NamedText<'_> {
+    pub(super) fn named(&self) -> NamedText<'_> {
         NamedText { name: &self.name, bytes: &self.bytes }
     }
 }
@@ -118,7 +119,7 @@ fn shared_line(index: usize, gain: f64, member: &AnswerMember) -> Vec<String> {
         result.to_owned(),
         index.to_string(),
         member.workload.clone(),
-        cap(member.cap_fraction),
+        format::cap(member.cap_fraction.map(Fraction::value)),
         member.shards.map(|shards| shards.to_string()).unwrap_or_default(),
         format::fraction(Some(member.speed_fraction)),
         format::fraction(Some(member.speed_fraction_low)),
@@ -128,39 +129,39 @@ fn shared_line(index: usize, gain: f64, member: &AnswerMember) -> Vec<String> {
     ]
 }
 
-fn cap(cap_fraction: Option<Fraction>) -> String {
-    cap_fraction.map_or_else(|| "none".to_owned(), |cap| format::fraction(Some(cap.value())))
-}
-
 fn candidate_table(candidates: &[AnswerCandidate]) -> Table {
     let columns =
         ["WORKLOADS", ">CAPS", ">EXPECTED", ">AT_LEAST", ">AT_MOST", ">GAIN", ">CHOSEN", "EXCLUDED_BY"];
     let mut table = Table::new(&columns);
     for candidate in candidates {
-        let each = |cell: &dyn Fn(&files::CandidateMember) -> String| {
-            candidate.members.iter().map(cell).collect::<Vec<String>>().join(" + ")
-        };
-        let speeds = |speed: fn(&files::CandidateMember) -> Option<f64>| {
-            if candidate.gain.is_none() {
-                String::new()
-            } else {
-                each(&|member| format::fraction(speed(member)))
-            }
-        };
-        let name = |member: &files::CandidateMember| {
-            let running = if member.is_running { " (running)" } else { "" };
-            format!("{}{running}", member.workload)
-        };
         table.push(vec![
-            each(&name),
-            each(&|member| cap(member.cap_fraction)),
-            speeds(|member| member.speed_fraction),
-            speeds(|member| member.speed_fraction_low),
-            speeds(|member| member.speed_fraction_high),
+            each(candidate, name),
+            each(candidate, |member| format::cap(member.cap_fraction.map(Fraction::value))),
+            speeds(candidate, |member| member.speed_fraction),
+            speeds(candidate, |member| member.speed_fraction_low),
+            speeds(candidate, |member| member.speed_fraction_high),
             format::fraction(candidate.gain),
             candidate.chosen_count.to_string(),
             candidate.excluded_by.map(|reason| reason.to_string()).unwrap_or_default(),
         ]);
     }
     table
+}
+
+/// `a + b`: a cell of each member.
+fn each(candidate: &AnswerCandidate, cell: impl Fn(&CandidateMember) -> String) -> String {
+    candidate.members.iter().map(cell).collect::<Vec<String>>().join(" + ")
+}
+
+/// The same of speeds; empty where nothing was estimated.
+fn speeds(candidate: &AnswerCandidate, speed: fn(&CandidateMember) -> Option<f64>) -> String {
+    if candidate.gain.is_none() {
+        return String::new();
+    }
+    each(candidate, |member| format::fraction(speed(member)))
+}
+
+fn name(member: &CandidateMember) -> String {
+    let running = if member.is_running { " (running)" } else { "" };
+    format!("{}{running}", member.workload)
 }

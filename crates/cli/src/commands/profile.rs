@@ -72,23 +72,26 @@ fn drawing(profile: &WorkloadProfile, name: &str) -> Vec<String> {
 }
 
 fn line(profile: &WorkloadProfile, name: &str) -> Vec<String> {
-    let part = |metric| format::fraction(profile.metrics.get(metric));
     vec![
         name.to_owned(),
         profile.device_model.clone(),
         profile.run_count.to_string(),
         format::duration(profile.duration_seconds),
         format::fraction(profile.duration_variation_fraction),
-        part(Metric::SmActiveFraction),
-        part(Metric::SmOccupancyFraction),
-        part(Metric::StallFraction),
-        part(Metric::MemoryBandwidthFraction),
-        part(Metric::CacheBandwidthFraction),
+        part(profile, Metric::SmActiveFraction),
+        part(profile, Metric::SmOccupancyFraction),
+        part(profile, Metric::StallFraction),
+        part(profile, Metric::MemoryBandwidthFraction),
+        part(profile, Metric::CacheBandwidthFraction),
         format::bytes(profile.memory_bytes_peak),
         profile.process_count_peak.to_string(),
         format::power(profile.metrics.get(Metric::PowerWatts)),
         format::energy(profile.energy_joules),
     ]
+}
+
+fn part(profile: &WorkloadProfile, metric: Metric) -> String {
+    format::fraction(profile.metrics.get(metric))
 }
 
 #[cfg(test)]

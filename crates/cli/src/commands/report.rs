@@ -1,6 +1,6 @@
 //! `pillion report JOB`: one screen, in the manner of `seff`: what it used of its GPU, what it cost, and what to do next time.
 
-use super::story::{ask, field, promise, render, share};
+use super::job_status::{ask, promise, render, say, share};
 use crate::args::JobArgs;
 use crate::client::Operator;
 use crate::error::CliError;
@@ -17,38 +17,32 @@ use pillion_core::profile::LessonKind;
 /// # Errors
 /// As [`crate::client::answer`].
 pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, bool), CliError> {
-    let told = ask(client, args.job).await?;
-    Ok((render(&told, args.job, lines), told.found))
+    let response = ask(client, args.job).await?;
+    Ok((render(&response, args.job, lines), response.found))
 }
 
 fn lines(story: &JobStory) -> Vec<String> {
     let job = story.job.clone().unwrap_or_default();
     let account = if job.account.is_empty() { String::new() } else { format!(", account {}", job.account) };
     let mut lines = vec![format!("Job {} of {}{account}", job.job_id, job.user)];
-    let mut say = |name: &str, value: Option<String>| {
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            lines.push(field(name, &value));
-        }
-    };
-    say("Workload", job.workload_name);
-    say("State", Some(story.state().to_owned()));
-    say("GPU", device(story));
-    say("Waited", waited(story));
-    say("Ran", ran(story));
-    say("Share", share(story));
-    say("GPU activity", activity(story));
-    say("GPU memory", memory(story));
-    say("Energy", energy(story));
-    say("Promise", promise(story));
-    say(
-        "Speed",
-        story.speed_fraction.map(|speed| format!("{} of its runs alone", format::fraction(Some(speed)))),
-    );
+    say(&mut lines, "Workload", job.workload_name);
+    say(&mut lines, "State", Some(story.state().to_owned()));
+    say(&mut lines, "GPU", device(story));
+    say(&mut lines, "Waited", waited(story));
+    say(&mut lines, "Ran", ran(story));
+    say(&mut lines, "Share", share(story));
+    say(&mut lines, "GPU activity", activity(story));
+    say(&mut lines, "GPU memory", memory(story));
+    say(&mut lines, "Energy", energy(story));
+    say(&mut lines, "Promise", promise(story));
+    let speed = story.speed_fraction;
+    let speed = speed.map(|speed| format!("{} of its runs alone", format::fraction(Some(speed))));
+    say(&mut lines, "Speed", speed);
     for event in story.events.iter().filter(|event| event.kind.parse() == Ok(EventKind::Evicted)) {
-        say("Restarted", Some(format!("{} {}", format::time(event.at_seconds), event.detail)));
+        say(&mut lines, "Restarted", Some(format!("{} {}", format::time(event.at_seconds), event.detail)));
     }
-    say("Advice", story.advice.clone());
-    say("Taught", taught(story));
+    say(&mut lines, "Advice", story.advice.clone());
+    say(&mut lines, "Taught", taught(story));
     if story.run.is_none() {
         let why = if story.ending.is_some() {
             "Nothing was measured of this run: the node's agent was away, or the job did not use its GPU"
@@ -60,7 +54,7 @@ fn lines(story: &JobStory) -> Vec<String> {
     lines
 }
 
-/// What this run told of its workload.
+/// What this run taught of its workload.
 fn taught(story: &JobStory) -> Option<String> {
     let cap = story.member().and_then(|member| member.cap_fraction).unwrap_or(1.0);
     Some(match story.lesson()? {
@@ -110,11 +104,10 @@ fn activity(story: &JobStory) -> Option<String> {
         (_, Some(usual)) => (usual, "in its runs alone"),
         _ => return None,
     };
-    let part = |name: &str, value: Option<f64>| {
-        value.map(|value| format!("{name} {}", format::fraction(Some(value))))
-    };
-    let parts: Vec<String> =
-        [part("compute units", active), part("memory bandwidth", bandwidth)].into_iter().flatten().collect();
+    let mut parts = Vec::new();
+    for (name, value) in [("compute units", active), ("memory bandwidth", bandwidth)] {
+        parts.extend(value.map(|value| format!("{name} {}", format::fraction(Some(value)))));
+    }
     (!parts.is_empty()).then(|| format!("{} ({when})", parts.join(", ")))
 }
 
@@ -126,23 +119,14 @@ fn memory(story: &JobStory) -> Option<String> {
     let bytes_peak = story.run.as_ref()?.memory_bytes_peak?;
     let peak = format::bytes(Some(bytes_peak));
     let limit = story.member().and_then(|member| member.memory_limit_bytes);
+    let (whole, name) = match (limit, story.memory_bytes_declared) {
+        (Some(limit), _) => (limit, "its limit of"),
+        (None, Some(declared)) => (declared, "the declared"),
+        (None, None) => return Some(format!("{peak} at most")),
+    };
     #[expect(clippy::cast_precision_loss, reason = "a part in percent")]
-    let part = |limit: u64| bytes_peak as f64 / limit.max(1) as f64;
-    Some(match (limit, story.memory_bytes_declared) {
-        (Some(limit), _) => {
-            format!(
-                "{peak} at most: {} of its limit of {}",
-                format::fraction(Some(part(limit))),
-                format::bytes(Some(limit))
-            )
-        }
-        (None, Some(declared)) => format!(
-            "{peak} at most: {} of the declared {}",
-            format::fraction(Some(part(declared))),
-            format::bytes(Some(declared))
-        ),
-        (None, None) => format!("{peak} at most"),
-    })
+    let part = format::fraction(Some(bytes_peak as f64 / whole.max(1) as f64));
+    Some(format!("{peak} at most: {part} of {name} {}", format::bytes(Some(whole))))
 }
 
 fn energy(story: &JobStory) -> Option<String> {

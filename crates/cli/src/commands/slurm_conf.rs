@@ -87,7 +87,7 @@ fn read_all(directory: &Path) -> Result<Files, CliError> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && name != SLURM_CONF => {
                 files.0.insert(name, String::new())
             }
-            Err(source) => return Err(CliError::File { action: "read", path, source }),
+            Err(source) => return Err(CliError::file("read", &path)(source)),
         };
         wanted.extend(files.missing());
     }

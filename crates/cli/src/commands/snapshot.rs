@@ -26,11 +26,7 @@ pub async fn save(client: &mut Operator, file: &Path) -> Result<Answer, CliError
     let DryRunResponse { workload_names: _, plan_json: _, view_json } =
         answer(client.dry_run(DryRunRequest {})).await?;
     let view = super::plan::read_view(&view_json, "the scheduler's answer")?;
-    write_whole(file, view_json.as_bytes()).map_err(|source| CliError::File {
-        action: "write",
-        path: file.to_owned(),
-        source,
-    })?;
+    write_whole(file, view_json.as_bytes()).map_err(CliError::file("write", file))?;
     Ok(show(&view, file))
 }
 

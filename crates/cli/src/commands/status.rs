@@ -5,6 +5,7 @@ use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use pillion_api::{AgentStatus, DeviceStatus, StatusRequest, StatusResponse};
+use std::collections::BTreeSet;
 
 /// Asks the scheduler.
 ///
@@ -90,12 +91,6 @@ fn agents(agents: &[AgentStatus]) -> Table {
         "MECHANISM",
     ]);
     for agent in agents {
-        let distinct = |pick: fn(&DeviceStatus) -> &String| {
-            let mut words: Vec<String> = agent.devices.iter().map(|device| pick(device).clone()).collect();
-            words.sort_unstable();
-            words.dedup();
-            words.join(",")
-        };
         table.push(vec![
             agent.node.clone(),
             if agent.connected { "connected" } else { "gone" }.to_owned(),
@@ -103,9 +98,15 @@ fn agents(agents: &[AgentStatus]) -> Table {
             format::time_or_none(agent.last_seen_at_seconds),
             skew(agent),
             agent.devices.len().to_string(),
-            distinct(|device| &device.model),
-            distinct(|device| &device.mechanism),
+            distinct(agent, |device| &device.model),
+            distinct(agent, |device| &device.mechanism),
         ]);
     }
     table
+}
+
+/// What its devices have, each once: `a100,h100`.
+fn distinct(agent: &AgentStatus, word: fn(&DeviceStatus) -> &str) -> String {
+    let words: BTreeSet<&str> = agent.devices.iter().map(word).collect();
+    words.into_iter().collect::<Vec<_>>().join(",")
 }

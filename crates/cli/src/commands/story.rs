@@ -63,7 +63,6 @@ const COLUMNS: [&str; 15] = [
 fn cells(story: &JobStory) -> Vec<String> {
     let member = story.member();
     let run = story.run.as_ref();
-    let number = |value: Option<f64>| value.map(|value| format!("{value:.4}")).unwrap_or_default();
     let kinds: Vec<&str> = story.slow_causes.iter().map(|cause| cause.kind.as_str()).collect();
     vec![
         job_id(story).to_owned(),
@@ -84,6 +83,10 @@ fn cells(story: &JobStory) -> Vec<String> {
     ]
 }
 
+fn number(value: Option<f64>) -> String {
+    value.map(|value| format!("{value:.4}")).unwrap_or_default()
+}
+
 /// Which job it is.
 pub(super) fn job_id(story: &JobStory) -> &str {
     story.job.as_ref().map_or("", |job| &job.job_id)
@@ -92,6 +95,11 @@ pub(super) fn job_id(story: &JobStory) -> &str {
 /// `  Name          value`.
 pub(super) fn field(name: &str, value: &str) -> String {
     format!("  {name:<16}{value}")
+}
+
+/// Adds a field where something is known.
+pub(super) fn say(lines: &mut Vec<String>, name: &str, value: Option<String>) {
+    lines.extend(value.filter(|value| !value.is_empty()).map(|value| field(name, &value)));
 }
 
 /// What it may use of its device: cap, mode, shards, memory; `None` where nothing was decided.

@@ -1,7 +1,7 @@
 //! `pillion why JOB`: what it waits for and until when; or whether it shared, how fast it ran, and what made it slow.
 //! Nothing of its neighbours is told, not even to operators: they ask `explain`.
 
-use super::story::{ask, field, job_id, promise, render, share};
+use super::story::{ask, field, job_id, promise, render, say, share};
 use crate::args::JobArgs;
 use crate::client::Operator;
 use crate::error::CliError;
@@ -20,24 +20,19 @@ pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, boo
 
 fn lines(story: &JobStory) -> Vec<String> {
     let mut lines = vec![heading(story)];
-    let mut say = |name: &str, value: Option<String>| {
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            lines.push(field(name, &value));
-        }
-    };
     if story.started_at_seconds.is_none() && story.ending.is_none() {
         let job = story.job.clone().unwrap_or_default();
-        say("Because", Some(job.reason.trim_start_matches("waits: ").to_owned()));
-        say("Since", Some(format::time_or_none(job.submitted_at_seconds)));
-        say("Until", job.starts_alone_at_seconds.map(until));
-        say("Promise", promise(story));
+        say(&mut lines, "Because", Some(job.reason.trim_start_matches("waits: ").to_owned()));
+        say(&mut lines, "Since", Some(format::time_or_none(job.submitted_at_seconds)));
+        say(&mut lines, "Until", job.starts_alone_at_seconds.map(until));
+        say(&mut lines, "Promise", promise(story));
     } else {
-        say("Shared", shared(story));
-        say("Share", share(story));
-        say("Speed", speed(story));
-        say("Promise", promise(story));
+        say(&mut lines, "Shared", shared(story));
+        say(&mut lines, "Share", share(story));
+        say(&mut lines, "Speed", speed(story));
+        say(&mut lines, "Promise", promise(story));
         for (at, cause) in slow_because(story).into_iter().enumerate() {
-            say(if at == 0 { "Slow because" } else { "and because" }, Some(cause));
+            say(&mut lines, if at == 0 { "Slow because" } else { "and because" }, Some(cause));
         }
     }
     for event in &story.events {

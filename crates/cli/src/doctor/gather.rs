@@ -136,24 +136,24 @@ fn plugins(conf: &SlurmConf, plugstack: &TextFile, plugin_dir: Option<&Path>) ->
     let mut folders: Vec<PathBuf> = plugin_dir.map(Path::to_owned).into_iter().collect();
     folders.extend(conf.get("PluginDir").split(':').filter(|folder| !folder.is_empty()).map(PathBuf::from));
     let text = plugstack.text.as_deref().unwrap_or_default();
-    let plugin = |(_, name): (String, String)| {
-        let place = folders.iter().map(|folder| folder.join(&name)).find(|path| path.exists());
-        let path = place.unwrap_or_else(|| PathBuf::from(&name));
-        Plugin { built_for: plugin_version(&path), path, is_loaded: true }
-    };
-    lines_of_ours(text).into_iter().map(plugin).collect()
+    lines_of_ours(text).iter().map(|(_, name)| plugin(&folders, name)).collect()
+}
+
+/// As Slurm finds it: in the first folder that has it.
+fn plugin(folders: &[PathBuf], name: &str) -> Plugin {
+    let place = folders.iter().map(|folder| folder.join(name)).find(|path| path.exists());
+    let path = place.unwrap_or_else(|| PathBuf::from(name));
+    Plugin { built_for: plugin_version(&path), path, is_loaded: true }
 }
 
 fn hooks(conf: &SlurmConf) -> Vec<Hook> {
-    let kinds = [HookKind::Prolog, HookKind::Epilog, HookKind::EpilogSlurmctld];
-    let of_kind = |kind: HookKind| {
-        let patterns = conf.all(kind.setting()).iter().flat_map(|value| value.split(','));
-        patterns
-            .flat_map(|pattern| matching(Path::new(pattern)))
-            .map(move |path| hook(kind, path))
-            .collect::<Vec<_>>()
-    };
-    kinds.into_iter().flat_map(of_kind).collect()
+    let mut hooks = Vec::new();
+    for kind in [HookKind::Prolog, HookKind::Epilog, HookKind::EpilogSlurmctld] {
+        for pattern in conf.all(kind.setting()).iter().flat_map(|value| value.split(',')) {
+            hooks.extend(matching(Path::new(pattern)).into_iter().map(|path| hook(kind, path)));
+        }
+    }
+    hooks
 }
 
 fn hook(kind: HookKind, path: PathBuf) -> Hook {
@@ -195,18 +195,9 @@ async fn sacctmgr(program: &Path, arguments: &[&str]) -> Known<String> {
 
 fn parse_limits(qos: &str, assoc: &str) -> Vec<Limit> {
     let mut limits = Vec::new();
-    let mut take = |owner: &str, fields: &[&str], values: &[&str]| {
-        for (field, value) in fields.iter().zip(values).filter(|(_, value)| !value.is_empty()) {
-            limits.push(Limit {
-                owner: clean(owner),
-                field: (*field).to_owned(),
-                value: (*value).to_owned(),
-            });
-        }
-    };
     for line in qos.lines() {
         if let [name, values @ ..] = line.split('|').collect::<Vec<_>>().as_slice() {
-            take(&format!("qos {name}"), &QOS_LIMIT_FIELDS, values);
+            limits.extend(limits_of(&format!("qos {name}"), &QOS_LIMIT_FIELDS, values));
         }
     }
     for line in assoc.lines() {
@@ -216,10 +207,20 @@ fn parse_limits(qos: &str, assoc: &str) -> Vec<Limit> {
             } else {
                 format!("user {user} of account {account}")
             };
-            take(&owner, &LIMIT_FIELDS, values);
+            limits.extend(limits_of(&owner, &LIMIT_FIELDS, values));
         }
     }
     limits
+}
+
+/// The limits that are set: sacctmgr prints the others as nothing.
+fn limits_of(owner: &str, fields: &[&str], values: &[&str]) -> impl Iterator<Item = Limit> {
+    let set = fields.iter().zip(values).filter(|(_, value)| !value.is_empty());
+    set.map(|(field, value)| Limit {
+        owner: clean(owner),
+        field: (*field).to_owned(),
+        value: (*value).to_owned(),
+    })
 }
 
 /// MUNGE's own socket, where `AuthInfo` names none (munged(8)).
@@ -247,20 +248,20 @@ fn munge_socket(conf: &SlurmConf) -> PathBuf {
 /// `munge -n | unmunge`.
 async fn credential(socket: &Path) -> Credential {
     let option = format!("--socket={}", socket.display());
-    let refused = |said: Said| {
-        let line = said.complaint.lines().next().unwrap_or_default().to_owned();
-        Credential::Refused(clean(&line))
-    };
     let made = match run_with_input(Path::new("munge"), &["-n", &option], "").await {
         Err(why) => return Credential::NotTried(why),
-        Ok(said) if !said.succeeded => return refused(said),
+        Ok(said) if !said.succeeded => return refused(&said),
         Ok(said) => said.text,
     };
     match run_with_input(Path::new("unmunge"), &["-n", &option], &made).await {
         Err(why) => Credential::NotTried(why),
-        Ok(said) if !said.succeeded => refused(said),
+        Ok(said) if !said.succeeded => refused(&said),
         Ok(_) => Credential::Read,
     }
+}
+
+fn refused(said: &Said) -> Credential {
+    Credential::Refused(clean(said.complaint.lines().next().unwrap_or_default()))
 }
 
 /// What a program did.

@@ -77,7 +77,7 @@ fn names_of_ours(lines: &[String]) -> Vec<String> {
         }
         let left = left.trim().trim_start_matches("local ");
         for name in left.split(',').map(str::trim) {
-            let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let is_name = !name.is_empty() && name.chars().all(is_of_name);
             if is_name && !ours.iter().any(|known| known == name) {
                 ours.push(name.to_owned());
             }
@@ -104,7 +104,7 @@ fn has_bare_call(line: &str, ours: &[String]) -> bool {
         line.match_indices(name.as_str()).any(|(at, _)| {
             let after = &line[at + name.len()..];
             let Some(rest) = after.strip_prefix(['.', ':']) else { return false };
-            let method = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            let method = rest.find(|c| !is_of_name(c)).unwrap_or(rest.len());
             let in_text =
                 line[..at].matches('"').count() % 2 == 1 || line[..at].matches('\'').count() % 2 == 1;
             let defines = line[..at].trim_end().ends_with("function");
@@ -118,14 +118,17 @@ fn has_bare_call(line: &str, ours: &[String]) -> bool {
 }
 
 fn ends_in_name(text: &str) -> bool {
-    text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+    text.ends_with(|c| is_of_name(c) || c == '.')
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Whether `word` stands in `text` with no letter, digit or underscore around it.
 fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(word)
-        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
+        .any(|(at, _)| !text[..at].ends_with(is_of_name) && !text[at + word.len()..].starts_with(is_of_name))
 }
 
 /// The lines with `--` and `--[[ ]]` comments blanked, so that line numbers stay.

@@ -37,6 +37,17 @@ struct Column {
     align: Align,
 }
 
+impl Column {
+    /// Of a name, before which a `>` puts its cells on the right.
+    fn new(name: &str) -> Self {
+        let (name, align) = match name.strip_prefix('>') {
+            Some(name) => (name, Align::Right),
+            None => (name, Align::Left),
+        };
+        Self { name: name.to_owned(), head: name.to_owned(), align }
+    }
+}
+
 /// A table, before it is laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -47,14 +58,7 @@ pub struct Table {
 impl Table {
     /// A table without rows. A column whose name begins with `>` stands to the right.
     pub fn new(columns: &[&str]) -> Self {
-        let column = |name: &&str| {
-            let (name, align) = match name.strip_prefix('>') {
-                Some(name) => (name, Align::Right),
-                None => (*name, Align::Left),
-            };
-            Column { name: name.to_owned(), head: name.to_owned(), align }
-        };
-        Self { columns: columns.iter().map(column).collect(), rows: Vec::new() }
+        Self { columns: columns.iter().map(|name| Column::new(name)).collect(), rows: Vec::new() }
     }
     /// With other words above some columns: (name, words). Their cells carry a unit that the name does not say.
     #[must_use]
@@ -76,17 +80,17 @@ impl Table {
     }
     /// The named columns only, in the order named; capitals do not matter.
     fn select(&self, names: &[String]) -> Result<Self, CliError> {
-        let place = |name: &String| {
-            let found = self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name.trim()));
-            found.ok_or_else(|| {
-                let allowed: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
-                CliError::Usage(format!("there is no column '{name}'; allowed are {}", allowed.join(",")))
-            })
-        };
-        let places = names.iter().map(place).collect::<Result<Vec<usize>, CliError>>()?;
-        let row = |row: &Vec<String>| places.iter().map(|at| row[*at].clone()).collect();
+        let places = names.iter().map(|name| self.place(name)).collect::<Result<Vec<usize>, CliError>>()?;
         let columns = places.iter().map(|at| self.columns[*at].clone()).collect();
-        Ok(Self { columns, rows: self.rows.iter().map(row).collect() })
+        let rows = self.rows.iter().map(|row| places.iter().map(|at| row[*at].clone()).collect());
+        Ok(Self { columns, rows: rows.collect() })
+    }
+    fn place(&self, name: &str) -> Result<usize, CliError> {
+        let found = self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name.trim()));
+        found.ok_or_else(|| {
+            let allowed: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
+            CliError::Usage(format!("there is no column '{name}'; allowed are {}", allowed.join(",")))
+        })
     }
     /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
@@ -103,6 +107,15 @@ pub enum Block {
     Verbatim(String),
     /// A table, moved to the right by so many blanks.
     Table(Table, usize),
+}
+
+impl Block {
+    fn select(&self, names: &[String]) -> Result<Self, CliError> {
+        match self {
+            Self::Table(table, indent) => table.select(names).map(|table| Self::Table(table, *indent)),
+            Self::Line(_) | Self::Verbatim(_) => Ok(self.clone()),
+        }
+    }
 }
 
 /// One answer, ready for every format.
@@ -127,11 +140,7 @@ impl Answer {
         if self.blocks.iter().filter(|block| matches!(block, Block::Table(..))).count() > 1 {
             return Err(CliError::Usage("this command prints several tables; leave out --format".to_owned()));
         }
-        let select = |block: &Block| match block {
-            Block::Table(table, indent) => table.select(names).map(|table| Block::Table(table, *indent)),
-            Block::Line(_) | Block::Verbatim(_) => Ok(block.clone()),
-        };
-        let blocks = self.blocks.iter().map(select).collect::<Result<_, _>>()?;
+        let blocks = self.blocks.iter().map(|block| block.select(names)).collect::<Result<_, _>>()?;
         Ok(Self { blocks, parsable: self.parsable.select(names)?, json: self.json.clone() })
     }
 }

@@ -1,6 +1,6 @@
 //! How good the estimates are: expected against measured speed, and how often the truth lies where it was said to lie.
 
-use super::{Area, FAINT, FONT, INK, OURS, TEXT_SIZE, TITLE_SIZE, TREES, picture};
+use super::{Area, FAINT, FONT, INK, OURS, TEXT_SIZE, TITLE_SIZE, TREES, number, picture};
 use pillion_pairing::backtest::{CalibrationPoint, SeedOutcome};
 use plotters::prelude::*;
 
@@ -24,13 +24,9 @@ const NORMAL: [(f64, f64); 11] = [
 
 /// Both panels.
 pub(super) fn draw(outcomes: &[SeedOutcome]) -> Result<String, String> {
-    let points: Vec<CalibrationPoint> =
-        outcomes.iter().flat_map(|outcome| outcome.calibration.iter().copied()).collect();
-    let last = points.iter().map(|point| point.observations).max().unwrap_or(0);
-    let of = |observations| -> Vec<CalibrationPoint> {
-        points.iter().filter(|point| point.observations == observations).copied().collect()
-    };
-    let (cold, warm) = (of(0), of(last));
+    let points = outcomes.iter().flat_map(|outcome| &outcome.calibration);
+    let last = points.map(|point| point.observations).max().unwrap_or(0);
+    let (cold, warm) = (points_after(outcomes, 0), points_after(outcomes, last));
     picture((1060, 520), |area| {
         let panels = area.split_evenly((1, 2));
         speeds(&panels[0], &cold).map_err(|error| error.to_string())?;
@@ -42,8 +38,13 @@ pub(super) fn draw(outcomes: &[SeedOutcome]) -> Result<String, String> {
     })
 }
 
+/// What was estimated after so many observations.
+fn points_after(outcomes: &[SeedOutcome], observations: usize) -> Vec<CalibrationPoint> {
+    let points = outcomes.iter().flat_map(|outcome| &outcome.calibration);
+    points.filter(|point| point.observations == observations).copied().collect()
+}
+
 fn share(part: usize, whole: usize) -> f64 {
-    let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     number(part) / number(whole).max(1.0)
 }
 
@@ -120,13 +121,12 @@ fn reliability<'a>(area: &Area<'a>, stages: &[(&Vec<CalibrationPoint>, &str, RGB
         if known.is_empty() {
             continue;
         }
-        let observed = |deviations: f64| {
+        let mut curve = Vec::new();
+        for (probability, deviations) in NORMAL {
             let below =
                 known.iter().filter(|point| point.truth <= point.speed + deviations * point.deviation);
-            share(below.count(), known.len())
-        };
-        let curve: Vec<(f64, f64)> =
-            NORMAL.iter().map(|(probability, deviations)| (*probability, observed(*deviations))).collect();
+            curve.push((probability, share(below.count(), known.len())));
+        }
         chart
             .draw_series(LineSeries::new(curve.iter().copied(), colour.stroke_width(2)))?
             .label(name)

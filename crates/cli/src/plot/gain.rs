@@ -99,6 +99,11 @@ impl Layout {
         self.names + if panel == 0 { 0 } else { self.side() + GAP }
     }
 
+    /// The pixels of the cells before this one.
+    fn before(&self, index: usize) -> i32 {
+        i32::try_from(index).unwrap_or(0) * self.cell
+    }
+
     fn size(&self) -> (u32, u32) {
         let (width, height) =
             (self.left(1) + self.side() + SCALE_WIDTH, TOP + self.side().max(240) + self.names + 8);
@@ -119,8 +124,7 @@ impl Layout {
     }
 
     fn cell<'a>(&self, area: &Area<'a>, left: i32, (row, column): (usize, usize), cell: Cell) -> Drawn<'a> {
-        let place = |index: usize| i32::try_from(index).unwrap_or(0) * self.cell;
-        let (x, y) = (left + place(column), TOP + place(row));
+        let (x, y) = (left + self.before(column), TOP + self.before(row));
         let (fill, figure) = match cell {
             Cell::Sum(sum) => (colour(sum), format!("{sum:.1}")),
             Cell::Unfit => (RGBColor(70, 70, 70), "×".to_owned()),
@@ -159,9 +163,6 @@ impl Layout {
     #[expect(clippy::cast_possible_truncation, reason = "within the height of the scale")]
     fn scale<'a>(&self, area: &Area<'a>) -> Drawn<'a> {
         let (left, height) = (self.left(1) + self.side() + 24, 200);
-        let at = |sum: f64| {
-            TOP + height - ((sum - SUM_MIN) / (SUM_MAX - SUM_MIN) * f64::from(height)).round() as i32
-        };
         for step in 0..height {
             let sum = SUM_MAX - (SUM_MAX - SUM_MIN) * f64::from(step) / f64::from(height);
             let corners = [(left, TOP + step), (left + 18, TOP + step + 1)];
@@ -169,7 +170,8 @@ impl Layout {
         }
         for sum in [0.6, 1.0, 1.4, 1.8, 2.0] {
             let text = style(TEXT_SIZE, INK).pos(Pos::new(HPos::Left, VPos::Center));
-            area.draw(&Text::new(format!("{sum:.1}"), (left + 24, at(sum)), text))?;
+            let above = ((sum - SUM_MIN) / (SUM_MAX - SUM_MIN) * f64::from(height)).round() as i32;
+            area.draw(&Text::new(format!("{sum:.1}"), (left + 24, TOP + height - above), text))?;
         }
         let note = style(11, INK);
         for (line, words) in
@@ -186,18 +188,17 @@ impl Layout {
 }
 
 /// Red where sharing costs, white where it gains nothing, blue where it pays.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
 fn colour(sum: f64) -> RGBColor {
-    let between = |from: u8, to: u8, share: f64| {
-        (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u8
-    };
-    let mix = |to: (u8, u8, u8), share: f64| {
-        let share = share.clamp(0.0, 1.0);
-        RGBColor(between(250, to.0, share), between(250, to.1, share), between(247, to.2, share))
-    };
-    if sum < 1.0 {
-        mix((178, 24, 43), (1.0 - sum) / (1.0 - SUM_MIN))
+    let (full, share) = if sum < 1.0 {
+        (RGBColor(178, 24, 43), (1.0 - sum) / (1.0 - SUM_MIN))
     } else {
-        mix((8, 69, 148), (sum - 1.0) / (SUM_MAX - 1.0))
-    }
+        (RGBColor(8, 69, 148), (sum - 1.0) / (SUM_MAX - 1.0))
+    };
+    let share = share.clamp(0.0, 1.0);
+    RGBColor(between(250, full.0, share), between(250, full.1, share), between(247, full.2, share))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two bytes")]
+fn between(from: u8, to: u8, share: f64) -> u8 {
+    (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u8
 }

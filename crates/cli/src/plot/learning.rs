@@ -1,6 +1,6 @@
 //! What observed pairings teach: hours kept, promises broken and the error of the estimates, by how many were observed.
 
-use super::{Area, Drawn, FAINT, FONT, GREEDY, OURS, RANDOM, TEXT_SIZE, TITLE_SIZE, TREES, picture};
+use super::{Area, Drawn, FAINT, FONT, GREEDY, OURS, RANDOM, TEXT_SIZE, TITLE_SIZE, TREES, number, picture};
 use pillion_pairing::backtest::{PolicyName, PolicyScore, Report};
 use plotters::prelude::*;
 
@@ -23,6 +23,10 @@ struct Legend {
     headroom: f64,
 }
 
+/// Under lines that rise, and over lines that fall.
+const BELOW: Legend = Legend { position: SeriesLabelPosition::LowerRight, headroom: 0.05 };
+const ABOVE: Legend = Legend { position: SeriesLabelPosition::UpperRight, headroom: 0.45 };
+
 /// Three panels, for the longest queue.
 pub(super) fn draw(report: &Report) -> Result<String, String> {
     let queue = report.protocol.queues.iter().copied().max().unwrap_or(0);
@@ -30,53 +34,48 @@ pub(super) fn draw(report: &Report) -> Result<String, String> {
     let kept = lines(report, queue, right, |score| score.s_kept);
     let broken = lines(report, queue, right, |score| score.broken_fraction.map(|share| 100.0 * share));
     let kept_title = format!("Hours kept, of the oracle's ({queue} jobs)");
-    let below = || Legend { position: SeriesLabelPosition::LowerRight, headroom: 0.05 };
-    let above = || Legend { position: SeriesLabelPosition::UpperRight, headroom: 0.45 };
     let figures = [
-        (kept_title.as_str(), kept, below()),
-        ("Promises broken, % of jobs that share", broken, above()),
-        ("Error of a speed (root mean square)", errors(report), above()),
+        (kept_title.as_str(), kept, BELOW),
+        ("Promises broken, % of jobs that share", broken, ABOVE),
+        ("Error of a speed (root mean square)", errors(report), ABOVE),
     ];
     picture((1290, 440), |area| {
         for (part, (title, lines, legend)) in area.split_evenly((1, 3)).iter().zip(&figures) {
-            panel(part, title, lines, count(right), legend).map_err(|error| error.to_string())?;
+            panel(part, title, lines, number(right), legend).map_err(|error| error.to_string())?;
         }
         Ok(())
     })
 }
 
-fn count(value: usize) -> f64 {
-    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
-}
-
 fn lines(report: &Report, queue: usize, right: usize, figure: fn(&PolicyScore) -> Option<f64>) -> Vec<Line> {
-    let scores = || report.policies.iter().filter(move |score| score.queue == queue);
-    let learner = |(policy, name, colour): &(PolicyName, &'static str, RGBColor)| {
-        let own = scores().filter(|score| score.policy == *policy);
-        let points = own.filter_map(|score| Some((count(score.observations?), figure(score)?))).collect();
-        Line { name, colour: *colour, points }
-    };
-    let mut lines: Vec<Line> = LEARNERS.iter().map(learner).collect();
-    let random = scores().find(|score| score.policy == PolicyName::RandomThatFits).and_then(figure);
-    let flat = random.map_or_else(Vec::new, |value| vec![(0.0, value), (count(right), value)]);
+    let scores: Vec<&PolicyScore> = report.policies.iter().filter(|score| score.queue == queue).collect();
+    let mut lines = Vec::new();
+    for (policy, name, colour) in LEARNERS {
+        let own = scores.iter().filter(|score| score.policy == policy);
+        let points = own.filter_map(|score| Some((number(score.observations?), figure(score)?))).collect();
+        lines.push(Line { name, colour, points });
+    }
+    let random = scores.iter().find(|score| score.policy == PolicyName::RandomThatFits);
+    let random = random.and_then(|score| figure(score));
+    let flat = random.map_or_else(Vec::new, |value| vec![(0.0, value), (number(right), value)]);
     lines.push(Line { name: "random that fits", colour: RANDOM, points: flat });
     lines
 }
 
 fn errors(report: &Report) -> Vec<Line> {
-    let line = |(policy, name, colour): &(PolicyName, &'static str, RGBColor)| {
+    let mut lines = Vec::new();
+    for (policy, name, colour) in &LEARNERS[..2] {
         let own = report.estimates.iter().filter(|score| score.policy == *policy);
-        let points =
-            own.filter_map(|score| Some((count(score.observations), score.speed_fraction_rmse?))).collect();
-        Line { name, colour: *colour, points }
-    };
-    LEARNERS[..2].iter().map(line).collect()
+        let points = own.filter_map(|score| Some((number(score.observations), score.speed_fraction_rmse?)));
+        lines.push(Line { name, colour: *colour, points: points.collect() });
+    }
+    lines
 }
 
 fn panel<'a>(area: &Area<'a>, title: &str, lines: &[Line], right: f64, legend: &Legend) -> Drawn<'a> {
     let Legend { position, headroom } = legend;
-    let all = || lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
-    let (low, high) = (all().fold(0.0, f64::min), all().fold(0.0, f64::max));
+    let values = lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
+    let (low, high) = values.fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
     let high = if high > low { high + headroom * (high - low) } else { low + 1.0 };
     let mut chart = ChartBuilder::on(area)
         .caption(title, (FONT, TITLE_SIZE))

@@ -42,17 +42,13 @@ pub fn write(
         ("calibration.svg", calibration::draw(outcomes)),
         ("learning-curve.svg", learning::draw(report)),
     ];
-    let cannot = |path: &Path| {
-        let path = path.to_owned();
-        move |source| CliError::File { action: "write", path, source }
-    };
-    std::fs::create_dir_all(folder).map_err(cannot(folder))?;
+    std::fs::create_dir_all(folder).map_err(CliError::file("write", folder))?;
     let mut written = Vec::new();
     for (name, picture) in pictures {
         let path = folder.join(name);
         let picture =
             picture.map_err(|why| CliError::Data(format!("cannot draw {}: {why}", path.display())))?;
-        std::fs::write(&path, picture).map_err(cannot(&path))?;
+        std::fs::write(&path, picture).map_err(CliError::file("write", &path))?;
         written.push(path);
     }
     Ok(written)
@@ -68,6 +64,10 @@ fn picture(size: (u32, u32), paint: impl Fn(&Area<'_>) -> Result<(), String>) ->
         area.present().map_err(|error| error.to_string())?;
     }
     Ok(text)
+}
+
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 fn style(size: i32, colour: RGBColor) -> TextStyle<'static> {

@@ -1,7 +1,6 @@
 //! gres.conf: each device of a pool node under a type of its own, with 100 shards.
 
-use super::line::Line;
-use super::nodes::{device_count, is_of_pool, names};
+use super::nodes::{device_count, is_of_gpus, is_of_pool, names};
 use super::{Pool, Proposal};
 
 const GRES_CONF: &str = "gres.conf";
@@ -18,12 +17,8 @@ pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
             && line.get("AutoDetect").is_some_and(|how| !how.eq_ignore_ascii_case("off"))
     });
     let wanted = wanted(pool, count, detects);
-    let is_device = |line: &Line| {
-        line.get("Name")
-            .is_some_and(|name| ["gpu", "shard", "mps"].iter().any(|ours| ours.eq_ignore_ascii_case(name)))
-    };
     let mut has = Vec::new();
-    for (file, line) in lines.iter().rev().filter(|(_, line)| is_device(line)) {
+    for (file, line) in lines.iter().rev().filter(|(_, line)| line.get("Name").is_some_and(is_of_gpus)) {
         if is_of_pool(line, "NodeName", pool) {
             let text = proposal.files.text(file)[line.place.clone()].trim_end().to_owned();
             if wanted.contains(&text) && !has.contains(&text) {
@@ -44,12 +39,15 @@ pub(super) fn propose(proposal: &mut Proposal, pool: &Pool) {
 }
 
 fn wanted(pool: &Pool, count: usize, detects: bool) -> Vec<String> {
-    let device =
-        |index: usize| pool.devices.get(index).cloned().unwrap_or_else(|| format!("/dev/nvidia{index}"));
     // Slurm would otherwise look for the devices itself, and not find our types.
     let off = if detects { " AutoDetect=off" } else { "" };
     let nodes = &pool.nodes;
-    let gpu = |index| format!("NodeName={nodes}{off} Name=gpu Type=g{index} File={}", device(index));
-    let shard = |index| format!("NodeName={nodes} Name=shard Type=g{index} Count=100 File={}", device(index));
-    (0..count).map(gpu).chain((0..count).map(shard)).collect()
+    let (mut gpus, mut shards) = (Vec::new(), Vec::new());
+    for index in 0..count {
+        let file = pool.devices.get(index).cloned().unwrap_or_else(|| format!("/dev/nvidia{index}"));
+        gpus.push(format!("NodeName={nodes}{off} Name=gpu Type=g{index} File={file}"));
+        shards.push(format!("NodeName={nodes} Name=shard Type=g{index} Count=100 File={file}"));
+    }
+    gpus.extend(shards);
+    gpus
 }

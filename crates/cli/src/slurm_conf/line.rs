@@ -91,8 +91,7 @@ fn parse(text: &str, place: Range<usize>) -> Option<Line> {
 /// Where the comment of a logical line starts, or its end.
 fn comment_start(text: &str, place: &Range<usize>) -> usize {
     let line = &text[place.clone()];
-    let is_comment = |at: usize| at == 0 || !line[..at].ends_with('\\');
-    let at = line.match_indices('#').map(|(at, _)| at).find(|at| is_comment(*at));
+    let at = line.match_indices('#').map(|(at, _)| at).find(|at| !line[..*at].ends_with('\\'));
     at.map_or(place.end, |at| place.start + at)
 }
 

@@ -16,17 +16,22 @@ pub(super) fn names(hostlist: &str) -> BTreeSet<String> {
 /// How many devices a `NodeName` line has: those of `gpu`, whatever their types.
 fn devices_of(line: &Line) -> usize {
     let gres = line.get("Gres").unwrap_or_default().to_ascii_lowercase();
-    let behind_gpu = |entry: &str| {
-        let rest = entry.trim().strip_prefix("gpu")?;
-        (rest.is_empty() || rest.starts_with([':', '('])).then(|| count_of(rest))
-    };
-    gres.split(',').filter_map(behind_gpu).sum()
+    gres.split(',').filter_map(gpus_of).sum()
 }
 
-/// The count behind `gpu`: `:4`, `:a100:4`, `:a100:4(S:0-1)`; one where none stands.
-fn count_of(rest: &str) -> usize {
+/// How many GPUs an entry gives: `gpu:4`, `gpu:a100:4`, `gpu:a100:4(S:0-1)`; one where no count stands, `None` of another GRES.
+fn gpus_of(entry: &str) -> Option<usize> {
+    let rest = entry.trim().strip_prefix("gpu")?;
+    if !rest.is_empty() && !rest.starts_with([':', '(']) {
+        return None;
+    }
     let rest = rest.split('(').next().unwrap_or_default();
-    rest.rsplit(':').next().and_then(|count| count.parse().ok()).unwrap_or(1)
+    Some(rest.rsplit(':').next().and_then(|count| count.parse().ok()).unwrap_or(1))
+}
+
+/// Whether a GRES is one by which a node's GPUs are handed out.
+pub(super) fn is_of_gpus(gres_name: &str) -> bool {
+    ["gpu", "shard", "mps"].iter().any(|ours| ours.eq_ignore_ascii_case(gres_name))
 }
 
 /// The line, if there is one, that describes exactly pool nodes; how many devices they have.
@@ -90,14 +95,11 @@ fn gres(proposal: &mut Proposal, file: &str, line: &Line, count: usize) {
         let end = line.pairs.last().map_or(line.place.start, |pair| pair.place.end);
         return proposal.files.replace(file, end..end, &format!(" Gres={}", gres_of(count)));
     };
-    let is_other = |word: &&str| {
-        let name = word.split(':').next().unwrap_or_default();
-        !["gpu", "shard", "mps"].iter().any(|ours| ours.eq_ignore_ascii_case(name))
-    };
-    let others: Vec<&str> = pair.words().filter(is_other).collect();
     let mut wanted = gres_of(count);
-    for other in others {
-        wanted = format!("{wanted},{other}");
+    for word in pair.words() {
+        if !is_of_gpus(word.split(':').next().unwrap_or_default()) {
+            wanted = format!("{wanted},{word}");
+        }
     }
     if pair.value != wanted {
         proposal.files.replace(file, pair.place.clone(), &format!("Gres={wanted}"));
@@ -106,12 +108,16 @@ fn gres(proposal: &mut Proposal, file: &str, line: &Line, count: usize) {
 
 fn partition(proposal: &mut Proposal, pool: &Pool) {
     let lines = proposal.files.read(SLURM_CONF);
-    let is_ours = |line: &Line| line.get("PartitionName") == Some(pool.partition.as_str());
-    for (_, line) in lines.iter().filter(|(_, line)| line.get("PartitionName").is_some() && !is_ours(line)) {
+    let mut own = None;
+    for (_, line) in &lines {
+        let Some(name) = line.get("PartitionName") else { continue };
+        if name == pool.partition {
+            own.get_or_insert(line);
+            continue;
+        }
         let nodes = line.get("Nodes").unwrap_or_default();
         let shared = names(nodes).intersection(&pool.names).count();
         if shared > 0 || nodes.eq_ignore_ascii_case("ALL") {
-            let name = line.get("PartitionName").unwrap_or_default();
             proposal.note(format!(
                 "PartitionName={name} Nodes={nodes} has nodes of the pool: take {} out of it, for whole-GPU jobs there would \
                  get GPUs that others hold shards of",
@@ -119,7 +125,7 @@ fn partition(proposal: &mut Proposal, pool: &Pool) {
             ));
         }
     }
-    let Some((_, line)) = lines.iter().find(|(_, line)| is_ours(line)) else {
+    let Some(line) = own else {
         let weights = if has_slurmdbd(proposal) { format!(" {WEIGHTS}") } else { String::new() };
         let memory = memory_per_cpu(&lines, pool).map_or(String::new(), |mib| format!(" DefMemPerCPU={mib}"));
         if memory.is_empty() {
@@ -151,6 +157,9 @@ fn partition(proposal: &mut Proposal, pool: &Pool) {
 /// A CPU's part of its node's memory in MiB, the least of the pool's nodes.
 fn memory_per_cpu(lines: &[(String, Line)], pool: &Pool) -> Option<u64> {
     let of_pool = lines.iter().filter(|(_, line)| is_of_pool(line, "NodeName", pool));
-    let number = |line: &Line, key: &str| line.get(key)?.parse::<u64>().ok();
     of_pool.filter_map(|(_, line)| number(line, "RealMemory")?.checked_div(number(line, "CPUs")?)).min()
+}
+
+fn number(line: &Line, key: &str) -> Option<u64> {
+    line.get(key)?.parse().ok()
 }

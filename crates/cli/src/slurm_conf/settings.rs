@@ -68,19 +68,15 @@ fn value(proposal: &mut Proposal, key: &str, wanted: &str) {
 /// Memory has to be a consumable.
 fn select_parameters(proposal: &mut Proposal) {
     const KEY: &str = "SelectTypeParameters";
+    const UNITS: [&str; 6] = ["CR_CPU", "CR_Core", "CR_Socket", "CR_Socket_Memory", "CR_Memory", "CR_Board"];
     let Some((file, pair)) = find(proposal, KEY) else {
         return proposal.files.append(SLURM_CONF, &format!("{KEY}=CR_Core_Memory\n"));
     };
     if pair.has("CR_Core_Memory") || pair.has("CR_CPU_Memory") {
         return;
     }
-    let is_unit = |word: &str| {
-        ["CR_CPU", "CR_Core", "CR_Socket", "CR_Socket_Memory", "CR_Memory", "CR_Board"]
-            .iter()
-            .any(|unit| unit.eq_ignore_ascii_case(word))
-    };
     let by_cpu = if pair.has("CR_CPU") { "CR_CPU_Memory" } else { "CR_Core_Memory" };
-    let kept = pair.words().filter(|word| !is_unit(word));
+    let kept = pair.words().filter(|word| !UNITS.iter().any(|unit| unit.eq_ignore_ascii_case(word)));
     let words: Vec<&str> = std::iter::once(by_cpu).chain(kept).collect();
     proposal.files.replace(&file, pair.place.clone(), &format!("{KEY}={}", words.join(",")));
 }

@@ -47,24 +47,29 @@ pub fn page(state: &State, size: Size) -> String {
     let room = size.rows();
     let (devices, jobs) =
         state.overview.as_ref().map_or((0, 0), |overview| (overview.devices.len(), overview.jobs.len()));
-    let shown = |count: usize, most: u16| u16::try_from(count).unwrap_or(most).min(most);
-    let rows = Rows { devices: shown(devices, room.devices), jobs: shown(jobs, room.jobs) };
+    let rows = Rows { devices: at_most(room.devices, devices), jobs: at_most(room.jobs, jobs) };
     let height = HEAD_ROWS + HEADING_ROWS + FOOT_ROWS + rows.devices + rows.jobs;
     as_text(Size { height, ..size }, |frame| {
         draw_lists(frame, state, rows);
     })
 }
 
+fn at_most(most: u16, count: usize) -> u16 {
+    u16::try_from(count).unwrap_or(most).min(most)
+}
+
 fn as_text(size: Size, draw: impl FnOnce(&mut Frame<'_>)) -> String {
     let Ok(mut terminal) = Terminal::new(TestBackend::new(size.width, size.height));
     let Ok(_) = terminal.draw(draw);
     let buffer = terminal.backend().buffer();
-    let line = |y: u16| -> String {
+    let mut text = String::new();
+    for y in 0..size.height {
         let cells = (0..size.width).filter_map(|x| buffer.cell((x, y)));
-        cells.map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned()
-    };
-    let lines: Vec<String> = (0..size.height).map(line).collect();
-    lines.join("\n").trim_end().to_owned() + "\n"
+        let line: String = cells.map(ratatui::buffer::Cell::symbol).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.trim_end().to_owned() + "\n"
 }
 
 fn dim(state: &State) -> Style {

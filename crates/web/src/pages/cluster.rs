@@ -23,7 +23,7 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
     let mechanism = ask.word("mechanism", &Mechanism::ALL.map(Mechanism::as_str))?;
     let first = ask.number("from")?.min(1_000_000);
     let request = ClusterRequest {
-        nodes: ask.filters.get("node").to_owned(),
+        nodes: ask.filter("node").to_owned(),
         state: state.to_owned(),
         mechanism: mechanism.to_owned(),
         offset: u32::try_from(first).unwrap_or(u32::MAX),
@@ -106,16 +106,16 @@ fn state_count(cluster: &ClusterResponse, word: &str) -> u32 {
 }
 
 fn states(cluster: &ClusterResponse) -> Markup {
-    let count = |word: &str| state_count(cluster, word);
-    let parts: Vec<(&str, f64)> = STATES.iter().map(|(word, _)| (*word, f64::from(count(word)))).collect();
+    let counted = STATES.map(|(word, meaning)| (word, meaning, state_count(cluster, word)));
+    let parts = counted.map(|(word, _, count)| (word, f64::from(count)));
     html! {
         div.states {
             (chart::parts(&parts))
             ul.legend {
-                @for (word, meaning) in STATES {
-                    @if count(word) > 0 {
+                @for (word, meaning, count) in counted {
+                    @if count > 0 {
                         li { a href=(Page::Cluster.with(&[("state", word)])) title=(meaning) {
-                            span class={ "key key-" (word) } aria-hidden="true" {} (format::count(count(word).into())) " " (word)
+                            span class={ "key key-" (word) } aria-hidden="true" {} (format::count(count.into())) " " (word)
                         } }
                     }
                 }
@@ -129,7 +129,7 @@ fn form(ask: &Ask<'_>, state: &str, mechanism: &str) -> Markup {
     filters(
         &Page::Cluster,
         &html! {
-            (field("node", "Nodes", ask.filters.get("node"), "n[1-8],n12"))
+            (field("node", "Nodes", ask.filter("node"), "n[1-8],n12"))
             (choice("state", "With a GPU that is", state, &words))
             (choice("mechanism", "Shared by", mechanism, &Mechanism::ALL.map(Mechanism::as_str)))
         },
@@ -139,19 +139,21 @@ fn form(ask: &Ask<'_>, state: &str, mechanism: &str) -> Markup {
 fn pager(ask: &Ask<'_>, cluster: &ClusterResponse, first: u64) -> Markup {
     let total = u64::from(cluster.match_count);
     let last = first + u64::try_from(cluster.nodes.len()).unwrap_or(0);
-    let to = |from: u64| {
-        ask.filters
-            .address(&Page::Cluster, &[("from", &if from == 0 { String::new() } else { from.to_string() })])
-    };
     html! {
         @if total > NODES || first > 0 {
             nav.pager aria-label="Pages of nodes" {
-                @if first > 0 { a rel="prev" href=(to(first.saturating_sub(NODES))) { "← earlier nodes" } }
+                @if first > 0 { a rel="prev" href=(from_node(ask, first.saturating_sub(NODES))) { "← earlier nodes" } }
                 span { "Nodes " (first + 1) " to " (last) " of " (format::count(total)) }
-                @if last < total { a rel="next" href=(to(last)) { "further nodes →" } }
+                @if last < total { a rel="next" href=(from_node(ask, last)) { "further nodes →" } }
             }
         }
     }
+}
+
+/// This page from another node on.
+fn from_node(ask: &Ask<'_>, first: u64) -> String {
+    let first = if first == 0 { String::new() } else { first.to_string() };
+    ask.filters.address(&Page::Cluster, &[("from", &first)])
 }
 
 /// A square for each GPU, a row for each node.
@@ -176,9 +178,9 @@ fn glance(nodes: &[ClusterNode]) -> Markup {
 }
 
 fn summary(node: &ClusterNode) -> String {
-    let of = |word: &str| node.devices.iter().filter(|device| device.state == word).count();
-    let words =
-        STATES.iter().filter(|(word, _)| of(word) > 0).map(|(word, _)| format!("{} {word}", of(word)));
+    let counts =
+        STATES.map(|(word, _)| (word, node.devices.iter().filter(|device| device.state == word).count()));
+    let words = counts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}"));
     words.collect::<Vec<_>>().join(", ")
 }
 

@@ -23,16 +23,14 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
         word => word,
     };
     // Whole days, so that the first column is no part of one.
-    let since =
-        if by == "day" && ask.filters.get("since").is_empty() { format::today(since).0 } else { since };
-    let text = |name: &str| ask.filters.get(name).to_owned();
+    let since = if by == "day" && ask.filter("since").is_empty() { format::today(since).0 } else { since };
     let request = AccountRequest {
         since_seconds: since,
         until_seconds: until,
-        user: text("user"),
-        account: text("account"),
-        partition: text("partition"),
-        workload: text("workload"),
+        user: ask.filter("user").to_owned(),
+        account: ask.filter("account").to_owned(),
+        partition: ask.filter("partition").to_owned(),
+        workload: ask.filter("workload").to_owned(),
         nodes: Vec::new(),
         group_by: by.to_owned(),
         utc_offset_seconds: format::today(now).1,
@@ -99,16 +97,15 @@ fn numbers(sum: &AccountRow) -> Markup {
 }
 
 fn form(ask: &Ask<'_>) -> Markup {
-    let get = |name: &str| ask.filters.get(name);
     filters(
         &Page::Gains,
         &html! {
-            (field("since", "Since", get("since"), "now-14days"))
-            (field("until", "Until", get("until"), "now"))
-            (field("user", "User", get("user"), "any"))
-            (field("account", "Account", get("account"), "any"))
-            (field("partition", "Partition", get("partition"), "any"))
-            @if !get("by").is_empty() { input type="hidden" name="by" value=(get("by")); }
+            (field("since", "Since", ask.filter("since"), "now-14days"))
+            (field("until", "Until", ask.filter("until"), "now"))
+            (field("user", "User", ask.filter("user"), "any"))
+            (field("account", "Account", ask.filter("account"), "any"))
+            (field("partition", "Partition", ask.filter("partition"), "any"))
+            @if !ask.filter("by").is_empty() { input type="hidden" name="by" value=(ask.filter("by")); }
         },
     )
 }
@@ -124,27 +121,27 @@ fn tabs(ask: &Ask<'_>, by: &str) -> Markup {
 }
 
 fn charts(rows: &[AccountRow]) -> Markup {
-    let time = |row: &AccountRow| row.gpu_seconds_saved;
-    let energy = |row: &AccountRow| row.energy_joules_saved;
+    let times: Vec<f64> = rows.iter().map(|row| row.gpu_seconds_saved).collect();
+    let energies: Vec<f64> = rows.iter().map(|row| row.energy_joules_saved).collect();
+    // One unit for all days, so that they can be compared.
     let (time_unit, energy_unit) =
-        (Unit::of_device_time(greatest(rows, time)), Unit::of_energy(greatest(rows, energy)));
+        (Unit::of_device_time(greatest(&times)), Unit::of_energy(greatest(&energies)));
     html! {
         div.charts {
-            (saved_by_day(rows, time, time_unit, time_unit.name()))
-            (saved_by_day(rows, energy, energy_unit, &format!("Energy in {}", energy_unit.name())))
+            (saved_by_day(rows, &times, time_unit, time_unit.name()))
+            (saved_by_day(rows, &energies, energy_unit, &format!("Energy in {}", energy_unit.name())))
         }
     }
 }
 
 /// In size, whatever its sign.
-fn greatest(rows: &[AccountRow], value: fn(&AccountRow) -> f64) -> f64 {
-    rows.iter().map(|row| value(row).abs()).fold(0.0, f64::max)
+fn greatest(values: &[f64]) -> f64 {
+    values.iter().map(|value| value.abs()).fold(0.0, f64::max)
 }
 
-/// One unit for all days, so that they can be compared.
-fn saved_by_day(rows: &[AccountRow], value: fn(&AccountRow) -> f64, unit: Unit, what: &str) -> Markup {
+fn saved_by_day(rows: &[AccountRow], saved: &[f64], unit: Unit, what: &str) -> Markup {
     let values: Vec<(String, f64)> =
-        rows.iter().map(|row| (row.key.clone(), unit.count(value(row)))).collect();
+        rows.iter().zip(saved).map(|(row, value)| (row.key.clone(), unit.count(*value))).collect();
     html! { figure { figcaption { (what) " saved a day" } (chart::columns(&values, unit.name())) } }
 }
 

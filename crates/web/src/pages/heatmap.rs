@@ -32,7 +32,7 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
         "" => "measured",
         word => word,
     };
-    let workload = ask.filters.get("workload").to_owned();
+    let workload = ask.filter("workload").to_owned();
     let request = HeatmapRequest { since_seconds: since, until_seconds: until, workload };
     let heat = taken(ask.service.heatmap(ask.question(request)).await)?;
     let cells: Cells<'_> =
@@ -64,14 +64,13 @@ fn source(heat: &HeatmapResponse, since: f64, now: f64) -> Markup {
 }
 
 fn form(ask: &Ask<'_>) -> Markup {
-    let get = |name: &str| ask.filters.get(name);
     filters(
         &Page::Heatmap,
         &html! {
-            (field("since", "Since", get("since"), "now-30days"))
-            (field("until", "Until", get("until"), "now"))
-            (field("workload", "Workload", get("workload"), "any"))
-            @if !get("measure").is_empty() { input type="hidden" name="measure" value=(get("measure")); }
+            (field("since", "Since", ask.filter("since"), "now-30days"))
+            (field("until", "Until", ask.filter("until"), "now"))
+            (field("workload", "Workload", ask.filter("workload"), "any"))
+            @if !ask.filter("measure").is_empty() { input type="hidden" name="measure" value=(ask.filter("measure")); }
         },
     )
 }
@@ -133,26 +132,34 @@ fn busiest<'a>(cells: &'a [HeatmapCell], called: &Names<'a>) -> Vec<&'a str> {
 fn matrix(cells: &Cells<'_>, all: &[HeatmapCell], measure: &str) -> Markup {
     let called = names(all);
     let shown = busiest(all, &called);
-    let link = |key: &str| workload_link(Some(key), called.get(key).copied().flatten());
-    let has_row = |name: &&&str| shown.iter().any(|beside| cells.contains_key(&(**name, *beside)));
-    let has_column = |name: &&&str| shown.iter().any(|workload| cells.contains_key(&(*workload, **name)));
-    let rows: Vec<&str> = shown.iter().filter(has_row).copied().collect();
-    let columns: Vec<&str> = shown.iter().filter(has_column).copied().collect();
+    let (mut rows, mut columns) = (Vec::new(), Vec::new());
+    for name in &shown {
+        if shown.iter().any(|beside| cells.contains_key(&(*name, *beside))) {
+            rows.push(*name);
+        }
+        if shown.iter().any(|workload| cells.contains_key(&(*workload, *name))) {
+            columns.push(*name);
+        }
+    }
     html! {
         table.heatmap {
             caption.hidden { "Each row’s workload beside each column’s" }
             thead { tr {
                 td {}
-                @for column in &columns { th scope="col" { div { (link(column)) } } }
+                @for column in &columns { th scope="col" { div { (link(&called, column)) } } }
             } }
             tbody { @for row in &rows {
                 tr {
-                    th scope="row" { (link(row)) }
+                    th scope="row" { (link(&called, row)) }
                     @for column in &columns { (heat_cell(cells.get(&(*row, *column)).copied(), measure)) }
                 }
             } }
         }
     }
+}
+
+fn link(called: &Names<'_>, key: &str) -> Markup {
+    workload_link(Some(key), called.get(key).copied().flatten())
 }
 
 fn heat_cell(cell: Option<&HeatmapCell>, measure: &str) -> Markup {
@@ -212,14 +219,17 @@ fn examples(cells: &Cells<'_>, called: &Names<'_>) -> Markup {
     }
 }
 
+fn word(called: &Names<'_>, key: &str) -> String {
+    workload_word(called.get(key).copied().flatten().unwrap_or(key))
+}
+
 fn list(pairs: &[&Example<'_>], called: &Names<'_>) -> Markup {
-    let word = |key: &str| workload_word(called.get(key).copied().flatten().unwrap_or(key));
     html! {
         ol.examples {
             @for pair in pairs {
                 @let address = Page::Pairs.with(&[("workload", pair.names.0), ("with", pair.names.1)]);
                 li {
-                    a href=(address) { (word(pair.names.0)) " with " (word(pair.names.1)) }
+                    a href=(address) { (word(called, pair.names.0)) " with " (word(called, pair.names.1)) }
                     span.muted {
                         " gain " strong { (format!("{:+.0} %", pair.gain * 100.0).replace('-', "−")) } ", slowed "
                         (format::ratio(Some(pair.slowdowns.0))) " and " (format::ratio(Some(pair.slowdowns.1)))

@@ -13,9 +13,8 @@ use pillion_core::amount::Amount;
 pub(super) async fn sheet(ask: &Ask<'_>, id: &str) -> Result<Sheet, Problem> {
     let job = taken(ask.service.job(ask.question(JobRequest { job_id: id.to_owned() })).await)?;
     let explained = taken(ask.service.explain(ask.question(ExplainRequest { job_id: id.to_owned() })).await)?;
-    let missing = || Problem::missing(&format!("job {id}"));
-    let job = job.story.ok_or_else(missing)?;
-    let row = job.job.as_ref().ok_or_else(missing)?;
+    let job = job.story.unwrap_or_default();
+    let row = job.job.as_ref().ok_or_else(|| Problem::missing(&format!("job {id}")))?;
     Ok(Sheet {
         title: format!("Job {}", row.job_id),
         body: html! {
@@ -52,7 +51,6 @@ fn fact(name: &str, value: &Markup) -> Markup {
 fn facts(job: &JobStory, row: &QueueJob) -> Markup {
     let now = job.now_seconds;
     let run = job.run.as_ref();
-    let text = |value: String| html! { (value) };
     html! {
         dl.facts {
             (fact("Submitted", &format::time_or_none(row.submitted_at_seconds, now)))
@@ -64,10 +62,10 @@ fn facts(job: &JobStory, row: &QueueJob) -> Markup {
             @if let Some(shared) = job.shared_fraction() { (fact("Shared", &html! { (format::percent(Some(shared))) " of its time, with " (format::counted(job.neighbour_count.into(), "other job")) })) }
             @if job.speed_fraction.is_some() { (fact("Speed", &html! { (format::percent(job.speed_fraction)) " of its speed alone" })) }
             @if let Some(run) = run {
-                (fact("Peak memory", &text(format::bytes(run.memory_bytes_peak))))
-                @if let Some(joules) = run.energy_joules { (fact("Energy", &text(Amount::energy(joules).to_string()))) }
+                (fact("Peak memory", &html! { (format::bytes(run.memory_bytes_peak)) }))
+                @if let Some(joules) = run.energy_joules { (fact("Energy", &html! { (Amount::energy(joules)) })) }
             }
-            @if let Some(throttled) = job.throttled_fraction { (fact("Held down by power or heat", &text(format::percent(Some(throttled))))) }
+            @if let Some(throttled) = job.throttled_fraction { (fact("Held down by power or heat", &html! { (format::percent(Some(throttled))) })) }
         }
     }
 }

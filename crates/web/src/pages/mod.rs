@@ -36,24 +36,34 @@ impl Ask<'_> {
         request
     }
 
+    /// One filter as it was written; empty: it is not set.
+    fn filter(&self, name: &str) -> &str {
+        self.filters.get(name)
+    }
+
     /// The filters `since` and `until`; without them the last `days` days until now.
     fn stretch(&self, now: f64, days: f64) -> Result<(f64, f64), Problem> {
-        let read = |name: &str, usual: f64, is_end: bool| match self.filters.get(name) {
-            "" => Ok(usual),
-            text => format::parse_time(text, now, is_end)
-                .map_err(|error| Problem::filter(format!("{name}: {error}."))),
-        };
-        let until = read("until", now + 1.0, true)?;
-        let since = read("since", until.min(now) - days * 86_400.0, false)?;
+        let until = self.time("until", now, true)?.unwrap_or(now + 1.0);
+        let since = self.time("since", now, false)?.unwrap_or(until.min(now) - days * 86_400.0);
         if until <= since {
             return Err(Problem::filter("until lies before since; swap them."));
         }
         Ok((since, until))
     }
 
+    /// A filter that is a time, or not set. `is_end`: a day means its end.
+    fn time(&self, name: &str, now: f64, is_end: bool) -> Result<Option<f64>, Problem> {
+        match self.filter(name) {
+            "" => Ok(None),
+            text => format::parse_time(text, now, is_end)
+                .map(Some)
+                .map_err(|error| Problem::filter(format!("{name}: {error}."))),
+        }
+    }
+
     /// A filter that is one of a few words, or not set.
     fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, Problem> {
-        let text = self.filters.get(name);
+        let text = self.filter(name);
         if text.is_empty() {
             return Ok("");
         }
@@ -64,7 +74,7 @@ impl Ask<'_> {
 
     /// A filter that is a number; 0 where it is not set.
     fn number(&self, name: &str) -> Result<u64, Problem> {
-        match self.filters.get(name) {
+        match self.filter(name) {
             "" => Ok(0),
             text => text.parse().map_err(|_| Problem::filter(format!("{name}={text} is not a number."))),
         }

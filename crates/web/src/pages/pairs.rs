@@ -16,22 +16,21 @@ const SHOWN: usize = 50;
 
 pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
     let now = now();
-    let get = |name: &str| ask.filters.get(name);
-    let is_timed = !get("since").is_empty() || !get("until").is_empty();
+    let is_timed = !ask.filter("since").is_empty() || !ask.filter("until").is_empty();
     let (since, until) = if is_timed { ask.stretch(now, 36_500.0)? } else { (0.0, 0.0) };
-    if !get("with").is_empty() && get("workload").is_empty() {
+    if !ask.filter("with").is_empty() && ask.filter("workload").is_empty() {
         return Err(Problem::filter("with=… says beside whom; name the workload too."));
     }
     let request = PairsRequest {
         active_only: ask.word("state", &["active"])? == "active",
         since_seconds: since,
         until_seconds: until,
-        user: get("user").to_owned(),
+        user: ask.filter("user").to_owned(),
         include_single: false,
         limit: u32::try_from(SHOWN).unwrap_or(u32::MAX),
-        nodes: get("node").to_owned(),
-        workload: get("workload").to_owned(),
-        beside: get("with").to_owned(),
+        nodes: ask.filter("node").to_owned(),
+        workload: ask.filter("workload").to_owned(),
+        beside: ask.filter("with").to_owned(),
         before_decision_id: ask.number("before")?,
     };
     let decisions = taken(ask.service.pairs(ask.question(request)).await)?.decisions;
@@ -39,8 +38,8 @@ pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
         title: "Who shared with whom".to_owned(),
         body: html! {
             (form(ask))
-            @if !get("with").is_empty() {
-                p.source { (asked(&decisions, get("workload"))) " beside " (asked(&decisions, get("with"))) ", newest first" }
+            @if !ask.filter("with").is_empty() {
+                p.source { (asked(&decisions, ask.filter("workload"))) " beside " (asked(&decisions, ask.filter("with"))) ", newest first" }
             }
             @if decisions.is_empty() {
                 (nothing("No pairing matches, or none that you may see."))
@@ -64,17 +63,16 @@ fn asked(decisions: &[Decision], workload: &str) -> Markup {
 }
 
 fn form(ask: &Ask<'_>) -> Markup {
-    let get = |name: &str| ask.filters.get(name);
     filters(
         &Page::Pairs,
         &html! {
-            (field("workload", "Workload", get("workload"), "any"))
-            (field("with", "Beside", get("with"), "any"))
-            (field("user", "User", get("user"), "any"))
-            (field("node", "Nodes", get("node"), "n[1-8]"))
-            (field("since", "Since", get("since"), "now-7days"))
-            (field("until", "Until", get("until"), "now"))
-            label.check { input type="checkbox" name="state" value="active" checked[get("state") == "active"]; span { "only what runs now" } }
+            (field("workload", "Workload", ask.filter("workload"), "any"))
+            (field("with", "Beside", ask.filter("with"), "any"))
+            (field("user", "User", ask.filter("user"), "any"))
+            (field("node", "Nodes", ask.filter("node"), "n[1-8]"))
+            (field("since", "Since", ask.filter("since"), "now-7days"))
+            (field("until", "Until", ask.filter("until"), "now"))
+            label.check { input type="checkbox" name="state" value="active" checked[ask.filter("state") == "active"]; span { "only what runs now" } }
         },
     )
 }

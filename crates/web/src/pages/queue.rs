@@ -12,7 +12,7 @@ use pillion_api::{QueueJob, QueueRequest};
 const SHOWN: usize = 200;
 
 pub(super) async fn sheet(ask: &Ask<'_>) -> Result<Sheet, Problem> {
-    let request = QueueRequest { user: ask.filters.get("user").to_owned() };
+    let request = QueueRequest { user: ask.filter("user").to_owned() };
     let jobs = taken(ask.service.queue(ask.question(request)).await)?.jobs;
     let all = jobs.len();
     // A workload is told only of jobs that the viewer may see.

@@ -55,7 +55,6 @@ fn candidates(candidates: &[Candidate]) -> Markup {
 
 fn candidate_row(candidate: &Candidate) -> Markup {
     let caps = candidate.cap_fractions.unwrap_or_default();
-    let cap = |cap: Option<f64>| cap.map_or_else(|| "none".to_owned(), |cap| format!("{:.0} %", cap * 100.0));
     html! {
         tr.chosen[candidate.chosen] {
             th scope="row" {
@@ -73,6 +72,10 @@ fn candidate_row(candidate: &Candidate) -> Markup {
             } }
         }
     }
+}
+
+fn cap(fraction: Option<f64>) -> String {
+    fraction.map_or_else(|| "none".to_owned(), |cap| format::percent(Some(cap)))
 }
 
 fn estimate_range(own: &Estimate) -> Markup {

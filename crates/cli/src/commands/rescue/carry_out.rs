@@ -103,19 +103,20 @@ async fn read(slurm: &dyn Slurm) -> Result<JobsScan, CliError> {
 
 /// What the queue says afterwards counts, not the status of `scontrol`: an update that failed may have been applied in part.
 fn judge(undo: &Undo, after: &JobsScan, error: Option<&String>) -> Outcome {
-    let outcome = |result: &str| Outcome::new(undo.job_id, undo.why.to_string(), result);
-    let Some(job) = after.jobs.iter().find(|job| job.id == undo.job_id) else { return outcome("ended") };
-    match &job.state {
-        JobState::Pending if is_undone(job, undo) => outcome("undone"),
-        JobState::Pending => {
+    let job = after.jobs.iter().find(|job| job.id == undo.job_id);
+    let result = match job.map(|job| (job, &job.state)) {
+        None | Some((_, JobState::Ended(_) | JobState::Completing)) => "ended",
+        Some((job, JobState::Pending)) if is_undone(job, undo) => "undone",
+        Some((_, JobState::Pending)) => {
             let why = error.map_or("Slurm kept the release without saying why", String::as_str);
-            Outcome { left: true, ..outcome(&format!("NOT undone: {why}")) }
+            let result = format!("NOT undone: {why}");
+            return Outcome { left: true, ..Outcome::new(undo.job_id, undo.why.to_string(), &result) };
         }
-        JobState::Ended(_) | JobState::Completing => outcome("ended"),
-        JobState::Running if job.shards() == Some((None, 100)) => outcome("undone and started"),
+        Some((job, JobState::Running)) if job.shards() == Some((None, 100)) => "undone and started",
         // It got its device between our scan and our update, as it was released.
-        _ => outcome("started"),
-    }
+        Some(_) => "started",
+    };
+    Outcome::new(undo.job_id, undo.why.to_string(), result)
 }
 
 fn is_undone(job: &Job, undo: &Undo) -> bool {

@@ -17,15 +17,9 @@ pub(super) fn twins(facts: &Facts) -> Vec<Finding> {
 
 fn judge(check: Check, limit: &Limit) -> Option<Finding> {
     let Limit { owner, field, value } = limit;
-    let of = |wanted: &str| {
-        value.split(',').find_map(|entry| {
-            let (tres, count) = entry.split_once('=')?;
-            (tres.trim() == wanted).then(|| count.trim().parse::<u64>().ok())?
-        })
-    };
-    let gpus = of("gres/gpu")?;
+    let gpus = count_of(value, "gres/gpu")?;
     let wanted = gpus * 100;
-    match of("gres/shard") {
+    match count_of(value, "gres/shard") {
         Some(shards) if shards == wanted => None,
         Some(shards) => Some(check.warn(
             format!(
@@ -40,4 +34,12 @@ fn judge(check: Check, limit: &Limit) -> Option<Finding> {
             format!("set {field}=gres/shard={wanted} beside it for {owner} with sacctmgr"),
         )),
     }
+}
+
+/// How many of a TRES a limit allows: 2 of `gres/gpu` in `cpu=10,gres/gpu=2`.
+fn count_of(limit: &str, wanted: &str) -> Option<u64> {
+    limit.split(',').find_map(|entry| {
+        let (tres, count) = entry.split_once('=')?;
+        (tres.trim() == wanted).then(|| count.trim().parse().ok())?
+    })
 }

@@ -153,13 +153,7 @@ pub(super) fn billing_weights(facts: &Facts) -> Vec<Finding> {
         let mend = format!(
             "set TRESBillingWeights=\"GRES/gpu=100,GRES/shard=1\" for PartitionName={name} in slurm.conf, then 'scontrol reconfigure'"
         );
-        let weight = |wanted: &str| {
-            partition.billing_weights.split(',').find_map(|entry| {
-                let (tres, weight) = entry.split_once('=')?;
-                tres.trim().eq_ignore_ascii_case(wanted).then(|| weight.trim().to_owned())
-            })
-        };
-        let (gpu, shard) = (weight("GRES/gpu"), weight("GRES/shard"));
+        let (gpu, shard) = (billing_weight(partition, "GRES/gpu"), billing_weight(partition, "GRES/shard"));
         let Some(shard) = shard else {
             return Some(
                 check.warn(
@@ -168,25 +162,34 @@ pub(super) fn billing_weights(facts: &Facts) -> Vec<Finding> {
                 ),
             );
         };
-        let whole =
-            |text: &str| text.parse::<f64>().ok().filter(|weight| weight.fract() == 0.0 && *weight > 0.0);
-        let Some(shard_weight) = whole(&shard) else {
+        let Some(shard_weight) = whole(shard) else {
             return Some(check.fail(
                 format!("partition {name} bills GRES/shard={shard}: Slurm cuts off what is below 1, so a share costs nothing"),
                 mend,
             ));
         };
-        let is_hundredfold =
-            gpu.as_deref().and_then(whole).is_some_and(|gpu| (gpu - 100.0 * shard_weight).abs() < 0.5);
+        let is_hundredfold = gpu.and_then(whole).is_some_and(|gpu| (gpu - 100.0 * shard_weight).abs() < 0.5);
         if is_hundredfold {
             return None;
         }
-        let gpu = gpu.unwrap_or_else(|| "nothing".to_owned());
+        let gpu = gpu.unwrap_or("nothing");
         Some(check.warn(
             format!("partition {name} bills GRES/shard={shard} and GRES/gpu={gpu}: a whole GPU should cost 100 shards"),
             mend,
         ))
     })
+}
+
+fn billing_weight<'a>(partition: &'a Partition, wanted: &str) -> Option<&'a str> {
+    partition.billing_weights.split(',').find_map(|entry| {
+        let (tres, weight) = entry.split_once('=')?;
+        tres.trim().eq_ignore_ascii_case(wanted).then(|| weight.trim())
+    })
+}
+
+/// The weight, where Slurm bills by it: it cuts off what is behind the point.
+fn whole(weight: &str) -> Option<f64> {
+    weight.parse::<f64>().ok().filter(|weight| weight.fract() == 0.0 && *weight > 0.0)
 }
 
 /// Suspended tenants keep their device memory and come back at any time.

@@ -181,10 +181,11 @@ pub(super) fn refused(facts: &Facts) -> Vec<Finding> {
 pub(super) fn agents(facts: &Facts) -> Vec<Finding> {
     let check = Check("agents");
     with_status(facts, check, |status| {
-        let connected = |name: &str| status.agents.iter().any(|agent| agent.connected && agent.node == name);
+        let connected: Vec<&AgentStatus> = status.agents.iter().filter(|agent| agent.connected).collect();
         let nodes = facts.pool_nodes();
+        let names = nodes.iter().map(|node| node.name.as_str());
         let gone: Vec<&str> =
-            nodes.iter().map(|node| node.name.as_str()).filter(|name| !connected(name)).collect();
+            names.filter(|name| connected.iter().all(|agent| agent.node != *name)).collect();
         let mut wrong = Vec::new();
         if !gone.is_empty() {
             wrong.push(check.fail(
@@ -192,17 +193,18 @@ pub(super) fn agents(facts: &Facts) -> Vec<Finding> {
                 "systemctl enable --now pillion-agent there, and see that it reaches the scheduler's TCP address",
             ));
         }
-        let is_off = |agent: &&AgentStatus| {
-            agent.connected && agent.clock_skew_seconds.abs() >= CLOCK_SKEW_SECONDS_MAX
-        };
-        for agent in status.agents.iter().filter(is_off) {
-            wrong.push(check.fail(
-                format!("the clock of {} is off by {:+.1} s", agent.node, agent.clock_skew_seconds),
-                "see that chronyd or ntpd runs there and here",
-            ));
+        let mut other = Vec::new();
+        for agent in connected {
+            if agent.clock_skew_seconds.abs() >= CLOCK_SKEW_SECONDS_MAX {
+                wrong.push(check.fail(
+                    format!("the clock of {} is off by {:+.1} s", agent.node, agent.clock_skew_seconds),
+                    "see that chronyd or ntpd runs there and here",
+                ));
+            }
+            if agent.version != status.scheduler_version {
+                other.push(agent.node.as_str());
+            }
         }
-        let older = |agent: &&AgentStatus| agent.connected && agent.version != status.scheduler_version;
-        let other: Vec<&str> = status.agents.iter().filter(older).map(|agent| agent.node.as_str()).collect();
         if !other.is_empty() {
             wrong.push(check.warn(
                 format!("the agents of {} are of another release than the scheduler", listed(&other)),
