@@ -131,7 +131,6 @@ pub enum Command {
     Top(TopArgs),
 }
 
-/// `pillion keygen`.
 #[derive(Debug, ClapArgs)]
 pub struct KeygenArgs {
     /// Put a new key in front of the one that is there, which is taken for a day more
@@ -141,7 +140,6 @@ pub struct KeygenArgs {
     pub file: Option<PathBuf>,
 }
 
-/// `pillion queue`.
 #[derive(Debug, ClapArgs)]
 pub struct QueueArgs {
     /// Only this user's jobs
@@ -149,7 +147,6 @@ pub struct QueueArgs {
     pub user: String,
 }
 
-/// `pillion pairs`.
 #[derive(Debug, ClapArgs)]
 pub struct PairsArgs {
     /// Only what runs or is planned now (the default without -S and -E)
@@ -178,7 +175,6 @@ pub struct PairsArgs {
 /// `pillion why`, `report` and `explain`.
 #[derive(Debug, ClapArgs)]
 pub struct JobArgs {
-    /// The job.
     #[arg(help = "The job: 33, or 33_2 for an array task")]
     pub job: SlurmJobId,
 }
@@ -214,7 +210,6 @@ impl GroupArg {
     }
 }
 
-/// `pillion acct`.
 #[derive(Debug, ClapArgs)]
 pub struct AcctArgs {
     /// Runs that ended from this time on [default: today]
@@ -243,7 +238,6 @@ pub struct AcctArgs {
     pub by: Option<GroupArg>,
 }
 
-/// `pillion profile`.
 #[derive(Debug, ClapArgs)]
 pub struct ProfileArgs {
     /// Only this workload, by its name or its key
@@ -254,7 +248,6 @@ pub struct ProfileArgs {
     pub user: String,
 }
 
-/// `pillion model`.
 #[derive(Debug, ClapArgs)]
 pub struct ModelArgs {
     /// At most so many, newest first
@@ -262,7 +255,7 @@ pub struct ModelArgs {
     pub limit: u32,
 }
 
-/// What counts.
+/// What pairings are chosen by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ObjectiveArg {
     /// GPU-hours saved
@@ -282,7 +275,6 @@ pub enum Switch {
     Off,
 }
 
-/// `pillion plan`.
 #[derive(Debug, ClapArgs)]
 #[command(group = clap::ArgGroup::new("input").required(true).args(["live", "view", "solo"]))]
 pub struct PlanArgs {
@@ -336,7 +328,6 @@ pub struct PlanArgs {
     pub max_tenants: Option<u32>,
 }
 
-/// `pillion backtest`.
 #[derive(Debug, ClapArgs)]
 pub struct BacktestArgs {
     /// How each workload runs alone (CSV)
@@ -394,7 +385,6 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.map(|bytes| bytes as u64).ok_or_else(|| expected.to_owned())
 }
 
-/// `pillion snapshot`.
 #[derive(Debug, ClapArgs)]
 pub struct SnapshotArgs {
     /// What to do with it.
@@ -412,7 +402,6 @@ pub enum SnapshotAction {
     },
 }
 
-/// `pillion doctor`.
 #[derive(Debug, ClapArgs)]
 pub struct DoctorArgs {
     /// Only what is not well
@@ -423,7 +412,6 @@ pub struct DoctorArgs {
     pub plugin_dir: Option<PathBuf>,
 }
 
-/// `pillion slurm-conf`.
 #[derive(Debug, ClapArgs)]
 pub struct SlurmConfArgs {
     /// The pool's nodes, as Slurm names them: n[1-2]
@@ -444,7 +432,6 @@ pub struct SlurmConfArgs {
     pub directory: Option<PathBuf>,
 }
 
-/// `pillion config`.
 #[derive(Debug, ClapArgs)]
 pub struct ConfigArgs {
     /// What to do with it.
@@ -469,7 +456,6 @@ pub enum ConfigAction {
     Example,
 }
 
-/// `pillion rescue`.
 #[derive(Debug, ClapArgs)]
 pub struct RescueArgs {
     /// Undo releases older than so many seconds

@@ -20,19 +20,13 @@ const HEARTBEAT_PATH: &str = "/run/pillion/heartbeat";
 pub struct Config {
     /// The file by which the scheduler tells `pillion.lua` that it lives.
     pub heartbeat_path: PathBuf,
-    /// `[pool]`.
     pub pool: Pool,
-    /// `[slurm]`.
     pub slurm: SlurmPlace,
-    /// `[listen]`.
     pub listen: Listen,
-    /// `[auth]`.
     pub auth: Auth,
-    /// `[database]`.
     pub database: Database,
 }
 
-/// `[pool]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct Pool {
@@ -40,7 +34,6 @@ pub struct Pool {
     pub partitions: Vec<String>,
 }
 
-/// `[slurm]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct SlurmPlace {
@@ -50,7 +43,6 @@ pub struct SlurmPlace {
     pub conf: Option<PathBuf>,
 }
 
-/// `[listen]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct Listen {
@@ -58,7 +50,6 @@ pub struct Listen {
     pub tcp: Option<SocketAddr>,
 }
 
-/// `[database]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct Database {

@@ -17,9 +17,7 @@ pub enum CliError {
     File {
         /// `read` or `write`.
         action: &'static str,
-        /// Which.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// Nobody answers there.
@@ -28,7 +26,6 @@ pub enum CliError {
          another address with --scheduler or PILLION_SCHEDULER"
     )]
     Unreachable {
-        /// Where.
         address: String,
         /// What the connection said.
         why: String,

@@ -20,7 +20,6 @@ pub const UNREACHABLE: ExitStatus = ExitStatus(69);
 pub const TRY_LATER: ExitStatus = ExitStatus(75);
 
 impl ExitStatus {
-    /// The number.
     pub const fn code(self) -> u8 {
         self.0
     }

@@ -8,6 +8,11 @@
 //!
 //! It never sees Postgres. `rescue` sees neither the scheduler nor Postgres: it is what is left when they are gone.
 
+#![expect(
+    missing_docs,
+    reason = "a program and no boundary: besides it only its tests and the simulation see this library"
+)]
+
 pub mod args;
 pub mod characterize;
 pub mod client;

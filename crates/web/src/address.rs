@@ -9,7 +9,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 /// The longest path and the longest filters that are read.
 const LENGTH_MAX: usize = 2_048;
 
-/// A page.
+/// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Page {
     /// Every GPU now.
@@ -20,15 +20,15 @@ pub enum Page {
     Pairs,
     /// Workload by workload.
     Heatmap,
-    /// What waits.
+    /// The jobs that wait, in their order.
     Queue,
-    /// One decision.
+    /// One decision, by its number.
     Decision(u64),
-    /// One job.
+    /// One job, by its id: `33`, `33_2`.
     Job(String),
-    /// One workload.
+    /// One workload, by its key.
     Workload(String),
-    /// One node.
+    /// One node, by its name in Slurm.
     Node(String),
     /// The style of all pages.
     Style,
@@ -69,7 +69,7 @@ impl Page {
         })
     }
 
-    /// Its path.
+    /// Its path, percent-encoded: `/jobs/33_2`.
     pub fn path(&self) -> String {
         match self {
             Self::Cluster => "/".to_owned(),

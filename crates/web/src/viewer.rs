@@ -2,14 +2,14 @@
 
 use tonic::Extensions;
 
-/// Who looks.
+/// In whose name the service is asked.
 #[derive(Debug, Clone, Default)]
 pub struct Viewer {
-    /// His user's name or uid; absent: nobody knows.
+    /// The user's name or uid; absent: nobody knows.
     pub name: Option<String>,
-    /// Whether he sees everybody's jobs.
+    /// Whether everybody's jobs are shown.
     pub sees_all: bool,
-    /// How the service tells him apart.
+    /// By what the service tells one viewer from another.
     pub extensions: Extensions,
 }
 

@@ -3,10 +3,8 @@
 use clap::Args as ClapArgs;
 use pillion_core::SlurmJobId;
 
-/// `pillion drain`.
 #[derive(Debug, ClapArgs)]
 pub struct DrainArgs {
-    /// Which.
     #[arg(help = "Nodes, or GPUs of them: n1, n[1-3], n1:g0, n[1-2]:g[0-3],n5", required = true)]
     pub places: Vec<String>,
     /// Why: everybody reads it, in 'nodes', 'queue' and 'explain'
@@ -14,10 +12,8 @@ pub struct DrainArgs {
     pub reason: String,
 }
 
-/// `pillion undrain`.
 #[derive(Debug, ClapArgs)]
 pub struct UndrainArgs {
-    /// Which.
     #[arg(help = "Nodes, or GPUs of them, as they were drained: n1, n[1-3], n1:g0", required = true)]
     pub places: Vec<String>,
     /// Why, for the record
@@ -25,10 +21,8 @@ pub struct UndrainArgs {
     pub reason: String,
 }
 
-/// `pillion evict`.
 #[derive(Debug, ClapArgs)]
 pub struct EvictArgs {
-    /// The job.
     #[arg(help = "The job: 33, or 33_2 for an array task")]
     pub job: SlurmJobId,
     /// Why: the job's user reads it, in 'why' and 'report'
@@ -36,7 +30,6 @@ pub struct EvictArgs {
     pub reason: String,
 }
 
-/// `pillion events`.
 #[derive(Debug, ClapArgs)]
 pub struct EventsArgs {
     /// From this time on [default: today]
@@ -59,7 +52,6 @@ pub struct EventsArgs {
     pub limit: u32,
 }
 
-/// `pillion top`.
 #[derive(Debug, ClapArgs)]
 pub struct TopArgs {
     /// Print one frame as text, and end

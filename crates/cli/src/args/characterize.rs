@@ -4,7 +4,6 @@ use clap::Args as ClapArgs;
 use pillion_core::CapStep;
 use std::path::PathBuf;
 
-/// `pillion characterize`.
 #[derive(Debug, ClapArgs)]
 pub struct CharacterizeArgs {
     /// Parts of the GPU: 0.1, 0.2, .. 0.9

@@ -27,7 +27,6 @@ pub struct Subject {
     pub script: String,
     /// What stands in it.
     pub text: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// More options for sbatch.
     pub options: Vec<String>,
@@ -36,9 +35,7 @@ pub struct Subject {
 /// One submitted run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its cap.
     pub cap: CapStep,
-    /// Its job.
     pub job_id: SlurmJobId,
     /// When it was submitted.
     pub submitted_at: UnixTime,
@@ -79,14 +76,13 @@ pub enum Next {
 /// How a run stands.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Look {
-    /// Not over.
+    /// It waits, runs, or has ended and is not measured yet.
     Open {
         /// waiting, running or ended.
         state: &'static str,
         /// In a few words.
         detail: String,
     },
-    /// Over.
     Over(Outcome),
 }
 

@@ -12,9 +12,8 @@ pub enum InvalidScript {
     /// A value of its own that is not allowed.
     #[error("line {line}: {why}")]
     Option {
-        /// From 1.
+        /// Of the script, from 1.
         line: usize,
-        /// One sentence.
         why: String,
     },
 }

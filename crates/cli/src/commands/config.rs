@@ -160,7 +160,7 @@ fn row(path: &Path, setting: Setting) -> SettingRow {
     SettingRow { key, value, origin }
 }
 
-/// `postgres://user:***@host/database`.
+/// `postgres://user:***@host/database` for an address with a password.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     // A password may hold an '@' itself: the last one before the host's path counts.

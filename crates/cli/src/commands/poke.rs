@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long it may take in all: the connection, the call and the answer.
 const POKE_DEADLINE: Duration = Duration::from_millis(1900);
 
-/// Tries once.
+/// Tries once; whether it was heard is not told.
 pub async fn poke(address: &Target) {
     let attempt = async {
         if let Ok(mut client) = connect(address).await {

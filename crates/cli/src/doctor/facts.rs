@@ -13,7 +13,6 @@ pub type Known<T> = Result<T, String>;
 /// The set-up at one moment.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// When.
     pub now: UnixTime,
     /// What the command line knows of the configuration.
     pub config: Config,
@@ -27,9 +26,7 @@ pub struct Facts {
     pub slurm_conf: Known<SlurmConf>,
     /// MUNGE on this machine; absent: Slurm proves who calls by other means.
     pub munge: Option<Munge>,
-    /// Every partition.
     pub partitions: Known<Vec<Partition>>,
-    /// Every node.
     pub nodes: Known<Vec<Node>>,
     /// Limits of QOS and associations.
     pub limits: Known<Vec<Limit>>,
@@ -41,7 +38,6 @@ pub struct Facts {
     pub plugstack: TextFile,
     /// Every SPANK plugin file of ours that plugstack.conf names, or that lies in the plugin folder.
     pub plugins: Vec<Plugin>,
-    /// `job_container.conf`.
     pub job_container: TextFile,
     /// The scheduler's heartbeat.
     pub heartbeat: TextFile,
@@ -164,7 +160,6 @@ pub enum Credential {
 /// A SPANK plugin file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plugin {
-    /// Where.
     pub path: PathBuf,
     /// Whether plugstack.conf loads it.
     pub is_loaded: bool,
@@ -197,9 +192,7 @@ impl HookKind {
 /// One script behind a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// Which hook.
     pub kind: HookKind,
-    /// The script.
     pub file: TextFile,
     /// Whether it may be executed.
     pub is_executable: bool,

@@ -17,7 +17,6 @@ pub enum Status {
 }
 
 impl Status {
-    /// As printed.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -10,7 +10,6 @@ use std::io::Write as _;
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
     Table,
     /// One JSON object with `"version": 1`.
     Json,
@@ -21,9 +20,9 @@ pub enum Format {
 /// Which side of its column a cell stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// As words stand.
     Left,
-    /// Numbers.
+    /// As numbers stand.
     Right,
 }
 
@@ -121,9 +120,8 @@ impl Block {
 /// One answer, ready for every format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// For people.
     pub blocks: Vec<Block>,
-    /// For `--parsable2`.
+    /// What `--parsable2` prints, every column of it.
     pub parsable: Table,
     /// For `--json`, as [`json::render`] made it.
     pub json: String,
@@ -150,7 +148,7 @@ impl Answer {
 pub struct Output {
     format: Format,
     header: bool,
-    /// Empty: all.
+    /// Those to print; all where none is named.
     columns: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ const NORMAL: [(f64, f64); 11] = [
     (0.95, 1.6449),
 ];
 
-/// Both panels.
+/// Expected against measured speed, and beside it how often the truth lay below a bound.
 pub(super) fn draw(outcomes: &[SeedOutcome]) -> Result<String, String> {
     let points = outcomes.iter().flat_map(|outcome| &outcome.calibration);
     let last = points.map(|point| point.observations).max().unwrap_or(0);

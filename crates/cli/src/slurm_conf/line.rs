@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// One `Key=value`.
+/// One `Key=value` of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pair {
     /// The key as written.
@@ -35,7 +35,6 @@ impl Pair {
 pub(super) struct Line {
     /// Its bytes in the file, with the end of its last line.
     pub(super) place: Range<usize>,
-    /// Its pairs.
     pub(super) pairs: Vec<Pair>,
     /// What it includes.
     pub(super) includes: Option<String>,

@@ -28,7 +28,6 @@ pub struct Pool {
     pub nodes: String,
     /// The same, one by one.
     pub names: BTreeSet<String>,
-    /// Its partition.
     pub partition: String,
     /// Device files in the order of their indexes; empty: `/dev/nvidia0` and so on, as many as slurm.conf names.
     pub devices: Vec<String>,

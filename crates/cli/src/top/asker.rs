@@ -42,7 +42,7 @@ impl Asker {
         Ok(self.client.insert(client))
     }
 
-    /// A page.
+    /// The lists from the rows on that the terminal shows.
     pub(super) async fn overview(&mut self, request: TopRequest) -> Result<TopResponse, CliError> {
         let asked = answer(self.client().await?.top(request)).await;
         // Whatever went wrong, the next question is asked on a new connection.

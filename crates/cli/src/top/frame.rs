@@ -16,7 +16,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 /// Cells of the bar that shows how active a device is.
 const BAR_CELLS: usize = 10;
 
-/// Draws it.
+/// The lists, and the keys below them.
 pub fn draw(frame: &mut Frame<'_>, state: &State) {
     let area = frame.area();
     let rows = Size { width: area.width, height: area.height }.rows();

@@ -5,7 +5,6 @@ use pillion_api::{AccountRow, TopRequest, TopResponse};
 /// Which list the arrow keys move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pane {
-    /// The devices.
     #[default]
     Devices,
     /// The jobs that wait.
@@ -29,16 +28,13 @@ pub enum Key {
     End,
     /// The other list.
     Tab,
-    /// Away.
     Quit,
 }
 
 /// How large the terminal is, in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Columns.
     pub width: u16,
-    /// Rows.
     pub height: u16,
 }
 

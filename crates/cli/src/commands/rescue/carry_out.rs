@@ -16,7 +16,6 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// What became of one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// The job.
     pub job_id: SlurmJobId,
     /// Why it was given back.
     pub why: String,

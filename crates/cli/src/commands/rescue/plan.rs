@@ -48,9 +48,7 @@ impl fmt::Display for Why {
 /// One job to be given back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Undo {
-    /// The job.
     pub job_id: SlurmJobId,
-    /// Why.
     pub why: Why,
     /// Back to a whole device, anywhere; outside the pool back to its own request. One update, so that nothing is cut short.
     pub update: JobUpdate,
