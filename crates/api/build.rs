@@ -6,15 +6,15 @@ const OPERATOR: &str = "pillion/v1/operator.proto";
 
 /// Fields whose JSON is not that of their type: see `src/json.rs`.
 const FIELDS: [(&str, &str); 12] = [
-    ("JobResponse.story", "flatten"),
+    ("JobResponse.status", "flatten"),
     ("DrainOutcome.drain", "flatten"),
     ("UndrainOutcome.place", "flatten"),
     ("Candidate.cap_fractions", "serialize_with = \"crate::json::caps\""),
     ("Candidate.partner", "serialize_with = \"crate::json::job_or_zero\""),
     ("Candidate.workload", "serialize_with = \"crate::json::or_empty\""),
     ("Candidate.workload_name", "skip_serializing_if = \"Option::is_none\""),
-    ("JobStory.run", "serialize_with = \"crate::json::run\""),
-    ("JobStory.profile", "serialize_with = \"crate::json::profile\""),
+    ("JobStatus.run", "serialize_with = \"crate::json::run\""),
+    ("JobStatus.profile", "serialize_with = \"crate::json::profile\""),
     ("DeviceStatus.metrics", "serialize_with = \"crate::json::metrics\""),
     ("MetricStatus.metric", "skip"),
     ("AgentStatus.setup", "serialize_with = \"crate::json::setup\""),

@@ -1,6 +1,6 @@
 //! What answers say to people, and the words in them by which anything is decided.
 
-use crate::{AgentStatus, Candidate, DrainedPlace, Fault, JobStory, Member, PolicyRule};
+use crate::{AgentStatus, Candidate, DrainedPlace, Fault, JobStatus, Member, PolicyRule};
 use pillion_core::health::FaultKind;
 use pillion_core::profile::LessonKind;
 use pillion_core::reason::Reason;
@@ -70,7 +70,7 @@ impl PolicyRule {
     }
 }
 
-impl JobStory {
+impl JobStatus {
     /// Its own row of the decision; the scheduler sends no other.
     pub fn member(&self) -> Option<&Member> {
         self.decision.as_ref()?.members.first()

@@ -3,7 +3,7 @@
 //!
 //! A field that is added is written to `--json` under its own name; a field of a later release is passed over. Words of
 //! states, kinds and reasons stay texts, for a later release may know more of them: whoever decides by one reads it
-//! ([`Fault::kind`], [`JobStory::lesson`]).
+//! ([`Fault::kind`], [`JobStatus::lesson`]).
 //!
 //! It knows neither stores nor Slurm, and not who may see what: the scheduler leaves that out before it answers.
 

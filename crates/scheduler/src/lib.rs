@@ -7,14 +7,15 @@
 //! ```
 
 pub mod agents;
+pub mod analysis;
 pub mod config;
 pub mod context;
 pub mod credit;
+pub mod device_status;
 pub mod drive;
 pub mod engine;
 pub mod failure;
 mod fence;
-pub mod floorplan;
 pub mod grpc;
 pub mod heartbeat;
 pub mod housekeep;
@@ -35,7 +36,6 @@ pub mod run;
 pub mod scan;
 pub mod step;
 pub mod store;
-pub mod story;
 pub mod strays;
 #[cfg(test)]
 mod testing;

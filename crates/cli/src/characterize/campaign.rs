@@ -1,7 +1,7 @@
 //! A campaign: the runs of one script alone, first without a cap and then under each, and what became of each. Pure: it
 //! says what to do next, and does nothing.
 
-use pillion_api::JobStory;
+use pillion_api::JobStatus;
 use pillion_core::profile::LessonKind;
 use pillion_core::{CapStep, SlurmJobId, UnixTime};
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,7 @@ pub enum Next {
 
 /// How a run stands.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Look {
+pub enum RunStatus {
     /// It waits, runs, or has ended and is not measured yet.
     Open {
         /// waiting, running or ended.
@@ -96,7 +96,7 @@ impl Run {
     }
 }
 
-impl Look {
+impl RunStatus {
     fn open(state: &'static str, detail: &str) -> Self {
         Self::Open { state, detail: detail.to_owned() }
     }
@@ -168,44 +168,48 @@ impl Campaign {
     }
 }
 
-/// How a run stands, by what the scheduler tells of its job. `device_model`: that of the run without a cap.
-pub fn look(run: &Run, story: Option<&JobStory>, device_model: Option<&str>, now: UnixTime) -> Look {
-    let Some(story) = story else {
+/// How a run stands, by the status of its job. `device_model`: that of the run without a cap.
+pub fn status(run: &Run, job: Option<&JobStatus>, device_model: Option<&str>, now: UnixTime) -> RunStatus {
+    let Some(job) = job else {
         return if now.seconds_since(run.submitted_at) < UNSEEN_SECONDS_MAX {
-            Look::open("waiting", "the scheduler has not seen it yet")
+            RunStatus::open("waiting", "the scheduler has not seen it yet")
         } else {
-            Look::failed("the scheduler does not know it; see 'sacct' for what became of it")
+            RunStatus::failed("the scheduler does not know it; see 'sacct' for what became of it")
         };
     };
-    let Some(ending) = &story.ending else {
-        return match story.started_at_seconds {
-            Some(_) => Look::open("running", ""),
-            None => Look::open("waiting", story.job.as_ref().map_or("", |job| &job.reason)),
+    let Some(ending) = &job.ending else {
+        return match job.started_at_seconds {
+            Some(_) => RunStatus::open("running", ""),
+            None => RunStatus::open("waiting", job.job.as_ref().map_or("", |queued| &queued.reason)),
         };
     };
-    let own_model = story.decision.as_ref().map(|decision| decision.device_model.as_str());
+    let own_model = job.decision.as_ref().map(|decision| decision.device_model.as_str());
     if own_model.is_some() && device_model.is_some() && own_model != device_model {
-        return Look::failed(&format!(
+        return RunStatus::failed(&format!(
             "it ran on another GPU model ({}); ask for one in the script, such as --gres=gpu:TYPE:1",
             own_model.unwrap_or_default()
         ));
     }
-    match (story.lesson(), run.cap == CapStep::WHOLE) {
-        _ if ending != "completed" => Look::failed(&format!("it ended as {ending}; see what it printed")),
-        (Some(LessonKind::Alone), true) | (Some(LessonKind::Capped), false) => Look::Over(Outcome::Taught),
+    match (job.lesson(), run.cap == CapStep::WHOLE) {
+        _ if ending != "completed" => {
+            RunStatus::failed(&format!("it ended as {ending}; see what it printed"))
+        }
+        (Some(LessonKind::Alone), true) | (Some(LessonKind::Capped), false) => {
+            RunStatus::Over(Outcome::Taught)
+        }
         (Some(LessonKind::Alone), false) => {
-            Look::failed("it ran without its cap: Slurm started it by itself")
+            RunStatus::failed("it ran without its cap: Slurm started it by itself")
         }
         (Some(LessonKind::Nothing), _) => {
-            Look::failed(story.lesson_detail.as_deref().unwrap_or("it taught nothing"))
+            RunStatus::failed(job.lesson_detail.as_deref().unwrap_or("it taught nothing"))
         }
-        (Some(LessonKind::Capped | LessonKind::Shared), _) => Look::failed("it was not alone"),
+        (Some(LessonKind::Capped | LessonKind::Shared), _) => RunStatus::failed("it was not alone"),
         (None, _) => {
-            let since = story.ended_at_seconds.map_or(0.0, |ended| story.now_seconds - ended);
+            let since = job.ended_at_seconds.map_or(0.0, |ended| job.now_seconds - ended);
             if since < UNTAUGHT_SECONDS_MAX {
-                Look::open("ended", "its measurements are on their way")
+                RunStatus::open("ended", "its measurements are on their way")
             } else {
-                Look::failed(
+                RunStatus::failed(
                     "nothing was measured of it: its node's agent was away, or it did not use its GPU",
                 )
             }

@@ -4,7 +4,7 @@
 //! ```text
 //! script ─► campaign (what next?) ─► submit (sbatch)
 //!               ▲     └─► record (file)
-//!               └── look ◄── scheduler            campaign + profile ─► show
+//!               └── poll ◄── scheduler            campaign + profile ─► show
 //! ```
 
 pub mod campaign;
@@ -15,11 +15,11 @@ mod submit;
 
 use crate::args::CharacterizeArgs;
 use crate::client::{Operator, Target, answer, connect};
-use crate::commands::story;
+use crate::commands::job_status;
 use crate::error::CliError;
 use crate::exit::{self, ExitStatus};
 use crate::output::Output;
-use campaign::{Campaign, Look, Next, Subject, Wanted};
+use campaign::{Campaign, Next, RunStatus, Subject, Wanted};
 use indicatif::{ProgressBar, ProgressStyle};
 use pillion_api::StatusRequest;
 use pillion_core::device::Mechanism;
@@ -31,8 +31,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often the jobs are looked at.
-const LOOK_PERIOD: Duration = Duration::from_secs(2);
+/// How often the scheduler is asked for the jobs.
+const POLL_PERIOD: Duration = Duration::from_secs(2);
 /// A script that is longer is none.
 const SCRIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
@@ -153,15 +153,15 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    /// Submits and looks until nothing is left to do, or once.
+    /// Submits and polls until nothing is left to do, or once.
     async fn follow(&mut self, is_once: bool) -> Result<(), CliError> {
         // A bar on a terminal, nothing in a pipe: indicatif looks by itself.
         let bar = ProgressBar::new(self.wanted.run_count() as u64).with_style(style());
         bar.enable_steady_tick(Duration::from_secs(1));
         loop {
-            match self.look().await {
+            match self.poll().await {
                 Ok(()) => {}
-                // The jobs do not need us: somebody restarts the scheduler, and we look again.
+                // The jobs do not need us: somebody restarts the scheduler, and we ask again.
                 Err(CliError::Unreachable { .. } | CliError::TryLater(_)) if !is_once => {
                     bar.set_message("the scheduler does not answer; the jobs go on");
                 }
@@ -172,7 +172,7 @@ impl Following<'_> {
                     for cap in caps {
                         self.submit(cap).await?;
                     }
-                    self.look().await?;
+                    self.poll().await?;
                 }
                 Next::Wait => {}
                 Next::Done => break,
@@ -182,7 +182,7 @@ impl Following<'_> {
             if is_once {
                 break;
             }
-            tokio::time::sleep(LOOK_PERIOD).await;
+            tokio::time::sleep(POLL_PERIOD).await;
         }
         bar.finish_and_clear();
         Ok(())
@@ -198,24 +198,24 @@ impl Following<'_> {
     }
 
     /// Asks what became of each open run, and of one that is over for what is known of the workload.
-    async fn look(&mut self) -> Result<(), CliError> {
+    async fn poll(&mut self) -> Result<(), CliError> {
         let mut client = connect(self.address).await?;
         let now = self.clock.now();
-        let mut looks = vec![None; self.campaign.runs.len()];
+        let mut statuses = vec![None; self.campaign.runs.len()];
         let mut has_changed = false;
-        for (at, slot) in looks.iter_mut().enumerate() {
+        for (at, slot) in statuses.iter_mut().enumerate() {
             let run = &self.campaign.runs[at];
             if run.outcome.is_some() {
                 continue;
             }
-            let told = story::ask(&mut client, run.job_id).await?;
+            let response = job_status::ask(&mut client, run.job_id).await?;
             let model = self.known.profile.as_ref().map(|profile| profile.device_model.as_str());
-            let look = campaign::look(run, told.story.as_ref(), model, now);
-            if let Look::Over(outcome) = &look {
+            let status = campaign::status(run, response.status.as_ref(), model, now);
+            if let RunStatus::Over(outcome) = &status {
                 self.campaign.runs[at].outcome = Some(outcome.clone());
                 has_changed = true;
             }
-            *slot = Some(look);
+            *slot = Some(status);
         }
         if has_changed {
             self.record.save(&self.campaign)?;
@@ -223,19 +223,19 @@ impl Following<'_> {
         // What is known changes only where a run has ended: those under caps join it.
         let is_stale = has_changed || self.known.profile.is_none();
         if is_stale && let Some(run) = self.campaign.taught_by(CapStep::WHOLE) {
-            let story = story::ask(&mut client, run.job_id).await?.story.unwrap_or_default();
-            self.known.profile = story.profile.and_then(|profile| profile.read().ok());
-            self.known.workload_name = story.job.and_then(|job| job.workload_name);
+            let job = job_status::ask(&mut client, run.job_id).await?.status.unwrap_or_default();
+            self.known.profile = job.profile.and_then(|profile| profile.read().ok());
+            self.known.workload_name = job.job.and_then(|job| job.workload_name);
         }
-        self.known.looks = looks;
+        self.known.statuses = statuses;
         Ok(())
     }
 
     /// What is waited for.
     fn message(&self) -> String {
-        let runs = self.campaign.runs.iter().zip(&self.known.looks);
-        let open = runs.filter_map(|(run, look)| match look {
-            Some(Look::Open { state, .. }) => Some(format!("{} {state} (cap {})", run.job_id, run.cap)),
+        let runs = self.campaign.runs.iter().zip(&self.known.statuses);
+        let open = runs.filter_map(|(run, status)| match status {
+            Some(RunStatus::Open { state, .. }) => Some(format!("{} {state} (cap {})", run.job_id, run.cap)),
             _ => None,
         });
         open.collect::<Vec<_>>().join(", ")

@@ -1,6 +1,6 @@
 //! What a campaign looks like: its runs, the speeds that are known, and what they mean. Pure.
 
-use super::campaign::{Campaign, Look, Outcome, Run};
+use super::campaign::{Campaign, Outcome, Run, RunStatus};
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
 use pillion_core::CapStep;
@@ -14,7 +14,7 @@ const SPEED_WHOLE: f64 = 0.95;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Known {
     /// How each open run stands, in the order of the runs; those that are over say so themselves.
-    pub looks: Vec<Option<Look>>,
+    pub statuses: Vec<Option<RunStatus>>,
     /// The profile of the workload on the device model of the run without a cap.
     pub profile: Option<WorkloadProfile>,
     /// As people know the workload.
@@ -22,7 +22,7 @@ pub struct Known {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct Characterized<'a> {
     workload: Option<&'a str>,
     workload_name: Option<&'a str>,
     device_model: Option<&'a str>,
@@ -46,11 +46,11 @@ struct SpeedRow {
 }
 
 /// The state of a run in one word, and why.
-fn state(run: &Run, look: Option<&Look>) -> (&'static str, String) {
-    match (&run.outcome, look) {
+fn state(run: &Run, status: Option<&RunStatus>) -> (&'static str, String) {
+    match (&run.outcome, status) {
         (Some(Outcome::Taught), _) => ("measured", String::new()),
         (Some(Outcome::Failed(why)), _) => ("failed", why.clone()),
-        (None, Some(Look::Open { state, detail })) => (state, detail.clone()),
+        (None, Some(RunStatus::Open { state, detail })) => (state, detail.clone()),
         (None, _) => ("waiting", String::new()),
     }
 }
@@ -90,7 +90,7 @@ pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
     let mut table = Table::new(&[">CAP", "JOBID", "STATE", "DETAIL"]);
     let mut runs = Vec::new();
     for (at, run) in campaign.runs.iter().enumerate() {
-        let (state, detail) = state(run, known.looks.get(at).and_then(Option::as_ref));
+        let (state, detail) = state(run, known.statuses.get(at).and_then(Option::as_ref));
         table.push(vec![run.cap.to_string(), run.job_id.to_string(), state.to_owned(), detail.clone()]);
         runs.push(RunRow { cap_fraction: run.cap.into(), job_id: run.job_id.to_string(), state, detail });
     }
@@ -100,7 +100,7 @@ pub fn answer(campaign: &Campaign, known: &Known) -> Answer {
     let learnt = learnt(&speeds);
     let rows =
         speeds.iter().map(|(cap, speed)| SpeedRow { cap_fraction: (*cap).into(), speed_fraction: *speed });
-    let body = Told {
+    let body = Characterized {
         workload: profile.map(|profile| profile.workload.as_str()),
         workload_name: known.workload_name.as_deref(),
         device_model: profile.map(|profile| profile.device_model.as_str()),

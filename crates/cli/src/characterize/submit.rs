@@ -34,12 +34,12 @@ pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJob
         .map_err(|error| {
             CliError::Refused(format!("sbatch could not be run ({error}); is Slurm installed here?"))
         })?;
-    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
-        return Err(refused("sbatch submitted nothing", &said));
+        return Err(refused("sbatch submitted nothing", &stderr));
     }
-    let job_id = job_id(&told).ok_or_else(|| refused("sbatch named no job", &told))?;
-    if said.contains(TAKEN) {
+    let job_id = job_id(&stdout).ok_or_else(|| refused("sbatch named no job", &stdout))?;
+    if stderr.contains(TAKEN) {
         return Ok(job_id);
     }
     let cancelled = Command::new("scancel").arg(job_id.to_string()).stdin(Stdio::null()).status().await;
@@ -48,7 +48,7 @@ pub(super) async fn submit(subject: &Subject, colocate: &str) -> Result<SlurmJob
     } else {
         "it could not be cancelled again"
     };
-    Err(refused(&format!("Pillion did not take job {job_id}, so {fate}"), &said))
+    Err(refused(&format!("Pillion did not take job {job_id}, so {fate}"), &stderr))
 }
 
 fn refused(what: &str, said: &str) -> CliError {
@@ -57,8 +57,8 @@ fn refused(what: &str, said: &str) -> CliError {
 }
 
 /// `17` or `17;cluster`.
-fn job_id(told: &str) -> Option<SlurmJobId> {
-    told.lines().next()?.split(';').next()?.trim().parse().ok()
+fn job_id(stdout: &str) -> Option<SlurmJobId> {
+    stdout.lines().next()?.split(';').next()?.trim().parse().ok()
 }
 
 #[cfg(test)]

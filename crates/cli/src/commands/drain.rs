@@ -86,9 +86,9 @@ pub async fn undrain(client: &mut Operator, request: UndrainRequest) -> Result<(
     Ok((undrained(&response), was_any))
 }
 
-fn drained(told: &DrainResponse) -> Answer {
+fn drained(response: &DrainResponse) -> Answer {
     let mut table = Table::new(&["NODE", "DEVICE", "CHANGE", ">STILL_RUN", "STATE"]);
-    for DrainOutcome { drain, change, running_count } in &told.places {
+    for DrainOutcome { drain, change, running_count } in &response.places {
         let drain = drain.clone().unwrap_or_default();
         table.push(vec![
             drain.node.clone(),
@@ -98,7 +98,7 @@ fn drained(told: &DrainResponse) -> Answer {
             drain.sentence(),
         ]);
     }
-    Answer::table(table, json::render(told))
+    Answer::table(table, json::render(response))
 }
 
 /// What came of an order to undrain, and what of the node is drained still.
@@ -109,13 +109,13 @@ fn state(outcome: &UndrainOutcome) -> String {
     if still.is_empty() { own.to_owned() } else { format!("{own}; {}", still.join("; ")) }
 }
 
-fn undrained(told: &UndrainResponse) -> Answer {
+fn undrained(response: &UndrainResponse) -> Answer {
     let mut table = Table::new(&["NODE", "DEVICE", "STATE"]);
-    for outcome in &told.places {
+    for outcome in &response.places {
         let Place { node, gres_type } = outcome.place.clone().unwrap_or_default();
         table.push(vec![node, gres_type.unwrap_or_default(), state(outcome)]);
     }
-    Answer::table(table, json::render(told))
+    Answer::table(table, json::render(response))
 }
 
 #[cfg(test)]

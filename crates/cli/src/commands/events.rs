@@ -36,9 +36,9 @@ pub async fn fetch(client: &mut Operator, request: EventsRequest) -> Result<Answ
     Ok(show(&answer(client.events(request)).await?))
 }
 
-fn show(told: &EventsResponse) -> Answer {
+fn show(response: &EventsResponse) -> Answer {
     let mut table = Table::new(&["TIME", "KIND", "JOBID", "NODE", "DETAIL"]);
-    for event in &told.events {
+    for event in &response.events {
         table.push(vec![
             format::time(event.at_seconds),
             event.kind.clone(),
@@ -47,8 +47,8 @@ fn show(told: &EventsResponse) -> Answer {
             event.detail.clone(),
         ]);
     }
-    let mut answer = Answer::table(table, json::render(told));
-    if told.has_more {
+    let mut answer = Answer::table(table, json::render(response));
+    if response.has_more {
         let text = "Older events were left out; choose a shorter time with -S and -E, or more with --limit";
         answer.blocks.push(Block::Line(text.to_owned()));
     }

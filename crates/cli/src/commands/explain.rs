@@ -2,7 +2,7 @@
 //!
 //! The scheduler leaves partner workloads out for those who may not see them; here they show as "(not shown)".
 
-use super::story::unknown;
+use super::job_status::unknown;
 use crate::args::JobArgs;
 use crate::client::{Operator, answer};
 use crate::commands::pairs::cap;
@@ -26,17 +26,17 @@ pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, boo
     Ok((show(args.job, &response), found))
 }
 
-fn show(job: SlurmJobId, told: &ExplainResponse) -> Answer {
+fn show(job: SlurmJobId, response: &ExplainResponse) -> Answer {
     let job_id = job.to_string();
     let mut parsable = Table::new(&COLUMNS);
     let mut blocks = Vec::new();
-    if told.found {
-        job_blocks(&job_id, told.job.as_ref(), &mut blocks);
-        for decision in &told.decisions {
+    if response.found {
+        job_blocks(&job_id, response.job.as_ref(), &mut blocks);
+        for decision in &response.decisions {
             decision_blocks(decision, &job_id, &mut blocks);
         }
         // The newest says how it stands now; the way there is told from the oldest on.
-        for considered in &told.explanations {
+        for considered in &response.explanations {
             considered_blocks(considered, &mut blocks);
             let candidates = considered.explanation.iter().flat_map(|explanation| &explanation.candidates);
             for candidate in candidates {
@@ -45,11 +45,11 @@ fn show(job: SlurmJobId, told: &ExplainResponse) -> Answer {
                 parsable.push(row);
             }
         }
-        event_blocks(&told.events, &mut blocks);
+        event_blocks(&response.events, &mut blocks);
     } else {
         blocks.push(Block::Line(unknown(job)));
     }
-    Answer { blocks, parsable, json: json::render(told) }
+    Answer { blocks, parsable, json: json::render(response) }
 }
 
 fn line(blocks: &mut Vec<Block>, text: String) {

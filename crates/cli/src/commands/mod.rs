@@ -8,6 +8,7 @@ pub mod drain;
 pub mod events;
 pub mod evict;
 pub mod explain;
+pub(crate) mod job_status;
 pub mod keygen;
 pub mod model;
 pub mod nodes;
@@ -23,7 +24,6 @@ pub mod rescue;
 pub mod slurm_conf;
 pub mod snapshot;
 pub mod status;
-pub(crate) mod story;
 pub mod why;
 
 use crate::args::{Args, Command, SnapshotAction};

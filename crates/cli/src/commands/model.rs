@@ -29,12 +29,12 @@ const COLUMNS: [&str; 11] = [
     "WHY",
 ];
 
-fn show(told: &ModelsResponse) -> Answer {
+fn show(response: &ModelsResponse) -> Answer {
     let mut table = Table::new(&COLUMNS);
-    for model in &told.models {
+    for model in &response.models {
         table.push(line(model));
     }
-    let answer = Answer::table(table, json::render(told));
+    let answer = Answer::table(table, json::render(response));
     if answer.parsable.is_empty() {
         let nothing = "Nothing was learnt yet: estimates come from solo profiles alone".to_owned();
         return Answer { blocks: vec![Block::Line(nothing)], ..answer };

@@ -69,7 +69,7 @@ fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse) -> Answer 
     answer
 }
 
-/// How each device is cut up, for people: whoever wonders why it is closed. They stand below the table, whose rows are
+/// The instances of each device with MIG enabled, for people: whoever wonders why it is closed. They stand below the table, whose rows are
 /// devices.
 fn instance_lines(nodes: &[AgentStatus]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -125,7 +125,7 @@ fn metrics(device: &DeviceStatus) -> String {
     counts.join(",")
 }
 
-/// Who drained a device, and the worst that is known of it; of one whose agent is gone nothing is known now.
+/// Who drained a device, and the worst that is known of it; of one whose agent is not responding nothing is known now.
 fn state(node: &AgentStatus, device: &DeviceStatus, drain: Option<&DrainedPlace>) -> String {
     let known = device.faults.as_ref().filter(|_| node.connected);
     let worst = known.and_then(|faults| faults.list.first()).map(Fault::sentence);

@@ -36,9 +36,9 @@ const COLUMNS: [&str; 14] = [
 ];
 
 /// Whoever names a workload sees it drawn.
-fn show(told: &ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
+fn show(response: &ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
     let (mut table, mut drawings) = (Table::new(&COLUMNS), Vec::new());
-    for profile in &told.profiles {
+    for profile in &response.profiles {
         let read = profile.read().map_err(|error| {
             CliError::Data(format!(
                 "the scheduler sent a profile that this version of pillion cannot read ({error}); install the same \
@@ -49,7 +49,7 @@ fn show(told: &ProfilesResponse, is_drawn: bool) -> Result<Answer, CliError> {
         table.push(line(&read, name));
         drawings.extend(drawing(&read, name).into_iter().filter(|_| is_drawn).map(Block::Line));
     }
-    let mut answer = Answer::table(table, json::render(told));
+    let mut answer = Answer::table(table, json::render(response));
     answer.blocks.extend(drawings);
     Ok(answer)
 }

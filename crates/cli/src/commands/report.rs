@@ -6,7 +6,7 @@ use crate::client::Operator;
 use crate::error::CliError;
 use crate::format;
 use crate::output::Answer;
-use pillion_api::JobStory;
+use pillion_api::JobStatus;
 use pillion_core::amount::Amount;
 use pillion_core::event::EventKind;
 use pillion_core::metric::{Metric, Metrics};
@@ -21,30 +21,30 @@ pub async fn fetch(client: &mut Operator, args: &JobArgs) -> Result<(Answer, boo
     Ok((render(&response, args.job, lines), response.found))
 }
 
-fn lines(story: &JobStory) -> Vec<String> {
-    let job = story.job.clone().unwrap_or_default();
+fn lines(status: &JobStatus) -> Vec<String> {
+    let job = status.job.clone().unwrap_or_default();
     let account = if job.account.is_empty() { String::new() } else { format!(", account {}", job.account) };
     let mut lines = vec![format!("Job {} of {}{account}", job.job_id, job.user)];
     say(&mut lines, "Workload", job.workload_name);
-    say(&mut lines, "State", Some(story.state().to_owned()));
-    say(&mut lines, "GPU", device(story));
-    say(&mut lines, "Waited", waited(story));
-    say(&mut lines, "Ran", ran(story));
-    say(&mut lines, "Share", share(story));
-    say(&mut lines, "GPU activity", activity(story));
-    say(&mut lines, "GPU memory", memory(story));
-    say(&mut lines, "Energy", energy(story));
-    say(&mut lines, "Promise", promise(story));
-    let speed = story.speed_fraction;
+    say(&mut lines, "State", Some(status.state().to_owned()));
+    say(&mut lines, "GPU", device(status));
+    say(&mut lines, "Waited", waited(status));
+    say(&mut lines, "Ran", ran(status));
+    say(&mut lines, "Share", share(status));
+    say(&mut lines, "GPU activity", activity(status));
+    say(&mut lines, "GPU memory", memory(status));
+    say(&mut lines, "Energy", energy(status));
+    say(&mut lines, "Promise", promise(status));
+    let speed = status.speed_fraction;
     let speed = speed.map(|speed| format!("{} of its runs alone", format::fraction(Some(speed))));
     say(&mut lines, "Speed", speed);
-    for event in story.events.iter().filter(|event| event.kind.parse() == Ok(EventKind::Evicted)) {
+    for event in status.events.iter().filter(|event| event.kind.parse() == Ok(EventKind::Evicted)) {
         say(&mut lines, "Restarted", Some(format!("{} {}", format::time(event.at_seconds), event.detail)));
     }
-    say(&mut lines, "Advice", story.advice.clone());
-    say(&mut lines, "Taught", taught(story));
-    if story.run.is_none() {
-        let why = if story.ending.is_some() {
+    say(&mut lines, "Advice", status.advice.clone());
+    say(&mut lines, "Taught", taught(status));
+    if status.run.is_none() {
+        let why = if status.ending.is_some() {
             "Nothing was measured of this run: the node's agent was away, or the job did not use its GPU"
         } else {
             "What it used is measured when it has ended"
@@ -55,37 +55,37 @@ fn lines(story: &JobStory) -> Vec<String> {
 }
 
 /// What this run taught of its workload.
-fn taught(story: &JobStory) -> Option<String> {
-    let cap = story.member().and_then(|member| member.cap_fraction).unwrap_or(1.0);
-    Some(match story.lesson()? {
+fn taught(status: &JobStatus) -> Option<String> {
+    let cap = status.member().and_then(|member| member.cap_fraction).unwrap_or(1.0);
+    Some(match status.lesson()? {
         LessonKind::Alone => "how the workload runs alone".to_owned(),
         LessonKind::Capped => {
             format!("how fast the workload is alone with {} of a GPU", format::fraction(Some(cap)))
         }
         LessonKind::Nothing => {
-            format!("nothing: {}", story.lesson_detail.as_deref().unwrap_or("it is not known why"))
+            format!("nothing: {}", status.lesson_detail.as_deref().unwrap_or("it is not known why"))
         }
         LessonKind::Shared => return None,
     })
 }
 
-fn device(story: &JobStory) -> Option<String> {
-    let node = story.node.as_ref()?;
-    let decision = story.decision.as_ref()?;
+fn device(status: &JobStatus) -> Option<String> {
+    let node = status.node.as_ref()?;
+    let decision = status.decision.as_ref()?;
     Some(format!(
         "{node} {} ({}), mechanism {}",
         decision.gres_type, decision.device_model, decision.mechanism
     ))
 }
 
-fn waited(story: &JobStory) -> Option<String> {
-    let until = story.started_at_seconds.unwrap_or(story.now_seconds);
-    Some(format::duration(Some((until - story.job.as_ref()?.submitted_at_seconds?).max(0.0))))
+fn waited(status: &JobStatus) -> Option<String> {
+    let until = status.started_at_seconds.unwrap_or(status.now_seconds);
+    Some(format::duration(Some((until - status.job.as_ref()?.submitted_at_seconds?).max(0.0))))
 }
 
-fn ran(story: &JobStory) -> Option<String> {
-    let elapsed = format::duration(Some(story.elapsed_seconds()?));
-    Some(match story.shared_fraction() {
+fn ran(status: &JobStatus) -> Option<String> {
+    let elapsed = format::duration(Some(status.elapsed_seconds()?));
+    Some(match status.shared_fraction() {
         Some(fraction) if fraction > 0.0 => {
             format!("{elapsed}, beside another job for {} of it", format::fraction(Some(fraction)))
         }
@@ -95,9 +95,9 @@ fn ran(story: &JobStory) -> Option<String> {
 }
 
 /// While it was alone; of a run that never was, as its workload usually is.
-fn activity(story: &JobStory) -> Option<String> {
-    let own = story.summary().and_then(|run| run.solo_means).map(|means| compute_and_bandwidth(&means.0));
-    let usual = story.profile.as_ref().and_then(|profile| profile.read().ok());
+fn activity(status: &JobStatus) -> Option<String> {
+    let own = status.summary().and_then(|run| run.solo_means).map(|means| compute_and_bandwidth(&means.0));
+    let usual = status.profile.as_ref().and_then(|profile| profile.read().ok());
     let usual = usual.map(|profile| compute_and_bandwidth(&profile.metrics));
     let ([active, bandwidth], when) = match (own, usual) {
         (Some(own), _) if own != [None, None] => (own, "while alone"),
@@ -115,11 +115,11 @@ fn compute_and_bandwidth(metrics: &Metrics) -> [Option<f64>; 2] {
     [Metric::SmActiveFraction, Metric::MemoryBandwidthFraction].map(|metric| metrics.get(metric))
 }
 
-fn memory(story: &JobStory) -> Option<String> {
-    let bytes_peak = story.run.as_ref()?.memory_bytes_peak?;
+fn memory(status: &JobStatus) -> Option<String> {
+    let bytes_peak = status.run.as_ref()?.memory_bytes_peak?;
     let peak = format::bytes(Some(bytes_peak));
-    let limit = story.member().and_then(|member| member.memory_limit_bytes);
-    let (whole, name) = match (limit, story.memory_bytes_declared) {
+    let limit = status.member().and_then(|member| member.memory_limit_bytes);
+    let (whole, name) = match (limit, status.memory_bytes_declared) {
         (Some(limit), _) => (limit, "its limit of"),
         (None, Some(declared)) => (declared, "the declared"),
         (None, None) => return Some(format!("{peak} at most")),
@@ -129,9 +129,9 @@ fn memory(story: &JobStory) -> Option<String> {
     Some(format!("{peak} at most: {part} of {name} {}", format::bytes(Some(whole))))
 }
 
-fn energy(story: &JobStory) -> Option<String> {
-    let joules = story.run.as_ref()?.energy_joules?;
-    let shared = story.shared_fraction().is_some_and(|fraction| fraction > 0.0);
+fn energy(status: &JobStatus) -> Option<String> {
+    let joules = status.run.as_ref()?.energy_joules?;
+    let shared = status.shared_fraction().is_some_and(|fraction| fraction > 0.0);
     let part = if shared { ", its part of the GPU's" } else { "" };
     Some(format!("{}{part}", Amount::energy(joules)))
 }

@@ -69,7 +69,7 @@ fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
-/// An agent that is gone has no clock; what rounds to nothing has no sign.
+/// An agent that is not responding has no clock; what rounds to nothing has no sign.
 fn skew(agent: &AgentStatus) -> String {
     let tenths = (agent.clock_skew_seconds * 10.0).round();
     match (agent.connected, tenths == 0.0) {

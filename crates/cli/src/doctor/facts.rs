@@ -18,8 +18,8 @@ pub struct Facts {
     pub config: Config,
     /// The configuration file itself.
     pub config_text: TextFile,
-    /// Whether that is the file that the running scheduler names, for there is none in the usual place.
-    pub is_config_told: bool,
+    /// Whether that is the file that the running scheduler reports, for there is none in the usual place.
+    pub is_config_reported: bool,
     /// The controller's release.
     pub version: Known<SlurmVersion>,
     /// `scontrol show config`.

@@ -31,7 +31,7 @@ pub async fn gather(
     now: UnixTime,
 ) -> Result<Facts, CliError> {
     let status = status(scheduler).await;
-    let Configuration { config, path, is_told } =
+    let Configuration { config, path, is_reported } =
         Configuration::find(config_path, Path::new(CONFIG_PATH), status.as_ref().ok())?;
     let slurm = CommandSlurm::new(config.slurm.command_settings());
     let slurm_conf = slurm.config().await.map(SlurmConf::new).map_err(|error| said(&error));
@@ -54,7 +54,7 @@ pub async fn gather(
         pillion_lua: text_file(named.unwrap_or_else(|| folder.join("pillion.lua"))),
         job_container: text_file(folder.join("job_container.conf")),
         config_text: text_file(path),
-        is_config_told: is_told,
+        is_config_reported: is_reported,
         is_heartbeat_in_memory: is_in_memory(&config.heartbeat_path),
         heartbeat_uid: owner(&config.heartbeat_path),
         heartbeat: text_file(config.heartbeat_path.clone()),
@@ -73,27 +73,27 @@ pub async fn gather(
 struct Configuration {
     config: Config,
     path: PathBuf,
-    /// By the running scheduler.
-    is_told: bool,
+    /// Whether the running scheduler reported the path.
+    is_reported: bool,
 }
 
 impl Configuration {
     /// The one that is named, else the one in the usual place, else the one that the running scheduler was started with.
     fn find(named: Option<&Path>, usual: &Path, status: Option<&StatusResponse>) -> Result<Self, CliError> {
-        let told = status.and_then(|status| status.config_path.as_deref()).map(Path::new);
-        match (named, told) {
-            (None, Some(told)) if !usual.exists() => {
-                // One that cannot be read is a finding; where the heartbeat is, the scheduler has told too.
+        let reported = status.and_then(|status| status.config_path.as_deref()).map(Path::new);
+        match (named, reported) {
+            (None, Some(reported)) if !usual.exists() => {
+                // One that cannot be read is a finding; where the heartbeat is, the scheduler reports too.
                 let heartbeat = status.and_then(|status| status.heartbeat_path.clone()).map(PathBuf::from);
-                let config = Config::load(Some(told)).unwrap_or_else(|_| {
+                let config = Config::load(Some(reported)).unwrap_or_else(|_| {
                     let known = Config::default();
                     Config { heartbeat_path: heartbeat.unwrap_or(known.heartbeat_path.clone()), ..known }
                 });
-                Ok(Self { config, path: told.to_owned(), is_told: true })
+                Ok(Self { config, path: reported.to_owned(), is_reported: true })
             }
             _ => {
                 let path = named.unwrap_or(usual).to_owned();
-                Ok(Self { config: Config::load(named)?, path, is_told: false })
+                Ok(Self { config: Config::load(named)?, path, is_reported: false })
             }
         }
     }
@@ -350,22 +350,22 @@ mod tests {
         std::fs::write(&elsewhere, "heartbeat_path = \"/srv/beat\"\n").unwrap();
         let status = StatusResponse {
             config_path: Some(elsewhere.display().to_string()),
-            heartbeat_path: Some("/srv/told".to_owned()),
+            heartbeat_path: Some("/srv/reported".to_owned()),
             ..Default::default()
         };
         let found = |named: Option<&Path>, status| Configuration::find(named, &usual, status).unwrap();
-        let told = found(None, Some(&status));
-        assert_eq!((told.path.as_path(), told.is_told), (elsewhere.as_path(), true));
-        assert_eq!(told.config.heartbeat_path, Path::new("/srv/beat"));
-        let silent = found(None, None);
-        assert_eq!((silent.path.as_path(), silent.is_told), (usual.as_path(), false));
+        let reported = found(None, Some(&status));
+        assert_eq!((reported.path.as_path(), reported.is_reported), (elsewhere.as_path(), true));
+        assert_eq!(reported.config.heartbeat_path, Path::new("/srv/beat"));
+        let by_itself = found(None, None);
+        assert_eq!((by_itself.path.as_path(), by_itself.is_reported), (usual.as_path(), false));
 
         std::fs::write(&elsewhere, "[pool\n").unwrap();
-        assert_eq!(found(None, Some(&status)).config.heartbeat_path, Path::new("/srv/told"));
+        assert_eq!(found(None, Some(&status)).config.heartbeat_path, Path::new("/srv/reported"));
         std::fs::write(&usual, "").unwrap();
-        assert!(!found(None, Some(&status)).is_told, "the usual place goes first");
+        assert!(!found(None, Some(&status)).is_reported, "the usual place goes first");
         std::fs::write(&elsewhere, "").unwrap();
-        assert!(!found(Some(&elsewhere), Some(&status)).is_told, "what is named goes first");
+        assert!(!found(Some(&elsewhere), Some(&status)).is_reported, "what is named goes first");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! `pillion doctor`: what is missing or wrong in the set-up, and how to mend it.
 //!
 //! ```text
-//! gather (thin, impure) ─► Facts ─► checks/* (pure, one room a subject) ─► Finding{check, status, found, mend}
+//! gather (thin, impure) ─► Facts ─► checks/* (pure, one module a subject) ─► Finding{check, status, found, mend}
 //! ```
 
 pub mod checks;

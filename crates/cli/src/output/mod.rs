@@ -1,4 +1,4 @@
-//! The three ways to print one answer. A command makes an [`Answer`]; only this room writes to standard output.
+//! The three ways to print one answer. A command makes an [`Answer`]; only this module writes to standard output.
 
 pub mod json;
 pub mod parsable;

@@ -159,7 +159,7 @@ impl Layout {
         Ok(())
     }
 
-    /// From the worst to the best, with the sum at which sharing is no better than taking turns.
+    /// From the worst to the best, with the sum at which sharing is no better than time-slicing.
     #[expect(clippy::cast_possible_truncation, reason = "within the height of the scale")]
     fn scale<'a>(&self, area: &Area<'a>) -> Drawn<'a> {
         let (left, height) = (self.left(1) + self.side() + 24, 200);

@@ -1,5 +1,5 @@
 //! Asks the scheduler for what is on the screen: once a second, at once when another page is wanted, and for what was
-//! gained once a minute. A scheduler that is away is asked again every second.
+//! gained once a minute. A scheduler that does not respond is asked again every second.
 
 use crate::client::{Operator, Target, answer, connect};
 use crate::error::CliError;
@@ -74,7 +74,7 @@ pub(super) async fn ask_on(
     let mut gains_at: Option<f64> = None;
     loop {
         let request = *wanted.borrow_and_update();
-        let told = match asker.overview(request).await {
+        let message = match asker.overview(request).await {
             Err(error) => News::Trouble(pillion_core::report(&error)),
             Ok(overview) => {
                 // The scheduler's clock: its days are those that count.
@@ -89,7 +89,7 @@ pub(super) async fn ask_on(
                 News::Overview(overview)
             }
         };
-        if news.send(told).await.is_err() {
+        if news.send(message).await.is_err() {
             return;
         }
         tokio::select! {

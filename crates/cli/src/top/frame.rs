@@ -104,8 +104,8 @@ fn summary(overview: &TopResponse) -> String {
         counts.closed,
         overview.agent_count,
     );
-    if overview.agents_gone_count > 0 {
-        text = format!("{text}, {} GONE", overview.agents_gone_count);
+    if overview.agents_not_responding_count > 0 {
+        text = format!("{text}, {} GONE", overview.agents_not_responding_count);
     }
     if overview.unplaced_count > 0 {
         text = format!("{text}   {} placed by Slurm", overview.unplaced_count);

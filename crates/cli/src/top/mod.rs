@@ -72,7 +72,7 @@ async fn watch_pool(
     let (wanted, to_ask) = watch::channel(state.request(screen.size()?));
     let (news, mut answers) = mpsc::channel(4);
     let asking = tokio::spawn(asker::ask_on(Asker::new(address.clone()), to_ask, news));
-    let mut away_since: Option<UnixTime> = None;
+    let mut not_responding_since: Option<UnixTime> = None;
     loop {
         screen.draw(&state)?;
         let size = screen.size()?;
@@ -90,13 +90,13 @@ async fn watch_pool(
             answer = answers.recv() => match answer {
                 None => break,
                 Some(News::Overview(overview)) => {
-                    away_since = None;
+                    not_responding_since = None;
                     state.show(overview, size);
                 }
                 Some(News::Gains(gains)) => state.gains = gains,
                 Some(News::Trouble(why)) => {
                     let now = clock.now();
-                    let since = *away_since.get_or_insert(now);
+                    let since = *not_responding_since.get_or_insert(now);
                     state.trouble = Some((why, UnixTime::from_seconds(now.seconds_since(since)).epoch()));
                 }
             },

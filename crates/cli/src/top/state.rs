@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn an_answer_ends_the_trouble() {
-        let mut state = State { trouble: Some(("away".to_owned(), 7)), ..State::default() };
+        let mut state = State { trouble: Some(("not responding".to_owned(), 7)), ..State::default() };
         state.show(overview(1, 0), SIZE);
         assert_eq!(state.trouble, None);
     }

@@ -8,10 +8,10 @@ use std::io;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How long a look for keys lasts before it is seen that nobody wants any.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long a poll for keys lasts before it is seen that nobody wants any.
+const POLL_PERIOD: Duration = Duration::from_millis(100);
 
-/// What the terminal tells.
+/// What the terminal reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     Key(Key),
@@ -56,13 +56,13 @@ pub(super) fn inputs() -> mpsc::Receiver<Input> {
     let (send, inputs) = mpsc::channel(64);
     std::thread::spawn(move || {
         while !send.is_closed() {
-            match event::poll(LOOK) {
+            match event::poll(POLL_PERIOD) {
                 Ok(false) => continue,
                 Ok(true) => {}
                 Err(_) => return,
             }
-            let Ok(told) = event::read() else { return };
-            if let Some(input) = input(&told)
+            let Ok(event) = event::read() else { return };
+            if let Some(input) = input(&event)
                 && send.blocking_send(input).is_err()
             {
                 return;
@@ -72,8 +72,8 @@ pub(super) fn inputs() -> mpsc::Receiver<Input> {
     inputs
 }
 
-fn input(told: &Event) -> Option<Input> {
-    match told {
+fn input(event: &Event) -> Option<Input> {
+    match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => key_of(key).map(Input::Key),
         Event::Resize(..) => Some(Input::Resize),
         _ => None,

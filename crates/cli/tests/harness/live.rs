@@ -79,7 +79,7 @@ pub(super) fn top(request: TopRequest) -> TopResponse {
         mode: "active".to_owned(),
         counts: Some(TopCounts { devices: 8000, shared: 1, single: 0, idle: 7999, closed: 1 }),
         agent_count: 1000,
-        agents_gone_count: 0,
+        agents_not_responding_count: 0,
         waiting_count: 2,
         unplaced_count: 3,
         devices: (device_offset..8000.min(device_offset + device_limit)).map(device).collect(),

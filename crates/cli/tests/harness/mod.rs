@@ -1,8 +1,8 @@
 //! A scheduler that answers from fixtures, on a Unix socket, and the real `pillion` beside it.
 
 mod act;
+mod job;
 mod live;
-mod story;
 
 use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_api::{
@@ -323,11 +323,11 @@ impl OperatorService for Fixtures {
     }
 
     async fn job(&self, request: Request<JobRequest>) -> Result<Response<JobResponse>, Status> {
-        Ok(Response::new(story::story(&request.into_inner().job_id)))
+        Ok(Response::new(job::job(&request.into_inner().job_id)))
     }
 
     async fn account(&self, request: Request<AccountRequest>) -> Result<Response<AccountResponse>, Status> {
-        Ok(Response::new(story::account(&request.into_inner())))
+        Ok(Response::new(job::account(&request.into_inner())))
     }
 
     async fn profiles(

@@ -5,7 +5,7 @@ use super::listing::{known, some_text};
 use super::{explain, listing, status};
 use crate::agents::Readings;
 use crate::context::Context;
-use crate::floorplan::{self, Closed, Spot};
+use crate::device_status::{self, Closed, Spot};
 use crate::scan::is_waiting;
 use crate::store::postgres::PgStore;
 use crate::store::{
@@ -151,7 +151,7 @@ pub(super) async fn cluster(
     let occupancy = pages.occupancy().await.map_err(|error| status::from_store(&error))?;
     let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
     let (scan, agents) = (context.board().scan.clone(), context.agents.all());
-    let spots = floorplan::spots(&floorplan::Sources {
+    let spots = device_status::spots(&device_status::Sources {
         agents: &agents,
         scan: scan.as_deref(),
         drains: &drains,

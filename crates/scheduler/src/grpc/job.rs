@@ -1,10 +1,10 @@
-//! One job as its user sees it: what is stored of it, with what `story` makes of that. Neighbours are never named here,
+//! One job as its user sees it: what is stored of it, with what `analysis` makes of that. Neighbours are never named here,
 //! whoever asks (docs/principles.md#who-may-share); `explain` names them to operators.
 
 use super::auth::Caller;
 use super::listing;
+use crate::analysis::{self, AdviceFacts, RunSeen, Usual};
 use crate::store::{Decision, Event, JobRecord, Member, Store, StoreError};
-use crate::story::{self, AdviceFacts, RunSeen, Usual};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
@@ -16,13 +16,13 @@ use pillion_slurm::Ending;
 use std::collections::BTreeMap;
 
 /// Collects the answer about `record`, which the caller may see. `queue_row`: its place in the queue, while it waits.
-pub(super) async fn story(
+pub(super) async fn status(
     store: &dyn Store,
     record: JobRecord,
     queue_row: Option<api::QueueJob>,
     caller: Caller,
     now: UnixTime,
-) -> Result<api::JobStory, StoreError> {
+) -> Result<api::JobStatus, StoreError> {
     let start = JobStart { job_id: record.id, restart_count: record.restart_count };
     let decision = decision_of(store, start).await?;
     let member = decision.as_ref().and_then(|decision| decision.members.first());
@@ -39,11 +39,11 @@ pub(super) async fn story(
     let seen = run_seen(&record, member, summary.as_ref(), profile.as_ref(), throttled_fraction);
     let lesson = store.lesson(start).await?;
     let events = store.events(record.id).await?;
-    let causes = story::slow_causes(&seen);
+    let causes = analysis::slow_causes(&seen);
     let advice = advice_facts(&record, member, summary.as_ref(), profile.as_ref(), &events)
-        .and_then(|facts| story::advise(&AdviceFacts { causes: &causes, ..facts }));
+        .and_then(|facts| analysis::advise(&AdviceFacts { causes: &causes, ..facts }));
     let users = BTreeMap::from([(record.id, record.user.clone())]);
-    Ok(api::JobStory {
+    Ok(api::JobStatus {
         restart_count: record.restart_count,
         node: record.node.as_ref().map(ToString::to_string),
         started_at_seconds: record.started_at.and_then(listing::known),
@@ -57,7 +57,7 @@ pub(super) async fn story(
         run: summary.map(|run| JobSummary { neighbours: Vec::new(), signs: None, ..run }.into()),
         profile: profile.as_ref().map(api::Profile::from),
         throttled_fraction,
-        speed_fraction: story::speed_fraction(&seen),
+        speed_fraction: analysis::speed_fraction(&seen),
         slow_causes: causes.into_iter().map(slow_cause).collect(),
         advice,
         events: events.into_iter().map(listing::event_row).collect(),
@@ -68,7 +68,7 @@ pub(super) async fn story(
     })
 }
 
-fn slow_cause(cause: story::SlowCause) -> api::SlowCause {
+fn slow_cause(cause: analysis::SlowCause) -> api::SlowCause {
     api::SlowCause { kind: cause.kind.as_str().to_owned(), evidence: cause.evidence }
 }
 

@@ -153,8 +153,8 @@ parts! {
     QueueResponse: jobs;
     PairsResponse: decisions;
     ExplainResponse: job, decisions, explanations;
-    JobStory: job, decision, profile;
-    JobResponse: story;
+    JobStatus: job, decision, profile;
+    JobResponse: status;
     ProfilesResponse: profiles;
     DryRunResponse: workload_names;
     TopResponse: devices, jobs;

@@ -106,7 +106,7 @@ impl OperatorServer {
             mode: context.settings.mode.as_str().to_owned(),
             counts: Some(top::counts(&rows)),
             agent_count: count(agents.values().filter(|agent| agent.is_connected).count()),
-            agents_gone_count: count(agents.values().filter(|agent| !agent.is_connected).count()),
+            agents_not_responding_count: count(agents.values().filter(|agent| !agent.is_connected).count()),
             waiting_count: count(jobs.len()),
             unplaced_count: top::unplaced_count(scan, &decisions),
             devices: top::devices(page, &readings, &users, caller, now),
@@ -198,8 +198,8 @@ impl OperatorService for OperatorServer {
         };
         let row = self.queue_row(id, caller).await.map_err(store_error)?;
         let now = self.context.now();
-        let told = job::story(store, record, row, caller, now).await.map_err(store_error)?;
-        self.named(api::JobResponse { found: true, story: Some(told) }).await
+        let status = job::status(store, record, row, caller, now).await.map_err(store_error)?;
+        self.named(api::JobResponse { found: true, status: Some(status) }).await
     }
 
     async fn account(

@@ -4,7 +4,7 @@
 use super::auth::Caller;
 use super::listing;
 use crate::agents::{AgentState, Readings};
-use crate::floorplan::{self, Occupation, Spot};
+use crate::device_status::{self, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Drain, Member};
 use pillion_api as api;
@@ -49,7 +49,7 @@ pub(super) fn rows<'a>(sources: &Sources<'a>) -> Vec<Row<'a>> {
         tenants.entry((&decision.node, &decision.gres_type)).or_default().extend(there);
     }
     let count = |there: &Vec<_>| u32::try_from(there.len()).unwrap_or(u32::MAX);
-    let spots = floorplan::spots(&floorplan::Sources {
+    let spots = device_status::spots(&device_status::Sources {
         agents: sources.agents,
         scan: sources.scan,
         drains: sources.drains,

@@ -4,10 +4,10 @@
 mod capped;
 mod sharing;
 
+use crate::analysis::{run_account, shared_device_seconds};
 use crate::context::{Context, TickError};
 use crate::credit::culprits;
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
-use crate::story::{run_account, shared_device_seconds};
 use pillion_core::event::EventKind;
 use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};

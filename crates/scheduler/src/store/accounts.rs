@@ -47,7 +47,7 @@ impl GroupBy {
     }
 }
 
-/// What runs used and gained (`story::account` says how it is counted).
+/// What runs used and gained (`analysis::account` says how it is counted).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sums {
     /// Starts that ended.

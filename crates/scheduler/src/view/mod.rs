@@ -3,7 +3,7 @@
 mod order;
 
 use crate::agents::AgentState;
-use crate::floorplan::closed;
+use crate::device_status::closed;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Drain, JobRecord, Member, StoredProfile};
 use pillion_core::decision::MemberState;

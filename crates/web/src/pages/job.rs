@@ -7,13 +7,13 @@ use crate::format;
 use crate::frame::Sheet;
 use crate::problem::Problem;
 use maud::{Markup, html};
-use pillion_api::{Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobStory, QueueJob};
+use pillion_api::{Event, ExplainRequest, ExplainResponse, JobExplanation, JobRequest, JobStatus, QueueJob};
 use pillion_core::amount::Amount;
 
 pub(super) async fn sheet(ask: &Ask<'_>, id: &str) -> Result<Sheet, Problem> {
     let job = taken(ask.service.job(ask.question(JobRequest { job_id: id.to_owned() })).await)?;
     let explained = taken(ask.service.explain(ask.question(ExplainRequest { job_id: id.to_owned() })).await)?;
-    let job = job.story.unwrap_or_default();
+    let job = job.status.unwrap_or_default();
     let row = job.job.as_ref().ok_or_else(|| Problem::missing(&format!("job {id}")))?;
     Ok(Sheet {
         title: format!("Job {}", row.job_id),
@@ -28,7 +28,7 @@ pub(super) async fn sheet(ask: &Ask<'_>, id: &str) -> Result<Sheet, Problem> {
     })
 }
 
-fn lead(job: &JobStory, row: &QueueJob) -> Markup {
+fn lead(job: &JobStatus, row: &QueueJob) -> Markup {
     html! {
         p.lead {
             (state(job.ending.as_ref().unwrap_or(&row.state))) " "
@@ -48,7 +48,7 @@ fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
-fn facts(job: &JobStory, row: &QueueJob) -> Markup {
+fn facts(job: &JobStatus, row: &QueueJob) -> Markup {
     let now = job.now_seconds;
     let run = job.run.as_ref();
     html! {
@@ -70,7 +70,7 @@ fn facts(job: &JobStory, row: &QueueJob) -> Markup {
     }
 }
 
-fn slowness(job: &JobStory) -> Markup {
+fn slowness(job: &JobStatus) -> Markup {
     html! {
         @if !job.slow_causes.is_empty() {
             section aria-labelledby="slow" {

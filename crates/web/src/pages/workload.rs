@@ -18,8 +18,8 @@ const DAYS: f64 = 90.0;
 pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
     let now = now();
     let request = ProfilesRequest { workload: name.to_owned(), user: String::new() };
-    let told = taken(ask.service.profiles(ask.question(request)).await)?.profiles;
-    let profiles: Vec<WorkloadProfile> = told.iter().filter_map(|profile| profile.read().ok()).collect();
+    let stored = taken(ask.service.profiles(ask.question(request)).await)?.profiles;
+    let profiles: Vec<WorkloadProfile> = stored.iter().filter_map(|profile| profile.read().ok()).collect();
     let request = HeatmapRequest {
         since_seconds: now - DAYS * 86_400.0,
         until_seconds: now + 1.0,
@@ -33,7 +33,7 @@ pub(super) async fn sheet(ask: &Ask<'_>, name: &str) -> Result<Sheet, Problem> {
     let key = profiles.first().map(|profile| profile.workload.as_str());
     let name = key.or(cells.first().map(|cell| cell.workload.as_str())).unwrap_or(name);
     let named = cells.first().and_then(|cell| cell.workload_name.as_deref());
-    let title = told.first().and_then(|profile| profile.workload_name.as_deref()).or(named).unwrap_or(name);
+    let title = stored.first().and_then(|profile| profile.workload_name.as_deref()).or(named).unwrap_or(name);
     Ok(Sheet {
         title: title.to_owned(),
         body: html! {

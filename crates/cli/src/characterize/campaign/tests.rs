@@ -1,7 +1,7 @@
-//! What a campaign does next, and how it reads what the scheduler tells.
+//! What a campaign does next, and how it reads the status of its jobs.
 
 use super::*;
-use pillion_api::{Decision, JobStory, QueueJob};
+use pillion_api::{Decision, JobStatus, QueueJob};
 use pillion_core::SlurmJobId;
 
 fn cap(tenths: u8) -> CapStep {
@@ -63,61 +63,61 @@ fn what_failed_is_left_until_the_command_is_given_again() {
 }
 
 /// A job that ended at 1100 after it had run on an h100.
-fn ended() -> JobStory {
+fn ended() -> JobStatus {
     let queue = QueueJob { reason: "no device is wholly free".to_owned(), ..QueueJob::default() };
     let decision = Decision { device_model: "h100".to_owned(), ..Decision::default() };
-    JobStory {
+    JobStatus {
         job: Some(queue),
         started_at_seconds: Some(1010.0),
         ended_at_seconds: Some(1100.0),
         ending: Some("completed".to_owned()),
         decision: Some(decision),
         now_seconds: 1101.0,
-        ..JobStory::default()
+        ..JobStatus::default()
     }
 }
 
-fn looked(tenths: u8, told: &JobStory) -> Look {
-    look(&run(tenths, None), Some(told), Some("h100"), UnixTime::from_epoch(1101))
+fn status_of(tenths: u8, job: &JobStatus) -> RunStatus {
+    status(&run(tenths, None), Some(job), Some("h100"), UnixTime::from_epoch(1101))
 }
 
-fn why(tenths: u8, told: &JobStory) -> String {
-    match looked(tenths, told) {
-        Look::Over(Outcome::Failed(why)) => why,
+fn why(tenths: u8, job: &JobStatus) -> String {
+    match status_of(tenths, job) {
+        RunStatus::Over(Outcome::Failed(why)) => why,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_run_is_followed_until_it_taught_something() {
-    let open = |told: Option<&JobStory>| match look(&run(10, None), told, None, UnixTime::from_epoch(1101)) {
-        Look::Open { state, detail } => (state, detail),
-        other @ Look::Over(_) => panic!("{other:?}"),
+    let open = |job: Option<&JobStatus>| match status(&run(10, None), job, None, UnixTime::from_epoch(1101)) {
+        RunStatus::Open { state, detail } => (state, detail),
+        other @ RunStatus::Over(_) => panic!("{other:?}"),
     };
     assert_eq!(open(None), ("waiting", "the scheduler has not seen it yet".to_owned()));
-    let waiting = JobStory { started_at_seconds: None, ending: None, ..ended() };
+    let waiting = JobStatus { started_at_seconds: None, ending: None, ..ended() };
     assert_eq!(open(Some(&waiting)), ("waiting", "no device is wholly free".to_owned()));
-    assert_eq!(open(Some(&JobStory { ending: None, ..ended() })).0, "running");
+    assert_eq!(open(Some(&JobStatus { ending: None, ..ended() })).0, "running");
     assert_eq!(open(Some(&ended())).0, "ended");
-    let taught = |kind: &str| JobStory { lesson_kind: Some(kind.to_owned()), ..ended() };
-    assert_eq!(looked(10, &taught("alone")), Look::Over(Outcome::Taught));
-    assert_eq!(looked(3, &taught("capped")), Look::Over(Outcome::Taught));
+    let taught = |kind: &str| JobStatus { lesson_kind: Some(kind.to_owned()), ..ended() };
+    assert_eq!(status_of(10, &taught("alone")), RunStatus::Over(Outcome::Taught));
+    assert_eq!(status_of(3, &taught("capped")), RunStatus::Over(Outcome::Taught));
 }
 
 #[test]
 fn a_run_that_taught_nothing_says_why() {
-    let with = |kind: &str| JobStory { lesson_kind: Some(kind.to_owned()), ..ended() };
+    let with = |kind: &str| JobStatus { lesson_kind: Some(kind.to_owned()), ..ended() };
     assert_eq!(why(3, &with("alone")), "it ran without its cap: Slurm started it by itself");
     let detail = "it was too short for enough samples".to_owned();
-    assert_eq!(why(3, &JobStory { lesson_detail: Some(detail.clone()), ..with("nothing") }), detail);
+    assert_eq!(why(3, &JobStatus { lesson_detail: Some(detail.clone()), ..with("nothing") }), detail);
     assert_eq!(
-        why(3, &JobStory { ending: Some("failed".into()), ..with("nothing") }),
+        why(3, &JobStatus { ending: Some("failed".into()), ..with("nothing") }),
         "it ended as failed; see what it printed"
     );
-    assert!(why(3, &JobStory { now_seconds: 1400.0, ..ended() }).starts_with("nothing was measured of it"));
+    assert!(why(3, &JobStatus { now_seconds: 1400.0, ..ended() }).starts_with("nothing was measured of it"));
     let elsewhere = Decision { device_model: "a100".to_owned(), ..Decision::default() };
-    let elsewhere = JobStory { decision: Some(elsewhere), ..with("capped") };
+    let elsewhere = JobStatus { decision: Some(elsewhere), ..with("capped") };
     assert!(why(3, &elsewhere).starts_with("it ran on another GPU model (a100)"));
-    let late = look(&run(3, None), None, None, UnixTime::from_epoch(1200));
-    assert!(matches!(late, Look::Over(Outcome::Failed(why)) if why.contains("sacct")));
+    let late = status(&run(3, None), None, None, UnixTime::from_epoch(1200));
+    assert!(matches!(late, RunStatus::Over(Outcome::Failed(why)) if why.contains("sacct")));
 }

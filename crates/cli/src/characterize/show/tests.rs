@@ -47,9 +47,9 @@ fn runs_speeds_and_what_they_mean_stand_below_each_other() {
     let mut profile = WorkloadProfile::empty(WorkloadKey::new("alice/aa710d1a65607725"), "h100");
     profile.duration_seconds = Some(100.0);
     profile.throughput_per_second_at_cap[3] = Some(0.008);
-    let open = Look::Open { state: "waiting", detail: "no device is wholly free".to_owned() };
+    let open = RunStatus::Open { state: "waiting", detail: "no device is wholly free".to_owned() };
     let known = Known {
-        looks: vec![None, None, None, Some(open)],
+        statuses: vec![None, None, None, Some(open)],
         profile: Some(profile),
         workload_name: Some("alice/bert".to_owned()),
     };

@@ -29,7 +29,7 @@ fn of_kind(check: Check, facts: &Facts, kind: HookKind) -> Vec<Finding> {
         return vec![match kind {
             HookKind::EpilogSlurmctld => check.fail(found, "install the script here: slurmctld runs it"),
             // A controller that is no node has no use for it.
-            _ if nodes_look(facts) => {
+            _ if agents_report_setup(facts) => {
                 check.skip(format!("{found} here; on each node its agent looks, as node-setup tells"))
             }
             _ => check.fail(found, mend),
@@ -44,8 +44,8 @@ fn of_kind(check: Check, facts: &Facts, kind: HookKind) -> Vec<Finding> {
     ours.into_iter().filter_map(|hook| judge(check, hook)).collect()
 }
 
-/// Whether some agent tells how its own node is set up.
-fn nodes_look(facts: &Facts) -> bool {
+/// Whether some agent reports how its own node is set up.
+fn agents_report_setup(facts: &Facts) -> bool {
     facts.status.as_ref().is_ok_and(|status| status.agents.iter().any(|agent| agent.setup.is_some()))
 }
 

@@ -46,7 +46,7 @@ pub(super) fn config(facts: &Facts) -> Vec<Finding> {
             return vec![check.warn(found, restart)];
         }
     }
-    let whose = if facts.is_config_told { ", with which the scheduler runs," } else { "" };
+    let whose = if facts.is_config_reported { ", with which the scheduler runs," } else { "" };
     vec![check.ok(format!("{path}{whose} has no mistake"))]
 }
 

@@ -11,25 +11,25 @@ pub(super) fn setup(facts: &Facts) -> Vec<Finding> {
     let check = Check("node-setup");
     let Ok(status) = &facts.status else { return vec![check.skip("the scheduler does not answer")] };
     let connected = status.agents.iter().filter(|agent| agent.connected);
-    let (mut wrong, mut silent, mut told) = (Vec::new(), Vec::new(), 0);
+    let (mut wrong, mut unreported, mut reported) = (Vec::new(), Vec::new(), 0);
     for agent in connected {
         let Some(setup) = agent.node_setup() else {
-            silent.push(&agent.node);
+            unreported.push(&agent.node);
             continue;
         };
-        told += 1;
+        reported += 1;
         wrong.extend(setup.faults.iter().map(|fault| of_fault(check, &agent.node, fault)));
         wrong.extend(setup.plugins.iter().filter_map(|plugin| of_plugin(check, facts, &agent.node, plugin)));
     }
-    if !silent.is_empty() && wrong.is_empty() {
-        let names = listed(silent);
+    if !unreported.is_empty() && wrong.is_empty() {
+        let names = listed(unreported);
         return vec![
             check.skip(format!("the agents of {names} are of an earlier release, which does not tell")),
         ];
     }
     check.ok_unless(
         wrong,
-        format!("{told} nodes have the plugin, the directories and the programs that they need"),
+        format!("{reported} nodes have the plugin, the directories and the programs that they need"),
     )
 }
 

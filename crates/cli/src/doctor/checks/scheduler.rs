@@ -1,4 +1,4 @@
-//! The scheduler, its database and its agents, as the scheduler itself tells.
+//! The scheduler, its database and its agents, as the scheduler itself reports.
 
 use super::{Facts, listed};
 use crate::doctor::facts::SlurmConf;
@@ -184,12 +184,12 @@ pub(super) fn agents(facts: &Facts) -> Vec<Finding> {
         let connected: Vec<&AgentStatus> = status.agents.iter().filter(|agent| agent.connected).collect();
         let nodes = facts.pool_nodes();
         let names = nodes.iter().map(|node| node.name.as_str());
-        let gone: Vec<&str> =
+        let missing: Vec<&str> =
             names.filter(|name| connected.iter().all(|agent| agent.node != *name)).collect();
         let mut wrong = Vec::new();
-        if !gone.is_empty() {
+        if !missing.is_empty() {
             wrong.push(check.fail(
-                format!("no agent is connected from {}: nothing is released there", listed(&gone)),
+                format!("no agent is connected from {}: nothing is released there", listed(&missing)),
                 "systemctl enable --now pillion-agent there, and see that it reaches the scheduler's TCP address",
             ));
         }
@@ -211,8 +211,10 @@ pub(super) fn agents(facts: &Facts) -> Vec<Finding> {
                 "install the same release there and restart pillion-agent; jobs are not disturbed",
             ));
         }
-        check
-            .ok_unless(wrong, format!("{} of {} pool nodes connected", nodes.len() - gone.len(), nodes.len()))
+        check.ok_unless(
+            wrong,
+            format!("{} of {} pool nodes connected", nodes.len() - missing.len(), nodes.len()),
+        )
     })
 }
 

@@ -58,7 +58,7 @@ fn state() -> State {
         mode: "active".to_owned(),
         counts: Some(TopCounts { devices: 8, shared: 1, single: 1, idle: 6, closed: 1 }),
         agent_count: 2,
-        agents_gone_count: 1,
+        agents_not_responding_count: 1,
         waiting_count: 2,
         unplaced_count: 0,
         devices: vec![shared, single, device("g2", 0, vec![]), drained],
@@ -93,11 +93,14 @@ fn a_frame_shows_devices_tenants_and_who_waits() {
 }
 
 #[test]
-fn a_scheduler_that_is_away_leaves_what_was_known_and_says_so() {
+fn a_scheduler_that_does_not_respond_leaves_what_was_known_and_says_so() {
     let trouble = Some(("cannot reach the scheduler at unix:/run/x.sock".to_owned(), 12));
-    let away = State { trouble: trouble.clone(), ..state() };
-    assert!(text(&away, WIDE).contains("\nAWAY for 12 s: cannot reach the scheduler at unix:/run/x.sock\n"));
-    assert!(text(&away, WIDE).contains("42 alice cap 60 % + (not shown)"));
+    let unreachable = State { trouble: trouble.clone(), ..state() };
+    assert!(
+        text(&unreachable, WIDE)
+            .contains("\nAWAY for 12 s: cannot reach the scheduler at unix:/run/x.sock\n")
+    );
+    assert!(text(&unreachable, WIDE).contains("42 alice cap 60 % + (not shown)"));
     let never = text(&State { trouble, ..State::default() }, WIDE);
     assert!(never.starts_with("pillion top\n\nAWAY for 12 s"), "{never}");
 }

@@ -94,7 +94,7 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let samples = DeviceSamples { recorded_at: UnixTime::from_epoch(2), samples: vec![sample] };
     agents.set_readings(&node, &samples);
     let (all, drains, occupancy) = (agents.all(), [drain()], [held(2)]);
-    let spots = floorplan::spots(&floorplan::Sources {
+    let spots = device_status::spots(&device_status::Sources {
         agents: &all,
         scan: None,
         drains: &drains,
@@ -125,7 +125,8 @@ fn a_device_is_what_is_worst_about_it() {
     let told = |count: u32, scan: Option<&Scan>, drains: &[Drain]| {
         let (agents, occupancy) = (agents.all(), [held(count)]);
         let tenant_counts = tenant_counts(&occupancy);
-        let spots = floorplan::spots(&floorplan::Sources { agents: &agents, scan, drains, tenant_counts });
+        let spots =
+            device_status::spots(&device_status::Sources { agents: &agents, scan, drains, tenant_counts });
         let counts = state_counts(&spots);
         assert_eq!((counts.len(), counts[0].count), (1, 1));
         counts[0].state.clone()

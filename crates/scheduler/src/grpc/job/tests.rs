@@ -70,7 +70,7 @@ async fn shared_run() -> MemoryStore {
 async fn nobody_is_told_of_the_partner_not_even_operators() {
     let store = shared_run().await;
     for caller in [ALICE, OPERATOR] {
-        let answer = story(&store, record(1, "alice", 1000), None, caller, at(3000)).await.unwrap();
+        let answer = status(&store, record(1, "alice", 1000), None, caller, at(3000)).await.unwrap();
         assert_eq!((answer.neighbour_count, answer.decision.as_ref().unwrap().members.len()), (1, 1));
         let text = format!("{answer:?}");
         assert!(text.contains("alice/w") && !text.contains("bob"), "{text}");
@@ -81,7 +81,7 @@ async fn nobody_is_told_of_the_partner_not_even_operators() {
 #[tokio::test]
 async fn the_neighbour_is_the_cause_and_the_advice_says_what_to_write() {
     let store = shared_run().await;
-    let answer = story(&store, record(1, "alice", 1000), None, ALICE, at(3000)).await.unwrap();
+    let answer = status(&store, record(1, "alice", 1000), None, ALICE, at(3000)).await.unwrap();
     let [cause] = answer.slow_causes.as_slice() else { panic!("{:?}", answer.slow_causes) };
     assert_eq!(cause.kind, "neighbour");
     assert_eq!(
@@ -96,7 +96,7 @@ async fn the_neighbour_is_the_cause_and_the_advice_says_what_to_write() {
 async fn a_job_that_never_met_pillion_has_no_share_and_no_cause() {
     let waiting =
         JobRecord { started_at: None, ended_at: None, ending: None, node: None, ..record(5, "alice", 1000) };
-    let answer = story(&MemoryStore::new(), waiting, None, ALICE, at(3000)).await.unwrap();
+    let answer = status(&MemoryStore::new(), waiting, None, ALICE, at(3000)).await.unwrap();
     assert_eq!((answer.decision, answer.run, answer.slow_causes), (None, None, vec![]));
     assert_eq!((answer.advice, answer.ending), (None, None));
 }

@@ -130,7 +130,7 @@ pub(super) fn sound() -> Facts {
         now: UnixTime::from_epoch(NOW),
         config,
         config_text: file("/etc/pillion/pillion.toml", CONFIG),
-        is_config_told: false,
+        is_config_reported: false,
         is_heartbeat_in_memory: Some(true),
         heartbeat_uid: Ok(64030),
         version: Ok(SlurmVersion { major: 24, minor: 11, patch: 5 }),

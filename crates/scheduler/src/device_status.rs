@@ -1,5 +1,5 @@
 //! Every device of the pool as it is now: how it is in one word, how many are on it, and why it takes nobody new. Pure, and
-//! the one room that says so: what the engine plans with (`view`), what `pillion top` shows and what the page shows come
+//! the one module that says so: what the engine plans with (`view`), what `pillion top` shows and what the page shows come
 //! from here. Whose the tenants are, and who may know it, is their callers' matter.
 
 use crate::agents::AgentState;
@@ -106,7 +106,7 @@ impl<'a> Spot<'a> {
     }
 }
 
-/// What a floor plan is made from.
+/// What the status of devices is made from.
 #[derive(Debug, Clone)]
 pub struct Sources<'a> {
     /// Agents by node.

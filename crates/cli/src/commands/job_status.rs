@@ -4,11 +4,11 @@ use crate::client::{Operator, answer};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
-use pillion_api::{JobRequest, JobResponse, JobStory};
+use pillion_api::{JobRequest, JobResponse, JobStatus};
 use pillion_core::SlurmJobId;
 use pillion_core::units::keeps_promise;
 
-/// Asks the scheduler; no story: it does not know the job, or the caller may not see it.
+/// Asks the scheduler; no status: it does not know the job, or the caller may not see it.
 ///
 /// # Errors
 /// As [`answer`].
@@ -18,20 +18,20 @@ pub(crate) async fn ask(client: &mut Operator, job: SlurmJobId) -> Result<JobRes
 
 /// Lines for people, and one row for scripts.
 pub(super) fn render(
-    told: &JobResponse,
+    response: &JobResponse,
     job: SlurmJobId,
-    lines: impl Fn(&JobStory) -> Vec<String>,
+    lines: impl Fn(&JobStatus) -> Vec<String>,
 ) -> Answer {
     let mut parsable = Table::new(&COLUMNS);
-    let lines = match &told.story {
-        Some(story) => {
-            parsable.push(cells(story));
-            lines(story)
+    let lines = match &response.status {
+        Some(status) => {
+            parsable.push(cells(status));
+            lines(status)
         }
         None => vec![unknown(job)],
     };
     let blocks = lines.into_iter().map(Block::Line).collect();
-    Answer { blocks, parsable, json: json::render(told) }
+    Answer { blocks, parsable, json: json::render(response) }
 }
 
 /// Why nothing is told of a job.
@@ -60,21 +60,21 @@ const COLUMNS: [&str; 15] = [
     "SLOW_BECAUSE",
 ];
 
-fn cells(story: &JobStory) -> Vec<String> {
-    let member = story.member();
-    let run = story.run.as_ref();
-    let kinds: Vec<&str> = story.slow_causes.iter().map(|cause| cause.kind.as_str()).collect();
+fn cells(status: &JobStatus) -> Vec<String> {
+    let member = status.member();
+    let run = status.run.as_ref();
+    let kinds: Vec<&str> = status.slow_causes.iter().map(|cause| cause.kind.as_str()).collect();
     vec![
-        job_id(story).to_owned(),
-        story.state().to_owned(),
-        story.node.clone().unwrap_or_default(),
-        story.decision.as_ref().map(|decision| decision.gres_type.clone()).unwrap_or_default(),
-        format::time_or_none(story.started_at_seconds),
-        format::time_or_none(story.ended_at_seconds),
-        number(story.shared_fraction()),
+        job_id(status).to_owned(),
+        status.state().to_owned(),
+        status.node.clone().unwrap_or_default(),
+        status.decision.as_ref().map(|decision| decision.gres_type.clone()).unwrap_or_default(),
+        format::time_or_none(status.started_at_seconds),
+        format::time_or_none(status.ended_at_seconds),
+        number(status.shared_fraction()),
         number(member.and_then(|member| member.cap_fraction)),
         member.map(|member| member.shards.to_string()).unwrap_or_default(),
-        number(story.speed_fraction),
+        number(status.speed_fraction),
         number(member.and_then(|member| member.measured_speed_fraction)),
         number(member.and_then(|member| member.slowdown_ratio_max)),
         run.and_then(|run| run.memory_bytes_peak).map(|bytes| bytes.to_string()).unwrap_or_default(),
@@ -88,8 +88,8 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// Which job it is.
-pub(super) fn job_id(story: &JobStory) -> &str {
-    story.job.as_ref().map_or("", |job| &job.job_id)
+pub(super) fn job_id(status: &JobStatus) -> &str {
+    status.job.as_ref().map_or("", |job| &job.job_id)
 }
 
 /// `  Name          value`.
@@ -103,8 +103,8 @@ pub(super) fn say(lines: &mut Vec<String>, name: &str, value: Option<String>) {
 }
 
 /// What it may use of its device: cap, mode, shards, memory; `None` where nothing was decided.
-pub(super) fn share(story: &JobStory) -> Option<String> {
-    let member = story.member()?;
+pub(super) fn share(status: &JobStatus) -> Option<String> {
+    let member = status.member()?;
     let mut parts = vec![format!("{} of 100 shards booked", member.shards)];
     match (member.cap_fraction, member.ccs_mode) {
         (Some(cap), _) => parts.push(format!("at most {:.0} % of the compute units", cap * 100.0)),
@@ -118,12 +118,12 @@ pub(super) fn share(story: &JobStory) -> Option<String> {
 }
 
 /// How it went against the promise; `None` where nobody promised anything yet.
-pub(super) fn promise(story: &JobStory) -> Option<String> {
-    let member = story.member()?;
+pub(super) fn promise(status: &JobStatus) -> Option<String> {
+    let member = status.member()?;
     let limit = format::ratio(Some(member.slowdown_ratio_max?));
     let Some(speed) = member.measured_speed_fraction.filter(|speed| *speed > 0.0) else {
-        let shared = story.shared_fraction().unwrap_or(0.0);
-        return Some(match story.ending {
+        let shared = status.shared_fraction().unwrap_or(0.0);
+        return Some(match status.ending {
             None => format!("at most {limit} its time alone"),
             Some(_) if shared == 0.0 => format!("at most {limit} its time alone; it was never shared"),
             Some(_) => format!("at most {limit} its time alone; how fast it went while shared is not known"),

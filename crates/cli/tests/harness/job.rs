@@ -2,7 +2,7 @@
 
 use super::{NOW, decision, host, queue_job};
 use pillion_api::{
-    AccountRequest, AccountResponse, AccountRow, Decision, Event, JobResponse, JobStory, Member, Profile,
+    AccountRequest, AccountResponse, AccountRow, Decision, Event, JobResponse, JobStatus, Member, Profile,
     QueueJob, SlowCause,
 };
 use pillion_proto::v1::{ActivityMeans, JobSummary};
@@ -13,15 +13,15 @@ const PROFILE: &str = r#"{"workload":"alice/4f1c","device_model":"h100","run_cou
     "cache_bandwidth_fraction":null,"pcie_tx_bytes_per_second":null,"pcie_rx_bytes_per_second":null,
     "memory_bytes_peak":8589934592,"process_count_peak":1,"power_watts_mean":350.2,"energy_joules":210120.0}"#;
 
-pub(super) fn story(job_id: &str) -> JobResponse {
-    let story = match job_id {
+pub(super) fn job(job_id: &str) -> JobResponse {
+    let status = match job_id {
         "42" => slow(),
-        "43" => JobStory {
+        "43" => JobStatus {
             job: Some(QueueJob { submitted_at_seconds: Some(NOW - 190.0), ..queue_job("43", "alice") }),
             now_seconds: NOW,
-            ..JobStory::default()
+            ..JobStatus::default()
         },
-        "44" => JobStory {
+        "44" => JobStatus {
             job: Some(QueueJob { state: "running".to_owned(), ..queue_job("44", "alice") }),
             node: Some("n1".to_owned()),
             started_at_seconds: Some(NOW - 30.0),
@@ -30,13 +30,13 @@ pub(super) fn story(job_id: &str) -> JobResponse {
                 ..decision()
             }),
             now_seconds: NOW,
-            ..JobStory::default()
+            ..JobStatus::default()
         },
         "45" => evicted(),
         "46" => whole(),
         _ => return JobResponse::default(),
     };
-    JobResponse { found: true, story: Some(story) }
+    JobResponse { found: true, status: Some(status) }
 }
 
 fn profile(json: &str) -> Profile {
@@ -69,7 +69,7 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
 }
 
 /// One that an operator ended, and that waits to run alone.
-fn evicted() -> JobStory {
+fn evicted() -> JobStatus {
     let event = |seconds: f64, kind: &str, detail: &str| Event {
         at_seconds: NOW - seconds,
         kind: kind.to_owned(),
@@ -77,7 +77,7 @@ fn evicted() -> JobStory {
         node: Some("n1".to_owned()),
         detail: detail.to_owned(),
     };
-    JobStory {
+    JobStatus {
         job: Some(QueueJob {
             state: "alone".to_owned(),
             reason: "runs alone as soon as Slurm finds a free GPU".to_owned(),
@@ -89,16 +89,16 @@ fn evicted() -> JobStory {
             event(26.0, "requeued", "it is started again, alone: evicted by root: too noisy"),
         ],
         now_seconds: NOW,
-        ..JobStory::default()
+        ..JobStatus::default()
     }
 }
 
 /// One that taught nothing, of a workload whose speed under caps is known.
-fn whole() -> JobStory {
+fn whole() -> JobStatus {
     let known = "\"throughput_per_second_at_cap\":[null,0.0008,null,null,null,0.00163,null,null,null],\"sm_active_fraction\"";
     // Nor could its memory be read.
-    let JobStory { run, .. } = slow();
-    JobStory {
+    let JobStatus { run, .. } = slow();
+    JobStatus {
         run: run.map(|run| JobSummary { memory_bytes_peak: None, ..run }),
         profile: Some(profile(&PROFILE.replace("\"sm_active_fraction\"", known))),
         lesson_kind: Some("nothing".to_owned()),
@@ -111,7 +111,7 @@ fn own_decision() -> Decision {
     Decision { members: vec![host()], ..decision() }
 }
 
-fn slow() -> JobStory {
+fn slow() -> JobStatus {
     let run = JobSummary {
         job_id: "42".to_owned(),
         gres_type: "g1".to_owned(),
@@ -140,7 +140,7 @@ fn slow() -> JobStory {
         node: Some("n1".to_owned()),
         detail: "its first task ran without a cap".to_owned(),
     };
-    JobStory {
+    JobStatus {
         job: Some(QueueJob {
             state: "completed".to_owned(),
             reason: String::new(),
@@ -168,6 +168,6 @@ fn slow() -> JobStory {
         ),
         events: vec![event],
         now_seconds: NOW + 800.0,
-        ..JobStory::default()
+        ..JobStatus::default()
     }
 }
