@@ -159,7 +159,7 @@ pub struct DevicesConfig {
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the file")]
 pub struct MpsConfig {
-    /// Whether devices are shared by MPS where its control program is there. Otherwise tenants take turns.
+    /// Whether devices are shared by MPS where its control program is there. Otherwise they are time-sliced.
     pub enabled: bool,
     /// Whether several users may share an NVIDIA device: one MPS server then serves them all, and a fault of one is a fault
     /// of all. Wanted by policy.users = "same-account" and "any".

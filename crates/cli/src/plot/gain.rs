@@ -175,7 +175,7 @@ impl Layout {
         }
         let note = style(11, INK);
         for (line, words) in
-            (0..).zip(["1.0 = no better", "than turns", "grey: not", "measured", "×: does not fit"])
+            (0..).zip(["1.0: as good as", "time-slicing", "grey: not", "measured", "×: does not fit"])
         {
             area.draw(&Text::new(
                 words.to_owned(),
