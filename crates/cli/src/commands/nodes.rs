@@ -69,8 +69,8 @@ fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse) -> Answer 
     answer
 }
 
-/// The instances of each device with MIG enabled, for people: whoever wonders why it is closed. They stand below the table, whose rows are
-/// devices.
+/// The instances of each device with MIG enabled, for people: whoever wonders why it is closed. They stand below the table,
+/// whose rows are devices.
 fn instance_lines(nodes: &[AgentStatus]) -> Vec<String> {
     let mut lines = Vec::new();
     for (node, device) in nodes.iter().flat_map(|node| node.devices.iter().map(move |device| (node, device)))
