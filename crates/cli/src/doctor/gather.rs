@@ -216,7 +216,7 @@ fn parse_limits(qos: &str, assoc: &str) -> Vec<Limit> {
 /// The limits that are set: sacctmgr prints the others as nothing.
 fn limits_of(owner: &str, fields: &[&str], values: &[&str]) -> impl Iterator<Item = Limit> {
     let set = fields.iter().zip(values).filter(|(_, value)| !value.is_empty());
-    set.map(|(field, value)| Limit {
+    set.map(move |(field, value)| Limit {
         owner: clean(owner),
         field: (*field).to_owned(),
         value: (*value).to_owned(),
