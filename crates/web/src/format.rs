@@ -120,16 +120,15 @@ pub(crate) fn counted(value: u64, one: &str) -> String {
 /// # Errors
 /// What is no time.
 pub(crate) fn parse_time(text: &str, now: f64, is_end: bool) -> Result<f64, NotATime> {
-    let seconds = match text.parse::<f64>() {
-        Ok(seconds) => Some(seconds).filter(|seconds| seconds.is_finite() && *seconds > 0.0),
-        Err(_) => {
-            let when: When = text.parse()?;
-            let now = UnixTime::from_seconds(now);
-            let wall = |date, seconds| wall_time(now, date, seconds);
-            let then = if is_end { when.end(now, wall) } else { when.start(now, wall) };
-            // What lies before 1970 is as good as its beginning, and 0 would mean no time at all.
-            then.map(|then| then.seconds().max(1.0))
-        }
+    let seconds = if let Ok(seconds) = text.parse::<f64>() {
+        Some(seconds).filter(|seconds| seconds.is_finite() && *seconds > 0.0)
+    } else {
+        let when: When = text.parse()?;
+        let now = UnixTime::from_seconds(now);
+        let wall = |date, seconds| wall_time(now, date, seconds);
+        let then = if is_end { when.end(now, wall) } else { when.start(now, wall) };
+        // What lies before 1970 is as good as its beginning, and 0 would mean no time at all.
+        then.map(|then| then.seconds().max(1.0))
     };
     seconds.ok_or_else(|| NotATime(text.to_owned()))
 }
