@@ -6,7 +6,7 @@ use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, NodeName};
 use pillion_fake_slurm::FakeCall;
 use pillion_scheduler::scan::Scan;
-use pillion_scheduler::store::Store;
+use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::view::occupants;
 use pillion_slurm::{JobState, Slurm};
 use std::collections::{BTreeMap, BTreeSet};

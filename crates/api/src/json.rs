@@ -50,7 +50,7 @@ pub(crate) fn metrics<S: Serializer>(metrics: &[MetricStatus], serializer: S) ->
 #[cfg(test)]
 mod tests {
     use crate::{
-        Candidate, DeviceStatus, DrainOutcome, DrainedPlace, JobResponse, JobStory, MetricStatus, QueueJob,
+        Candidate, DeviceStatus, DrainOutcome, DrainedPlace, JobResponse, JobStatus, MetricStatus, QueueJob,
         QueueRequest, QueueResponse,
     };
     use prost::Message as _;
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn what_an_answer_is_about_stands_beside_what_is_said_of_it() {
         assert_eq!(serde_json::to_value(JobResponse::default()).expect("JSON"), json!({ "found": false }));
-        let told = JobResponse { found: true, story: Some(JobStory::default()) };
+        let told = JobResponse { found: true, status: Some(JobStatus::default()) };
         assert_eq!(serde_json::to_value(told).expect("JSON")["restart_count"], 0);
         let place = DrainedPlace { node: "n1".to_owned(), ..DrainedPlace::default() };
         let drained = DrainOutcome { drain: Some(place), ..DrainOutcome::default() };

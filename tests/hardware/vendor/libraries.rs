@@ -36,7 +36,7 @@ fn without_device(title: &str, backend: NodeBackend, mechanism: Mechanism, says:
     println!("{title:14} {:36} read {detail:?}", "said_to_operators");
     assert!(detail.contains(says) && !detail.contains('\n'), "{detail}");
     assert_eq!(device_count(&cluster), 0);
-    let job = submit(&cluster, "solo", work);
+    let job = submit(&cluster, "solo", work, &[]);
     cluster.wait_for_job(job, &["COMPLETED"], SOON).expect("jobs run as without us");
     let log = std::fs::read_to_string(cluster.layout().log("pillion-agent-n1.out")).unwrap();
     assert_eq!(log.matches("no device can be shared here").count(), 1, "once: {log}");

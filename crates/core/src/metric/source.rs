@@ -80,4 +80,4 @@ pub enum Throttle {
     Setting,
 }
 
-spelt_as_serialized!(MetricSource => "source of metrics", Throttle => "throttle");
+spelt_as_serialized!(MetricSource => "source of metrics", Quality => "quality", Throttle => "throttle");

@@ -6,17 +6,13 @@ mod learned;
 pub use contention::Contention;
 pub use learned::{Learned, Owners, TrainOptions, train};
 
+use pillion_core::SlowdownRatio;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
-use pillion_core::{Fraction, SlowdownRatio};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-fn value(fraction: Option<Fraction>) -> Option<f64> {
-    fraction.map(Fraction::value)
-}
 
 /// One tenant, as a model sees it.
 #[derive(Debug, Clone, Copy)]

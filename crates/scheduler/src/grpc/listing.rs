@@ -12,6 +12,7 @@ use pillion_api as api;
 use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
 use pillion_core::device::Reading;
+use pillion_core::metric::Metric;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::{Plan, Policy, Role};
 use pillion_slurm::{Job, JobState};
@@ -125,10 +126,10 @@ pub(super) fn model(model: ModelVersion) -> api::Model {
 /// What a device does.
 pub(super) fn activity(reading: &Reading) -> api::Activity {
     api::Activity {
-        sm_active_fraction: reading.sm_active_fraction.map(f64::from),
-        gpu_busy_fraction: reading.gpu_busy_fraction.map(f64::from),
-        memory_bytes_used: reading.memory_bytes_used,
-        power_watts: reading.power_watts,
+        sm_active_fraction: reading.metrics.fraction(Metric::SmActiveFraction).map(f64::from),
+        gpu_busy_fraction: reading.metrics.fraction(Metric::GpuBusyFraction).map(f64::from),
+        memory_bytes_used: reading.metrics.bytes(Metric::MemoryBytesUsed),
+        power_watts: reading.metrics.get(Metric::PowerWatts),
     }
 }
 

@@ -9,7 +9,6 @@ use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Drain, Member};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
-use pillion_core::metric::Metric;
 use pillion_core::{GresType, NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::JobState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,6 +156,7 @@ mod tests {
     use crate::testing::{NOW, at, decision, job, member, scan};
     use pillion_core::UserId;
     use pillion_core::device::{DeviceDescription, Reading};
+    use pillion_core::metric::Metric;
     use pillion_slurm::NodeAvailability;
 
     const OPERATOR: Caller = Caller { uid: None, is_operator: true };

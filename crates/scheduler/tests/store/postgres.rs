@@ -10,7 +10,6 @@ use pillion_core::{NodeName, Revision, UnixTime, WorkloadKey};
 use pillion_scheduler::store::postgres::{ConnectError, PgStore};
 use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{JobRecord, StoreError};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 

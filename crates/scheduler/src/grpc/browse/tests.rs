@@ -8,7 +8,7 @@ use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::Metric;
-use pillion_core::report::{AgentHello, DeviceSamples};
+use pillion_core::report::{AgentHello, DeviceSample, DeviceSamples};
 use pillion_core::share::Sharing;
 use pillion_core::{DeviceUuid, Shards, SlurmJobId, WorkloadKey};
 use pillion_pairing::Role;

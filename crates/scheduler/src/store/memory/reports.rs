@@ -6,6 +6,7 @@ use crate::store::{Event, Events, History, Reports, StoreError};
 use async_trait::async_trait;
 use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
+use pillion_core::metric::Metric;
 use pillion_core::report::{Launch, Report, ReportBody};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeSet;
@@ -83,7 +84,7 @@ impl Reports for MemoryStore {
                     && *recorded_at <= until
             });
             let (sum, count) = here
-                .filter_map(|(.., sample)| sample.reading.power_watts)
+                .filter_map(|(.., sample)| sample.reading.metrics.get(Metric::PowerWatts))
                 .fold((0.0, 0.0), |(sum, count), watts| (sum + watts, count + 1.0));
             (count > 0.0).then(|| sum / count)
         })
