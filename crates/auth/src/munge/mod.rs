@@ -1,4 +1,4 @@
-//! MUNGE: who made a text, by the word of the machines' munged. [`ffi`] asks the real one, [`double`] stands in for it in tests.
+//! MUNGE: who made a text, by the word of the machines' munged. [`Library`] asks the real one, [`double`] stands in for it in tests.
 
 pub mod double;
 mod ffi;

@@ -37,7 +37,7 @@ pub struct Answer {
 }
 
 impl Reader {
-    /// Begins to read what `squeue -r -h -O` prints with [`super::squeue::format_option`] of the same `nonce`, under
+    /// Begins to read what `squeue -r -h -O` prints with `super::squeue::format_option` of the same `nonce`, under
     /// `SLURM_TIME_FORMAT=%s`.
     ///
     /// Without `-r` squeue merges the waiting tasks of an array into one line, whatever GRES, begin time or comment they have
