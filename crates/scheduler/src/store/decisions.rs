@@ -53,7 +53,7 @@ pub struct NewMember {
     pub estimate: Option<SpeedEstimate>,
     /// The solo duration that was known then.
     pub solo_duration_seconds: Option<f64>,
-    /// Why so; `None` only in what [`Store::active_decisions`] gives.
+    /// Why so; `None` only in what [`Decisions::active_decisions`] gives.
     pub explanation: Option<Explanation>,
 }
 
