@@ -22,7 +22,10 @@ fn prometheus_has_data_for_every_panel_when_a_pair_has_run() {
         wait_until(expression, SOON, || Ok(!prometheus.query(expression)?.is_empty())).unwrap();
     };
     make_known(&cluster, &["alice"], &WORKLOADS, &[&WITH_MPS]);
-    let pair = WORKLOADS.map(|name| submit(&cluster, "alice", name, &load(name, 3_000), &WITH_MPS));
+    // One that was planned before the other came would have a device alone, and so would the other.
+    let begin = cluster.begin_together(3).unwrap();
+    let more = [WITH_MPS.as_slice(), &[&begin]].concat();
+    let pair = WORKLOADS.map(|name| submit(&cluster, "alice", name, &load(name, 3_000), &more));
     becomes_so("sum(pillion_shared_devices{mechanism=\"mps\"}) == 1");
     becomes_so("max(pillion_device_tenants{node=\"n1\"}) == 2");
     becomes_so("min(pillion_device_mps_up{node=\"n1\"}) == 1");
