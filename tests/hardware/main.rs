@@ -202,7 +202,6 @@ fn nvml_and_mps() {
     run_alone(&cluster, "nvml", "resnet50-infer", &FINE);
     assert_eq!(source_of(&cluster, "sm_active_fraction"), "nvml-gpm");
     assert_eq!(source_of(&cluster, "energy_joules"), "nvml");
-    run_capped(&cluster, "resnet50-infer");
     let pair = run_pair(&cluster, "resnet50-infer", |jobs| check_limits(&cluster, &jobs));
     for (job, seen) in &pair {
         assert!(seen["visible"].starts_with("GPU-"), "{job}: {seen:?}");
@@ -212,6 +211,8 @@ fn nvml_and_mps() {
     assert_eq!(pair[0].1["pipe"], pair[1].1["pipe"], "one daemon serves both");
     let pipe = std::path::PathBuf::from(&pair[0].1["pipe"]);
     wait_until("the daemon to leave with its last tenant", SOON, || Ok(!pipe.exists())).unwrap();
+    // Afterwards: how fast it was under the cap, to a thousandth of its speed alone, decides whether the two are believed to go well.
+    run_capped(&cluster, "resnet50-infer");
 }
 
 #[test]
