@@ -18,7 +18,6 @@ const OUTBOX_LENGTH: usize = 256;
 pub struct AgentState {
     /// Its node's devices.
     pub devices: Vec<DeviceDescription>,
-    /// Its release.
     pub version: String,
     /// Whether a stream is open.
     pub is_connected: bool,
@@ -128,7 +127,6 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// Whose.
     pub const fn node(&self) -> &NodeName {
         &self.node
     }

@@ -172,17 +172,12 @@ pub struct Nudges {
 
 /// The reconcilers' world.
 pub struct Context {
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Slurm.
     pub slurm: Arc<dyn Slurm>,
-    /// Memory.
     pub store: Arc<dyn Store>,
-    /// Agents.
     pub agents: Arc<Agents>,
     /// Configuration.
     pub settings: Settings,
-    /// Wake-ups.
     pub nudges: Nudges,
     /// The model that plans are made with.
     pub models: Models,
@@ -351,7 +346,6 @@ pub enum TickError {
     Slurm {
         /// What we were doing.
         action: &'static str,
-        /// Why.
         source: SlurmError,
     },
     /// The store did not answer or refused.
@@ -359,24 +353,13 @@ pub enum TickError {
     Store(#[from] StoreError),
     /// A model could not be trained or read: its thread ended badly.
     #[error("the model's thread ended badly")]
-    Training {
-        /// How.
-        source: tokio::task::JoinError,
-    },
+    Training { source: tokio::task::JoinError },
     /// A trained model cannot be stored: something in it is not a number.
     #[error("the trained model cannot be read back")]
-    Model {
-        /// What.
-        source: serde_json::Error,
-    },
+    Model { source: serde_json::Error },
     /// A file of ours could not be written.
     #[error("cannot write {path}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
 }
 
 impl TickError {

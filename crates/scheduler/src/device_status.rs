@@ -53,7 +53,6 @@ pub fn closed<'a>(
 /// How many are on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupation {
-    /// Nobody.
     Idle,
     /// One, by a decision of ours or because Slurm itself put him there.
     Alone,
@@ -61,14 +60,11 @@ pub enum Occupation {
     Shared,
 }
 
-/// One device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spot<'a> {
-    /// Its node.
     pub node: &'a NodeName,
     /// Its node's agent.
     pub agent: &'a AgentState,
-    /// The device.
     pub device: &'a DeviceDescription,
     /// Tenants by decisions of ours, as its caller counts them.
     pub tenant_count: u32,

@@ -29,7 +29,6 @@ pub struct Task {
     pub rhythm: Rhythm,
     /// What wakes it.
     pub wake: Option<Arc<Notify>>,
-    /// Who looks.
     pub reconciler: Arc<dyn Reconciler>,
 }
 

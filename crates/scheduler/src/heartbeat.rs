@@ -18,7 +18,6 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// A writer.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }

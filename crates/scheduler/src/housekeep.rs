@@ -4,13 +4,11 @@ use crate::context::{Context, TickError};
 use std::sync::Arc;
 use tracing::info;
 
-/// The housekeeper.
 pub struct Housekeep {
     context: Arc<Context>,
 }
 
 impl Housekeep {
-    /// A housekeeper.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }

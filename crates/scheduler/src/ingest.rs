@@ -22,7 +22,6 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// A receiver.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context, distrust: Distrust::default() }
     }

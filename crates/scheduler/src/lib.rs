@@ -6,6 +6,11 @@
 //!             └────────────── step, view (pure)┘◄───────────────────────────────────────────────────────┘
 //! ```
 
+#![expect(
+    missing_docs,
+    reason = "a program and no boundary: besides it only its tests, benches and the simulation see this library"
+)]
+
 pub mod agents;
 pub mod analysis;
 pub mod config;

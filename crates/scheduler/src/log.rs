@@ -14,7 +14,6 @@ const LINE_CHARS_MAX: usize = 8_192;
 pub(crate) struct OneLine<W>(W);
 
 impl<W: Write> OneLine<W> {
-    /// To this.
     pub(crate) const fn to(writer: W) -> Self {
         Self(writer)
     }

@@ -16,7 +16,6 @@ use tracing::warn;
 /// How long a report may take, and how long an agent that came back may take to send what it kept.
 const REPORT_DURATION_MAX: Duration = Duration::from_secs(10);
 
-/// The counter.
 pub struct Misses {
     context: Arc<Context>,
     memory: Mutex<Memory>,

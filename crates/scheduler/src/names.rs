@@ -14,7 +14,6 @@ use std::time::Duration;
 /// How long a workload that got no name is not asked for again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
-/// The namer.
 pub struct Names {
     context: Arc<Context>,
     memory: Mutex<Memory>,

@@ -40,7 +40,6 @@ pub enum PrivatePostgresError {
     /// Postgres refuses root.
     #[error("a private Postgres cannot run as root; run the scheduler as SlurmUser, or set database.url")]
     Root,
-    /// No programs.
     #[error(
         "found no PostgreSQL server programs in {searched}; install the package postgresql, or set \
          database.binary_directory or database.url"
@@ -57,7 +56,6 @@ pub enum PrivatePostgresError {
     OtherVersion {
         /// Where the data are.
         directory: PathBuf,
-        /// Their version.
         data: u32,
         /// What there is.
         found: String,
@@ -73,16 +71,10 @@ pub enum PrivatePostgresError {
     PathTooLong(PathBuf),
     /// A file of ours.
     #[error("cannot use {}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A program did not do it.
     #[error("{program} failed: {output}")]
     Program {
-        /// Its name.
         program: &'static str,
         /// The last thing that it said.
         output: String,
@@ -106,9 +98,7 @@ impl PrivatePostgresError {
 /// Whom the server runs as, where that is not ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// Its user.
     pub uid: u32,
-    /// Its group.
     pub gid: u32,
 }
 

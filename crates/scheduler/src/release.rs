@@ -34,7 +34,6 @@ const RELEASES_PER_TICK: usize = 200;
 /// How long an agent has to answer before it is asked once more to prepare the same.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
-/// The releaser.
 pub struct Release {
     context: Arc<Context>,
     /// When agents were last asked to prepare a member.
@@ -44,7 +43,6 @@ pub struct Release {
 }
 
 impl Release {
-    /// A releaser.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context, asked: Mutex::default(), releases_left: AtomicUsize::new(0) }
     }

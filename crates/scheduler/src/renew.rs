@@ -25,13 +25,11 @@ const JOBS_PER_TICK: usize = 2_000;
 /// A begin time that would move by less is left.
 const MOVE_MIN: Duration = Duration::from_secs(1);
 
-/// The renewer.
 pub struct Renew {
     context: Arc<Context>,
 }
 
 impl Renew {
-    /// A renewer.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }

@@ -17,7 +17,6 @@ pub enum RuleOrigin {
     Default,
     /// The configuration file.
     File {
-        /// Which.
         path: String,
         /// In this line.
         line: usize,
@@ -28,7 +27,6 @@ pub enum RuleOrigin {
     Agents,
 }
 
-/// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// As the configuration file calls it.
@@ -37,7 +35,6 @@ pub struct Rule {
     pub value: String,
     /// Where it comes from.
     pub origin: RuleOrigin,
-    /// One sentence.
     pub meaning: String,
 }
 

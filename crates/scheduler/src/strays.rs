@@ -10,7 +10,6 @@ use pillion_slurm::updates::{leave, stray};
 use std::sync::Arc;
 use tracing::warn;
 
-/// The mender.
 pub struct Strays {
     context: Arc<Context>,
 }

@@ -24,9 +24,8 @@ pub struct AdviceFacts<'a> {
     pub has_shared: bool,
     /// The most device memory that it held.
     pub memory_bytes_peak: Option<u64>,
-    /// `memory=`.
+    /// What it asked for with `memory=`.
     pub memory_bytes_declared: Option<u64>,
-    /// Its promise.
     pub slowdown_ratio_max: f64,
     /// Speed beside others over speed alone.
     pub shared_speed_fraction: Option<f64>,

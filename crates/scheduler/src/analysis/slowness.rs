@@ -38,7 +38,7 @@ pub struct Usual {
     pub seconds: Option<f64>,
     /// Standard deviation of the duration over its mean.
     pub variation_fraction: Option<f64>,
-    /// Rate.
+    /// Progress a second, in the units in which its programs report it.
     pub rate: Option<f64>,
     /// The part of the time in which power or heat held the clock down.
     pub throttled_fraction: Option<f64>,

@@ -27,7 +27,6 @@ use tracing::warn;
 /// How many looks in a row must show it: one may fall into a burst.
 const LOOKS_MIN: u32 = 5;
 
-/// A device.
 type Place = (NodeName, GresType);
 
 /// What was seen of a sharing so far.
@@ -39,7 +38,6 @@ struct Watched {
     is_told: bool,
 }
 
-/// The checker.
 pub struct Credit {
     context: Arc<Context>,
     watched: Mutex<BTreeMap<Place, Watched>>,

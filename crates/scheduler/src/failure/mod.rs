@@ -27,13 +27,11 @@ const RUNS_PER_TICK: u32 = 100;
 /// So long before the end an Xid is taken for its cause.
 const XID_SECONDS: f64 = 120.0;
 
-/// The judge.
 pub struct Judge {
     context: Arc<Context>,
 }
 
 impl Judge {
-    /// A judge.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }

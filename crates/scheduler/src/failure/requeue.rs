@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
 
-/// The requeuer.
 pub struct Requeuer {
     context: Arc<Context>,
     /// When Slurm was last asked, and what it refused with: only a later scan tells what became of it.
@@ -35,7 +34,6 @@ enum Next {
 }
 
 impl Requeuer {
-    /// A requeuer.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context, asked: Mutex::default() }
     }

@@ -35,21 +35,23 @@ pub(super) enum Fate {
     /// Slurm is ending it.
     Ending,
     /// It is over.
-    Ended { ending: JobEnding, seconds_before: f64 },
+    Ended {
+        ending: JobEnding,
+        seconds_before: f64,
+    },
     /// It was ended and started again: requeued, preempted.
-    StartedAgain { seconds_before: f64 },
-    /// Nobody knows.
+    StartedAgain {
+        seconds_before: f64,
+    },
     Unknown,
 }
 
 /// A tenant that failed by itself, and for no reason of its own that shows.
 #[derive(Debug, Clone)]
 pub(super) struct Tenant<'a> {
-    /// Its run.
     pub(super) run: &'a MeasuredRun,
     /// How it ended.
     pub(super) ending: Ending,
-    /// Its neighbours.
     pub(super) fates: Vec<Fate>,
     /// When the MPS daemon of its device died, by the node's clock.
     pub(super) mps_died_at: Vec<UnixTime>,
@@ -57,7 +59,6 @@ pub(super) struct Tenant<'a> {
     pub(super) scan_at: UnixTime,
 }
 
-/// The judgement.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Victim {
     /// It died with another: why that is believed. Tells nothing of who the other was: its user reads it.

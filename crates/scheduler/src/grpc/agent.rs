@@ -27,7 +27,6 @@ const HELLO_DURATION_MAX: Duration = Duration::from_secs(10);
 /// When a report is held against Slurm again that nobody could say anything of.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The service.
 pub struct AgentServer {
     context: Arc<Context>,
     ingest: Arc<Ingest>,

@@ -78,7 +78,6 @@ pub(super) fn heat_filter(request: api::HeatmapRequest, caller: Caller) -> Optio
     })
 }
 
-/// A heatmap.
 pub(super) fn heatmap(heat: Heat) -> api::HeatmapResponse {
     let cell = |cell: HeatCell| {
         let HeatCell {

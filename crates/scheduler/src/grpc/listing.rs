@@ -233,7 +233,6 @@ pub(super) fn account_row(account: Account) -> api::AccountRow {
     }
 }
 
-/// A rule.
 pub(super) fn rule(rule: Rule) -> api::PolicyRule {
     let Rule { key, value, origin, meaning } = rule;
     let (origin, file, line) = match origin {

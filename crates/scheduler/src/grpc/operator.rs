@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-/// The service.
 pub struct OperatorServer {
     context: Arc<Context>,
     engine: Arc<Engine>,

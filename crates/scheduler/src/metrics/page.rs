@@ -61,13 +61,10 @@ pub struct Snapshot {
     pub agents: BTreeMap<NodeName, AgentState>,
     /// Connections that found no place, by cause.
     pub turned_away: [(&'static str, u64); Cause::ALL.len()],
-    /// Counters.
     pub counts: Counts,
-    /// The database's.
     pub store: Option<StoreFigures>,
 }
 
-/// The page.
 pub fn page(snapshot: &Snapshot) -> Page {
     let mut page = Page::new();
     scheduler(&mut page, snapshot);

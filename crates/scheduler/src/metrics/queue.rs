@@ -55,7 +55,6 @@ pub(super) struct Queue {
     pub(super) sharing: BTreeMap<Mechanism, (u64, u64)>,
 }
 
-/// Counts.
 pub(super) fn queue(scan: &Scan, active: &[Decision]) -> Queue {
     let members = active.iter().flat_map(|decision| &decision.members);
     let states: BTreeMap<SlurmJobId, MemberState> = members

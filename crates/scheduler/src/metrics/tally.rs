@@ -73,10 +73,8 @@ pub enum Miss {
     NoDecision,
 }
 
-/// All counters.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Counts {
-    /// Decisions committed.
     pub decisions: BTreeMap<(DecisionKind, Mechanism), u64>,
     /// Plans that came too late.
     pub plans_refused: u64,
@@ -84,7 +82,6 @@ pub struct Counts {
     pub plan: Durations,
     /// How long decisions took.
     pub decision: Durations,
-    /// Releases.
     pub releases: u64,
     /// Starts as planned.
     pub starts: u64,
@@ -126,7 +123,6 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy.
     pub fn counts(&self) -> Counts {
         self.lock().clone()
     }

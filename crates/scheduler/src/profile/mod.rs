@@ -35,13 +35,11 @@ const RATES: RangeInclusive<f64> = 1e-9..=1e15;
 /// Fewer samples than these make no profile.
 const SAMPLES_MIN: u32 = 3;
 
-/// The profiler.
 pub struct Profile {
     context: Arc<Context>,
 }
 
 impl Profile {
-    /// A profiler.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context }
     }

@@ -76,7 +76,6 @@ pub enum Next {
     Ended(UnixTime),
     /// Give it up without touching the job: it waits as before, runs by itself or is gone.
     Drop {
-        /// Why.
         reason: String,
         /// Slurm refused it: it is left out of plans for a while, or the same would come again at once.
         is_refused: bool,

@@ -7,15 +7,10 @@ use pillion_core::{NodeName, UnixTime, UserId, WorkloadKey};
 pub enum GroupBy {
     /// All in one row.
     Nothing,
-    /// The user.
     User,
-    /// The account.
     Account,
-    /// The partition.
     Partition,
-    /// The workload.
     Workload,
-    /// The node.
     Node,
     /// The day on which it ended, so many seconds east of UTC: `2026-11-21`.
     Day {
@@ -73,7 +68,6 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Counts more.
     pub fn add(&mut self, more: &Self) {
         self.run_count += more.run_count;
         self.shared_run_count += more.shared_run_count;
@@ -96,13 +90,11 @@ pub struct RunAccount {
     pub uid: UserId,
     /// The user's name.
     pub user: String,
-    /// The account.
     pub account: String,
     /// The pool partition.
     pub partition: String,
     /// What it ran.
     pub workload: WorkloadKey,
-    /// Where.
     pub node: NodeName,
     /// When its last process was gone.
     pub ended_at: UnixTime,
@@ -124,7 +116,7 @@ pub struct Account {
 pub struct RunFilter {
     /// Ended at or after.
     pub since: UnixTime,
-    /// Ended before.
+    /// Runs that ended before this.
     pub until: UnixTime,
     /// Of this user.
     pub user: Option<String>,

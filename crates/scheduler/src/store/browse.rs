@@ -10,9 +10,7 @@ pub const OUTCOMES_MAX: u32 = 5_000;
 /// How many hold a device, or are about to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupancy {
-    /// The node.
     pub node: NodeName,
-    /// The device.
     pub gres_type: GresType,
     /// Members that are planned, released or running.
     pub tenant_count: u32,
@@ -21,15 +19,10 @@ pub struct Occupancy {
 /// An active member of an active decision, without its reasons.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tenant {
-    /// The decision.
     pub decision_id: DecisionId,
-    /// Where.
     pub node: NodeName,
-    /// The device.
     pub gres_type: GresType,
-    /// The job.
     pub job_id: SlurmJobId,
-    /// Whose.
     pub uid: UserId,
     /// The user's name; absent: the job was never recorded.
     pub user: Option<String>,
@@ -43,7 +36,6 @@ pub struct Tenant {
     pub sharing: Sharing,
     /// What Slurm booked.
     pub shards: Shards,
-    /// The prediction.
     pub speed_fraction: Option<f64>,
     /// When Slurm started it.
     pub started_at: Option<UnixTime>,
@@ -54,7 +46,7 @@ pub struct Tenant {
 pub struct HeatFilter {
     /// Ended at or after.
     pub since: UnixTime,
-    /// Ended before.
+    /// Runs that ended before this.
     pub until: UnixTime,
     /// Of this workload only.
     pub workload: Option<String>,
@@ -69,7 +61,6 @@ pub struct HeatFilter {
 pub struct HeatCell {
     /// Whose speed it is.
     pub workload: WorkloadKey,
-    /// The neighbour.
     pub beside: WorkloadKey,
     /// How many outcomes.
     pub outcome_count: u32,
@@ -83,7 +74,6 @@ pub struct HeatCell {
     pub promises_broken: u32,
 }
 
-/// A heatmap.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Heat {
     /// Most outcomes first.
@@ -99,7 +89,7 @@ pub struct DecisionFilter {
     pub active_only: bool,
     /// Committed at or after.
     pub since: Option<UnixTime>,
-    /// Committed before.
+    /// Decisions that were committed before this.
     pub until: Option<UnixTime>,
     /// With a member of this user.
     pub user: Option<String>,

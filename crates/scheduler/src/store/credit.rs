@@ -7,13 +7,11 @@ use pillion_core::{JobStart, NodeName, UnixTime, UserId};
 /// A start that costs its user the right to share, for some runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreditLoss {
-    /// Whose.
     pub uid: UserId,
     /// When it was seen.
     pub lost_at: UnixTime,
     /// Which start. One costs once.
     pub start: JobStart,
-    /// Where.
     pub node: NodeName,
     /// What it did, one sentence.
     pub reason: String,
@@ -22,7 +20,6 @@ pub struct CreditLoss {
 /// What a user has done since he last lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atonement {
-    /// Who.
     pub uid: UserId,
     /// Runs alone that ended since.
     pub runs_alone: u32,

@@ -15,15 +15,12 @@ use serde::{Deserialize, Serialize};
 /// A decision to be committed: one device, one or more members.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewDecision {
-    /// The node.
     pub node: NodeName,
-    /// The device.
     pub gres_type: GresType,
-    /// Its model.
     pub device_model: String,
     /// The group that the members join; absent = they begin one.
     pub joins: Option<DecisionId>,
-    /// Expected gain.
+    /// Expected sum of all tenants' speed fractions less one.
     pub gain: f64,
     /// Who starts, the host first.
     pub members: Vec<NewMember>,
@@ -34,7 +31,6 @@ pub struct NewDecision {
 pub struct NewMember {
     /// This start and no other.
     pub start: JobStart,
-    /// Whose.
     pub uid: UserId,
     /// What it runs.
     pub workload: WorkloadKey,
@@ -49,7 +45,6 @@ pub struct NewMember {
     pub memory_bytes: Option<u64>,
     /// Its promise at that time.
     pub slowdown_ratio_max: f64,
-    /// The prediction.
     pub estimate: Option<SpeedEstimate>,
     /// The solo duration that was known then.
     pub solo_duration_seconds: Option<f64>,
@@ -60,7 +55,6 @@ pub struct NewMember {
 /// A committed decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Its number.
     pub id: DecisionId,
     /// The decision that began this sharing (its own id, or its host's group).
     pub group: DecisionId,
@@ -68,13 +62,10 @@ pub struct Decision {
     pub state: DecisionState,
     /// When it was committed.
     pub created_at: UnixTime,
-    /// The node.
     pub node: NodeName,
-    /// The device.
     pub gres_type: GresType,
-    /// Its model.
     pub device_model: String,
-    /// Expected gain.
+    /// Expected sum of all tenants' speed fractions less one.
     pub gain: f64,
     /// Why it was abandoned, if it was.
     pub abandoned_reason: Option<String>,
@@ -124,9 +115,7 @@ pub struct Member {
 /// A step of one member, compare-and-set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberStep {
-    /// The decision.
     pub decision_id: DecisionId,
-    /// The member.
     pub start: JobStart,
     /// Where it must stand now.
     pub from: MemberState,
@@ -157,7 +146,6 @@ pub trait Decisions: Send + Sync {
     /// Decisions that are planned or released, oldest first, without their explanations: there are thousands, read every
     /// second by those who carry them out, and nothing else of them is long.
     async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError>;
-    /// One decision.
     async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError>;
     /// The decisions that name this job, newest first.
     async fn decisions_of(&self, id: SlurmJobId) -> Result<Vec<Decision>, StoreError>;

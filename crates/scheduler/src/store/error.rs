@@ -7,36 +7,19 @@ use pillion_core::{DecisionId, Revision, SlurmJobId};
 pub enum StoreError {
     /// The plan was made from an older revision.
     #[error("the plan was made from revision {parent}, the store is at {current}")]
-    StaleView {
-        /// The plan's.
-        parent: Revision,
-        /// The store's.
-        current: Revision,
-    },
+    StaleView { parent: Revision, current: Revision },
     /// A member is active in another decision.
     #[error("job {0} already has an active decision")]
     Conflict(SlurmJobId),
     /// A step that the life of a member or decision does not have.
     #[error("decision {id} cannot make this step")]
-    Illegal {
-        /// The decision.
-        id: DecisionId,
-        /// Which.
-        source: pillion_core::decision::IllegalTransition,
-    },
+    Illegal { id: DecisionId, source: pillion_core::decision::IllegalTransition },
     /// What should be changed was never stored.
     #[error("{0} is not in the store")]
     Missing(String),
     /// A row that cannot be read back.
     #[error("table {table}, column {column}, row {row}: cannot be read")]
-    Corrupt {
-        /// The table.
-        table: &'static str,
-        /// The column.
-        column: &'static str,
-        /// Its key.
-        row: String,
-    },
+    Corrupt { table: &'static str, column: &'static str, row: String },
     /// The database keeps no such value: trying again does not help.
     #[error("the database refused a value while {action}")]
     Refused {
@@ -50,7 +33,6 @@ pub enum StoreError {
     Database {
         /// What we were doing.
         action: &'static str,
-        /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }

@@ -9,15 +9,12 @@ use serde::{Deserialize, Serialize};
 /// Something that operators should be able to read later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
     pub at: UnixTime,
-    /// What happened.
     pub kind: EventKind,
     /// The job, if any.
     pub job_id: Option<SlurmJobId>,
     /// The node, if any.
     pub node: Option<NodeName>,
-    /// One sentence.
     pub detail: String,
 }
 

@@ -37,11 +37,9 @@ impl RequeueCause {
 /// A job that is to be started again, alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requeue {
-    /// Why.
     pub cause: RequeueCause,
     /// The start that died, or is to be ended.
     pub start: JobStart,
-    /// Where.
     pub node: NodeName,
     /// When that was decided.
     pub decided_at: UnixTime,

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 /// A managed job, as the last scan that saw it reported it. Upserted by `record_jobs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// The job.
     pub id: SlurmJobId,
     /// Its present restart count.
     pub restart_count: u32,
@@ -18,7 +17,6 @@ pub struct JobRecord {
     pub uid: UserId,
     /// The user's name.
     pub user: String,
-    /// The account.
     pub account: String,
     /// The pool partition that it is or was in.
     pub partition: String,
@@ -26,7 +24,7 @@ pub struct JobRecord {
     pub workload: WorkloadKey,
     /// Its own promise, where the user gave one.
     pub slowdown_ratio_max: Option<f64>,
-    /// `memory=`.
+    /// What it asked for with `memory=`.
     pub memory_bytes_declared: Option<u64>,
     /// When it was submitted.
     pub submitted_at: UnixTime,

@@ -44,7 +44,6 @@ impl NewObservation {
 /// Who was together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharingTenant {
-    /// Which start.
     pub start: JobStart,
     /// What it ran.
     pub workload: WorkloadKey,
@@ -125,17 +124,14 @@ pub struct ModelScore {
 /// A model that was trained, to be kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewModel {
-    /// The recipe.
     pub kind: String,
     /// [`ModelState::Active`] or [`ModelState::Rejected`].
     pub state: ModelState,
-    /// When.
     pub trained_at: UnixTime,
     /// On how many observations.
     pub observation_count: u64,
     /// The number of the last of them.
     pub observation_horizon: u64,
-    /// Its backtest.
     pub score: ModelScore,
     /// Why it was promoted or rejected, one sentence.
     pub reason: String,
@@ -148,7 +144,6 @@ pub struct NewModel {
 pub struct ModelVersion {
     /// Its number, from 1.
     pub version: u64,
-    /// The recipe.
     pub kind: String,
     /// Where it stands.
     pub state: ModelState,
@@ -158,7 +153,6 @@ pub struct ModelVersion {
     pub observation_count: u64,
     /// The number of the last of them.
     pub observation_horizon: u64,
-    /// Its backtest.
     pub score: ModelScore,
     /// Why it was promoted or rejected.
     pub reason: String,

@@ -5,7 +5,6 @@ use pillion_core::profile::LessonKind;
 /// What was learnt of a run, and why no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lesson {
-    /// What.
     pub kind: LessonKind,
     /// Why nothing; empty for the other kinds.
     pub detail: String,

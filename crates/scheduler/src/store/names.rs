@@ -12,11 +12,9 @@ pub const NAMESAKES_MAX: u32 = 1_000;
 /// A workload's name, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming {
-    /// The workload.
     pub workload: WorkloadKey,
     /// Whose it is.
     pub uid: UserId,
-    /// Its name.
     pub name: WorkloadName,
     /// Where it was read.
     pub source: NameSource,

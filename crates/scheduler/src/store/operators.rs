@@ -9,7 +9,6 @@ use std::fmt;
 /// What can be drained: a node, or one device of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DrainPlace {
-    /// The node.
     pub node: NodeName,
     /// The device; absent = all of the node.
     pub gres_type: Option<GresType>,
@@ -34,7 +33,6 @@ impl fmt::Display for DrainPlace {
 /// A place that takes no new tenants because an operator said so. Who runs there goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drain {
-    /// Where.
     pub place: DrainPlace,
     /// Who said so: a user name.
     pub by: String,
@@ -64,13 +62,11 @@ pub enum DrainChange {
 /// An order to open places again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Undrain {
-    /// Which.
     pub places: Vec<DrainPlace>,
     /// Who says so.
     pub by: String,
     /// Why, where he said.
     pub reason: Option<String>,
-    /// When.
     pub at: UnixTime,
 }
 
@@ -113,7 +109,7 @@ fn event(kind: EventKind, place: &DrainPlace, at: UnixTime, detail: String) -> E
 pub struct EventFilter {
     /// At or after.
     pub since: Option<UnixTime>,
-    /// Before.
+    /// Events before this.
     pub until: Option<UnixTime>,
     /// On one of these nodes; empty: anywhere, and of no node.
     pub nodes: Vec<NodeName>,

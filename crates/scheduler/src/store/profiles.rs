@@ -38,6 +38,5 @@ pub trait Profiles: Send + Sync {
         workload: &WorkloadKey,
         device_model: &str,
     ) -> Result<Option<StoredProfile>, StoreError>;
-    /// All profiles.
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError>;
 }

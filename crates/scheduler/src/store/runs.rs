@@ -11,7 +11,6 @@ use pillion_core::{GresType, JobStart, NodeName};
 pub struct MeasuredRun {
     /// The agent's summary.
     pub summary: JobSummary,
-    /// Where.
     pub node: NodeName,
     /// The device's model.
     pub device_model: String,

@@ -8,7 +8,6 @@ use pillion_core::{JobStart, NodeName, UnixTime};
 pub struct SlurmStart {
     /// On this node.
     pub node: NodeName,
-    /// From then.
     pub started_at: UnixTime,
     /// Until then; absent while it runs, and where the job was started again before its end was seen.
     pub ended_at: Option<UnixTime>,

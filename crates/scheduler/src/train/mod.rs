@@ -30,14 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
 use trial::{Incumbent, Trial, TrialInput};
 
-/// The trainer.
 pub struct Train {
     context: Arc<Context>,
     tried_at: Mutex<Option<UnixTime>>,
 }
 
 impl Train {
-    /// A trainer.
     pub fn new(context: Arc<Context>) -> Self {
         Self { context, tried_at: Mutex::default() }
     }

@@ -28,11 +28,10 @@ pub(super) struct TrialInput {
     /// The model in use with its version and the last observation that it has seen; `None` = the model without observations.
     pub(super) incumbent: Option<Incumbent>,
     pub(super) profiles: ProfileBook,
-    /// Oldest first.
+    /// Oldest first: the newest of them are held out.
     pub(super) observations: Vec<StoredObservation>,
 }
 
-/// See [`TrialInput`].
 pub(super) struct Incumbent {
     pub(super) version: u64,
     pub(super) horizon: u64,

@@ -20,7 +20,6 @@ struct Since {
     count: u64,
 }
 
-/// By node.
 #[derive(Debug, Default)]
 pub(crate) struct Distrust(Mutex<BTreeMap<NodeName, Since>>);
 

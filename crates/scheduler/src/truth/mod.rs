@@ -128,7 +128,7 @@ pub(crate) struct Teller<'a> {
     pub(crate) skew_seconds: f64,
     /// The memory of each device that it announced.
     pub(crate) devices: &'a BTreeMap<GresType, u64>,
-    /// Our time.
+    /// By the scheduler's own clock, never by an agent's.
     pub(crate) now: UnixTime,
 }
 

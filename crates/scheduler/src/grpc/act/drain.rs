@@ -20,7 +20,6 @@ const NAMES_SHOWN: usize = 8;
 /// The devices of each node that a place may name.
 type Known = BTreeMap<NodeName, BTreeSet<GresType>>;
 
-/// Drains places.
 pub(in crate::grpc) async fn drain(
     context: &Context,
     caller: Caller,

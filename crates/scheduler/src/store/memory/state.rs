@@ -44,7 +44,6 @@ pub(super) struct Committed {
     pub(super) parent: Revision,
 }
 
-/// Everything.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
     pub(super) revision: u64,

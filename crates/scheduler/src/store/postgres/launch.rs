@@ -53,7 +53,7 @@ pub(super) async fn insert(conn: &mut PgConnection, node: &NodeName, launch: &La
     Ok(())
 }
 
-/// Oldest first.
+/// The launches of one start, oldest first.
 pub(super) async fn of_start(conn: &mut PgConnection, start: JobStart) -> Result<Vec<Launch>, TxError> {
     let rows = sqlx::query_as!(
         LaunchRow,

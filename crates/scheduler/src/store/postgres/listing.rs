@@ -71,7 +71,7 @@ async fn of_members(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<
     Ok(Some(ids))
 }
 
-/// Newest first.
+/// The decisions that pass the filter, newest first.
 pub(super) async fn list(conn: &mut PgConnection, filter: &DecisionFilter) -> Result<Vec<Decision>, TxError> {
     let mut ids = Vec::new();
     let mut step = filter.clone();

@@ -237,7 +237,7 @@ pub(super) async fn ran_under(conn: &mut PgConnection, start: JobStart) -> Resul
     Ok(newest)
 }
 
-/// Compare-and-set.
+/// Compare-and-set: false if the member is no longer in the state that `step` is from.
 pub(super) async fn step(conn: &mut PgConnection, step: &MemberStep) -> Result<bool, TxError> {
     let illegal = |source| StoreError::Illegal { id: step.decision_id, source };
     let to = step.from.advance(step.to).map_err(illegal)?;

@@ -110,7 +110,7 @@ pub(super) async fn active(conn: &mut PgConnection) -> Result<Option<u64>, TxErr
     Ok(version.map(version_from).transpose()?)
 }
 
-/// Newest first.
+/// Versions, newest first.
 pub(super) async fn list(conn: &mut PgConnection, limit: u32) -> Result<Vec<ModelVersion>, TxError> {
     let rows = sqlx::query_as!(
         ModelRow,

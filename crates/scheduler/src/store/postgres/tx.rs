@@ -28,7 +28,7 @@ pub(super) enum Access {
     /// As `Read`, and no big table is read from end to end: what is cheapest in a young database would grow slower
     /// with every job that ever ran. Plans are made for the filters at hand: one for any filter has to read everything.
     Browse,
-    /// Serializable.
+    /// Serializable: it reads what it decides on, and is tried again where another came between.
     Write,
 }
 
@@ -107,7 +107,6 @@ pub(super) type TxFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, TxError>
 /// How often the transactions of one name were committed, run again and given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransactionCounts {
-    /// Committed.
     pub committed: u64,
     /// Run again after a conflict.
     pub retried: u64,
