@@ -119,22 +119,22 @@ pub struct Sources<'a> {
 pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
     let nodes = sources.scan.into_iter().flat_map(|scan| &scan.nodes);
     let nodes: BTreeMap<&NodeName, &Node> = nodes.map(|node| (&node.name, node)).collect();
-    let spot = |node: &'a NodeName, agent: &'a AgentState, device: &'a DeviceDescription| {
-        let shards = nodes.get(node).and_then(|it| it.shards.get(&device.gres_type));
-        let tenant_count = sources.tenant_counts.get(&(node, &device.gres_type)).copied();
-        Spot {
-            node,
-            agent,
-            device,
-            tenant_count: tenant_count.unwrap_or(0),
-            shards_used: shards.map_or(0, |&(_, used)| used),
-            closed: closed(sources.drains, node, agent, &device.gres_type),
+    let mut spots = Vec::new();
+    for (node, agent) in sources.agents {
+        for device in &agent.devices {
+            let shards = nodes.get(node).and_then(|it| it.shards.get(&device.gres_type));
+            let tenant_count = sources.tenant_counts.get(&(node, &device.gres_type)).copied();
+            spots.push(Spot {
+                node,
+                agent,
+                device,
+                tenant_count: tenant_count.unwrap_or(0),
+                shards_used: shards.map_or(0, |&(_, used)| used),
+                closed: closed(sources.drains, node, agent, &device.gres_type),
+            });
         }
-    };
-    let of_node = |(node, agent): (&'a NodeName, &'a AgentState)| {
-        agent.devices.iter().map(move |device| (node, agent, device))
-    };
-    sources.agents.iter().flat_map(of_node).map(|(node, agent, device)| spot(node, agent, device)).collect()
+    }
+    spots
 }
 
 #[cfg(test)]

@@ -75,14 +75,14 @@ impl Misses {
             }
         }
         let is_long_ago = |at: UnixTime| scan.at.seconds_since(at) > REPORT_DURATION_MAX.as_secs_f64();
-        let due = |job: &Job| {
+        let due = scan.jobs.values().filter_map(|job| {
             let node = job.nodes.first().filter(|_| was_launched(job))?;
             let started_at = job.started_at.filter(|at| is_long_ago(*at))?;
             let is_due = connected_since.get(node).copied().is_some_and(is_long_ago)
                 && !settled.contains(&job.start());
             is_due.then(|| Overdue { start: job.start(), node: node.clone(), started_at })
-        };
-        scan.jobs.values().filter_map(due).collect()
+        });
+        due.collect()
     }
 
     async fn settle(

@@ -62,11 +62,14 @@ fn task(
     Task { name, rhythm, wake: wake.cloned(), reconciler: Arc::new(reconciler) }
 }
 
+const fn every(seconds: u64) -> Rhythm {
+    Rhythm::every(Duration::from_secs(seconds))
+}
+
 /// All of them, in the order in which a job meets them; those that no job waits for come last. `scan_period`: from one look at
 /// Slurm to the next where nothing happens.
 pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) -> Vec<Task> {
     let world = || Arc::clone(context);
-    let every = |seconds: u64| Rhythm::every(Duration::from_secs(seconds));
     let often = Rhythm::every(scan_period);
     let nudges = &context.nudges;
     let plan = often.pausing(ENGINE_PAUSE).resting(scan_period / 2);

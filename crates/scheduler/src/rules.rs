@@ -41,9 +41,10 @@ pub struct Rule {
 /// The configured rules, of a file that was read whole.
 pub fn configured(settings: &[Setting], path: &Path) -> Vec<Rule> {
     let meanings = meanings();
-    let is_rule =
-        |setting: &&Setting| KEYS.contains(&setting.key.as_str()) || setting.key.starts_with(SECTION);
-    let rule = |Setting { key, value, origin }: &Setting| Rule {
+    let settings = settings
+        .iter()
+        .filter(|setting| KEYS.contains(&setting.key.as_str()) || setting.key.starts_with(SECTION));
+    let rules = settings.map(|Setting { key, value, origin }| Rule {
         key: key.clone(),
         value: value.clone(),
         origin: match origin {
@@ -51,8 +52,8 @@ pub fn configured(settings: &[Setting], path: &Path) -> Vec<Rule> {
             Origin::File(line) => RuleOrigin::File { path: path.display().to_string(), line: *line },
         },
         meaning: meanings.get(key).cloned().unwrap_or_default(),
-    };
-    settings.iter().filter(is_rule).map(rule).collect()
+    });
+    rules.collect()
 }
 
 /// The first sentence of what the configuration file says of each key.
@@ -68,21 +69,24 @@ fn meanings() -> BTreeMap<String, String> {
     meanings
 }
 
-/// What no site can change.
-pub fn built_in() -> [Rule; 2] {
-    let rule = |key: &str, value: &str, meaning: &str| Rule {
+fn built_in_rule(key: &str, value: &str, meaning: &str) -> Rule {
+    Rule {
         key: key.to_owned(),
         value: value.to_owned(),
         origin: RuleOrigin::BuiltIn,
         meaning: meaning.to_owned(),
-    };
+    }
+}
+
+/// What no site can change.
+pub fn built_in() -> [Rule; 2] {
     [
-        rule(
+        built_in_rule(
             "victim_requeues",
             "1",
             "A job that dies with a tenant beside it is started again so often, alone, unless it was submitted with --no-requeue.",
         ),
-        rule(
+        built_in_rule(
             "undone_jobs",
             "\"alone\"",
             "A job whose release was taken back, or that was evicted, runs alone.",

@@ -160,8 +160,9 @@ fn spawn_metrics(
 ) {
     let Some(address) = config.metrics.listen_address else { return };
     let (context, store) = (Arc::clone(context), Arc::clone(store));
-    let page = move || metrics::current(&context, Some(&store));
-    tasks.spawn(pillion_metrics::serve(address, page, stop.clone()));
+    let served =
+        pillion_metrics::serve(address, move || metrics::current(&context, Some(&store)), stop.clone());
+    tasks.spawn(served);
 }
 
 async fn spawn_servers(

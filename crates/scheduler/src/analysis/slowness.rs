@@ -142,10 +142,14 @@ fn neighbour_speed(run: &RunSeen) -> Option<f64> {
     if run.shared_fraction <= 0.0 {
         return None;
     }
-    let long = |part: Option<(f64, f64)>| Some(part.filter(|(_, seconds)| *seconds >= PHASE_SECONDS_MIN)?.0);
-    let within =
-        long(run.rate_shared).zip(positive(long(run.rate_alone))).map(|(shared, alone)| shared / alone);
+    let alone = positive(settled_rate(run.rate_alone));
+    let within = settled_rate(run.rate_shared).zip(alone).map(|(shared, alone)| shared / alone);
     within.or(run.shared_speed_fraction)
+}
+
+/// A rate that was counted for long enough to mean something.
+fn settled_rate(part: Option<(f64, f64)>) -> Option<f64> {
+    part.filter(|(_, seconds)| *seconds >= PHASE_SECONDS_MIN).map(|(rate, _)| rate)
 }
 
 /// Its rate while alone over its usual one.

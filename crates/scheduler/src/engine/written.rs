@@ -72,8 +72,9 @@ impl Written {
     fn digest(&self, one: &Explanation, lists: &mut HashMap<*const Candidate, u64>) -> u64 {
         let Explanation { job_id: _, reason, text, model, candidates } = one;
         // Jobs of one class share one list.
-        let of_list = || self.hasher.hash_one(serde_json::to_vec(candidates.as_ref()).unwrap_or_default());
-        let list = *lists.entry(candidates.as_ptr()).or_insert_with(of_list);
+        let list = *lists.entry(candidates.as_ptr()).or_insert_with(|| {
+            self.hasher.hash_one(serde_json::to_vec(candidates.as_ref()).unwrap_or_default())
+        });
         let mut hasher = self.hasher.build_hasher();
         hasher.write(text.as_bytes());
         hasher.write(model.as_bytes());

@@ -81,19 +81,12 @@ impl Judge {
             None => Victim::No,
         };
         let now = self.context.now();
-        let event = |kind: EventKind, detail: String| Event {
-            at: now,
-            kind,
-            job_id: Some(run.summary.start.job_id),
-            node: Some(run.node.clone()),
-            detail,
-        };
         let mut judgement = Judgement::default();
         let own_xid = verdict.is_none().then(|| named_by_driver(run)).flatten();
-        judgement.events.extend(own_xid.map(|detail| event(EventKind::ProgramFault, detail)));
+        judgement.events.extend(own_xid.map(|detail| event(run, now, EventKind::ProgramFault, detail)));
         judgement
             .events
-            .extend(verdict.map(|verdict| event(verdict.rule.kind().into(), verdict.to_string())));
+            .extend(verdict.map(|verdict| event(run, now, verdict.rule.kind().into(), verdict.to_string())));
         match victim {
             Victim::Undecided => return Ok(None),
             Victim::No => {}
@@ -107,7 +100,7 @@ impl Judge {
                 } else {
                     "too long ago to start it again"
                 };
-                judgement.events.push(event(EventKind::Victim, format!("{reason}; {then}")));
+                judgement.events.push(event(run, now, EventKind::Victim, format!("{reason}; {then}")));
                 judgement.requeue = is_fresh.then(|| Requeue {
                     cause: RequeueCause::Victim,
                     start: run.summary.start,
@@ -163,6 +156,10 @@ fn candidate(run: &MeasuredRun, verdict: Option<&FaultVerdict>) -> Option<Ending
     run.summary.signs.as_ref()?;
     let ending = ending_of(run).filter(|ending| fault::failed_by_itself(*ending))?;
     (run.job.ending == Some(JobEnding::Failed) && verdict.is_none()).then_some(ending)
+}
+
+fn event(run: &MeasuredRun, at: UnixTime, kind: EventKind, detail: String) -> Event {
+    Event { at, kind, job_id: Some(run.summary.start.job_id), node: Some(run.node.clone()), detail }
 }
 
 /// That the driver named a process of this very job, where that tells why it failed: operators see whose error took the

@@ -1,7 +1,8 @@
 //! What people browse: the cluster now, outcomes by workload, one decision. What a caller may not see is left out here.
 
 use super::auth::Caller;
-use super::listing::{known, some_text};
+use super::listing::{asked_time, known, some_text};
+use super::top::{to_u32, to_usize};
 use super::{explain, listing, status};
 use crate::agents::Readings;
 use crate::context::Context;
@@ -48,11 +49,10 @@ pub(super) fn decision_filter(
     if own.is_some() && !beside.is_empty() && workload.is_empty() {
         return Err(Status::invalid_argument("beside needs a workload of yours"));
     }
-    let time = |seconds: f64| (seconds > 0.0).then(|| UnixTime::from_seconds(seconds));
     Ok(Some(DecisionFilter {
         active_only,
-        since: time(since_seconds),
-        until: time(until_seconds),
+        since: asked_time(since_seconds),
+        until: asked_time(until_seconds),
         user: some_text(user),
         job_id: None,
         group: None,
@@ -79,32 +79,33 @@ pub(super) fn heat_filter(request: api::HeatmapRequest, caller: Caller) -> Optio
 }
 
 pub(super) fn heatmap(heat: Heat) -> api::HeatmapResponse {
-    let cell = |cell: HeatCell| {
-        let HeatCell {
-            workload,
-            beside,
-            outcome_count,
-            slowdown_ratio,
-            predicted_slowdown_ratio,
-            energy_ratio,
-            promises_broken,
-        } = cell;
-        api::HeatmapCell {
-            workload: workload.to_string(),
-            beside: beside.to_string(),
-            outcome_count,
-            slowdown_ratio,
-            predicted_slowdown_ratio,
-            energy_ratio,
-            promises_broken,
-            workload_name: None,
-            beside_name: None,
-        }
-    };
     api::HeatmapResponse {
         is_cut: heat.outcome_count >= OUTCOMES_MAX,
         outcome_count: heat.outcome_count,
-        cells: heat.cells.into_iter().map(cell).collect(),
+        cells: heat.cells.into_iter().map(heat_cell).collect(),
+    }
+}
+
+fn heat_cell(cell: HeatCell) -> api::HeatmapCell {
+    let HeatCell {
+        workload,
+        beside,
+        outcome_count,
+        slowdown_ratio,
+        predicted_slowdown_ratio,
+        energy_ratio,
+        promises_broken,
+    } = cell;
+    api::HeatmapCell {
+        workload: workload.to_string(),
+        beside: beside.to_string(),
+        outcome_count,
+        slowdown_ratio,
+        predicted_slowdown_ratio,
+        energy_ratio,
+        promises_broken,
+        workload_name: None,
+        beside_name: None,
     }
 }
 
@@ -156,16 +157,12 @@ pub(super) async fn cluster(
         drains: &drains,
         tenant_counts: tenant_counts(&occupancy),
     });
-    let is_wanted = |there: &&[Spot<'_>]| {
-        let is_like = |spot: &Spot<'_>| {
-            (state.is_empty() || spot.state() == state)
-                && (mechanism.is_empty() || spot.device.mechanism.as_str() == mechanism)
-        };
-        (nodes.is_empty() || wanted.contains(there[0].node)) && there.iter().any(is_like)
-    };
     let (skipped, taken) = (to_usize(offset), to_usize(if limit == 0 { NODES_SHOWN } else { limit }));
-    let matching: Vec<&[Spot<'_>]> =
-        spots.chunk_by(|one, next| one.node == next.node).filter(is_wanted).collect();
+    let matching: Vec<&[Spot<'_>]> = spots
+        .chunk_by(|one, next| one.node == next.node)
+        .filter(|there| nodes.is_empty() || wanted.contains(there[0].node))
+        .filter(|there| there.iter().any(|spot| is_like(spot, &state, &mechanism)))
+        .collect();
     let match_count = to_u32(matching.len());
     let page: Vec<&[Spot<'_>]> = matching.into_iter().skip(skipped).take(taken).collect();
     let names: Vec<NodeName> = page.iter().map(|there| there[0].node.clone()).collect();
@@ -198,12 +195,10 @@ fn tenant_counts(occupancy: &[Occupancy]) -> BTreeMap<(&NodeName, &GresType), u3
     occupancy.iter().map(|held| ((&held.node, &held.gres_type), held.tenant_count)).collect()
 }
 
-fn to_usize(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-fn to_u32(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+/// Whether a device is in this state and shared in this way; an empty word = in any.
+fn is_like(spot: &Spot<'_>, state: &str, mechanism: &str) -> bool {
+    (state.is_empty() || spot.state() == state)
+        && (mechanism.is_empty() || spot.device.mechanism.as_str() == mechanism)
 }
 
 /// What is on the nodes of one page.
@@ -222,31 +217,6 @@ fn state_counts(spots: &[Spot<'_>]) -> Vec<api::StateCount> {
 
 /// A node, from its devices: at least one.
 fn node_row(spots: &[Spot<'_>], stopped: Option<String>, there: &There, caller: Caller) -> api::ClusterNode {
-    let device_row = |spot: &Spot<'_>| {
-        let (node, gres_type) = spot.place();
-        let is_there = |tenant: &&Tenant| tenant.node == *node && tenant.gres_type == *gres_type;
-        let tenants: Vec<&Tenant> = there.tenants.iter().filter(is_there).collect();
-        // What a device does tells of everybody on it, and of a job that Slurm itself put there nobody of us knows.
-        let is_own = !tenants.is_empty() && tenants.iter().all(|tenant| caller.may_see(tenant.uid));
-        let is_told = caller.is_operator || is_own;
-        let reading = there.readings.get(&(node.clone(), gres_type.clone())).filter(|_| is_told);
-        let drained = match spot.closed {
-            Some(Closed::Drained(drain)) => Some(drain.to_string()),
-            _ => None,
-        };
-        let faults = spot.agent.conditions.get(gres_type).map(|condition| condition.faults.clone());
-        api::ClusterDevice {
-            gres_type: gres_type.to_string(),
-            model: spot.device.model.clone(),
-            mechanism: spot.device.mechanism.to_string(),
-            memory_bytes: spot.device.memory_bytes,
-            state: spot.state().to_owned(),
-            drained,
-            tenants: tenants.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
-            activity: reading.map(|(_, reading)| listing::activity(reading)),
-            faults: faults.into_iter().flatten().map(Into::into).collect(),
-        }
-    };
     let Spot { node, agent, .. } = spots[0];
     api::ClusterNode {
         node: node.to_string(),
@@ -254,7 +224,34 @@ fn node_row(spots: &[Spot<'_>], stopped: Option<String>, there: &There, caller: 
         last_seen_at_seconds: known(agent.last_seen_at),
         version: agent.version.clone(),
         stopped,
-        devices: spots.iter().map(device_row).collect(),
+        devices: spots.iter().map(|spot| device_row(spot, there, caller)).collect(),
+    }
+}
+
+fn device_row(spot: &Spot<'_>, there: &There, caller: Caller) -> api::ClusterDevice {
+    let (node, gres_type) = spot.place();
+    let tenants = there.tenants.iter();
+    let tenants: Vec<&Tenant> =
+        tenants.filter(|tenant| tenant.node == *node && tenant.gres_type == *gres_type).collect();
+    // What a device does shows what everybody on it does, and of a job that Slurm itself put there nobody of us knows.
+    let is_own = !tenants.is_empty() && tenants.iter().all(|tenant| caller.may_see(tenant.uid));
+    let is_shown = caller.is_operator || is_own;
+    let reading = there.readings.get(&(node.clone(), gres_type.clone())).filter(|_| is_shown);
+    let drained = match spot.closed {
+        Some(Closed::Drained(drain)) => Some(drain.to_string()),
+        _ => None,
+    };
+    let faults = spot.agent.conditions.get(gres_type).map(|condition| condition.faults.clone());
+    api::ClusterDevice {
+        gres_type: gres_type.to_string(),
+        model: spot.device.model.clone(),
+        mechanism: spot.device.mechanism.to_string(),
+        memory_bytes: spot.device.memory_bytes,
+        state: spot.state().to_owned(),
+        drained,
+        tenants: tenants.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
+        activity: reading.map(|(_, reading)| listing::activity(reading)),
+        faults: faults.into_iter().flatten().map(Into::into).collect(),
     }
 }
 

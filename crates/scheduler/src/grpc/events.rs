@@ -1,10 +1,10 @@
 //! What happened to nodes and jobs, as the caller may see it: operators all of it, users what happened to their own jobs.
 
 use super::auth::Caller;
-use super::listing;
+use super::listing::{self, asked_time};
 use crate::store::EventFilter;
 use pillion_api as api;
-use pillion_core::{NodeName, SlurmJobId, UnixTime};
+use pillion_core::{NodeName, SlurmJobId};
 use tonic::Status;
 
 /// The most events of one answer.
@@ -14,19 +14,19 @@ const LIMIT_MAX: u32 = 100_000;
 pub(super) fn filter(request: api::EventsRequest, caller: Caller) -> Result<EventFilter, Status> {
     let api::EventsRequest { since_seconds, until_seconds, nodes, job_ids, kinds, limit } = request;
     let uid = caller.only_uid()?;
-    let time = |seconds: f64| (seconds > 0.0).then(|| UnixTime::from_seconds(seconds));
-    let id = |text: &String| -> Result<SlurmJobId, Status> {
-        text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))
-    };
     Ok(EventFilter {
-        since: time(since_seconds),
-        until: time(until_seconds),
+        since: asked_time(since_seconds),
+        until: asked_time(until_seconds),
         nodes: nodes.into_iter().map(NodeName).collect(),
-        job_ids: job_ids.iter().map(id).collect::<Result<_, _>>()?,
+        job_ids: job_ids.iter().map(|text| job_id(text)).collect::<Result<_, _>>()?,
         kinds: kinds.iter().map(|kind| kind.as_str().into()).collect(),
         uid,
         limit: limit.clamp(1, LIMIT_MAX) + 1,
     })
+}
+
+fn job_id(text: &str) -> Result<SlurmJobId, Status> {
+    text.parse().map_err(|error| Status::invalid_argument(format!("{error}")))
 }
 
 /// The answer to `filter`, which asked for one more.
@@ -42,8 +42,8 @@ pub(super) fn answer(mut events: Vec<crate::store::Event>, filter: &EventFilter)
 mod tests {
     use super::*;
     use crate::store::Event;
-    use pillion_core::UserId;
     use pillion_core::event::EventKind;
+    use pillion_core::{UnixTime, UserId};
 
     fn caller(uid: Option<u32>, is_operator: bool) -> Caller {
         Caller { uid: uid.map(UserId), is_operator }

@@ -22,15 +22,12 @@ pub(super) async fn explain(
     let mut decisions = store.decisions_of(id).await?;
     decisions.reverse();
     let users = users_of(store, &decisions).await?;
-    let explanations = store.explanations(id).await?;
-    let row = |(revision, at, explanation): (Revision, UnixTime, Explanation)| {
-        shown(revision, at, explanation, caller)
-    };
+    let explanations = store.explanations(id).await?.into_iter();
     Ok(Some(api::ExplainResponse {
         found: true,
         job: Some(queue_row.unwrap_or_else(|| listing::past_job(&record))),
         decisions: decisions.iter().map(|decision| listing::decision(decision, &users, caller)).collect(),
-        explanations: explanations.into_iter().map(row).collect(),
+        explanations: explanations.map(|(revision, at, one)| shown(revision, at, one, caller)).collect(),
         events: store.events(id).await?.into_iter().map(listing::event_row).collect(),
     }))
 }

@@ -74,12 +74,14 @@ fn slow_cause(cause: analysis::SlowCause) -> api::SlowCause {
 
 /// The newest decision that this start came under, or is to, with its own member alone.
 async fn decision_of(store: &dyn Store, start: JobStart) -> Result<Option<Decision>, StoreError> {
-    let is_own = |member: &Member| member.plan.start == start && member.state != MemberState::Undone;
-    let own = |mut decision: Decision| {
-        decision.members.retain(is_own);
-        (!decision.members.is_empty()).then_some(decision)
-    };
-    Ok(store.decisions_of(start.job_id).await?.into_iter().find_map(own))
+    for mut decision in store.decisions_of(start.job_id).await? {
+        let members = &mut decision.members;
+        members.retain(|member| member.plan.start == start && member.state != MemberState::Undone);
+        if !members.is_empty() {
+            return Ok(Some(decision));
+        }
+    }
+    Ok(None)
 }
 
 fn run_seen(
@@ -89,9 +91,6 @@ fn run_seen(
     profile: Option<&WorkloadProfile>,
     throttled_fraction: Option<f64>,
 ) -> RunSeen {
-    let rate = |part: ProgressPart| {
-        Some((part.progress? / part.seconds, part.seconds)).filter(|_| part.seconds > 0.0)
-    };
     let elapsed = summary.map(|run| run.ended_at.seconds_since(run.started_at));
     let usual = profile.map_or_else(Usual::default, |profile| Usual {
         seconds: profile.duration_seconds,
@@ -108,6 +107,11 @@ fn run_seen(
         throttled_fraction,
         usual,
     }
+}
+
+/// Progress a second, and the seconds in which it was counted.
+fn rate(part: ProgressPart) -> Option<(f64, f64)> {
+    Some((part.progress? / part.seconds, part.seconds)).filter(|_| part.seconds > 0.0)
 }
 
 fn shared_fraction(run: &JobSummary, elapsed: f64) -> f64 {

@@ -28,6 +28,11 @@ pub(super) fn known(time: UnixTime) -> Option<f64> {
     Some(time.seconds()).filter(|seconds| *seconds > 0.0)
 }
 
+/// A time that a request names; 0 = it names none.
+pub(super) fn asked_time(seconds: f64) -> Option<UnixTime> {
+    (seconds > 0.0).then(|| UnixTime::from_seconds(seconds))
+}
+
 /// A decision, as the caller may see it. `users` names the users of its jobs where known.
 pub(super) fn decision(
     decision: &Decision,
@@ -63,7 +68,6 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
             ..api::Member::default()
         };
     }
-    let seconds = |time: Option<UnixTime>| time.map(UnixTime::seconds);
     api::Member {
         job_id: Some(plan.start.job_id.to_string()),
         restart_count: plan.start.restart_count,
@@ -79,8 +83,8 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
         predicted_speed_fraction_low: plan.estimate.as_ref().map(|estimate| estimate.speed_fraction_low),
         measured_speed_fraction: member.measured_speed_fraction,
         slowdown_ratio_max: Some(plan.slowdown_ratio_max),
-        started_at_seconds: seconds(member.started_at),
-        ended_at_seconds: seconds(member.ended_at),
+        started_at_seconds: member.started_at.map(UnixTime::seconds),
+        ended_at_seconds: member.ended_at.map(UnixTime::seconds),
         solo_duration_seconds: plan.solo_duration_seconds,
         energy_joules: member.energy_joules,
         workload_name: None,
@@ -89,10 +93,10 @@ pub(super) fn member(member: &Member, users: &BTreeMap<SlurmJobId, String>, call
 
 /// Every workload that a plan names.
 pub(super) fn workloads_of(plan: &Plan) -> impl Iterator<Item = &WorkloadKey> {
-    let members = || plan.pairings.iter().flat_map(|pairing| &pairing.members);
-    let explained = members().map(|member| &member.explanation).chain(&plan.left_waiting);
+    let members = plan.pairings.iter().flat_map(|pairing| &pairing.members);
+    let explained = members.clone().map(|member| &member.explanation).chain(&plan.left_waiting);
     let candidates = explained.flat_map(|explanation| explanation.candidates.iter());
-    members().map(|member| &member.workload).chain(candidates.map(|candidate| &candidate.workload))
+    members.map(|member| &member.workload).chain(candidates.map(|candidate| &candidate.workload))
 }
 
 pub(super) const fn role_word(role: Role) -> &'static str {
@@ -105,10 +109,6 @@ pub(super) const fn role_word(role: Role) -> &'static str {
 
 /// A model: nothing in it is anybody's.
 pub(super) fn model(model: ModelVersion) -> api::Model {
-    let score = |score: Option<Score>| {
-        let Score { log_score_mean, error_mean, below_low_fraction } = score?;
-        Some(api::ModelScore { log_score_mean, error_mean, below_low_fraction })
-    };
     api::Model {
         version: model.version,
         state: model.state.as_str().to_owned(),
@@ -116,11 +116,16 @@ pub(super) fn model(model: ModelVersion) -> api::Model {
         trained_at_seconds: model.trained_at.seconds(),
         observation_count: model.observation_count,
         outcome_count: model.score.outcome_count,
-        candidate: score(model.score.candidate),
-        incumbent: score(model.score.incumbent),
+        candidate: model.score.candidate.map(model_score),
+        incumbent: model.score.incumbent.map(model_score),
         incumbent_version: model.score.incumbent_version,
         reason: model.reason,
     }
+}
+
+fn model_score(score: Score) -> api::ModelScore {
+    let Score { log_score_mean, error_mean, below_low_fraction } = score;
+    api::ModelScore { log_score_mean, error_mean, below_low_fraction }
 }
 
 /// What a device does.
@@ -254,14 +259,14 @@ pub(super) fn managed_waiting(scan: &Scan) -> impl Iterator<Item = &Job> {
 
 /// Who was not let in.
 pub(super) fn refused(refused: Vec<Refused>) -> Vec<api::RefusedPeer> {
-    let row = |Refused { who, address, why, at, count }: Refused| api::RefusedPeer {
+    let refused = refused.into_iter().map(|Refused { who, address, why, at, count }| api::RefusedPeer {
         who,
         address: address.to_string(),
         why,
         at_seconds: at.seconds(),
         count,
-    };
-    refused.into_iter().map(row).collect()
+    });
+    refused.collect()
 }
 
 /// Who looks at the queue, and what Slurm lets him see of it.
@@ -286,8 +291,8 @@ pub(super) fn queue(
     jobs.sort_by(|a, b| {
         b.priority.cmp(&a.priority).then(a.submitted_at.seconds().total_cmp(&b.submitted_at.seconds()))
     });
-    let row = |job: &&Job| queue_job(job, scan, placements.get(&job.id), reasons, policy, shown);
-    jobs.iter().filter_map(row).collect()
+    let jobs = jobs.into_iter();
+    jobs.filter_map(|job| queue_job(job, scan, placements.get(&job.id), reasons, policy, shown)).collect()
 }
 
 /// The row of one job that waits, with the active decisions that name it.
@@ -299,17 +304,17 @@ pub(super) fn queue_row(
     policy: &Policy,
     shown: Shown,
 ) -> Option<api::QueueJob> {
-    let of_it = |decision: &Decision| {
-        let is_it = |member: &&Member| member.plan.start.job_id == job.id && member.state.is_active();
-        let member = decision.members.iter().find(is_it)?;
+    let placement = decisions.iter().find_map(|decision| {
+        let mut members = decision.members.iter();
+        let member = members.find(|member| member.plan.start.job_id == job.id && member.state.is_active())?;
         Some(Placement {
             decision_id: decision.id,
             node: decision.node.clone(),
             gres_type: decision.gres_type.clone(),
             state: member.state,
         })
-    };
-    queue_job(job, scan, decisions.iter().find_map(of_it).as_ref(), reasons, policy, shown)
+    });
+    queue_job(job, scan, placement.as_ref(), reasons, policy, shown)
 }
 
 /// Where a job is to start, or starts, by a decision of ours.

@@ -50,14 +50,14 @@ pub(super) async fn resolved(store: &dyn Store, caller: Caller, text: String) ->
     let Some(asked) = AskedName::parse(&text).filter(|_| caller.is_operator || uid.is_some()) else {
         return Ok(text);
     };
-    let unavailable = |error: StoreError| status::from_store(&error);
-    let mut keys = store.workloads_called(&asked.name, uid).await.map_err(unavailable)?;
+    let mut keys =
+        store.workloads_called(&asked.name, uid).await.map_err(|error| status::from_store(&error))?;
     keys.retain(|key| asked.may_mean(key));
     match &keys[..] {
         [] => Ok(text),
         [key] => Ok(key.to_string()),
         several => {
-            let texts = texts(store, several).await.map_err(unavailable)?;
+            let texts = texts(store, several).await.map_err(|error| status::from_store(&error))?;
             let mut candidates: Vec<&str> =
                 texts.values().map(String::as_str).take(CANDIDATES_SHOWN).collect();
             if several.len() > CANDIDATES_SHOWN {

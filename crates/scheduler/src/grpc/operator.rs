@@ -2,6 +2,7 @@
 
 use super::auth::{Caller, caller};
 use super::naming::{self, Naming};
+use super::top::to_u32;
 use super::{act, browse, events, explain, job, listing, status, top};
 use crate::context::Context;
 use crate::engine::Engine;
@@ -14,6 +15,7 @@ use pillion_auth::Prover;
 use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
+use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, GresType, SlurmJobId};
 use pillion_slurm::JobState;
 use std::collections::BTreeMap;
@@ -98,15 +100,14 @@ impl OperatorServer {
         let users = explain::users_of(store, &top::decisions_on(page)).await?;
         let readings = context.agents.readings(page.iter().map(top::Row::place));
         let jobs = self.queue_rows(caller).await?;
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let now = context.now();
         Ok(api::TopResponse {
             now_seconds: now.seconds(),
             mode: context.settings.mode.as_str().to_owned(),
             counts: Some(top::counts(&rows)),
-            agent_count: count(agents.values().filter(|agent| agent.is_connected).count()),
-            agents_not_responding_count: count(agents.values().filter(|agent| !agent.is_connected).count()),
-            waiting_count: count(jobs.len()),
+            agent_count: to_u32(agents.values().filter(|agent| agent.is_connected).count()),
+            agents_not_responding_count: to_u32(agents.values().filter(|agent| !agent.is_connected).count()),
+            waiting_count: to_u32(jobs.len()),
             unplaced_count: top::unplaced_count(scan, &decisions),
             devices: top::devices(page, &readings, &users, caller, now),
             jobs: top::page(&jobs, job_offset, job_limit).to_vec(),
@@ -132,11 +133,11 @@ fn devices(
     devices: Vec<DeviceDescription>,
     mut conditions: BTreeMap<GresType, DeviceCondition>,
 ) -> Vec<DeviceStatus> {
-    let told = |device: DeviceDescription| {
+    let devices = devices.into_iter().map(|device| {
         let condition = conditions.remove(&device.gres_type);
         DeviceStatus::new(device, condition)
-    };
-    devices.into_iter().map(told).collect()
+    });
+    devices.collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err takes")]
@@ -229,16 +230,13 @@ impl OperatorService for OperatorServer {
         let api::ProfilesRequest { mut workload, user } = request.into_inner();
         self.resolve(&mut workload, caller).await?;
         let own = own_user_name(&self.context, caller);
-        let visible = |key: &str| {
-            caller.is_operator || own.as_ref().is_some_and(|own| key.starts_with(&format!("{own}/")))
-        };
         let profiles = self.context.store.profiles().await.map_err(store_error)?;
         let profiles = profiles
             .iter()
             .map(|stored| &stored.profile)
-            .filter(|profile| visible(profile.workload.as_str()))
+            .filter(|profile| caller.is_operator || own.as_ref().is_some_and(|own| is_of(profile, own)))
             .filter(|profile| workload.is_empty() || profile.workload.as_str() == workload)
-            .filter(|profile| user.is_empty() || profile.workload.as_str().starts_with(&format!("{user}/")))
+            .filter(|profile| user.is_empty() || is_of(profile, &user))
             .map(Profile::from)
             .collect();
         self.named(api::ProfilesResponse { profiles }).await
@@ -263,10 +261,9 @@ impl OperatorService for OperatorServer {
         }
         let dry_run = self.engine.dry_run().await.map_err(|error| status::from_tick(&error))?;
         let (view, plan) = dry_run.ok_or_else(|| Status::unavailable("Slurm's queue was not read yet"))?;
-        let json = |error: serde_json::Error| Status::internal(error.to_string());
         self.named(api::DryRunResponse {
-            plan_json: serde_json::to_string(&plan).map_err(json)?,
-            view_json: serde_json::to_string(&view).map_err(json)?,
+            plan_json: json(&plan)?,
+            view_json: json(&view)?,
             workload_names: naming::places(listing::workloads_of(&plan)),
         })
         .await
@@ -400,6 +397,15 @@ impl OperatorService for OperatorServer {
 }
 
 /// The name of a calling user, from his jobs in the last scan.
+/// Whether a workload is this user's: its key begins with whose it is.
+fn is_of(profile: &WorkloadProfile, user: &str) -> bool {
+    profile.workload.as_str().strip_prefix(user).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Status> {
+    serde_json::to_string(value).map_err(|error| Status::internal(error.to_string()))
+}
+
 fn own_user_name(context: &Context, caller: Caller) -> Option<String> {
     let scan = context.board().scan.clone()?;
     scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.clone())

@@ -47,15 +47,16 @@ pub(super) fn rows<'a>(sources: &Sources<'a>) -> Vec<Row<'a>> {
         let there = there.map(|member| (decision, member));
         tenants.entry((&decision.node, &decision.gres_type)).or_default().extend(there);
     }
-    let count = |there: &Vec<_>| u32::try_from(there.len()).unwrap_or(u32::MAX);
     let spots = device_status::spots(&device_status::Sources {
         agents: sources.agents,
         scan: sources.scan,
         drains: sources.drains,
-        tenant_counts: tenants.iter().map(|(place, there)| (*place, count(there))).collect(),
+        tenant_counts: tenants.iter().map(|(place, there)| (*place, to_u32(there.len()))).collect(),
     });
-    let row = |spot: Spot<'a>| Row { tenants: tenants.remove(&spot.place()).unwrap_or_default(), spot };
-    spots.into_iter().map(row).collect()
+    let rows = spots
+        .into_iter()
+        .map(|spot| Row { tenants: tenants.remove(&spot.place()).unwrap_or_default(), spot });
+    rows.collect()
 }
 
 fn is_there(member: &Member) -> bool {
@@ -64,10 +65,18 @@ fn is_there(member: &Member) -> bool {
 
 /// A part of a list: from `offset` on, at most `limit`.
 pub(super) fn page<T>(all: &[T], offset: u32, limit: u32) -> &[T] {
-    let place = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    let first = place(offset).min(all.len());
-    let last = first.saturating_add(place(limit.min(ROWS_MAX))).min(all.len());
+    let first = to_usize(offset).min(all.len());
+    let last = first.saturating_add(to_usize(limit.min(ROWS_MAX))).min(all.len());
     &all[first..last]
+}
+
+/// On the wire a number of rows; more than it can say is the greatest that it can.
+pub(super) fn to_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+pub(super) fn to_usize(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 /// The decisions on these devices, whose users are to be named.
@@ -79,16 +88,17 @@ pub(super) fn decisions_on(rows: &[Row<'_>]) -> Vec<Decision> {
 
 /// How many devices there are in each state.
 pub(super) fn counts(rows: &[Row<'_>]) -> api::TopCounts {
-    let count = |is: &dyn Fn(&Spot<'_>) -> bool| {
-        u32::try_from(rows.iter().filter(|row| is(&row.spot)).count()).unwrap_or(u32::MAX)
-    };
     api::TopCounts {
-        devices: count(&|_| true),
-        shared: count(&|spot| spot.occupation() == Occupation::Shared),
-        single: count(&|spot| spot.occupation() == Occupation::Alone),
-        idle: count(&|spot| spot.occupation() == Occupation::Idle),
-        closed: count(&|spot| spot.closed.is_some()),
+        devices: to_u32(rows.len()),
+        shared: count(rows, |spot| spot.occupation() == Occupation::Shared),
+        single: count(rows, |spot| spot.occupation() == Occupation::Alone),
+        idle: count(rows, |spot| spot.occupation() == Occupation::Idle),
+        closed: count(rows, |spot| spot.closed.is_some()),
     }
+}
+
+fn count(rows: &[Row<'_>], is_counted: impl Fn(&Spot<'_>) -> bool) -> u32 {
+    to_u32(rows.iter().filter(|row| is_counted(&row.spot)).count())
 }
 
 /// One row a device.
@@ -109,13 +119,6 @@ fn device(
     caller: Caller,
     now: UnixTime,
 ) -> api::TopDevice {
-    let tenant = |(_, member): &(&Decision, &Member)| {
-        if caller.may_see(member.plan.uid) {
-            listing::member(member, users, caller)
-        } else {
-            api::Member { state: member.state.to_string(), ..api::Member::default() }
-        }
-    };
     let is_own = tenants.iter().all(|(_, member)| caller.may_see(member.plan.uid));
     // Of a job that Slurm placed by itself nobody knows here whose it is.
     let is_visible = caller.is_operator || (!tenants.is_empty() && is_own);
@@ -130,8 +133,17 @@ fn device(
         memory_bytes: spot.device.memory_bytes,
         shards_used: spot.shards_used,
         closed: spot.closed.map(|why| why.to_string()),
-        tenants: tenants.iter().map(tenant).collect(),
+        tenants: tenants.iter().map(|(_, member)| tenant(member, users, caller)).collect(),
         activity: reading.map(listing::activity),
+    }
+}
+
+/// That somebody is there; who it is only where the caller may know.
+fn tenant(member: &Member, users: &BTreeMap<SlurmJobId, String>, caller: Caller) -> api::Member {
+    if caller.may_see(member.plan.uid) {
+        listing::member(member, users, caller)
+    } else {
+        api::Member { state: member.state.to_string(), ..api::Member::default() }
     }
 }
 

@@ -140,21 +140,20 @@ fn decisions(page: &mut Page, counts: &Counts) {
 }
 
 fn mishaps(page: &mut Page, snapshot: &Snapshot) {
-    let happened = |kind: EventKind| snapshot.counts.events.get(&kind).copied().unwrap_or(0);
-    page.count(&f::UNDOS, &["undone"], happened(EventKind::Undone));
-    page.count(&f::UNDOS, &["dropped"], happened(EventKind::Dropped));
-    let missed = |why: Miss| snapshot.counts.misses.get(&why).copied().unwrap_or(0);
-    page.count(&f::SWITCH_MISSES, &["silent"], missed(Miss::Silent));
-    page.count(&f::SWITCH_MISSES, &["no-decision"], missed(Miss::NoDecision));
-    page.count(&f::REQUEUES, &["requeued"], happened(EventKind::Requeued));
-    page.count(&f::REQUEUES, &["refused"], happened(EventKind::RequeueRefused));
+    let counts = &snapshot.counts;
+    page.count(&f::UNDOS, &["undone"], counts.happened(&EventKind::Undone));
+    page.count(&f::UNDOS, &["dropped"], counts.happened(&EventKind::Dropped));
+    page.count(&f::SWITCH_MISSES, &["silent"], counts.missed(Miss::Silent));
+    page.count(&f::SWITCH_MISSES, &["no-decision"], counts.missed(Miss::NoDecision));
+    page.count(&f::REQUEUES, &["requeued"], counts.happened(&EventKind::Requeued));
+    page.count(&f::REQUEUES, &["refused"], counts.happened(&EventKind::RequeueRefused));
     for kind in [EventKind::OutOfMemory, EventKind::DeviceFault, EventKind::ProgramFault, EventKind::Victim] {
-        page.count(&f::JOB_FAULTS, &[&kind.to_string()], happened(kind));
+        page.count(&f::JOB_FAULTS, &[&kind.to_string()], counts.happened(&kind));
     }
-    page.count(&f::LEASES_RESET, &[], happened(EventKind::Restarted));
-    page.count(&f::SHARE_FAILURES, &[], happened(EventKind::ShareFailed));
-    page.count(&f::CREDIT_LOST, &["profile-exceeded"], happened(EventKind::ProfileExceeded));
-    page.count(&f::CREDIT_LOST, &["promise-broken"], happened(EventKind::CreditLost));
+    page.count(&f::LEASES_RESET, &[], counts.happened(&EventKind::Restarted));
+    page.count(&f::SHARE_FAILURES, &[], counts.happened(&EventKind::ShareFailed));
+    page.count(&f::CREDIT_LOST, &["profile-exceeded"], counts.happened(&EventKind::ProfileExceeded));
+    page.count(&f::CREDIT_LOST, &["promise-broken"], counts.happened(&EventKind::CreditLost));
     page.count(&f::VIOLATIONS, &[], snapshot.violation_count);
     page.count(&f::NODES_STOPPED, &[], snapshot.stopped as u64);
 }

@@ -113,6 +113,15 @@ pub struct Counts {
     pub slurm: BTreeMap<&'static str, SlurmCalls>,
 }
 
+impl Counts {
+    pub(super) fn happened(&self, kind: &EventKind) -> u64 {
+        self.events.get(kind).copied().unwrap_or(0)
+    }
+    pub(super) fn missed(&self, why: Miss) -> u64 {
+        self.misses.get(&why).copied().unwrap_or(0)
+    }
+}
+
 /// The counters, shared by all tasks. The lock is held for an addition.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Counts>);

@@ -11,7 +11,7 @@ use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use pillion_core::event::EventKind;
 use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
-use pillion_core::report::{ActivityMeans, ProgressPart};
+use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
 use pillion_core::units::SPEED_FRACTIONS;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
@@ -115,8 +115,9 @@ impl Profile {
         let (Some(decision), Some(_)) = (&run.decision, speed) else { return Ok(()) };
         let store = &self.context.store;
         let sharing = store.group(decision.group).await?;
-        let met = |member: &&Member| run.summary.neighbours.contains(&member.plan.start);
-        let beside: Vec<&Member> = sharing.iter().flat_map(|one| &one.members).filter(met).collect();
+        let members = sharing.iter().flat_map(|one| &one.members);
+        let beside: Vec<&Member> =
+            members.filter(|member| run.summary.neighbours.contains(&member.plan.start)).collect();
         for loss in culprits(run, speed, &beside, profiles, self.context.now()) {
             let told = Event {
                 at: loss.lost_at,
@@ -159,38 +160,44 @@ struct MeasuredSpeed {
     is_self_reported: bool,
 }
 
+impl MeasuredSpeed {
+    fn is_possible(&self) -> bool {
+        SPEED_FRACTIONS.contains(&self.speed_fraction)
+    }
+}
+
 /// How fast a shared run went against the workload's solo runs; `None` where that is not known.
 fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Option<MeasuredSpeed> {
     if is_solo(run) {
         return None;
     }
     let profile = profile?;
+    let by_progress = speed_by_progress(&run.summary, profile).filter(MeasuredSpeed::is_possible);
+    by_progress.or_else(|| speed_by_duration(run, profile).filter(MeasuredSpeed::is_possible))
+}
+
+/// By the job's own counter, against the rate at which its workload goes alone.
+fn speed_by_progress(summary: &JobSummary, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
+    let rate_alone = profile.throughput_per_second.filter(|rate| is_rate(*rate))?;
+    let speed_fraction = rate_of(&summary.shared)? / rate_alone;
+    Some(MeasuredSpeed { speed_fraction, deviation: None, is_self_reported: true })
+}
+
+/// By how long the whole job took, against how long its workload takes alone.
+fn speed_by_duration(run: &MeasuredRun, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
     let summary = &run.summary;
-    let from_progress = || {
-        let speed_fraction =
-            rate_of(&summary.shared)? / profile.throughput_per_second.filter(|rate| is_rate(*rate))?;
-        Some(MeasuredSpeed { speed_fraction, deviation: None, is_self_reported: true })
-    };
-    let from_duration = || {
-        let solo_seconds = profile.duration_seconds?;
-        let variation = profile.duration_variation_fraction.filter(|part| *part < DURATION_VARIATION_MAX)?;
-        if run.job.ending != Some(Ending::Completed) || summary.shared_seconds <= 0.0 {
-            return None;
-        }
-        // Alone it went at full speed: the rest of its work was done in the shared seconds.
-        let elapsed = summary.ended_at.seconds_since(summary.started_at);
-        let alone = (elapsed - summary.shared_seconds).max(0.0);
-        let speed_fraction = (solo_seconds - alone) / summary.shared_seconds;
-        let deviation = variation * solo_seconds / summary.shared_seconds;
-        let is_known = deviation <= SPEED_DEVIATION_MAX;
-        is_known.then_some(MeasuredSpeed {
-            speed_fraction,
-            deviation: Some(deviation),
-            is_self_reported: false,
-        })
-    };
-    let is_speed = |measured: &MeasuredSpeed| SPEED_FRACTIONS.contains(&measured.speed_fraction);
-    from_progress().filter(is_speed).or_else(from_duration).filter(is_speed)
+    let solo_seconds = profile.duration_seconds?;
+    let variation = profile.duration_variation_fraction.filter(|part| *part < DURATION_VARIATION_MAX)?;
+    if run.job.ending != Some(Ending::Completed) || summary.shared_seconds <= 0.0 {
+        return None;
+    }
+    // Alone it went at full speed: the rest of its work was done in the shared seconds.
+    let elapsed = summary.ended_at.seconds_since(summary.started_at);
+    let alone = (elapsed - summary.shared_seconds).max(0.0);
+    let speed_fraction = (solo_seconds - alone) / summary.shared_seconds;
+    let deviation = variation * solo_seconds / summary.shared_seconds;
+    let is_known = deviation <= SPEED_DEVIATION_MAX;
+    is_known.then_some(MeasuredSpeed { speed_fraction, deviation: Some(deviation), is_self_reported: false })
 }
 
 /// How fast a job counted; `None` where it did not, or by what nobody can count.
@@ -299,8 +306,9 @@ enum Joining {
 /// By quality, and not by name as within one run: nodes with one device model may be measured in different ways. What
 /// names no source is worse than all that do.
 fn joining(metric: Metric, before: Option<MetricSource>, now: Option<MetricSource>) -> Joining {
-    let quality = |source: Option<MetricSource>| source.map(|source| source.quality(metric));
-    match quality(now).cmp(&quality(before)) {
+    let before = before.map(|source| source.quality(metric));
+    let now = now.map(|source| source.quality(metric));
+    match now.cmp(&before) {
         Ordering::Greater => Joining::Anew,
         Ordering::Equal => Joining::Mean,
         Ordering::Less => Joining::Nothing,

@@ -26,6 +26,13 @@ struct Neighbour {
     has_failed: bool,
 }
 
+impl Neighbour {
+    /// While it still runs, it was there to the end of `run`.
+    fn until_in(&self, run: &JobSummary) -> UnixTime {
+        self.until.unwrap_or(run.ended_at)
+    }
+}
+
 /// What this run says of its sharing; `None` where it says nothing.
 pub(super) async fn observe(
     store: &dyn Store,
@@ -111,12 +118,12 @@ async fn neighbour(
 ) -> Result<Option<Neighbour>, StoreError> {
     let decisions = store.decisions_of(start.job_id).await?;
     let planned = decisions.iter().filter(|other| other.group == decision.group).find_map(|other| {
-        let is_it = |member: &&Member| {
+        let member = other.members.iter().find(|member| {
             let has_run =
                 matches!(member.state, MemberState::Released | MemberState::Running | MemberState::Ended);
             member.plan.start == start && has_run
-        };
-        Some((other, other.members.iter().find(is_it)?))
+        });
+        Some((other, member?))
     });
     let Some((other, member)) = planned else { return Ok(None) };
     if !has_launched(store, start, other).await? {
@@ -141,22 +148,20 @@ fn partners(run: &JobSummary, neighbours: Vec<Neighbour>) -> Option<Vec<Neighbou
     if let [_] = neighbours.as_slice() {
         return Some(neighbours);
     }
-    let until = |neighbour: &Neighbour| neighbour.until.unwrap_or(run.ended_at).seconds();
     let (begin, end) = (run.started_at.seconds(), run.ended_at.seconds());
     let mut edges: Vec<f64> = neighbours
         .iter()
-        .flat_map(|neighbour| [neighbour.from.seconds(), until(neighbour)])
-        .map(|edge| edge.clamp(begin, end))
+        .flat_map(|neighbour| [neighbour.from, neighbour.until_in(run)])
+        .map(|edge| edge.seconds().clamp(begin, end))
         .collect();
     edges.sort_by(f64::total_cmp);
     let mut seconds: BTreeMap<BTreeSet<usize>, f64> = BTreeMap::new();
     for two in edges.windows(2) {
         let middle = f64::midpoint(two[0], two[1]);
-        let is_there = |index: &usize| {
-            let neighbour = &neighbours[*index];
-            neighbour.from.seconds() <= middle && middle <= until(neighbour)
-        };
-        let present: BTreeSet<usize> = (0..neighbours.len()).filter(is_there).collect();
+        let there = neighbours.iter().enumerate().filter(|(_, neighbour)| {
+            neighbour.from.seconds() <= middle && middle <= neighbour.until_in(run).seconds()
+        });
+        let present: BTreeSet<usize> = there.map(|(index, _)| index).collect();
         if !present.is_empty() {
             *seconds.entry(present).or_default() += two[1] - two[0];
         }
@@ -173,10 +178,16 @@ fn partners(run: &JobSummary, neighbours: Vec<Neighbour>) -> Option<Vec<Neighbou
 
 /// From when to when all of them were there.
 fn together(run: &JobSummary, partners: &[Neighbour]) -> (UnixTime, UnixTime) {
-    let later = |a: UnixTime, b: UnixTime| if b > a { b } else { a };
-    let earlier = |a: UnixTime, b: UnixTime| if b < a { b } else { a };
-    let from = partners.iter().map(|partner| partner.from).fold(run.started_at, later);
-    (from, partners.iter().filter_map(|partner| partner.until).fold(run.ended_at, earlier))
+    let (mut from, mut until) = (run.started_at, run.ended_at);
+    for partner in partners {
+        if partner.from > from {
+            from = partner.from;
+        }
+        if partner.until_in(run) < until {
+            until = partner.until_in(run);
+        }
+    }
+    (from, until)
 }
 
 /// Whether they had room together. Slurm's own word for out of memory is about the host's; a device that is full is seen

@@ -83,30 +83,32 @@ pub(super) fn changes(
     conditions: &[DeviceCondition],
     at: UnixTime,
 ) -> FaultChanges {
-    let told: Vec<FaultOf> = conditions.iter().flat_map(faults_of).collect();
-    let event = |kind: EventKind, of: &FaultOf, at: UnixTime, detail: String| Event {
-        at,
-        kind,
-        job_id: None,
-        node: Some(node.clone()),
-        detail: format!("{}: {detail}", of.gres_type),
-    };
-    let begun = told.iter().filter(|fault| !open.iter().any(|known| is_same(known, fault)));
-    let is_told_of = |known: &&FaultOf| conditions.iter().any(|one| one.gres_type == known.gres_type);
-    let cleared =
-        open.iter().filter(is_told_of).filter(|known| !told.iter().any(|fault| is_same(known, fault)));
+    let reported: Vec<FaultOf> = conditions.iter().flat_map(faults_of).collect();
+    let begun = reported.iter().filter(|fault| !open.iter().any(|known| is_same(known, fault)));
+    // Of a device that the report does not speak of nothing has changed.
+    let cleared = open
+        .iter()
+        .filter(|known| conditions.iter().any(|one| one.gres_type == known.gres_type))
+        .filter(|known| !reported.iter().any(|fault| is_same(known, fault)));
     FaultChanges {
         begun: begun
-            .map(|of| (of.clone(), event(EventKind::DeviceFault, of, of.fault.since, of.fault.to_string())))
+            .map(|of| {
+                let detail = of.fault.to_string();
+                (of.clone(), event(EventKind::DeviceFault, (node, of), of.fault.since, &detail))
+            })
             .collect(),
         cleared: cleared
             .map(|of| {
-                let is_over = !told.iter().any(|fault| is_alike(of, fault));
-                let event = event(EventKind::DeviceWell, of, at, format!("no longer so: {}", of.fault));
-                (of.clone(), is_over.then_some(event))
+                let is_over = !reported.iter().any(|fault| is_alike(of, fault));
+                let detail = format!("no longer so: {}", of.fault);
+                (of.clone(), is_over.then(|| event(EventKind::DeviceWell, (node, of), at, &detail)))
             })
             .collect(),
     }
+}
+
+fn event(kind: EventKind, (node, of): (&NodeName, &FaultOf), at: UnixTime, detail: &str) -> Event {
+    Event { at, kind, job_id: None, node: Some(node.clone()), detail: format!("{}: {detail}", of.gres_type) }
 }
 
 fn faults_of(condition: &DeviceCondition) -> impl Iterator<Item = FaultOf> {

@@ -101,14 +101,15 @@ pub(super) fn surprises(
 
 /// The means, every outcome with its weight (they sum to 1); `None` without any.
 pub(super) fn summary(scored: &[Scored], weights: &[f64]) -> Option<Score> {
-    let mean = |value: fn(&Scored) -> f64| -> f64 {
-        scored.iter().zip(weights).map(|(outcome, weight)| value(outcome) * weight).sum()
-    };
     (!scored.is_empty()).then(|| Score {
-        log_score_mean: mean(|outcome| outcome.log_score),
-        error_mean: mean(|outcome| outcome.error),
-        below_low_fraction: mean(|outcome| f64::from(u8::from(outcome.is_below_low))),
+        log_score_mean: mean(scored, weights, |outcome| outcome.log_score),
+        error_mean: mean(scored, weights, |outcome| outcome.error),
+        below_low_fraction: mean(scored, weights, |outcome| f64::from(u8::from(outcome.is_below_low))),
     })
+}
+
+fn mean(scored: &[Scored], weights: &[f64], value: impl Fn(&Scored) -> f64) -> f64 {
+    scored.iter().zip(weights).map(|(outcome, weight)| value(outcome) * weight).sum()
 }
 
 #[cfg(test)]

@@ -62,25 +62,34 @@ pub(super) fn run(input: &TrialInput) -> Result<Trial, serde_json::Error> {
     let all: Vec<Observation> = input.observations.iter().map(|stored| stored.observation.clone()).collect();
     let horizon = input.incumbent.as_ref().map_or(0, |incumbent| incumbent.horizon);
     let unseen = input.observations.iter().filter(|stored| stored.number > horizon).count();
-    let duel = |candidate: &dyn InterferenceModel, observations: &[Observation]| Duel {
-        candidate: score(candidate, &input.profiles, observations),
-        incumbent: score(incumbent, &input.profiles, observations),
-    };
     let held_out = match held_out_count(all.len(), unseen) {
         0 => Duel::default(),
         count => {
             let (rest, newest) = all.split_at(all.len() - count);
             let candidate = recipe.read(recipe.train(&input.profiles, rest))?;
-            duel(candidate.as_ref(), newest)
+            duel(candidate.as_ref(), incumbent, &input.profiles, newest)
         }
     };
     let body = recipe.train(&input.profiles, &all);
     let candidate = recipe.read(body.clone())?;
-    let taught = duel(candidate.as_ref(), &all[all.len().saturating_sub(TAUGHT_MAX)..]);
+    let newest = &all[all.len().saturating_sub(TAUGHT_MAX)..];
+    let taught = duel(candidate.as_ref(), incumbent, &input.profiles, newest);
     let version = input.incumbent.as_ref().map(|incumbent| incumbent.version);
     let is_continuation = input.incumbent.as_ref().is_none_or(|incumbent| incumbent.is_same_recipe);
     let verdict = judge(&held_out, &taught, is_continuation);
     Ok(Trial { body, score: scores(&held_out, version), verdict })
+}
+
+fn duel(
+    candidate: &dyn InterferenceModel,
+    incumbent: &dyn InterferenceModel,
+    profiles: &ProfileBook,
+    observations: &[Observation],
+) -> Duel {
+    Duel {
+        candidate: score(candidate, profiles, observations),
+        incumbent: score(incumbent, profiles, observations),
+    }
 }
 
 /// How many of the newest sharings are held out: none that the incumbent has seen, and never all.

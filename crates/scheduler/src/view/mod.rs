@@ -154,11 +154,11 @@ fn device_view(
 ) -> DeviceView {
     let here: Vec<Tenancy<'_>> =
         on_node.iter().filter(|(decision, _)| decision.gres_type == device.gres_type).copied().collect();
-    let shards_of = |booked: bool| -> u32 {
-        let counted =
-            |(_, member): &&Tenancy<'_>| is_booked(sources.scan, member.plan.start.job_id) == booked;
-        here.iter().filter(counted).map(|(_, member)| u32::from(member.plan.shards.count())).sum()
-    };
+    let (mut booked, mut unbooked) = (0, 0);
+    for (_, member) in &here {
+        let sum = if is_booked(sources.scan, member.plan.start.job_id) { &mut booked } else { &mut unbooked };
+        *sum += u32::from(member.plan.shards.count());
+    }
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
     let agent = sources.agents.get(&node.name);
     let closed = agent.and_then(|agent| closed(sources.drains, &node.name, agent, &device.gres_type));
@@ -168,7 +168,7 @@ fn device_view(
         Some(format!("who runs there is not as he was known: {why}"))
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
-    } else if shards_used > shards_of(true) && !here.is_empty() {
+    } else if shards_used > booked && !here.is_empty() {
         Some("a job without a decision is on it".to_owned())
     } else {
         None
@@ -180,7 +180,7 @@ fn device_view(
         gpu_types: gpu_type_names(&device.model, sources.gpu_types),
         memory_bytes: device.memory_bytes,
         mechanism: device.mechanism,
-        shards_free: shards_total.min(100).saturating_sub(shards_used).saturating_sub(shards_of(false)),
+        shards_free: shards_total.min(100).saturating_sub(shards_used).saturating_sub(unbooked),
         tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources.scan)).collect(),
         blocked,
     }

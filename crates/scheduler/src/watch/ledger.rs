@@ -162,11 +162,10 @@ impl Ledger {
             alone,
             exit,
         } = record;
-        let bits = |time: &Option<UnixTime>| time.map(|time| time.seconds().to_bits());
         self.hasher.hash_one((
             (id, restart_count, uid, user, account, partition),
             (workload, slowdown_ratio_max.map(f64::to_bits), memory_bytes_declared),
-            (submitted_at.seconds().to_bits(), bits(eligible_at), bits(started_at), bits(ended_at)),
+            (bits(*submitted_at), eligible_at.map(bits), started_at.map(bits), ended_at.map(bits)),
             (ending.map(Ending::as_str), node, gres, alone, exit),
         ))
     }
@@ -174,4 +173,9 @@ impl Ledger {
     fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A time that can be hashed.
+fn bits(time: UnixTime) -> u64 {
+    time.seconds().to_bits()
 }

@@ -33,23 +33,23 @@ pub(in crate::grpc) async fn drain(
     };
     check(&places, &known(context)?)?;
     let (by, since) = (name_of(caller).await, context.now());
-    let order =
-        |place: &DrainPlace| Drain { place: place.clone(), by: by.clone(), reason: reason.clone(), since };
-    let orders: Vec<Drain> = places.iter().map(order).collect();
+    let orders: Vec<Drain> = places
+        .into_iter()
+        .map(|place| Drain { place, by: by.clone(), reason: reason.clone(), since })
+        .collect();
     let store = context.store.as_ref();
-    let from_store = |error| status::from_store(&error);
-    let changes = store.drain(&orders).await.map_err(from_store)?;
+    let changes = store.drain(&orders).await.map_err(|error| status::from_store(&error))?;
     nudge(context);
-    let drains = store.drains().await.map_err(from_store)?;
-    let decisions = store.active_decisions().await.map_err(from_store)?;
-    let outcome = |(order, change): (Drain, DrainChange)| {
+    let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
+    let decisions = store.active_decisions().await.map_err(|error| status::from_store(&error))?;
+    let outcomes = orders.into_iter().zip(changes).map(|(order, change)| {
         let running_count = running_in(&order.place, &decisions);
         // As it is now: since when it has been drained, too.
         let now = drains.iter().find(|drain| drain.place == order.place).unwrap_or(&order);
         let drain = Some(drained_place(now));
         api::DrainOutcome { drain, change: change_word(change).to_owned(), running_count }
-    };
-    Ok(api::DrainResponse { places: orders.into_iter().zip(changes).map(outcome).collect() })
+    });
+    Ok(api::DrainResponse { places: outcomes.collect() })
 }
 
 /// Opens places again. One that is not drained is told so, and keeps no other drained.
@@ -62,8 +62,7 @@ pub(in crate::grpc) async fn undrain(
     let api::UndrainRequest { places, reason: text } = request;
     let (places, reason) = (places_of(places)?, reason(&text)?);
     let store = context.store.as_ref();
-    let from_store = |error| status::from_store(&error);
-    let drained = store.drains().await.map_err(from_store)?;
+    let drained = store.drains().await.map_err(|error| status::from_store(&error))?;
     // What is drained may have left the pool meanwhile.
     let others = places.iter().filter(|place| !drained.iter().any(|drain| drain.place == **place));
     let others: Vec<DrainPlace> = others.cloned().collect();
@@ -72,15 +71,15 @@ pub(in crate::grpc) async fn undrain(
     }
     let by = name_of(caller).await;
     let order = Undrain { places: places.clone(), by, reason, at: context.now() };
-    let opened = store.undrain(&order).await.map_err(from_store)?;
+    let opened = store.undrain(&order).await.map_err(|error| status::from_store(&error))?;
     nudge(context);
-    let left = store.drains().await.map_err(from_store)?;
-    let outcome = |(place, was_drained): (DrainPlace, bool)| {
+    let left = store.drains().await.map_err(|error| status::from_store(&error))?;
+    let outcomes = places.into_iter().zip(opened).map(|(place, was_drained)| {
         let here = left.iter().filter(|drain| drain.place.node == place.node);
         let remaining = here.map(drained_place).collect();
         api::UndrainOutcome { place: Some(wire_place(&place)), was_drained, remaining }
-    };
-    Ok(api::UndrainResponse { places: places.into_iter().zip(opened).map(outcome).collect() })
+    });
+    Ok(api::UndrainResponse { places: outcomes.collect() })
 }
 
 /// Plans and releases are looked at anew.
@@ -122,11 +121,11 @@ fn places_of(places: Vec<api::Place>) -> Result<Vec<DrainPlace>, Status> {
         )));
     }
     let mut seen = BTreeSet::new();
-    let place = |api::Place { node, gres_type }: api::Place| DrainPlace {
+    let places = places.into_iter().map(|api::Place { node, gres_type }| DrainPlace {
         node: NodeName(node),
         gres_type: gres_type.filter(|name| !name.is_empty()).map(GresType),
-    };
-    Ok(places.into_iter().map(place).filter(|place| seen.insert(place.clone())).collect())
+    });
+    Ok(places.filter(|place| seen.insert(place.clone())).collect())
 }
 
 /// The pool's nodes as Slurm told them last, with the devices that Slurm or their agents know.

@@ -28,7 +28,6 @@ pub(in crate::grpc) async fn evict(
     let api::EvictRequest { job_id, reason: text } = request;
     let id: SlurmJobId = job_id.parse().map_err(|error| Status::invalid_argument(format!("{error}")))?;
     let reason = reason(&text)?;
-    let refused = |sentence: String| Status::failed_precondition(format!("job {id} {sentence}"));
     if context.settings.mode != Mode::Active {
         let mode = context.settings.mode.as_str();
         return Err(Status::failed_precondition(format!(
@@ -46,10 +45,10 @@ pub(in crate::grpc) async fn evict(
         let now = context.store.active_decisions().await;
         (newer, now.map_err(|error| status::from_store(&error))?)
     };
-    let (job, node) = eligible(id, &scan, &decisions).map_err(refused)?;
+    let (job, node) = eligible(id, &scan, &decisions).map_err(|why| refused(id, &why))?;
     let allowed = context.slurm.allows_requeue(id).await.map_err(TickError::slurm("ask for a job"));
     if !allowed.map_err(|error| status::from_tick(&error))? {
-        return Err(refused("was submitted with --no-requeue: Slurm does not start it again".to_owned()));
+        return Err(refused(id, "was submitted with --no-requeue: Slurm does not start it again"));
     }
     let at = context.now();
     let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -65,10 +64,15 @@ pub(in crate::grpc) async fn evict(
     let event = Event { at, kind: EventKind::Evicted, job_id: Some(id), node: Some(node.clone()), detail };
     let is_new = context.store.evict(&requeue, &event).await.map_err(|error| status::from_store(&error))?;
     if !is_new {
-        return Err(refused("is being started again already; see 'pillion why'".to_owned()));
+        return Err(refused(id, "is being started again already; see 'pillion why'"));
     }
     context.nudges.requeue.notify_one();
     Ok(api::EvictResponse { job_id: id.to_string(), node: node.to_string(), reason })
+}
+
+/// `why`: the rest of a sentence that begins with the job.
+fn refused(id: SlurmJobId, why: &str) -> Status {
+    Status::failed_precondition(format!("job {id} {why}"))
 }
 
 /// The job and its node, or why it cannot be evicted: the rest of a sentence that begins with the job.

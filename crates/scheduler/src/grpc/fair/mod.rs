@@ -86,8 +86,9 @@ impl Turns {
         let guest = (caller.uid, caller.is_operator);
         let served_max = if caller.is_operator { CALLS_OF_OPERATOR_MAX } else { CALLS_OF_USER_MAX };
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let empty = || Line { places: Arc::new(Semaphore::new(served_max)), length: 0 };
-        let line = lines.entry(guest).or_insert_with(empty);
+        let line = lines
+            .entry(guest)
+            .or_insert_with(|| Line { places: Arc::new(Semaphore::new(served_max)), length: 0 });
         if line.length >= served_max + LINE_LENGTH_MAX {
             return None;
         }

@@ -28,7 +28,7 @@ impl Credit for MemoryStore {
                     *at = loss.lost_at;
                 }
             }
-            let atonement = |(uid, lost_at): (UserId, UnixTime)| {
+            let atonements = last.into_iter().map(|(uid, lost_at)| {
                 let accounts = state.runs.values().filter_map(|run| run.account.as_ref());
                 let alone = accounts.filter(|run| {
                     let is_alone = run.sums.shared_run_count == 0 && run.sums.gpu_seconds >= seconds_min;
@@ -36,8 +36,8 @@ impl Credit for MemoryStore {
                 });
                 let count = u32::try_from(alone.count()).unwrap_or(u32::MAX);
                 Atonement { uid, runs_alone: count.min(runs_max) }
-            };
-            last.into_iter().map(atonement).collect()
+            });
+            atonements.collect()
         })
     }
 }

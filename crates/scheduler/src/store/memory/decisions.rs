@@ -93,8 +93,8 @@ impl Decisions for MemoryStore {
 
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
         self.call("moving a member", |state| {
-            let illegal = |source| StoreError::Illegal { id: step.decision_id, source };
-            let to = step.from.advance(step.to).map_err(illegal)?;
+            let to = step.from.advance(step.to);
+            let to = to.map_err(|source| StoreError::Illegal { id: step.decision_id, source })?;
             let Ok(member) = state.member_mut(step.decision_id, step.start) else { return Ok(false) };
             if member.state != step.from {
                 return Ok(false);

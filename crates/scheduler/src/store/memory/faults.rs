@@ -26,13 +26,13 @@ impl Faults {
     /// In the place of the job's last one: a victim's where that was an eviction and came to nothing, for it is started
     /// again once; an eviction where that is settled. `false`: nothing is intended anew.
     pub(super) fn intend(&mut self, requeue: &Requeue) -> bool {
-        let gives_way = |(old, outcome): &(Requeue, Option<RequeueOutcome>)| match requeue.cause {
+        let before = self.requeues.get(&requeue.start.job_id);
+        let is_new = before.is_none_or(|(old, outcome)| match requeue.cause {
             RequeueCause::Evicted => outcome.is_some(),
             RequeueCause::Victim => {
                 old.cause == RequeueCause::Evicted && *outcome != Some(RequeueOutcome::Requeued)
             }
-        };
-        let is_new = self.requeues.get(&requeue.start.job_id).is_none_or(gives_way);
+        });
         if is_new {
             self.requeues.insert(requeue.start.job_id, (requeue.clone(), None));
         }
@@ -59,14 +59,13 @@ impl Faults {
         conditions: &[DeviceCondition],
         at: UnixTime,
     ) -> Vec<Event> {
-        let here = |stored: &&StoredFault| stored.node == *node && !stored.is_over;
-        let open: Vec<FaultOf> =
-            self.device_faults.iter().filter(here).map(|stored| stored.of.clone()).collect();
+        let stored = self.device_faults.iter();
+        let here = stored.filter(|stored| stored.node == *node && !stored.is_over);
+        let open: Vec<FaultOf> = here.map(|stored| stored.of.clone()).collect();
         let changes = changes(&open, node, conditions, at);
         let mut events = Vec::new();
         for (of, event) in changes.begun {
-            let is_known = |stored: &StoredFault| stored.node == *node && stored.of == of;
-            if !self.device_faults.iter().any(is_known) {
+            if !self.device_faults.iter().any(|stored| stored.node == *node && stored.of == of) {
                 self.device_faults.push(StoredFault { node: node.clone(), of, is_over: false });
                 events.push(event);
             }
@@ -85,11 +84,13 @@ impl Faults {
         gres_type: &GresType,
         since: UnixTime,
     ) -> Vec<DeviceFault> {
-        let is_asked_for = |stored: &&StoredFault| {
-            stored.node == *node && stored.of.gres_type == *gres_type && stored.of.fault.since >= since
-        };
-        let stored = self.device_faults.iter().filter(is_asked_for);
-        let mut faults: Vec<DeviceFault> = stored.map(|stored| stored.of.fault.clone()).collect();
+        let mut faults: Vec<DeviceFault> = self
+            .device_faults
+            .iter()
+            .filter(|stored| stored.node == *node && stored.of.gres_type == *gres_type)
+            .map(|stored| stored.of.fault.clone())
+            .filter(|fault| fault.since >= since)
+            .collect();
         faults.sort_by(|a, b| a.since.seconds().total_cmp(&b.since.seconds()));
         faults
     }

@@ -90,10 +90,11 @@ impl Learning {
             reason,
         };
         self.models.push(Model { version: added, body: Some(body) });
-        let is_old = |model: &&mut Model| {
-            model.version.state != ModelState::Active && model.version.version + MODEL_BODIES_KEPT <= version
-        };
-        self.models.iter_mut().filter(is_old).for_each(|model| model.body = None);
+        for Model { version: model, body } in &mut self.models {
+            if model.state != ModelState::Active && model.version + MODEL_BODIES_KEPT <= version {
+                *body = None;
+            }
+        }
         Some(version)
     }
 
@@ -114,12 +115,12 @@ impl Learning {
 }
 
 fn unobserved(new: &NewObservation, at: UnixTime) -> Sharing {
-    let tenant = |tenant: &super::super::SharingTenant| ObservedTenant {
+    let tenants = new.tenants.iter().map(|tenant| ObservedTenant {
         workload: tenant.workload.clone(),
         sharing: tenant.sharing,
         speed_fraction: None,
         is_self_reported: false,
-    };
+    });
     Sharing {
         stored: StoredObservation {
             number: 0,
@@ -127,7 +128,7 @@ fn unobserved(new: &NewObservation, at: UnixTime) -> Sharing {
             recorded_at: at,
             observation: Observation {
                 device_model: new.device_model.clone(),
-                tenants: new.tenants.iter().map(tenant).collect(),
+                tenants: tenants.collect(),
                 power_watts: None,
                 fits: true,
                 run_count: 1.0,

@@ -26,21 +26,20 @@ impl Names {
     }
 
     pub(super) fn names(&self, workloads: &[WorkloadKey]) -> BTreeMap<WorkloadKey, KnownName> {
-        let known = |key: &WorkloadKey| {
+        let known = workloads.iter().filter_map(|key| {
             let name = self.0.get(key)?.name.clone();
-            let is_namesake = |other: &Naming| {
+            let is_shared = self.0.values().any(|other| {
                 other.workload != *key && other.name == name && owner(&other.workload) == owner(key)
-            };
-            let is_shared = self.0.values().any(is_namesake);
+            });
             Some((key.clone(), KnownName { name, is_shared }))
-        };
-        workloads.iter().filter_map(known).collect()
+        });
+        known.collect()
     }
 
     pub(super) fn called(&self, name: &WorkloadName, uid: Option<UserId>) -> Vec<WorkloadKey> {
-        let is_meant = |one: &&Naming| one.name == *name && uid.is_none_or(|uid| one.uid == uid);
-        let keys = self.0.values().filter(is_meant).map(|one| one.workload.clone());
-        keys.take(NAMESAKES_MAX as usize).collect()
+        let namings = self.0.values();
+        let meant = namings.filter(|one| one.name == *name && uid.is_none_or(|uid| one.uid == uid));
+        meant.map(|one| one.workload.clone()).take(NAMESAKES_MAX as usize).collect()
     }
 }
 

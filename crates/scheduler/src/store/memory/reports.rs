@@ -11,6 +11,18 @@ use pillion_core::report::{Launch, Report, ReportBody};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeSet;
 
+/// The rows of history, as Postgres would count them.
+fn row_count(state: &State) -> usize {
+    let explanations: usize = state.explanations.values().map(Vec::len).sum();
+    state.decisions.len()
+        + explanations
+        + state.events.len()
+        + state.launches.len()
+        + state.runs.len()
+        + state.starts.len()
+        + state.jobs.len()
+}
+
 #[async_trait]
 impl Reports for MemoryStore {
     async fn ingest(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, StoreError> {
@@ -28,15 +40,14 @@ impl Reports for MemoryStore {
                 ReportBody::JobSummary(summary) => {
                     // An agent that lost its journal may tell of a start again, under another journal: the first one counts.
                     let key = (summary.start, summary.gres_type.clone());
-                    let run = || Run {
+                    state.runs.entry(key).or_insert_with(|| Run {
                         node: node.clone(),
                         summary: (**summary).clone(),
                         account: None,
                         lesson: None,
                         is_passed: false,
                         is_judged: false,
-                    };
-                    state.runs.entry(key).or_insert_with(run);
+                    });
                 }
                 ReportBody::Launch(launch) => state.launches.push(launch.clone()),
             }
@@ -116,17 +127,7 @@ impl Events for MemoryStore {
 impl History for MemoryStore {
     async fn prune_history(&self, before: UnixTime) -> Result<u64, StoreError> {
         self.look("pruning history", |state| {
-            let count = |state: &State| {
-                let explanations: usize = state.explanations.values().map(Vec::len).sum();
-                state.decisions.len()
-                    + explanations
-                    + state.events.len()
-                    + state.launches.len()
-                    + state.runs.len()
-                    + state.starts.len()
-                    + state.jobs.len()
-            };
-            let rows = count(state);
+            let rows = row_count(state);
             let stays: BTreeSet<DecisionId> = state
                 .all_decisions()
                 .filter(|decision| decision.state.is_active() || decision.created_at >= before)
@@ -142,7 +143,7 @@ impl History for MemoryStore {
             state.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
             let jobs = &state.jobs;
             state.starts.retain(|start, told| told.started_at >= before || jobs.contains_key(&start.job_id));
-            (rows - count(state)).try_into().unwrap_or(u64::MAX)
+            (rows - row_count(state)).try_into().unwrap_or(u64::MAX)
         })
     }
 

@@ -2,9 +2,7 @@
 
 use super::MemoryStore;
 use super::state::{Run, State};
-use crate::store::{
-    Decision, Lesson, MeasuredRun, Member, Profiles, RunAccount, Runs, StoreError, StoredProfile,
-};
+use crate::store::{Decision, Lesson, MeasuredRun, Profiles, RunAccount, Runs, StoreError, StoredProfile};
 use async_trait::async_trait;
 use pillion_core::decision::MemberState;
 use pillion_core::report::JobSummary;
@@ -41,13 +39,15 @@ impl State {
 
     /// The newest decision that this start was released under.
     fn ran_under(&self, start: JobStart) -> Option<Decision> {
-        let has_run = |member: &Member| {
-            let ran =
-                matches!(member.state, MemberState::Released | MemberState::Running | MemberState::Ended);
-            member.plan.start == start && ran
-        };
         let mut newest_first = self.decisions.values().rev().map(|committed| &committed.decision);
-        newest_first.find(|decision| decision.members.iter().any(has_run)).cloned()
+        let ran_under = newest_first.find(|decision| {
+            decision.members.iter().any(|member| {
+                let has_run =
+                    matches!(member.state, MemberState::Released | MemberState::Running | MemberState::Ended);
+                member.plan.start == start && has_run
+            })
+        });
+        ran_under.cloned()
     }
 }
 
@@ -123,10 +123,10 @@ impl Profiles for MemoryStore {
         device_model: &str,
     ) -> Result<Option<StoredProfile>, StoreError> {
         self.call("reading a profile", |state| {
-            let is_it = |stored: &StoredProfile| {
-                stored.profile.workload == *workload && stored.profile.device_model == device_model
-            };
-            Ok(state.profiles().into_iter().find(is_it))
+            let mut profiles = state.profiles().into_iter();
+            Ok(profiles.find(|StoredProfile { profile, .. }| {
+                profile.workload == *workload && profile.device_model == device_model
+            }))
         })
     }
 

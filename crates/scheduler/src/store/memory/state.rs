@@ -7,7 +7,7 @@ use super::names::Names;
 use super::operators::Drains;
 use crate::store::{
     CreditLoss, Decision, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson, Member,
-    NewDecision, NewMember, RunAccount, SlurmStart, StoreError, StoredProfile,
+    NewDecision, RunAccount, SlurmStart, StoreError, StoredProfile,
 };
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
@@ -170,7 +170,7 @@ pub(super) fn enter(member: &mut Member, to: MemberState, at: UnixTime) {
 
 /// The decision as it stands right after its commit.
 pub(super) fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decision {
-    let member = |plan: &NewMember| Member {
+    let members = new.members.iter().map(|plan| Member {
         plan: plan.clone(),
         state: MemberState::Planned,
         prepared_at: None,
@@ -179,7 +179,7 @@ pub(super) fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decisi
         ended_at: None,
         measured_speed_fraction: None,
         energy_joules: None,
-    };
+    });
     Decision {
         id,
         group: new.joins.unwrap_or(id),
@@ -190,6 +190,6 @@ pub(super) fn planned(id: DecisionId, new: &NewDecision, at: UnixTime) -> Decisi
         device_model: new.device_model.clone(),
         gain: new.gain,
         abandoned_reason: None,
-        members: new.members.iter().map(member).collect(),
+        members: members.collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! Tables `run_account` and `account_hour`: what each run used and gained, and the same summed by the hour.
 
 use super::PgStore;
-use super::convert::{integer, text, timestamp};
+use super::convert::{counted, integer, text, timestamp};
 use super::tx::Access::Browse;
 use super::tx::TxError;
 use crate::store::accounts::whole_hours;
@@ -98,18 +98,17 @@ struct SumRow {
 
 impl From<SumRow> for Account {
     fn from(row: SumRow) -> Self {
-        let count = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
         let sums = Sums {
-            run_count: count(row.run_count),
-            shared_run_count: count(row.shared_run_count),
+            run_count: counted(row.run_count),
+            shared_run_count: counted(row.shared_run_count),
             gpu_seconds: row.gpu_seconds,
             shared_seconds: row.shared_seconds,
             unmeasured_seconds: row.unmeasured_seconds,
             gpu_seconds_saved: row.gpu_seconds_saved,
             energy_joules: row.energy_joules,
             energy_joules_saved: row.energy_joules_saved,
-            promises_kept: count(row.promises_kept),
-            promises_broken: count(row.promises_broken),
+            promises_kept: counted(row.promises_kept),
+            promises_broken: counted(row.promises_broken),
         };
         Self { key: row.key, sums }
     }

@@ -1,7 +1,7 @@
 //! Sums and short rows over several tables, for people. Each is bounded by what is active now or by a number of rows.
 
 use super::PgStore;
-use super::convert::{Place, Timestamp, timestamp, unix_time};
+use super::convert::{Place, Timestamp, counted, timestamp, unix_time};
 use super::member::role_from;
 use super::tx::Access::Browse;
 use super::tx::TxError;
@@ -188,16 +188,15 @@ pub(super) async fn heat(conn: &mut PgConnection, filter: &HeatFilter) -> Result
     )
     .fetch_all(conn)
     .await?;
-    let count = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
-    let outcome_count = rows.first().map_or(0, |row| count(row.read_count));
+    let outcome_count = rows.first().map_or(0, |row| counted(row.read_count));
     let cells = rows.into_iter().map(|row| HeatCell {
         workload: WorkloadKey(row.workload),
         beside: WorkloadKey(row.beside),
-        outcome_count: count(row.outcome_count),
+        outcome_count: counted(row.outcome_count),
         slowdown_ratio: row.slowdown_ratio,
         predicted_slowdown_ratio: row.predicted_slowdown_ratio,
         energy_ratio: row.energy_ratio,
-        promises_broken: count(row.promises_broken),
+        promises_broken: counted(row.promises_broken),
     });
     Ok(Heat { cells: cells.collect(), outcome_count })
 }

@@ -37,6 +37,11 @@ pub(super) fn integer(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
+/// What `count(*)` answers; it is never below zero.
+pub(super) fn counted(count: i64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 /// Free text, without the one character that Postgres cannot keep.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }

@@ -64,9 +64,9 @@ pub(super) async fn atonements(
     .fetch_all(conn)
     .await?;
     let place = Place { table: "credit_loss", row: "of a user" };
-    let atonement = |(uid, runs_alone): (i64, i64)| {
-        let uid = UserId(place.number("uid", uid)?);
-        Ok(Atonement { uid, runs_alone: place.number("runs_alone", runs_alone)? })
-    };
-    Ok(super::unreadable::readable(rows.into_iter().map(|row| atonement((row.uid, row.runs_alone))))?)
+    let atonements = rows.into_iter().map(|row| {
+        let uid = UserId(place.number("uid", row.uid)?);
+        Ok(Atonement { uid, runs_alone: place.number("runs_alone", row.runs_alone)? })
+    });
+    Ok(super::unreadable::readable(atonements)?)
 }

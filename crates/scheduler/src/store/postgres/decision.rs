@@ -140,11 +140,11 @@ pub(super) async fn commit(
     let ids = take_ids(conn, decisions.len()).await?;
     insert(conn, parent, &ids, decisions, at).await?;
     member::insert(conn, &ids, decisions).await?;
-    let id = |id: i64| {
+    let ids = ids.into_iter().map(|id| {
         let row = id.to_string();
         Place { table: "pairing_decision", row: &row }.number("decision_id", id).map(DecisionId)
-    };
-    Ok(ids.into_iter().map(id).collect::<Result<_, _>>()?)
+    });
+    Ok(ids.collect::<Result<_, _>>()?)
 }
 
 /// Every sharing that is joined is there.
@@ -177,6 +177,11 @@ async fn take_ids(conn: &mut PgConnection, count: usize) -> Result<Vec<i64>, TxE
     Ok(ids)
 }
 
+/// One column of all rows.
+fn texts(decisions: &[NewDecision], of: impl Fn(&NewDecision) -> &str) -> Vec<String> {
+    decisions.iter().map(|new| of(new).to_owned()).collect()
+}
+
 async fn insert(
     conn: &mut PgConnection,
     parent: Revision,
@@ -184,9 +189,6 @@ async fn insert(
     decisions: &[NewDecision],
     at: UnixTime,
 ) -> Result<(), TxError> {
-    let text = |of: fn(&NewDecision) -> &str| -> Vec<String> {
-        decisions.iter().map(|new| of(new).to_owned()).collect()
-    };
     let joins: Vec<Option<i64>> = decisions.iter().map(|new| new.joins.map(|id| bigint(id.0))).collect();
     let modes: Vec<Option<i16>> =
         decisions.iter().map(|new| new.sharing().ccs_mode().map(i16::from)).collect();
@@ -205,10 +207,10 @@ async fn insert(
         timestamp(at),
         ids,
         &joins as &[Option<i64>],
-        &text(|new| new.node.as_str()),
-        &text(|new| new.gres_type.as_str()),
-        &text(|new| &new.device_model),
-        &text(|new| new.sharing().mechanism().as_str()),
+        &texts(decisions, |new| new.node.as_str()),
+        &texts(decisions, |new| new.gres_type.as_str()),
+        &texts(decisions, |new| &new.device_model),
+        &texts(decisions, |new| new.sharing().mechanism().as_str()),
         &modes as &[Option<i16>],
         &gains,
     )
@@ -254,11 +256,10 @@ fn complete(
     rows: Vec<DecisionRow>,
     mut members: BTreeMap<i64, Vec<MemberRow>>,
 ) -> Result<Vec<Decision>, StoreError> {
-    let complete = |row: DecisionRow| {
+    readable(rows.into_iter().map(|row| {
         let members = members.remove(&row.decision_id).unwrap_or_default();
         row.with(members)
-    };
-    readable(rows.into_iter().map(complete))
+    }))
 }
 
 /// The newest decision that each of these starts was released under; `None`: it cannot be read.

@@ -59,12 +59,14 @@ impl TryFrom<JobRow> for JobRecord {
     type Error = StoreError;
     fn try_from(row: JobRow) -> Result<Self, StoreError> {
         let place = Place { table: "job", row: &row.job_id };
-        let ending = |word: &str| ending_from(word).ok_or_else(|| place.corrupt("ending"));
         Ok(Self {
             id: place.parse("job_id", &row.job_id)?,
             restart_count: place.number("restart_count", row.restart_count)?,
             uid: UserId(place.number("uid", row.uid)?),
-            ending: row.ending.as_deref().map(ending).transpose()?,
+            ending: match row.ending.as_deref() {
+                Some(word) => Some(ending_from(word).ok_or_else(|| place.corrupt("ending"))?),
+                None => None,
+            },
             memory_bytes_declared: place.number_opt("memory_bytes_declared", row.memory_bytes_declared)?,
             user: row.user_name,
             account: row.account,
@@ -103,8 +105,8 @@ pub(super) async fn jobs(
     )
     .fetch_all(conn)
     .await?;
-    let keyed = |row| JobRecord::try_from(row).map(|job| (job.id, job));
-    Ok(readable(rows.into_iter().map(keyed))?.into_iter().collect())
+    let jobs = readable(rows.into_iter().map(JobRecord::try_from))?;
+    Ok(jobs.into_iter().map(|job| (job.id, job)).collect())
 }
 
 /// Upserts all jobs in one statement: a scan may bring thousands.

@@ -23,10 +23,6 @@ impl PgStore {
     /// # Errors
     /// [`StoreError::Database`] while the database is away.
     pub async fn try_lead(&self) -> Result<Option<Leadership>, StoreError> {
-        let failed = |source: sqlx::Error| StoreError::Database {
-            action: "asking who leads",
-            source: Box::new(source),
-        };
         let attempt = async {
             let mut connection = self.pool.connect_options().connect().await?;
             let is_leader =
@@ -36,7 +32,9 @@ impl PgStore {
             Ok(is_leader.then_some(Leadership { connection }))
         };
         let answer = tokio::time::timeout(ANSWER_DURATION_MAX, attempt).await;
-        answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(failed)
+        answer
+            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+            .map_err(|source| StoreError::Database { action: "asking who leads", source: Box::new(source) })
     }
 }
 

@@ -80,14 +80,14 @@ impl MemberRow {
 /// P-1 before anything is written, so that the culprit has a name: no member is active elsewhere, nor twice in the plan. The
 /// index holds it whoever writes.
 pub(super) async fn expect_free(conn: &mut PgConnection, decisions: &[NewDecision]) -> Result<(), TxError> {
-    let starts = || decisions.iter().flat_map(|new| &new.members).map(|member| member.start.job_id);
-    let jobs: Vec<String> = starts().map(|job| job.to_string()).collect();
+    let starts = decisions.iter().flat_map(|new| &new.members).map(|member| member.start.job_id);
+    let jobs: Vec<String> = starts.clone().map(|job| job.to_string()).collect();
     let active =
         sqlx::query_scalar!("select job_id from pairing_member where active and job_id = any($1)", &jobs)
             .fetch_all(conn)
             .await?;
     let mut taken: BTreeSet<String> = active.into_iter().collect();
-    match starts().zip(jobs).find(|(_, word)| !taken.insert(word.clone())) {
+    match starts.zip(jobs).find(|(_, word)| !taken.insert(word.clone())) {
         Some((job, _)) => Err(StoreError::Conflict(job).into()),
         None => Ok(()),
     }
@@ -239,8 +239,8 @@ pub(super) async fn ran_under(conn: &mut PgConnection, start: JobStart) -> Resul
 
 /// Compare-and-set: false if the member is no longer in the state that `step` is from.
 pub(super) async fn step(conn: &mut PgConnection, step: &MemberStep) -> Result<bool, TxError> {
-    let illegal = |source| StoreError::Illegal { id: step.decision_id, source };
-    let to = step.from.advance(step.to).map_err(illegal)?;
+    let to = step.from.advance(step.to);
+    let to = to.map_err(|source| StoreError::Illegal { id: step.decision_id, source })?;
     let done = sqlx::query!(
         "update pairing_member set state = $5,
             released_at = case when $5 = 'released' then $6 else released_at end,

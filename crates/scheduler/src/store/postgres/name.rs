@@ -77,13 +77,12 @@ pub(super) async fn names(
     )
     .fetch_all(conn)
     .await?;
-    let known = |workload: String, name: &str, is_shared| {
-        let place = Place { table: "workload_name", row: &workload };
-        let name = WorkloadName::safe(name).ok_or_else(|| place.corrupt("name"))?;
-        Ok::<_, StoreError>((WorkloadKey(workload), KnownName { name, is_shared }))
-    };
-    let rows = rows.into_iter().map(|row| known(row.workload, &row.name, row.is_shared));
-    Ok(readable(rows)?.into_iter().collect())
+    let names = rows.into_iter().map(|row| {
+        let place = Place { table: "workload_name", row: &row.workload };
+        let name = WorkloadName::safe(&row.name).ok_or_else(|| place.corrupt("name"))?;
+        Ok((WorkloadKey(row.workload), KnownName { name, is_shared: row.is_shared }))
+    });
+    Ok(readable(names)?.into_iter().collect())
 }
 
 pub(super) async fn called(

@@ -77,7 +77,7 @@ impl TryFrom<RunRow> for JobSummary {
             job_id: place.parse("job_id", &row.job_id)?,
             restart_count: place.number("restart_count", row.restart_count)?,
         };
-        let neighbour = |text: &String| place.parse("neighbour_starts", text);
+        let neighbours = row.neighbour_starts.iter().map(|text| place.parse("neighbour_starts", text));
         Ok(Self {
             start,
             started_at: unix_time(row.started_at),
@@ -91,7 +91,7 @@ impl TryFrom<RunRow> for JobSummary {
             shared: ProgressPart { progress: row.shared_progress, seconds: row.shared_progress_seconds },
             solo_means: row.solo_means.map(|value| place.json("solo_means", value)).transpose()?,
             solo_sample_count: place.number("solo_sample_count", row.solo_sample_count)?,
-            neighbours: row.neighbour_starts.iter().map(neighbour).collect::<Result<_, _>>()?,
+            neighbours: neighbours.collect::<Result<_, _>>()?,
             signs: row.signs.map(|value| place.json("signs", value)).transpose()?,
             gres_type: GresType(row.gres_type),
         })

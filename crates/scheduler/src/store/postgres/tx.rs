@@ -204,9 +204,11 @@ impl PgStore {
                 Err(error) => {
                     self.counters.add(action, |counts| counts.failed += 1);
                     // A value that it does not take, or a question that took too long, is an answer.
-                    let is_slow = |error| access == Access::Browse && is_cancelled(error);
                     let by_postgres = match &error {
-                        TxError::Sql(error) => !is_refusal(error) && !is_slow(error),
+                        TxError::Sql(error) => {
+                            let is_slow = access == Access::Browse && is_cancelled(error);
+                            !is_refusal(error) && !is_slow
+                        }
                         TxError::Store(_) => false,
                     };
                     self.counters.over(access, begun.elapsed(), Some(by_postgres));
