@@ -25,7 +25,7 @@ pub struct AgentState {
     pub last_seen_at: UnixTime,
     /// Its clock less ours at the last hello, in seconds.
     pub clock_skew_seconds: f64,
-    /// How its devices are, as it told last; of those that are not here nothing is known yet.
+    /// How its devices are, as it reported last; of those that are not here nothing is known yet.
     pub conditions: BTreeMap<GresType, DeviceCondition>,
 }
 
@@ -36,9 +36,9 @@ fn by_device(conditions: &[DeviceCondition]) -> BTreeMap<GresType, DeviceConditi
 #[derive(Debug)]
 struct Entry {
     state: AgentState,
-    /// What its devices did last, and when. Beside the state: the state is copied at every look of the planner.
-    readings: BTreeMap<GresType, DeviceLook>,
-    /// How its node is set up, as it told when it connected. Beside the state, likewise.
+    /// What its devices did last, and when. Beside the state: the state is copied for every plan.
+    readings: BTreeMap<GresType, DeviceSeen>,
+    /// How its node is set up, as it reported when it connected. Beside the state, likewise.
     setup: Option<NodeSetup>,
     stream: u64,
     /// Of its reports: another one is another agent.
@@ -55,7 +55,7 @@ impl Entry {
         AgentState { is_connected: self.is_connected(), ..self.state.clone() }
     }
 
-    /// The devices that are not closed by a fault; none of an agent that is away.
+    /// The devices that are not closed by a fault; none of an agent that does not respond.
     fn open_devices(&self) -> impl Iterator<Item = &DeviceDescription> {
         let devices = if self.is_connected() { self.state.devices.as_slice() } else { &[] };
         devices.iter().filter(|device| {
@@ -110,7 +110,7 @@ pub type Readings = BTreeMap<(NodeName, GresType), (UnixTime, Reading)>;
 
 /// What a device did, and who was on it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct DeviceLook {
+pub struct DeviceSeen {
     /// When it was taken.
     pub at: UnixTime,
     /// What it did.
@@ -170,7 +170,7 @@ impl Agents {
         }
     }
 
-    /// A node's devices are otherwise than they were told to be before. `false`: an older stream, which says nothing of a
+    /// A node's devices are otherwise than they were reported before. `false`: an older stream, which says nothing of a
     /// newer one's.
     pub fn set_conditions(&self, stream: &StreamId, conditions: &[DeviceCondition]) -> bool {
         let mut registry = self.lock();
@@ -190,7 +190,7 @@ impl Agents {
             if known.is_none_or(|known| known.at <= samples.recorded_at) {
                 let (at, reading, tenants) =
                     (samples.recorded_at, sample.reading.clone(), sample.tenants.clone());
-                entry.readings.insert(sample.gres_type.clone(), DeviceLook { at, reading, tenants });
+                entry.readings.insert(sample.gres_type.clone(), DeviceSeen { at, reading, tenants });
             }
         }
     }
@@ -219,8 +219,8 @@ impl Agents {
         }
     }
 
-    /// What is known of who tells something of a node: its clock less ours, and the memory of each of its devices.
-    pub fn teller(&self, node: &NodeName) -> (f64, BTreeMap<GresType, u64>) {
+    /// What is known of who reports something of a node: its clock less ours, and the memory of each of its devices.
+    pub fn reporter(&self, node: &NodeName) -> (f64, BTreeMap<GresType, u64>) {
         let registry = self.lock();
         let Some(entry) = registry.entries.get(node) else { return (0.0, BTreeMap::new()) };
         let devices =
@@ -238,7 +238,7 @@ impl Agents {
         self.lock().entries.get(node)?.setup.clone()
     }
 
-    /// Puts a message into an agent's box. `false`: it is away or its box is full; the next tick tries again.
+    /// Puts a message into an agent's box. `false`: it does not respond or its box is full; the next tick tries again.
     pub fn send(&self, node: &NodeName, message: ToAgent) -> bool {
         let registry = self.lock();
         let entry = registry.entries.get(node).filter(|entry| entry.state.is_connected);
@@ -251,7 +251,7 @@ impl Agents {
     }
 
     /// Whether that agent has a device that no fault of its own keeps new tenants from. One without any, such as over a library
-    /// without a driver, can start nobody, as if it were away.
+    /// without a driver, can start nobody, as if it did not respond.
     pub fn takes_tenants(&self, node: &NodeName) -> bool {
         self.lock().entries.get(node).is_some_and(|entry| entry.open_devices().next().is_some())
     }
@@ -265,27 +265,27 @@ impl Agents {
 
     /// The newest readings of these devices.
     pub fn readings<'a>(&self, places: impl Iterator<Item = (&'a NodeName, &'a GresType)>) -> Readings {
-        self.seen(places, |look| (look.at, look.reading.clone()))
+        self.seen(places, |newest| (newest.at, newest.reading.clone()))
     }
 
-    /// The newest looks at these devices, with who was on them.
-    pub fn looks<'a>(
+    /// The newest samples of these devices, with who was on them.
+    pub fn samples_of<'a>(
         &self,
         places: impl Iterator<Item = (&'a NodeName, &'a GresType)>,
-    ) -> BTreeMap<(NodeName, GresType), DeviceLook> {
-        self.seen(places, DeviceLook::clone)
+    ) -> BTreeMap<(NodeName, GresType), DeviceSeen> {
+        self.seen(places, DeviceSeen::clone)
     }
 
     fn seen<'a, T>(
         &self,
         places: impl Iterator<Item = (&'a NodeName, &'a GresType)>,
-        take: impl Fn(&DeviceLook) -> T,
+        take: impl Fn(&DeviceSeen) -> T,
     ) -> BTreeMap<(NodeName, GresType), T> {
         let registry = self.lock();
         let mut seen = BTreeMap::new();
         for (node, gres_type) in places {
-            if let Some(look) = registry.entries.get(node).and_then(|entry| entry.readings.get(gres_type)) {
-                seen.insert((node.clone(), gres_type.clone()), take(look));
+            if let Some(newest) = registry.entries.get(node).and_then(|entry| entry.readings.get(gres_type)) {
+                seen.insert((node.clone(), gres_type.clone()), take(newest));
             }
         }
         seen

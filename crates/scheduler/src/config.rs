@@ -1,4 +1,4 @@
-//! From the configuration file ([`pillion_config::Scheduler`]) to what the rooms take.
+//! From the configuration file ([`pillion_config::Scheduler`]) to what the modules take.
 
 use crate::context::Settings;
 use crate::grpc::auth::Operators;

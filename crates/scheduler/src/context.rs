@@ -110,7 +110,7 @@ pub struct Board {
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.
     pub dropped_line_count: u64,
-    /// The decisions that were planned or released at the last look of `release`.
+    /// The decisions that were planned or released at the last tick of `release`.
     pub active: Arc<Vec<Decision>>,
     /// For how many jobs the last plan had which reason to leave them waiting.
     pub reason_counts: BTreeMap<Reason, u64>,
@@ -150,7 +150,7 @@ pub struct ModelSeen {
 /// Wakes reconcilers before their period is over; carries no data.
 #[derive(Debug, Default)]
 pub struct Nudges {
-    /// Look at Slurm now.
+    /// Scan Slurm now.
     pub watch: Arc<Notify>,
     /// Something may be planned now.
     pub engine: Arc<Notify>,
@@ -258,10 +258,10 @@ impl Context {
     pub async fn first_scan(&self, wait: Duration) -> Option<Arc<Scan>> {
         self.scan_when(wait, || self.board().scan.clone()).await
     }
-    async fn scan_when(&self, wait: Duration, look: impl Fn() -> Option<Arc<Scan>>) -> Option<Arc<Scan>> {
+    async fn scan_when(&self, wait: Duration, newest: impl Fn() -> Option<Arc<Scan>>) -> Option<Arc<Scan>> {
         let found = async {
             loop {
-                if let Some(scan) = look() {
+                if let Some(scan) = newest() {
                     return scan;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -275,7 +275,7 @@ impl Context {
         // A scan from the future means that the clock was set back: as good as old.
         age.abs() <= self.settings.scan_age_max.as_secs_f64()
     }
-    /// Whether we lead, or another scheduler does and we only look. Who begins to lead looks anew first: an older scan may
+    /// Whether we lead, or another scheduler does and we only watch. Who begins to lead scans anew first: an older scan may
     /// not show what the leader before did.
     pub fn set_leading(&self, leading: bool) {
         if leading && !self.leading.load(Ordering::SeqCst) {

@@ -19,7 +19,7 @@ pub enum Closed<'a> {
     /// An operator said so, of it or of its node.
     Drained(&'a Drain),
     /// Nobody is there who could prepare it.
-    AgentAway,
+    AgentNotResponding,
     /// Its worst fault.
     Fault(&'a DeviceFault),
 }
@@ -28,7 +28,7 @@ impl fmt::Display for Closed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Drained(drain) => drain.fmt(f),
-            Self::AgentAway => f.write_str("its agent is away"),
+            Self::AgentNotResponding => f.write_str("its agent is away"),
             Self::Fault(fault) => fault.fmt(f),
         }
     }
@@ -45,7 +45,7 @@ pub fn closed<'a>(
         return Some(Closed::Drained(drain));
     }
     if !agent.is_connected {
-        return Some(Closed::AgentAway);
+        return Some(Closed::AgentNotResponding);
     }
     agent.conditions.get(gres_type).and_then(DeviceCondition::closed_by).map(Closed::Fault)
 }
@@ -115,7 +115,7 @@ pub struct Sources<'a> {
     pub tenant_counts: BTreeMap<(&'a NodeName, &'a GresType), u32>,
 }
 
-/// All devices that agents told of, in the order of nodes and of a node's own indexes.
+/// All devices that agents reported, in the order of nodes and of a node's own indexes.
 pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
     let nodes = sources.scan.into_iter().flat_map(|scan| &scan.nodes);
     let nodes: BTreeMap<&NodeName, &Node> = nodes.map(|node| (&node.name, node)).collect();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     /// State, and why it is closed, of n1's only device.
-    fn told(agent: &AgentState, tenants: u32, booked: u32, drains: &[Drain]) -> (&'static str, String) {
+    fn status(agent: &AgentState, tenants: u32, booked: u32, drains: &[Drain]) -> (&'static str, String) {
         let mut scan = scan(None, NodeAvailability::Up);
         scan.nodes[0].shards = [(GresType::new("g0"), (100, booked))].into();
         let agents = [(NodeName::new("n1"), agent.clone())].into();
@@ -184,15 +184,15 @@ mod tests {
 
     #[test]
     fn a_device_is_what_is_worst_about_it() {
-        let open = |tenants, booked| told(&agent(), tenants, booked, &[]);
+        let open = |tenants, booked| status(&agent(), tenants, booked, &[]);
         let none = String::new;
         assert_eq!([open(0, 0), open(1, 40), open(2, 90)].map(|it| it.0), ["idle", "alone", "shared"]);
         assert_eq!(open(0, 100), ("alone", none()), "Slurm itself put somebody there");
         assert_eq!(open(2, 0), ("shared", none()), "they are about to be there");
-        let gone = told(&broken(), 2, 90, &[]);
+        let gone = status(&broken(), 2, 90, &[]);
         assert!(gone.0 == "closed" && gone.1.ends_with("it is gone"), "{gone:?}");
-        let away = AgentState { is_connected: false, ..broken() };
-        assert_eq!(told(&away, 2, 90, &[]), ("away", "its agent is away".to_owned()));
+        let not_responding = AgentState { is_connected: false, ..broken() };
+        assert_eq!(status(&not_responding, 2, 90, &[]), ("away", "its agent is away".to_owned()));
     }
 
     #[test]
@@ -200,11 +200,11 @@ mod tests {
         let why = "drained by root: fan noise".to_owned();
         for drain in [drain(None), drain(Some("g0"))] {
             let drains = std::slice::from_ref(&drain);
-            assert_eq!(told(&agent(), 1, 40, drains), ("closed", why.clone()));
-            assert_eq!(told(&broken(), 1, 40, drains), ("closed", why.clone()));
-            let away = AgentState { is_connected: false, ..agent() };
-            assert_eq!(told(&away, 1, 40, drains), ("away", why.clone()));
+            assert_eq!(status(&agent(), 1, 40, drains), ("closed", why.clone()));
+            assert_eq!(status(&broken(), 1, 40, drains), ("closed", why.clone()));
+            let not_responding = AgentState { is_connected: false, ..agent() };
+            assert_eq!(status(&not_responding, 1, 40, drains), ("away", why.clone()));
         }
-        assert_eq!(told(&agent(), 1, 40, &[drain(Some("g1"))]), ("alone", String::new()), "another device");
+        assert_eq!(status(&agent(), 1, 40, &[drain(Some("g1"))]), ("alone", String::new()), "another device");
     }
 }

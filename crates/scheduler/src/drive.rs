@@ -14,7 +14,7 @@ use tracing::warn;
 /// Who looks at what is there and does what is to be done next: idempotent, and safe to be stopped between any two calls.
 #[async_trait]
 pub trait Reconciler: Send + Sync {
-    /// Looks once.
+    /// One tick: does what is to be done now.
     ///
     /// # Errors
     /// [`TickError`] where somebody did not answer; the next tick tries again.
@@ -25,14 +25,14 @@ pub trait Reconciler: Send + Sync {
 pub struct Task {
     /// Its name in logs, metrics and docs/architecture.md.
     pub name: &'static str,
-    /// How often it looks.
+    /// How often it ticks.
     pub rhythm: Rhythm,
     /// What wakes it.
     pub wake: Option<Arc<Notify>>,
     pub reconciler: Arc<dyn Reconciler>,
 }
 
-/// How often a reconciler looks.
+/// How often a reconciler ticks.
 #[derive(Debug, Clone, Copy)]
 pub struct Rhythm {
     /// At the latest after so long.

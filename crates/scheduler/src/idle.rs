@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 pub type Place = (NodeName, GresType);
 
 /// Devices of which Slurm has booked nothing, each with the first scan in a row that shows it so. One that was free when we
-/// looked first may have been so for ever: a scheduler that dies again and again would else hold jobs down by being born.
+/// scanned first may have been so for ever: a scheduler that dies again and again would else hold jobs down by being born.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Idle {
-    has_looked: bool,
+    has_scanned: bool,
     since: BTreeMap<Place, UnixTime>,
 }
 
@@ -27,12 +27,12 @@ impl Idle {
                 let unbooked = node.shards.iter().filter(|(_, (total, used))| *total > 0 && *used == 0);
                 unbooked.map(|(gres_type, _)| (node.name.clone(), gres_type.clone()))
             });
-        let new = if self.has_looked { scan.at } else { UnixTime::from_epoch(0) };
+        let new = if self.has_scanned { scan.at } else { UnixTime::from_epoch(0) };
         let since = free.map(|place| {
             let since = self.since.get(&place).copied().unwrap_or(new);
             (place, since)
         });
-        Self { has_looked: true, since: since.collect() }
+        Self { has_scanned: true, since: since.collect() }
     }
 
     /// Since when one of the `open` places that this job could run on has stood free; `None`: none does. A place is open
@@ -79,14 +79,14 @@ mod tests {
     use crate::testing::{NOW, at, job, node, scan};
     use pillion_slurm::JobState;
 
-    /// A look at n1, on which so many shards of g1 are booked.
-    fn look(epoch: u64, used: u32) -> Scan {
-        let mut look = scan(Some(job(JobState::Pending)), NodeAvailability::Up);
-        look.at = at(epoch);
-        for node in &mut look.nodes {
+    /// A scan with n1, on which so many shards of g1 are booked.
+    fn scan_at(epoch: u64, used: u32) -> Scan {
+        let mut seen = scan(Some(job(JobState::Pending)), NodeAvailability::Up);
+        seen.at = at(epoch);
+        for node in &mut seen.nodes {
             node.shards = [(GresType::new("g1"), (100, used))].into();
         }
-        look
+        seen
     }
 
     fn since(idle: &Idle, scan: &Scan, job: &Job) -> Option<UnixTime> {
@@ -94,31 +94,31 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_free_since_the_first_look_in_a_row() {
+    fn a_device_is_free_since_the_first_scan_in_a_row() {
         let waits = job(JobState::Pending);
-        let busy = Idle::default().after(&look(NOW - 2, 100));
-        let first = busy.after(&look(NOW, 0));
-        let second = first.after(&look(NOW + 2, 0));
-        assert_eq!(since(&second, &look(NOW + 2, 0), &waits), Some(at(NOW)));
-        let taken = second.after(&look(NOW + 4, 40));
-        assert_eq!(since(&taken, &look(NOW + 4, 40), &waits), None);
-        let again = taken.after(&look(NOW + 6, 0));
-        assert_eq!(since(&again, &look(NOW + 6, 0), &waits), Some(at(NOW + 6)));
+        let busy = Idle::default().after(&scan_at(NOW - 2, 100));
+        let first = busy.after(&scan_at(NOW, 0));
+        let second = first.after(&scan_at(NOW + 2, 0));
+        assert_eq!(since(&second, &scan_at(NOW + 2, 0), &waits), Some(at(NOW)));
+        let taken = second.after(&scan_at(NOW + 4, 40));
+        assert_eq!(since(&taken, &scan_at(NOW + 4, 40), &waits), None);
+        let again = taken.after(&scan_at(NOW + 6, 0));
+        assert_eq!(since(&again, &scan_at(NOW + 6, 0), &waits), Some(at(NOW + 6)));
     }
 
     #[test]
-    fn a_device_that_was_free_before_we_looked_may_have_been_so_for_ever() {
+    fn a_device_that_was_free_before_the_first_scan_may_have_been_so_for_ever() {
         let waits = job(JobState::Pending);
-        let first = Idle::default().after(&look(NOW, 0));
-        assert_eq!(since(&first.after(&look(NOW + 2, 0)), &look(NOW + 2, 0), &waits), Some(at(0)));
-        let taken = first.after(&look(NOW + 2, 40));
-        let again = taken.after(&look(NOW + 4, 0));
-        assert_eq!(since(&again, &look(NOW + 4, 0), &waits), Some(at(NOW + 4)));
+        let first = Idle::default().after(&scan_at(NOW, 0));
+        assert_eq!(since(&first.after(&scan_at(NOW + 2, 0)), &scan_at(NOW + 2, 0), &waits), Some(at(0)));
+        let taken = first.after(&scan_at(NOW + 2, 40));
+        let again = taken.after(&scan_at(NOW + 4, 0));
+        assert_eq!(since(&again, &scan_at(NOW + 4, 0), &waits), Some(at(NOW + 4)));
     }
 
     #[test]
     fn only_where_the_job_could_run_and_we_could_start_it() {
-        let scan = look(NOW, 0);
+        let scan = scan_at(NOW, 0);
         let idle = Idle::default().after(&scan);
         let waits = || job(JobState::Pending);
         assert_eq!(idle.since(&waits(), &scan, |_| false), None, "its device is closed");

@@ -5,7 +5,7 @@ use crate::agents::StreamId;
 use crate::context::{Context, TickError};
 use crate::metrics::Miss;
 use crate::store::{Event, Naming};
-use crate::truth::{self, Distrust, Doubt, Teller, Verdict, Word};
+use crate::truth::{self, Distrust, Doubt, Reporter, Verdict, Word};
 use pillion_core::decision::DecisionState;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
@@ -26,8 +26,8 @@ impl Ingest {
         Self { context, distrust: Distrust::default() }
     }
 
-    /// Stores a report, where it is true, and answers what to acknowledge. `None`: Slurm was not looked at since, and nobody
-    /// can say yet whether it is; it is to be told again.
+    /// Stores a report, where it is true, and answers what to acknowledge. `None`: Slurm was not scanned since, and nobody
+    /// can say yet whether it is; it is to be reported again.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer: the agent keeps the report and sends it again.
@@ -67,13 +67,13 @@ impl Ingest {
     /// What of a report counts; `None`: nobody can say yet.
     async fn believed(&self, node: &NodeName, report: &Report) -> Result<Option<Option<Report>>, TickError> {
         let context = &self.context;
-        let (skew_seconds, devices) = context.agents.teller(node);
-        let teller = Teller { node, skew_seconds, devices: &devices, now: context.now() };
+        let (skew_seconds, devices) = context.agents.reporter(node);
+        let reporter = Reporter { node, skew_seconds, devices: &devices, now: context.now() };
         let scan = context.board().scan.clone();
         let (what, verdict) = match &report.body {
             ReportBody::Samples(samples) => {
                 let (samples, doubts) =
-                    truth::cleaned(samples.clone(), teller, context.settings.samples_kept);
+                    truth::cleaned(samples.clone(), reporter, context.settings.samples_kept);
                 for doubt in doubts {
                     self.distrust(node, "a look at its devices", doubt).await?;
                 }
@@ -83,7 +83,7 @@ impl Ingest {
             ReportBody::JobSummary(summary) => {
                 let start = context.store.slurm_start(summary.start).await?;
                 let word = Word { start: start.as_ref(), scan: scan.as_deref() };
-                (format!("a summary of {}", summary.start), truth::summary(summary, teller, word))
+                (format!("a summary of {}", summary.start), truth::summary(summary, reporter, word))
             }
             ReportBody::Launch(launch) => {
                 let decision = match launch.decision_id {
@@ -92,7 +92,7 @@ impl Ingest {
                 };
                 let start = context.store.slurm_start(launch.start).await?;
                 let word = Word { start: start.as_ref(), scan: scan.as_deref() };
-                let verdict = truth::launch(launch, teller, word, decision.as_ref());
+                let verdict = truth::launch(launch, reporter, word, decision.as_ref());
                 (format!("a launch of {}", launch.start), verdict)
             }
         };
@@ -106,7 +106,7 @@ impl Ingest {
         })
     }
 
-    /// A report that cannot be read: counted, and told now and then, as what is not believed.
+    /// A report that cannot be read: counted, and reported now and then, as what is not believed.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer.
@@ -161,11 +161,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// Devices of a node are otherwise than before: what closes or opens one is told to the log, and the engine looks again.
+    /// Devices of a node are otherwise than before: what closes or opens one is logged, and the engine plans again.
     /// Each fault that begins or is over becomes an event of the node.
     ///
     /// # Errors
-    /// [`TickError`] where the store did not answer: the agent tells of all faults again when it connects anew.
+    /// [`TickError`] where the store did not answer: the agent reports all faults again when it connects anew.
     pub async fn conditions(
         &self,
         stream: &StreamId,

@@ -1,4 +1,4 @@
-//! Counts the starts that their node never reported: its agent was away or too slow, so the job ran without a cap and
+//! Counts the starts that their node never reported: its agent did not respond or was too slow, so the job ran without a cap and
 //! unshared. What an agent itself had no decision for is counted where its report arrives (`ingest`). Changes nothing else.
 
 use crate::context::{Context, TickError};
@@ -43,7 +43,7 @@ impl Misses {
         Self { context, memory: Mutex::default() }
     }
 
-    /// Looks once at every start that should have been reported by now.
+    /// Checks once every start that should have been reported by now.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer.
@@ -52,7 +52,7 @@ impl Misses {
             return Ok(());
         };
         for Overdue { start, node, started_at } in self.due(&scan) {
-            // Whoever was told of does not have to be looked up.
+            // Whoever was reported does not have to be looked up.
             let is_reported = self.context.board().launched.contains_key(&start);
             if !is_reported {
                 let settled = self.settle(start, node, (started_at, scan.at)).await;
@@ -106,7 +106,7 @@ impl Misses {
             );
             let (job_id, kind) = (Some(start.job_id), EventKind::Missed);
             store.record_event(&Event { at, kind, job_id, node: Some(node), detail }).await?;
-            self.context.tally.missed(Miss::Silent);
+            self.context.tally.missed(Miss::NotResponding);
         }
         Ok(())
     }

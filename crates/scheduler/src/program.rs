@@ -79,7 +79,7 @@ fn needs_somebody(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(exit::needs_somebody)
 }
 
-/// Threads at least: a look at a long queue and a plan for it are a second of arithmetic each, and nothing else is to wait for
+/// Threads at least: a scan of a long queue and a plan for it are a second of arithmetic each, and nothing else is to wait for
 /// them. Where there are fewer cores, Linux divides those.
 const THREADS_MIN: usize = 4;
 
@@ -140,9 +140,11 @@ mod tests {
             ..Scheduler::default()
         });
         assert!(needs_somebody(&error), "{error:#}");
-        let away =
-            ConnectError::Away { waited: std::time::Duration::ZERO, source: sqlx::Error::PoolTimedOut };
-        assert!(!needs_somebody(&anyhow::Error::new(away).context("cannot open")));
+        let not_responding = ConnectError::NotResponding {
+            waited: std::time::Duration::ZERO,
+            source: sqlx::Error::PoolTimedOut,
+        };
+        assert!(!needs_somebody(&anyhow::Error::new(not_responding).context("cannot open")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! All reconcilers of one scheduler, each on its rhythm: what `run` starts, the metrics tell of and docs/architecture.md lists.
+//! All reconcilers of one scheduler, each on its rhythm: what `run` starts, the metrics count and docs/architecture.md lists.
 //! Nothing here decides, or knows what they do.
 
 use crate::context::{Context, TickError};
@@ -66,7 +66,7 @@ const fn every(seconds: u64) -> Rhythm {
     Rhythm::every(Duration::from_secs(seconds))
 }
 
-/// All of them, in the order in which a job meets them; those that no job waits for come last. `scan_period`: from one look at
+/// All of them, in the order in which a job meets them; those that no job waits for come last. `scan_period`: from one scan of
 /// Slurm to the next where nothing happens.
 pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) -> Vec<Task> {
     let world = || Arc::clone(context);

@@ -29,7 +29,7 @@ use tracing::{info, warn};
 const SIDE_BY_SIDE: usize = 12;
 
 /// How many releases one tick begins at most: what ended meanwhile, and what is to be undone, is not to wait for thousands, and
-/// each is to be judged by a look that is fresh.
+/// each is to be judged by a scan that is fresh.
 const RELEASES_PER_TICK: usize = 200;
 /// How long an agent has to answer before it is asked once more to prepare the same.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3);

@@ -3,8 +3,8 @@
 //!
 //! It is held down by progress and not by life. No begin time is moved further than one bound from the moment since
 //! when a device that the job could run on has stood free, nor than one bound from the last plan. What we did before we were
-//! started counts for nothing: until the first plan, and beside a device that was free when we looked first, nobody is moved.
-//! And not at all for a job that only nodes could run whose agents are away or have no device that is open, or that is to have a cap where nobody can
+//! started counts for nothing: until the first plan, and beside a device that was free at the first scan, nobody is moved.
+//! And not at all for a job that only nodes could run whose agents do not respond or have no device that is open, or that is to have a cap where nobody can
 //! set one: nobody can release it.
 
 use crate::agents::Agents;
@@ -125,7 +125,7 @@ fn earlier(a: UnixTime, b: UnixTime) -> UnixTime {
     if b < a { b } else { a }
 }
 
-/// Whether some node could run the job, and the agents of all that could are away or have no device for it, or can set no cap
+/// Whether some node could run the job, and the agents of all that could do not respond or have no device for it, or can set no cap
 /// where it is to have one: a release would never come.
 fn is_abandoned(job: &Job, scan: &Scan, takes: impl Fn(&NodeName) -> bool) -> bool {
     let mut suitable = scan.nodes.iter().filter(|node| suits(job, node)).peekable();
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn nobody_is_held_longer_than_a_bound_beside_a_free_device() {
         let late = || Job { eligible_at: Some(at(NOW + 5)), ..job(JobState::Pending) };
-        let look = |epoch: u64, used: u32| {
+        let scan_at = |epoch: u64, used: u32| {
             let mut scan = scan_of(late());
             scan.at = at(epoch);
             for node in &mut scan.nodes {
@@ -204,11 +204,11 @@ mod tests {
             }
             scan
         };
-        let free = |epoch: u64| Idle::default().after(&look(epoch - 2, 100)).after(&look(epoch, 0));
+        let free = |epoch: u64| Idle::default().after(&scan_at(epoch - 2, 100)).after(&scan_at(epoch, 0));
         let planned = Some(at(NOW));
         assert_eq!(begin_of(late(), &free(NOW - 200), planned), Some(at(NOW + 400)));
         assert_eq!(begin_of(late(), &free(NOW - 599), planned), None, "Slurm starts it");
-        let born = Idle::default().after(&look(NOW - 10, 0));
+        let born = Idle::default().after(&scan_at(NOW - 10, 0));
         assert_eq!(
             begin_of(late(), &born, planned),
             None,
@@ -233,17 +233,21 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_only_silent_nodes_could_run_is_let_go() {
-        let away = |job: Job, node: Node| {
+    fn a_job_that_only_nodes_without_an_agent_could_run_is_let_go() {
+        let unserved = |job: Job, node: Node| {
             let scan = Scan::new(at(NOW), vec![job.clone().into()], vec![node], &["shared".to_owned()], 0);
             (is_abandoned(&job, &scan, |_| false), is_abandoned(&job, &scan, |_| true))
         };
         let waiting = || job(JobState::Pending);
-        assert_eq!(away(waiting(), node(NodeAvailability::Up)), (true, false));
+        assert_eq!(unserved(waiting(), node(NodeAvailability::Up)), (true, false));
         let excluded = Job { excluded_nodes: vec![NodeName::new("n1")], ..waiting() };
-        assert_eq!(away(excluded, node(NodeAvailability::Up)), (false, false), "no node could run it anyway");
+        assert_eq!(
+            unserved(excluded, node(NodeAvailability::Up)),
+            (false, false),
+            "no node could run it anyway"
+        );
         let down = node(NodeAvailability::Unavailable("DOWN".into()));
-        assert_eq!(away(waiting(), down), (false, false), "nor would Slurm start it there");
+        assert_eq!(unserved(waiting(), down), (false, false), "nor would Slurm start it there");
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub fn built_in() -> [Rule; 2] {
     ]
 }
 
-/// The mechanisms of the devices that agents told of, with the number of devices: `["ccs: 4", "mps: 8"]`.
+/// The mechanisms of the devices that agents reported, with the number of devices: `["ccs: 4", "mps: 8"]`.
 pub fn mechanisms(agents: &BTreeMap<NodeName, AgentState>) -> Rule {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for device in agents.values().flat_map(|agent| &agent.devices) {

@@ -176,7 +176,7 @@ async fn spawn_servers(
     let operators = operators(config);
     let prover = Arc::new(Prover::new(&config.auth, Arc::clone(&context.clock)));
     let operator = OperatorServer::new(Arc::clone(context), Arc::clone(engine), Arc::clone(store), database);
-    let operator = Arc::new(operator.told_by(Arc::clone(&prover)));
+    let operator = Arc::new(operator.with_prover(Arc::clone(&prover)));
     let turns = Arc::new(Turns::default());
     let operator_service = || {
         let service = Fair::new(limits::operators(Arc::clone(&operator)), Arc::clone(&turns));

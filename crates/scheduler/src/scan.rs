@@ -1,4 +1,4 @@
-//! One look at Slurm, and what follows from it for each job: pure. Every other room of the scheduler reads scans, none
+//! One scan of Slurm, and what follows from it for each job: pure. Every other module of the scheduler reads scans, none
 //! asks Slurm for the queue by itself.
 
 use crate::store::JobRecord;
@@ -8,7 +8,7 @@ use pillion_slurm::{Job, JobState, Node, ReasonKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Jobs by their ids. Those that are as they were a look ago are the same values, so that two looks at a long queue need little
+/// Jobs by their ids. Those that are as they were a scan ago are the same values, so that two scans of a long queue need little
 /// more memory than one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Jobs(BTreeMap<SlurmJobId, Arc<Job>>);
@@ -26,7 +26,7 @@ impl Jobs {
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &Job> {
         self.0.values().map(Arc::as_ref)
     }
-    /// Those that are not as in the look before.
+    /// Those that are not as in the scan before.
     pub fn changed_since<'a>(&'a self, before: Option<&'a Self>) -> impl Iterator<Item = &'a Job> {
         self.0
             .iter()

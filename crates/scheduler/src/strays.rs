@@ -20,7 +20,7 @@ impl Strays {
         Self { context }
     }
 
-    /// Looks once at all partitions. One job that Slurm refuses to change keeps no other from its own.
+    /// Checks all partitions once. One job that Slurm refuses to change keeps no other from its own.
     ///
     /// # Errors
     /// [`TickError`] where Slurm or the store did not answer.

@@ -1,4 +1,4 @@
-//! Jobs, nodes, members and decisions as the tests of several rooms need them; core's own values come from the test kit.
+//! Jobs, nodes, members and decisions as the tests of several modules need them; core's own values come from the test kit.
 
 use crate::scan::Scan;
 use crate::store::{Decision, JobRecord, Member, NewDecision, NewMember};

@@ -1,16 +1,16 @@
-//! Whether a look at a shared device shows more than its tenants' profiles together: pure.
+//! Whether a sample of a shared device shows more than its tenants' profiles together: pure.
 //!
 //! Memory is read of each tenant. Compute units are read of the device alone: beside each other tenants use them no more than
 //! the sum of what each uses alone, so what is beyond that sum is somebody's who is not as his profile says. Whose it is, is
 //! taken from who is known least: the workload with the fewest runs, and of two the one that came last.
 
-use crate::agents::DeviceLook;
+use crate::agents::DeviceSeen;
 use crate::store::Member;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, UnixTime, UserId};
 
-/// How far the compute units in use may be beyond the sum of the profiles: profiles are means, and looks are not.
+/// How far the compute units in use may be beyond the sum of the profiles: profiles are means, and samples are not.
 const ACTIVITY_MARGIN: f64 = 0.3;
 /// How far a tenant's memory may be beyond what it was admitted with, as a ratio and in bytes.
 const MEMORY_RATIO: f64 = 1.25;
@@ -45,17 +45,17 @@ pub(super) struct Excess {
 }
 
 /// What is beyond the profiles; `None`: nothing, or nobody can say.
-pub(super) fn excess(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
-    memory(tenants, look).or_else(|| activity(tenants, look))
+pub(super) fn excess(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
+    memory(tenants, sample).or_else(|| activity(tenants, sample))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
-fn memory(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
+fn memory(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
     tenants.iter().find_map(|tenant| {
         let plan = &tenant.member.plan;
         let admitted = plan.memory_bytes? as f64;
         let JobStart { job_id, restart_count } = plan.start;
-        let used = look
+        let used = sample
             .tenants
             .iter()
             .find(|used| used.job_id == job_id && used.restart_count == restart_count)?
@@ -72,8 +72,8 @@ fn memory(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
     })
 }
 
-fn activity(tenants: &[Seen<'_>], look: &DeviceLook) -> Option<Excess> {
-    let used = look.reading.metrics.get(Metric::SmActiveFraction)?;
+fn activity(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
+    let used = sample.reading.metrics.get(Metric::SmActiveFraction)?;
     let known: Option<Vec<f64>> =
         tenants.iter().map(|tenant| tenant.profile?.metrics.get(Metric::SmActiveFraction)).collect();
     let expected = known?.iter().sum::<f64>().min(1.0);

@@ -1,10 +1,10 @@
 //! Holds what tenants do against the profiles that they were let in by, while they run. A profile is what a workload did
 //! before, and a name is anybody's to make up: a light run under a new name, then a heavy one, and the neighbour pays. Who does
-//! far more than his profile says is told as an event within seconds, nobody joins his device any more, and his user runs alone
+//! far more than his profile says is reported as an event within seconds, nobody joins his device any more, and his user runs alone
 //! for some runs. Sends nobody away.
 //!
 //! ```text
-//! looks of agents ─► excess (pure) ─► so many in a row ─► credit_loss, event; the device takes no joiner
+//! what agents saw ─► excess (pure) ─► so many in a row ─► credit_loss, event; the device takes no joiner
 //! run that ended  ─► newcomers beside a broken promise ──┘
 //! ```
 
@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::warn;
 
-/// How many looks in a row must show it: one may fall into a burst.
-const LOOKS_MIN: u32 = 5;
+/// How many samples in a row must show it: one may fall into a burst.
+const SAMPLES_MIN: u32 = 5;
 
 type Place = (NodeName, GresType);
 
@@ -33,9 +33,9 @@ type Place = (NodeName, GresType);
 #[derive(Debug, Clone, Copy)]
 struct Watched {
     group: DecisionId,
-    looked_at: UnixTime,
-    looks_beyond: u32,
-    is_told: bool,
+    sampled_at: UnixTime,
+    samples_beyond: u32,
+    is_reported: bool,
 }
 
 pub struct Credit {
@@ -49,7 +49,7 @@ impl Credit {
         Self { context, watched: Mutex::default() }
     }
 
-    /// Looks once at every device that is shared now.
+    /// Checks once every device that is shared now.
     ///
     /// # Errors
     /// [`TickError`] where the store did not answer.
@@ -69,21 +69,22 @@ impl Credit {
         if shared.is_empty() || !context.is_leading() {
             return Ok(());
         }
-        let mut looks = context.agents.looks(shared.keys().map(|(node, gres_type)| (node, gres_type)));
-        looks.retain(|place, look| self.is_new(place, look.at));
-        if looks.is_empty() {
+        let mut samples = context.agents.samples_of(shared.keys().map(|(node, gres_type)| (node, gres_type)));
+        samples.retain(|place, sample| self.is_new(place, sample.at));
+        if samples.is_empty() {
             return Ok(());
         }
         let stored = context.store.profiles().await?;
         let profiles = by_workload(&stored);
-        for (place, look) in &looks {
+        for (place, sample) in &samples {
             let tenants = &shared[place];
             let mut seen = Vec::new();
             for (decision, member) in tenants {
                 let known = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
                 seen.push(Seen { member, profile: known.copied() });
             }
-            let Some((group, beyond)) = self.count(place, tenants[0].0.group, look.at, excess(&seen, look))
+            let Some((group, beyond)) =
+                self.count(place, tenants[0].0.group, sample.at, excess(&seen, sample))
             else {
                 continue;
             };
@@ -91,18 +92,18 @@ impl Credit {
             let done = self.lose(place, &beyond).await;
             done.or_else(|error| context.pass_over("credit", beyond.start, error))?;
             if let Some(watched) = self.lock().get_mut(place) {
-                watched.is_told = true;
+                watched.is_reported = true;
             }
         }
         Ok(())
     }
 
-    /// Whether a look shows something that was neither seen nor told before.
+    /// Whether a sample shows something that was neither seen nor reported before.
     fn is_new(&self, place: &Place, at: UnixTime) -> bool {
-        self.lock().get(place).is_none_or(|watched| !watched.is_told && at > watched.looked_at)
+        self.lock().get(place).is_none_or(|watched| !watched.is_reported && at > watched.sampled_at)
     }
 
-    /// One look more: what is to be told now, where enough in a row were beyond.
+    /// One sample more: what is to be reported now, where enough in a row were beyond.
     fn count(
         &self,
         place: &Place,
@@ -111,18 +112,19 @@ impl Credit {
         beyond: Option<Excess>,
     ) -> Option<(DecisionId, Excess)> {
         let mut devices = self.lock();
-        let anew = Watched { group, looked_at: UnixTime::from_epoch(0), looks_beyond: 0, is_told: false };
+        let anew =
+            Watched { group, sampled_at: UnixTime::from_epoch(0), samples_beyond: 0, is_reported: false };
         let watched = devices.entry(place.clone()).or_insert(anew);
-        watched.looked_at = at;
-        watched.looks_beyond = if beyond.is_some() { watched.looks_beyond + 1 } else { 0 };
-        beyond.filter(|_| watched.looks_beyond >= LOOKS_MIN).map(|beyond| (group, beyond))
+        watched.sampled_at = at;
+        watched.samples_beyond = if beyond.is_some() { watched.samples_beyond + 1 } else { 0 };
+        beyond.filter(|_| watched.samples_beyond >= SAMPLES_MIN).map(|beyond| (group, beyond))
     }
 
     async fn lose(&self, (node, gres_type): &Place, beyond: &Excess) -> Result<(), TickError> {
         let context = &self.context;
         let detail = format!("on {gres_type}: {}; nobody joins it there any more", beyond.detail);
         warn!(start = %beyond.start, %node, "{detail}");
-        let told = Event {
+        let event = Event {
             at: context.now(),
             kind: EventKind::ProfileExceeded,
             job_id: Some(beyond.start.job_id),
@@ -131,12 +133,12 @@ impl Credit {
         };
         let loss = CreditLoss {
             uid: beyond.uid,
-            lost_at: told.at,
+            lost_at: event.at,
             start: beyond.start,
             node: node.clone(),
             reason: detail,
         };
-        if context.store.lose_credit(&loss, &told).await? {
+        if context.store.lose_credit(&loss, &event).await? {
             context.tally.event(&EventKind::ProfileExceeded);
             context.nudges.engine.notify_one();
         }

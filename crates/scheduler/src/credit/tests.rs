@@ -1,7 +1,7 @@
 //! What is seen beside a profile that does not hold, and what it costs.
 
 use super::*;
-use crate::agents::{Agents, DeviceLook};
+use crate::agents::{Agents, DeviceSeen};
 use crate::context::Settings;
 use crate::engine::Engine;
 use crate::scan::Scan;
@@ -42,7 +42,7 @@ fn profile(workload: &str, run_count: u32, sm_active: f64) -> StoredProfile {
     StoredProfile { profile, duration_deviation_squares: 0.0, run_counts_at_cap: [0; 9], updated_at: at(NOW) }
 }
 
-fn look(sm_active: f64, memory: [u64; 2]) -> DeviceLook {
+fn sample_of(sm_active: f64, memory: [u64; 2]) -> DeviceSeen {
     let used = |(job, bytes): (u32, u64)| TenantUse {
         job_id: SlurmJobId::plain(job),
         restart_count: 0,
@@ -50,7 +50,7 @@ fn look(sm_active: f64, memory: [u64; 2]) -> DeviceLook {
         process_count: 1,
         progress: None,
     };
-    DeviceLook {
+    DeviceSeen {
         at: at(NOW),
         reading: Reading::from([(Metric::SmActiveFraction, sm_active)]),
         tenants: [(7, memory[0]), (8, memory[1])].map(used).into(),
@@ -66,17 +66,22 @@ fn who_does_far_more_than_his_profile_says_is_seen() {
         Seen { member: &host, profile: Some(&known.profile) },
         Seen { member: &joiner, profile: Some(&light.profile) },
     ];
-    let of =
-        |sm_active: f64, memory: [u64; 2]| excess(&seen, &look(sm_active, memory)).map(|beyond| beyond.uid);
+    let of = |sm_active: f64, memory: [u64; 2]| {
+        excess(&seen, &sample_of(sm_active, memory)).map(|beyond| beyond.uid)
+    };
     assert_eq!(of(0.93, [GIB, GIB]), Some(UserId(1001)));
     assert_eq!(of(0.6, [GIB, GIB]), None, "profiles are means");
     assert_eq!(of(0.3, [GIB, 2 * GIB]), Some(UserId(1001)), "memory is read of each");
     assert_eq!(of(0.3, [2 * GIB, GIB]), Some(UserId(1000)));
     let blind = [Seen { profile: None, ..seen[0] }, seen[1]];
-    assert_eq!(excess(&blind, &look(1.0, [GIB, GIB])), None, "of whom nothing is known, nothing is said");
+    assert_eq!(
+        excess(&blind, &sample_of(1.0, [GIB, GIB])),
+        None,
+        "of whom nothing is known, nothing is said"
+    );
     let dense = profile("alice/known", 30, 0.9);
     let full = [Seen { profile: Some(&dense.profile), ..seen[0] }, seen[1]];
-    assert_eq!(excess(&full, &look(1.0, [GIB, GIB])), None, "no device does more than all");
+    assert_eq!(excess(&full, &sample_of(1.0, [GIB, GIB])), None, "no device does more than all");
 }
 
 struct World {
@@ -91,8 +96,8 @@ impl World {
     fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
         let agents = Agents::default();
-        let told = AgentHello { devices: vec![device(1)], ..hello("n1") };
-        let (_, orders) = agents.connect(&told, at(NOW));
+        let hello = AgentHello { devices: vec![device(1)], ..hello("n1") };
+        let (_, orders) = agents.connect(&hello, at(NOW));
         let slurm = FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW));
         let context = Context::new(
             Arc::new(ManualClock::new(at(NOW))),
@@ -114,8 +119,8 @@ impl World {
         Self { credit: Credit::new(Arc::clone(&context)), context, store, orders }
     }
 
-    async fn look(&self, seconds: u64, sm_active: f64) {
-        let DeviceLook { reading, tenants, .. } = look(sm_active, [GIB, GIB]);
+    async fn sample(&self, seconds: u64, sm_active: f64) {
+        let DeviceSeen { reading, tenants, .. } = sample_of(sm_active, [GIB, GIB]);
         let sample = DeviceSample { gres_type: GresType::new("g1"), reading, tenants };
         let samples = DeviceSamples { recorded_at: at(NOW + seconds), samples: vec![sample] };
         self.context.agents.set_readings(&NodeName::new("n1"), &samples);
@@ -132,19 +137,19 @@ impl World {
 async fn within_seconds_it_is_told_and_nobody_joins_there_and_its_user_owes() {
     let world = World::new();
     for seconds in 1..=4 {
-        world.look(seconds, 0.95).await;
+        world.sample(seconds, 0.95).await;
         world.credit.tick().await.unwrap();
     }
-    world.look(5, 0.3).await;
+    world.sample(5, 0.3).await;
     assert_eq!(world.debtors().await, [], "a burst is none");
     for seconds in 6..=10 {
-        world.look(seconds, 0.95).await;
+        world.sample(seconds, 0.95).await;
     }
     assert_eq!(world.debtors().await, [UserId(1001)], "his, and not his neighbour's");
     let place = (NodeName::new("n1"), GresType::new("g1"));
     assert!(world.context.board().overrun.contains_key(&place), "the device takes nobody new");
     for seconds in 11..=30 {
-        world.look(seconds, 0.95).await;
+        world.sample(seconds, 0.95).await;
     }
     let events = world.store.events(SlurmJobId::plain(8)).await.unwrap();
     assert_eq!(events.iter().map(|event| &event.kind).collect::<Vec<_>>(), [&EventKind::ProfileExceeded]);
@@ -183,7 +188,7 @@ fn newcomers_of_another_user_answer_for_a_broken_promise() {
 async fn the_next_jobs_of_that_user_are_planned_alone() {
     let world = World::new();
     for seconds in 1..=5 {
-        world.look(seconds, 0.95).await;
+        world.sample(seconds, 0.95).await;
     }
     let waiting = |id: u32, uid: u32| Job {
         id: SlurmJobId::plain(id),

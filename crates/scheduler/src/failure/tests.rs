@@ -87,14 +87,14 @@ fn a_failure_that_explains_itself_is_nobody_elses_doing() {
     }
 }
 
-struct Room {
+struct World {
     context: Arc<Context>,
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
     slurm: Arc<FakeSlurm>,
 }
 
-impl Room {
+impl World {
     /// Job 7 has ended on the device that it shared with job 8; `signs` is what its agent saw.
     async fn new(own: JobEnding, other: (JobEnding, u64), signs: FaultSigns) -> Self {
         let clock = Arc::new(ManualClock::new(at(ENDED + 10)));
@@ -112,15 +112,15 @@ impl Room {
         let device =
             DeviceDescription { model: "h100".into(), memory_bytes: 100, ..pillion_test_kit::device(1) };
         store.record_devices(&NodeName::new("n1"), &[device], at(ENDED)).await.unwrap();
-        let room = Self { context, store, clock, slurm };
-        room.run_under_a_decision().await;
+        let world = Self { context, store, clock, slurm };
+        world.run_under_a_decision().await;
         let records = [record(start(), own, ENDED), record(neighbour(), other.0, other.1)];
-        room.store.record_jobs(&records, at(ENDED)).await.unwrap();
+        world.store.record_jobs(&records, at(ENDED)).await.unwrap();
         let told = JobSummary { signs: Some(signs), ..summary() };
         let report = Report { sequence: 1, body: ReportBody::JobSummary(Box::new(told)) };
-        room.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
-        room.see(leased(job(JobState::Ended(own)), ENDED - 101), 9);
-        room
+        world.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
+        world.see(leased(job(JobState::Ended(own)), ENDED - 101), 9);
+        world
     }
 
     async fn run_under_a_decision(&self) {
@@ -152,28 +152,28 @@ impl Room {
 async fn a_start_that_ran_out_of_memory_gets_one_event_and_no_requeue() {
     let full = MemoryLook { at: at(ENDED - 1), bytes: 100, bytes_used: Some(99), process_bytes_max: None };
     let signs = FaultSigns { memory: vec![full], stderr: Some(StderrWords::Sure), ..FaultSigns::default() };
-    let room = Room::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), signs).await;
+    let world = World::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), signs).await;
     for _ in 0..2 {
-        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
+        Judge::new(Arc::clone(&world.context)).tick().await.unwrap();
     }
-    assert_eq!(room.kinds().await, ["out-of-memory"]);
-    let event = room.store.events(start().job_id).await.unwrap().remove(0);
+    assert_eq!(world.kinds().await, ["out-of-memory"]);
+    let event = world.store.events(start().job_id).await.unwrap().remove(0);
     assert!(
         event.detail.contains("said-out-of-memory") && event.detail.contains("memory was full"),
         "{}",
         event.detail
     );
-    assert!(room.store.open_requeues().await.unwrap().is_empty(), "it would fail again");
+    assert!(world.store.open_requeues().await.unwrap().is_empty(), "it would fail again");
 }
 
 #[tokio::test]
 async fn a_victim_gets_an_intent_before_anything_is_done() {
-    let room = Room::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
-    Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
-    assert_eq!(room.kinds().await, ["victim"]);
-    let open = room.store.open_requeues().await.unwrap();
+    let world = World::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
+    Judge::new(Arc::clone(&world.context)).tick().await.unwrap();
+    assert_eq!(world.kinds().await, ["victim"]);
+    let open = world.store.open_requeues().await.unwrap();
     assert_eq!(open.iter().map(|requeue| requeue.start).collect::<Vec<_>>(), [start()]);
-    assert!(room.slurm.journal().is_empty(), "the judge asks nothing of Slurm");
+    assert!(world.slurm.journal().is_empty(), "the judge asks nothing of Slurm");
 }
 
 #[tokio::test]
@@ -183,10 +183,10 @@ async fn of_two_that_fail_in_one_second_the_driver_tells_which_was_the_cause() {
     {
         let xids = vec![XidSeen { at: at(ENDED - 1), code: 31, is_own }];
         let signs = FaultSigns { xids, ..FaultSigns::default() };
-        let room = Room::new(JobEnding::Failed, (JobEnding::Failed, ENDED), signs).await;
-        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
-        assert_eq!(room.kinds().await, kinds, "{is_own:?}");
-        let events = room.store.events(start().job_id).await.unwrap();
+        let world = World::new(JobEnding::Failed, (JobEnding::Failed, ENDED), signs).await;
+        Judge::new(Arc::clone(&world.context)).tick().await.unwrap();
+        assert_eq!(world.kinds().await, kinds, "{is_own:?}");
+        let events = world.store.events(start().job_id).await.unwrap();
         assert!(events.iter().all(|event| event.detail.contains("Xid 31")), "{events:?}");
     }
 }
@@ -194,13 +194,14 @@ async fn of_two_that_fail_in_one_second_the_driver_tells_which_was_the_cause() {
 #[tokio::test]
 async fn a_culprit_is_no_victim_of_the_one_that_was_started_again_for_it() {
     for (by_us, kinds) in [(false, vec!["victim"]), (true, vec![])] {
-        let room = Room::new(JobEnding::Failed, (JobEnding::Failed, ENDED + 1), FaultSigns::default()).await;
+        let world =
+            World::new(JobEnding::Failed, (JobEnding::Failed, ENDED + 1), FaultSigns::default()).await;
         let again = JobStart { restart_count: 1, ..neighbour() };
         let waits = JobRecord { ended_at: None, ending: None, ..record(again, JobEnding::Failed, ENDED) };
-        room.store.record_jobs(&[waits], at(ENDED + 5)).await.unwrap();
+        world.store.record_jobs(&[waits], at(ENDED + 5)).await.unwrap();
         let its = JobSummary { start: neighbour(), neighbours: vec![start()], ..summary() };
         let report = Report { sequence: 2, body: ReportBody::JobSummary(Box::new(its)) };
-        room.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
+        world.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
         if by_us {
             let event = Event {
                 at: at(ENDED + 3),
@@ -209,24 +210,24 @@ async fn a_culprit_is_no_victim_of_the_one_that_was_started_again_for_it() {
                 node: None,
                 detail: String::new(),
             };
-            room.store.record_event(&event).await.unwrap();
+            world.store.record_event(&event).await.unwrap();
         }
-        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
-        assert_eq!(room.kinds().await, kinds, "started again by us: {by_us}");
+        Judge::new(Arc::clone(&world.context)).tick().await.unwrap();
+        assert_eq!(world.kinds().await, kinds, "started again by us: {by_us}");
     }
 }
 
 #[tokio::test]
 async fn who_was_cancelled_succeeded_or_ended_long_ago_is_not_requeued() {
     for own in [JobEnding::Cancelled, JobEnding::Timeout, JobEnding::Completed] {
-        let room = Room::new(own, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
-        Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
-        assert_eq!(room.kinds().await, [""; 0], "{own:?}");
-        assert!(room.store.unjudged_runs(9).await.unwrap().is_empty());
+        let world = World::new(own, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
+        Judge::new(Arc::clone(&world.context)).tick().await.unwrap();
+        assert_eq!(world.kinds().await, [""; 0], "{own:?}");
+        assert!(world.store.unjudged_runs(9).await.unwrap().is_empty());
     }
-    let room = Room::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
-    room.see(leased(job(JobState::Ended(JobEnding::Failed)), ENDED - 101), 241);
-    Judge::new(Arc::clone(&room.context)).tick().await.unwrap();
-    assert_eq!(room.kinds().await, ["victim"], "operators hear of it");
-    assert!(room.store.open_requeues().await.unwrap().is_empty());
+    let world = World::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), FaultSigns::default()).await;
+    world.see(leased(job(JobState::Ended(JobEnding::Failed)), ENDED - 101), 241);
+    Judge::new(Arc::clone(&world.context)).tick().await.unwrap();
+    assert_eq!(world.kinds().await, ["victim"], "operators hear of it");
+    assert!(world.store.open_requeues().await.unwrap().is_empty());
 }

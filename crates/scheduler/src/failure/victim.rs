@@ -20,7 +20,7 @@ const LATER_SECONDS_MIN: f64 = 1.0;
 /// The same after the daemon died, which the agent may notice late.
 const AFTER_DAEMON_SECONDS: f64 = 60.0;
 const NOTICED_LATE_SECONDS: f64 = 5.0;
-/// Likewise the agent dates an Xid by its look.
+/// Likewise the agent dates an Xid by its sample.
 const XID_LATE_SECONDS: f64 = 5.0;
 /// A scan shows an end that much later for certain.
 const SCAN_SECONDS: f64 = 5.0;
@@ -55,7 +55,7 @@ pub(super) struct Tenant<'a> {
     pub(super) fates: Vec<Fate>,
     /// When the MPS daemon of its device died, by the node's clock.
     pub(super) mps_died_at: Vec<UnixTime>,
-    /// When Slurm was last looked at.
+    /// When Slurm was last scanned.
     pub(super) scan_at: UnixTime,
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tonic::Status;
 use tracing::{info, warn};
 
-/// How long the first look at Slurm is waited for.
+/// How long the first scan of Slurm is waited for.
 const SCAN_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long the name of a node may be looked up.
 const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(3);

@@ -126,7 +126,7 @@ struct Session {
     reports: mpsc::Sender<Arrived>,
 }
 
-/// Something that an agent tells once, in the order of its journal: each is acknowledged with all before it.
+/// Something that an agent reports once, in the order of its journal: each is acknowledged with all before it.
 enum Arrived {
     Report(Box<Report>),
     /// It would come again for ever, and is skipped.
@@ -163,7 +163,7 @@ impl Session {
     }
 
     /// Stores what arrived, one after the other, beside everything else that the stream is for: some of it waits until Slurm
-    /// was looked at again.
+    /// was scanned again.
     async fn keep(&self, mut queue: mpsc::Receiver<Arrived>) {
         while let Some(arrived) = queue.recv().await {
             let is_open = match self.stored(&arrived).await {
@@ -203,11 +203,11 @@ impl Session {
         let sequence = sequence_of(&message);
         let message = match (FromAgent::try_from(message), sequence) {
             (Ok(message), _) => message,
-            // It would come again for ever: told to the log, and acknowledged.
+            // It would come again for ever: logged, and acknowledged.
             (Err(error), Some(sequence)) => {
                 let why = pillion_core::error::report(&error);
-                let told = self.ingest.unreadable(&self.hello.node, sequence, &why).await;
-                told.map_err(|error| status::from_tick(&error))?;
+                let answered = self.ingest.unreadable(&self.hello.node, sequence, &why).await;
+                answered.map_err(|error| status::from_tick(&error))?;
                 return self.arrived(Arrived::Unreadable(sequence)).await;
             }
             (Err(error), None) => return Err(Status::invalid_argument(pillion_core::error::report(&error))),

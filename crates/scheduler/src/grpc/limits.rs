@@ -8,7 +8,7 @@ use std::sync::Arc;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// What people ask is short.
 const QUESTION_BYTES_MAX: usize = 256 << 10;
-/// What an agent tells at once is of one node.
+/// What an agent reports at once is of one node.
 const AGENT_MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// The operators' and users' service, with its limits.

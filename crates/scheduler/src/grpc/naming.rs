@@ -89,9 +89,9 @@ impl<T: Naming> Naming for Option<T> {
 impl Naming for std::collections::HashMap<String, String> {
     fn each(&mut self, see: See<'_>) {
         for (key, name) in self {
-            let mut told = None;
-            see(key, &mut told);
-            *name = told.unwrap_or_default();
+            let mut shown = None;
+            see(key, &mut shown);
+            *name = shown.unwrap_or_default();
         }
     }
 }

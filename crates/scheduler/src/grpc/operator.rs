@@ -41,9 +41,9 @@ impl OperatorServer {
         Self { context, engine, pages, database, prover: None }
     }
 
-    /// The same, which tells by what nodes prove who they are.
+    /// The same, which can report by what nodes prove who they are.
     #[must_use]
-    pub fn told_by(self, prover: Arc<Prover>) -> Self {
+    pub fn with_prover(self, prover: Arc<Prover>) -> Self {
         Self { prover: Some(prover), ..self }
     }
 
@@ -128,7 +128,7 @@ fn text_of(path: Option<&Path>) -> Option<String> {
     path.map(|path| path.display().to_string())
 }
 
-/// Each device of an agent with what was told of it last.
+/// Each device of an agent with what was reported of it last.
 fn devices(
     devices: Vec<DeviceDescription>,
     mut conditions: BTreeMap<GresType, DeviceCondition>,
@@ -385,8 +385,8 @@ impl OperatorService for OperatorServer {
     ) -> Result<Response<api::EventsResponse>, Status> {
         let caller = caller(&request);
         let filter = events::filter(request.into_inner(), caller)?;
-        let told = self.pages.list_events(&filter).await.map_err(store_error)?;
-        Ok(Response::new(events::answer(told, &filter)))
+        let events = self.pages.list_events(&filter).await.map_err(store_error)?;
+        Ok(Response::new(events::answer(events, &filter)))
     }
 
     async fn top(&self, request: Request<api::TopRequest>) -> Result<Response<api::TopResponse>, Status> {

@@ -86,7 +86,7 @@ async fn a_stranger_from_an_invented_node_changes_no_profile() {
         world.tell("evil", sequence, told(1 << 20)).await;
     }
     assert_eq!(world.doubted(), [("other-node", 49)].into());
-    let events = world.store.told();
+    let events = world.store.recorded_events();
     let events: Vec<_> = events.iter().map(|event| (event.kind.clone(), event.node.clone())).collect();
     assert_eq!(
         events,

@@ -1,4 +1,4 @@
-//! What the scheduler tells Prometheus. Everything is on the board, with the agents or counted here already: a scrape asks
+//! What the scheduler reports to Prometheus. Everything is on the board, with the agents or counted here already: a scrape asks
 //! neither Slurm nor the store, and holds no lock longer than it takes to copy.
 //!
 //! ```text

@@ -68,7 +68,7 @@ pub struct Ticks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Miss {
     /// Its node never reported the start.
-    Silent,
+    NotResponding,
     /// Its node had no decision for it.
     NoDecision,
 }
@@ -91,7 +91,7 @@ pub struct Counts {
     pub ticks: BTreeMap<&'static str, Ticks>,
     /// Starts without what was decided.
     pub misses: BTreeMap<Miss, u64>,
-    /// What agents told and nobody believed, by the reason.
+    /// What agents reported and nobody believed, by the reason.
     pub doubted: BTreeMap<&'static str, u64>,
     /// Rows that a task could not do its work for and went past, by task.
     pub passed_over: BTreeMap<&'static str, u64>,
@@ -170,7 +170,7 @@ impl Tally {
         *self.lock().events.entry(kind.clone()).or_default() += 1;
     }
 
-    /// A reconciler looked; `succeeded_at`: absent where it failed.
+    /// A tick of a reconciler ended; `succeeded_at`: absent where it failed.
     pub fn ticked(&self, task: &'static str, duration: Duration, succeeded_at: Option<UnixTime>) {
         let mut counts = self.lock();
         let ticks = counts.ticks.entry(task).or_default();
@@ -184,7 +184,7 @@ impl Tally {
         *self.lock().misses.entry(why).or_default() += 1;
     }
 
-    /// Something that an agent told is not believed.
+    /// Something that an agent reported is not believed.
     pub fn doubted(&self, reason: &'static str) {
         *self.lock().doubted.entry(reason).or_default() += 1;
     }
@@ -194,7 +194,7 @@ impl Tally {
         *self.lock().passed_over.entry(task).or_default() += 1;
     }
 
-    /// An outcome was told to the learning.
+    /// An outcome was handed to the learning.
     pub fn observed(&self) {
         self.lock().observations += 1;
     }

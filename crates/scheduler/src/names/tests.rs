@@ -41,7 +41,7 @@ impl World {
         self.slurm.submit(FakeJob { name, admin_comment: mark.to_string(), begin, ..FakeJob::default() })
     }
 
-    async fn look(&self, seconds: u64) {
+    async fn tick(&self, seconds: u64) {
         self.clock.set(at(NOW + seconds));
         Watch::new(Arc::clone(&self.context)).tick().await.unwrap();
         self.names.tick().await.unwrap();
@@ -77,17 +77,17 @@ impl World {
 #[tokio::test]
 async fn one_call_names_all_that_has_no_name_and_none_is_made_without_need() {
     let world = World::new();
-    world.look(0).await;
+    world.tick(0).await;
     assert_eq!(world.asked(), [0; 0], "nobody is there");
     for name in ["bert", "bert", "evil\n9;RUNNING"] {
         world.submit(name, if name == "bert" { "aa" } else { "bb" });
     }
-    world.look(2).await;
+    world.tick(2).await;
     assert_eq!(world.asked(), [2], "one job of each workload");
     assert_eq!(world.name("aa").await.as_deref(), Some("bert"));
     assert_eq!(world.name("bb").await.as_deref(), Some("evil_9_RUNNING"));
     world.submit("other", "aa");
-    world.look(4).await;
+    world.tick(4).await;
     assert_eq!(world.asked(), [2], "it has a name");
     assert_eq!(world.name("aa").await.as_deref(), Some("bert"), "and keeps it");
 }
@@ -97,7 +97,7 @@ async fn a_workload_without_a_usable_name_is_asked_for_once_a_minute() {
     let world = World::new();
     world.submit("\n", "aa");
     for seconds in [0, 2, 30, 59, 61, 63] {
-        world.look(seconds).await;
+        world.tick(seconds).await;
     }
     assert_eq!(world.asked(), [1, 1]);
     assert_eq!(world.name("aa").await, None);
@@ -112,7 +112,7 @@ async fn slurm_may_not_answer_and_is_asked_again() {
     world.slurm.set_down(true);
     assert!(world.names.tick().await.is_err());
     world.slurm.set_down(false);
-    world.look(70).await;
+    world.tick(70).await;
     assert_eq!(world.name("aa").await.as_deref(), Some("bert"));
 }
 
@@ -121,12 +121,12 @@ async fn a_profile_names_its_own_workload_and_no_other() {
     let world = World::new();
     let (own, script) = (digest("profile:my-bert"), "0123456789abcdef");
     let (profiled, plain) = (world.submit("run-17", &own), world.submit("train.sh", script));
-    world.look(0).await;
+    world.tick(0).await;
     assert_eq!(world.name(&own).await.as_deref(), Some("run-17"), "until it starts");
     world.launch(profiled, 1, "my-bert").await;
     world.launch(plain, 2, "my-bert").await;
     assert_eq!(world.name(&own).await.as_deref(), Some("my-bert"));
     assert_eq!(world.name(script).await.as_deref(), Some("train.sh"), "its key says another thing");
-    world.look(2).await;
+    world.tick(2).await;
     assert_eq!(world.name(&own).await.as_deref(), Some("my-bert"), "a job's name does not take its place");
 }

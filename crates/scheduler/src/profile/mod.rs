@@ -119,14 +119,14 @@ impl Profile {
         let beside: Vec<&Member> =
             members.filter(|member| run.summary.neighbours.contains(&member.plan.start)).collect();
         for loss in culprits(run, speed, &beside, profiles, self.context.now()) {
-            let told = Event {
+            let event = Event {
                 at: loss.lost_at,
                 kind: EventKind::CreditLost,
                 job_id: Some(loss.start.job_id),
                 node: Some(loss.node.clone()),
                 detail: loss.reason.clone(),
             };
-            if store.lose_credit(&loss, &told).await? {
+            if store.lose_credit(&loss, &event).await? {
                 self.context.tally.event(&EventKind::CreditLost);
                 self.context.nudges.engine.notify_one();
             }

@@ -28,7 +28,7 @@ pub enum StoreError {
         /// Which, and why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The database is away, or did not do it this time.
+    /// The database does not respond, or did not do it this time.
     #[error("database error while {action}")]
     Database {
         /// What we were doing.

@@ -63,7 +63,7 @@ pub(super) struct FaultOf {
     pub(super) fault: DeviceFault,
 }
 
-/// What a report of conditions changes, each with the event that tells of it.
+/// What a report of conditions changes, each with the event that reports it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct FaultChanges {
     pub(super) begun: Vec<(FaultOf, Event)>,

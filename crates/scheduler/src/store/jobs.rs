@@ -57,6 +57,6 @@ pub trait Jobs: Send + Sync {
     async fn job(&self, id: SlurmJobId) -> Result<Option<JobRecord>, StoreError> {
         Ok(self.jobs(&[id]).await?.remove(&id))
     }
-    /// Where and when Slurm says that a start of a managed job ran; `None`: no scan has told of it.
+    /// Where and when Slurm says that a start of a managed job ran; `None`: no scan has shown it.
     async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError>;
 }

@@ -24,7 +24,7 @@ pub struct NewObservation {
     pub power_watts: Option<f64>,
     /// Whether they ran together at all: `false` = out of device memory.
     pub fits: bool,
-    /// The tenant who tells.
+    /// The tenant whose run it is made of.
     pub own: JobStart,
     /// His speed beside the others over his speed alone.
     pub speed_fraction: Option<f64>,

@@ -83,7 +83,7 @@ impl MemoryStore {
     }
 
     /// Every event that was kept, in the order in which they were.
-    pub fn told(&self) -> Vec<Event> {
+    pub fn recorded_events(&self) -> Vec<Event> {
         self.lock().state.events.clone()
     }
 
@@ -92,7 +92,7 @@ impl MemoryStore {
     }
 
     /// A call that can fail on request alone.
-    fn look<T>(&self, action: &'static str, body: impl FnOnce(&mut State) -> T) -> Result<T, StoreError> {
+    fn with<T>(&self, action: &'static str, body: impl FnOnce(&mut State) -> T) -> Result<T, StoreError> {
         self.call(action, |state| Ok(body(state)))
     }
 

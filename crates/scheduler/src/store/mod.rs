@@ -50,7 +50,7 @@ pub use runs::{MeasuredRun, Runs};
 pub use starts::SlurmStart;
 
 /// Durable memory. All times are arguments; nothing here reads a clock. A row that cannot be read back is passed over, counted
-/// and told to the log where rows are listed: it keeps nobody from the others.
+/// and logged where rows are listed: it keeps nobody from the others.
 pub trait Store:
     Jobs
     + Decisions

@@ -54,7 +54,7 @@ pub enum DrainChange {
     /// It was open.
     Begun,
     /// It was drained, by another or for another reason.
-    Retold,
+    ReasonChanged,
     /// It was drained in the same words.
     Unchanged,
 }
@@ -81,7 +81,7 @@ pub(super) fn change(before: Option<&Drain>, order: &Drain) -> DrainChange {
     match before {
         None => DrainChange::Begun,
         Some(before) if before.by == order.by && before.reason == order.reason => DrainChange::Unchanged,
-        Some(_) => DrainChange::Retold,
+        Some(_) => DrainChange::ReasonChanged,
     }
 }
 

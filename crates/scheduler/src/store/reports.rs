@@ -13,7 +13,7 @@ pub trait Reports: Send + Sync {
     async fn ingest(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, StoreError>;
     /// The last sequence that is stored for a journal (0 = none).
     async fn last_sequence(&self, node: &NodeName, journal_id: &str) -> Result<u64, StoreError>;
-    /// Remembers a device's model, for summaries that arrive when its agent is gone.
+    /// Remembers a device's model, for summaries that arrive when its agent responds no more.
     async fn record_devices(
         &self,
         node: &NodeName,

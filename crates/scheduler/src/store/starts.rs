@@ -1,4 +1,4 @@
-//! Starts as Slurm told of them: what reports of agents are held against.
+//! Starts as Slurm reported them: what reports of agents are held against.
 
 use super::JobRecord;
 use pillion_core::{JobStart, NodeName, UnixTime};
@@ -13,7 +13,7 @@ pub struct SlurmStart {
     pub ended_at: Option<UnixTime>,
 }
 
-/// The start that a job's record tells of; `None`: it has not started.
+/// The start that a job's record speaks of; `None`: it has not started.
 pub(super) fn start_of(job: &JobRecord) -> Option<(JobStart, SlurmStart)> {
     let start = JobStart { job_id: job.id, restart_count: job.restart_count };
     let (node, started_at) = (job.node.clone()?, job.started_at?);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! report ─► verdict ─► counts ─► store
-//!              ├─► not yet: Slurm was not looked at since; the agent keeps it and tells it again
+//!              ├─► not yet: Slurm was not scanned since; the agent keeps it and reports it again
 //!              └─► dropped: counted by reason, an event of the node now and then (distrust)
 //! ```
 
@@ -24,18 +24,18 @@ use std::time::Duration;
 
 /// The most power that a device can draw.
 pub(crate) const POWER_WATTS_MAX: f64 = 2_000.0;
-/// How much what was counted up from looks a second apart may be beyond the time that it was counted in.
-const LOOK_SECONDS: f64 = 2.0;
-/// How long after something was told a scan must have been taken to say that Slurm does not know of it.
+/// How much what was counted up from samples a second apart may be beyond the time that it was counted in.
+const SAMPLE_SECONDS: f64 = 2.0;
+/// How long after something was reported a scan must have been taken to say that Slurm does not know of it.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
-/// A start is told of no earlier before Slurm's own time for it: clocks are set by the second, and tasks begin after it.
+/// A start is reported no earlier before Slurm's own time for it: clocks are set by the second, and tasks begin after it.
 const EARLY_SECONDS_MAX: f64 = 30.0;
 /// Processes may outlive their job on a node that is slow to end them.
 const LATE_SECONDS_MAX: f64 = 600.0;
 /// A clock that is further off than this is believed to be right, and what it dated to be wrong.
 const SKEW_SECONDS_MAX: f64 = 86_400.0;
 
-/// Why something that an agent told is not believed.
+/// Why something that an agent reported is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doubt {
     /// Slurm knows of no such start.
@@ -108,20 +108,20 @@ impl Doubt {
     }
 }
 
-/// What becomes of something that an agent told.
+/// What becomes of something that an agent reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is believed.
     Counts,
-    /// Slurm was not looked at since: nobody can say yet.
+    /// Slurm was not scanned since: nobody can say yet.
     NotYet,
     /// It is not.
     Dropped(Doubt),
 }
 
-/// Who tells, and what is known of it.
+/// Who reports, and what is known of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Teller<'a> {
+pub(crate) struct Reporter<'a> {
     /// The node that its stream began with.
     pub(crate) node: &'a NodeName,
     /// Its clock less ours.
@@ -132,7 +132,7 @@ pub(crate) struct Teller<'a> {
     pub(crate) now: UnixTime,
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     /// One of its times by our clock.
     fn seconds(&self, at: UnixTime) -> f64 {
         let skew = if self.skew_seconds.abs() <= SKEW_SECONDS_MAX { self.skew_seconds } else { 0.0 };
@@ -145,36 +145,41 @@ impl Teller<'_> {
 pub(crate) struct Word<'a> {
     /// Of a managed job's.
     pub(crate) start: Option<&'a SlurmStart>,
-    /// The last look.
+    /// The last scan.
     pub(crate) scan: Option<&'a Scan>,
 }
 
 /// A task that began: by our decision for that node, or where Slurm says.
-pub(crate) fn launch(told: &Launch, by: Teller<'_>, word: Word<'_>, decision: Option<&Decision>) -> Verdict {
+pub(crate) fn launch(
+    reported: &Launch,
+    by: Reporter<'_>,
+    word: Word<'_>,
+    decision: Option<&Decision>,
+) -> Verdict {
     // Slurm may have forgotten that it started a job: who was given it for this node is believed.
-    if decision.is_some_and(|decision| gives(decision, told.start, by.node)) {
+    if decision.is_some_and(|decision| gives(decision, reported.start, by.node)) {
         return Verdict::Counts;
     }
-    where_it_ran(told.start, told.at, by, word)
+    where_it_ran(reported.start, reported.at, by, word)
 }
 
 /// A start that ended.
-pub(crate) fn summary(told: &JobSummary, by: Teller<'_>, word: Word<'_>) -> Verdict {
-    match where_it_ran(told.start, told.ended_at, by, word) {
+pub(crate) fn summary(reported: &JobSummary, by: Reporter<'_>, word: Word<'_>) -> Verdict {
+    match where_it_ran(reported.start, reported.ended_at, by, word) {
         Verdict::Counts => {}
         other => return other,
     }
-    // A device that is gone is not announced any more, and how its last job ended is told all the same.
-    let memory_bytes = by.devices.get(&told.gres_type).copied().unwrap_or(0);
-    if word.start.is_none_or(|start| !is_within(told, by, start)) {
+    // A device that is gone is not announced any more, and how its last job ended is reported all the same.
+    let memory_bytes = by.devices.get(&reported.gres_type).copied().unwrap_or(0);
+    if word.start.is_none_or(|start| !is_within(reported, by, start)) {
         return Verdict::Dropped(Doubt::Times);
     }
-    doubt_of(told, memory_bytes).map_or(Verdict::Counts, Verdict::Dropped)
+    doubt_of(reported, memory_bytes).map_or(Verdict::Counts, Verdict::Dropped)
 }
 
 /// An answer to a share.
-pub(crate) fn share(told: &ShareResult, node: &NodeName, decision: Option<&Decision>) -> Verdict {
-    if decision.is_some_and(|decision| gives(decision, told.start, node)) {
+pub(crate) fn share(reported: &ShareResult, node: &NodeName, decision: Option<&Decision>) -> Verdict {
+    if decision.is_some_and(|decision| gives(decision, reported.start, node)) {
         Verdict::Counts
     } else {
         Verdict::Dropped(Doubt::OtherShare)
@@ -185,7 +190,7 @@ fn gives(decision: &Decision, start: JobStart, node: &NodeName) -> bool {
     decision.node == *node && decision.members.iter().any(|member| member.plan.start == start)
 }
 
-fn where_it_ran(start: JobStart, at: UnixTime, by: Teller<'_>, word: Word<'_>) -> Verdict {
+fn where_it_ran(start: JobStart, at: UnixTime, by: Reporter<'_>, word: Word<'_>) -> Verdict {
     let runs_now = word
         .scan
         .and_then(|scan| scan.jobs.get(&start.job_id))
@@ -195,40 +200,40 @@ fn where_it_ran(start: JobStart, at: UnixTime, by: Teller<'_>, word: Word<'_>) -
         Some(node) if node == by.node => Verdict::Counts,
         Some(_) => Verdict::Dropped(Doubt::OtherNode),
         None => {
-            let told_at = by.seconds(at).min(by.now.seconds());
+            let reported_at = by.seconds(at).min(by.now.seconds());
             let is_settled =
-                word.scan.is_some_and(|scan| scan.at.seconds() >= told_at + SETTLED_AFTER.as_secs_f64());
+                word.scan.is_some_and(|scan| scan.at.seconds() >= reported_at + SETTLED_AFTER.as_secs_f64());
             if is_settled { Verdict::Dropped(Doubt::UnknownStart) } else { Verdict::NotYet }
         }
     }
 }
 
-fn is_within(told: &JobSummary, by: Teller<'_>, start: &SlurmStart) -> bool {
-    let (from, until) = (by.seconds(told.started_at), by.seconds(told.ended_at));
+fn is_within(reported: &JobSummary, by: Reporter<'_>, start: &SlurmStart) -> bool {
+    let (from, until) = (by.seconds(reported.started_at), by.seconds(reported.ended_at));
     let end = start.ended_at.map_or(by.now.seconds(), UnixTime::seconds);
     from <= until
         && from >= start.started_at.seconds() - EARLY_SECONDS_MAX
         && until <= end.min(by.now.seconds()) + LATE_SECONDS_MAX
 }
 
-/// What of a summary cannot be, whoever tells it.
-fn doubt_of(told: &JobSummary, memory_bytes: u64) -> Option<Doubt> {
-    let elapsed = told.ended_at.seconds() - told.started_at.seconds();
-    let most = elapsed + LOOK_SECONDS;
+/// What of a summary cannot be, whoever reports it.
+fn doubt_of(reported: &JobSummary, memory_bytes: u64) -> Option<Doubt> {
+    let elapsed = reported.ended_at.seconds() - reported.started_at.seconds();
+    let most = elapsed + SAMPLE_SECONDS;
     let seconds = [
-        told.shared_seconds,
-        told.shared_device_seconds.unwrap_or(0.0),
-        told.solo.seconds,
-        told.shared.seconds,
+        reported.shared_seconds,
+        reported.shared_device_seconds.unwrap_or(0.0),
+        reported.solo.seconds,
+        reported.shared.seconds,
     ];
     let is_too_long = seconds.iter().any(|seconds| *seconds > most);
     if is_too_long {
         Some(Doubt::Seconds)
-    } else if told.energy_joules.is_some_and(|joules| joules > POWER_WATTS_MAX * most) {
+    } else if reported.energy_joules.is_some_and(|joules| joules > POWER_WATTS_MAX * most) {
         Some(Doubt::Energy)
-    } else if memory_bytes > 0 && told.memory_bytes_peak.is_some_and(|peak| peak > memory_bytes) {
+    } else if memory_bytes > 0 && reported.memory_bytes_peak.is_some_and(|peak| peak > memory_bytes) {
         Some(Doubt::Memory)
-    } else if told
+    } else if reported
         .solo_means
         .as_ref()
         .and_then(|means| means.0.get(Metric::PowerWatts))

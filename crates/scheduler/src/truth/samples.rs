@@ -1,26 +1,26 @@
-//! Looks at devices: those of the node that tells, dated when they can have been taken, with values that a device can have.
+//! Samples of devices: those of the node that reports, dated when they can have been taken, with values that a device can have.
 
-use super::{Doubt, POWER_WATTS_MAX, Teller};
+use super::{Doubt, POWER_WATTS_MAX, Reporter};
 use pillion_core::metric::Metric;
 use pillion_core::report::{DeviceSample, DeviceSamples};
 use std::time::Duration;
 
-/// How far in the future a look may be dated: clocks are never quite alike.
+/// How far in the future a sample may be dated: clocks are never quite alike.
 const AHEAD_SECONDS_MAX: f64 = 60.0;
 
-/// What of a look counts, and why the rest does not. `kept`: how long looks are kept at all.
+/// What of a report of samples counts, and why the rest does not. `kept`: how long samples are kept at all.
 pub(crate) fn cleaned(
-    told: DeviceSamples,
-    by: Teller<'_>,
+    reported: DeviceSamples,
+    by: Reporter<'_>,
     kept: Duration,
 ) -> (Option<DeviceSamples>, Vec<Doubt>) {
-    let age = by.now.seconds() - by.seconds(told.recorded_at);
+    let age = by.now.seconds() - by.seconds(reported.recorded_at);
     if age < -AHEAD_SECONDS_MAX || age > kept.as_secs_f64() {
         return (None, vec![Doubt::Times]);
     }
     let mut doubts = Vec::new();
-    let mut samples = Vec::with_capacity(told.samples.len().min(by.devices.len()));
-    for mut sample in told.samples {
+    let mut samples = Vec::with_capacity(reported.samples.len().min(by.devices.len()));
+    for mut sample in reported.samples {
         match by.devices.get(&sample.gres_type) {
             None => doubts.push(Doubt::OtherDevice),
             Some(memory_bytes) => {
@@ -29,10 +29,10 @@ pub(crate) fn cleaned(
             }
         }
     }
-    (Some(DeviceSamples { recorded_at: told.recorded_at, samples }), doubts)
+    (Some(DeviceSamples { recorded_at: reported.recorded_at, samples }), doubts)
 }
 
-/// Takes out what the device cannot have told.
+/// Takes out what the device cannot have measured.
 fn clean(sample: &mut DeviceSample, memory_bytes: u64) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let reading = &mut sample.reading;

@@ -26,7 +26,7 @@ fn devices() -> BTreeMap<GresType, u64> {
 }
 
 /// The same minute as its agent tells it.
-fn told() -> JobSummary {
+fn reported() -> JobSummary {
     JobSummary {
         started_at: at(NOW + 1),
         ended_at: at(NOW + 60),
@@ -38,26 +38,26 @@ fn told() -> JobSummary {
 }
 
 fn verdict(
-    told: &JobSummary,
+    reported: &JobSummary,
     node: &str,
     skew_seconds: f64,
     ran: Option<&SlurmStart>,
     scan_at: u64,
 ) -> Verdict {
     let (node, devices) = (NodeName::new(node), devices());
-    let teller = Teller { node: &node, skew_seconds, devices: &devices, now: at(NOW + 100) };
+    let by = Reporter { node: &node, skew_seconds, devices: &devices, now: at(NOW + 100) };
     let scan = Scan::new(at(scan_at), Vec::new(), Vec::new(), &[], 0);
-    summary_of(told, teller, Word { start: ran, scan: Some(&scan) })
+    summary_of(reported, by, Word { start: ran, scan: Some(&scan) })
 }
 
 use super::summary as summary_of;
 
 #[test]
 fn a_summary_counts_for_a_start_that_slurm_says_ran_there_and_then() {
-    assert_eq!(verdict(&told(), "n1", 0.0, Some(&ran()), NOW), Verdict::Counts);
+    assert_eq!(verdict(&reported(), "n1", 0.0, Some(&ran()), NOW), Verdict::Counts);
     let runs = SlurmStart { ended_at: None, ..ran() };
     assert_eq!(
-        verdict(&told(), "n1", 0.0, Some(&runs), NOW),
+        verdict(&reported(), "n1", 0.0, Some(&runs), NOW),
         Verdict::Counts,
         "Slurm tells of its end later"
     );
@@ -65,19 +65,20 @@ fn a_summary_counts_for_a_start_that_slurm_says_ran_there_and_then() {
 
 #[test]
 fn a_summary_of_an_invented_node_or_start_is_dropped() {
-    let other = verdict(&told(), "evil", 0.0, Some(&ran()), NOW + 90);
+    let other = verdict(&reported(), "evil", 0.0, Some(&ran()), NOW + 90);
     assert_eq!(other, Verdict::Dropped(Doubt::OtherNode));
-    let unknown = |scan_at| verdict(&told(), "n1", 0.0, None, scan_at);
+    let unknown = |scan_at| verdict(&reported(), "n1", 0.0, None, scan_at);
     assert_eq!(unknown(NOW + 64), Verdict::NotYet, "Slurm may have started it since");
     assert_eq!(unknown(NOW + 65), Verdict::Dropped(Doubt::UnknownStart));
-    let future = JobSummary { ended_at: at(NOW + 1_000_000), ..told() };
+    let future = JobSummary { ended_at: at(NOW + 1_000_000), ..reported() };
     let late = verdict(&future, "n1", 0.0, None, NOW + 105);
     assert_eq!(late, Verdict::Dropped(Doubt::UnknownStart), "a date to come puts nothing off");
 }
 
 #[test]
 fn a_summary_is_dated_as_slurm_dates_its_start() {
-    let shifted = |from: u64, until: u64| JobSummary { started_at: at(from), ended_at: at(until), ..told() };
+    let shifted =
+        |from: u64, until: u64| JobSummary { started_at: at(from), ended_at: at(until), ..reported() };
     for (from, until) in [(NOW - 31, NOW + 60), (NOW, NOW + 661), (NOW + 60, NOW + 50), (0, NOW + 60)] {
         let dropped = verdict(&shifted(from, until), "n1", 0.0, Some(&ran()), NOW);
         assert_eq!(dropped, Verdict::Dropped(Doubt::Times), "{from} to {until}");
@@ -95,21 +96,21 @@ fn a_summary_is_dated_as_slurm_dates_its_start() {
 #[test]
 fn a_summary_tells_no_more_than_a_device_can_do() {
     let cases = [
-        (JobSummary { energy_joules: Some(2_000.0 * 61.1), ..told() }, Doubt::Energy),
-        (JobSummary { memory_bytes_peak: Some(80 * GIB + 1), ..told() }, Doubt::Memory),
-        (JobSummary { shared_seconds: 61.1, ..told() }, Doubt::Seconds),
-        (JobSummary { shared_device_seconds: Some(1e18), ..told() }, Doubt::Seconds),
-        (JobSummary { solo: ProgressPart { progress: None, seconds: 62.0 }, ..told() }, Doubt::Seconds),
+        (JobSummary { energy_joules: Some(2_000.0 * 61.1), ..reported() }, Doubt::Energy),
+        (JobSummary { memory_bytes_peak: Some(80 * GIB + 1), ..reported() }, Doubt::Memory),
+        (JobSummary { shared_seconds: 61.1, ..reported() }, Doubt::Seconds),
+        (JobSummary { shared_device_seconds: Some(1e18), ..reported() }, Doubt::Seconds),
+        (JobSummary { solo: ProgressPart { progress: None, seconds: 62.0 }, ..reported() }, Doubt::Seconds),
         (
             JobSummary {
                 solo_means: Some(ActivityMeans(Metrics::from([(Metric::PowerWatts, 2_001.0)]))),
-                ..told()
+                ..reported()
             },
             Doubt::Reading,
         ),
     ];
-    for (told, doubt) in cases {
-        assert_eq!(verdict(&told, "n1", 0.0, Some(&ran()), NOW), Verdict::Dropped(doubt));
+    for (reported, doubt) in cases {
+        assert_eq!(verdict(&reported, "n1", 0.0, Some(&ran()), NOW), Verdict::Dropped(doubt));
     }
 }
 
@@ -125,10 +126,10 @@ fn launch_of(decision_id: Option<u64>) -> Launch {
 #[test]
 fn a_launch_counts_by_our_decision_for_that_node_or_by_slurms_word() {
     let (node, devices) = (n1(), devices());
-    let teller = Teller { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW + 100) };
+    let by = Reporter { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW + 100) };
     let of = |jobs: Vec<Job>, decision: Option<&Decision>| {
         let scan = Scan::new(at(NOW + 50), jobs.into_iter().map(Into::into).collect(), Vec::new(), &[], 0);
-        launch(&launch_of(Some(1)), teller, Word { start: None, scan: Some(&scan) }, decision)
+        launch(&launch_of(Some(1)), by, Word { start: None, scan: Some(&scan) }, decision)
     };
     let given = decision(&member(MemberState::Released));
     assert_eq!(
@@ -165,22 +166,22 @@ fn an_answer_for_a_share_of_another_node_is_dropped() {
 #[test]
 fn a_look_keeps_what_the_nodes_own_devices_can_have_told() {
     let (node, devices) = (n1(), devices());
-    let teller = Teller { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW) };
+    let by = Reporter { node: &node, skew_seconds: 0.0, devices: &devices, now: at(NOW) };
     let kept = Duration::from_hours(1);
-    let look = |recorded_at: u64, gres_type: &str, watts: f64, used: u64| {
+    let taken = |recorded_at: u64, gres_type: &str, watts: f64, used: u64| {
         let mut reading = Reading::from([(Metric::PowerWatts, watts)]);
         reading.metrics.set_bytes(Metric::MemoryBytesUsed, used);
         let sample = DeviceSample { gres_type: GresType::new(gres_type), reading, tenants: Vec::new() };
-        cleaned(DeviceSamples { recorded_at: at(recorded_at), samples: vec![sample] }, teller, kept)
+        cleaned(DeviceSamples { recorded_at: at(recorded_at), samples: vec![sample] }, by, kept)
     };
     for recorded_at in [NOW + 61, NOW - 3601] {
-        assert_eq!(look(recorded_at, "g1", 1.0, 1), (None, vec![Doubt::Times]));
+        assert_eq!(taken(recorded_at, "g1", 1.0, 1), (None, vec![Doubt::Times]));
     }
-    let (samples, doubts) = look(NOW - 3600, "g1", 700.0, 80 * GIB);
+    let (samples, doubts) = taken(NOW - 3600, "g1", 700.0, 80 * GIB);
     assert_eq!((samples.unwrap().samples.len(), doubts), (1, Vec::new()));
-    let (samples, doubts) = look(NOW, "g2", 700.0, 1);
+    let (samples, doubts) = taken(NOW, "g2", 700.0, 1);
     assert_eq!((samples.unwrap().samples.len(), doubts), (0, vec![Doubt::OtherDevice]));
-    let (samples, doubts) = look(NOW, "g1", 1e17, 81 * GIB);
+    let (samples, doubts) = taken(NOW, "g1", 1e17, 81 * GIB);
     assert_eq!(doubts, [Doubt::Reading, Doubt::Memory]);
     assert_eq!(samples.unwrap().samples[0].reading, Reading::default());
 }

@@ -1,4 +1,4 @@
-//! What managed jobs do, as it is written into the store: only what has changed, and no more of a long queue in one look than
+//! What managed jobs do, as it is written into the store: only what has changed, and no more of a long queue in one scan than
 //! can be done in a moment. Jobs that run or are over come first; of one that waits there is nothing to lose.
 
 use crate::context::{Context, TickError};
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many jobs are read from the store, and written to it, at once.
 const JOBS_PER_QUERY: usize = 5_000;
-/// How many jobs are compared with the store or written to it in one look; the others follow in the next ones.
-const READ_PER_LOOK: usize = 20_000;
-const WRITTEN_PER_LOOK: usize = 10_000;
+/// How many jobs are compared with the store or written to it in one scan; the others follow in the next ones.
+const READ_PER_SCAN: usize = 20_000;
+const WRITTEN_PER_SCAN: usize = 10_000;
 
 /// Keeps the table of jobs up to date.
 pub(super) struct Ledger {
@@ -27,9 +27,9 @@ pub(super) struct Ledger {
 struct Memory {
     /// What the store has, so that only changes are written again; `None`: nothing. Filled from the store on first sight.
     known: BTreeMap<SlurmJobId, Option<Known>>,
-    /// The look of which all but what is owed is written down.
+    /// The scan of which all but what is owed is written down.
     last: Option<Arc<Scan>>,
-    /// Jobs that were left for a later look.
+    /// Jobs that were left for a later scan.
     owed: BTreeSet<SlurmJobId>,
 }
 
@@ -45,14 +45,14 @@ impl Ledger {
         Self { context, hasher: RandomState::new(), memory: Mutex::default() }
     }
 
-    /// Writes down what is new in a look.
+    /// Writes down what is new in a scan.
     ///
     /// # Errors
-    /// [`TickError`] where the store did not answer; the next look brings it again.
+    /// [`TickError`] where the store did not answer; the next scan brings it again.
     pub(super) async fn write_down(&self, scan: &Arc<Scan>) -> Result<(), TickError> {
         let (mut read, mut written) = (0, 0);
         let mut open = self.open(scan);
-        while !open.is_empty() && read < READ_PER_LOOK && written < WRITTEN_PER_LOOK {
+        while !open.is_empty() && read < READ_PER_SCAN && written < WRITTEN_PER_SCAN {
             let next = open.split_off(open.len().saturating_sub(JOBS_PER_QUERY));
             read += self.recall(scan, &next).await?;
             let changed = self.changed(scan, &next);

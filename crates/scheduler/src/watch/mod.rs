@@ -1,4 +1,4 @@
-//! Row 2 of the way of a job: looks at Slurm, writes down what managed jobs do (`ledger`), checks the invariants, hangs the scan
+//! Row 2 of the way of a job: scans Slurm, writes down what managed jobs do (`ledger`), checks the invariants, hangs the scan
 //! on the board. Changes nothing in Slurm.
 
 mod ledger;
@@ -33,7 +33,7 @@ impl Watch {
         Self { ledger: Ledger::new(Arc::clone(&context)), context }
     }
 
-    /// Looks once.
+    /// One scan, and what follows from it.
     ///
     /// # Errors
     /// [`TickError`] where Slurm or the store did not answer; the board then keeps the older scan.
@@ -128,8 +128,8 @@ impl Watch {
             self.context.board_mut().violation_count += 1;
             let node = node_of(violation).cloned();
             let (at, kind, detail) = (scan.at, EventKind::Violation, violation.to_string());
-            let told = Event { at, kind, job_id: None, node, detail };
-            let kept = self.context.store.record_event(&told).await;
+            let event = Event { at, kind, job_id: None, node, detail };
+            let kept = self.context.store.record_event(&event).await;
             kept.or_else(|error| self.context.pass_over("watch", violation, error.into()))?;
         }
         Ok(())

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 const DURATION_MAX: Duration = Duration::from_secs(10);
 const CONCURRENCY_MAX: usize = 4;
 /// How many look at once into the kernel's table, which may be long.
-const LOOKS_MAX: usize = 4;
+const LOOKUPS_MAX: usize = 4;
 /// What is given to connections: a browser opens six, and comes again where one of its was closed.
 const BOUNDS: Bounds = Bounds {
     connections: 64,
@@ -42,7 +42,7 @@ pub async fn serve(
 ) {
     let limits = Limits { duration: DURATION_MAX, concurrency: CONCURRENCY_MAX, any_host: allow_remote };
     let router: Router = pillion_web::router(service, limits).layer(middleware::from_fn_with_state(
-        Arc::new(Door { operators, looks: Semaphore::new(LOOKS_MAX) }),
+        Arc::new(Door { operators, lookups: Semaphore::new(LOOKUPS_MAX) }),
         identify,
     ));
     listen::listen(listener, router, BOUNDS, stop).await;
@@ -51,14 +51,14 @@ pub async fn serve(
 /// Tells who looks.
 struct Door {
     operators: Operators,
-    looks: Semaphore,
+    lookups: Semaphore,
 }
 
 /// Puts the viewer into the request.
 async fn identify(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
     let ends = request.extensions().get::<Ends>().copied();
     let viewer = {
-        let _look = door.looks.acquire().await;
+        let _lookup = door.lookups.acquire().await;
         let door = Arc::clone(&door);
         // The table is read from a file.
         tokio::task::spawn_blocking(move || viewer(&door.operators, ends)).await.unwrap_or_default()

@@ -102,10 +102,10 @@ impl World {
         self.slurm.submit(FakeJob { admin_comment: mark.to_string(), begin, name, ..FakeJob::default() })
     }
 
-    async fn look(&self, seconds: u32) {
+    async fn scan(&self, seconds: u32) {
         self.clock.set(at(seconds));
         self.slurm.tick(at(seconds));
-        Watch::new(self.world()).tick().await.expect("a look");
+        Watch::new(self.world()).tick().await.expect("a scan");
     }
 
     /// Jobs that are over, each with its run.
@@ -122,8 +122,8 @@ impl World {
         lesson.detail
     }
 
-    fn passed_over(&self, room: &str) -> u64 {
-        self.context.tally.counts().passed_over.get(room).copied().unwrap_or(0)
+    fn passed_over(&self, task: &str) -> u64 {
+        self.context.tally.counts().passed_over.get(task).copied().unwrap_or(0)
     }
 
     async fn kinds(&self, id: u32) -> Vec<String> {
@@ -201,7 +201,7 @@ async fn a_counter_without_measure_costs_its_user_his_speed_and_nobody_else_anyt
 #[tokio::test]
 async fn a_run_that_cannot_be_judged_keeps_no_other_from_it() {
     let Some(world) = World::new().await else { return };
-    world.look(1).await;
+    world.scan(1).await;
     world.runs(1..=3).await;
     world.refuse("job_run", "job_id = '1' and is_judged").await;
     world.sql("update job_run set signs = '[]' where job_id = '2'".to_owned()).await;
@@ -217,13 +217,13 @@ async fn a_job_that_cannot_be_written_down_does_not_hide_the_queue() {
     let Some(world) = World::new().await else { return };
     let jobs: Vec<SlurmJobId> = (0..5).map(|_| world.submit("aa", "bert")).collect();
     world.refuse("job", &format!("job_id = '{}'", jobs[2])).await;
-    world.look(1).await;
+    world.scan(1).await;
     let known = world.store.jobs(&jobs).await.expect("read");
     assert_eq!(known.len(), 4, "{known:?}");
     assert_eq!(world.passed_over("watch"), 1);
     assert!(world.context.fresh_scan().is_some_and(|scan| scan.jobs.values().count() == 5));
     world.sql(format!("update job set uid = -1 where job_id = '{}'", jobs[0])).await;
-    world.look(2).await;
+    world.scan(2).await;
     assert_eq!(
         world.store.jobs(&jobs).await.expect("read").len(),
         4,
@@ -235,7 +235,7 @@ async fn a_job_that_cannot_be_written_down_does_not_hide_the_queue() {
 async fn a_decision_that_the_store_refuses_or_cannot_read_keeps_no_other_from_being_made() {
     let Some(world) = World::new().await else { return };
     let jobs = [world.submit("aa", "one"), world.submit("bb", "two"), world.submit("cc", "three")];
-    world.look(1).await;
+    world.scan(1).await;
     let lost = commit(world.store.as_ref(), &[pair(801, 802)]).await[0];
     world.sql("update pairing_member set estimate = '{}' where job_id = '802'".to_owned()).await;
     world.refuse("pairing_member", &format!("job_id = '{}'", jobs[0])).await;
@@ -255,7 +255,7 @@ async fn a_decision_that_the_store_refuses_or_cannot_read_keeps_no_other_from_be
 async fn an_explanation_that_is_refused_keeps_no_decision_from_being_made() {
     let Some(world) = World::new().await else { return };
     let jobs: Vec<SlurmJobId> = (0..5).map(|_| world.submit("aa", "one")).collect();
-    world.look(1).await;
+    world.scan(1).await;
     let is_any = format!("job_id in ('{}', '{}')", jobs[3], jobs[4]);
     world.refuse("explanation", &is_any).await;
     Engine::new(world.world()).tick().await.expect("one bad row is no reason to stop");
@@ -267,14 +267,14 @@ async fn an_explanation_that_is_refused_keeps_no_decision_from_being_made() {
 async fn a_decision_that_cannot_be_carried_on_keeps_no_other_from_it() {
     let Some(world) = World::new().await else { return };
     let jobs = [world.submit("aa", "one"), world.submit("bb", "two")];
-    world.look(1).await;
+    world.scan(1).await;
     Engine::new(world.world()).tick().await.expect("planned");
     for one in world.store.active_decisions().await.expect("read") {
         let member = one.members[0].plan.start;
         world.store.member_prepared(one.id, member, at(1)).await.expect("prepared");
     }
     world.refuse("pairing_member", &format!("job_id = '{}' and state = 'released'", jobs[0])).await;
-    world.look(2).await;
+    world.scan(2).await;
     Release::new(world.world()).tick().await.expect("one bad row is no reason to stop");
     let active = world.store.active_decisions().await.expect("read");
     let state = |id: SlurmJobId| {
@@ -290,7 +290,7 @@ async fn a_decision_that_cannot_be_carried_on_keeps_no_other_from_it() {
 async fn a_job_whose_renewal_is_refused_keeps_no_other_from_being_renewed() {
     let Some(world) = World::new().await else { return };
     let jobs = [world.submit("aa", "one"), world.submit("bb", "two")];
-    world.look(3500).await;
+    world.scan(3500).await;
     assert!(world.slurm.hold(jobs[0]), "after the look");
     // Something was planned since the start, and no device that was free before it holds the switch back.
     world.context.board_mut().planned_at = Some(at(3500));
@@ -306,7 +306,7 @@ async fn a_job_whose_renewal_is_refused_keeps_no_other_from_being_renewed() {
 #[tokio::test]
 async fn a_requeue_that_cannot_be_read_or_settled_keeps_no_other_from_it() {
     let Some(world) = World::new().await else { return };
-    world.look(1).await;
+    world.scan(1).await;
     for id in 1..=3 {
         let requeue = Requeue {
             cause: RequeueCause::Evicted,
@@ -321,7 +321,7 @@ async fn a_requeue_that_cannot_be_read_or_settled_keeps_no_other_from_it() {
     }
     world.sql("update job_requeue set job_id = 'x' where job_id = '1'".to_owned()).await;
     world.refuse("event", "job_id = '2'").await;
-    world.look(3).await;
+    world.scan(3).await;
     Requeuer::new(world.world()).tick().await.expect("one bad row is no reason to stop");
     assert_eq!(world.kinds(3).await, ["requeue-refused"], "Slurm does not know it");
     assert_eq!(world.passed_over("requeue"), 1);
@@ -356,10 +356,10 @@ async fn a_start_that_cannot_be_looked_up_keeps_no_other_from_being_counted() {
     let jobs = [submit(), submit(), submit()];
     let misses = Misses::new(world.world());
     for seconds in [1, 12, 24] {
-        world.look(seconds).await;
+        world.scan(seconds).await;
         misses.tick().await.expect("nothing is due");
     }
-    world.look(36).await;
+    world.scan(36).await;
     let told = Launch { start: JobStart { job_id: jobs[1], restart_count: 0 }, ..launch(1) };
     let report = Report { sequence: 1, body: ReportBody::Launch(told) };
     world.store.ingest(&node(), "j", &report).await.expect("stored");
@@ -368,7 +368,7 @@ async fn a_start_that_cannot_be_looked_up_keeps_no_other_from_being_counted() {
     world.refuse("event", &format!("job_id = '{}'", jobs[0])).await;
     let anew = Misses::new(world.world());
     for seconds in [37, 50] {
-        world.look(seconds).await;
+        world.scan(seconds).await;
         anew.tick().await.expect("one bad row is no reason to stop");
     }
     let told = world.store.events(jobs[2]).await.expect("read");
@@ -383,7 +383,7 @@ async fn a_name_that_is_refused_keeps_no_other_from_being_kept() {
         world.submit(digest, name);
     }
     world.refuse("workload_name", "name = 'two'").await;
-    world.look(1).await;
+    world.scan(1).await;
     Names::new(world.world()).tick().await.expect("one bad row is no reason to stop");
     let keys = ["aa", "bb", "cc"].map(|digest| WorkloadKey::new(format!("alice/{digest}")));
     let names = world.store.workload_names(&keys).await.expect("read");

@@ -200,8 +200,8 @@ pub(crate) async fn the_power_of_a_device_is_that_of_its_samples(store: Arc<dyn 
 
 fn with_power(sequence: u64, seconds: u32) -> pillion_core::report::Report {
     let mut report = samples_report(sequence, seconds);
-    if let pillion_core::report::ReportBody::Samples(look) = &mut report.body {
-        look.samples[0].reading.metrics.set(Metric::PowerWatts, 100.0 + f64::from(seconds));
+    if let pillion_core::report::ReportBody::Samples(taken) = &mut report.body {
+        taken.samples[0].reading.metrics.set(Metric::PowerWatts, 100.0 + f64::from(seconds));
     }
     report
 }

@@ -21,7 +21,7 @@ fn drain(place: DrainPlace, reason: &str, seconds: u32) -> Drain {
 }
 
 pub(crate) async fn a_drain_is_kept_until_it_is_undone(store: Arc<dyn Store>) {
-    use DrainChange::{Begun, Retold, Unchanged};
+    use DrainChange::{Begun, ReasonChanged, Unchanged};
     let (node, device) = (|| place("n1", None), || place("n1", Some("g1")));
     let order = async |orders: &[Drain]| store.drain(orders).await.expect("kept");
     let orders = [drain(device(), "ecc", 1), drain(place("n0", None), "fan", 1), drain(node(), "fan", 1)];
@@ -32,7 +32,7 @@ pub(crate) async fn a_drain_is_kept_until_it_is_undone(store: Arc<dyn Store>) {
     assert_eq!(places().await, [place("n0", None), node(), device()], "in the order of places");
     let before = revision(&*store).await;
     let again = [drain(node(), "fan", 2), drain(device(), "odd\0 \u{1f3cd}", 2)];
-    assert_eq!(order(&again).await, [Unchanged, Retold]);
+    assert_eq!(order(&again).await, [Unchanged, ReasonChanged]);
     assert_eq!(revision(&*store).await, before, "plans do not depend on words");
     let kept = store.drains().await.expect("read");
     assert_eq!((kept[2].since, kept[2].by.as_str()), (at(1), "alice"));

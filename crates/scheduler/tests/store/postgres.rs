@@ -56,7 +56,7 @@ async fn connecting_waits_for_the_server_and_gives_up_with_a_reason() {
     server.stop().await;
 
     let error = PgStore::connect_within(&url, Duration::from_millis(600)).await.expect_err("nobody is there");
-    assert!(matches!(error, ConnectError::Away { .. }), "{error}");
+    assert!(matches!(error, ConnectError::NotResponding { .. }), "{error}");
 
     let waiting = tokio::spawn({
         let url = url.clone();

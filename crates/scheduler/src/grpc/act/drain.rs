@@ -82,7 +82,7 @@ pub(in crate::grpc) async fn undrain(
     Ok(api::UndrainResponse { places: outcomes.collect() })
 }
 
-/// Plans and releases are looked at anew.
+/// Wakes what plans and releases.
 fn nudge(context: &Context) {
     context.nudges.engine.notify_one();
     context.nudges.release.notify_one();
@@ -91,7 +91,7 @@ fn nudge(context: &Context) {
 const fn change_word(change: DrainChange) -> &'static str {
     match change {
         DrainChange::Begun => "drained",
-        DrainChange::Retold => "retold",
+        DrainChange::ReasonChanged => "retold",
         DrainChange::Unchanged => "unchanged",
     }
 }
@@ -128,7 +128,7 @@ fn places_of(places: Vec<api::Place>) -> Result<Vec<DrainPlace>, Status> {
     Ok(places.filter(|place| seen.insert(place.clone())).collect())
 }
 
-/// The pool's nodes as Slurm told them last, with the devices that Slurm or their agents know.
+/// The pool's nodes as Slurm reported them last, with the devices that Slurm or their agents know.
 fn known(context: &Context) -> Result<Known, Status> {
     let scan = context.board().scan.clone();
     let scan = scan.ok_or_else(|| Status::unavailable("Slurm's nodes were not read yet"))?;

@@ -15,8 +15,8 @@ use pillion_slurm::{Job, JobState};
 use std::time::Duration;
 use tonic::Status;
 
-/// How long an answer may wait for a newer look at Slurm.
-const LOOK_WAIT: Duration = Duration::from_secs(3);
+/// How long an answer may wait for a newer scan of Slurm.
+const SCAN_WAIT: Duration = Duration::from_secs(3);
 
 /// Evicts a job.
 pub(in crate::grpc) async fn evict(
@@ -41,7 +41,7 @@ pub(in crate::grpc) async fn evict(
     let (scan, decisions) = if eligible(id, &scan, &decisions).is_ok() {
         (scan, decisions)
     } else {
-        let newer = context.newer_scan(&scan, LOOK_WAIT).await.unwrap_or(scan);
+        let newer = context.newer_scan(&scan, SCAN_WAIT).await.unwrap_or(scan);
         let now = context.store.active_decisions().await;
         (newer, now.map_err(|error| status::from_store(&error))?)
     };

@@ -13,7 +13,7 @@ use tonic::Status;
 
 /// How long a reason may be: it stands in every explanation that it causes.
 const REASON_CHARS_MAX: usize = 200;
-/// How long the name of a uid is looked for: a directory service may be away.
+/// How long the name of a uid is looked for: a directory service may not respond.
 const NAME_WAIT: Duration = Duration::from_secs(2);
 
 /// Refuses everybody else.

@@ -70,12 +70,12 @@ impl World {
         ));
         let world = Self { context, clock, slurm, store, host, guest, waiting };
         world.decide(&[(host, Role::Host), (guest, Role::Joiner)]).await;
-        world.look().await;
+        world.scan().await;
         world
     }
 
-    /// A second passes, and Slurm is looked at.
-    async fn look(&self) {
+    /// A second passes, and Slurm is scanned.
+    async fn scan(&self) {
         self.clock.advance(Duration::from_secs(1));
         self.slurm.tick(self.context.now());
         Watch::new(Arc::clone(&self.context)).tick().await.unwrap();
@@ -159,11 +159,11 @@ async fn a_drain_is_kept_and_told_and_its_tenants_go_on() {
     let kept = world.store.drains().await.unwrap();
     assert_eq!((kept[1].reason.as_str(), kept[1].since), ("new firmware", kept[0].since));
     Release::new(Arc::clone(&world.context)).tick().await.unwrap();
-    world.look().await;
+    world.scan().await;
     for id in [world.host, world.guest] {
         assert_eq!(world.slurm.job(id).unwrap().state, JobState::Running);
     }
-    let told = world.store.told();
+    let told = world.store.recorded_events();
     let drained = told.iter().filter(|event| event.kind == "drained".into());
     let told: Vec<&str> = drained.map(|event| event.detail.as_str()).collect();
     let expected =
@@ -224,11 +224,11 @@ async fn an_evicted_job_is_started_again_alone_and_its_neighbour_goes_on() {
     assert!(world.refusal(world.guest).await.ends_with("is being started again already; see 'pillion why'"));
     // The scheduler is another one by now: what is written down is enough.
     for _ in 0..3 {
-        world.look().await;
+        world.scan().await;
         Requeuer::new(Arc::clone(&world.context)).tick().await.unwrap();
     }
     for _ in 0..300 {
-        world.look().await;
+        world.scan().await;
         Release::new(Arc::clone(&world.context)).tick().await.unwrap();
         if world.slurm.job(world.guest).unwrap().state == JobState::Running {
             break;
@@ -255,7 +255,7 @@ async fn what_cannot_be_evicted_is_said_in_one_sentence() {
     assert!(world.refusal(world.waiting).await.ends_with("does not run: it waits"));
     world.slurm.finish(world.guest, pillion_slurm::Ending::Completed);
     for _ in 0..60 {
-        world.look().await;
+        world.scan().await;
         Release::new(Arc::clone(&world.context)).tick().await.unwrap();
     }
     assert!(world.refusal(world.guest).await.ends_with("does not run: it is over (completed)"));

@@ -69,7 +69,7 @@ fn counts() -> Counts {
     }
     tally.ticked("engine", 30 * millisecond(), Some(at(NOW - 1)));
     tally.ticked("engine", 30 * millisecond(), None);
-    tally.missed(Miss::Silent);
+    tally.missed(Miss::NotResponding);
     tally.missed(Miss::NoDecision);
     let run = |saved: f64, broken: u32| Sums {
         run_count: 1,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[async_trait]
 impl Credit for MemoryStore {
     async fn lose_credit(&self, loss: &CreditLoss, event: &Event) -> Result<bool, StoreError> {
-        self.look("taking credit", |state| {
+        self.with("taking credit", |state| {
             if state.credit_losses.iter().any(|known| known.start == loss.start) {
                 return false;
             }
@@ -20,7 +20,7 @@ impl Credit for MemoryStore {
     }
 
     async fn atonements(&self, seconds_min: f64, runs_max: u32) -> Result<Vec<Atonement>, StoreError> {
-        self.look("reading who owes runs alone", |state| {
+        self.with("reading who owes runs alone", |state| {
             let mut last: BTreeMap<UserId, UnixTime> = BTreeMap::new();
             for loss in &state.credit_losses {
                 let at = last.entry(loss.uid).or_insert(loss.lost_at);

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[async_trait]
 impl Jobs for MemoryStore {
     async fn record_jobs(&self, jobs: &[JobRecord], _at: UnixTime) -> Result<(), StoreError> {
-        self.look("recording jobs", |state| {
+        self.with("recording jobs", |state| {
             state.jobs.extend(jobs.iter().map(|job| (job.id, job.clone())));
             state.starts.extend(jobs.iter().filter_map(start_of));
         })
@@ -25,18 +25,18 @@ impl Jobs for MemoryStore {
     async fn jobs(&self, ids: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, JobRecord>, StoreError> {
         let found =
             |state: &State| ids.iter().filter_map(|id| Some((*id, state.job(*id)?.clone()))).collect();
-        self.look("reading jobs", |state| found(state))
+        self.with("reading jobs", |state| found(state))
     }
 
     async fn slurm_start(&self, start: JobStart) -> Result<Option<SlurmStart>, StoreError> {
-        self.look("reading a start", |state| state.starts.get(&start).cloned())
+        self.with("reading a start", |state| state.starts.get(&start).cloned())
     }
 }
 
 #[async_trait]
 impl Decisions for MemoryStore {
     async fn revision(&self) -> Result<Revision, StoreError> {
-        self.look("reading the revision", |state| state.revision())
+        self.with("reading the revision", |state| state.revision())
     }
 
     async fn commit_plan(
@@ -69,7 +69,7 @@ impl Decisions for MemoryStore {
     }
 
     async fn active_decisions(&self) -> Result<Vec<Decision>, StoreError> {
-        self.look("reading active decisions", |state| {
+        self.with("reading active decisions", |state| {
             let active = state.all_decisions().filter(|decision| decision.state.is_active());
             let mut active: Vec<Decision> = active.cloned().collect();
             for member in active.iter_mut().flat_map(|decision| &mut decision.members) {
@@ -80,15 +80,15 @@ impl Decisions for MemoryStore {
     }
 
     async fn decision(&self, id: DecisionId) -> Result<Option<Decision>, StoreError> {
-        self.look("reading a decision", |state| state.decision(id).cloned())
+        self.with("reading a decision", |state| state.decision(id).cloned())
     }
 
     async fn decisions_of(&self, id: SlurmJobId) -> Result<Vec<Decision>, StoreError> {
-        self.look("listing decisions", |state| state.newest_first(|decision| has_job(decision, id)))
+        self.with("listing decisions", |state| state.newest_first(|decision| has_job(decision, id)))
     }
 
     async fn group(&self, group: DecisionId) -> Result<Vec<Decision>, StoreError> {
-        self.look("listing decisions", |state| state.newest_first(|decision| decision.group == group))
+        self.with("listing decisions", |state| state.newest_first(|decision| decision.group == group))
     }
 
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
@@ -122,7 +122,7 @@ impl Decisions for MemoryStore {
     }
 
     async fn abandon(&self, id: DecisionId, reason: &str, at: UnixTime) -> Result<bool, StoreError> {
-        self.look("abandoning a decision", |state| {
+        self.with("abandoning a decision", |state| {
             let Some(Committed { decision, .. }) = state.decisions.get_mut(&id) else { return false };
             if decision.state != DecisionState::Planned {
                 return false;
@@ -172,7 +172,7 @@ impl Explanations for MemoryStore {
         &self,
         id: SlurmJobId,
     ) -> Result<Vec<(Revision, UnixTime, Explanation)>, StoreError> {
-        self.look("reading explanations", |state| {
+        self.with("reading explanations", |state| {
             let waiting = state.explanations.get(&id).into_iter().flatten().cloned();
             let decided = state.decisions.values().flat_map(|committed| {
                 let members =

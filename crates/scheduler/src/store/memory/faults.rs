@@ -119,7 +119,7 @@ impl store::Faults for MemoryStore {
     }
 
     async fn open_requeues(&self) -> Result<Vec<Requeue>, StoreError> {
-        self.look("reading requeues", |state| state.faults.open_requeues())
+        self.with("reading requeues", |state| state.faults.open_requeues())
     }
 
     async fn settle_requeue(
@@ -128,7 +128,7 @@ impl store::Faults for MemoryStore {
         outcome: RequeueOutcome,
         event: &Event,
     ) -> Result<bool, StoreError> {
-        self.look("settling a requeue", |state| {
+        self.with("settling a requeue", |state| {
             let is_new = state.faults.settle(start, outcome);
             if is_new {
                 state.events.push(event.clone());
@@ -138,7 +138,7 @@ impl store::Faults for MemoryStore {
     }
 
     async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
-        self.look("intending an eviction", |state| {
+        self.with("intending an eviction", |state| {
             let is_new = state.faults.intend(requeue);
             if is_new {
                 state.events.push(event.clone());
@@ -153,7 +153,7 @@ impl store::Faults for MemoryStore {
         conditions: &[DeviceCondition],
         at: UnixTime,
     ) -> Result<(), StoreError> {
-        self.look("recording conditions", |state| {
+        self.with("recording conditions", |state| {
             state.events.extend(state.faults.record_conditions(node, conditions, at));
         })
     }
@@ -164,6 +164,6 @@ impl store::Faults for MemoryStore {
         gres_type: &GresType,
         since: UnixTime,
     ) -> Result<Vec<DeviceFault>, StoreError> {
-        self.look("reading faults of a device", |state| state.faults.device_faults(node, gres_type, since))
+        self.with("reading faults of a device", |state| state.faults.device_faults(node, gres_type, since))
     }
 }

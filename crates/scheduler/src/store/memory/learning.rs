@@ -146,14 +146,14 @@ impl Observations for MemoryStore {
     }
 
     async fn observations(&self, after: u64, limit: u32) -> Result<Vec<StoredObservation>, StoreError> {
-        self.look("reading observations", |state| state.learning.observations(after, limit))
+        self.with("reading observations", |state| state.learning.observations(after, limit))
     }
 }
 
 #[async_trait]
 impl Models for MemoryStore {
     async fn add_model(&self, new: &NewModel, incumbent: Option<u64>) -> Result<Option<u64>, StoreError> {
-        self.look("keeping a model", |state| {
+        self.with("keeping a model", |state| {
             let version = state.learning.add_model(new, incumbent)?;
             if new.state == ModelState::Active {
                 state.bump();
@@ -163,14 +163,14 @@ impl Models for MemoryStore {
     }
 
     async fn active_model(&self) -> Result<Option<u64>, StoreError> {
-        self.look("reading which model is active", |state| state.learning.active_model())
+        self.with("reading which model is active", |state| state.learning.active_model())
     }
 
     async fn models(&self, limit: u32) -> Result<Vec<ModelVersion>, StoreError> {
-        self.look("listing models", |state| state.learning.models(limit))
+        self.with("listing models", |state| state.learning.models(limit))
     }
 
     async fn model_body(&self, version: u64) -> Result<Option<serde_json::Value>, StoreError> {
-        self.look("reading a model", |state| state.learning.model_body(version))
+        self.with("reading a model", |state| state.learning.model_body(version))
     }
 }

@@ -46,7 +46,7 @@ impl Names {
 #[async_trait]
 impl store::Names for MemoryStore {
     async fn name_workloads(&self, namings: &[Naming], _at: UnixTime) -> Result<(), StoreError> {
-        self.look("naming workloads", |state| {
+        self.with("naming workloads", |state| {
             state.names.keep(namings);
         })
     }
@@ -55,7 +55,7 @@ impl store::Names for MemoryStore {
         &self,
         workloads: &[WorkloadKey],
     ) -> Result<BTreeMap<WorkloadKey, KnownName>, StoreError> {
-        self.look("reading names of workloads", |state| state.names.names(workloads))
+        self.with("reading names of workloads", |state| state.names.names(workloads))
     }
 
     async fn workloads_called(
@@ -63,6 +63,6 @@ impl store::Names for MemoryStore {
         name: &WorkloadName,
         uid: Option<UserId>,
     ) -> Result<Vec<WorkloadKey>, StoreError> {
-        self.look("reading workloads of a name", |state| state.names.called(name, uid))
+        self.with("reading workloads of a name", |state| state.names.called(name, uid))
     }
 }

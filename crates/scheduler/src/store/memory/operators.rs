@@ -46,11 +46,11 @@ impl Drains {
 #[async_trait]
 impl Operators for MemoryStore {
     async fn drains(&self) -> Result<Vec<Drain>, StoreError> {
-        self.look("reading what is drained", |state| state.drains.all())
+        self.with("reading what is drained", |state| state.drains.all())
     }
 
     async fn drain(&self, orders: &[Drain]) -> Result<Vec<DrainChange>, StoreError> {
-        self.look("draining", |state| {
+        self.with("draining", |state| {
             let (changes, events) = state.drains.drain(orders);
             state.events.extend(events);
             if changes.contains(&DrainChange::Begun) {
@@ -61,7 +61,7 @@ impl Operators for MemoryStore {
     }
 
     async fn undrain(&self, order: &Undrain) -> Result<Vec<bool>, StoreError> {
-        self.look("undraining", |state| {
+        self.with("undraining", |state| {
             let (opened, events) = state.drains.undrain(order);
             state.events.extend(events);
             if opened.contains(&true) {

@@ -26,19 +26,19 @@ fn row_count(state: &State) -> usize {
 #[async_trait]
 impl Reports for MemoryStore {
     async fn ingest(&self, node: &NodeName, journal_id: &str, report: &Report) -> Result<bool, StoreError> {
-        self.look("storing a report", |state| {
+        self.with("storing a report", |state| {
             let last = state.journals.entry((node.clone(), journal_id.to_owned())).or_default();
             if report.sequence <= *last {
                 return false;
             }
             *last = report.sequence;
             match &report.body {
-                ReportBody::Samples(look) => {
-                    let samples = look.samples.iter().cloned();
-                    state.samples.extend(samples.map(|sample| (look.recorded_at, node.clone(), sample)));
+                ReportBody::Samples(taken) => {
+                    let samples = taken.samples.iter().cloned();
+                    state.samples.extend(samples.map(|sample| (taken.recorded_at, node.clone(), sample)));
                 }
                 ReportBody::JobSummary(summary) => {
-                    // An agent that lost its journal may tell of a start again, under another journal: the first one counts.
+                    // An agent that lost its journal may report a start again, under another journal: the first one counts.
                     let key = (summary.start, summary.gres_type.clone());
                     state.runs.entry(key).or_insert_with(|| Run {
                         node: node.clone(),
@@ -56,7 +56,7 @@ impl Reports for MemoryStore {
     }
 
     async fn last_sequence(&self, node: &NodeName, journal_id: &str) -> Result<u64, StoreError> {
-        self.look("reading a journal's sequence", |state| {
+        self.with("reading a journal's sequence", |state| {
             state.journals.get(&(node.clone(), journal_id.to_owned())).copied().unwrap_or(0)
         })
     }
@@ -67,7 +67,7 @@ impl Reports for MemoryStore {
         devices: &[DeviceDescription],
         _at: UnixTime,
     ) -> Result<(), StoreError> {
-        self.look("recording devices", |state| {
+        self.with("recording devices", |state| {
             for device in devices {
                 state.devices.insert((node.clone(), device.gres_type.clone()), device.clone());
             }
@@ -75,7 +75,7 @@ impl Reports for MemoryStore {
     }
 
     async fn launches(&self, start: JobStart) -> Result<Vec<Launch>, StoreError> {
-        self.look("reading launches", |state| {
+        self.with("reading launches", |state| {
             state.launches.iter().filter(|launch| launch.start == start).cloned().collect()
         })
     }
@@ -87,7 +87,7 @@ impl Reports for MemoryStore {
         from: UnixTime,
         until: UnixTime,
     ) -> Result<Option<f64>, StoreError> {
-        self.look("reading a device's power", |state| {
+        self.with("reading a device's power", |state| {
             let here = state.samples.iter().filter(|(recorded_at, of_node, sample)| {
                 of_node == node
                     && sample.gres_type == *gres_type
@@ -105,19 +105,19 @@ impl Reports for MemoryStore {
 #[async_trait]
 impl Events for MemoryStore {
     async fn record_event(&self, event: &Event) -> Result<(), StoreError> {
-        self.look("recording an event", |state| {
+        self.with("recording an event", |state| {
             state.record_event(event.clone());
         })
     }
 
     async fn events(&self, id: SlurmJobId) -> Result<Vec<Event>, StoreError> {
-        self.look("reading events", |state| {
+        self.with("reading events", |state| {
             state.events.iter().filter(|event| event.job_id == Some(id)).cloned().collect()
         })
     }
 
     async fn event_count(&self, kind: &EventKind) -> Result<u64, StoreError> {
-        self.look("counting events", |state| {
+        self.with("counting events", |state| {
             state.events.iter().filter(|event| event.kind == *kind).map(|_| 1).sum()
         })
     }
@@ -126,7 +126,7 @@ impl Events for MemoryStore {
 #[async_trait]
 impl History for MemoryStore {
     async fn prune_history(&self, before: UnixTime) -> Result<u64, StoreError> {
-        self.look("pruning history", |state| {
+        self.with("pruning history", |state| {
             let rows = row_count(state);
             let stays: BTreeSet<DecisionId> = state
                 .all_decisions()
@@ -142,13 +142,13 @@ impl History for MemoryStore {
             state.runs.retain(|_, run| !run.is_done() || !run.is_judged || run.summary.ended_at >= before);
             state.jobs.retain(|_, job| job.ended_at.is_none_or(|at| at >= before));
             let jobs = &state.jobs;
-            state.starts.retain(|start, told| told.started_at >= before || jobs.contains_key(&start.job_id));
+            state.starts.retain(|start, ran| ran.started_at >= before || jobs.contains_key(&start.job_id));
             (rows - row_count(state)).try_into().unwrap_or(u64::MAX)
         })
     }
 
     async fn prune_samples(&self, before: UnixTime) -> Result<u64, StoreError> {
-        self.look("pruning samples", |state| {
+        self.with("pruning samples", |state| {
             let count = state.samples.len();
             state.samples.retain(|(recorded_at, ..)| *recorded_at >= before);
             (count - state.samples.len()).try_into().unwrap_or(u64::MAX)

@@ -54,7 +54,7 @@ impl State {
 #[async_trait]
 impl Runs for MemoryStore {
     async fn unprofiled_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.look("reading unprofiled runs", |state| state.measured_runs(limit, |run| !run.is_done()))
+        self.with("reading unprofiled runs", |state| state.measured_runs(limit, |run| !run.is_done()))
     }
 
     async fn pass_run(
@@ -63,7 +63,7 @@ impl Runs for MemoryStore {
         gres_type: &GresType,
         lesson: &Lesson,
     ) -> Result<(), StoreError> {
-        self.look("passing over a run", |state| {
+        self.with("passing over a run", |state| {
             let run = state.runs.get_mut(&(start, gres_type.clone()));
             if let Some(run) = run.filter(|run| !run.is_done()) {
                 run.is_passed = true;
@@ -73,18 +73,18 @@ impl Runs for MemoryStore {
     }
 
     async fn lesson(&self, start: JobStart) -> Result<Option<Lesson>, StoreError> {
-        self.look("reading a lesson", |state| {
+        self.with("reading a lesson", |state| {
             let mut runs = state.runs.iter().filter(|((of, _), _)| *of == start);
             runs.next().and_then(|(_, run)| run.lesson.clone())
         })
     }
 
     async fn unjudged_runs(&self, limit: u32) -> Result<Vec<MeasuredRun>, StoreError> {
-        self.look("reading unjudged runs", |state| state.measured_runs(limit, |run| !run.is_judged))
+        self.with("reading unjudged runs", |state| state.measured_runs(limit, |run| !run.is_judged))
     }
 
     async fn summary(&self, start: JobStart) -> Result<Option<JobSummary>, StoreError> {
-        self.look("reading a summary", |state| {
+        self.with("reading a summary", |state| {
             let mut of_start = state.runs.values().filter(|run| run.summary.start == start);
             of_start.next().map(|run| run.summary.clone())
         })
@@ -131,6 +131,6 @@ impl Profiles for MemoryStore {
     }
 
     async fn profiles(&self) -> Result<Vec<StoredProfile>, StoreError> {
-        self.look("reading profiles", |state| state.profiles())
+        self.with("reading profiles", |state| state.profiles())
     }
 }

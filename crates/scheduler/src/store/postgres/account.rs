@@ -14,7 +14,7 @@ impl PgStore {
     /// What profiled runs used and gained, in the order of keys.
     ///
     /// # Errors
-    /// [`StoreError`] while the database is away.
+    /// [`StoreError`] while the database does not respond.
     pub async fn accounts(&self, filter: &RunFilter, group_by: GroupBy) -> Result<Vec<Account>, StoreError> {
         self.run_tx("reading what runs gained", Browse, |tx| {
             Box::pin(sums(tx.connection(), filter, group_by))

@@ -16,7 +16,7 @@ impl PgStore {
     /// Every device that somebody holds or is about to.
     ///
     /// # Errors
-    /// [`StoreError`] while the database is away.
+    /// [`StoreError`] while the database does not respond.
     pub async fn occupancy(&self) -> Result<Vec<Occupancy>, StoreError> {
         self.run_tx("reading who holds devices", Browse, |tx| Box::pin(occupancy(tx.connection()))).await
     }
@@ -24,7 +24,7 @@ impl PgStore {
     /// Who holds the devices of these nodes, in the order of their decisions.
     ///
     /// # Errors
-    /// [`StoreError`] while the database is away.
+    /// [`StoreError`] while the database does not respond.
     pub async fn tenants(&self, nodes: &[NodeName]) -> Result<Vec<Tenant>, StoreError> {
         let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
         self.run_tx("reading tenants", Browse, |tx| Box::pin(tenants(tx.connection(), &nodes))).await
@@ -33,7 +33,7 @@ impl PgStore {
     /// Where those of these jobs are that hold a device or are about to, in the order of their decisions.
     ///
     /// # Errors
-    /// [`StoreError`] while the database is away.
+    /// [`StoreError`] while the database does not respond.
     pub async fn tenancies(&self, jobs: &[SlurmJobId]) -> Result<Vec<Tenant>, StoreError> {
         if jobs.is_empty() {
             return Ok(Vec::new());
@@ -46,7 +46,7 @@ impl PgStore {
     /// What sharing did to each workload beside each other one.
     ///
     /// # Errors
-    /// [`StoreError`] while the database is away.
+    /// [`StoreError`] while the database does not respond.
     pub async fn heat(&self, filter: &HeatFilter) -> Result<Heat, StoreError> {
         self.run_tx("reading outcomes", Browse, |tx| Box::pin(heat(tx.connection(), filter))).await
     }

@@ -18,11 +18,11 @@ pub static MIGRATOR: Migrator = {
 
 /// The most connections that one scheduler opens.
 const CONNECTIONS_MAX: u32 = 8;
-/// How long a call waits for a connection before the database counts as away.
+/// How long a call waits for a connection before the database counts as not responding.
 const ACQUIRE_DURATION_MAX: Duration = Duration::from_secs(3);
 /// The wait between two attempts to reach a database at the start.
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
-/// How long a server may be away at the start; whoever started us then sees why, and starts us again.
+/// How long a server may not respond at the start; whoever started us then sees why, and starts us again.
 const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 /// A statement of ours takes milliseconds; the server gives up on one that hangs.
 const STATEMENT_TIMEOUT: &str = "8s";
@@ -44,7 +44,7 @@ pub enum ConnectError {
     Unverified(#[source] sqlx::Error),
     /// No server answered in time.
     #[error("the database did not answer within {} seconds", waited.as_secs())]
-    Away {
+    NotResponding {
         /// How long we tried.
         waited: Duration,
         /// The last answer.
@@ -59,7 +59,7 @@ impl ConnectError {
     /// Whether the answer stays the same until somebody changes something.
     pub fn needs_somebody(&self) -> bool {
         match self {
-            Self::Away { .. } => false,
+            Self::NotResponding { .. } => false,
             Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
                 lacks_rights(error)
             }
@@ -145,7 +145,7 @@ async fn reach(options: &PgConnectOptions, timeout: Duration) -> Result<PgConnec
             Err(error) => error,
         };
         if tokio::time::Instant::now() + RETRY_PERIOD > deadline {
-            return Err(ConnectError::Away { waited: timeout, source });
+            return Err(ConnectError::NotResponding { waited: timeout, source });
         }
         if !has_failed {
             warn!(error = %pillion_core::report(&source), "the database is away; waiting for it");

@@ -24,7 +24,7 @@ impl Credit for PgStore {
 }
 
 /// `false`: that start has cost it before.
-pub(super) async fn lose(conn: &mut PgConnection, loss: &CreditLoss, told: &Event) -> Result<bool, TxError> {
+pub(super) async fn lose(conn: &mut PgConnection, loss: &CreditLoss, event: &Event) -> Result<bool, TxError> {
     let done = sqlx::query!(
         "insert into credit_loss (uid, lost_at, job_id, restart_count, node, reason) values ($1, $2, $3, $4, $5, $6)
         on conflict on constraint credit_loss_start_key do nothing",
@@ -40,7 +40,7 @@ pub(super) async fn lose(conn: &mut PgConnection, loss: &CreditLoss, told: &Even
     if done.rows_affected() == 0 {
         return Ok(false);
     }
-    event::record(conn, told).await?;
+    event::record(conn, event).await?;
     Ok(true)
 }
 

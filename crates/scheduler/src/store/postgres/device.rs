@@ -1,4 +1,4 @@
-//! Table `device`: what each node has, for summaries that arrive when its agent is gone.
+//! Table `device`: what each node has, for summaries that arrive when its agent responds no more.
 
 use super::convert::{bigint, timestamp};
 use super::tx::TxError;

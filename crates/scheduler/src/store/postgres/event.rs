@@ -16,7 +16,7 @@ impl PgStore {
     /// Events of a stretch of time, in the order of time; where there are more than the limit, the newest.
     ///
     /// # Errors
-    /// [`StoreError`] while the database is away.
+    /// [`StoreError`] while the database does not respond.
     pub async fn list_events(&self, filter: &EventFilter) -> Result<Vec<Event>, StoreError> {
         self.run_tx("listing events", Read, |tx| Box::pin(list(tx.connection(), filter))).await
     }

@@ -144,10 +144,14 @@ async fn intend(conn: &mut PgConnection, requeue: &Requeue) -> Result<bool, TxEr
 }
 
 /// `false`: one is under way.
-pub(super) async fn evict(conn: &mut PgConnection, requeue: &Requeue, told: &Event) -> Result<bool, TxError> {
+pub(super) async fn evict(
+    conn: &mut PgConnection,
+    requeue: &Requeue,
+    event: &Event,
+) -> Result<bool, TxError> {
     let is_new = intend(conn, requeue).await?;
     if is_new {
-        event::record(conn, told).await?;
+        event::record(conn, event).await?;
     }
     Ok(is_new)
 }
@@ -167,7 +171,7 @@ pub(super) async fn settle(
     conn: &mut PgConnection,
     start: JobStart,
     outcome: RequeueOutcome,
-    told: &Event,
+    event: &Event,
 ) -> Result<bool, TxError> {
     let outcome = match outcome {
         RequeueOutcome::Requeued => "requeued",
@@ -184,7 +188,7 @@ pub(super) async fn settle(
     if done.rows_affected() == 0 {
         return Ok(false);
     }
-    event::record(conn, told).await?;
+    event::record(conn, event).await?;
     Ok(true)
 }
 
@@ -223,15 +227,15 @@ pub(super) async fn record_conditions(
     .map(FaultOf::from)
     .collect();
     let changes = changes(&open, node, conditions, at);
-    for (of, told) in &changes.begun {
+    for (of, event) in &changes.begun {
         if insert(conn, node, of).await? {
-            event::record(conn, told).await?;
+            event::record(conn, event).await?;
         }
     }
-    for (of, told) in &changes.cleared {
+    for (of, event) in &changes.cleared {
         clear(conn, node, of, at).await?;
-        if let Some(told) = told {
-            event::record(conn, told).await?;
+        if let Some(event) = event {
+            event::record(conn, event).await?;
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ impl PgStore {
     /// Leads, unless another scheduler does.
     ///
     /// # Errors
-    /// [`StoreError::Database`] while the database is away.
+    /// [`StoreError::Database`] while the database does not respond.
     pub async fn try_lead(&self) -> Result<Option<Leadership>, StoreError> {
         let attempt = async {
             let mut connection = self.pool.connect_options().connect().await?;

@@ -15,7 +15,7 @@ impl PgStore {
     /// Decisions, newest first.
     ///
     /// # Errors
-    /// [`StoreError`] while the database is away.
+    /// [`StoreError`] while the database does not respond.
     pub async fn decisions(&self, filter: &DecisionFilter) -> Result<Vec<Decision>, StoreError> {
         self.run_tx("listing decisions", Browse, |tx| Box::pin(list(tx.connection(), filter))).await
     }

@@ -116,7 +116,7 @@ pub(super) async fn record(
     };
     let own = new.tenants.iter().position(|tenant| tenant.start == new.own);
     let position = own.ok_or_else(|| StoreError::Missing(format!("start {} among the tenants", new.own)))?;
-    let told = sqlx::query!(
+    let updated = sqlx::query!(
         "update observed_tenant set speed_fraction = $3, speed_fraction_deviation = $4, is_self_reported = $5
         where observation_id = $1 and position = $2
             and (speed_fraction, speed_fraction_deviation, is_self_reported)
@@ -129,7 +129,7 @@ pub(super) async fn record(
     )
     .execute(&mut *conn)
     .await?;
-    let is_new = inserted.is_some() || told.rows_affected() > 0;
+    let is_new = inserted.is_some() || updated.rows_affected() > 0;
     let changed = sqlx::query!(
         "update observation set change_number = nextval('observation_change'), recorded_at = $2,
             fits = fits and $3, power_watts = coalesce($4, power_watts)

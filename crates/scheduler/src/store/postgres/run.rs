@@ -98,7 +98,7 @@ impl TryFrom<RunRow> for JobSummary {
     }
 }
 
-/// An agent that lost its journal may tell of a start again, under another journal: the first one counts.
+/// An agent that lost its journal may report a start again, under another journal: the first one counts.
 pub(super) async fn insert(
     conn: &mut PgConnection,
     node: &NodeName,

@@ -10,14 +10,14 @@ use sqlx::PgConnection;
 pub(super) async fn insert(
     conn: &mut PgConnection,
     node: &NodeName,
-    look: &DeviceSamples,
+    taken: &DeviceSamples,
 ) -> Result<(), TxError> {
-    let rows = Value::Array(look.samples.iter().map(json_row).collect());
+    let rows = Value::Array(taken.samples.iter().map(json_row).collect());
     sqlx::query!(
         "insert into device_sample (recorded_at, node, gres_type, tenants, throttles, metrics)
         select $1, $2, new.gres_type, new.tenants, new.throttles, new.metrics
         from jsonb_to_recordset($3) as new (gres_type text, tenants jsonb, throttles text[], metrics jsonb)",
-        timestamp(look.recorded_at),
+        timestamp(taken.recorded_at),
         node.as_str(),
         rows,
     )
@@ -35,7 +35,7 @@ fn json_row(DeviceSample { gres_type, reading, tenants }: &DeviceSample) -> Valu
     })
 }
 
-/// Over the samples between two times that tell the power.
+/// Over the samples between two times that hold the power.
 pub(super) async fn power_watts_mean(
     conn: &mut PgConnection,
     node: &NodeName,

@@ -15,7 +15,7 @@ use tracing::debug;
 
 /// How often a transaction is run before the conflict is given to the caller.
 const ATTEMPTS_MAX: u32 = 10;
-/// How long one attempt may take before the database counts as away.
+/// How long one attempt may take before the database counts as not responding.
 const ATTEMPT_DURATION_MAX: Duration = Duration::from_secs(10);
 /// The wait before the second attempt; it doubles up to the seventh.
 const BACKOFF: Duration = Duration::from_millis(2);
@@ -44,7 +44,7 @@ impl Access {
 /// Why the body of a transaction stopped.
 #[derive(Debug)]
 pub(super) enum TxError {
-    /// Postgres said no, or is away.
+    /// Postgres said no, or does not respond.
     Sql(sqlx::Error),
     /// We say no: rolled back, and not tried again.
     Store(StoreError),

@@ -1,4 +1,4 @@
-//! Rows that cannot be read back: one of them must not keep all others from being read. Each is told to the log once and
+//! Rows that cannot be read back: one of them must not keep all others from being read. Each is logged once and
 //! counted; what is read is what can be.
 
 use crate::store::StoreError;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use tracing::error;
 
-/// How many rows of a table are told apart: beyond that they are neither told of nor counted.
+/// How many rows of a table are told apart: beyond that they are neither logged nor counted.
 const ROWS_MAX: usize = 1_000;
 
 /// The rows that were found, by table. Of the whole process: the queries that find them have a connection and nothing else.
