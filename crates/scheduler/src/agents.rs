@@ -326,8 +326,8 @@ mod tests {
         let agents = Agents::default();
         let node = NodeName::new("n1");
         assert_eq!(agents.setup(&node), None);
-        let told = AgentHello { setup: Some(NodeSetup::default()), ..hello() };
-        let _old = agents.connect(&told, UnixTime::from_epoch(10));
+        let greeting = AgentHello { setup: Some(NodeSetup::default()), ..hello() };
+        let _old = agents.connect(&greeting, UnixTime::from_epoch(10));
         assert_eq!(agents.setup(&node), Some(NodeSetup::default()));
         let _new = agents.connect(&hello(), UnixTime::from_epoch(11));
         assert_eq!(agents.setup(&node), None, "an agent of an earlier release tells nothing");
@@ -341,8 +341,8 @@ mod tests {
         let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(10));
         assert_eq!(takes(), (false, false, true), "a library without a driver");
         let devices = vec![device(0), device(1)];
-        let told = AgentHello { devices, ..hello() };
-        let (stream, _inbox) = agents.connect(&told, UnixTime::from_epoch(11));
+        let greeting = AgentHello { devices, ..hello() };
+        let (stream, _inbox) = agents.connect(&greeting, UnixTime::from_epoch(11));
         assert_eq!(takes(), (true, true, true));
         let hangs = |name: &str| DeviceCondition {
             gres_type: GresType::new(name),
@@ -367,16 +367,16 @@ mod tests {
             faults: Vec::new(),
             sources: BTreeMap::new(),
         };
-        let told =
+        let reported =
             || -> Vec<GresType> { agents.all()[&NodeName::new("n1")].conditions.keys().cloned().collect() };
         let first = AgentHello { conditions: vec![condition("g0")], ..hello() };
         let (old, _inbox) = agents.connect(&first, UnixTime::from_epoch(10));
-        assert_eq!(told(), [GresType::new("g0")]);
+        assert_eq!(reported(), [GresType::new("g0")]);
         let (new, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(11));
-        assert_eq!(told(), [], "a restarted agent has not looked yet");
+        assert_eq!(reported(), [], "a restarted agent has not looked yet");
         agents.set_conditions(&new, &[condition("g1")]);
         agents.set_conditions(&old, &[condition("g2")]);
-        assert_eq!(told(), [GresType::new("g1")]);
+        assert_eq!(reported(), [GresType::new("g1")]);
     }
 
     #[test]

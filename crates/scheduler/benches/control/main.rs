@@ -74,9 +74,9 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     let store = support::fresh_store().await.context("there is nobody to run a Postgres as")?;
     let store = Arc::new(store);
     site::remember_workloads(store.as_ref(), options, SystemClock.now()).await?;
-    let (tellers, listeners): (Vec<_>, Vec<_>) =
+    let (senders, listeners): (Vec<_>, Vec<_>) =
         (0..options.nodes).map(|_| mpsc::unbounded_channel()).unzip();
-    let controller = Arc::new(Controller::new(options, tellers));
+    let controller = Arc::new(Controller::new(options, senders));
     let context = context(&store, &controller, options);
     let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
     agents::connect(&mut tasks, &context, options, listeners, &stop).await?;
@@ -92,8 +92,8 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     let begun = Instant::now();
     reconcilers::spawn(&mut tasks, reconcilers::all(SCAN_PERIOD, &context, &engine), &context, &stop);
     watcher.watch(120, |_| context.board().scan.is_some()).await;
-    let first_look_seconds = begun.elapsed().as_secs_f64();
-    progress(&format!("the first look took {first_look_seconds:.2} s; the devices fill"));
+    let first_scan_seconds = begun.elapsed().as_secs_f64();
+    progress(&format!("the first scan took {first_scan_seconds:.2} s; the devices fill"));
     watcher.begin();
     let size_before = Size::of(&store).await?;
     let fill = fill(&mut watcher, options).await;
@@ -109,10 +109,10 @@ async fn run(options: &Options) -> anyhow::Result<()> {
     let growth = Size::of(&store).await?.since(&size_before, starts);
     stop.cancel();
     while tasks.join_next().await.is_some() {}
-    let second_look_seconds = look_again(&store, &controller, options).await?;
+    let second_scan_seconds = scan_again(&store, &controller, options).await?;
     let result = Result {
-        first_look_seconds,
-        second_look_seconds,
+        first_scan_seconds,
+        second_scan_seconds,
         fill,
         churn,
         devices_taken,
@@ -164,8 +164,8 @@ async fn churn(watcher: &mut Watcher, controller: &Arc<Controller>, options: &Op
     }
 }
 
-/// The first look of a scheduler that comes after this one: all jobs stand in the database.
-async fn look_again(
+/// The first scan of a scheduler that comes after this one: all jobs stand in the database.
+async fn scan_again(
     store: &Arc<PgStore>,
     controller: &Arc<Controller>,
     options: &Options,

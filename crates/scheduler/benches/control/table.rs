@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 /// All that was measured.
 pub(crate) struct Result {
-    pub(crate) first_look_seconds: f64,
-    pub(crate) second_look_seconds: f64,
+    pub(crate) first_scan_seconds: f64,
+    pub(crate) second_scan_seconds: f64,
     pub(crate) fill: Seen,
     pub(crate) churn: Seen,
     pub(crate) devices_taken: usize,
@@ -59,16 +59,16 @@ impl Result {
         let mut row = |what: &str, asked: &str, reached: String| {
             let _ = writeln!(text, "| {what} | {asked} | {reached} |");
         };
-        row("first look, all jobs new", "5 s", format!("{:.2} s", self.first_look_seconds));
-        row("first look of the next scheduler", "5 s", format!("{:.2} s", self.second_look_seconds));
+        row("first scan, all jobs new", "5 s", format!("{:.2} s", self.first_scan_seconds));
+        row("first scan of the next scheduler", "5 s", format!("{:.2} s", self.second_scan_seconds));
         row(
             "releases while the devices fill",
             "50 a second",
             format!("{:.0} a second", per_second(fill.releases, fill.seconds)),
         );
         for (when, seen) in [("while they fill", fill), ("with churn", churn)] {
-            let (p50, max) = (quantile(&seen.looks, 0.5), quantile(&seen.looks, 1.0));
-            row(&format!("a look, {when}: p50, longest"), "2 s", format!("{p50:.2} s, {max:.2} s"));
+            let (p50, max) = (quantile(&seen.scans, 0.5), quantile(&seen.scans, 1.0));
+            row(&format!("a scan, {when}: p50, longest"), "2 s", format!("{p50:.2} s, {max:.2} s"));
             let (p50, max) = (quantile(&seen.plan_gaps, 0.5), quantile(&seen.plan_gaps, 1.0));
             row(
                 &format!("from plan to plan, {when}: p50, longest"),

@@ -15,8 +15,8 @@ const PERIOD: Duration = Duration::from_millis(20);
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Seen {
     pub(crate) seconds: f64,
-    /// Seconds from the beginning of each look at Slurm until it hung on the board.
-    pub(crate) looks: Vec<f64>,
+    /// Seconds from the beginning of each scan of Slurm until it hung on the board.
+    pub(crate) scans: Vec<f64>,
     /// Seconds between the ends of plans that were committed, or left nothing to commit.
     pub(crate) plan_gaps: Vec<f64>,
     pub(crate) releases: u64,
@@ -83,19 +83,19 @@ impl Watcher {
     pub(crate) async fn watch(&mut self, seconds: u64, mut is_over: impl FnMut(&Controller) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(seconds);
         while Instant::now() < deadline && !is_over(&self.controller) {
-            self.look();
+            self.observe();
             tokio::time::sleep(PERIOD).await;
         }
     }
 
-    fn look(&mut self) {
+    fn observe(&mut self) {
         let (scan_at, planned_at) = {
             let board = self.context.board();
             (board.scan.as_ref().map(|scan| scan.at), board.planned_at)
         };
         if scan_at != self.scan_at {
             self.scan_at = scan_at;
-            self.now.looks.extend(scan_at.map(|at| SystemClock.now().seconds_since(at)));
+            self.now.scans.extend(scan_at.map(|at| SystemClock.now().seconds_since(at)));
         }
         if planned_at != self.planned_at {
             self.planned_at = planned_at;

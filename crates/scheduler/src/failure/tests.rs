@@ -116,8 +116,8 @@ impl World {
         world.run_under_a_decision().await;
         let records = [record(start(), own, ENDED), record(neighbour(), other.0, other.1)];
         world.store.record_jobs(&records, at(ENDED)).await.unwrap();
-        let told = JobSummary { signs: Some(signs), ..summary() };
-        let report = Report { sequence: 1, body: ReportBody::JobSummary(Box::new(told)) };
+        let ended = JobSummary { signs: Some(signs), ..summary() };
+        let report = Report { sequence: 1, body: ReportBody::JobSummary(Box::new(ended)) };
         world.store.ingest(&NodeName::new("n1"), "j", &report).await.unwrap();
         world.see(leased(job(JobState::Ended(own)), ENDED - 101), 9);
         world

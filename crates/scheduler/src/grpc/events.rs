@@ -71,9 +71,9 @@ mod tests {
             node: None,
             detail: String::new(),
         };
-        let told = answer((1..=3).map(event).collect(), &filter);
-        assert_eq!((told.events.len(), told.has_more), (2, true));
-        assert!((told.events[0].at_seconds - 2.0).abs() < 1e-9, "the newest stay");
+        let shown = answer((1..=3).map(event).collect(), &filter);
+        assert_eq!((shown.events.len(), shown.has_more), (2, true));
+        assert!((shown.events[0].at_seconds - 2.0).abs() < 1e-9, "the newest stay");
         assert!(!answer((1..=2).map(event).collect(), &filter).has_more);
     }
 }

@@ -407,9 +407,9 @@ mod tests {
         let partner = format!("{:?}", members[1]);
         assert!(!partner.contains("bob") && !partner.contains("\"8\""), "{partner}");
         assert_eq!(members[1].energy_joules, None);
-        let told =
+        let limits =
             (members[1].slowdown_ratio_max, members[1].solo_duration_seconds, members[1].memory_limit_bytes);
-        assert_eq!(told, (None, None, None));
+        assert_eq!(limits, (None, None, None));
     }
 
     #[test]

@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn a_user_is_told_nothing_by_which_to_know_a_neighbour() {
-        let told = rows(&pair(), ALICE, NOW);
-        let text = format!("{told:?}");
+        let shown = rows(&pair(), ALICE, NOW);
+        let text = format!("{shown:?}");
         assert!(!text.contains("bob") && !text.contains("987654"), "{text}");
-        assert_eq!((told[1].tenants[0].user.as_deref(), told[1].activity), (Some("alice"), None));
+        assert_eq!((shown[1].tenants[0].user.as_deref(), shown[1].activity), (Some("alice"), None));
         let mut alone = pair();
         alone[0].members.pop();
         assert!(rows(&alone, ALICE, NOW)[1].activity.is_some(), "it is her own");
