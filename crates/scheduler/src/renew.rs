@@ -4,8 +4,8 @@
 //! It is held down by progress and not by life. No begin time is moved further than one bound from the moment since
 //! when a device that the job could run on has stood free, nor than one bound from the last plan. What we did before we were
 //! started counts for nothing: until the first plan, and beside a device that was free at the first scan, nobody is moved.
-//! And not at all for a job that only nodes could run whose agents do not respond or have no device that is open, or that is to have a cap where nobody can
-//! set one: nobody can release it.
+//! And not at all for a job that only nodes could run whose agents do not respond or have no device that is open, or that is to
+//! have a cap where nobody can set one: nobody can release it.
 
 use crate::agents::Agents;
 use crate::context::{Context, TickError};
@@ -125,8 +125,8 @@ fn earlier(a: UnixTime, b: UnixTime) -> UnixTime {
     if b < a { b } else { a }
 }
 
-/// Whether some node could run the job, and the agents of all that could do not respond or have no device for it, or can set no cap
-/// where it is to have one: a release would never come.
+/// Whether some node could run the job, and the agents of all that could do not respond or have no device for it, or can set
+/// no cap where it is to have one: a release would never come.
 fn is_abandoned(job: &Job, scan: &Scan, takes: impl Fn(&NodeName) -> bool) -> bool {
     let mut suitable = scan.nodes.iter().filter(|node| suits(job, node)).peekable();
     suitable.peek().is_some() && suitable.all(|node| !takes(&node.name))

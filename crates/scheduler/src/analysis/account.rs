@@ -2,8 +2,9 @@
 //!
 //! While two tenants are on a device for t seconds, each at speed fraction s, they do Σ s·t seconds of work alone in t seconds
 //! of the device. So a tenant saves s·t − t/2, which over both sums to what the device did beyond one job at a time; with n
-//! of them it is s·t − t/n, for which the agent adds up t/n from sample to sample. Runs of an agent that does not are booked half
-//! of the time, so that their gain is rather too small than too great. What nobody measured counts as neither gain nor loss, and is told apart.
+//! of them it is s·t − t/n, for which the agent adds up t/n from sample to sample. Runs of an agent that does not are booked
+//! half of the time, so that their gain is rather too small than too great. What nobody measured counts as neither gain nor
+//! loss, and is kept apart.
 
 use crate::store::{MeasuredRun, RunAccount, Sums};
 use pillion_core::report::JobSummary;

@@ -1,7 +1,7 @@
 //! Holds what tenants do against the profiles that they were let in by, while they run. A profile is what a workload did
 //! before, and a name is anybody's to make up: a light run under a new name, then a heavy one, and the neighbour pays. Who does
-//! far more than his profile says is reported as an event within seconds, nobody joins his device any more, and his user runs alone
-//! for some runs. Sends nobody away.
+//! far more than his profile says is reported as an event within seconds, nobody joins his device any more, and his user runs
+//! alone for some runs. Sends nobody away.
 //!
 //! ```text
 //! what agents saw ─► excess (pure) ─► so many in a row ─► credit_loss, event; the device takes no joiner

@@ -175,7 +175,7 @@ impl Ledger {
     }
 }
 
-/// A time that can be hashed.
+/// A float has no hash; its bits have.
 fn bits(time: UnixTime) -> u64 {
     time.seconds().to_bits()
 }

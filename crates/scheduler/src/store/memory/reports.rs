@@ -11,7 +11,7 @@ use pillion_core::report::{Launch, Report, ReportBody};
 use pillion_core::{DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeSet;
 
-/// The rows of history, as Postgres would count them.
+/// How many rows of history there are, of every kind.
 fn row_count(state: &State) -> usize {
     let explanations: usize = state.explanations.values().map(Vec::len).sum();
     state.decisions.len()
