@@ -39,8 +39,8 @@ pub use tx::{CallFigures, StoreFigures, TransactionCounts};
 use super::LIST_LIMIT_DEFAULT;
 use sqlx::PgPool;
 
-/// The store in Postgres. While the database is away each call fails within seconds with a transient error; connections
-/// come back by themselves.
+/// The store in Postgres. While the database does not respond each call fails within seconds with a transient error;
+/// connections come back by themselves.
 #[derive(Debug)]
 pub struct PgStore {
     pool: PgPool,
