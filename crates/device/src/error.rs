@@ -15,7 +15,7 @@ pub enum DeviceError {
     /// The device was there and is not any more: fallen off the bus, or being reset.
     #[error("device {index} is gone: {reason}")]
     Gone {
-        /// The device.
+        /// The device, by its index at the backend.
         index: u32,
         /// What the driver said.
         reason: String,
@@ -23,7 +23,7 @@ pub enum DeviceError {
     /// The device cannot do this at all: CCS on a GPU that has MPS, and the like.
     #[error("device {index} cannot do this: {reason}")]
     Unsupported {
-        /// The device.
+        /// The device, by its index at the backend.
         index: u32,
         /// What it lacks.
         reason: String,
@@ -31,7 +31,7 @@ pub enum DeviceError {
     /// The driver refused, and will refuse again: not root, or a setting that is not allowed.
     #[error("the driver refused this on device {index}: {reason}")]
     Refused {
-        /// The device.
+        /// The device, by its index at the backend.
         index: u32,
         /// What the driver said.
         reason: String,
@@ -39,7 +39,7 @@ pub enum DeviceError {
     /// Somebody is using what was to be changed; later it may work.
     #[error("device {index} is in use: {reason}")]
     Busy {
-        /// The device.
+        /// The device, by its index at the backend.
         index: u32,
         /// Who or what holds it.
         reason: String,
@@ -47,7 +47,7 @@ pub enum DeviceError {
     /// The device, or this process's own way to it, is not ready for this; later it may be. Nobody's use of it is meant.
     #[error("device {index} is not ready: {reason}")]
     NotReady {
-        /// The device.
+        /// The device, by its index at the backend.
         index: u32,
         /// What the driver said, or what is late.
         reason: String,
@@ -55,7 +55,7 @@ pub enum DeviceError {
     /// The vendor's library is not on this node, or is no such library.
     #[error("{library} cannot be loaded: {reason}")]
     NoLibrary {
-        /// Its name.
+        /// The library's file, as it was to be loaded.
         library: String,
         /// What the loader said.
         reason: String,
@@ -63,7 +63,7 @@ pub enum DeviceError {
     /// The driver process cannot be reached.
     #[error("cannot reach the driver at {}", path.display())]
     Unreachable {
-        /// Its socket.
+        /// The socket at which it listens.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -72,7 +72,7 @@ pub enum DeviceError {
     /// The driver process answered too late, or not whole.
     #[error("no answer from the driver at {}", path.display())]
     NoAnswer {
-        /// Its socket.
+        /// The socket at which it listens.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -87,7 +87,7 @@ pub enum DeviceError {
     /// A metrics endpoint on this node gave no page.
     #[error("no metrics from {endpoint}: {reason}")]
     Endpoint {
-        /// Its URL.
+        /// The URL of the endpoint.
         endpoint: String,
         /// What was wrong.
         reason: String,

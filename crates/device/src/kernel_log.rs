@@ -11,7 +11,7 @@ use std::path::Path;
 /// Where Linux tells its log.
 pub const KERNEL_LOG: &str = "/dev/kmsg";
 
-/// Records that are read at one look, so that a kernel that tells much cannot hold us.
+/// Records that are read at one sample, so that a kernel that tells much cannot hold us.
 const RECORDS_MAX: usize = 512;
 /// No record is longer (`CONSOLE_EXT_LOG_MAX` in the kernel); a shorter buffer would be refused.
 const RECORD_BYTES_MAX: usize = 8192;
@@ -39,7 +39,7 @@ impl KernelLog {
         }
     }
 
-    /// What the kernel itself has said since the last look, a message each.
+    /// What the kernel itself has said since the last sample, a message each.
     pub(crate) fn new_messages(&mut self) -> Vec<String> {
         let mut buffer = [0; RECORD_BYTES_MAX];
         let mut found = Vec::new();
@@ -113,7 +113,7 @@ mod tests {
         let mut log = KernelLog::open(&path).unwrap();
         let flood = "x".repeat(RECORD_BYTES_MAX * (RECORDS_MAX + 1));
         std::fs::write(&path, format!("{flood}\n4,1,2,-;news\n")).unwrap();
-        assert!(log.new_messages().is_empty(), "the first look ends before the flood does");
+        assert!(log.new_messages().is_empty(), "the first sample ends before the flood does");
         assert!(log.begun.len() <= RECORD_BYTES_MAX);
         assert_eq!(log.new_messages(), ["news"]);
     }

@@ -72,13 +72,15 @@ pub trait Backend: Send {
     /// If no device could be asked.
     fn read_all(&mut self) -> Result<DeviceStates, DeviceError> {
         let indexes: Vec<u32> = self.devices()?.into_iter().map(|device| device.index).collect();
-        let read_one = |index| {
-            let state = self
-                .read(index)
-                .and_then(|reading| Ok(DeviceState { reading, processes: self.processes(index)? }));
-            (index, state)
-        };
-        Ok(indexes.into_iter().map(read_one).collect())
+        Ok(indexes
+            .into_iter()
+            .map(|index| {
+                let state = self
+                    .read(index)
+                    .and_then(|reading| Ok(DeviceState { reading, processes: self.processes(index)? }));
+                (index, state)
+            })
+            .collect())
     }
 
     /// What drivers and daemons told unasked since the last call: faults, and metrics that stopped or came back.

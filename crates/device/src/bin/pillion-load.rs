@@ -114,8 +114,8 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let variable = |name: &str| std::env::var(name).ok();
-    let read = |name: &&str| variable(name).map(|value| ((*name).to_owned(), value));
-    let environment: Environment = VARIABLES.iter().filter_map(read).collect();
+    let environment: Environment =
+        VARIABLES.iter().filter_map(|name| variable(name).map(|value| ((*name).to_owned(), value))).collect();
     let socket = socket_path(variable(SOCKET_VARIABLE).as_deref(), variable("SLURMD_NODENAME").as_deref());
     let request = AttachRequest {
         workload: arguments.name.clone().unwrap_or_default(),

@@ -133,7 +133,7 @@ fn a_rate_is_of_what_was_counted_since_the_page_before_and_holds_until_the_next(
         page(&[(Metric::EnergyJoules, energy)], &[(Metric::PcieTxBytesPerSecond, bytes)], None)
     };
     all.take(counted(1000.0, 1.0), t0);
-    assert_eq!(sent(&mut all, t0), None, "one look is no rate");
+    assert_eq!(sent(&mut all, t0), None, "one sample is no rate");
     for second in 1..10 {
         all.take(counted(1000.0, 1.0), t0 + second * SECOND);
     }

@@ -2,7 +2,7 @@
 //! Level Zero cannot be loaded, XPU Manager stands in for all of it.
 
 use super::{Exporter, ExporterNotice};
-use crate::intel::Told;
+use crate::intel::Reported;
 use crate::{Backend, CcsControl, DeviceError, DeviceStates, MpsControl};
 use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, NoticeKind, Reading};
@@ -15,7 +15,7 @@ pub struct Supplemented {
     backend: Box<dyn Backend>,
     exporter: Exporter,
     indexes: BTreeMap<DeviceUuid, u32>,
-    /// What the library itself gave at the last look: nobody is told that the exporter lost that.
+    /// What the library itself gave at the last sample: nobody is told that the exporter lost that.
     own: BTreeMap<u32, BTreeSet<Metric>>,
     /// Whether it was told that the exporter does not answer.
     is_missed: bool,
@@ -35,8 +35,10 @@ impl Supplemented {
         match self.exporter.read_all(Instant::now().into_std()) {
             Ok(readings) => {
                 self.is_missed = false;
-                let by_index = |(uuid, reading)| Some((*self.indexes.get(&uuid)?, reading));
-                readings.into_iter().filter_map(by_index).collect()
+                readings
+                    .into_iter()
+                    .filter_map(|(uuid, reading)| Some((*self.indexes.get(&uuid)?, reading)))
+                    .collect()
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_missed, true) {
@@ -69,10 +71,10 @@ impl Supplemented {
     /// Level Zero cannot be had.
     fn stand_in(&mut self, error: &DeviceError) -> Result<Vec<DeviceDescription>, DeviceError> {
         let cards = self.exporter.cards(Instant::now().into_std())?;
-        let mut told = Told::new(&cards, &pillion_core::report(error), "/proc");
-        let devices = told.devices()?;
+        let mut reported = Reported::new(&cards, &pillion_core::report(error), "/proc");
+        let devices = reported.devices()?;
         tracing::warn!(error = %pillion_core::report(error), "XPU Manager is asked in place of Level Zero");
-        self.backend = Box::new(told);
+        self.backend = Box::new(reported);
         self.is_alone = true;
         Ok(devices)
     }
@@ -80,9 +82,13 @@ impl Supplemented {
     /// A notice of the exporter, if the value is missed now.
     fn notice(&self, ExporterNotice { device, kind, detail }: ExporterNotice) -> Option<DeviceNotice> {
         let index = *self.indexes.get(&device)?;
-        let is_own = |metric: &Metric| self.own.get(&index).is_some_and(|own| own.contains(metric));
+        let own = self.own.get(&index);
         match &kind {
-            NoticeKind::MetricLost(metric) | NoticeKind::MetricBack(metric) if is_own(metric) => None,
+            NoticeKind::MetricLost(metric) | NoticeKind::MetricBack(metric)
+                if own.is_some_and(|own| own.contains(metric)) =>
+            {
+                None
+            }
             _ => Some(DeviceNotice { index, kind, detail }),
         }
     }
@@ -130,8 +136,8 @@ impl Backend for Supplemented {
 
     fn notices(&mut self) -> Vec<DeviceNotice> {
         let mut notices = self.backend.notices();
-        let told = self.exporter.notices();
-        notices.extend(told.into_iter().filter_map(|notice| self.notice(notice)));
+        let reported = self.exporter.notices();
+        notices.extend(reported.into_iter().filter_map(|notice| self.notice(notice)));
         notices
     }
 

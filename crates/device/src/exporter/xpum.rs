@@ -213,14 +213,13 @@ pub(super) fn dashed(uuid: &str) -> DeviceUuid {
     if digits.len() != 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return DeviceUuid::new(uuid);
     }
-    let part = |from: usize, to: usize| &digits[from..to];
     DeviceUuid::new(format!(
         "{}-{}-{}-{}-{}",
-        part(0, 8),
-        part(8, 12),
-        part(12, 16),
-        part(16, 20),
-        part(20, 32)
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..]
     ))
 }
 

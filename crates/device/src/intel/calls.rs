@@ -1,4 +1,4 @@
-//! Calls into Level Zero, each with its answer as a value: the only unsafe room of this backend, but for the environment.
+//! Calls into Level Zero, each with its answer as a value: the only unsafe module of this backend, but for the environment.
 //!
 //! Knows what a call takes (two calls for a list, a type in each structure), not what its answer means.
 
@@ -9,7 +9,6 @@ use level_zero_sys::*;
 /// A call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// The function.
     pub(super) call: &'static str,
     /// What it answered.
     pub(super) result: ze_result_t,
@@ -173,7 +172,7 @@ impl Calls {
         list("zesDriverGet", zes_driver_handle_t::NULL, 0, ask)
     }
 
-    /// The processes on a card. One more than fits, twice, is asked for again at the next look.
+    /// The processes on a card. One more than fits, twice, is asked for again at the next sample.
     pub(super) fn processes(&self, card: zes_device_handle_t) -> Answer<Vec<zes_process_state_t>> {
         let call = "zesDeviceProcessesGetState";
         let function = self.library.zesDeviceProcessesGetState.ok_or(missing(call))?;

@@ -23,11 +23,10 @@ pub(super) enum Kernel {
 
 /// The kernel driver of the card at `pci_address`; `None` if there is no such card, or it has another driver.
 pub(super) fn kernel(sysfs_root: &Path, pci_address: &str) -> Option<Kernel> {
-    let is_there = |card: &PathBuf| {
+    let card = cards(sysfs_root).into_iter().find(|card| {
         let place = card.join("device").canonicalize();
         place.is_ok_and(|place| place.file_name().is_some_and(|name| name == pci_address))
-    };
-    let card = cards(sysfs_root).into_iter().find(is_there)?;
+    })?;
     match driver(&card)?.as_str() {
         "i915" => Some(Kernel::I915),
         "xe" => Some(Kernel::Xe(card)),
@@ -37,10 +36,9 @@ pub(super) fn kernel(sysfs_root: &Path, pci_address: &str) -> Option<Kernel> {
 
 /// The directories of the cards.
 fn cards(sysfs_root: &Path) -> Vec<PathBuf> {
-    let is_card = |name: &str| name.strip_prefix("card").is_some_and(|rest| rest.parse::<u32>().is_ok());
     let entries = std::fs::read_dir(sysfs_root.join("class/drm")).into_iter().flatten().flatten();
     entries
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_card))
+        .filter(|entry| entry.file_name().to_str().and_then(|name| number_after("card", name)).is_some())
         .map(|entry| entry.path())
         .collect()
 }
@@ -51,16 +49,21 @@ fn driver(card: &Path) -> Option<String> {
     Some(driver.file_name()?.to_str()?.to_owned())
 }
 
+/// The number in the name of a card or a tile: 3 of `card3`.
+fn number_after(kind: &str, name: &str) -> Option<u32> {
+    name.strip_prefix(kind)?.parse().ok()
+}
+
 /// The files of all cards' CCS modes: those of xe, for under i915 each process chooses.
 pub fn mode_paths(sysfs_root: &Path) -> Vec<PathBuf> {
-    let of_card = |card: &PathBuf| {
-        let tiles = std::fs::read_dir(card.join("device")).into_iter().flatten().flatten();
-        let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("tile")?.parse().ok();
-        let files = tiles.filter_map(|tile| number(tile.file_name())).flat_map(|tile| mode_files(card, tile));
-        files.map(|file| file.path).collect::<Vec<_>>()
-    };
-    let of_xe = cards(sysfs_root).into_iter().filter(|card| driver(card).as_deref() == Some("xe"));
-    let mut paths: Vec<PathBuf> = of_xe.flat_map(|card| of_card(&card)).collect();
+    let mut paths = Vec::new();
+    for card in cards(sysfs_root).into_iter().filter(|card| driver(card).as_deref() == Some("xe")) {
+        for entry in std::fs::read_dir(card.join("device")).into_iter().flatten().flatten() {
+            if let Some(tile) = entry.file_name().to_str().and_then(|name| number_after("tile", name)) {
+                paths.extend(mode_files(&card, tile).into_iter().map(|file| file.path));
+            }
+        }
+    }
     paths.sort();
     paths
 }

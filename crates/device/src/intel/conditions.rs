@@ -1,7 +1,7 @@
 //! Remembers which queries of a tile answer, and tells when one stops or comes back. Pure.
 
 use super::calls::{Answer, Failure};
-use super::convert::{self, Look};
+use super::convert::{self, Sample};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,9 +38,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// What changed since the look before.
-    pub(super) fn look(&mut self, index: u32, look: &Look) -> Vec<DeviceNotice> {
-        let Look { energy, memory, bandwidth, activity, frequency } = look;
+    /// What changed since the sample before.
+    pub(super) fn changes(&mut self, index: u32, sample: &Sample) -> Vec<DeviceNotice> {
+        let Sample { energy, memory, bandwidth, activity, frequency } = sample;
         let mut notices = Vec::new();
         for (query, failure) in [
             (Query::Energy, energy.as_ref().err()),
@@ -82,8 +82,11 @@ fn warn(index: u32, failure: Failure) {
 }
 
 fn tell(index: u32, query: Query, kind: impl Fn(Metric) -> NoticeKind, detail: &str) -> Vec<DeviceNotice> {
-    let notice = |metric: &Metric| DeviceNotice { index, kind: kind(*metric), detail: detail.to_owned() };
-    query.metrics().iter().map(notice).collect()
+    query
+        .metrics()
+        .iter()
+        .map(|metric| DeviceNotice { index, kind: kind(*metric), detail: detail.to_owned() })
+        .collect()
 }
 
 #[cfg(test)]

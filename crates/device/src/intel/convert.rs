@@ -15,12 +15,12 @@ use std::fmt::Write as _;
 
 /// A memory module at one moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct ModuleMemory {
     pub(super) free_bytes: u64,
     pub(super) size_bytes: u64,
 }
 
-impl From<zes_mem_state_t> for Room {
+impl From<zes_mem_state_t> for ModuleMemory {
     fn from(state: zes_mem_state_t) -> Self {
         Self { free_bytes: state.free, size_bytes: state.size }
     }
@@ -41,15 +41,15 @@ impl From<zes_freq_state_t> for Frequency {
 }
 
 /// What the counters of one tile showed at one moment.
-pub(super) struct Look {
+pub(super) struct Sample {
     pub(super) energy: Answer<zes_power_energy_counter_t>,
-    pub(super) memory: Answer<Vec<Room>>,
+    pub(super) memory: Answer<Vec<ModuleMemory>>,
     pub(super) bandwidth: Answer<Vec<zes_mem_bandwidth_t>>,
     pub(super) activity: Answer<Vec<zes_engine_stats_t>>,
     pub(super) frequency: Answer<Frequency>,
 }
 
-impl Look {
+impl Sample {
     /// The calls that failed.
     pub(super) fn failures(&self) -> Vec<Failure> {
         let Self { energy, memory, bandwidth, activity, frequency } = self;
@@ -64,22 +64,28 @@ impl Look {
     }
 }
 
-/// How many queries a look has.
+/// How many queries a sample has.
 pub(super) const QUERY_COUNT: usize = 5;
 
-/// The reading of two looks at one tile.
-pub(super) fn reading(before: Option<&Look>, now: &Look) -> Reading {
-    let power = |before: &Look| power_watts(before.energy.as_ref().ok()?, now.energy.as_ref().ok()?);
-    let bandwidth = |before: &Look| bandwidth(before.bandwidth.as_ref().ok()?, now.bandwidth.as_ref().ok()?);
-    let busy = |before: &Look| busy(before.activity.as_ref().ok()?, now.activity.as_ref().ok()?);
+/// The reading of two samples of one tile.
+pub(super) fn reading(before: Option<&Sample>, now: &Sample) -> Reading {
     let frequency = now.frequency.as_ref().ok();
     let energy = now.energy.as_ref().ok().map(|counter| micro(counter.energy));
     let mut reading = Reading::default();
     let metrics = &mut reading.metrics;
     metrics.set_known(Metric::EnergyJoules, energy);
-    metrics.set_known(Metric::PowerWatts, before.and_then(power));
-    metrics.set_known(Metric::GpuBusyFraction, before.and_then(busy));
-    metrics.set_known(Metric::MemoryBandwidthFraction, before.and_then(bandwidth));
+    metrics.set_known(
+        Metric::PowerWatts,
+        before.and_then(|before| power_watts(before.energy.as_ref().ok()?, now.energy.as_ref().ok()?)),
+    );
+    metrics.set_known(
+        Metric::GpuBusyFraction,
+        before.and_then(|before| busy(before.activity.as_ref().ok()?, now.activity.as_ref().ok()?)),
+    );
+    metrics.set_known(
+        Metric::MemoryBandwidthFraction,
+        before.and_then(|before| bandwidth(before.bandwidth.as_ref().ok()?, now.bandwidth.as_ref().ok()?)),
+    );
     metrics.set_known(Metric::SmClockHertz, frequency.and_then(|state| hertz(state.actual_megahertz)));
     if let Some(bytes) = now.memory.as_deref().ok().and_then(memory_bytes_used) {
         metrics.set_bytes(Metric::MemoryBytesUsed, bytes);
@@ -103,7 +109,7 @@ fn advance(counter: (u64, u64), timestamp: (u64, u64)) -> Option<(u64, u64)> {
     Some((now.checked_sub(before)?, at.checked_sub(then).filter(|passed| *passed > 0)?))
 }
 
-/// Mean watts between two looks at an energy counter: microjoules a microsecond.
+/// Mean watts between two samples of an energy counter: microjoules a microsecond.
 pub(super) fn power_watts(
     before: &zes_power_energy_counter_t,
     now: &zes_power_energy_counter_t,
@@ -113,12 +119,12 @@ pub(super) fn power_watts(
 }
 
 /// Bytes in use in all modules of a tile; `None` if a module says nonsense.
-pub(super) fn memory_bytes_used(modules: &[Room]) -> Option<u64> {
+pub(super) fn memory_bytes_used(modules: &[ModuleMemory]) -> Option<u64> {
     modules.iter().map(|state| state.size_bytes.checked_sub(state.free_bytes)).sum()
 }
 
 /// Bytes that all modules of a tile hold.
-pub(super) fn memory_bytes(modules: &[Room]) -> u64 {
+pub(super) fn memory_bytes(modules: &[ModuleMemory]) -> u64 {
     modules.iter().map(|state| state.size_bytes).sum()
 }
 
@@ -145,12 +151,13 @@ pub(super) fn bandwidth_max(modules: &[zes_mem_bandwidth_t]) -> Option<f64> {
 
 /// The part of the time in which the busiest of these engine groups did anything.
 pub(super) fn busy(before: &[zes_engine_stats_t], now: &[zes_engine_stats_t]) -> Option<Fraction> {
-    let part = |(before, now): (&zes_engine_stats_t, &zes_engine_stats_t)| {
+    let mut busiest: Option<f64> = None;
+    for (before, now) in before.iter().zip(now) {
         let (active, time) = advance((before.activeTime, now.activeTime), (before.timestamp, now.timestamp))?;
-        Some(micro(active) / micro(time))
-    };
-    let parts: Option<Vec<f64>> = before.iter().zip(now).map(part).collect();
-    parts?.into_iter().reduce(f64::max).map(Fraction::clamped)
+        let part = micro(active) / micro(time);
+        busiest = Some(busiest.map_or(part, |busiest| busiest.max(part)));
+    }
+    busiest.map(Fraction::clamped)
 }
 
 /// Megahertz in hertz; negative is unknown.

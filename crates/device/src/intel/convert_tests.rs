@@ -9,7 +9,7 @@ fn energy(energy: u64, timestamp: u64) -> zes_power_energy_counter_t {
     zes_power_energy_counter_t { energy, timestamp }
 }
 
-fn memory(free: u64, size: u64) -> Room {
+fn memory(free: u64, size: u64) -> ModuleMemory {
     zes_mem_state_t { free, size, ..zes_mem_state_t::new() }.into()
 }
 
@@ -25,9 +25,9 @@ fn clock(actual: f64, reasons: u32) -> Frequency {
     zes_freq_state_t { actual, throttleReasons: reasons, ..zes_freq_state_t::new() }.into()
 }
 
-/// A look at which every query failed.
-fn blind() -> Look {
-    Look { energy: Err(NO), memory: Err(NO), bandwidth: Err(NO), activity: Err(NO), frequency: Err(NO) }
+/// A sample at which every query failed.
+fn blind() -> Sample {
+    Sample { energy: Err(NO), memory: Err(NO), bandwidth: Err(NO), activity: Err(NO), frequency: Err(NO) }
 }
 
 fn value(fraction: Option<Fraction>) -> Option<f64> {
@@ -36,10 +36,10 @@ fn value(fraction: Option<Fraction>) -> Option<f64> {
 
 #[test]
 fn energy_is_in_joules() {
-    let look = Look { energy: Ok(energy(2_500_000, 1)), ..blind() };
-    let reading = reading(None, &look);
+    let sample = Sample { energy: Ok(energy(2_500_000, 1)), ..blind() };
+    let reading = reading(None, &sample);
     assert_eq!(reading.metrics.get(Metric::EnergyJoules), Some(2.5));
-    assert_eq!(reading.metrics.get(Metric::PowerWatts), None, "one look is no interval");
+    assert_eq!(reading.metrics.get(Metric::PowerWatts), None, "one sample is no interval");
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn power_is_energy_over_the_counters_own_time() {
     assert_eq!(power_watts(&before, &now), Some(400.0));
     assert_eq!(power_watts(&now, &before), None, "a counter that went back");
     assert_eq!(power_watts(&now, &now), None, "no time has passed");
-    let looks = [before, now].map(|counter| Look { energy: Ok(counter), ..blind() });
-    assert_eq!(reading(Some(&looks[0]), &looks[1]).metrics.get(Metric::PowerWatts), Some(400.0));
+    let samples = [before, now].map(|counter| Sample { energy: Ok(counter), ..blind() });
+    assert_eq!(reading(Some(&samples[0]), &samples[1]).metrics.get(Metric::PowerWatts), Some(400.0));
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn memory_used_is_what_is_not_free_in_all_modules() {
     assert_eq!(memory_bytes_used(&[memory(10, 64), memory(60, 64)]), Some(58));
     assert_eq!(memory_bytes_used(&[memory(65, 64)]), None, "more free than there is");
     assert_eq!(memory_bytes(&[memory(10, 64), memory(60, 64)]), 128);
-    let look = Look { memory: Ok(vec![memory(10, 64)]), ..blind() };
-    assert_eq!(reading(None, &look).metrics.bytes(Metric::MemoryBytesUsed), Some(54));
+    let sample = Sample { memory: Ok(vec![memory(10, 64)]), ..blind() };
+    assert_eq!(reading(None, &sample).metrics.bytes(Metric::MemoryBytesUsed), Some(54));
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn bandwidth_is_reads_and_writes_of_the_most_possible() {
     assert_eq!(bandwidth(&[before], &[unknown]), None, "the most is not known");
     assert_eq!(bandwidth(&[now], &[before]), None, "went back");
     assert_eq!(bandwidth(&[before], &[now, idle.1]), None, "a module came");
-    let looks = [before, now].map(|counter| Look { bandwidth: Ok(vec![counter]), ..blind() });
-    let read = reading(Some(&looks[0]), &looks[1]);
+    let samples = [before, now].map(|counter| Sample { bandwidth: Ok(vec![counter]), ..blind() });
+    let read = reading(Some(&samples[0]), &samples[1]);
     assert!((value(read.metrics.fraction(Metric::MemoryBandwidthFraction)).unwrap() - 0.6).abs() < 1e-12);
 }
 
@@ -85,9 +85,9 @@ fn busy_is_the_busiest_groups_active_time() {
     assert_eq!(value(busy(&before, &[active(5_000, 2_000), now[1]])), Some(1.0), "never more than all");
     assert_eq!(busy(&now, &before), None, "went back");
     assert_eq!(busy(&[], &[]), None, "no group");
-    let looks = [before, now].map(|counters| Look { activity: Ok(counters.to_vec()), ..blind() });
+    let samples = [before, now].map(|counters| Sample { activity: Ok(counters.to_vec()), ..blind() });
     assert_eq!(
-        value(reading(Some(&looks[0]), &looks[1]).metrics.fraction(Metric::GpuBusyFraction)),
+        value(reading(Some(&samples[0]), &samples[1]).metrics.fraction(Metric::GpuBusyFraction)),
         Some(0.5)
     );
 }
@@ -98,8 +98,8 @@ fn the_clock_is_in_hertz_and_negative_is_unknown() {
     assert_eq!(hertz(0.0), Some(0.0), "asleep");
     assert_eq!(hertz(-1.0), None);
     assert_eq!(hertz(f64::NAN), None);
-    let look = Look { frequency: Ok(clock(900.0, 0)), ..blind() };
-    assert_eq!(reading(None, &look).metrics.get(Metric::SmClockHertz), Some(9e8));
+    let sample = Sample { frequency: Ok(clock(900.0, 0)), ..blind() };
+    assert_eq!(reading(None, &sample).metrics.get(Metric::SmClockHertz), Some(9e8));
 }
 
 #[test]
@@ -116,17 +116,17 @@ fn each_reason_to_throttle_has_its_word() {
         assert_eq!(throttles(1 << bit), BTreeSet::from([throttle]), "bit {bit}");
     }
     assert_eq!(throttles(1 << 7), BTreeSet::new(), "a reason of later");
-    let look = Look { frequency: Ok(clock(900.0, 0b1001)), ..blind() };
+    let sample = Sample { frequency: Ok(clock(900.0, 0b1001)), ..blind() };
     let expected = BTreeSet::from([Throttle::PowerLimit, Throttle::Heat]);
-    assert_eq!(reading(None, &look).throttles(), Some(&expected));
+    assert_eq!(reading(None, &sample).throttles(), Some(&expected));
 }
 
 #[test]
 fn what_failed_is_absent_and_what_is_there_names_its_source() {
     assert_eq!(reading(Some(&blind()), &blind()), Reading::default());
     assert_eq!(blind().failures().len(), QUERY_COUNT);
-    let look = Look { energy: Ok(energy(1, 1)), ..blind() };
-    let read = reading(None, &look);
+    let sample = Sample { energy: Ok(energy(1, 1)), ..blind() };
+    let read = reading(None, &sample);
     assert!(read.metrics.sources().values().all(|source| *source == MetricSource::Sysman));
     assert_eq!(read.metrics.sources().len(), 1);
 }

@@ -1,7 +1,7 @@
 //! The metric streamer: hardware counters of the metric set `ComputeBasic`, in short bursts that a site asks for.
 //!
 //! The counters are of the whole tile and serve one reader at a time, and reading them costs the tile's programs
-//! something: so it is off by default, and never on for longer than a burst. A burst begins and ends at a look; each look
+//! something: so it is off by default, and never on for longer than a burst. A burst begins and ends at a sample; each sample
 //! in between takes what came since the one before. Nothing waits.
 
 use super::calls::{Answer, Calls, Failure};
@@ -45,8 +45,11 @@ impl Columns {
         let at = |wanted: &str| metrics.iter().position(|(name, _)| name == wanted);
         let bytes = |names: [&str; 2]| {
             let found = names.map(at);
-            let is_bytes = |position: &usize| metrics[*position].1.eq_ignore_ascii_case("bytes");
-            let found: Vec<usize> = found.into_iter().flatten().filter(is_bytes).collect();
+            let found: Vec<usize> = found
+                .into_iter()
+                .flatten()
+                .filter(|position| metrics[*position].1.eq_ignore_ascii_case("bytes"))
+                .collect();
             if found.len() == 2 { found } else { Vec::new() }
         };
         let mut cache = bytes(["L3_BYTE_READ", "L3_BYTE_WRITE"]);
@@ -65,7 +68,7 @@ impl Columns {
     }
 }
 
-/// What the reports between two looks say together.
+/// What the reports between two samples say together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Means {
     active: Option<Fraction>,
@@ -78,8 +81,10 @@ pub(super) struct Means {
 /// Means over all reports, each by its own time (nanoseconds); `None` without any.
 fn means(columns: &Columns, values: &[f64]) -> Option<Means> {
     let time = columns.gpu_time?;
-    let is_whole = |report: &&[f64]| report[time].is_finite() && report[time] > 0.0;
-    let reports: Vec<&[f64]> = values.chunks_exact(columns.count.max(1)).filter(is_whole).collect();
+    let reports: Vec<&[f64]> = values
+        .chunks_exact(columns.count.max(1))
+        .filter(|report| report[time].is_finite() && report[time] > 0.0)
+        .collect();
     let nanoseconds: f64 = reports.iter().map(|report| report[time]).sum();
     if reports.is_empty() {
         return None;
@@ -109,21 +114,23 @@ pub(super) struct Greatest {
     pub(super) cache_bytes_per_second: Option<f64>,
 }
 
+/// A rate as a fraction of the greatest, where both are known.
+fn part(rate: Option<f64>, greatest: Option<f64>) -> Option<Fraction> {
+    let greatest = greatest.filter(|greatest| *greatest > 0.0)?;
+    Some(Fraction::clamped(rate? / greatest))
+}
+
 /// Adds what the streamer gave; what sysman counted over the whole interval stands.
 pub(super) fn fill(metrics: &mut Metrics, means: &Means, greatest: Greatest) {
-    let of = |rate: Option<f64>, most: Option<f64>| {
-        let most = most.filter(|most| *most > 0.0)?;
-        Some(Fraction::clamped(rate? / most))
-    };
     let mut streamed = Metrics::default();
     for (metric, value) in [
         (Metric::SmActiveFraction, means.active),
         (Metric::StallFraction, means.stall),
         (Metric::SmOccupancyFraction, means.occupancy),
-        (Metric::CacheBandwidthFraction, of(means.cache_bytes_per_second, greatest.cache_bytes_per_second)),
+        (Metric::CacheBandwidthFraction, part(means.cache_bytes_per_second, greatest.cache_bytes_per_second)),
         (
             Metric::MemoryBandwidthFraction,
-            of(means.memory_bytes_per_second, greatest.memory_bytes_per_second),
+            part(means.memory_bytes_per_second, greatest.memory_bytes_per_second),
         ),
     ] {
         streamed.set_known(metric, value);
@@ -151,9 +158,9 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// What came since the look before, if a burst is on; begins and ends bursts as they are due. A burst that fails is
+    /// What came since the sample before, if a burst is on; begins and ends bursts as they are due. A burst that fails is
     /// over; the next is tried when it is due.
-    pub(super) fn look(
+    pub(super) fn sample(
         &mut self,
         session: &Session,
         tile: &Tile,

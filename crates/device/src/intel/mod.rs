@@ -3,9 +3,9 @@
 //! ```text
 //!  Intel (Backend) ── asks, until a deadline ──► one thread a device, and one that finds them
 //!     ├─ inventory: which tiles there are
-//!     thread: one opening of Level Zero, and what is remembered between two looks
+//!     thread: one opening of Level Zero, and what is remembered between two samples
 //!     ├─ open: zesInit, or zeInit with ZES_ENABLE_SYSMAN=1; cards and their tiles
-//!     ├─ read: counters of a tile ─► convert: two looks are a reading        (pure)
+//!     ├─ read: counters of a tile ─► convert: two samples are a reading        (pure)
 //!     ├─ conditions: which of them stopped or came back                      (pure)
 //!     ├─ metrics: ComputeBasic in bursts, where a site asks for them
 //!     ├─ process: who is on which tile of a card
@@ -31,12 +31,12 @@ mod metrics;
 mod open;
 mod process;
 mod read;
+mod reported;
 mod thread;
-mod told;
 
 pub use ccs::mode_paths;
 pub use metrics::Bursts;
-pub(crate) use told::Told;
+pub(crate) use reported::Reported;
 
 use crate::worker::{Answer, Pending, Worker};
 use crate::{Backend, CcsControl, DeviceError, DeviceStates};
@@ -50,7 +50,7 @@ use std::time::Duration;
 use thread::{Driver, Duty};
 
 /// Counters are not looked at more often (Level Zero's advice): what was read last is said again.
-const LOOK_SECONDS_MIN: f64 = 0.1;
+const SAMPLE_SECONDS_MIN: f64 = 0.1;
 
 /// What a site may say of its Intel devices.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,13 +114,17 @@ impl Intel {
             let duty = Duty { only, way: self.way };
             let library = self.settings.library.as_deref().unwrap_or(LIBRARIES[0]);
             let name = only.map_or("level-zero".to_owned(), |index| format!("level-zero-{index}"));
-            let work = move |asked: &std::sync::mpsc::Receiver<Question>| {
-                let mut driver = Driver::new(settings, clock, duty);
-                while let Ok(question) = asked.recv() {
-                    question(&mut driver);
-                }
-            };
-            let thread = Worker::start(&name, PathBuf::from(library), self.settings.deadline, work)?;
+            let thread = Worker::start(
+                &name,
+                PathBuf::from(library),
+                self.settings.deadline,
+                move |asked: &std::sync::mpsc::Receiver<Question>| {
+                    let mut driver = Driver::new(settings, clock, duty);
+                    while let Ok(question) = asked.recv() {
+                        question(&mut driver);
+                    }
+                },
+            )?;
             self.threads.insert(only, thread);
         }
         Ok(&self.threads[&only])
@@ -149,18 +153,21 @@ impl Intel {
     /// all did: one that is late keeps it loaded.
     fn close_others(&mut self, index: u32) -> bool {
         let others = self.threads.iter().filter(|(only, _)| **only != Some(index));
-        let close = |driver: &mut Driver| {
-            driver.close();
-            Ok(())
-        };
-        let begin = |thread: &Worker<Question>| thread.begin(|answer| boxed(answer, close));
-        let closing: Vec<_> = others.map(|(_, thread)| (thread, begin(thread))).collect();
+        let closing: Vec<_> = others.map(|(_, thread)| (thread, thread.begin(closes))).collect();
         // All are waited for. A thread that failed has closed it.
         closing.into_iter().fold(true, |all, (thread, pending)| {
             let is_closed = pending.and_then(Pending::wait).is_ok() || !thread.is_alive();
             all && is_closed
         })
     }
+}
+
+/// A question that closes Level Zero.
+fn closes(answer: Answer<()>) -> Question {
+    boxed(answer, |driver| {
+        driver.close();
+        Ok(())
+    })
 }
 
 /// What comes too late is of no use.
@@ -174,8 +181,8 @@ fn boxed<T: Send + 'static>(
 /// But for notices: each is told once.
 fn take_notices(answer: Answer<Vec<DeviceNotice>>) -> Question {
     Box::new(move |driver| {
-        if let Err(Ok(untold)) = answer.give(Ok(driver.take_notices())) {
-            driver.keep(untold);
+        if let Err(Ok(unreported)) = answer.give(Ok(driver.take_notices())) {
+            driver.keep(unreported);
         }
     })
 }

@@ -30,11 +30,9 @@ pub(super) struct Tile {
     pub(super) number: u32,
     /// Its card, in [`Session::cards`].
     pub(super) card: usize,
-    /// Its counters.
     pub(super) parts: Parts,
 }
 
-/// One card.
 #[derive(Debug, Clone)]
 pub(super) struct Card {
     pub(super) handle: zes_device_handle_t,
@@ -56,7 +54,6 @@ const TOO_LATE: &str =
 /// By which call system management came: one way for a whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// `zesInit`.
     Modern,
     /// `zeInit`, with `ZES_ENABLE_SYSMAN=1`.
     Legacy,
@@ -203,19 +200,25 @@ fn cards(calls: &Calls, way: Way) -> Answer<Vec<zes_device_handle_t>> {
     Ok(all)
 }
 
+/// Whether it is a card of Intel's: the GPU in a processor is none.
+fn is_ours(properties: &zes_device_properties_t) -> bool {
+    let core = &properties.core;
+    core.type_ == ZE_DEVICE_TYPE_GPU
+        && core.vendorId == VENDOR_INTEL
+        && core.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED == 0
+}
+
+/// A card that names no tiles is one itself.
+fn tile_count(properties: &zes_device_properties_t) -> u32 {
+    properties.numSubdevices.max(1)
+}
+
 /// What each card is. One that does not answer counts as many tiles as the first that does, so that the others keep
 /// their numbers, and has none itself.
 fn describe(calls: &Calls, handles: Vec<zes_device_handle_t>) -> Result<Vec<Card>, DeviceError> {
     let answers: Vec<Answer<zes_device_properties_t>> =
         handles.iter().map(|handle| calls.card_properties(*handle)).collect();
-    let is_ours = |properties: &zes_device_properties_t| {
-        let core = &properties.core;
-        core.type_ == ZE_DEVICE_TYPE_GPU
-            && core.vendorId == VENDOR_INTEL
-            && core.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED == 0
-    };
-    let tiles = |properties: &zes_device_properties_t| properties.numSubdevices.max(1);
-    let common = answers.iter().flatten().filter(|answer| is_ours(answer)).map(tiles).next();
+    let common = answers.iter().flatten().filter(|answer| is_ours(answer)).map(tile_count).next();
     let (mut cards, mut first_index) = (Vec::new(), 0);
     for (handle, answer) in handles.into_iter().zip(answers) {
         match answer {
@@ -224,13 +227,13 @@ fn describe(calls: &Calls, handles: Vec<zes_device_handle_t>) -> Result<Vec<Card
                 let core = &properties.core;
                 cards.push(Card {
                     handle,
-                    tile_count: tiles(&properties),
+                    tile_count: tile_count(&properties),
                     first_index,
                     model: convert::model(&convert::text(&core.name), core.deviceId),
                     uuid: core.uuid,
                     pci_address: pci.unwrap_or_default(),
                 });
-                first_index += tiles(&properties);
+                first_index += tile_count(&properties);
             }
             Ok(_) => {}
             Err(failure) => {

@@ -134,15 +134,17 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// A variable of an environment as the kernel shows it: `NAME=value`, a zero after each.
+fn variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a str> {
+    let entries = environment.split(|byte| *byte == 0);
+    let mut texts = entries.filter_map(|entry| std::str::from_utf8(entry).ok());
+    texts.find_map(|entry| entry.strip_prefix(name)?.strip_prefix('='))
+}
+
 /// The tiles of this card that a process's environment leaves it; `None` if it has no mask.
 fn tiles_of_mask(environment: &[u8], place: &Place<'_>) -> Option<BTreeSet<u32>> {
-    let variable = |name: &str| {
-        let entries = environment.split(|byte| *byte == 0);
-        let mut texts = entries.filter_map(|entry| std::str::from_utf8(entry).ok());
-        texts.find_map(|entry| entry.strip_prefix(name)?.strip_prefix('='))
-    };
-    let mask = variable("ZE_AFFINITY_MASK")?;
-    let is_composite = variable("ZE_FLAT_DEVICE_HIERARCHY") == Some("COMPOSITE");
+    let mask = variable(environment, "ZE_AFFINITY_MASK")?;
+    let is_composite = variable(environment, "ZE_FLAT_DEVICE_HIERARCHY") == Some("COMPOSITE");
     let mut tiles = BTreeSet::new();
     for entry in mask.split(',').map(str::trim) {
         match (is_composite, entry.split_once('.')) {

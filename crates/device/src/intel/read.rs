@@ -1,7 +1,7 @@
-//! The counters of one tile: finds them among its card's, and looks at all of them.
+//! The counters of one tile: finds them among its card's, and takes samples of them.
 
 use super::calls::{Answer, Calls, Failure};
-use super::convert::{self, Frequency, Look, Room};
+use super::convert::{self, Frequency, ModuleMemory, Sample};
 use level_zero_sys::*;
 
 /// Of these kinds of engine groups the first that a tile has: compute alone if possible, since copies do not keep others
@@ -56,24 +56,25 @@ impl Parts {
         self.memory(calls).map(|modules| convert::memory_bytes(&modules))
     }
 
-    fn memory(&self, calls: &Calls) -> Answer<Vec<Room>> {
-        let state = |module| calls.memory_state(module).map(Room::from);
-        self.memories.clone()?.into_iter().map(state).collect()
+    fn memory(&self, calls: &Calls) -> Answer<Vec<ModuleMemory>> {
+        self.memories
+            .clone()?
+            .into_iter()
+            .map(|module| calls.memory_state(module).map(ModuleMemory::from))
+            .collect()
     }
 
-    /// Looks at all counters.
-    pub(super) fn look(&self, calls: &Calls) -> Look {
-        let bandwidth = |modules: Vec<zes_mem_handle_t>| {
-            modules.into_iter().map(|module| calls.bandwidth(module)).collect::<Answer<Vec<_>>>()
-        };
-        let activity = |groups: Vec<zes_engine_handle_t>| {
-            groups.into_iter().map(|group| calls.activity(group)).collect::<Answer<Vec<_>>>()
-        };
-        Look {
+    /// Takes a sample of all counters.
+    pub(super) fn sample(&self, calls: &Calls) -> Sample {
+        Sample {
             energy: self.power.and_then(|domain| calls.energy(domain)),
             memory: self.memory(calls),
-            bandwidth: self.memories.clone().and_then(bandwidth),
-            activity: self.engines.clone().and_then(activity),
+            bandwidth: self.memories.clone().and_then(|modules| {
+                modules.into_iter().map(|module| calls.bandwidth(module)).collect::<Answer<Vec<_>>>()
+            }),
+            activity: self.engines.clone().and_then(|groups| {
+                groups.into_iter().map(|group| calls.activity(group)).collect::<Answer<Vec<_>>>()
+            }),
             frequency: self.clock.and_then(|domain| calls.frequency(domain)).map(Frequency::from),
         }
     }
@@ -121,8 +122,9 @@ fn engines(
             found.push((properties.type_, group));
         }
     }
-    let of_kind = |kind| found.iter().filter(move |(of, _)| *of == kind).map(|(_, group)| *group).collect();
-    let mut kinds = ENGINE_GROUPS.into_iter().map(of_kind);
+    let mut kinds = ENGINE_GROUPS
+        .into_iter()
+        .map(|kind| found.iter().filter(move |(of, _)| *of == kind).map(|(_, group)| *group).collect());
     kinds
         .find(|groups: &Vec<zes_engine_handle_t>| !groups.is_empty())
         .ok_or(none_there("zesDeviceEnumEngineGroups"))

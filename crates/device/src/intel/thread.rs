@@ -1,14 +1,14 @@
-//! One opening of Level Zero, with what is remembered between two looks: what each thread of the backend owns. It ends
+//! One opening of Level Zero, with what is remembered between two samples: what each thread of the backend owns. It ends
 //! with its thread. As in the parent: a call takes as long as the driver takes.
 
 use super::calls::Failure;
 use super::ccs::{self, Kernel, ModeFile};
 use super::conditions::{Query, Watch};
-use super::convert::{self, Look, QUERY_COUNT, device_error, is_forbidden, is_lost};
+use super::convert::{self, QUERY_COUNT, Sample, device_error, is_forbidden, is_lost};
 use super::metrics::{self, Greatest, Streams};
 use super::open::{Session, Tile, Way};
 use super::process;
-use super::{LOOK_SECONDS_MIN, Settings};
+use super::{SAMPLE_SECONDS_MIN, Settings};
 use crate::{DeviceError, DeviceState};
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
 use pillion_core::{Clock, GresType, UnixTime};
@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is remembered of a tile between two looks.
+/// What is remembered of a tile between two samples.
 #[derive(Default)]
 struct Remembered {
-    looked: Option<(UnixTime, Look, Reading)>,
+    sampled: Option<(UnixTime, Sample, Reading)>,
     watch: Watch,
     memory_bytes_per_second_max: Option<f64>,
 }
@@ -91,7 +91,7 @@ impl Driver {
             tracing::info!(tiles, ?way, "Level Zero is open");
             return Ok(session);
         };
-        // It was found before. Nothing is kept of an opening that misses it: the next look opens another.
+        // It was found before. Nothing is kept of an opening that misses it: the next sample opens another.
         let missed = match session.tiles.first() {
             None => Some(DeviceError::Gone { index, reason: "Level Zero finds it no more".to_owned() }),
             Some(tile) => tile.parts.loss().map(|failure| device_error(index, failure)),
@@ -117,7 +117,7 @@ impl Driver {
         }
         // Counters may begin anew.
         for memory in self.memories.values_mut() {
-            memory.looked = None;
+            memory.sampled = None;
         }
     }
 
@@ -134,37 +134,37 @@ impl Driver {
         }
     }
 
-    fn look(&mut self, index: u32, now: UnixTime) -> Result<Reading, DeviceError> {
+    fn sample(&mut self, index: u32, now: UnixTime) -> Result<Reading, DeviceError> {
         let bursts = self.settings.bursts;
         let cache_bytes_per_second = self.settings.cache_bytes_per_second_max;
         let (session, tile) = self.tile(index)?;
-        let look = tile.parts.look(&session.calls);
-        let failures = look.failures();
+        let sample = tile.parts.sample(&session.calls);
+        let failures = sample.failures();
         if let Some(failure) = whole_failure(&failures) {
-            self.memories.entry(index).or_default().looked = None;
+            self.memories.entry(index).or_default().sampled = None;
             if let Some(session) = &self.session {
                 self.streams.end(&session.calls, index);
             }
             return Err(device_error(index, failure));
         }
         let memory = self.memories.entry(index).or_default();
-        let before = memory.looked.take().map(|(_, look, _)| look);
-        let mut reading = convert::reading(before.as_ref(), &look);
-        self.notices.extend(memory.watch.look(index, &look));
-        if let Some(most) = look.bandwidth.as_deref().ok().and_then(convert::bandwidth_max) {
+        let before = memory.sampled.take().map(|(_, sample, _)| sample);
+        let mut reading = convert::reading(before.as_ref(), &sample);
+        self.notices.extend(memory.watch.changes(index, &sample));
+        if let Some(most) = sample.bandwidth.as_deref().ok().and_then(convert::bandwidth_max) {
             memory.memory_bytes_per_second_max = Some(most);
         }
         let memory_bytes_per_second = memory.memory_bytes_per_second_max;
         if let (Some(bursts), Some(session)) = (bursts, &self.session) {
-            let streamed = self.streams.look(session, &tile, bursts, now);
+            let streamed = self.streams.sample(session, &tile, bursts, now);
             self.notices.extend(memory.watch.observe(index, Query::Stream, streamed.map(|_| ())));
             if let Ok(Some(means)) = &streamed {
                 let greatest = Greatest { memory_bytes_per_second, cache_bytes_per_second };
                 metrics::fill(&mut reading.metrics, means, greatest);
             }
         }
-        // From the end of this look to the beginning of the next: a slow driver reads its counters late.
-        memory.looked = Some((self.clock.now(), look, reading.clone()));
+        // From the end of this sample to the beginning of the next: a slow driver reads its counters late.
+        memory.sampled = Some((self.clock.now(), sample, reading.clone()));
         Ok(reading)
     }
 
@@ -215,19 +215,17 @@ impl Driver {
         Ok(DeviceState { reading: self.read(index)?, processes: self.processes(index)? })
     }
 
-    /// As `Backend::read`.
     pub(super) fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
         let now = self.clock.now();
-        let looked = self.memories.get(&index).and_then(|memory| memory.looked.as_ref());
-        match looked {
-            Some((at, _, reading)) if *at <= now && now.seconds_since(*at) < LOOK_SECONDS_MIN => {
+        let sampled = self.memories.get(&index).and_then(|memory| memory.sampled.as_ref());
+        match sampled {
+            Some((at, _, reading)) if *at <= now && now.seconds_since(*at) < SAMPLE_SECONDS_MIN => {
                 Ok(reading.clone())
             }
-            _ => self.look(index, now),
+            _ => self.sample(index, now),
         }
     }
 
-    /// As `Backend::processes`.
     pub(super) fn processes(&mut self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
         let proc_root = self.settings.proc_root.clone();
         let (session, tile) = self.tile(index)?;
@@ -253,8 +251,8 @@ impl Driver {
     }
 
     /// Takes back what nobody heard.
-    pub(super) fn keep(&mut self, untold: Vec<DeviceNotice>) {
-        self.notices = untold;
+    pub(super) fn keep(&mut self, unreported: Vec<DeviceNotice>) {
+        self.notices = unreported;
     }
 
     /// Under i915 always `None`: processes choose it, and nobody tells.
@@ -304,16 +302,20 @@ impl Driver {
     ) -> Result<(), DeviceError> {
         let Some((card, files)) = self.files_to_set(index, mode)? else { return Ok(()) };
         let proc_root = self.settings.proc_root.clone();
-        let held = || ccs::held_by_us(&proc_root, &card);
-        let close = || {
-            self.close();
-            others_let_go
-        };
-        ccs::set(index, &files, mode, held, close)
+        ccs::set(
+            index,
+            &files,
+            mode,
+            || ccs::held_by_us(&proc_root, &card),
+            || {
+                self.close();
+                others_let_go
+            },
+        )
     }
 }
 
-/// The failure of a look that is one of the device: it is lost, or nothing of it may be read.
+/// The failure of a sample that is one of the device: it is lost, or nothing of it may be read.
 fn whole_failure(failures: &[Failure]) -> Option<Failure> {
     let lost = failures.iter().find(|failure| is_lost(**failure));
     let all_forbidden =

@@ -29,36 +29,42 @@ pub fn cleanup(
     mut modes: Option<&mut ModeControl>,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Vec<(String, Result<Cleaned, DeviceError>)> {
-    let mut one = |name: &str, pipe_directory: &Path| {
-        if is_wanted(name) {
-            return Ok(Cleaned::Kept);
-        }
-        // A daemon that is not ours is nobody's business.
-        let Some(record) = read_record(pipe_directory) else { return Ok(Cleaned::Kept) };
-        let control = Control { binary: control_binary, index: record.index };
-        let mut daemon = Daemon::adopt(pipe_directory);
-        if let Some(daemon) = &mut daemon {
-            daemon.look(control)?;
-        }
-        let is_held = daemon.as_ref().is_some_and(Daemon::is_held);
-        // Before the record goes: what fails now is tried again by the next Epilog.
-        if let Some(modes) = modes.as_mut().filter(|_| !is_held) {
-            modes.open(&record.device, record.is_closed)?;
-        }
-        if let Some(mut daemon) = daemon {
-            daemon.end(control)?;
-            daemon.clear_away(control)?;
-            Ok(Cleaned::Ended)
+    let mut done = Vec::new();
+    for (name, pipe_directory) in pipe_directories(directory) {
+        let cleaned = if is_wanted(&name) {
+            Ok(Cleaned::Kept)
         } else {
-            clear(pipe_directory).map_err(|error| control.busy(error))?;
-            Ok(Cleaned::Cleared)
-        }
-    };
-    let found = pipe_directories(directory).into_iter();
-    found
-        .map(|(name, pipe_directory)| {
-            let cleaned = one(&name, &pipe_directory);
-            (name, cleaned)
-        })
-        .collect()
+            end(control_binary, &pipe_directory, modes.as_deref_mut())
+        };
+        done.push((name, cleaned));
+    }
+    done
+}
+
+/// Ends the daemon at a pipe directory, unless a client holds it, and clears its files away.
+fn end(
+    control_binary: &Path,
+    pipe_directory: &Path,
+    modes: Option<&mut ModeControl>,
+) -> Result<Cleaned, DeviceError> {
+    // A daemon that is not ours is nobody's business.
+    let Some(record) = read_record(pipe_directory) else { return Ok(Cleaned::Kept) };
+    let control = Control { binary: control_binary, index: record.index };
+    let mut daemon = Daemon::adopt(pipe_directory);
+    if let Some(daemon) = &mut daemon {
+        daemon.check(control)?;
+    }
+    let is_held = daemon.as_ref().is_some_and(Daemon::is_held);
+    // Before the record goes: what fails now is tried again by the next Epilog.
+    if let Some(modes) = modes.filter(|_| !is_held) {
+        modes.open(&record.device, record.is_closed)?;
+    }
+    if let Some(mut daemon) = daemon {
+        daemon.end(control)?;
+        daemon.clear_away(control)?;
+        Ok(Cleaned::Ended)
+    } else {
+        clear(pipe_directory).map_err(|error| control.busy(error))?;
+        Ok(Cleaned::Cleared)
+    }
 }

@@ -36,7 +36,7 @@ pub(super) struct Daemon {
     /// It died before its clients could be asked for.
     has_unknown_clients: bool,
     /// It lives and did not answer the last question: it is not asked oftener than need be.
-    is_silent: bool,
+    is_not_responding: bool,
 }
 
 impl Daemon {
@@ -63,25 +63,17 @@ impl Daemon {
         close: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<Self, DeviceError> {
         let settings = &record.settings;
-        let made = |path: &Path, made: std::io::Result<()>| {
-            made.map_err(|error| control.refused(format!("cannot make {}: {error}", path.display())))
-        };
-        let MpsSettings { pipe_directory, log_directory, users, .. } = settings;
-        made(log_directory, std::fs::create_dir_all(log_directory))?;
-        made(pipe_directory, access::make_private(pipe_directory))?;
-        made(pipe_directory, access::let_in(pipe_directory, users))?;
-        let write_down = |record: &Record| {
-            write(record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
-        };
+        make_directories(control, settings)?;
         // Before the daemon: one without a record would be found by nobody.
-        write_down(&record)?;
+        write_down(control, &record)?;
         close()?;
         let mut child = control.serve(&record.device, settings)?;
         record.pid = Some(child.id());
-        let begun = write_down(&record).and_then(|()| start::begin(control, &record.settings, &mut child));
+        let begun =
+            write_down(control, &record).and_then(|()| start::begin(control, &record.settings, &mut child));
         let written = begun.and_then(|process| {
             record.take_process(process);
-            write_down(&record).map(|()| process)
+            write_down(control, &record).map(|()| process)
         });
         match written {
             Ok(process) => Ok(Self::new(record, process, Some(child))),
@@ -104,7 +96,7 @@ impl Daemon {
             servers: Vec::new(),
             clients: Vec::new(),
             has_unknown_clients: false,
-            is_silent: false,
+            is_not_responding: false,
         }
     }
 
@@ -123,9 +115,11 @@ impl Daemon {
 
     /// What is to be told of one that died while no agent looked.
     pub(super) fn obituary(&self, index: u32) -> Option<DeviceNotice> {
-        let detail = || state::detail(Finding::DaemonLost, self.process.pid, &self.sight);
-        let is_new = self.has_unknown_clients;
-        is_new.then(|| DeviceNotice { index, kind: NoticeKind::MpsDied, detail: detail() })
+        self.has_unknown_clients.then(|| DeviceNotice {
+            index,
+            kind: NoticeKind::MpsDied,
+            detail: state::detail(Finding::DaemonLost, self.process.pid, &self.sight),
+        })
     }
 
     /// A server that outlives it, whose clients nobody knows.
@@ -158,12 +152,13 @@ impl Daemon {
         &self.record.settings.pipe_directory
     }
 
-    /// Whether a look at processes alone shows that something has happened: it costs next to nothing.
+    /// Whether its processes alone show that something has happened: it costs next to nothing.
     pub(super) fn is_disturbed(&self) -> bool {
-        let has_lost_a_server = || self.servers.iter().any(|server| !server.is_alive());
-        !self.has_quit()
-            && self.state != MpsState::Died
-            && (!self.process.is_alive() || !self.is_silent && has_lost_a_server())
+        if self.has_quit() || self.state == MpsState::Died {
+            return false;
+        }
+        !self.process.is_alive()
+            || !self.is_not_responding && self.servers.iter().any(|server| !server.is_alive())
     }
 
     /// Whether it was told to end, and is to be waited for.
@@ -180,7 +175,7 @@ impl Daemon {
     ///
     /// # Errors
     /// [`DeviceError::NoAnswer`] and the like, from a daemon that lives and does not answer; its state stays as it was.
-    pub(super) fn look(&mut self, control: Control<'_>) -> Result<Option<DeviceNotice>, DeviceError> {
+    pub(super) fn check(&mut self, control: Control<'_>) -> Result<Option<DeviceNotice>, DeviceError> {
         if self.state == MpsState::Died {
             return Ok(None);
         }
@@ -191,10 +186,14 @@ impl Daemon {
         }
         Control::trim_log(&self.record.settings);
         let seen = self.see(control);
-        self.is_silent = seen.is_err();
+        self.is_not_responding = seen.is_err();
         let now = seen?;
-        let is_orphan = |client: &&Process| !now.client_pids.contains(&client.pid) && client.is_alive();
-        let orphans: Vec<u32> = self.clients.iter().filter(is_orphan).map(|client| client.pid).collect();
+        let orphans: Vec<u32> = self
+            .clients
+            .iter()
+            .filter(|client| !now.client_pids.contains(&client.pid) && client.is_alive())
+            .map(|client| client.pid)
+            .collect();
         let finding = state::find(&self.sight, &now, &orphans);
         if finding != Finding::ServerLost {
             self.clients = now.client_pids.iter().filter_map(|pid| Process::find(*pid)).collect();
@@ -227,12 +226,12 @@ impl Daemon {
         kind.map(|kind: NoticeKind| DeviceNotice { index: control.index, kind, detail })
     }
 
-    /// The clients of the last look.
+    /// The clients of the last sample.
     pub(super) fn client_pids(&self) -> Vec<u32> {
         self.sight.client_pids.clone()
     }
 
-    /// Whose the server of the last look is.
+    /// Whose the server of the last sample is.
     pub(super) fn server_uid(&self) -> Option<UserId> {
         self.servers.last()?.uid()
     }
@@ -320,8 +319,8 @@ impl Daemon {
         control: Control<'_>,
         tenants: &BTreeSet<String>,
     ) -> Result<(), DeviceError> {
-        let has_left = |tenant: &&String| !tenants.contains(*tenant);
-        let left: Vec<String> = self.record.partitions.keys().filter(has_left).cloned().collect();
+        let left: Vec<String> =
+            self.record.partitions.keys().filter(|tenant| !tenants.contains(*tenant)).cloned().collect();
         for tenant in left {
             self.remove_partition(control, &tenant)?;
             write(&self.record)
@@ -361,8 +360,8 @@ impl Daemon {
 
     /// Whether its server still comes up: it does so for a client, which is named only once it has.
     fn awaits_client(&self) -> bool {
-        let is_initializing = |(_, status): &(u32, ServerStatus)| *status == ServerStatus::Initializing;
-        self.state != MpsState::Died && self.sight.servers.iter().any(is_initializing)
+        self.state != MpsState::Died
+            && self.sight.servers.iter().any(|(_, status)| *status == ServerStatus::Initializing)
     }
 
     /// Whether somebody keeps it from being ended, named or not yet.
@@ -473,4 +472,19 @@ pub(super) fn clear(pipe_directory: &Path) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+fn make_directories(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
+    let MpsSettings { pipe_directory, log_directory, users, .. } = settings;
+    std::fs::create_dir_all(log_directory).map_err(|error| not_made(control, log_directory, &error))?;
+    access::make_private(pipe_directory)
+        .and_then(|()| access::let_in(pipe_directory, users))
+        .map_err(|error| not_made(control, pipe_directory, &error))
+}
+
+fn not_made(control: Control<'_>, path: &Path, error: &std::io::Error) -> DeviceError {
+    control.refused(format!("cannot make {}: {error}", path.display()))
+}
+
+fn write_down(control: Control<'_>, record: &Record) -> Result<(), DeviceError> {
+    write(record).map_err(|error| control.refused(format!("cannot write down how it runs: {error}")))
 }

@@ -57,13 +57,14 @@ pub(super) fn daemon_at(pipe_directory: &Path) -> Option<Process> {
         return Some(process).filter(|process| process.is_alive());
     }
     // Whoever started it was ended before it wrote the whole down, or did not write as much. No user's process runs as root.
-    let of_file = || std::fs::read_to_string(pipe_directory.join(PID_FILE)).ok()?.trim().parse().ok();
-    let pids = [record.and_then(|record| record.pid), of_file()].into_iter().flatten();
-    let serves = |process: &Process| {
-        let is_its = || process.program().is_some_and(|program| program.ends_with(CONTROL_PROGRAM));
-        process.is_of_root() && is_its() && process.has_pipe_directory(pipe_directory)
-    };
-    pids.filter_map(Process::find).find(serves)
+    let of_file =
+        std::fs::read_to_string(pipe_directory.join(PID_FILE)).ok().and_then(|text| text.trim().parse().ok());
+    let pids = [record.and_then(|record| record.pid), of_file].into_iter().flatten();
+    pids.filter_map(Process::find).find(|process| {
+        process.is_of_root()
+            && process.program().is_some_and(|program| program.ends_with(CONTROL_PROGRAM))
+            && process.has_pipe_directory(pipe_directory)
+    })
 }
 
 /// The servers of the daemon that was started at this pipe directory, if one was, whether it runs still or not.

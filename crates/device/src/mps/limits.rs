@@ -31,28 +31,30 @@ pub(super) fn set_all(control: Control<'_>, settings: &MpsSettings) -> Result<()
 /// # Errors
 /// [`DeviceError::Refused`] where it does not take it: it prints what holds then, whatever it was told.
 pub(super) fn set_defaults(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
-    let ask = |text: &str| control.ask(&settings.pipe_directory, text);
-    let not_taken = |what: String, said: &str| {
-        Err(control.refused(format!("MPS took no default {what}: it says '{}'", said.trim())))
-    };
+    let pipe_directory = &settings.pipe_directory;
     if !settings.partitions {
         let percent = percent(settings);
-        let said = ask(&format!("set_default_active_thread_percentage {percent}"))?;
+        let said = control.ask(pipe_directory, &format!("set_default_active_thread_percentage {percent}"))?;
         if !parse::is_percentage(percent, &said) {
-            return not_taken(format!("cap of {percent} percent"), &said);
+            return Err(not_taken(control, &format!("cap of {percent} percent"), &said));
         }
     }
     if let Some(bytes) = settings.memory_limit_bytes_default {
         let mebibytes = bytes >> 20;
         // It prints words if it refuses, and nothing if it does not understand.
-        let said = ask(&format!("set_default_device_pinned_mem_limit 0 {mebibytes}M"))?;
-        let holds = ask("get_default_device_pinned_mem_limit 0")?;
+        let said =
+            control.ask(pipe_directory, &format!("set_default_device_pinned_mem_limit 0 {mebibytes}M"))?;
+        let holds = control.ask(pipe_directory, "get_default_device_pinned_mem_limit 0")?;
         if !parse::is_limit(mebibytes, &holds) {
             let said = if said.trim().is_empty() { &holds } else { &said };
-            return not_taken(format!("limit of {mebibytes} MiB"), said);
+            return Err(not_taken(control, &format!("limit of {mebibytes} MiB"), said));
         }
     }
     Ok(())
+}
+
+fn not_taken(control: Control<'_>, what: &str, said: &str) -> DeviceError {
+    control.refused(format!("MPS took no default {what}: it says '{}'", said.trim()))
 }
 
 /// Waits until a server has come up. `false`: it is gone, and the next one takes the defaults.
@@ -70,20 +72,20 @@ fn is_up(control: Control<'_>, settings: &MpsSettings, server: u32) -> Result<bo
 }
 
 fn set_of_server(control: Control<'_>, settings: &MpsSettings, server: u32) -> Result<(), DeviceError> {
-    let tell = |command: String| {
+    let mut commands = Vec::new();
+    if !settings.partitions {
+        commands.push(format!("set_active_thread_percentage {server} {}", percent(settings)));
+    }
+    if let Some(bytes) = settings.memory_limit_bytes_default {
+        commands.push(format!("set_device_pinned_mem_limit {server} 0 {}M", bytes >> 20));
+    }
+    for command in commands {
         let said = control.ask(&settings.pipe_directory, &command)?;
         if parse::is_refusal(&said) {
             return Err(control.refused(format!("MPS took no limit of its server: '{}'", said.trim())));
         }
-        Ok(())
-    };
-    if !settings.partitions {
-        tell(format!("set_active_thread_percentage {server} {}", percent(settings)))?;
     }
-    match settings.memory_limit_bytes_default {
-        Some(bytes) => tell(format!("set_device_pinned_mem_limit {server} 0 {}M", bytes >> 20)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Hundredths, to two places.

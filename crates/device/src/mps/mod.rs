@@ -62,7 +62,7 @@ pub trait ComputeModes: Send {
 /// What sets a node's compute modes, and whether the site wants each device closed to all but its MPS server while a daemon
 /// is up. What an earlier agent closed is opened either way.
 pub struct ModeControl {
-    /// Sets them.
+    /// How the mode of a device is set.
     pub modes: Box<dyn ComputeModes>,
     /// Whether devices are closed.
     pub is_strict: bool,
@@ -120,11 +120,13 @@ impl MpsDaemons {
         let devices: BTreeMap<u32, DeviceUuid> = devices.into_iter().collect();
         let found = pipe_directories(directory).into_iter();
         let found = found.filter_map(|(_, path)| Daemon::adopt(&path).or_else(|| Daemon::mourn(&path)));
-        let index_now = |daemon: &Daemon| {
-            devices.iter().find(|(_, device)| **device == daemon.record.device).map(|(index, _)| *index)
-        };
-        let daemons: BTreeMap<u32, Daemon> =
-            found.filter_map(|daemon| Some((index_now(&daemon)?, daemon))).collect();
+        let mut daemons = BTreeMap::new();
+        for daemon in found {
+            // Its device may have another index now.
+            if let Some((index, _)) = devices.iter().find(|(_, device)| **device == daemon.record.device) {
+                daemons.insert(*index, daemon);
+            }
+        }
         let notices: Vec<DeviceNotice> =
             daemons.iter().filter_map(|(index, daemon)| daemon.obituary(*index)).collect();
         let troubled = notices.iter().map(|notice| notice.index).collect();
@@ -142,11 +144,10 @@ impl MpsDaemons {
         let pipe_directory = record.settings.pipe_directory.clone();
         let control = Control { binary: &self.control_binary, index };
         let modes = &mut self.modes;
-        let close = || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device));
-        match Daemon::start(control, record, close) {
+        match Daemon::start(control, record, || modes.as_mut().map_or(Ok(()), |modes| modes.close(&device))) {
             Ok(daemon) => {
                 self.daemons.insert(index, daemon);
-                self.look(index)?;
+                self.check(index)?;
                 if self.troubled.remove(&index) {
                     let detail = "the MPS daemon was started anew".to_owned();
                     self.notices.push(DeviceNotice { index, kind: NoticeKind::MpsClear, detail });
@@ -192,21 +193,20 @@ impl MpsDaemons {
     pub fn notices(&mut self) -> Vec<DeviceNotice> {
         self.rounds = self.rounds.wrapping_add(1);
         let asks_all = self.rounds.is_multiple_of(NOTICES_PER_QUESTION);
-        let is_due = |daemon: &Daemon| asks_all || daemon.is_disturbed();
-        let due: Vec<u32> =
-            self.daemons.iter().filter(|(_, daemon)| is_due(daemon)).map(|(index, _)| *index).collect();
+        let due = self.daemons.iter().filter(|(_, daemon)| asks_all || daemon.is_disturbed());
+        let due: Vec<u32> = due.map(|(index, _)| *index).collect();
         for index in due {
-            if let Err(error) = self.look(index) {
+            if let Err(error) = self.check(index) {
                 tracing::debug!(index, error = %pillion_core::report(&error), "mps daemon does not say how it is");
             }
         }
         std::mem::take(&mut self.notices)
     }
 
-    fn look(&mut self, index: u32) -> Result<(), DeviceError> {
+    fn check(&mut self, index: u32) -> Result<(), DeviceError> {
         let control = Control { binary: &self.control_binary, index };
         let Some(daemon) = self.daemons.get_mut(&index) else { return Ok(()) };
-        let notice = daemon.look(control)?;
+        let notice = daemon.check(control)?;
         match notice.as_ref().map(|notice| notice.kind) {
             Some(NoticeKind::MpsClear) => drop(self.troubled.remove(&index)),
             Some(_) => drop(self.troubled.insert(index)),
@@ -236,7 +236,7 @@ impl MpsControl for MpsDaemons {
     /// multi-user mode.
     fn prepare(&mut self, index: u32, settings: &MpsSettings) -> Result<(), DeviceError> {
         let device = self.allowed(index)?.clone();
-        self.look(index)?;
+        self.check(index)?;
         let binary = self.control_binary.clone();
         let control = Control { binary: &binary, index };
         if let Some(daemon) = self.daemons.get_mut(&index) {
@@ -284,7 +284,7 @@ impl MpsControl for MpsDaemons {
     /// The device's compute mode is the default again. [`DeviceError::Busy`] also if the daemon or its server does not end.
     fn release(&mut self, index: u32) -> Result<(), DeviceError> {
         let device = self.allowed(index)?.clone();
-        self.look(index)?;
+        self.check(index)?;
         let Some(daemon) = self.daemons.get_mut(&index) else {
             let rest = self.rest(&device);
             self.open(&device, rest.iter().any(|record| record.is_closed))?;
@@ -310,7 +310,7 @@ impl MpsControl for MpsDaemons {
     /// A daemon that died is there until it was cleared away. [`DeviceError::NoAnswer`] from one that runs and does not answer.
     fn status(&mut self, index: u32) -> Result<Option<MpsStatus>, DeviceError> {
         self.device(index)?;
-        self.look(index)?;
+        self.check(index)?;
         let there = self.daemons.get(&index).filter(|daemon| !daemon.has_quit());
         Ok(there.map(|daemon| MpsStatus {
             settings: daemon.record.settings.clone(),

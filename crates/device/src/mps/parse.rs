@@ -86,18 +86,18 @@ pub(super) fn clients(text: &str) -> Result<Vec<ClientRow>, Unknown> {
     if text.trim() == "Server not found" {
         return Ok(Vec::new());
     }
-    let is_heading = |line: &&str| line.split_whitespace().eq(HEADING);
-    let row = |line: &str| {
-        let mut fields = line.split_whitespace();
-        let pid = fields.next().and_then(|field| field.parse().ok());
-        let server_pid = fields.nth(1).and_then(|field| field.parse().ok());
-        let is_whole = fields.count() >= HEADING.len() - 3;
-        pid.zip(server_pid)
-            .filter(|_| is_whole)
-            .map(|(pid, server_pid)| ClientRow { pid, server_pid })
-            .ok_or_else(|| unknown("ps", line))
-    };
-    lines(text).filter(|line| !is_heading(line)).map(row).collect()
+    lines(text).filter(|line| !line.split_whitespace().eq(HEADING)).map(client_row).collect()
+}
+
+fn client_row(line: &str) -> Result<ClientRow, Unknown> {
+    let mut fields = line.split_whitespace();
+    let pid = fields.next().and_then(|field| field.parse().ok());
+    let server_pid = fields.nth(1).and_then(|field| field.parse().ok());
+    let is_whole = fields.count() >= HEADING.len() - 3;
+    pid.zip(server_pid)
+        .filter(|_| is_whole)
+        .map(|(pid, server_pid)| ClientRow { pid, server_pid })
+        .ok_or_else(|| unknown("ps", line))
 }
 
 const HEADING: [&str; 6] = ["PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND"];

@@ -21,14 +21,13 @@ pub(super) struct Table {
 impl Table {
     /// Whether the partition of this name is there. `partition`: without the UUID.
     pub(super) fn holds(&self, partition: &str) -> bool {
-        let is_it = |shown: &String| match shown.strip_suffix("...") {
+        self.partitions.iter().any(|shown| match shown.strip_suffix("...") {
             Some(start) => partition.starts_with(start),
             None => partition == shown,
-        };
-        self.partitions.iter().any(is_it)
+        })
     }
 
-    /// The partitions that an earlier look did not show, as shown.
+    /// The partitions that an earlier sample did not show, as shown.
     pub(super) fn new_since(&self, before: &Self) -> Vec<String> {
         self.partitions.iter().filter(|partition| !before.partitions.contains(partition)).cloned().collect()
     }
@@ -62,12 +61,11 @@ pub(super) fn table(text: &str) -> Result<Table, Unknown> {
 /// # Errors
 /// [`Unknown`] holds what was said instead.
 pub(super) fn created(device: &DeviceUuid, text: &str) -> Result<String, Unknown> {
-    let is_name = |word: &&str| {
+    let name = text.split_whitespace().find(|word| {
         word.strip_prefix(device.as_str())
             .and_then(|rest| rest.strip_prefix('/'))
             .is_some_and(|partition| !partition.is_empty())
-    };
-    let name = text.split_whitespace().find(is_name);
+    });
     name.map(str::to_owned).ok_or_else(|| unknown("sm_partition add", text))
 }
 

@@ -134,8 +134,11 @@ fn running_since(stat: &str) -> Option<u64> {
 /// `environ`: `NAME=VALUE`, each ended by a zero byte.
 fn has_pipe_directory(environ: &[u8], pipe_directory: &Path) -> bool {
     let mut variables = environ.split(|byte| *byte == 0);
-    let is_its = |value: &[u8]| Path::new(OsStr::from_bytes(value)) == pipe_directory;
-    variables.any(|variable| variable.strip_prefix(b"CUDA_MPS_PIPE_DIRECTORY=").is_some_and(is_its))
+    variables.any(|variable| {
+        variable
+            .strip_prefix(b"CUDA_MPS_PIPE_DIRECTORY=")
+            .is_some_and(|value| Path::new(OsStr::from_bytes(value)) == pipe_directory)
+    })
 }
 
 #[cfg(test)]

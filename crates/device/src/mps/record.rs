@@ -95,11 +95,15 @@ pub(super) fn write(record: &Record) -> std::io::Result<()> {
 /// The pipe directories beneath `directory`, each with the name of its device's directory.
 pub(super) fn pipe_directories(directory: &Path) -> Vec<(String, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let named = |entry: std::fs::DirEntry| {
-        let pipe_directory = entry.path().join("pipe");
-        pipe_directory.is_dir().then(|| (entry.file_name().to_string_lossy().into_owned(), pipe_directory))
-    };
-    let mut found: Vec<_> = entries.flatten().filter_map(named).collect();
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pipe_directory = entry.path().join("pipe");
+            pipe_directory
+                .is_dir()
+                .then(|| (entry.file_name().to_string_lossy().into_owned(), pipe_directory))
+        })
+        .collect();
     found.sort();
     found
 }

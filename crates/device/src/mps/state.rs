@@ -32,11 +32,11 @@ pub(super) enum Finding {
     DaemonLost,
 }
 
-/// Compares two looks at a daemon that answers. `orphans`: the clients of `before` whose processes still run and that are
+/// Compares two samples of a daemon that answers. `orphans`: the clients of `before` whose processes still run and that are
 /// no clients `now`. A server that only changed its user had none.
 pub(super) fn find(before: &Sight, now: &Sight, orphans: &[u32]) -> Finding {
-    let is_there = |pid: u32| now.servers.iter().any(|(now, _)| *now == pid);
-    if !orphans.is_empty() && before.servers.iter().any(|(pid, _)| !is_there(*pid)) {
+    let there: Vec<u32> = now.servers.iter().map(|(pid, _)| *pid).collect();
+    if !orphans.is_empty() && before.servers.iter().any(|(pid, _)| !there.contains(pid)) {
         Finding::ServerLost
     } else if now.servers.iter().any(|(_, status)| *status == ServerStatus::Fault) {
         Finding::Faulted

@@ -1,5 +1,5 @@
 //! Who may open a device, set through NVML: rarely, by whoever starts or ends an MPS daemon, and from its own opening of
-//! the library, so that a look at the devices is never in the way.
+//! the library, so that a sample of the devices is never in the way.
 
 use super::NvidiaSettings;
 use super::library::Library;
@@ -48,8 +48,7 @@ pub(super) fn set(nvml: &Nvml, device: &DeviceUuid, mode: ComputeMode) -> Result
         ComputeMode::Default => NvmlMode::Default,
         ComputeMode::ExclusiveProcess => NvmlMode::ExclusiveProcess,
     };
-    let failed = |error| (0, Trouble::from(error));
-    let mut device = nvml.device_by_uuid(device.as_str()).map_err(failed)?;
-    let index = device.index().map_err(failed)?;
+    let mut device = nvml.device_by_uuid(device.as_str()).map_err(|error| (0, Trouble::from(error)))?;
+    let index = device.index().map_err(|error| (0, Trouble::from(error)))?;
     device.set_compute_mode(wanted).map_err(|error| (index, Trouble::from(error)))
 }

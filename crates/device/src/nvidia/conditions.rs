@@ -14,7 +14,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Takes in what a reading knows. `excused`: nobody expects these this time. `refused`: these we may not read, so that
     /// they count as lost though they never came.
-    pub(super) fn look(
+    pub(super) fn changes(
         &mut self,
         known: &BTreeSet<Metric>,
         excused: &[Metric],
@@ -46,33 +46,42 @@ mod tests {
         let mut watch = Watch::default();
         let both = BTreeSet::from([Metric::PowerWatts, Metric::EnergyJoules]);
         let power = BTreeSet::from([Metric::PowerWatts]);
-        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), [], "what never came is not lost");
-        assert_eq!(watch.look(&both, &[], &BTreeMap::new()), [], "what comes first is not back");
-        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), [NoticeKind::MetricLost(Metric::EnergyJoules)]);
-        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), []);
-        assert_eq!(watch.look(&both, &[], &BTreeMap::new()), [NoticeKind::MetricBack(Metric::EnergyJoules)]);
-        assert_eq!(watch.look(&both, &[], &BTreeMap::new()), []);
-        assert_eq!(watch.look(&power, &[], &BTreeMap::new()), [NoticeKind::MetricLost(Metric::EnergyJoules)]);
+        assert_eq!(watch.changes(&power, &[], &BTreeMap::new()), [], "what never came is not lost");
+        assert_eq!(watch.changes(&both, &[], &BTreeMap::new()), [], "what comes first is not back");
+        assert_eq!(
+            watch.changes(&power, &[], &BTreeMap::new()),
+            [NoticeKind::MetricLost(Metric::EnergyJoules)]
+        );
+        assert_eq!(watch.changes(&power, &[], &BTreeMap::new()), []);
+        assert_eq!(
+            watch.changes(&both, &[], &BTreeMap::new()),
+            [NoticeKind::MetricBack(Metric::EnergyJoules)]
+        );
+        assert_eq!(watch.changes(&both, &[], &BTreeMap::new()), []);
+        assert_eq!(
+            watch.changes(&power, &[], &BTreeMap::new()),
+            [NoticeKind::MetricLost(Metric::EnergyJoules)]
+        );
     }
 
     #[test]
     fn what_is_excused_is_neither_lost_nor_forgotten() {
         let mut watch = Watch::default();
         let active = BTreeSet::from([Metric::SmActiveFraction]);
-        watch.look(&active, &[], &BTreeMap::new());
-        assert_eq!(watch.look(&BTreeSet::new(), &[Metric::SmActiveFraction], &BTreeMap::new()), []);
-        assert_eq!(watch.look(&active, &[], &BTreeMap::new()), [], "it was never lost");
+        watch.changes(&active, &[], &BTreeMap::new());
+        assert_eq!(watch.changes(&BTreeSet::new(), &[Metric::SmActiveFraction], &BTreeMap::new()), []);
+        assert_eq!(watch.changes(&active, &[], &BTreeMap::new()), [], "it was never lost");
         assert_eq!(
-            watch.look(&BTreeSet::new(), &[], &BTreeMap::new()),
+            watch.changes(&BTreeSet::new(), &[], &BTreeMap::new()),
             [NoticeKind::MetricLost(Metric::SmActiveFraction)]
         );
         assert_eq!(
-            watch.look(&BTreeSet::new(), &[Metric::SmActiveFraction], &BTreeMap::new()),
+            watch.changes(&BTreeSet::new(), &[Metric::SmActiveFraction], &BTreeMap::new()),
             [],
             "lost it stays"
         );
         assert_eq!(
-            watch.look(&active, &[], &BTreeMap::new()),
+            watch.changes(&active, &[], &BTreeMap::new()),
             [NoticeKind::MetricBack(Metric::SmActiveFraction)]
         );
     }
@@ -82,13 +91,13 @@ mod tests {
         let mut watch = Watch::default();
         let refused = BTreeMap::from([(Metric::EnergyJoules, "no permission".to_owned())]);
         let (power, energy) = (BTreeSet::from([Metric::PowerWatts]), Metric::EnergyJoules);
-        assert_eq!(watch.look(&power, &[], &refused), [NoticeKind::MetricLost(energy)]);
-        assert_eq!(watch.look(&power, &[], &refused), []);
+        assert_eq!(watch.changes(&power, &[], &refused), [NoticeKind::MetricLost(energy)]);
+        assert_eq!(watch.changes(&power, &[], &refused), []);
         assert_eq!(
-            watch.look(&BTreeSet::from([Metric::PowerWatts, energy]), &[], &BTreeMap::new()),
+            watch.changes(&BTreeSet::from([Metric::PowerWatts, energy]), &[], &BTreeMap::new()),
             [NoticeKind::MetricBack(energy)]
         );
         let from_elsewhere = BTreeSet::from([Metric::PowerWatts, energy]);
-        assert_eq!(watch.look(&from_elsewhere, &[], &refused), [], "another call gives it");
+        assert_eq!(watch.changes(&from_elsewhere, &[], &refused), [], "another call gives it");
     }
 }

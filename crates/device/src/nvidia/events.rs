@@ -1,13 +1,13 @@
 //! Xids: errors that the driver numbers. Collected without waiting.
 //!
-//! One event set a device: a registration that fails destroys its set. If several Xids came since the last look, NVML
+//! One event set a device: a registration that fails destroys its set. If several Xids came since the last sample, NVML
 //! names the last one for each of them (nvml.h, `nvmlEventSetWait_v2`), and it names no process: `xid_lines` has both.
 
 use super::convert;
 use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::{Device, EventSet};
 
-/// The most events that are taken at one look, so that a storm of them cannot hold us.
+/// The most events that are taken at one sample, so that a storm of them cannot hold us.
 const EVENTS_MAX: usize = 64;
 
 /// The Xids of one device.
@@ -25,7 +25,7 @@ impl<'nvml> XidEvents<'nvml> {
         Self { set: set.and_then(|set| device.register_events(xid, set).ok()) }
     }
 
-    /// The numbers of those that came since the last look.
+    /// The numbers of those that came since the last sample.
     pub(super) fn new_codes(&self) -> Vec<u64> {
         let events = std::iter::from_fn(|| self.set.as_ref()?.wait(0).ok());
         events.take(EVENTS_MAX).filter_map(|event| event.event_data.as_ref().map(convert::xid_code)).collect()

@@ -18,7 +18,6 @@ const SAMPLE_PAUSE: Duration = Duration::from_millis(100);
 /// What two samples of one device say.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Rates {
-    /// These values.
     Known(Vec<(Metric, f64)>),
     /// None yet: there is one sample only.
     Pending,

@@ -63,7 +63,8 @@ impl Nvidia {
     fn not_described(&mut self, place: u32, error: &DeviceError) {
         let why = pillion_core::report(error);
         // A thread that hangs says so in other words when it is asked again.
-        let is_new = self.nameless.get(&place).is_none_or(|told| *told != why && !error.is_transient());
+        let is_new =
+            self.nameless.get(&place).is_none_or(|reported| *reported != why && !error.is_transient());
         if is_new {
             tracing::warn!(index = place, error = why, "device cannot be described");
             self.nameless.insert(place, why);
@@ -84,7 +85,7 @@ pub(super) struct Found {
     pub(super) description: DeviceDescription,
     pub(super) address: Option<PciAddress>,
     /// Whether MIG is on. Its instances are no devices of ours: Slurm books them by files and types of their own.
-    pub(super) is_cut_up: bool,
+    pub(super) is_mig_enabled: bool,
 }
 
 /// What the device is that NVML counts by this number.
@@ -96,7 +97,7 @@ pub(super) fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<
     // What Slurm names devices by, whose files are /dev/nvidiaMINOR. NVML counts along the PCI bus, which may differ.
     let index = device.minor_number().unwrap_or(index);
     let memory = device.memory_info()?;
-    let is_cut_up = mig::is_on(&device);
+    let is_mig_enabled = mig::is_on(&device);
     let description = DeviceDescription {
         index,
         uuid: DeviceUuid::new(device.uuid()?),
@@ -104,10 +105,10 @@ pub(super) fn describe(nvml: &Nvml, index: u32, mechanism: Mechanism) -> Result<
         // What processes can have: the driver keeps the rest.
         memory_bytes: memory.total.saturating_sub(memory.reserved),
         gres_type: GresType::new(format!("g{index}")),
-        mechanism: if is_cut_up { Mechanism::TimeSliced } else { mechanism },
-        instances: if is_cut_up { instances(index, &device) } else { None },
+        mechanism: if is_mig_enabled { Mechanism::TimeSliced } else { mechanism },
+        instances: if is_mig_enabled { instances(index, &device) } else { None },
     };
-    Ok(Found { description, address: address_of(&device), is_cut_up })
+    Ok(Found { description, address: address_of(&device), is_mig_enabled })
 }
 
 /// Where it is on the bus, if NVML says so.

@@ -192,8 +192,8 @@ impl Backend for Nvidia {
     fn notices(&mut self) -> Vec<DeviceNotice> {
         // Before the first call there is nothing to tell; a thread that is late tells the next time.
         let asked: Vec<_> = self.threads.values().map(|thread| thread.begin(Question::Notices)).collect();
-        let told = asked.into_iter().flatten().filter_map(|pending| pending.wait().ok());
-        told.flatten().chain(self.daemons.iter_mut().flat_map(NodeDaemons::notices)).collect()
+        let reported = asked.into_iter().flatten().filter_map(|pending| pending.wait().ok());
+        reported.flatten().chain(self.daemons.iter_mut().flat_map(NodeDaemons::notices)).collect()
     }
 
     fn mps(&mut self) -> Option<&mut dyn MpsControl> {

@@ -60,11 +60,12 @@ impl Asking {
     /// Why a device that told nothing told nothing. Without a permission in the way it does not answer at all: its
     /// handle is stale, as after a reset.
     pub(super) fn why_nothing(self) -> Trouble {
-        let silent = |absent| match absent {
-            Some(Trouble::Absent(reason)) => Trouble::Gone(format!("it answers nothing: {reason}")),
-            other => other.unwrap_or_else(|| Trouble::Gone("it answers nothing".to_owned())),
-        };
-        self.refused.unwrap_or_else(|| silent(self.absent))
+        match (self.refused, self.absent) {
+            (Some(refused), _) => refused,
+            (None, Some(Trouble::Absent(reason))) => Trouble::Gone(format!("it answers nothing: {reason}")),
+            (None, Some(other)) => other,
+            (None, None) => Trouble::Gone("it answers nothing".to_owned()),
+        }
     }
 }
 

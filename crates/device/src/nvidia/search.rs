@@ -28,7 +28,7 @@ pub(super) struct Search {
 
 #[derive(Debug)]
 struct Gone {
-    looked_at: Instant,
+    searched_at: Instant,
     pause: Duration,
     reason: String,
 }
@@ -42,17 +42,16 @@ impl Search {
     /// Why it is gone, while it is to be left alone.
     pub(super) fn rests(&self, now: Instant) -> Option<&str> {
         let gone = self.gone.as_ref()?;
-        (now.saturating_duration_since(gone.looked_at) < gone.pause).then_some(gone.reason.as_str())
+        (now.saturating_duration_since(gone.searched_at) < gone.pause).then_some(gone.reason.as_str())
     }
 
     /// It was looked for, or asked, and is gone.
     pub(super) fn missed(&mut self, now: Instant, reason: String) {
         let SearchPauses { first, longest } = self.pauses;
         let pause = self.gone.as_ref().map_or(first, |gone| gone.pause.saturating_mul(2));
-        self.gone = Some(Gone { looked_at: now, pause: pause.min(longest), reason });
+        self.gone = Some(Gone { searched_at: now, pause: pause.min(longest), reason });
     }
 
-    /// It answered.
     pub(super) fn answered(&mut self) {
         self.gone = None;
     }

@@ -108,20 +108,24 @@ impl Memory {
         };
         let index_at =
             |address| self.known.iter().find(|(_, known)| known.address == Some(address)).map(|it| *it.0);
-        let xid = |line: XidLine| {
-            let XidLine { address, code, pid, words } = line;
-            let detail = if words.is_empty() { format!("Xid {code}") } else { words };
-            Some(Xid { index: index_at(address)?, code, pid, detail })
-        };
-        let logged = lines.map(|lines| lines.into_iter().filter_map(xid).collect());
+        let logged = lines.map(|lines| {
+            lines
+                .into_iter()
+                .filter_map(|line| {
+                    let XidLine { address, code, pid, words } = line;
+                    let detail = if words.is_empty() { format!("Xid {code}") } else { words };
+                    Some(Xid { index: index_at(address)?, code, pid, detail })
+                })
+                .collect()
+        });
         for Xid { index, code, pid, detail } in self.xids.settle(Instant::now(), logged) {
             self.tell(index, NoticeKind::Xid { code, pid }, detail);
         }
     }
 
     /// Takes back what nobody heard.
-    pub(super) fn keep(&mut self, untold: Vec<DeviceNotice>) {
-        self.notices = untold;
+    pub(super) fn keep(&mut self, unreported: Vec<DeviceNotice>) {
+        self.notices = unreported;
     }
 
     fn tell(&mut self, index: u32, kind: NoticeKind, detail: String) {
@@ -131,7 +135,7 @@ impl Memory {
     }
 }
 
-/// What one look at a device gave.
+/// What one sample of a device gave.
 struct Seen {
     reading: Reading,
     /// What nobody may miss this time.
@@ -215,20 +219,19 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     /// By NVML's number, which may be another device's own.
     pub(super) fn describe(&mut self, place: u32) -> Result<DeviceDescription, DeviceError> {
         let found = inventory::describe(self.nvml, place, self.memory.mechanism);
-        let inventory::Found { description, address, is_cut_up } =
+        let inventory::Found { description, address, is_mig_enabled } =
             found.map_err(|trouble| self.error(place, trouble))?;
-        if is_cut_up {
+        if is_mig_enabled {
             self.memory.tell(description.index, NoticeKind::Divided, description.uuid.to_string());
         }
         self.memory.know(description.clone(), address);
         Ok(description)
     }
 
-    /// As `Backend::read`.
     pub(super) fn read(&mut self, index: u32) -> Result<Reading, DeviceError> {
         let Seen { reading, excused, refused } = self.ask(index, Gpu::read)?;
         if let Some(known) = self.memory.known.get_mut(&index) {
-            let changes = known.watch.look(&reading.metrics.known().collect(), &excused, &refused);
+            let changes = known.watch.changes(&reading.metrics.known().collect(), &excused, &refused);
             for kind in changes {
                 let detail = match kind {
                     NoticeKind::MetricLost(metric) => match refused.get(&metric) {
@@ -243,7 +246,6 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         Ok(reading)
     }
 
-    /// As `Backend::processes`.
     pub(super) fn processes(&mut self, index: u32) -> Result<Vec<DeviceProcess>, DeviceError> {
         self.ask(index, |gpu, _| processes(&gpu.device))
     }
@@ -265,15 +267,14 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
         compute_mode::set(self.nvml, device, mode).map_err(|trouble| self.error(trouble.0, trouble.1))
     }
 
-    /// As `Backend::notices`.
     pub(super) fn notices(&mut self) -> Vec<DeviceNotice> {
         self.collect_xids();
         self.memory.take_notices()
     }
 
     /// Takes back notices that nobody heard.
-    pub(super) fn keep(&mut self, untold: Vec<DeviceNotice>) {
-        self.memory.keep(untold);
+    pub(super) fn keep(&mut self, unreported: Vec<DeviceNotice>) {
+        self.memory.keep(unreported);
     }
 
     /// Asks one device. One that is gone is looked for again after a pause.

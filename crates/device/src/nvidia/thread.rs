@@ -96,8 +96,8 @@ fn answer(session: &mut Session<'_, '_>, question: Question) {
             drop(answer.give(session.set_compute_mode(&device, mode)));
         }
         Question::Notices(answer) => {
-            if let Err(Ok(untold)) = answer.give(Ok(session.notices())) {
-                session.keep(untold);
+            if let Err(Ok(unreported)) = answer.give(Ok(session.notices())) {
+                session.keep(unreported);
             }
         }
     }
@@ -113,8 +113,8 @@ fn refuse(question: Question, error: DeviceError, memory: &mut Memory) {
         Question::SetComputeMode(_, _, answer) => drop(answer.give(Err(error))),
         // What was told before the driver went away.
         Question::Notices(answer) => {
-            if let Err(Ok(untold)) = answer.give(Ok(memory.take_notices())) {
-                memory.keep(untold);
+            if let Err(Ok(unreported)) = answer.give(Ok(memory.take_notices())) {
+                memory.keep(unreported);
             }
         }
     }

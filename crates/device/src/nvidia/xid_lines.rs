@@ -47,7 +47,7 @@ pub(super) fn open(path: &Path) -> Option<KernelLog> {
     opened.ok()
 }
 
-/// The Xids that were logged since the last look.
+/// The Xids that were logged since the last sample.
 pub(super) fn new_xids(log: &mut KernelLog) -> Vec<XidLine> {
     log.new_messages().iter().filter_map(|message| parse(message)).collect()
 }
@@ -58,11 +58,11 @@ fn parse(message: &str) -> Option<XidLine> {
     // With MIG on, the number of the GPU instance follows: `PCI:0000:3b:00 GPU-I:05`.
     let address = address(place.split_whitespace().next()?)?;
     let (code, words) = told.split_once(',').unwrap_or((told, ""));
-    let field = |name| words.split(',').find_map(|part| part.trim().strip_prefix(name));
+    let pid = words.split(',').find_map(|part| part.trim().strip_prefix("pid="));
     Some(XidLine {
         address,
         code: code.trim().parse().ok()?,
-        pid: field("pid=").and_then(|pid| pid.trim_matches('\'').parse().ok()).filter(|pid| *pid > 0),
+        pid: pid.and_then(|pid| pid.trim_matches('\'').parse().ok()).filter(|pid| *pid > 0),
         words: words.trim().chars().take(WORDS_MAX).collect(),
     })
 }

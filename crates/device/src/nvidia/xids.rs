@@ -13,9 +13,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// An Xid of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Xid {
-    /// The device.
     pub(super) index: u32,
-    /// Its number.
     pub(super) code: u64,
     /// The process, where the kernel's log names it.
     pub(super) pid: Option<u32>,
@@ -26,7 +24,7 @@ pub(super) struct Xid {
 /// What both have told lately.
 #[derive(Debug, Default)]
 pub(super) struct Xids {
-    /// From NVML since the last look, and from before it: they wait one look for the kernel's line.
+    /// From NVML since the last sample, and from before it: they wait one sample for the kernel's line.
     fresh: Vec<(u32, u64)>,
     waiting: Vec<(u32, u64)>,
     /// From the kernel's log.
@@ -45,10 +43,11 @@ impl Xids {
     /// waited for.
     pub(super) fn settle(&mut self, now: Instant, logged: Option<Vec<Xid>>) -> Vec<Xid> {
         let is_watched = logged.is_some();
-        let mut told = logged.unwrap_or_default();
-        self.logged.extend(told.iter().map(|xid| (now, xid.index, xid.code)));
-        let is_old = |entry: &(Instant, u32, u64)| now.saturating_duration_since(entry.0) > APART;
-        while self.logged.len() > REMEMBERED_MAX || self.logged.front().is_some_and(is_old) {
+        let mut reported = logged.unwrap_or_default();
+        self.logged.extend(reported.iter().map(|xid| (now, xid.index, xid.code)));
+        while self.logged.len() > REMEMBERED_MAX
+            || self.logged.front().is_some_and(|(at, _, _)| now.saturating_duration_since(*at) > APART)
+        {
             self.logged.pop_front();
         }
         let is_logged = |(index, code): &(u32, u64)| {
@@ -61,8 +60,13 @@ impl Xids {
         }
         self.waiting.retain(|xid| !is_logged(xid));
         let alone = due.into_iter().filter(|xid| !is_logged(xid));
-        told.extend(alone.map(|(index, code)| Xid { index, code, pid: None, detail: format!("Xid {code}") }));
-        told
+        reported.extend(alone.map(|(index, code)| Xid {
+            index,
+            code,
+            pid: None,
+            detail: format!("Xid {code}"),
+        }));
+        reported
     }
 }
 
@@ -74,8 +78,8 @@ mod tests {
         Xid { index, code, pid: Some(pid), detail: String::new() }
     }
 
-    fn codes(told: &[Xid]) -> Vec<(u32, u64, Option<u32>)> {
-        told.iter().map(|xid| (xid.index, xid.code, xid.pid)).collect()
+    fn codes(reported: &[Xid]) -> Vec<(u32, u64, Option<u32>)> {
+        reported.iter().map(|xid| (xid.index, xid.code, xid.pid)).collect()
     }
 
     #[test]
@@ -100,8 +104,8 @@ mod tests {
             xids.of_nvml(0, 45);
         }
         let logged = vec![line(0, 31, 7), line(0, 31, 7), line(0, 45, 7)];
-        let told = codes(&xids.settle(Instant::now(), Some(logged)));
-        assert_eq!(told, [(0, 31, Some(7)), (0, 31, Some(7)), (0, 45, Some(7))]);
+        let reported = codes(&xids.settle(Instant::now(), Some(logged)));
+        assert_eq!(reported, [(0, 31, Some(7)), (0, 31, Some(7)), (0, 45, Some(7))]);
         assert_eq!(codes(&xids.settle(Instant::now(), Some(vec![]))), []);
     }
 
@@ -109,8 +113,8 @@ mod tests {
     fn what_the_kernel_does_not_log_is_told_one_look_later() {
         let now = Instant::now();
         let mut xids = Xids::default();
-        let told = xids.settle(now, Some(vec![line(1, 79, 7)]));
-        assert_eq!(codes(&told), [(1, 79, Some(7))]);
+        let reported = xids.settle(now, Some(vec![line(1, 79, 7)]));
+        assert_eq!(codes(&reported), [(1, 79, Some(7))]);
         xids.of_nvml(0, 79);
         assert_eq!(codes(&xids.settle(now, Some(vec![]))), []);
         assert_eq!(codes(&xids.settle(now, Some(vec![]))), [(0, 79, None)], "the line was another device's");

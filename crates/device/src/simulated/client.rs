@@ -31,7 +31,7 @@ pub struct AttachRequest {
 pub enum Phase {
     /// The driver holds it back: another user's MPS clients, or another CCS mode, are on the device.
     Waiting,
-    /// At work.
+    /// Its kernels run on the device.
     Running,
     /// All done; the device has nothing more to do for it.
     Finished,

@@ -71,15 +71,15 @@ impl Default for MachineConfig {
 /// What is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// No device.
+    /// No device is described.
     #[error("a simulated machine needs at least one device")]
     NoDevices,
     /// A model that is not known.
     #[error("device {index}")]
     Model {
-        /// The device.
+        /// The device's place in the list.
         index: usize,
-        /// The name.
+        /// The model that nobody knows.
         #[source]
         source: UnknownHardware,
     },
@@ -94,9 +94,9 @@ pub enum ConfigError {
         "device {index} is a {model} and cannot be shared by {mechanism}; allowed are {allowed} and none"
     )]
     Mechanism {
-        /// The device.
+        /// The device's place in the list.
         index: usize,
-        /// Its model.
+        /// The model of the device.
         model: String,
         /// What was asked for.
         mechanism: Mechanism,
@@ -106,11 +106,11 @@ pub enum ConfigError {
     /// A number out of range.
     #[error("{name} is {value}; allowed is {allowed}")]
     Number {
-        /// The setting.
+        /// The setting that is out of range.
         name: &'static str,
-        /// Its value.
+        /// The value that it has.
         value: f64,
-        /// The range.
+        /// What is allowed, in words.
         allowed: &'static str,
     },
 }
@@ -139,35 +139,41 @@ impl MachineConfig {
             return Err(number("noise_fraction", self.noise_fraction, "0 to 0.2"));
         }
         let mut vendor: Option<Vendor> = None;
-        let describe = |(index, device): (usize, &DeviceConfig)| {
-            let hardware = by_name(&device.model).map_err(|source| ConfigError::Model { index, source })?;
-            if *vendor.get_or_insert(hardware.vendor) != hardware.vendor {
-                return Err(ConfigError::Vendor { index });
-            }
-            let allowed = hardware.mechanism();
-            let mechanism = device.mechanism.unwrap_or(allowed);
-            if mechanism != allowed && mechanism.is_set_up() {
-                return Err(ConfigError::Mechanism {
-                    index,
-                    model: device.model.clone(),
-                    mechanism,
-                    allowed,
-                });
-            }
-            let index = u32::try_from(index).expect("a node has few devices");
-            Ok(DeviceDescription {
-                index,
-                uuid: uuid(&self.node, index, hardware.vendor),
-                model: hardware.name.to_owned(),
-                memory_bytes: hardware.memory_bytes,
-                gres_type: GresType::new(format!("{}{index}", self.gres_prefix)),
-                mechanism,
-                instances: None,
-            })
-        };
-        let devices: Vec<DeviceDescription> =
-            self.devices.iter().enumerate().map(describe).collect::<Result<_, _>>()?;
+        let devices: Vec<DeviceDescription> = self
+            .devices
+            .iter()
+            .enumerate()
+            .map(|(index, device)| self.describe_device(index, device, &mut vendor))
+            .collect::<Result<_, _>>()?;
         if devices.is_empty() { Err(ConfigError::NoDevices) } else { Ok(devices) }
+    }
+
+    /// `vendor`: that of the devices before it, which it has to share.
+    fn describe_device(
+        &self,
+        index: usize,
+        device: &DeviceConfig,
+        vendor: &mut Option<Vendor>,
+    ) -> Result<DeviceDescription, ConfigError> {
+        let hardware = by_name(&device.model).map_err(|source| ConfigError::Model { index, source })?;
+        if *vendor.get_or_insert(hardware.vendor) != hardware.vendor {
+            return Err(ConfigError::Vendor { index });
+        }
+        let allowed = hardware.mechanism();
+        let mechanism = device.mechanism.unwrap_or(allowed);
+        if mechanism != allowed && mechanism.is_set_up() {
+            return Err(ConfigError::Mechanism { index, model: device.model.clone(), mechanism, allowed });
+        }
+        let index = u32::try_from(index).expect("a node has few devices");
+        Ok(DeviceDescription {
+            index,
+            uuid: uuid(&self.node, index, hardware.vendor),
+            model: hardware.name.to_owned(),
+            memory_bytes: hardware.memory_bytes,
+            gres_type: GresType::new(format!("{}{index}", self.gres_prefix)),
+            mechanism,
+            instances: None,
+        })
     }
 }
 

@@ -56,8 +56,20 @@ pub struct Phase {
 pub struct Cycle {
     /// No kernel of this tenant runs.
     pub gap_seconds: f64,
-    /// Its kernels.
+    /// Its phases, one after the other.
     pub phases: Vec<Phase>,
+}
+
+impl Cycle {
+    fn sum(&self, part: fn(&Phase) -> f64) -> f64 {
+        self.phases.iter().map(part).sum()
+    }
+
+    /// The mean of a part of its phases over the time that they compute.
+    fn mean(&self, part: fn(&Phase) -> f64) -> f64 {
+        let weighted: f64 = self.phases.iter().map(|phase| part(phase) * phase.compute_seconds).sum();
+        weighted / self.sum(|phase| phase.compute_seconds)
+    }
 }
 
 /// Where a tenant sits.
@@ -67,7 +79,7 @@ pub struct Seat {
     pub cycle: Cycle,
     /// The engine that it submits to; engines run side by side.
     pub engine: usize,
-    /// The context on that engine; contexts take turns, tenants of one context run side by side.
+    /// The context on that engine; contexts are time-sliced, tenants of one context run side by side.
     pub context: usize,
     /// The most units it may use.
     pub units_max: f64,
@@ -87,21 +99,21 @@ pub struct Share {
 /// What the device does, all tenants together: fractions of its greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Use {
-    /// Power now.
+    /// The power that the device draws.
     pub power_watts: f64,
     /// Any kernel runs.
     pub busy: f64,
-    /// Units issuing.
+    /// Units that issue instructions.
     pub issue: f64,
     /// Units with threads resident that all wait.
     pub stall: f64,
-    /// Memory bandwidth.
+    /// Memory bandwidth in use.
     pub memory: f64,
-    /// Cache bandwidth.
+    /// Cache bandwidth in use.
     pub cache: f64,
     /// Issuing, weighted by power coefficient.
     pub issue_power: f64,
-    /// The clock.
+    /// The clock as a fraction of the greatest: less under the power limit.
     pub clock: f64,
 }
 
@@ -110,7 +122,7 @@ pub struct Use {
 pub struct Settled {
     /// In the order of the seats.
     pub shares: Vec<Share>,
-    /// The device.
+    /// What the device does in all.
     pub used: Use,
 }
 
@@ -139,23 +151,19 @@ pub fn evaluate(hardware: &Hardware, engine_count: usize, seats: &[Seat]) -> Set
 
 /// All phases of a cycle as one, for crowds.
 fn merge(cycle: &Cycle) -> Cycle {
-    let sum = |part: fn(&Phase) -> f64| cycle.phases.iter().map(part).sum::<f64>();
-    let compute_seconds = sum(|phase| phase.compute_seconds);
-    let weighted = |part: fn(&Phase) -> f64| {
-        cycle.phases.iter().map(|phase| part(phase) * phase.compute_seconds).sum::<f64>() / compute_seconds
-    };
+    let compute_seconds = cycle.sum(|phase| phase.compute_seconds);
     if cycle.phases.len() < 2 || compute_seconds <= 0.0 {
         return cycle.clone();
     }
     let phase = Phase {
         compute_seconds,
-        width_units: weighted(|phase| phase.width_units),
-        stall_seconds: sum(|phase| phase.stall_seconds),
-        cache_bytes: sum(|phase| phase.cache_bytes),
-        footprint_bytes: weighted(|phase| phase.footprint_bytes),
-        reuse_fraction: weighted(|phase| phase.reuse_fraction),
-        miss_bytes_alone: sum(|phase| phase.miss_bytes_alone),
-        power_coefficient: weighted(|phase| phase.power_coefficient),
+        width_units: cycle.mean(|phase| phase.width_units),
+        stall_seconds: cycle.sum(|phase| phase.stall_seconds),
+        cache_bytes: cycle.sum(|phase| phase.cache_bytes),
+        footprint_bytes: cycle.mean(|phase| phase.footprint_bytes),
+        reuse_fraction: cycle.mean(|phase| phase.reuse_fraction),
+        miss_bytes_alone: cycle.sum(|phase| phase.miss_bytes_alone),
+        power_coefficient: cycle.mean(|phase| phase.power_coefficient),
     };
     Cycle { gap_seconds: cycle.gap_seconds, phases: vec![phase] }
 }
@@ -231,19 +239,21 @@ fn settle(hardware: &Hardware, engine_count: usize, seats: &[Seat], clock: f64) 
 
 /// How likely each tenant is in each of its phases.
 fn odds(seconds: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let normalise = |parts: &Vec<f64>| {
-        let total: f64 = parts.iter().sum();
-        parts.iter().map(|part| part / total).collect()
-    };
-    seconds.iter().map(normalise).collect()
+    seconds
+        .iter()
+        .map(|parts| {
+            let total: f64 = parts.iter().sum();
+            parts.iter().map(|part| part / total).collect()
+        })
+        .collect()
 }
 
 /// How likely a joint state is, given that seat `given` is in its phase there.
 fn weight(odds: &[Vec<f64>], joint: &Joint, given: Option<usize>) -> f64 {
-    let of = |(seat, parts): (usize, &Vec<f64>)| {
-        if Some(seat) == given { 1.0 } else { parts[joint.phases[seat]] }
-    };
-    odds.iter().enumerate().map(of).product()
+    odds.iter()
+        .enumerate()
+        .map(|(seat, parts)| if Some(seat) == given { 1.0 } else { parts[joint.phases[seat]] })
+        .product()
 }
 
 fn enumerate(hardware: &Hardware, engine_count: usize, seats: &[Seat], clock: f64) -> Vec<Joint> {

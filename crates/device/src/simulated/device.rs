@@ -11,7 +11,7 @@ use crate::mps::ComputeMode;
 use pillion_core::Fraction;
 use pillion_core::device::DeviceDescription;
 
-/// One device.
+/// One device of a simulated machine.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) description: DeviceDescription,

@@ -48,7 +48,7 @@ pub enum ClientError {
         "out of memory. Tried to allocate {asked_bytes} bytes; device {index} has {total_bytes} bytes in all, of which {free_bytes} bytes are free to this process"
     )]
     OutOfMemory {
-        /// The device.
+        /// The device, by its index on the machine.
         index: u32,
         /// What was asked for.
         asked_bytes: u64,
@@ -60,13 +60,13 @@ pub enum ClientError {
     /// The MPS server of this device failed, or this client was terminated there.
     #[error("MPS: {reason}")]
     Mps {
-        /// What happened.
+        /// What happened to it, for its user.
         reason: String,
     },
     /// More processes than this simulation holds.
     #[error("device {index} is simulated with at most {limit} processes at once")]
     TooManyClients {
-        /// The device.
+        /// The device, by its index on the machine.
         index: u32,
         /// The greatest number.
         limit: usize,
@@ -74,15 +74,15 @@ pub enum ClientError {
     /// The device is closed to all but one process, and that is another.
     #[error("all CUDA-capable devices are busy or unavailable (device {index} is in exclusive-process mode)")]
     Unavailable {
-        /// The device.
+        /// The device, by its index on the machine.
         index: u32,
     },
     /// The device is gone.
     #[error("device {index} is lost: {reason}")]
     Lost {
-        /// The device.
+        /// The device, by its index on the machine.
         index: u32,
-        /// Why.
+        /// Why it was not let in, for its user.
         reason: String,
     },
     /// The request itself makes no sense.
@@ -98,7 +98,7 @@ pub enum ClientError {
 pub(super) struct Slot {
     /// Its index on the node.
     pub index: u32,
-    /// Its name.
+    /// Its UUID, by which a limit may name it.
     pub uuid: DeviceUuid,
     /// The pipe directory of its MPS control daemon, if one runs.
     pub mps_pipe: Option<PathBuf>,
@@ -107,22 +107,22 @@ pub(super) struct Slot {
 /// The device that a process opens, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Claim {
-    /// The device.
+    /// The device, by its index on the machine.
     pub index: u32,
-    /// How.
+    /// How the client uses the device.
     pub access: Access,
 }
 
 /// How a process uses its device.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Access {
-    /// On its own: takes turns with everybody else.
+    /// On its own: time-sliced with everybody else.
     Plain,
     /// As a client of the device's MPS server.
     Mps {
         /// `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` / 100.
         cap: Option<f64>,
-        /// From `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`.
+        /// What `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` says of this device.
         memory_limit_bytes: Option<u64>,
     },
     /// With the card in this CCS mode.
@@ -159,8 +159,9 @@ fn in_cgroup<'a>(environment: &Environment, slots: &'a [Slot]) -> Vec<&'a Slot> 
 
 fn cuda(environment: &Environment, slots: &[&Slot]) -> Result<Claim, ClientError> {
     let pipe = environment.get("CUDA_MPS_PIPE_DIRECTORY").map_or(MPS_PIPE_DIRECTORY_DEFAULT, String::as_str);
-    let same = |daemon: &PathBuf| daemon.components().eq(Path::new(pipe).components());
-    let served = slots.iter().find(|slot| slot.mps_pipe.as_ref().is_some_and(same));
+    let served = slots.iter().find(|slot| {
+        slot.mps_pipe.as_ref().is_some_and(|daemon| daemon.components().eq(Path::new(pipe).components()))
+    });
     // A control daemon of one device shows its clients that device only, as number 0.
     let seen: Vec<&Slot> = served.map_or_else(|| slots.to_vec(), |slot| vec![*slot]);
     let visible = cuda_visible(environment.get("CUDA_VISIBLE_DEVICES").map(String::as_str), &seen);
@@ -276,19 +277,21 @@ fn affinity<'a>(mask: Option<&str>, composite: bool, slots: &[&'a Slot]) -> Vec<
     let Some(mask) = mask else {
         return slots.to_vec();
     };
-    let entry = |entry: &str| {
-        let tile = match (composite, entry.split_once('.')) {
-            (false, None) => entry.parse::<usize>().ok(),
-            (false, Some(_)) => None,
-            (true, None) => entry.parse::<usize>().ok().map(|card| card * 2),
-            (true, Some((card, tile))) => {
-                let tile = tile.parse::<usize>().ok().filter(|tile| *tile < 2);
-                card.parse::<usize>().ok().zip(tile).map(|(card, tile)| card * 2 + tile)
-            }
-        };
-        tile.and_then(|tile| slots.get(tile)).copied()
-    };
-    mask.split(',').map(str::trim).filter_map(entry).collect()
+    let tiles = mask.split(',').filter_map(|entry| tile_of_entry(entry.trim(), composite));
+    tiles.filter_map(|tile| slots.get(tile)).copied().collect()
+}
+
+/// The tile that an entry of `ZE_AFFINITY_MASK` names, of cards of two; `composite`: an entry alone is a card.
+fn tile_of_entry(entry: &str, composite: bool) -> Option<usize> {
+    match (composite, entry.split_once('.')) {
+        (false, None) => entry.parse().ok(),
+        (false, Some(_)) => None,
+        (true, None) => entry.parse::<usize>().ok().map(|card| card * 2),
+        (true, Some((card, tile))) => {
+            let tile = tile.parse::<usize>().ok().filter(|tile| *tile < 2);
+            card.parse::<usize>().ok().zip(tile).map(|(card, tile)| card * 2 + tile)
+        }
+    }
 }
 
 /// The mode of the first visible device in a list such as `0:2`. Entries for others are ignored, as NEO does; above 4 it

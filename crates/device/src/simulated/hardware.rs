@@ -24,11 +24,11 @@ pub struct Hardware {
     pub name: &'static str,
     /// Whose driver it has.
     pub vendor: Vendor,
-    /// Device memory.
+    /// The device memory in all.
     pub memory_bytes: u64,
     /// Memory that each process takes before its first allocation.
     pub context_bytes: u64,
-    /// Compute units.
+    /// Compute units of the whole device.
     pub unit_count: u32,
     /// A cap is rounded down to a multiple of this many units.
     pub unit_granularity: u32,

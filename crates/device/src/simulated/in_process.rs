@@ -51,11 +51,14 @@ impl Backend for InProcess {
         let Self { machine, marks } = self;
         let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
         let indexes: Vec<u32> = machine.descriptions().into_iter().map(|device| device.index).collect();
-        let mut one = |index| {
-            let reading = machine.read(index, marks.entry(index).or_default())?;
-            Ok(DeviceState { reading, processes: machine.processes(index)? })
-        };
-        Ok(indexes.into_iter().map(|index| (index, one(index))).collect())
+        let mut states = DeviceStates::new();
+        for index in indexes {
+            let reading = machine.read(index, marks.entry(index).or_default());
+            let state =
+                reading.and_then(|reading| Ok(DeviceState { reading, processes: machine.processes(index)? }));
+            states.push((index, state));
+        }
+        Ok(states)
     }
 
     fn mps(&mut self) -> Option<&mut dyn MpsControl> {

@@ -40,12 +40,15 @@ impl Machine {
     /// # Errors
     /// [`ConfigError`] says what is wrong with the description.
     pub fn new(config: &MachineConfig) -> Result<Self, ConfigError> {
-        let to_device = |description: DeviceDescription| {
-            let hardware = by_name(&description.model).expect("described from this very list");
-            Device::new(description, hardware)
-        };
         Ok(Self {
-            devices: config.describe()?.into_iter().map(to_device).collect(),
+            devices: config
+                .describe()?
+                .into_iter()
+                .map(|description| {
+                    let hardware = by_name(&description.model).expect("described from this very list");
+                    Device::new(description, hardware)
+                })
+                .collect(),
             clients: BTreeMap::new(),
             next_client: 1,
             now: 0.0,
@@ -279,7 +282,7 @@ impl Machine {
         }
     }
 
-    /// Reads one device: means since the look that `mark` remembers, which becomes this one.
+    /// Reads one device: means since the sample that `mark` remembers, which becomes this one.
     ///
     /// # Errors
     /// [`DeviceError::NoSuchDevice`] and [`DeviceError::Gone`].

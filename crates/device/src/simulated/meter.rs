@@ -1,4 +1,4 @@
-//! What a device's counters add up to, and what two looks at them say.
+//! What a device's counters add up to, and what two samples of them say.
 
 use super::contention::Use;
 use super::hardware::Vendor;
@@ -6,7 +6,7 @@ use pillion_core::device::Reading;
 use pillion_core::metric::{Metric, MetricSource, Metrics};
 use serde::{Deserialize, Serialize};
 
-/// Integrals over time since the device came up; kept by a reader, they mark its last look. Shares of the device are
+/// Integrals over time since the device came up; kept by a reader, they mark its last sample. Shares of the device are
 /// in seconds of the whole device.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Totals {
@@ -37,9 +37,9 @@ pub struct Totals {
 /// A device's counters and what it shows at this moment: for those who play a vendor's library on top of this device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// The integrals.
+    /// What has added up since the device came up.
     pub totals: Totals,
-    /// Power now.
+    /// The power that it draws at this moment.
     pub power_watts: f64,
     /// Memory in use by anybody.
     pub memory_bytes_used: u64,
@@ -72,7 +72,7 @@ impl Totals {
         self.pcie_tx_bytes += pcie_tx_bytes_per_second * seconds;
     }
 
-    /// Means since an earlier look; `None` if no time has passed.
+    /// Means since an earlier sample; `None` if no time has passed.
     fn since(&self, before: &Self) -> Option<Self> {
         let seconds = self.seconds - before.seconds;
         let rate = |now: f64, then: f64| (now - then) / seconds;

@@ -30,9 +30,9 @@ pub enum ServeError {
     /// The socket cannot be made.
     #[error("cannot listen at {}", path.display())]
     Listen {
-        /// Where.
+        /// The socket at which nobody can listen.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -129,7 +129,7 @@ async fn connection(driver: &RefCell<Driver>, stream: UnixStream) {
         driver.borrow_mut().now().detach(client);
     }
     if let Some(index) = peer.serves_mps_of {
-        driver.borrow_mut().now().mps_daemon_gone(index, peer.pid);
+        driver.borrow_mut().now().mps_daemon_ended(index, peer.pid);
     }
 }
 
@@ -223,9 +223,12 @@ fn of_its_daemon(
 
 fn read_all(machine: &mut Machine, peer: &mut Peer) -> Vec<(u32, Result<crate::DeviceState, Refusal>)> {
     let indexes: Vec<u32> = machine.descriptions().into_iter().map(|device| device.index).collect();
-    let mut one = |index| {
-        let reading = machine.read(index, peer.marks.entry(index).or_default())?;
-        Ok(crate::DeviceState { reading, processes: machine.processes(index)? })
-    };
-    indexes.into_iter().map(|index| (index, one(index).map_err(|error: DeviceError| error.into()))).collect()
+    let mut states = Vec::new();
+    for index in indexes {
+        let reading = machine.read(index, peer.marks.entry(index).or_default());
+        let state = reading
+            .and_then(|reading| Ok(crate::DeviceState { reading, processes: machine.processes(index)? }));
+        states.push((index, state.map_err(Refusal::from)));
+    }
+    states
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The longest line that either side reads.
 pub(super) const LINE_LENGTH_MAX: u64 = 256 * 1024;
 
-/// A request.
+/// What a user of the driver process asks.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub(super) enum Request {
@@ -91,7 +91,7 @@ pub(super) enum Request {
     Progress,
 }
 
-/// An answer.
+/// What the driver process answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "value", rename_all = "snake_case")]
 pub(super) enum Reply {

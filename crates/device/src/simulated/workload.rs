@@ -19,7 +19,7 @@ const COSTA: &str = include_str!("../../data/costa2025.toml");
 /// One workload of the catalogue at one batch size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
-    /// Its name.
+    /// The name by which `pillion-load` starts it.
     pub name: String,
     /// Its batch size, where it has several.
     pub batch_size: Option<u32>,
@@ -41,7 +41,7 @@ pub struct Workload {
     pub pcie_rx_bytes_per_second: f64,
     /// Bytes a second to the host, alone on the reference machine.
     pub pcie_tx_bytes_per_second: f64,
-    /// Its kernels.
+    /// Its phases, one after the other.
     pub phases: Vec<PhaseDemand>,
 }
 
@@ -84,7 +84,7 @@ pub enum UnknownWorkload {
     /// No such batch size.
     #[error("workload '{name}' has no batch size {asked}; allowed are {allowed}")]
     BatchSize {
-        /// The workload.
+        /// The name that was asked for.
         name: String,
         /// The batch size asked for.
         asked: u32,
@@ -244,24 +244,30 @@ struct GenericRow {
     phase: Vec<PhaseDemand>,
 }
 
+impl GenericRow {
+    /// `reference`: the device model that its numbers were made up for.
+    fn workload(self, reference: &Hardware) -> Workload {
+        Workload {
+            name: self.name,
+            batch_size: None,
+            description: self.description,
+            seconds: self.seconds,
+            memory_bytes: bytes(self.memory_gib),
+            reference: reference.clone(),
+            gap_fraction: self.gap_fraction,
+            occupancy_fraction: self.occupancy_fraction,
+            fp32_fraction: self.fp32_fraction,
+            pcie_rx_bytes_per_second: self.pcie_rx_gb_per_second * 1e9,
+            pcie_tx_bytes_per_second: self.pcie_tx_gb_per_second * 1e9,
+            phases: self.phase,
+        }
+    }
+}
+
 fn parse_generic(text: &str) -> Result<Vec<Workload>, Box<dyn std::error::Error>> {
     let file: GenericFile = toml::from_str(text)?;
     let reference = hardware::by_name(&file.reference)?;
-    let to_workload = |row: GenericRow| Workload {
-        name: row.name,
-        batch_size: None,
-        description: row.description,
-        seconds: row.seconds,
-        memory_bytes: bytes(row.memory_gib),
-        reference: reference.clone(),
-        gap_fraction: row.gap_fraction,
-        occupancy_fraction: row.occupancy_fraction,
-        fp32_fraction: row.fp32_fraction,
-        pcie_rx_bytes_per_second: row.pcie_rx_gb_per_second * 1e9,
-        pcie_tx_bytes_per_second: row.pcie_tx_gb_per_second * 1e9,
-        phases: row.phase,
-    };
-    Ok(file.workload.into_iter().map(to_workload).collect())
+    Ok(file.workload.into_iter().map(|row| row.workload(&reference)).collect())
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number of GiB")]

@@ -87,7 +87,7 @@ pub(super) fn rates_in_state(
     StateRates { tenants }
 }
 
-/// Contexts of one engine take turns and lose a little at each turn; tenants of one context share its units.
+/// Contexts of one engine are time-sliced and lose a little at each turn; tenants of one context share its units.
 fn share_units(hardware: &Hardware, engine_count: usize, runners: &mut [Runner<'_>], clock: f64) {
     #[expect(clippy::cast_precision_loss, reason = "1, 2 or 4 engines; a handful of contexts")]
     let engine_units = hardware.units() / engine_count as f64;
@@ -136,36 +136,38 @@ pub(in crate::simulated) fn miss_bytes(phase: &Phase, cached_bytes: f64) -> f64 
 
 /// Memory bandwidth, max-min fair among those who run at the same time: the same context, and the other engines.
 fn share_bandwidth(hardware: &Hardware, runners: &[Runner<'_>]) -> Vec<TenantRate> {
-    let capacity = hardware.memory_bytes_per_second;
-    let one = |(index, runner): (usize, &Runner<'_>)| {
-        let demands: Vec<f64> = runners
-            .iter()
-            .enumerate()
-            .map(|(position, other)| {
-                if position == index || (other.engine == runner.engine && other.context == runner.context) {
-                    other.memory_demand()
-                } else if other.engine == runner.engine {
-                    0.0
-                } else {
-                    other.memory_demand() * other.time_share
-                }
-            })
-            .collect();
-        let parts = water_fill(capacity, &demands);
-        let others: f64 = parts.iter().sum::<f64>() - parts[index];
-        let stall = runner.stall_seconds(hardware.latency_growth, (others / capacity).min(1.0));
-        let transfer = if runner.miss_bytes > 0.0 { runner.miss_bytes / parts[index] } else { 0.0 };
-        let seconds = (runner.compute_seconds + stall).max(transfer);
-        let on_units = runner.time_share * runner.units / hardware.units();
-        let issue = on_units * runner.compute_seconds / seconds;
-        TenantRate {
-            phases_per_second: runner.time_share / seconds,
-            issue,
-            issue_power: issue * runner.phase.power_coefficient,
-            stall: on_units - issue,
-            memory: runner.time_share * runner.miss_bytes / seconds / capacity,
-            cache: runner.time_share * runner.phase.cache_bytes / seconds / hardware.cache_bytes_per_second,
-        }
-    };
-    runners.iter().enumerate().map(one).collect()
+    (0..runners.len()).map(|index| rate(hardware, runners, index)).collect()
+}
+
+/// What the runner at `index` does a second, with its part of the memory bandwidth.
+fn rate(hardware: &Hardware, runners: &[Runner<'_>], index: usize) -> TenantRate {
+    let (capacity, runner) = (hardware.memory_bytes_per_second, &runners[index]);
+    let demands: Vec<f64> = runners
+        .iter()
+        .enumerate()
+        .map(|(position, other)| {
+            if position == index || (other.engine == runner.engine && other.context == runner.context) {
+                other.memory_demand()
+            } else if other.engine == runner.engine {
+                0.0
+            } else {
+                other.memory_demand() * other.time_share
+            }
+        })
+        .collect();
+    let parts = water_fill(capacity, &demands);
+    let others: f64 = parts.iter().sum::<f64>() - parts[index];
+    let stall = runner.stall_seconds(hardware.latency_growth, (others / capacity).min(1.0));
+    let transfer = if runner.miss_bytes > 0.0 { runner.miss_bytes / parts[index] } else { 0.0 };
+    let seconds = (runner.compute_seconds + stall).max(transfer);
+    let on_units = runner.time_share * runner.units / hardware.units();
+    let issue = on_units * runner.compute_seconds / seconds;
+    TenantRate {
+        phases_per_second: runner.time_share / seconds,
+        issue,
+        issue_power: issue * runner.phase.power_coefficient,
+        stall: on_units - issue,
+        memory: runner.time_share * runner.miss_bytes / seconds / capacity,
+        cache: runner.time_share * runner.phase.cache_bytes / seconds / hardware.cache_bytes_per_second,
+    }
 }

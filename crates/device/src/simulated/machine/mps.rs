@@ -75,12 +75,17 @@ impl Machine {
     }
 
     /// The process that played a device's control daemon is gone, and its server with it.
-    pub fn mps_daemon_gone(&mut self, index: u32, pid: u32) {
-        let is_its = |daemon: &Daemon| daemon.served_by == Some(pid);
-        if self.devices.get(index as usize).and_then(|device| device.mps.as_ref()).is_some_and(is_its) {
+    pub fn mps_daemon_ended(&mut self, index: u32, pid: u32) {
+        if self
+            .devices
+            .get(index as usize)
+            .and_then(|device| device.mps.as_ref())
+            .is_some_and(|daemon| daemon.served_by == Some(pid))
+        {
             self.devices[index as usize].mps = None;
-            let waits_or_runs = |client: &Client| matches!(client.phase, Phase::Waiting | Phase::Running);
-            self.fail_mps_clients(index, "the MPS control daemon is gone", waits_or_runs);
+            self.fail_mps_clients(index, "the MPS control daemon is gone", |client| {
+                matches!(client.phase, Phase::Waiting | Phase::Running)
+            });
         }
     }
 
@@ -157,8 +162,11 @@ impl Machine {
     pub fn stop_mps(&mut self, caller: UserId, index: u32) -> Result<(), DeviceError> {
         self.managed(caller, index, Mechanism::Mps)?;
         let Some(daemon) = &self.devices[index as usize].mps else { return Ok(()) };
-        let counts = |client: &&Client| client.phase == Phase::Waiting || daemon.is_connected(client);
-        let clients = self.on(index).filter(|client| client.is_mps()).filter(counts).count();
+        let clients = self
+            .on(index)
+            .filter(|client| client.is_mps())
+            .filter(|client| client.phase == Phase::Waiting || daemon.is_connected(client))
+            .count();
         if clients > 0 {
             let reason = format!("its MPS daemon has {clients} clients");
             return Err(DeviceError::Busy { index, reason });

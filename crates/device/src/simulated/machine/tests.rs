@@ -471,9 +471,9 @@ fn a_daemon_that_is_a_process_takes_its_clients_along() {
     assert_eq!((phase(&machine, alice), phase(&machine, bob)), (Phase::Failed, Phase::Running));
     assert_eq!(machine.mps(0).unwrap().unwrap().server_uid, Some(BOB));
     let waiting = machine.attach(&load("gromacs", &[PIPE]), 9, ALICE).unwrap();
-    machine.mps_daemon_gone(0, 51);
+    machine.mps_daemon_ended(0, 51);
     assert_eq!(phase(&machine, bob), Phase::Running, "somebody else's connection closed");
-    machine.mps_daemon_gone(0, 50);
+    machine.mps_daemon_ended(0, 50);
     assert_eq!((phase(&machine, bob), phase(&machine, waiting)), (Phase::Failed, Phase::Failed));
     assert_eq!(machine.mps(0).unwrap(), None);
 }

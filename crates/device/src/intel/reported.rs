@@ -1,6 +1,6 @@
 //! The Intel devices of a node as XPU Manager names them, where Level Zero cannot be loaded: who is there and who is on
-//! them. What they do is the exporter's to say. Without Level Zero nobody can tell how a card's compute engines are cut up,
-//! and jobs lack it too, so that tenants take turns.
+//! them. What they do is the exporter's to say. Without Level Zero nobody can tell how a card's compute engines are divided,
+//! and jobs lack it too, so that tenants are time-sliced.
 //!
 //! As with Level Zero a device is a tile, numbered over all cards by their places on the bus. Their number is fixed when
 //! they are first named. Processes are those that the kernel shows with a file of the card open.
@@ -25,7 +25,6 @@ const TILE_MEMORY_GIB: [(&str, u64); 6] = [
     ("max-1100c", 48),
 ];
 
-/// One tile.
 #[derive(Debug)]
 struct Tile {
     description: DeviceDescription,
@@ -40,29 +39,36 @@ struct Tile {
 
 /// The devices of all cards.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     tiles: Vec<Tile>,
     notices: Vec<DeviceNotice>,
     proc_root: PathBuf,
 }
 
-impl Told {
+impl Reported {
     /// `why`: what kept Level Zero from being loaded.
     pub(crate) fn new(cards: &[XpumCard], why: &str, proc_root: impl Into<PathBuf>) -> Self {
         let mut tiles: Vec<Tile> = Vec::new();
         let mut first_index = 0;
-        for (card, told) in (0..).zip(cards) {
-            let of = |number| tile(told, card, first_index, number);
-            tiles.extend((0..told.tile_count).filter_map(of));
+        for (card, reported) in (0..).zip(cards) {
+            tiles.extend(
+                (0..reported.tile_count).filter_map(|number| tile(reported, card, first_index, number)),
+            );
             // One that cannot be described keeps its numbers.
-            first_index += told.tile_count;
+            first_index += reported.tile_count;
         }
-        let notice = |tile: &Tile| DeviceNotice {
-            index: tile.description.index,
-            kind: NoticeKind::NoMechanism,
-            detail: format!("its CCS mode takes Level Zero, and {why}"),
-        };
-        Self { notices: tiles.iter().map(notice).collect(), tiles, proc_root: proc_root.into() }
+        Self {
+            notices: tiles
+                .iter()
+                .map(|tile| DeviceNotice {
+                    index: tile.description.index,
+                    kind: NoticeKind::NoMechanism,
+                    detail: format!("its CCS mode takes Level Zero, and {why}"),
+                })
+                .collect(),
+            tiles,
+            proc_root: proc_root.into(),
+        }
     }
 
     fn tile(&self, index: u32) -> Result<&Tile, DeviceError> {
@@ -108,15 +114,19 @@ impl Tile {
         let Self { pci_address, card, first_index, number, siblings, .. } = self;
         let (card, first_index, tile_count) = (*card, *first_index, *siblings);
         let place = Place { pci_address, card, first_index, tile_count };
-        let on_tile = |pid: &u32| {
-            let bytes = process::memory_on_card(proc_root, *pid, pci_address);
-            process::on_tile(proc_root, *pid, bytes, &place, *number)
-        };
-        on_cards.get(pci_address).into_iter().flatten().filter_map(on_tile).collect()
+        on_cards
+            .get(pci_address)
+            .into_iter()
+            .flatten()
+            .filter_map(|pid| {
+                let bytes = process::memory_on_card(proc_root, *pid, pci_address);
+                process::on_tile(proc_root, *pid, bytes, &place, *number)
+            })
+            .collect()
     }
 }
 
-impl Backend for Told {
+impl Backend for Reported {
     fn devices(&mut self) -> Result<Vec<DeviceDescription>, DeviceError> {
         Ok(self.tiles.iter().map(|tile| tile.description.clone()).collect())
     }
@@ -133,11 +143,14 @@ impl Backend for Told {
     fn read_all(&mut self) -> Result<crate::DeviceStates, DeviceError> {
         // The kernel is asked once for all.
         let on_cards = process::on_cards(&self.proc_root);
-        let state = |tile: &Tile| {
-            let processes = tile.processes(&self.proc_root, &on_cards);
-            (tile.description.index, Ok(crate::DeviceState { reading: Reading::default(), processes }))
-        };
-        Ok(self.tiles.iter().map(state).collect())
+        Ok(self
+            .tiles
+            .iter()
+            .map(|tile| {
+                let processes = tile.processes(&self.proc_root, &on_cards);
+                (tile.description.index, Ok(crate::DeviceState { reading: Reading::default(), processes }))
+            })
+            .collect())
     }
 
     fn notices(&mut self) -> Vec<DeviceNotice> {
@@ -167,9 +180,9 @@ mod tests {
         let mut max = card("0000:3a:00.0", "Max 1550", 2);
         max.tile_memory_bytes = Some(65_000_000_000);
         let cards = [card("0000:18:00.0", "Max 1100", 1), flex.clone(), max];
-        let mut told = Told::new(&cards, "it is not there", "/nowhere");
-        let seen = |told: &mut Told| {
-            let all = told.devices().unwrap().into_iter();
+        let mut reported = Reported::new(&cards, "it is not there", "/nowhere");
+        let seen = |reported: &mut Reported| {
+            let all = reported.devices().unwrap().into_iter();
             all.map(|it| (it.index, it.uuid.0, it.model, it.memory_bytes)).collect::<Vec<_>>()
         };
         let row = |index, uuid: &str, model: &str, bytes| (index, uuid.to_owned(), model.to_owned(), bytes);
@@ -178,25 +191,25 @@ mod tests {
             row(3, "card-0000:3a:00.0.0", "max-1550", 65_000_000_000),
             row(4, "card-0000:3a:00.0.1", "max-1550", 65_000_000_000),
         ];
-        assert_eq!(seen(&mut told), expected);
+        assert_eq!(seen(&mut reported), expected);
         flex.tile_memory_bytes = Some(16 << 30);
-        assert_eq!(seen(&mut Told::new(&[flex], "", "/nowhere"))[0].2, "flex-170");
+        assert_eq!(seen(&mut Reported::new(&[flex], "", "/nowhere"))[0].2, "flex-170");
     }
 
     #[test]
-    fn each_device_says_once_why_its_tenants_take_turns_and_nothing_of_it_can_be_set() {
+    fn each_device_says_once_why_its_tenants_are_time_sliced_and_nothing_of_it_can_be_set() {
         let cards = [card("0000:18:00.0", "Max 1550", 2)];
-        let mut told = Told::new(&cards, "libze_loader.so.1 cannot be loaded", "/nowhere");
-        let notices = told.notices();
+        let mut reported = Reported::new(&cards, "libze_loader.so.1 cannot be loaded", "/nowhere");
+        let notices = reported.notices();
         assert_eq!(notices.iter().map(|notice| notice.index).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(notices[0].kind, NoticeKind::NoMechanism);
         assert!(notices[0].detail.contains("libze_loader.so.1"), "{notices:?}");
-        assert_eq!(told.notices(), []);
-        assert!(told.devices().unwrap().iter().all(|device| device.mechanism == Mechanism::TimeSliced));
-        assert!(told.mps().is_none() && told.ccs().is_none());
-        let told: &mut dyn Backend = &mut told;
-        assert!(matches!(told.ccs_on(1).err(), Some(DeviceError::Unsupported { index: 1, .. })));
-        assert!(matches!(told.read(2), Err(DeviceError::NoSuchDevice { index: 2 })));
+        assert_eq!(reported.notices(), []);
+        assert!(reported.devices().unwrap().iter().all(|device| device.mechanism == Mechanism::TimeSliced));
+        assert!(reported.mps().is_none() && reported.ccs().is_none());
+        let reported: &mut dyn Backend = &mut reported;
+        assert!(matches!(reported.ccs_on(1).err(), Some(DeviceError::Unsupported { index: 1, .. })));
+        assert!(matches!(reported.read(2), Err(DeviceError::NoSuchDevice { index: 2 })));
     }
 
     #[test]
@@ -212,13 +225,13 @@ mod tests {
         };
         file(7, "drm-pdev:\t0000:18:00.0\ndrm-client-id:\t1\ndrm-total-vram1:\t2 MiB\n");
         file(8, "drm-pdev:\t0000:99:00.0\ndrm-client-id:\t1\ndrm-total-vram1:\t2 MiB\n");
-        let mut told = Told::new(&[card("0000:18:00.0", "Max 1550", 2)], "", root.path());
-        let on = |told: &mut Told, index| told.processes(index).unwrap();
+        let mut reported = Reported::new(&[card("0000:18:00.0", "Max 1550", 2)], "", root.path());
+        let on = |reported: &mut Reported, index| reported.processes(index).unwrap();
         let seven = DeviceProcess { pid: 7, memory_bytes: Some(2 << 20) };
-        assert_eq!((on(&mut told, 0), on(&mut told, 1)), (vec![], vec![seven]));
-        let states = told.read_all().unwrap();
+        assert_eq!((on(&mut reported, 0), on(&mut reported, 1)), (vec![], vec![seven]));
+        let states = reported.read_all().unwrap();
         assert_eq!(states[1].1.as_ref().unwrap().processes, [seven]);
-        let mut single = Told::new(&[card("0000:18:00.0", "Max 1100", 1)], "", root.path());
+        let mut single = Reported::new(&[card("0000:18:00.0", "Max 1100", 1)], "", root.path());
         assert_eq!(on(&mut single, 0), [seven]);
     }
 }
