@@ -1,7 +1,7 @@
 //! One node of the simulation: a simulated machine, and an agent that can die. The agent's pure rooms are the real ones
 //! (`share::environment`, `accumulator`); what is imitated here is their shell: a socket, a journal, a process table.
 
-use pillion_agent::accumulator::{DeviceRuns, Look, Sighting};
+use pillion_agent::accumulator::{DeviceRuns, Sample, Sighting};
 use pillion_agent::share::{SharePaths, environment, is_for};
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::fault::FaultSigns;
@@ -299,8 +299,12 @@ impl Node {
                 process_count: 1,
             };
             let sightings: Vec<Sighting> = here.iter().map(sighting).collect();
-            let look =
-                Look { at: now, reading: &state.reading, sightings: &sightings, progress: &BTreeMap::new() };
+            let look = Sample {
+                at: now,
+                reading: &state.reading,
+                sightings: &sightings,
+                progress: &BTreeMap::new(),
+            };
             self.runs.entry(gres_type.clone()).or_default().observe(&look, 5.0);
             if !here.is_empty() {
                 let reading = state.reading;

@@ -1,6 +1,6 @@
-//! What each start did on one device, added up look by look. Pure: readings and names in, a summary out.
+//! What each start did on one device, added up sample by sample. Pure: readings and names in, a summary out.
 //!
-//! An interval lies between two looks. Who was seen at either end was there during it: a start is *alone* in an interval
+//! An interval lies between two samples. Who was seen at either end was there during it: a start is *alone* in an interval
 //! if it was seen at both ends and nobody else at any; it *shares* if anybody else was seen at either end. What a device
 //! says of an interval counts for a start's profile only where it was alone.
 //!
@@ -8,7 +8,7 @@
 //! activity while alone (compute units active, from their own run) where that is known of all of them, else in equal
 //! parts; if nobody was seen, in equal parts to the starts that hold the device. A process of nobody we know bears its
 //! part like the others, and nobody is billed for it. So the parts sum to the meter whenever somebody holds the device.
-//! Meters count on while nobody reads them: what one shows after looks without it goes to all who were seen since its last
+//! Meters count on while nobody reads them: what one shows after samples without it goes to all who were seen since its last
 //! number. Numbers of different sources are never differenced: they may lag, and stand otherwise. Each source has a meter of
 //! its own, which leaves out what was billed by the others meanwhile.
 //!
@@ -22,13 +22,12 @@ use pillion_core::{GresType, JobStart, UnixTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// After so many looks without its number, about an hour, a source's meter is forgotten: too many have come and gone.
-const LOOKS_WITHOUT_METER_MAX: u32 = 3600;
+/// After so many samples without its number, about an hour, a source's meter is forgotten: too many have come and gone.
+const SAMPLES_WITHOUT_METER_MAX: u32 = 3600;
 
-/// What one start had on the device at a look; without a start, what belongs to nobody we know.
+/// What one start had on the device at a sample; without a start, what belongs to nobody we know.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sighting {
-    /// Whose.
     pub start: Option<JobStart>,
     /// Memory of all its processes; absent where that of any of them cannot be read: a part of it would be taken for all.
     pub memory_bytes: Option<u64>,
@@ -36,12 +35,11 @@ pub struct Sighting {
     pub process_count: u32,
 }
 
-/// One look at one device.
+/// One sample of one device.
 #[derive(Debug, Clone, Copy)]
-pub struct Look<'a> {
-    /// When.
+pub struct Sample<'a> {
     pub at: UnixTime,
-    /// What the device did since the look before.
+    /// What the device did since the sample before.
     pub reading: &'a Reading,
     /// Who was on it, one entry a start.
     pub sightings: &'a [Sighting],
@@ -49,7 +47,7 @@ pub struct Look<'a> {
     pub progress: &'a BTreeMap<JobStart, f64>,
 }
 
-/// A mean in the making, over time: a look that a poke asked for, a moment after another, weighs as little as it saw.
+/// A mean in the making, over time: a sample that a poke asked for, a moment after another, weighs as little as it saw.
 ///
 /// It never mixes sources: a better one that appears starts it anew, a worse one is ignored, and of equal ones the first
 /// stays. A source that is not known is worse than any.
@@ -158,7 +156,7 @@ struct Run {
     /// Its part of the device's time in them; an older agent did not count it, and such a run stays without.
     #[serde(default)]
     shared_device_seconds: Option<f64>,
-    /// Of the looks at which it could be read.
+    /// Of the samples at which it could be read.
     memory_bytes_peak: Option<u64>,
     process_count_peak: u32,
     energy_joules: Option<f64>,
@@ -204,13 +202,14 @@ struct Meter {
     billed_by_others_joules: f64,
     /// Who was seen since.
     present: BTreeSet<Option<JobStart>>,
-    /// How many looks there were since.
-    look_count: u32,
+    /// How many samples there were since.
+    #[serde(rename = "look_count")]
+    sample_count: u32,
 }
 
 impl Meter {
     fn new(source: Option<MetricSource>, energy_joules: f64, present: BTreeSet<Option<JobStart>>) -> Self {
-        Self { source, energy_joules, billed_by_others_joules: 0.0, present, look_count: 0 }
+        Self { source, energy_joules, billed_by_others_joules: 0.0, present, sample_count: 0 }
     }
 }
 
@@ -246,35 +245,35 @@ impl DeviceRuns {
         self.runs.entry(start).or_insert_with(|| Run::new(at));
     }
 
-    /// Adds one look. An interval longer than `seconds_max` (the agent was away) counts for energy only: what happened
+    /// Adds one sample. An interval longer than `seconds_max` (the agent was away) counts for energy only: what happened
     /// in it was not seen.
-    pub fn observe(&mut self, look: &Look<'_>, seconds_max: f64) {
-        let present: BTreeSet<Option<JobStart>> = look.sightings.iter().map(|seen| seen.start).collect();
-        for seen in look.sightings {
+    pub fn observe(&mut self, sample: &Sample<'_>, seconds_max: f64) {
+        let present: BTreeSet<Option<JobStart>> = sample.sightings.iter().map(|seen| seen.start).collect();
+        for seen in sample.sightings {
             if let Some(run) = seen.start.and_then(|start| self.runs.get_mut(&start)) {
                 run.memory_bytes_peak = run.memory_bytes_peak.max(seen.memory_bytes);
                 run.process_count_peak = run.process_count_peak.max(seen.process_count);
             }
         }
-        self.add_energy(&present, look.reading);
-        match self.before.take().map(|before| (look.at.seconds_since(before.at), before)) {
+        self.add_energy(&present, sample.reading);
+        match self.before.take().map(|before| (sample.at.seconds_since(before.at), before)) {
             Some((seconds, before)) if seconds <= seconds_max => {
-                self.add_interval(&before, &present, look, seconds);
+                self.add_interval(&before, &present, sample, seconds);
             }
             _ => {
                 for (start, run) in &mut self.runs {
-                    run.counter.skip(look.progress.get(start).copied());
+                    run.counter.skip(sample.progress.get(start).copied());
                 }
             }
         }
-        self.before = Some(Before { at: look.at, present });
+        self.before = Some(Before { at: sample.at, present });
     }
 
     fn add_interval(
         &mut self,
         before: &Before,
         present: &BTreeSet<Option<JobStart>>,
-        look: &Look<'_>,
+        sample: &Sample<'_>,
         seconds: f64,
     ) {
         // All who shared in this interval, so that their parts of it are no more than the whole of it.
@@ -289,7 +288,7 @@ impl DeviceRuns {
             let beside: BTreeSet<Option<JobStart>> =
                 together.flatten().copied().filter(|other| *other != own).collect();
             let throughout = before.present.contains(&own) && present.contains(&own);
-            run.counter.add(look.progress.get(start).copied(), seconds, !beside.is_empty());
+            run.counter.add(sample.progress.get(start).copied(), seconds, !beside.is_empty());
             if !beside.is_empty() {
                 run.shared_seconds += seconds;
                 #[expect(clippy::cast_precision_loss, reason = "a handful of tenants")]
@@ -297,7 +296,7 @@ impl DeviceRuns {
                 run.shared_device_seconds = run.shared_device_seconds.map(|sum| sum + part);
                 run.neighbours.extend(beside.into_iter().flatten());
             } else if throughout {
-                run.activity.add(look.reading, seconds);
+                run.activity.add(sample.reading, seconds);
                 run.solo_sample_count += 1;
             }
         }
@@ -306,9 +305,9 @@ impl DeviceRuns {
     fn add_energy(&mut self, present: &BTreeSet<Option<JobStart>>, reading: &Reading) {
         for meter in &mut self.meters {
             meter.present.extend(present);
-            meter.look_count += 1;
+            meter.sample_count += 1;
         }
-        self.meters.retain(|meter| meter.look_count <= LOOKS_WITHOUT_METER_MAX);
+        self.meters.retain(|meter| meter.sample_count <= SAMPLES_WITHOUT_METER_MAX);
         let Some(Measured { value: now, source }) = reading.metrics.measured(Metric::EnergyJoules) else {
             return;
         };
@@ -351,11 +350,13 @@ impl DeviceRuns {
 
     /// How an interval's energy is split: by activity while alone, where that is known of all.
     fn weights(&self, bearers: &BTreeSet<Option<JobStart>>) -> Vec<(Option<JobStart>, f64)> {
-        let activity = |bearer: &Option<JobStart>| -> Option<f64> {
-            let active = self.runs.get(&(*bearer)?)?.activity.value(Metric::SmActiveFraction)?;
-            (active > 0.0).then_some(active)
-        };
-        let known: Option<Vec<f64>> = bearers.iter().map(activity).collect();
+        let known: Option<Vec<f64>> = bearers
+            .iter()
+            .map(|bearer| -> Option<f64> {
+                let active = self.runs.get(&(*bearer)?)?.activity.value(Metric::SmActiveFraction)?;
+                (active > 0.0).then_some(active)
+            })
+            .collect();
         match known {
             Some(known) => bearers.iter().copied().zip(known).collect(),
             None => bearers.iter().map(|bearer| (*bearer, 1.0)).collect(),

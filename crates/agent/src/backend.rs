@@ -62,7 +62,8 @@ fn nvml(config: &Config) -> NvidiaSettings {
 /// What sets the compute modes of this node's devices. A site that is not strict any more has it too: devices may be closed
 /// from before.
 pub(crate) fn compute_modes(config: &Config) -> Option<ModeControl> {
-    let modes = || Box::new(NvmlComputeModes::new(nvml(config)));
-    let is_strict = config.mps.strict;
-    (config.backend == BackendKind::Nvidia).then(|| ModeControl { modes: modes(), is_strict })
+    (config.backend == BackendKind::Nvidia).then(|| ModeControl {
+        modes: Box::new(NvmlComputeModes::new(nvml(config))),
+        is_strict: config.mps.strict,
+    })
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 /// A start whose script has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BegunStart {
-    /// Which.
     pub start: JobStart,
     /// The devices that Slurm gave it.
     pub gres_types: Vec<GresType>,

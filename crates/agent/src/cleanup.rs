@@ -40,9 +40,9 @@ pub fn cleanup(config: &Config, ending: Option<SlurmJobId>) -> anyhow::Result<()
     let (done, all_done) = mpsc::channel();
     // Not joined: what is not done in time is left to the agent's next start.
     std::thread::spawn(move || {
-        let is_wanted = |name: &str| is_wanted(&shares, name, ending);
         // Nobody listens any more: too late.
-        let _ = done.send(mps::cleanup(&binary, &directory, modes.as_mut(), is_wanted));
+        let _ = done
+            .send(mps::cleanup(&binary, &directory, modes.as_mut(), |name| is_wanted(&shares, name, ending)));
     });
     let cleaned = all_done.recv_timeout(DEADLINE)?;
     let failed = cleaned.into_iter().filter_map(|(name, it)| Some(format!("{name}: {}", it.err()?)));

@@ -1,4 +1,4 @@
-//! From the configuration file ([`pillion_config::Agent`]) to what the rooms take.
+//! From the configuration file ([`pillion_config::Agent`]) to what the components take.
 
 pub use pillion_config::{Agent as Config, BackendKind, IntelConfig};
 

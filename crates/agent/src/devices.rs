@@ -1,4 +1,4 @@
-//! The one thread that owns the devices: looks at them, carries shares out and takes them back. Everything that calls a
+//! The one thread that owns the devices: takes samples of them, carries shares out and takes them back. Everything that calls a
 //! driver or writes the node's state happens here, in the order in which it was asked for.
 //!
 //! ```text
@@ -7,10 +7,10 @@
 //!  timer, pokes ─ Look ──────┘                └─ shares ──► handoff (Node)
 //! ```
 
+use crate::backoff::Backoff;
 use crate::disk;
 use crate::health::{self, Health};
 use crate::inventory::{self, Names};
-use crate::lookout::Lookout;
 use crate::mechanism::{MechanismError, Mechanisms, Prepared};
 use crate::node::Node;
 use crate::overuse::{Holding, limit_exceeded};
@@ -36,16 +36,11 @@ const SAVE_SECONDS: f64 = 15.0;
 #[derive(Debug)]
 pub enum Command {
     /// Look at the devices now.
-    Look,
+    Sample,
     /// Carry out a share.
     Prepare(Share),
     /// Take it back.
-    Revoke {
-        /// The decision.
-        decision_id: DecisionId,
-        /// The start.
-        start: JobStart,
-    },
+    Revoke { decision_id: DecisionId, start: JobStart },
     /// A task is about to begin.
     Register(Registration),
 }
@@ -63,7 +58,7 @@ pub struct Devices {
     backend_fails: bool,
     health: Health,
     names: Names,
-    lookout: Lookout,
+    backoff: Backoff,
     conditions: watch::Sender<Vec<DeviceCondition>>,
     reports: mpsc::Sender<ReportBody>,
     answers: mpsc::Sender<ShareResult>,
@@ -97,15 +92,12 @@ impl From<String> for Refusal {
 
 /// What [`Devices`] is made of.
 pub struct DevicesParts {
-    /// The driver.
     pub backend: Box<dyn Backend>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// What the node's rooms share.
+    /// What the node's parts of the agent share.
     pub node: Arc<Node>,
-    /// The mechanisms.
     pub mechanisms: Mechanisms,
-    /// What the sampler looks with.
+    /// What the sampler takes samples with.
     pub tools: SamplerTools,
     /// What Slurm calls the devices.
     pub names: Names,
@@ -154,7 +146,7 @@ impl Devices {
             backend_fails: false,
             health,
             names,
-            lookout: Lookout::new(Instant::now()),
+            backoff: Backoff::new(Instant::now()),
             conditions,
             reports,
             answers,
@@ -166,7 +158,7 @@ impl Devices {
         self.restore_mechanisms(&self.node.all_shares());
         while let Some(command) = commands.blocking_recv() {
             match command {
-                Command::Look => self.look(),
+                Command::Sample => self.sample(),
                 Command::Prepare(share) => self.prepare(share),
                 Command::Revoke { decision_id, start } => self.revoke(decision_id, start),
                 Command::Register(registration) => {
@@ -202,12 +194,12 @@ impl Devices {
         let found = inventory::ask(self.backend.as_mut(), &self.names);
         let new = inventory::unknown(&known, found.as_ref().map(Vec::as_slice).unwrap_or_default());
         let fault = (known.is_empty() && new.is_empty()).then(|| inventory::fault(found.as_ref().err()));
-        self.lookout.asked(Instant::now(), !new.is_empty(), !known.is_empty() || !new.is_empty());
-        let told = inventory::with(&known, &new, fault);
-        if !self.node.set_inventory(told.clone()) {
+        self.backoff.asked(Instant::now(), !new.is_empty(), !known.is_empty() || !new.is_empty());
+        let reported = inventory::with(&known, &new, fault);
+        if !self.node.set_inventory(reported.clone()) {
             return;
         }
-        if let Some(fault) = told.fault {
+        if let Some(fault) = reported.fault {
             warn!("{}; looking again", fault.detail);
         }
         for device in &new {
@@ -216,8 +208,12 @@ impl Devices {
             self.sampler.take_up(device.clone());
         }
         // Those on the others have theirs.
-        let is_on_new = |share: &Share| new.iter().any(|device| on(device, share));
-        let shares: Vec<Share> = self.node.all_shares().into_iter().filter(is_on_new).collect();
+        let shares: Vec<Share> = self
+            .node
+            .all_shares()
+            .into_iter()
+            .filter(|share| new.iter().any(|device| on(device, share)))
+            .collect();
         self.mechanisms.take_up(&new, &shares);
         self.restore_mechanisms(&shares);
     }
@@ -227,14 +223,14 @@ impl Devices {
         if self.node.devices().is_empty() { Ok(Vec::new()) } else { self.backend.read_all() }
     }
 
-    fn look(&mut self) {
-        if self.lookout.is_due(Instant::now()) {
+    fn sample(&mut self) {
+        if self.backoff.is_due(Instant::now()) {
             self.look_for_devices();
         }
         let begun = Instant::now();
         let states = self.read_all();
         let now = self.clock.now();
-        self.node.figures().looked(now, begun.elapsed());
+        self.node.figures().sampled(now, begun.elapsed());
         self.count_states(states.as_ref().ok());
         self.watch_health(now, states.as_ref());
         let states = match states {
@@ -251,24 +247,24 @@ impl Devices {
                 Vec::new()
             }
         };
-        let looked = self.sampler.look(now, states);
-        self.node.figures().tenants(&looked.tenants);
-        for holding in &looked.holdings {
+        let sampled = self.sampler.sample(now, states);
+        self.node.figures().tenants(&sampled.tenants);
+        for holding in &sampled.holdings {
             self.hold_to_limit(now, holding);
         }
-        for mut report in looked.reports {
+        for mut report in sampled.reports {
             if let ReportBody::JobSummary(summary) = &mut report {
                 self.add_limit(summary);
             }
             self.tell(report);
         }
-        for start in &looked.ended {
+        for start in &sampled.ended {
             self.ended(*start);
         }
         let shares = self.node.all_shares();
         self.mechanisms.settle(self.backend.as_mut(), &self.node.devices(), &shares);
         let due = !self.sampler.is_idle() && now.seconds_since(self.saved_at) >= SAVE_SECONDS;
-        if due || !looked.ended.is_empty() {
+        if due || !sampled.ended.is_empty() {
             self.save();
         }
     }
@@ -316,9 +312,9 @@ impl Devices {
         }
     }
 
-    /// What the look and the drivers' notices say of the devices; the scheduler hears of it where it changed.
+    /// What the sample and the drivers' notices say of the devices; the scheduler hears of it where it changed.
     fn watch_health(&mut self, now: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
-        self.health.looked(now, states);
+        self.health.sampled(now, states);
         for notice in self.backend.notices() {
             // A tenant that it took along is dated so too.
             let has_died = notice.kind == NoticeKind::MpsDied;
@@ -332,9 +328,9 @@ impl Devices {
         }
         let conditions = self.health.conditions();
         self.node.figures().conditions(&conditions);
-        self.conditions.send_if_modified(|told| {
-            let is_new = *told != conditions;
-            *told = conditions;
+        self.conditions.send_if_modified(|reported| {
+            let is_new = *reported != conditions;
+            *reported = conditions;
             is_new
         });
     }
@@ -359,10 +355,10 @@ impl Devices {
     fn prepare(&mut self, share: Share) {
         let (decision_id, start, mechanism) = (share.decision_id, share.start, share.mechanism());
         let prepared = self.try_prepare(share.clone()).or_else(|_| {
-            // The scheduler hears from Slurm, perhaps before us, that the tenant in the way has left. It takes two looks to
+            // The scheduler hears from Slurm, perhaps before us, that the tenant in the way has left. It takes two samples to
             // believe that somebody is gone.
-            self.look();
-            self.look();
+            self.sample();
+            self.sample();
             self.try_prepare(share)
         });
         let error = prepared.err().map(|refusal| {
@@ -380,8 +376,10 @@ impl Devices {
     }
 
     fn try_prepare(&mut self, share: Share) -> Result<(), Refusal> {
-        let no_device = || format!("node {} has no device {}", self.node.name(), share.gres_type);
-        let device = self.node.device(&share.gres_type).ok_or_else(no_device)?;
+        let device = self
+            .node
+            .device(&share.gres_type)
+            .ok_or_else(|| format!("node {} has no device {}", self.node.name(), share.gres_type))?;
         let others = self.node.shares_on(&share.gres_type);
         let prepared = self.mechanisms.prepare(self.backend.as_mut(), &device, others.iter(), &share);
         let prepared = prepared.map_err(|error| Refusal::of(&device, &error))?;

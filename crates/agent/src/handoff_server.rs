@@ -51,15 +51,13 @@ const DECISION_WAIT: Duration = Duration::from_millis(100);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Poke {
-    /// [`HANDOFF_VERSION`].
     pub poke: u32,
 }
 
 /// What the server works with.
 pub struct HandoffServer {
-    /// What the node's rooms share.
+    /// What the node's parts of the agent share.
     pub node: Arc<Node>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where processes are looked up.
     pub proc: ProcFs,
@@ -146,8 +144,8 @@ impl HandoffServer {
 
     async fn respond(&self, line: &[u8], pid: Option<i32>, stream: &mut UnixStream) -> io::Result<()> {
         let mut reply = if serde_json::from_slice::<Poke>(line).is_ok() {
-            // A full queue holds a look already.
-            let _ = self.commands.try_send(Command::Look);
+            // A full queue holds a sample already.
+            let _ = self.commands.try_send(Command::Sample);
             b"{}".to_vec()
         } else {
             let reply = match serde_json::from_slice(line) {
@@ -208,9 +206,12 @@ impl HandoffServer {
             }
             None => return None,
         };
-        let holds = |index: &u32| self.node.gres_type(*index).as_ref() == Some(&found.gres_type);
         let fits = share::is_for(&found, request.uid, request.shards)
-            && (request.devices.is_empty() || request.devices.iter().any(holds));
+            && (request.devices.is_empty()
+                || request
+                    .devices
+                    .iter()
+                    .any(|index| self.node.gres_type(*index).as_ref() == Some(&found.gres_type)));
         if !fits {
             warn!(start = %request.start, uid = %request.uid, devices = ?request.devices, gres_type = %found.gres_type,
                   shards = ?request.shards, "the decision does not fit what Slurm started; not applied");

@@ -1,5 +1,5 @@
 //! How each device of the node is: what is wrong with it, since when, and which metrics it gives. Pure: it is fed with what
-//! the driver said at each look and with its notices. Knows nothing of jobs, of shares or of the scheduler.
+//! the driver said at each sample and with its notices. Knows nothing of jobs, of shares or of the scheduler.
 
 use crate::mechanism::ccs::tiles_per_card;
 use pillion_core::device::{DeviceDescription, DeviceNotice, NoticeKind};
@@ -9,8 +9,8 @@ use pillion_core::{GresType, UnixTime};
 use pillion_device::{DeviceError, DeviceState, DeviceStates};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What may pass by itself counts when so many looks in a row met it.
-const TRANSIENT_LOOKS: u32 = 3;
+/// What may pass by itself counts when so many samples in a row met it.
+const TRANSIENT_SAMPLES: u32 = 3;
 /// How long it is told that a tenant took too much: long enough for a scheduler that is away for a moment.
 const OVERUSE_SECONDS: f64 = 60.0;
 
@@ -27,7 +27,7 @@ struct Watched {
     /// By kind, and by metric where one was lost.
     faults: BTreeMap<(FaultKind, Option<Metric>), DeviceFault>,
     sources: BTreeMap<Metric, MetricSource>,
-    /// Since when it does not answer, and at how many looks.
+    /// Since when it does not answer, and at how many samples.
     failing: Option<(UnixTime, u32)>,
 }
 
@@ -42,8 +42,8 @@ impl Health {
         self.0.entry(device.index).or_insert_with(|| Watched::new(device));
     }
 
-    /// One look: what each device said, or why none could be asked.
-    pub fn looked(&mut self, at: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
+    /// One sample: what each device said, or why none could be asked.
+    pub fn sampled(&mut self, at: UnixTime, states: Result<&DeviceStates, &DeviceError>) {
         for (index, watched) in &mut self.0 {
             let state = states.map(|states| states.iter().find(|(of, _)| of == index));
             match state.map(|state| state.map(|(_, state)| state)) {
@@ -52,8 +52,11 @@ impl Health {
                 Ok(None) => watched.failed(at, &DeviceError::NoSuchDevice { index: *index }),
             }
             watched.was_seen = true;
-            let is_over = |fault: &DeviceFault| at.seconds_since(fault.since) > OVERUSE_SECONDS;
-            if watched.faults.get(&(FaultKind::Overused, None)).is_some_and(is_over) {
+            if watched
+                .faults
+                .get(&(FaultKind::Overused, None))
+                .is_some_and(|fault| at.seconds_since(fault.since) > OVERUSE_SECONDS)
+            {
                 watched.clear(FaultKind::Overused, None);
             }
         }
@@ -69,12 +72,15 @@ impl Health {
 
     /// The modes of a card can be set again when nobody is on any of its devices.
     fn free_modes(&mut self, states: &[(u32, Result<DeviceState, DeviceError>)]) {
-        let is_idle = |index: &u32| {
+        let mut in_use = BTreeSet::new();
+        for (index, watched) in &self.0 {
             let state = states.iter().find(|(of, _)| of == index);
-            state.is_some_and(|(_, state)| state.as_ref().is_ok_and(|state| state.processes.is_empty()))
-        };
-        let in_use: BTreeSet<u32> =
-            self.0.iter().filter(|(index, _)| !is_idle(index)).map(|(_, watched)| watched.card).collect();
+            let is_idle =
+                state.is_some_and(|(_, state)| state.as_ref().is_ok_and(|state| state.processes.is_empty()));
+            if !is_idle {
+                in_use.insert(watched.card);
+            }
+        }
         for watched in self.0.values_mut().filter(|watched| !in_use.contains(&watched.card)) {
             watched.clear(FaultKind::ModeHeld, None);
         }
@@ -162,9 +168,10 @@ impl Watched {
     }
 
     fn failed(&mut self, at: UnixTime, error: &DeviceError) {
-        let (since, looks) = self.failing.map_or((at, 1), |(since, looks)| (since, looks.saturating_add(1)));
-        self.failing = Some((since, looks));
-        if error.is_transient() && looks < TRANSIENT_LOOKS {
+        let (since, sample_count) =
+            self.failing.map_or((at, 1), |(since, sample_count)| (since, sample_count.saturating_add(1)));
+        self.failing = Some((since, sample_count));
+        if error.is_transient() && sample_count < TRANSIENT_SAMPLES {
             return;
         }
         let (kind, other) = if error.is_gone() {

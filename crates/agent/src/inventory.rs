@@ -65,10 +65,11 @@ pub fn fault(error: Option<&DeviceError>) -> SetupFault {
 
 /// Those that nobody knows yet. A device keeps its index and its name for as long as we run.
 pub fn unknown(known: &[DeviceDescription], found: &[DeviceDescription]) -> Vec<DeviceDescription> {
-    let is_known = |device: &&DeviceDescription| {
-        known.iter().any(|other| other.index == device.index || other.gres_type == device.gres_type)
-    };
-    found.iter().filter(|device| !is_known(device)).cloned().collect()
+    let mut unknown = found.to_vec();
+    unknown.retain(|device| {
+        !known.iter().any(|other| other.index == device.index || other.gres_type == device.gres_type)
+    });
+    unknown
 }
 
 /// All of them, by index.

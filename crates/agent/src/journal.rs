@@ -41,21 +41,16 @@ const CACHE_BYTES: usize = 1 << 20;
 /// What the disk or the store said.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The store.
     #[error("the report journal {} failed", path.display())]
     Store {
-        /// Its file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: Box<redb::Error>,
     },
     /// The file beside it.
     #[error("the report journal {} cannot be set aside", path.display())]
     Aside {
-        /// Its file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -69,7 +64,6 @@ struct Tail {
     kept_bytes: u64,
 }
 
-/// The journal.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -232,25 +226,29 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Store`].
     pub fn read_after(&self, sequence: u64, count_max: usize) -> Result<Vec<wire::Report>, JournalError> {
-        let read = || -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
-            let transaction = self.database.begin_read()?;
-            let mut found = Vec::new();
-            for kind in KINDS {
-                found.extend(some_after(&transaction, kind, sequence, count_max)?);
-            }
-            found.sort_unstable_by_key(|(sequence, _)| *sequence);
-            found.truncate(count_max);
-            Ok(found)
-        };
-        let found = read().map_err(|error| self.failed(error))?;
-        let decode = |(sequence, bytes): (u64, Vec<u8>)| match wire::Report::decode(bytes.as_slice()) {
-            Ok(report) => Some(report),
-            Err(error) => {
-                warn!(sequence, %error, "a report in the journal cannot be read; left out");
-                None
-            }
-        };
-        Ok(found.into_iter().filter_map(decode).collect())
+        let found = self.bytes_after(sequence, count_max).map_err(|error| self.failed(error))?;
+        Ok(found
+            .into_iter()
+            .filter_map(|(sequence, bytes)| match wire::Report::decode(bytes.as_slice()) {
+                Ok(report) => Some(report),
+                Err(error) => {
+                    warn!(sequence, %error, "a report in the journal cannot be read; left out");
+                    None
+                }
+            })
+            .collect())
+    }
+
+    /// As [`Self::read_after`], encoded and by sequence: each kind of report has a table of its own.
+    fn bytes_after(&self, sequence: u64, count_max: usize) -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
+        let transaction = self.database.begin_read()?;
+        let mut found = Vec::new();
+        for kind in KINDS {
+            found.extend(some_after(&transaction, kind, sequence, count_max)?);
+        }
+        found.sort_unstable_by_key(|(sequence, _)| *sequence);
+        found.truncate(count_max);
+        Ok(found)
     }
 
     fn failed(&self, error: redb::Error) -> JournalError {
@@ -326,13 +324,12 @@ fn some_after(
 ) -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
     let table = transaction.open_table(kind)?;
     let entries = table.range(sequence.saturating_add(1)..)?.take(count_max);
-    let own = |entry: Result<
-        (redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, &[u8]>),
-        redb::StorageError,
-    >| {
-        entry.map(|(sequence, bytes)| (sequence.value(), bytes.value().to_owned())).map_err(redb::Error::from)
-    };
-    entries.map(own).collect()
+    let mut found = Vec::new();
+    for entry in entries {
+        let (sequence, bytes) = entry?;
+        found.push((sequence.value(), bytes.value().to_owned()));
+    }
+    Ok(found)
 }
 
 fn kind_of(body: &ReportBody) -> Reports {

@@ -9,8 +9,14 @@
 //!                 └─────── journal ◄───────┘
 //! ```
 
+#![expect(
+    missing_docs,
+    reason = "a program and no boundary: besides it only its tests and the simulation see this library"
+)]
+
 pub mod accumulator;
 mod backend;
+pub mod backoff;
 pub mod begun;
 pub mod cleanup;
 pub mod config;
@@ -21,7 +27,6 @@ pub mod health;
 pub mod inventory;
 pub mod journal;
 mod journal_writer;
-pub mod lookout;
 pub mod mechanism;
 pub mod metrics;
 pub mod node;

@@ -1,4 +1,4 @@
-//! What the rooms of one agent share: the node's devices, its shares and markers, and whether the scheduler listens.
+//! What the parts of one agent share: the node's devices, its shares and markers, and whether the scheduler listens.
 //! The lock is held for moments only: nobody waits for a driver, a disk or the network under it.
 
 use crate::begun::{BegunStart, BegunStarts};
@@ -72,12 +72,10 @@ impl Node {
         Ok(node)
     }
 
-    /// Its name.
     pub fn name(&self) -> &NodeName {
         &self.name
     }
 
-    /// Its devices.
     pub fn devices(&self) -> Arc<[DeviceDescription]> {
         Arc::clone(&self.inventory.borrow().devices)
     }
@@ -144,7 +142,6 @@ impl Node {
         self.table().get(start).cloned()
     }
 
-    /// All shares.
     pub fn all_shares(&self) -> Vec<Share> {
         self.table().all().cloned().collect()
     }
@@ -218,8 +215,7 @@ impl Node {
 
     /// Takes the mark of a job away, unless another start of it is expected.
     pub fn remove_marker(&self, start: JobStart) {
-        let is_expected = |share: &Share| share.start.job_id == start.job_id && share.start != start;
-        if !self.table().all().any(is_expected) {
+        if !self.table().all().any(|share| share.start.job_id == start.job_id && share.start != start) {
             let _ = std::fs::remove_file(self.marker(start));
         }
     }

@@ -8,14 +8,12 @@ use pillion_core::{GresType, JobStart};
 /// What a driver may count to a client beyond its limit: contexts, and pages that are rounded up.
 const MARGIN_BYTES: u64 = 256 << 20;
 
-/// What one start holds of one device at one look.
+/// What one start holds of one device at one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
-    /// The device.
     pub index: u32,
     /// The device, as Slurm books it.
     pub gres_type: GresType,
-    /// Whose.
     pub start: JobStart,
     /// All its processes together, as far as the driver says.
     pub memory_bytes: u64,

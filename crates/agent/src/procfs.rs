@@ -18,7 +18,6 @@ pub struct ProcessId {
 /// One line of `/proc/PID/stat`, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// The parent.
     pub parent_pid: u32,
     /// When it started.
     pub start_ticks: u64,
@@ -46,10 +45,11 @@ impl JobGroup {
             return number.parse().ok().map(Self::Number);
         }
         let digits = name.strip_prefix('s')?;
-        let is_digit = |byte: u8| {
-            byte.is_ascii_digit() || byte.is_ascii_uppercase() && !matches!(byte, b'I' | b'L' | b'O' | b'U')
-        };
-        let is_sluid = digits.len() == Self::SLUID_DIGITS && digits.bytes().all(is_digit);
+        let is_sluid = digits.len() == Self::SLUID_DIGITS
+            && digits.bytes().all(|byte| {
+                byte.is_ascii_digit()
+                    || byte.is_ascii_uppercase() && !matches!(byte, b'I' | b'L' | b'O' | b'U')
+            });
         is_sluid.then(|| Self::Sluid(name.to_owned()))
     }
 }

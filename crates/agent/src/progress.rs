@@ -62,8 +62,9 @@ impl ProgressFiles {
                 fs::fchown(&file, Some(Uid::from_raw(uid.0)), Some(Gid::from_raw(gid)))?;
             }
             Err(rustix::io::Errno::EXIST) => {
-                let other = || io::Error::new(io::ErrorKind::AlreadyExists, "it is there and not the job's");
-                self.open(start, uid).ok_or_else(other)?;
+                self.open(start, uid).ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::AlreadyExists, "it is there and not the job's")
+                })?;
             }
             Err(error) => return Err(error.into()),
         }

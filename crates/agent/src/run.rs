@@ -1,4 +1,4 @@
-//! Puts the rooms together and takes them down again in order: nobody new is served, then the devices finish what they
+//! Puts the components together and takes them down again in order: nobody new is served, then the devices finish what they
 //! were asked, then the journal writes what they said.
 
 use crate::backend::backend;
@@ -33,8 +33,8 @@ use tracing::{info, warn};
 
 /// How long the device thread may be behind before those who ask wait.
 const COMMANDS_LENGTH: usize = 256;
-/// While so many commands wait, nobody asks for one more look.
-const LOOKS_WAITING_MAX: usize = 8;
+/// While so many commands wait, nobody asks for one more sample.
+const SAMPLES_WAITING_MAX: usize = 8;
 /// How many reports may wait to be written.
 const REPORTS_LENGTH: usize = 1024;
 /// How many answers may wait for the scheduler.
@@ -67,14 +67,14 @@ pub async fn run(
     let listener = handoff_server::listen(&config.handoff_socket)
         .with_context(|| format!("listening on {}", config.handoff_socket.display()))?;
     info!(node = %config.node(), devices = inventory.devices.len(), journal = journal.id(), "agent starts");
-    let rooms = Rooms { clock, stop, journal, backend, inventory, listener };
-    let result = serve(&config, rooms, chance).await;
+    let components = Components { clock, stop, journal, backend, inventory, listener };
+    let result = serve(&config, components, chance).await;
     let _ = std::fs::remove_file(&config.handoff_socket);
     result
 }
 
 /// What was opened.
-struct Rooms {
+struct Components {
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
     journal: Arc<Journal>,
@@ -83,8 +83,12 @@ struct Rooms {
     listener: UnixListener,
 }
 
-async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send)) -> anyhow::Result<()> {
-    let Rooms { clock, stop, journal, backend, inventory, listener } = rooms;
+async fn serve(
+    config: &Config,
+    components: Components,
+    chance: &mut (dyn RngCore + Send),
+) -> anyhow::Result<()> {
+    let Components { clock, stop, journal, backend, inventory, listener } = components;
     let devices = inventory.devices.to_vec();
     let progress_files = progress_files(config)?;
     let node = Arc::new(node(config, inventory)?);
@@ -147,7 +151,7 @@ async fn serve(config: &Config, rooms: Rooms, chance: &mut (dyn RngCore + Send))
         told,
         handoff.serve(listener, stop.clone()),
         uplink.run(stop.clone(), chance),
-        look_regularly(commands, config.sample_period(), stop.clone()),
+        sample_regularly(commands, config.sample_period(), stop.clone()),
     );
     device_thread.await.context("the device thread failed")?;
     journal_thread.await.context("the journal thread failed")?;
@@ -170,8 +174,11 @@ fn progress_files(config: &Config) -> anyhow::Result<ProgressFiles> {
 fn doors(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Arc<Door>> {
     let prover = Arc::new(Prover::new(&config.auth, Arc::clone(clock)));
     let claimant = Claimant::Agent(config.node());
-    let door = |(host, port)| Arc::new(Door::new(host, port, claimant.clone(), Arc::clone(&prover)));
-    config.scheduler_addresses().into_iter().map(door).collect()
+    config
+        .scheduler_addresses()
+        .into_iter()
+        .map(|(host, port)| Arc::new(Door::new(host, port, claimant.clone(), Arc::clone(&prover))))
+        .collect()
 }
 
 /// Nobody but us has business in there: it names every job.
@@ -181,14 +188,14 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))
 }
 
-/// What the rooms share, from where an earlier agent left it.
+/// What the parts of the agent share, from where an earlier agent left it.
 fn node(config: &Config, inventory: Inventory) -> anyhow::Result<Node> {
     let markers = config.handoff_socket.parent().unwrap_or(Path::new("/")).join("jobs");
     let shares = ShareTable::open(config.state_directory.join("shares.json"));
     Node::new(config.node(), inventory, shares, markers).context("making the markers' directory")
 }
 
-async fn look_regularly(commands: mpsc::Sender<Command>, period: Duration, stop: CancellationToken) {
+async fn sample_regularly(commands: mpsc::Sender<Command>, period: Duration, stop: CancellationToken) {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -196,11 +203,11 @@ async fn look_regularly(commands: mpsc::Sender<Command>, period: Duration, stop:
             () = stop.cancelled() => return,
             _ = timer.tick() => {}
         }
-        // A look that waits means that the driver is slow: more of them would keep tasks from registering.
-        if commands.max_capacity() - commands.capacity() >= LOOKS_WAITING_MAX {
+        // A sample that waits means that the driver is slow: more of them would keep tasks from registering.
+        if commands.max_capacity() - commands.capacity() >= SAMPLES_WAITING_MAX {
             continue;
         }
-        if let Err(mpsc::error::TrySendError::Closed(_)) = commands.try_send(Command::Look) {
+        if let Err(mpsc::error::TrySendError::Closed(_)) = commands.try_send(Command::Sample) {
             return;
         }
     }

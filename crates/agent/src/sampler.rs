@@ -1,10 +1,10 @@
-//! Looks at all devices once a second: who is on them, what they do, how far the jobs are. Gives samples and, when a start
+//! Takes a sample of all devices once a second: who is on them, what they do, how far the jobs are. Gives samples and, when a start
 //! is over, its summary. Row 8 of the way of a job.
 //!
-//! A start is over when its tasks have gone and none of its processes was on a device at two looks. Knows nothing of
+//! A start is over when its tasks have gone and none of its processes was on a device at two samples. Knows nothing of
 //! shares, of the journal or of the scheduler; asks no driver itself, but is handed what one said.
 
-use crate::accumulator::{DeviceRuns, Look, Sighting};
+use crate::accumulator::{DeviceRuns, Sample, Sighting};
 use crate::overuse::Holding;
 use crate::procfs::ProcFs;
 use crate::progress::ProgressFiles;
@@ -25,17 +25,17 @@ use tracing::warn;
 const QUIET_SECONDS: f64 = 10.0;
 /// An interval longer than this many periods was not seen.
 const GAP_PERIODS: f64 = 5.0;
-/// How many looks must find nothing of a start before it is over.
-const EMPTY_LOOKS: u32 = 2;
+/// How many samples must find nothing of a start before it is over.
+const EMPTY_SAMPLES: u32 = 2;
 /// For how long after its begin the standard error of a start is looked for: tasks must have become the user's program.
 const STDERR_SECONDS: f64 = 10.0;
 
 /// What the backend said, device by device.
 pub type DeviceStates = Vec<(u32, Result<DeviceState, DeviceError>)>;
 
-/// What a look gave.
+/// What a sample gave.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct Sampled {
     /// To be told.
     pub reports: Vec<ReportBody>,
     /// Starts that are over.
@@ -53,7 +53,8 @@ pub struct SamplerState {
     boot_id: String,
     starts: Vec<TrackedStart>,
     runs: BTreeMap<GresType, DeviceRuns>,
-    looked_at: UnixTime,
+    #[serde(rename = "looked_at")]
+    sampled_at: UnixTime,
 }
 
 impl SamplerState {
@@ -70,10 +71,9 @@ type Attributed<'a> = (&'a DeviceProcess, Option<JobStart>);
 #[derive(Debug, Clone, Copy)]
 struct Fading {
     since: UnixTime,
-    looks: u32,
+    sample_count: u32,
 }
 
-/// The sampler.
 #[derive(Debug)]
 pub struct Sampler {
     devices: Vec<DeviceDescription>,
@@ -85,14 +85,14 @@ pub struct Sampler {
     signs: BTreeMap<GresType, DeviceSigns>,
     stderr: StderrTails,
     fading: BTreeMap<JobStart, Fading>,
-    told_at: BTreeMap<GresType, UnixTime>,
+    reported_at: BTreeMap<GresType, UnixTime>,
     busy: BTreeSet<GresType>,
     failing: BTreeSet<u32>,
-    looked_at: UnixTime,
+    sampled_at: UnixTime,
     boot_id: String,
 }
 
-/// What a sampler looks with.
+/// What a sampler takes samples with.
 #[derive(Debug)]
 pub struct SamplerTools {
     /// The node's devices.
@@ -101,7 +101,7 @@ pub struct SamplerTools {
     pub proc: ProcFs,
     /// Where jobs write their counters.
     pub progress_files: ProgressFiles,
-    /// The time between looks.
+    /// The time between samples.
     pub period_seconds: f64,
 }
 
@@ -109,7 +109,7 @@ impl Sampler {
     /// Goes on where an earlier agent stopped. Tasks of an earlier boot are gone, whatever has their pids now.
     pub fn new(tools: SamplerTools, state: SamplerState) -> Self {
         let SamplerTools { devices, proc, progress_files, period_seconds } = tools;
-        let SamplerState { boot_id: boot_id_before, mut starts, runs, looked_at } = state;
+        let SamplerState { boot_id: boot_id_before, mut starts, runs, sampled_at } = state;
         let boot_id = proc.boot_id();
         if boot_id != boot_id_before {
             for tracked in &mut starts {
@@ -126,10 +126,10 @@ impl Sampler {
             tracker: Tracker::restore(starts),
             runs,
             fading: BTreeMap::new(),
-            told_at: BTreeMap::new(),
+            reported_at: BTreeMap::new(),
             busy: BTreeSet::new(),
             failing: BTreeSet::new(),
-            looked_at,
+            sampled_at,
             boot_id,
         }
     }
@@ -145,7 +145,7 @@ impl Sampler {
             boot_id: self.boot_id.clone(),
             starts: self.tracker.starts().cloned().collect(),
             runs: self.runs.clone(),
-            looked_at: self.looked_at,
+            sampled_at: self.sampled_at,
         }
     }
 
@@ -176,12 +176,12 @@ impl Sampler {
         }
     }
 
-    /// Takes one look.
-    pub fn look(&mut self, at: UnixTime, states: DeviceStates) -> Looked {
+    /// Takes one sample.
+    pub fn sample(&mut self, at: UnixTime, states: DeviceStates) -> Sampled {
         self.tracker.forget_dead(&self.proc);
         self.open_stderr(at);
         let progress = self.read_progress();
-        let mut samples = Vec::new();
+        let mut device_samples = Vec::new();
         let mut on_devices = BTreeSet::new();
         let mut on_device = BTreeMap::new();
         let mut holdings = Vec::new();
@@ -204,31 +204,34 @@ impl Sampler {
                 // A process on a device that Slurm did not name at the handoff: seen, so counted.
                 self.runs.entry(gres_type.clone()).or_default().begin(start, at);
             }
-            let look = Look { at, reading: &state.reading, sightings: &sightings, progress: &progress };
-            self.runs.entry(gres_type.clone()).or_default().observe(&look, self.gap_seconds);
+            let sample = Sample { at, reading: &state.reading, sightings: &sightings, progress: &progress };
+            self.runs.entry(gres_type.clone()).or_default().observe(&sample, self.gap_seconds);
             if self.is_worth_telling(&gres_type, at, &state, &sightings) {
                 let tenants = tenants(&sightings, &progress);
-                samples.push(DeviceSample { gres_type, reading: state.reading, tenants });
+                device_samples.push(DeviceSample { gres_type, reading: state.reading, tenants });
             }
         }
-        let mut looked = Looked { tenants: on_device, holdings, ..self.endings(at, &on_devices) };
-        if !samples.is_empty() {
-            looked.reports.push(ReportBody::Samples(DeviceSamples { recorded_at: at, samples }));
+        let mut sampled = Sampled { tenants: on_device, holdings, ..self.endings(at, &on_devices) };
+        if !device_samples.is_empty() {
+            sampled
+                .reports
+                .push(ReportBody::Samples(DeviceSamples { recorded_at: at, samples: device_samples }));
         }
-        self.looked_at = at;
-        looked
+        self.sampled_at = at;
+        sampled
     }
 
     fn open_stderr(&self, at: UnixTime) {
-        let young = |tracked: &&TrackedStart| at.seconds_since(tracked.started_at) <= STDERR_SECONDS;
-        for tracked in self.tracker.starts().filter(young) {
+        for tracked in
+            self.tracker.starts().filter(|tracked| at.seconds_since(tracked.started_at) <= STDERR_SECONDS)
+        {
             for root in &tracked.roots {
                 self.stderr.open(tracked.start, tracked.uid, *root);
             }
         }
     }
 
-    /// Whose the processes on a device are: looked up once a look, since each costs files of `/proc`.
+    /// Whose the processes on a device are: looked up once a sample, since each costs files of `/proc`.
     fn attributed<'a>(&mut self, processes: &'a [DeviceProcess]) -> Vec<Attributed<'a>> {
         let attribute =
             |process: &'a DeviceProcess| (process, self.tracker.attribute(&self.proc, process.pid));
@@ -244,21 +247,23 @@ impl Sampler {
     ) {
         let device = self.devices.iter().find(|device| device.index == index);
         let bytes = device.map_or(0, |device| device.memory_bytes);
-        let own = |(process, start): &Attributed<'_>| {
+        let mut own = Vec::new();
+        for (process, start) in processes {
             let DeviceProcess { pid, memory_bytes, .. } = **process;
-            start.map(|start| OwnProcess { start, pid, memory_bytes })
-        };
-        let own = processes.iter().filter_map(own).collect();
+            own.extend(start.map(|start| OwnProcess { start, pid, memory_bytes }));
+        }
         let signs = self.signs.entry(gres_type.clone()).or_default();
-        signs.look(at, bytes, bytes_used, own);
+        signs.sample(at, bytes, bytes_used, own);
     }
 
     fn read_progress(&self) -> BTreeMap<JobStart, f64> {
-        let read = |tracked: &TrackedStart| {
-            let value = self.progress_files.read(tracked.start, tracked.uid)?;
-            Some((tracked.start, value))
-        };
-        self.tracker.starts().filter_map(read).collect()
+        self.tracker
+            .starts()
+            .filter_map(|tracked| {
+                let value = self.progress_files.read(tracked.start, tracked.uid)?;
+                Some((tracked.start, value))
+            })
+            .collect()
     }
 
     fn gres_type(&self, index: u32) -> Option<GresType> {
@@ -320,7 +325,7 @@ impl Sampler {
         of_starts.into_values()
     }
 
-    /// A busy device is told of at every look, and once more when it falls quiet; a quiet one now and then.
+    /// A busy device is told of at every sample, and once more when it falls quiet; a quiet one now and then.
     fn is_worth_telling(
         &mut self,
         gres_type: &GresType,
@@ -333,23 +338,25 @@ impl Sampler {
             !sightings.is_empty() || moves(Metric::SmActiveFraction) || moves(Metric::GpuBusyFraction);
         let was_busy =
             if is_busy { !self.busy.insert(gres_type.clone()) } else { self.busy.remove(gres_type) };
-        let is_due =
-            self.told_at.get(gres_type).is_none_or(|told_at| at.seconds_since(*told_at) >= QUIET_SECONDS);
+        let is_due = self
+            .reported_at
+            .get(gres_type)
+            .is_none_or(|reported_at| at.seconds_since(*reported_at) >= QUIET_SECONDS);
         let tell = is_busy || was_busy || is_due;
         if tell {
-            self.told_at.insert(gres_type.clone(), at);
+            self.reported_at.insert(gres_type.clone(), at);
         }
         tell
     }
 
     /// When whatever is found gone `at` this time has gone: over a time in which nobody looked, at its beginning.
     pub fn gone_since(&self, at: UnixTime) -> UnixTime {
-        let unseen = at.seconds_since(self.looked_at) > self.gap_seconds && self.looked_at.epoch() > 0;
-        if unseen { self.looked_at } else { at }
+        let unseen = at.seconds_since(self.sampled_at) > self.gap_seconds && self.sampled_at.epoch() > 0;
+        if unseen { self.sampled_at } else { at }
     }
 
     /// Finds the starts that are over and tells them.
-    fn endings(&mut self, at: UnixTime, on_devices: &BTreeSet<JobStart>) -> Looked {
+    fn endings(&mut self, at: UnixTime, on_devices: &BTreeSet<JobStart>) -> Sampled {
         let gone: BTreeSet<JobStart> = self
             .tracker
             .without_tasks(&self.proc)
@@ -358,17 +365,17 @@ impl Sampler {
             .collect();
         self.fading.retain(|start, _| gone.contains(start));
         let since = self.gone_since(at);
-        let mut looked = Looked::default();
+        let mut sampled = Sampled::default();
         for start in gone {
-            let fading = self.fading.entry(start).or_insert(Fading { since, looks: 0 });
-            fading.looks += 1;
-            if fading.looks >= EMPTY_LOOKS {
+            let fading = self.fading.entry(start).or_insert(Fading { since, sample_count: 0 });
+            fading.sample_count += 1;
+            if fading.sample_count >= EMPTY_SAMPLES {
                 let ended_at = fading.since;
-                looked.reports.extend(self.finish(start, ended_at));
-                looked.ended.push(start);
+                sampled.reports.extend(self.finish(start, ended_at));
+                sampled.ended.push(start);
             }
         }
-        looked
+        sampled
     }
 
     fn finish(&mut self, start: JobStart, ended_at: UnixTime) -> Vec<ReportBody> {
@@ -376,29 +383,30 @@ impl Sampler {
         self.tracker.forget(start);
         self.progress_files.remove(start);
         let (signs, stderr) = (&self.signs, self.stderr.close(start));
-        let end = |(gres_type, runs): (&GresType, &mut DeviceRuns)| {
+        let summaries = self.runs.iter_mut().filter_map(|(gres_type, runs)| {
             let summary = runs.end(start, ended_at, gres_type)?;
             let signs = signs.get(gres_type).map(|signs| signs.of(start, summary.started_at, ended_at));
             let signs = FaultSigns { stderr, ..signs.unwrap_or_default() };
             Some(JobSummary { signs: Some(signs), ..summary })
-        };
-        let summaries = self.runs.iter_mut().filter_map(end);
+        });
         summaries.map(|summary| ReportBody::JobSummary(Box::new(summary))).collect()
     }
 }
 
 fn tenants(sightings: &[Sighting], progress: &BTreeMap<JobStart, f64>) -> Vec<TenantUse> {
-    let tenant = |seen: &Sighting| {
-        let start = seen.start?;
-        Some(TenantUse {
-            job_id: start.job_id,
-            restart_count: start.restart_count,
-            memory_bytes: seen.memory_bytes,
-            process_count: seen.process_count,
-            progress: progress.get(&start).copied(),
+    sightings
+        .iter()
+        .filter_map(|seen| {
+            let start = seen.start?;
+            Some(TenantUse {
+                job_id: start.job_id,
+                restart_count: start.restart_count,
+                memory_bytes: seen.memory_bytes,
+                process_count: seen.process_count,
+                progress: progress.get(&start).copied(),
+            })
         })
-    };
-    sightings.iter().filter_map(tenant).collect()
+        .collect()
 }
 
 #[cfg(test)]

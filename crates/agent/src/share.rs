@@ -89,7 +89,6 @@ pub struct ShareTable {
     shares: BTreeMap<JobStart, Held>,
 }
 
-/// One entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Held {
     #[serde(flatten)]
@@ -116,7 +115,6 @@ impl ShareTable {
         self.shares.get(&start)?.mps_partition.as_deref()
     }
 
-    /// All shares.
     pub fn all(&self) -> impl Iterator<Item = &Share> {
         self.shares.values().map(|held| &held.share)
     }

@@ -1,23 +1,22 @@
-//! What was seen of each device lately that may tell why a start on it failed: looks at its memory, Xids, and whose processes
+//! What was seen of each device lately that may tell why a start on it failed: samples of its memory, Xids, and whose processes
 //! were there. Pure. Not written down: an agent that starts again begins anew, and a verdict looks back two minutes at most.
 
-use pillion_core::fault::{FaultSigns, MemoryLook, XidSeen};
+use pillion_core::fault::{FaultSigns, MemorySample, XidSeen};
 use pillion_core::{JobStart, UnixTime};
 use std::collections::VecDeque;
 
-/// How long before its end looks matter to a start.
-const LOOKS_SECONDS: f64 = 45.0;
+/// How long before its end samples matter to a start.
+const SAMPLES_SECONDS: f64 = 45.0;
 /// How long before its end Xids matter, and what may be late about either.
 const XIDS_SECONDS: f64 = 150.0;
 const LATE_SECONDS: f64 = 5.0;
-/// Most that is kept, however often somebody looks and whatever a driver tells.
-const LOOKS_MAX: usize = 128;
+/// Most that is kept, however often a sample is taken and whatever a driver tells.
+const SAMPLES_MAX: usize = 128;
 const XIDS_MAX: usize = 64;
 
 /// One process of a start on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnProcess {
-    /// Whose.
     pub start: JobStart,
     /// In the agent's pid namespace.
     pub pid: u32,
@@ -26,11 +25,19 @@ pub struct OwnProcess {
 }
 
 #[derive(Debug, Clone)]
-struct Looked {
+struct Sample {
     at: UnixTime,
     bytes: u64,
     bytes_used: Option<u64>,
     processes: Vec<OwnProcess>,
+}
+
+impl Sample {
+    /// What the greatest process of a start held, where the driver says it of any.
+    fn process_bytes_max(&self, start: JobStart) -> Option<u64> {
+        let of_start = self.processes.iter().filter(|process| process.start == start);
+        of_start.filter_map(|process| process.memory_bytes).max()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,17 +50,18 @@ struct Xid {
 /// One device, lately.
 #[derive(Debug, Default)]
 pub struct DeviceSigns {
-    looks: VecDeque<Looked>,
+    samples: VecDeque<Sample>,
     xids: VecDeque<Xid>,
 }
 
 impl DeviceSigns {
-    /// One look: the device's memory, how much of it is in use, and who uses it.
-    pub fn look(&mut self, at: UnixTime, bytes: u64, bytes_used: Option<u64>, processes: Vec<OwnProcess>) {
-        self.looks.push_back(Looked { at, bytes, bytes_used, processes });
-        let is_old = |look: &Looked| at.seconds_since(look.at) > XIDS_SECONDS;
-        while self.looks.len() > LOOKS_MAX || self.looks.front().is_some_and(is_old) {
-            self.looks.pop_front();
+    /// One sample: the device's memory, how much of it is in use, and who uses it.
+    pub fn sample(&mut self, at: UnixTime, bytes: u64, bytes_used: Option<u64>, processes: Vec<OwnProcess>) {
+        self.samples.push_back(Sample { at, bytes, bytes_used, processes });
+        while self.samples.len() > SAMPLES_MAX
+            || self.samples.front().is_some_and(|sample| at.seconds_since(sample.at) > XIDS_SECONDS)
+        {
+            self.samples.pop_front();
         }
     }
 
@@ -71,34 +79,32 @@ impl DeviceSigns {
             let before = ended_at.seconds() - at.seconds();
             at.seconds() >= started_at.seconds() && (-LATE_SECONDS..=seconds_max).contains(&before)
         };
-        let own = |look: &Looked| {
-            let of_start = look.processes.iter().filter(|process| process.start == start);
-            of_start.filter_map(|process| process.memory_bytes).max()
-        };
-        let memory = |look: &Looked| MemoryLook {
-            at: look.at,
-            bytes: look.bytes,
-            bytes_used: look.bytes_used,
-            process_bytes_max: own(look),
-        };
-        let xid = |xid: &Xid| XidSeen {
-            at: xid.at,
-            code: xid.code,
-            is_own: xid.pid.and_then(|pid| self.is_process_of(start, pid)),
-        };
-        let looks = self.looks.iter().filter(|look| concerns(look.at, LOOKS_SECONDS));
+        let samples = self.samples.iter().filter(|sample| concerns(sample.at, SAMPLES_SECONDS));
         let xids = self.xids.iter().filter(|xid| concerns(xid.at, XIDS_SECONDS));
         FaultSigns {
-            memory: looks.map(memory).collect(),
+            memory: samples
+                .map(|sample| MemorySample {
+                    at: sample.at,
+                    bytes: sample.bytes,
+                    bytes_used: sample.bytes_used,
+                    process_bytes_max: sample.process_bytes_max(start),
+                })
+                .collect(),
             process_bytes_limit: None,
             stderr: None,
-            xids: xids.map(xid).collect(),
+            xids: xids
+                .map(|xid| XidSeen {
+                    at: xid.at,
+                    code: xid.code,
+                    is_own: xid.pid.and_then(|pid| self.is_process_of(start, pid)),
+                })
+                .collect(),
         }
     }
 
     /// Whether a process was the start's and not another's; `None` where it was nobody's that we saw, as the MPS server is.
     fn is_process_of(&self, start: JobStart, pid: u32) -> Option<bool> {
-        let mut processes = self.looks.iter().rev().flat_map(|look| &look.processes);
+        let mut processes = self.samples.iter().rev().flat_map(|sample| &sample.processes);
         processes.find(|process| process.pid == pid).map(|process| process.start == start)
     }
 }
@@ -124,11 +130,12 @@ mod tests {
         let mut signs = DeviceSigns::default();
         for seconds in 0..100 {
             let processes = vec![process(OWN, 10, seconds), process(OWN, 11, 7), process(OTHER, 20, 900)];
-            signs.look(at(seconds), 1000, Some(950), processes);
+            signs.sample(at(seconds), 1000, Some(950), processes);
         }
         let of = signs.of(OWN, at(0), at(99));
         assert_eq!(of.memory.len(), 46);
-        let last = MemoryLook { at: at(99), bytes: 1000, bytes_used: Some(950), process_bytes_max: Some(99) };
+        let last =
+            MemorySample { at: at(99), bytes: 1000, bytes_used: Some(950), process_bytes_max: Some(99) };
         assert_eq!(of.memory.last(), Some(&last));
         assert_eq!(signs.of(OWN, at(90), at(99)).memory.len(), 10, "not what was before it came");
         assert_eq!(signs.of(OWN, at(0), at(50)).memory.len(), 51, "and little of what came after it");
@@ -137,7 +144,7 @@ mod tests {
     #[test]
     fn an_xid_names_a_process_of_the_start_of_another_or_none() {
         let mut signs = DeviceSigns::default();
-        signs.look(at(0), 1000, None, vec![process(OWN, 10, 1), process(OTHER, 20, 1)]);
+        signs.sample(at(0), 1000, None, vec![process(OWN, 10, 1), process(OTHER, 20, 1)]);
         for pid in [Some(10), Some(20), Some(30), None] {
             signs.xid(at(1), 79, pid);
         }
@@ -153,9 +160,9 @@ mod tests {
         let mut signs = DeviceSigns::default();
         for count in 0..1000 {
             signs.xid(at(0), count, None);
-            signs.look(at(0), 1, None, Vec::new());
+            signs.sample(at(0), 1, None, Vec::new());
         }
         let of = signs.of(OWN, at(0), at(1));
-        assert_eq!((of.xids.len(), of.memory.len()), (XIDS_MAX, LOOKS_MAX));
+        assert_eq!((of.xids.len(), of.memory.len()), (XIDS_MAX, SAMPLES_MAX));
     }
 }

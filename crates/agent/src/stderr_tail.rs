@@ -1,5 +1,5 @@
 //! The end of the standard error of starts, read after their end: does it speak of device memory? Only the class of the
-//! words leaves this room, never the user's text.
+//! words leaves this module, never the user's text.
 //!
 //! The file is opened while the task runs, through `/proc/PID/fd/2`: it is the one that the kernel says the task writes to,
 //! whatever its name is now. Which file that is lies in the user's hands, so it is only looked at first, through a descriptor
@@ -91,8 +91,9 @@ impl Files {
         let named = open(self.proc.stderr_path(process.pid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let named = named.ok()?;
         let what = fstat(&named).ok().filter(|what| is_regular(what) && what.st_uid == owner.0)?;
-        let is_known = |tail: &Tail| (tail.device, tail.inode) == (what.st_dev, what.st_ino);
-        if tails.is_some_and(|tails| tails.iter().any(is_known)) {
+        if tails.is_some_and(|tails| {
+            tails.iter().any(|tail| (tail.device, tail.inode) == (what.st_dev, what.st_ino))
+        }) {
             return None;
         }
         self.proc.stderr_flags(process.pid).filter(|flags| may_write(*flags))?;
@@ -169,7 +170,7 @@ fn serve(mut files: Files, orders: &Receiver<Order>, opens: &AtomicUsize) {
     }
 }
 
-/// The room's door. Its thread ends when this is dropped.
+/// How others reach this module. Its thread ends when this is dropped.
 #[derive(Debug)]
 pub struct StderrTails {
     orders: Sender<Order>,
@@ -185,8 +186,9 @@ impl StderrTails {
         let (tails, inbox) = Self::without_thread();
         let opens = Arc::clone(&tails.opens);
         let files = Files { proc, of: BTreeMap::new() };
-        let serve = move || serve(files, &inbox, &opens);
-        if let Err(error) = std::thread::Builder::new().name("stderr".to_owned()).spawn(serve) {
+        if let Err(error) =
+            std::thread::Builder::new().name("stderr".to_owned()).spawn(move || serve(files, &inbox, &opens))
+        {
             tracing::warn!(%error, "the standard error of jobs cannot be looked at");
         }
         tails

@@ -18,26 +18,21 @@ pub struct Registration {
     pub start: JobStart,
     /// Slurm's own number for the job, as cgroups are named.
     pub inner_job_id: Option<u32>,
-    /// Whose.
     pub uid: UserId,
     /// The devices that Slurm gave the job.
     pub gres_types: Vec<GresType>,
     /// The process that becomes the task.
     pub root: ProcessId,
-    /// When.
     pub at: UnixTime,
 }
 
 /// A start with tasks on this node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrackedStart {
-    /// Which.
     pub start: JobStart,
     /// Slurm's own number for the job.
     pub inner_job_id: Option<u32>,
-    /// Whose.
     pub uid: UserId,
-    /// Its devices.
     pub gres_types: BTreeSet<GresType>,
     /// The tasks that still run.
     pub roots: BTreeSet<ProcessId>,
@@ -46,6 +41,15 @@ pub struct TrackedStart {
     pub group: Option<JobGroup>,
     /// When its first task began.
     pub started_at: UnixTime,
+}
+
+impl TrackedStart {
+    /// The number that Slurm's cgroups name the job by: an array's task has another than its id says.
+    fn number(&self) -> Option<JobGroup> {
+        let JobStart { job_id, .. } = self.start;
+        let plain = job_id.task.is_none().then_some(job_id.id);
+        self.inner_job_id.or(plain).map(JobGroup::Number)
+    }
 }
 
 /// All starts with tasks on this node.
@@ -60,11 +64,13 @@ impl Tracker {
     /// Takes up what an earlier agent tracked.
     pub fn restore(starts: impl IntoIterator<Item = TrackedStart>) -> Self {
         let starts: BTreeMap<_, _> = starts.into_iter().map(|tracked| (tracked.start, tracked)).collect();
-        let roots = |tracked: &TrackedStart| {
-            let start = tracked.start;
-            tracked.roots.iter().map(move |root| (*root, start)).collect::<Vec<_>>()
-        };
-        let known = starts.values().flat_map(roots).collect();
+        let known = starts
+            .values()
+            .flat_map(|tracked| {
+                let start = tracked.start;
+                tracked.roots.iter().map(move |root| (*root, start)).collect::<Vec<_>>()
+            })
+            .collect();
         Self { starts, known }
     }
 
@@ -124,16 +130,12 @@ impl Tracker {
 
     fn of_cgroup(&self, proc: &ProcFs, pid: u32) -> Option<JobStart> {
         let group = proc.job_group(pid)?;
-        let plain = |start: JobStart| start.job_id.task.is_none().then_some(start.job_id.id);
-        let number =
-            |tracked: &TrackedStart| tracked.inner_job_id.or(plain(tracked.start)).map(JobGroup::Number);
-        let is_his = |tracked: &&TrackedStart| {
-            [&tracked.group, &number(tracked)].into_iter().flatten().any(|own| *own == group)
-        };
         // A requeued job keeps its number: the last start is the one that runs.
         self.starts
             .values()
-            .filter(is_his)
+            .filter(|tracked| {
+                [&tracked.group, &tracked.number()].into_iter().flatten().any(|own| *own == group)
+            })
             .map(|tracked| tracked.start)
             .max_by_key(|start| start.restart_count)
     }

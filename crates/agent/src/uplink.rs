@@ -44,12 +44,7 @@ const PROBE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_sec
 pub enum UplinkError {
     /// Nobody there, or it does not let us in, or it is not the scheduler.
     #[error("cannot come to the scheduler at {address}")]
-    Connect {
-        /// Where.
-        address: String,
-        /// Why.
-        source: AuthError,
-    },
+    Connect { address: String, source: AuthError },
     /// The scheduler said so, or went away.
     #[error("the scheduler ended the stream")]
     Status(#[source] Box<tonic::Status>),
@@ -59,7 +54,6 @@ pub enum UplinkError {
     /// The node has other devices than the scheduler was told.
     #[error("the node has other devices now")]
     OtherDevices,
-    /// The journal.
     #[error("reports cannot be read")]
     Journal(#[from] JournalError),
 }
@@ -70,11 +64,9 @@ pub struct Uplink {
     pub doors: Vec<Arc<Door>>,
     /// The longest pause between two attempts.
     pub retry_max: Duration,
-    /// What the node's rooms share.
+    /// What the node's parts of the agent share.
     pub node: Arc<Node>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The reports.
     pub journal: Arc<Journal>,
     /// The last sequence in the journal.
     pub appended: watch::Receiver<u64>,
@@ -105,7 +97,7 @@ fn without_digits(reason: &str) -> String {
 impl Uplink {
     /// Connects, and connects again, until `stop`.
     pub async fn run(mut self, stop: CancellationToken, chance: &mut (dyn RngCore + Send)) {
-        let (mut attempt, mut turn, mut told) = (0, 0, BTreeSet::new());
+        let (mut attempt, mut turn, mut reported) = (0, 0, BTreeSet::new());
         while !stop.is_cancelled() {
             let mut was_connected = false;
             let door = self.doors.get(turn % self.doors.len().max(1)).cloned();
@@ -116,7 +108,7 @@ impl Uplink {
             };
             if was_connected {
                 attempt = 0;
-                told.clear();
+                reported.clear();
             }
             if matches!(ended, UplinkError::OtherDevices) {
                 // The next hello tells it; there is nothing to wait for.
@@ -128,7 +120,7 @@ impl Uplink {
             turn += 1;
             // Each reason once: who is refused after the scheduler has come up was told of a scheduler that is down before.
             let reason = error::report(&ended);
-            if told.len() < REASONS_MAX && told.insert(without_digits(&reason)) {
+            if reported.len() < REASONS_MAX && reported.insert(without_digits(&reason)) {
                 warn!(error = reason, "not connected to the scheduler; reports are kept");
             } else {
                 debug!(attempt, error = reason, "still not connected to the scheduler");
@@ -172,8 +164,10 @@ impl Uplink {
             .http2_keep_alive_interval(PROBE.0)
             .keep_alive_timeout(PROBE.1)
             .keep_alive_while_idle(true);
-        let failed = |source| UplinkError::Connect { address: door.to_string(), source };
-        let channel = door.channel(endpoint).await.map_err(failed)?;
+        let channel = door
+            .channel(endpoint)
+            .await
+            .map_err(|source| UplinkError::Connect { address: door.to_string(), source })?;
         let (outgoing, messages) = mpsc::channel(OUTGOING_LENGTH);
         let _ = outgoing.send(FromAgent::Hello(self.hello()).into()).await;
         let attached = AgentServiceClient::new(channel).attach(ReceiverStream::new(messages)).await;
@@ -257,7 +251,7 @@ impl Uplink {
             }
             Ok(ToAgent::Prepare(share)) => Command::Prepare(share),
             Ok(ToAgent::Revoke { decision_id, start }) => Command::Revoke { decision_id, start },
-            Ok(ToAgent::Poke) => Command::Look,
+            Ok(ToAgent::Poke) => Command::Sample,
             Err(error) => {
                 warn!(error = %error::report(&error), "the scheduler said what this agent does not understand");
                 return;

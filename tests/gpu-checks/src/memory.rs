@@ -112,8 +112,8 @@ fn by_job(
             at,
         });
     }
-    let looked = sampler.look(at, vec![(device.index, Ok(state.clone()))]);
-    let devices = looked.reports.into_iter().filter_map(|report| match report {
+    let found = sampler.sample(at, vec![(device.index, Ok(state.clone()))]);
+    let devices = found.reports.into_iter().filter_map(|report| match report {
         ReportBody::Samples(told) => Some(told.samples),
         _ => None,
     });

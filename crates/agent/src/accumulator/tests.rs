@@ -33,17 +33,23 @@ impl Scene {
         Self { runs, at: 1000.0, energy_joules: 50.0 }
     }
 
-    fn look(&mut self, sm_active: f64, sightings: &[Sighting], progress: &[(u32, f64)]) {
-        self.look_after(1.0, sm_active, sightings, progress);
+    fn sample(&mut self, sm_active: f64, sightings: &[Sighting], progress: &[(u32, f64)]) {
+        self.sample_after(1.0, sm_active, sightings, progress);
     }
 
-    fn look_after(&mut self, seconds: f64, sm_active: f64, sightings: &[Sighting], progress: &[(u32, f64)]) {
+    fn sample_after(
+        &mut self,
+        seconds: f64,
+        sm_active: f64,
+        sightings: &[Sighting],
+        progress: &[(u32, f64)],
+    ) {
         self.at += seconds;
         self.energy_joules += 100.0 * seconds;
-        self.look_with(Some(self.energy_joules), sm_active, sightings, progress);
+        self.sample_with(Some(self.energy_joules), sm_active, sightings, progress);
     }
 
-    fn look_with(
+    fn sample_with(
         &mut self,
         energy_joules: Option<f64>,
         sm_active: f64,
@@ -54,7 +60,7 @@ impl Scene {
         reading.metrics.set_known(Metric::EnergyJoules, energy_joules);
         let progress = progress.iter().map(|(id, value)| (job(*id), *value)).collect();
         let at = UnixTime::from_seconds(self.at);
-        self.runs.observe(&Look { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
+        self.runs.observe(&Sample { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
     }
 
     fn end(&mut self, id: u32) -> JobSummary {
@@ -66,11 +72,11 @@ impl Scene {
 #[test]
 fn alone_means_alone_at_both_ends() {
     let mut scene = Scene::new(&[1]);
-    scene.look(0.0, &[], &[]);
-    scene.look(0.3, &[seen(1, 10)], &[]);
-    scene.look(0.8, &[seen(1, 30)], &[]);
-    scene.look(0.6, &[seen(1, 20)], &[]);
-    scene.look(0.2, &[], &[]);
+    scene.sample(0.0, &[], &[]);
+    scene.sample(0.3, &[seen(1, 10)], &[]);
+    scene.sample(0.8, &[seen(1, 30)], &[]);
+    scene.sample(0.6, &[seen(1, 20)], &[]);
+    scene.sample(0.2, &[], &[]);
     let summary = scene.end(1);
     let means = summary.solo_means.expect("it was alone");
     assert_eq!(summary.solo_sample_count, 2, "not the intervals in which it came and went");
@@ -87,8 +93,8 @@ fn alone_means_alone_at_both_ends() {
 fn a_peak_is_of_the_looks_at_which_memory_could_be_read() {
     let unread = |id| Sighting { memory_bytes: None, ..seen(id, 0) };
     let mut scene = Scene::new(&[1, 2, 3]);
-    scene.look(0.5, &[seen(1, 10), unread(2)], &[]);
-    scene.look(0.5, &[unread(1), unread(2)], &[]);
+    scene.sample(0.5, &[seen(1, 10), unread(2)], &[]);
+    scene.sample(0.5, &[unread(1), unread(2)], &[]);
     assert_eq!((scene.end(1).memory_bytes_peak, scene.end(2).memory_bytes_peak), (Some(10), None));
     let never_seen = scene.end(3);
     assert_eq!((never_seen.memory_bytes_peak, never_seen.process_count_peak), (None, 0));
@@ -97,10 +103,10 @@ fn a_peak_is_of_the_looks_at_which_memory_could_be_read() {
 #[test]
 fn who_comes_when_another_is_gone_was_alone() {
     let mut scene = Scene::new(&[1, 2]);
-    scene.look(0.0, &[seen(1, 1)], &[]);
-    scene.look(0.0, &[seen(1, 1)], &[]);
-    scene.look(0.0, &[seen(2, 1)], &[]);
-    scene.look(0.0, &[seen(2, 1)], &[]);
+    scene.sample(0.0, &[seen(1, 1)], &[]);
+    scene.sample(0.0, &[seen(1, 1)], &[]);
+    scene.sample(0.0, &[seen(2, 1)], &[]);
+    scene.sample(0.0, &[seen(2, 1)], &[]);
     for id in [1, 2] {
         let summary = scene.end(id);
         assert!(summary.shared_seconds.abs() < 1e-9 && summary.neighbours.is_empty(), "{summary:?}");
@@ -111,9 +117,9 @@ fn who_comes_when_another_is_gone_was_alone() {
 #[test]
 fn who_was_seen_beside_another_shared_the_time_around_it() {
     let mut scene = Scene::new(&[1, 2]);
-    scene.look(0.0, &[seen(1, 1)], &[]);
-    scene.look(0.0, &[seen(1, 1), seen(2, 1)], &[]);
-    scene.look(0.0, &[seen(2, 1)], &[]);
+    scene.sample(0.0, &[seen(1, 1)], &[]);
+    scene.sample(0.0, &[seen(1, 1), seen(2, 1)], &[]);
+    scene.sample(0.0, &[seen(2, 1)], &[]);
     let (first, second) = (scene.end(1), scene.end(2));
     assert_eq!((first.shared_seconds, first.neighbours), (2.0, vec![job(2)]));
     assert_eq!((first.shared_device_seconds, second.shared_device_seconds), (Some(1.0), Some(1.0)));
@@ -123,10 +129,10 @@ fn who_was_seen_beside_another_shared_the_time_around_it() {
 #[test]
 fn means_are_over_time() {
     let mut scene = Scene::new(&[1]);
-    scene.look(0.0, &[seen(1, 1)], &[]);
-    scene.look_after(3.0, 0.4, &[seen(1, 1)], &[]);
-    scene.look_after(1.0, 0.8, &[seen(1, 1)], &[]);
-    scene.look_after(0.0, 1.0, &[seen(1, 1)], &[]);
+    scene.sample(0.0, &[seen(1, 1)], &[]);
+    scene.sample_after(3.0, 0.4, &[seen(1, 1)], &[]);
+    scene.sample_after(1.0, 0.8, &[seen(1, 1)], &[]);
+    scene.sample_after(0.0, 1.0, &[seen(1, 1)], &[]);
     let active = scene
         .end(1)
         .solo_means
@@ -151,14 +157,14 @@ fn pcie_mean(rates: &[(f64, Option<MetricSource>)]) -> (f64, Option<MetricSource
 fn means_of(readings: impl Iterator<Item = Reading>) -> ActivityMeans {
     let mut runs = DeviceRuns::default();
     runs.begin(job(1), UnixTime::from_epoch(1000));
-    let mut look = |at: u32, reading: &Reading| {
+    let mut sample = |at: u32, reading: &Reading| {
         let at = UnixTime::from_epoch(1000 + u64::from(at));
         let progress = BTreeMap::new();
-        runs.observe(&Look { at, reading, sightings: &[seen(1, 1)], progress: &progress }, GAP_SECONDS);
+        runs.observe(&Sample { at, reading, sightings: &[seen(1, 1)], progress: &progress }, GAP_SECONDS);
     };
-    look(0, &Reading::default());
+    sample(0, &Reading::default());
     for (at, reading) in (1..).zip(readings) {
-        look(at, &reading);
+        sample(at, &reading);
     }
     let ended_at = UnixTime::from_epoch(2000);
     let summary = runs.end(job(1), ended_at, &GresType::new("g0")).expect("it ran");
@@ -239,11 +245,11 @@ fn every_mean_is_of_its_own_metric() {
 #[test]
 fn a_neighbour_ends_the_profile_and_is_named() {
     let mut scene = Scene::new(&[1, 2]);
-    scene.look(0.5, &[seen(1, 1)], &[]);
-    scene.look(0.5, &[seen(1, 1)], &[]);
-    scene.look(0.9, &[seen(1, 1), seen(2, 1)], &[]);
-    scene.look(0.9, &[seen(2, 1)], &[]);
-    scene.look(0.2, &[seen(2, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.9, &[seen(1, 1), seen(2, 1)], &[]);
+    scene.sample(0.9, &[seen(2, 1)], &[]);
+    scene.sample(0.2, &[seen(2, 1)], &[]);
     let (first, second) = (scene.end(1), scene.end(2));
     assert_eq!(first.neighbours, [job(2)]);
     assert_eq!(second.neighbours, [job(1)]);
@@ -258,27 +264,27 @@ fn a_neighbour_ends_the_profile_and_is_named() {
 #[test]
 fn shared_energy_goes_by_activity_where_it_is_known() {
     let mut scene = Scene::new(&[1, 2]);
-    scene.look(0.0, &[seen(1, 1)], &[]);
-    scene.look(0.6, &[seen(1, 1)], &[]);
-    scene.look(0.0, &[], &[]);
-    scene.look(0.0, &[seen(2, 1)], &[]);
-    scene.look(0.2, &[seen(2, 1)], &[]);
+    scene.sample(0.0, &[seen(1, 1)], &[]);
+    scene.sample(0.6, &[seen(1, 1)], &[]);
+    scene.sample(0.0, &[], &[]);
+    scene.sample(0.0, &[seen(2, 1)], &[]);
+    scene.sample(0.2, &[seen(2, 1)], &[]);
     let energy = |scene: &Scene, id| scene.runs.runs[&job(id)].energy_joules.expect("a meter");
     let before = (energy(&scene, 1), energy(&scene, 2));
-    scene.look(0.7, &[seen(1, 1), seen(2, 1)], &[]);
+    scene.sample(0.7, &[seen(1, 1), seen(2, 1)], &[]);
     assert!((energy(&scene, 1) - before.0 - 75.0).abs() < 1e-9);
     assert!((energy(&scene, 2) - before.1 - 25.0).abs() < 1e-9);
 }
 
 proptest! {
     /// Whoever comes and goes: what tenants are booked of the time in which there were several is no more than that time, and
-    /// all of it where each of them stays to the next look.
+    /// all of it where each of them stays to the next sample.
     #[test]
     fn shared_time_is_booked_once(crowds in prop::collection::vec(prop::collection::btree_set(1_u32..5, 0..5), 2..20)) {
         let mut scene = Scene::new(&[1, 2, 3, 4]);
         for crowd in &crowds {
             let sightings: Vec<Sighting> = crowd.iter().map(|id| seen(*id, 1)).collect();
-            scene.look(0.5, &sightings, &[]);
+            scene.sample(0.5, &sightings, &[]);
         }
         let booked: f64 = (1..5).map(|id| scene.end(id).shared_device_seconds.expect("counted")).sum();
         let count = |is_it: &dyn Fn(&BTreeSet<u32>, &BTreeSet<u32>) -> bool| {
@@ -293,8 +299,8 @@ proptest! {
 #[test]
 fn a_stranger_is_a_neighbour_without_a_name() {
     let mut scene = Scene::new(&[1]);
-    scene.look(0.5, &[seen(1, 1)], &[]);
-    scene.look(0.5, &[seen(1, 1), STRANGER], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1), STRANGER], &[]);
     let summary = scene.end(1);
     assert!((summary.shared_seconds - 1.0).abs() < 1e-9);
     assert_eq!(summary.neighbours, []);
@@ -307,15 +313,15 @@ fn progress_counts_from_change_to_change() {
     let mut scene = Scene::new(&[1, 2]);
     let alone = [seen(1, 1)];
     let both = [seen(1, 1), seen(2, 1)];
-    scene.look(0.5, &alone, &[(1, 100.0)]);
+    scene.sample(0.5, &alone, &[(1, 100.0)]);
     for value in [100.0, 100.0, 160.0, 160.0] {
-        scene.look(0.5, &alone, &[(1, value)]);
+        scene.sample(0.5, &alone, &[(1, value)]);
     }
     // Joined: the pending second alone and the first one shared go with the change that spans them.
-    scene.look(0.5, &both, &[(1, 175.0)]);
-    scene.look(0.5, &both, &[(1, 185.0)]);
-    scene.look(0.5, &both, &[(1, 195.0)]);
-    scene.look(0.5, &both, &[(1, 195.0)]);
+    scene.sample(0.5, &both, &[(1, 175.0)]);
+    scene.sample(0.5, &both, &[(1, 185.0)]);
+    scene.sample(0.5, &both, &[(1, 195.0)]);
+    scene.sample(0.5, &both, &[(1, 195.0)]);
     let summary = scene.end(1);
     assert_eq!(
         summary.solo,
@@ -330,7 +336,7 @@ fn progress_counts_from_change_to_change() {
 fn a_counter_that_falls_starts_anew() {
     let mut scene = Scene::new(&[1]);
     for value in [10.0, 20.0, 5.0, 15.0] {
-        scene.look(0.5, &[seen(1, 1)], &[(1, value)]);
+        scene.sample(0.5, &[seen(1, 1)], &[(1, value)]);
     }
     assert_eq!(scene.end(1).solo, ProgressPart { progress: Some(20.0), seconds: 2.0 });
 }
@@ -338,9 +344,9 @@ fn a_counter_that_falls_starts_anew() {
 #[test]
 fn a_gap_counts_for_energy_only() {
     let mut scene = Scene::new(&[1]);
-    scene.look(0.5, &[seen(1, 1)], &[(1, 10.0)]);
-    scene.look_after(GAP_SECONDS * 2.0, 0.1, &[seen(1, 1)], &[(1, 90.0)]);
-    scene.look(0.5, &[seen(1, 1)], &[(1, 95.0)]);
+    scene.sample(0.5, &[seen(1, 1)], &[(1, 10.0)]);
+    scene.sample_after(GAP_SECONDS * 2.0, 0.1, &[seen(1, 1)], &[(1, 90.0)]);
+    scene.sample(0.5, &[seen(1, 1)], &[(1, 95.0)]);
     let summary = scene.end(1);
     assert_eq!(summary.solo_sample_count, 1);
     assert_eq!(summary.energy_joules, Some(2100.0));
@@ -350,22 +356,27 @@ fn a_gap_counts_for_energy_only() {
 #[test]
 fn a_meter_that_was_reset_is_not_negative_energy() {
     let mut scene = Scene::new(&[1]);
-    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
     scene.energy_joules = 0.0;
-    scene.look(0.5, &[seen(1, 1)], &[]);
-    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
     assert_eq!(scene.end(1).energy_joules, Some(100.0), "known again from the reset on");
 }
 
-/// A look at which the device's energy is as these sources would tell it, or nobody tells.
-fn energy_look(runs: &mut DeviceRuns, at: u64, energy: Option<(f64, MetricSource)>, sightings: &[Sighting]) {
+/// A sample at which the device's energy is as these sources would tell it, or nobody tells.
+fn energy_sample(
+    runs: &mut DeviceRuns,
+    at: u64,
+    energy: Option<(f64, MetricSource)>,
+    sightings: &[Sighting],
+) {
     let mut reading = Reading::default();
     if let Some((value, source)) = energy {
         reading.metrics.put(Metric::EnergyJoules, Measured { value, source: Some(source) });
     }
     let progress = BTreeMap::new();
     let at = UnixTime::from_epoch(1000 + at);
-    runs.observe(&Look { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
+    runs.observe(&Sample { at, reading: &reading, sightings, progress: &progress }, GAP_SECONDS);
 }
 
 fn energies(runs: &DeviceRuns) -> [Option<f64>; 2] {
@@ -376,13 +387,13 @@ fn energies(runs: &DeviceRuns) -> [Option<f64>; 2] {
 fn a_meter_that_is_not_told_at_some_looks_loses_nothing() {
     let mut runs = Scene::new(&[1, 2]).runs;
     let told = |joules| Some((joules, MetricSource::Nvml));
-    energy_look(&mut runs, 0, told(100.0), &[seen(1, 1)]);
-    energy_look(&mut runs, 1, None, &[seen(1, 1)]);
-    energy_look(&mut runs, 2, told(300.0), &[seen(1, 1)]);
+    energy_sample(&mut runs, 0, told(100.0), &[seen(1, 1)]);
+    energy_sample(&mut runs, 1, None, &[seen(1, 1)]);
+    energy_sample(&mut runs, 2, told(300.0), &[seen(1, 1)]);
     assert_eq!(energies(&runs), [Some(200.0), None]);
     // Who was there only while it was not told bears its part.
-    energy_look(&mut runs, 3, None, &[seen(1, 1), seen(2, 1)]);
-    energy_look(&mut runs, 4, told(500.0), &[seen(1, 1)]);
+    energy_sample(&mut runs, 3, None, &[seen(1, 1), seen(2, 1)]);
+    energy_sample(&mut runs, 4, told(500.0), &[seen(1, 1)]);
     assert_eq!(energies(&runs), [Some(300.0), Some(100.0)]);
 }
 
@@ -393,33 +404,33 @@ fn a_late_meter_that_stands_in_bills_nothing_twice() {
     // Half a minute late, at 100 W: what it shows was billed already.
     let exporter = |joules| Some((joules - 3000.0, MetricSource::DcgmExporter));
     let alone = [seen(1, 1)];
-    energy_look(&mut runs, 0, nvml(10_000.0), &alone);
-    energy_look(&mut runs, 1, exporter(10_100.0), &alone);
-    energy_look(&mut runs, 2, nvml(10_200.0), &alone);
+    energy_sample(&mut runs, 0, nvml(10_000.0), &alone);
+    energy_sample(&mut runs, 1, exporter(10_100.0), &alone);
+    energy_sample(&mut runs, 2, nvml(10_200.0), &alone);
     assert_eq!(energies(&runs)[0], Some(200.0));
-    energy_look(&mut runs, 3, exporter(10_300.0), &alone);
-    energy_look(&mut runs, 4, exporter(10_400.0), &alone);
-    energy_look(&mut runs, 5, nvml(10_500.0), &alone);
+    energy_sample(&mut runs, 3, exporter(10_300.0), &alone);
+    energy_sample(&mut runs, 4, exporter(10_400.0), &alone);
+    energy_sample(&mut runs, 5, nvml(10_500.0), &alone);
     assert_eq!(energies(&runs)[0], Some(500.0), "each joule once");
 }
 
 #[test]
 fn a_meter_that_has_not_been_told_for_an_hour_begins_again() {
     let mut runs = Scene::new(&[1, 2]).runs;
-    energy_look(&mut runs, 0, Some((100.0, MetricSource::Nvml)), &[seen(1, 1)]);
-    for at in 1..=u64::from(LOOKS_WITHOUT_METER_MAX) + 1 {
-        energy_look(&mut runs, at, None, &[]);
+    energy_sample(&mut runs, 0, Some((100.0, MetricSource::Nvml)), &[seen(1, 1)]);
+    for at in 1..=u64::from(SAMPLES_WITHOUT_METER_MAX) + 1 {
+        energy_sample(&mut runs, at, None, &[]);
     }
-    energy_look(&mut runs, 4000, Some((900.0, MetricSource::Nvml)), &[seen(2, 1)]);
-    energy_look(&mut runs, 4001, Some((950.0, MetricSource::Nvml)), &[seen(2, 1)]);
+    energy_sample(&mut runs, 4000, Some((900.0, MetricSource::Nvml)), &[seen(2, 1)]);
+    energy_sample(&mut runs, 4001, Some((950.0, MetricSource::Nvml)), &[seen(2, 1)]);
     assert_eq!(energies(&runs), [None, Some(50.0)]);
 }
 
 #[test]
 fn runs_survive_being_written_down() {
     let mut scene = Scene::new(&[1, 2]);
-    scene.look(0.5, &[seen(1, 1), STRANGER], &[(1, 10.0)]);
-    scene.look(0.5, &[seen(1, 1), seen(2, 5)], &[(1, 20.0)]);
+    scene.sample(0.5, &[seen(1, 1), STRANGER], &[(1, 10.0)]);
+    scene.sample(0.5, &[seen(1, 1), seen(2, 5)], &[(1, 20.0)]);
     let text = serde_json::to_string(&scene.runs).unwrap();
     assert_eq!(serde_json::from_str::<DeviceRuns>(&text).unwrap(), scene.runs);
 }
@@ -427,33 +438,33 @@ fn runs_survive_being_written_down() {
 #[test]
 fn a_run_that_an_older_agent_wrote_down_goes_on() {
     let mut scene = Scene::new(&[1]);
-    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
     let mut written = serde_json::to_value(&scene.runs).unwrap();
     let run = written["runs"][0][1].as_object_mut().expect("a run");
     run.remove("activity").expect("its means");
     run.insert("means".to_owned(), serde_json::json!({"sm_active": {"sum": 1.0, "seconds": 2.0}}));
     scene.runs = serde_json::from_value(written).unwrap();
-    scene.look(0.5, &[seen(1, 1)], &[]);
+    scene.sample(0.5, &[seen(1, 1)], &[]);
     let summary = scene.end(1);
     assert_eq!((summary.energy_joules, summary.solo_sample_count), (Some(100.0), 1));
 }
 
 proptest! {
-    /// Also to one that is not there at some looks: what ran on meanwhile is billed when it is there again, once.
+    /// Also to one that is not there at some samples: what ran on meanwhile is billed when it is there again, once.
     #[test]
     fn the_parts_sum_to_the_meter(
-        looks in prop::collection::vec((0.0..=1.0_f64, any::<[bool; 3]>(), any::<bool>()), 2..40),
+        samples in prop::collection::vec((0.0..=1.0_f64, any::<[bool; 3]>(), any::<bool>()), 2..40),
     ) {
         let mut scene = Scene::new(&[1, 2, 3]);
         let mut told = Vec::new();
-        for (sm_active, there, has_meter) in &looks {
+        for (sm_active, there, has_meter) in &samples {
             let sightings: Vec<Sighting> =
                 (1..=3).zip(there).filter(|(_, there)| **there).map(|(id, _)| seen(id, 1)).collect();
             scene.at += 1.0;
             scene.energy_joules += 100.0;
             let meter = has_meter.then_some(scene.energy_joules);
             told.extend(meter);
-            scene.look_with(meter, *sm_active, &sightings, &[]);
+            scene.sample_with(meter, *sm_active, &sightings, &[]);
         }
         let metered = told.last().zip(told.first()).map_or(0.0, |(last, first)| last - first);
         let parts: f64 = [1, 2, 3].map(|id| scene.end(id).energy_joules.unwrap_or(0.0)).iter().sum();

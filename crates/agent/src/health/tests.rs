@@ -20,10 +20,10 @@ fn state(source: MetricSource, processes: &[u32]) -> DeviceState {
     DeviceState { reading, processes: processes.iter().map(process).collect() }
 }
 
-/// A look at which device 1 is well and device 0 says what is given.
-fn look(health: &mut Health, seconds: u64, first: Result<DeviceState, DeviceError>) {
+/// A sample at which device 1 is well and device 0 says what is given.
+fn sample(health: &mut Health, seconds: u64, first: Result<DeviceState, DeviceError>) {
     let states = vec![(0, first), (1, Ok(state(MetricSource::Nvml, &[])))];
-    health.looked(at(seconds), Ok(&states));
+    health.sampled(at(seconds), Ok(&states));
 }
 
 fn notice(health: &mut Health, seconds: u64, kind: NoticeKind) {
@@ -53,7 +53,7 @@ fn well(processes: &[u32]) -> DeviceState {
 fn a_device_is_well_or_unknown_until_it_was_looked_at() {
     let mut health = health();
     assert_eq!(health.conditions(), []);
-    look(&mut health, 1, Ok(well(&[])));
+    sample(&mut health, 1, Ok(well(&[])));
     let expected = |name: &str, source| DeviceCondition {
         gres_type: GresType::new(name),
         faults: Vec::new(),
@@ -68,15 +68,15 @@ fn a_device_is_well_or_unknown_until_it_was_looked_at() {
 #[test]
 fn a_gone_device_is_told_at_once_and_is_well_when_it_answers() {
     let mut health = health();
-    look(&mut health, 1, gone());
-    look(&mut health, 2, gone());
+    sample(&mut health, 1, gone());
+    sample(&mut health, 2, gone());
     assert_eq!(faults(&health), [(FaultKind::Gone, 1)], "since the first time");
     let conditions = health.conditions();
     let fault = conditions[0].closed_by().expect("nobody new is put there");
     assert_eq!(fault.to_string(), "it is gone: fell off the bus");
-    look(&mut health, 3, Ok(well(&[])));
+    sample(&mut health, 3, Ok(well(&[])));
     assert_eq!(faults(&health), []);
-    look(&mut health, 4, gone());
+    sample(&mut health, 4, gone());
     assert_eq!(faults(&health), [(FaultKind::Gone, 4)], "anew");
 }
 
@@ -84,18 +84,18 @@ fn a_gone_device_is_told_at_once_and_is_well_when_it_answers() {
 fn what_may_pass_by_itself_counts_at_the_third_look() {
     let mut health = health();
     for second in [1, 2] {
-        look(&mut health, second, busy());
+        sample(&mut health, second, busy());
         assert_eq!(faults(&health), []);
     }
-    look(&mut health, 3, busy());
+    sample(&mut health, 3, busy());
     assert_eq!(faults(&health), [(FaultKind::Unreadable, 1)]);
-    look(&mut health, 4, gone());
+    sample(&mut health, 4, gone());
     assert_eq!(faults(&health), [(FaultKind::Gone, 1)], "one of the two");
-    look(&mut health, 5, Ok(well(&[])));
-    look(&mut health, 6, busy());
+    sample(&mut health, 5, Ok(well(&[])));
+    sample(&mut health, 6, busy());
     assert_eq!(faults(&health), [], "counted anew");
     let refused = DeviceError::Refused { index: 0, reason: "not root".into() };
-    look(&mut health, 7, Err(refused));
+    sample(&mut health, 7, Err(refused));
     assert_eq!(faults(&health), [(FaultKind::Unreadable, 6)], "this will not pass");
 }
 
@@ -103,19 +103,19 @@ fn what_may_pass_by_itself_counts_at_the_third_look() {
 fn a_driver_that_fails_or_forgets_a_device_is_no_better() {
     let mut health = health();
     let error = DeviceError::NoLibrary { library: "libnvidia-ml.so.1".into(), reason: "gone".into() };
-    health.looked(at(1), Err(&error));
+    health.sampled(at(1), Err(&error));
     let kinds = |health: &Health| -> Vec<Option<FaultKind>> {
         health.conditions().iter().map(|one| one.closed_by().map(|fault| fault.kind)).collect()
     };
     assert_eq!(kinds(&health), [Some(FaultKind::Unreadable); 2]);
-    health.looked(at(2), Ok(&vec![(1, Ok(well(&[])))]));
+    health.sampled(at(2), Ok(&vec![(1, Ok(well(&[])))]));
     assert_eq!(kinds(&health), [Some(FaultKind::Gone), None]);
 }
 
 #[test]
 fn a_lost_metric_is_named_and_closes_nothing() {
     let mut health = health();
-    look(&mut health, 1, Ok(well(&[])));
+    sample(&mut health, 1, Ok(well(&[])));
     notice(&mut health, 2, NoticeKind::MetricLost(Metric::SmActiveFraction));
     notice(&mut health, 3, NoticeKind::MetricLost(Metric::PowerWatts));
     notice(&mut health, 4, NoticeKind::MetricLost(Metric::PowerWatts));
@@ -123,15 +123,15 @@ fn a_lost_metric_is_named_and_closes_nothing() {
     assert_eq!((lost.faults.len(), lost.closed_by(), lost.sources.len()), (2, None, 0));
     assert!(lost.faults.iter().any(|fault| fault.to_string() == "it lost a metric: power_watts: said so"));
     notice(&mut health, 5, NoticeKind::MetricBack(Metric::PowerWatts));
-    look(&mut health, 6, Ok(well(&[])));
+    sample(&mut health, 6, Ok(well(&[])));
     assert_eq!(faults(&health), [(FaultKind::MetricLost, 2)]);
 }
 
 #[test]
 fn a_metric_that_is_missing_for_once_is_not_lost() {
     let mut health = health();
-    look(&mut health, 1, Ok(well(&[])));
-    look(&mut health, 2, Ok(DeviceState { reading: Reading::default(), processes: Vec::new() }));
+    sample(&mut health, 1, Ok(well(&[])));
+    sample(&mut health, 2, Ok(DeviceState { reading: Reading::default(), processes: Vec::new() }));
     assert_eq!(health.conditions()[0].sources.len(), 1);
 }
 
@@ -139,16 +139,16 @@ fn a_metric_that_is_missing_for_once_is_not_lost() {
 fn an_mps_fault_lasts_until_it_is_cleared_or_nobody_is_left() {
     let mut health = health();
     notice(&mut health, 1, NoticeKind::MpsFault);
-    look(&mut health, 2, Ok(well(&[7])));
+    sample(&mut health, 2, Ok(well(&[7])));
     assert_eq!(faults(&health), [(FaultKind::MpsFault, 1)]);
     assert!(health.conditions()[0].closed_by().is_some());
     notice(&mut health, 3, NoticeKind::MpsClear);
     assert_eq!(faults(&health), []);
     notice(&mut health, 4, NoticeKind::MpsFault);
     notice(&mut health, 5, NoticeKind::MpsDied);
-    look(&mut health, 6, Ok(well(&[7])));
+    sample(&mut health, 6, Ok(well(&[7])));
     assert_eq!(faults(&health), [(FaultKind::MpsDied, 5)]);
-    look(&mut health, 7, Ok(well(&[])));
+    sample(&mut health, 7, Ok(well(&[])));
     assert_eq!(faults(&health), []);
 }
 
@@ -159,19 +159,19 @@ fn a_mode_is_held_until_the_whole_card_is_idle() {
         let conditions = health.conditions();
         conditions.iter().map(|condition| condition.closed_by().is_some()).collect::<Vec<_>>()
     };
-    let look = |health: &mut Health, processes: [Option<&[u32]>; 3]| {
+    let sample = |health: &mut Health, processes: [Option<&[u32]>; 3]| {
         let state =
             |pids: Option<&[u32]>| pids.map_or_else(busy, |pids| Ok(state(MetricSource::Sysman, pids)));
         let states = (0..).zip(processes.map(state)).collect();
-        health.looked(at(2), Ok(&states));
+        health.sampled(at(2), Ok(&states));
     };
     health.mode_refused(at(1), 1, "processes [7]".into());
-    look(&mut health, [Some(&[7]), Some(&[]), Some(&[])]);
+    sample(&mut health, [Some(&[7]), Some(&[]), Some(&[])]);
     assert_eq!(closed(&health), [false, true, false], "its neighbour is open to who comes as it is");
     assert_eq!(health.conditions()[1].faults[0].kind, FaultKind::ModeHeld);
-    look(&mut health, [None, Some(&[]), Some(&[])]);
+    sample(&mut health, [None, Some(&[]), Some(&[])]);
     assert_eq!(closed(&health), [false, true, false], "nobody knows");
-    look(&mut health, [Some(&[]), Some(&[]), Some(&[7])]);
+    sample(&mut health, [Some(&[]), Some(&[]), Some(&[7])]);
     assert_eq!(closed(&health), [false, false, false], "another card is another matter");
 }
 
@@ -179,16 +179,16 @@ fn a_mode_is_held_until_the_whole_card_is_idle() {
 fn a_device_that_lacks_its_mechanism_stays_open_and_says_so() {
     let mut health = health();
     notice(&mut health, 1, NoticeKind::NoMechanism);
-    look(&mut health, 2, Ok(well(&[])));
+    sample(&mut health, 2, Ok(well(&[])));
     assert_eq!(faults(&health), [(FaultKind::NoMechanism, 1)]);
     assert_eq!(health.conditions()[0].closed_by(), None);
 }
 
 #[test]
-fn a_device_that_is_cut_up_is_closed_and_still_read() {
+fn a_device_with_mig_enabled_is_closed_and_still_read() {
     let mut health = health();
     notice(&mut health, 1, NoticeKind::Divided);
-    look(&mut health, 2, Ok(well(&[])));
+    sample(&mut health, 2, Ok(well(&[])));
     assert_eq!(faults(&health), [(FaultKind::Divided, 1)]);
     let condition = &health.conditions()[0];
     assert!(condition.closed_by().is_some() && !condition.sources.is_empty(), "{condition:?}");
@@ -198,7 +198,7 @@ fn a_device_that_is_cut_up_is_closed_and_still_read() {
 fn the_worst_stands_first() {
     let mut health = health();
     notice(&mut health, 1, NoticeKind::MetricLost(Metric::PowerWatts));
-    look(&mut health, 2, gone());
+    sample(&mut health, 2, gone());
     notice(&mut health, 3, NoticeKind::MpsDied);
     let kinds: Vec<FaultKind> = faults(&health).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [FaultKind::Gone, FaultKind::MpsDied, FaultKind::MetricLost]);
@@ -220,12 +220,12 @@ fn who_took_too_much_is_told_for_a_minute_and_closes_nothing() {
     let mut health = health();
     health.overused(at(5), 0, "job 33".to_owned());
     health.overused(at(6), 0, "job 33".to_owned());
-    look(&mut health, 60, Ok(well(&[])));
+    sample(&mut health, 60, Ok(well(&[])));
     assert_eq!((faults(&health), health.conditions()[0].closed_by()), (vec![(FaultKind::Overused, 5)], None));
     health.overused(at(61), 0, "job 34".to_owned());
-    look(&mut health, 70, Ok(well(&[])));
+    sample(&mut health, 70, Ok(well(&[])));
     assert_eq!(faults(&health), [(FaultKind::Overused, 61)], "another one is told anew");
-    look(&mut health, 122, Ok(well(&[])));
+    sample(&mut health, 122, Ok(well(&[])));
     assert_eq!(faults(&health), []);
 }
 
@@ -233,7 +233,7 @@ fn who_took_too_much_is_told_for_a_minute_and_closes_nothing() {
 fn a_device_that_serves_one_user_at_a_time_stays_open_and_says_so() {
     let mut health = health();
     health.serves_one_user(at(5), 0, "it does not know -multiuser-server");
-    look(&mut health, 6, Ok(well(&[])));
+    sample(&mut health, 6, Ok(well(&[])));
     assert_eq!(faults(&health), [(FaultKind::OneUser, 5)]);
     let condition = &health.conditions()[0];
     assert_eq!(condition.closed_by(), None);

@@ -107,16 +107,19 @@ fn survived(pending: &[Event], how: u32, chance: usize) -> Vec<Event> {
         Event::Write(offset, data) => Event::Write(*offset, data[..data.len() / 2].to_vec()),
         other => other.clone(),
     };
-    let in_part = |(index, event): (usize, &Event)| match (chance / (index + 1) + index) % 3 {
-        0 => None,
-        1 => Some(torn(event)),
-        _ => Some(event.clone()),
-    };
     match how {
         0 => Vec::new(),
         1 => pending.to_vec(),
         2 => pending.iter().rev().map(torn).collect(),
-        _ => pending.iter().enumerate().filter_map(in_part).collect(),
+        _ => pending
+            .iter()
+            .enumerate()
+            .filter_map(|(index, event)| match (chance / (index + 1) + index) % 3 {
+                0 => None,
+                1 => Some(torn(event)),
+                _ => Some(event.clone()),
+            })
+            .collect(),
     }
 }
 

@@ -70,10 +70,11 @@ fn settings(
 ) -> Result<MpsSettings, MechanismError> {
     let tenants = mps::tenants(newcomer.stays().chain([newcomer.share]));
     let settings = mps::settings(runtime_directory, newcomer.device, multi_user, &tenants);
-    let failed = |path: &Path, source| MechanismError::Directory { path: path.to_owned(), source };
     let MpsSettings { pipe_directory, log_directory, .. } = &settings;
-    make_private(pipe_directory).map_err(|error| failed(pipe_directory, error))?;
-    std::fs::create_dir_all(log_directory).map_err(|error| failed(log_directory, error))?;
+    make_private(pipe_directory)
+        .map_err(|source| MechanismError::Directory { path: pipe_directory.clone(), source })?;
+    std::fs::create_dir_all(log_directory)
+        .map_err(|source| MechanismError::Directory { path: log_directory.clone(), source })?;
     Ok(settings)
 }
 

@@ -34,7 +34,6 @@ pub enum MechanismError {
     /// The device is shared in another way.
     #[error("device {gres_type} can be shared by {can}, not by {asked}")]
     NotThere {
-        /// The device.
         gres_type: GresType,
         /// How it can be.
         can: Mechanism,
@@ -44,7 +43,6 @@ pub enum MechanismError {
     /// A tenant is there who runs another way.
     #[error("start {tenant} holds device {gres_type} by {held}; {asked} is possible when it has ended")]
     HeldOtherwise {
-        /// The device.
         gres_type: GresType,
         /// Who is there.
         tenant: JobStart,
@@ -63,14 +61,7 @@ pub enum MechanismError {
     #[error(
         "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
     )]
-    OtherMode {
-        /// The device.
-        gres_type: GresType,
-        /// Its mode.
-        held: u8,
-        /// The newcomer's.
-        asked: u8,
-    },
+    OtherMode { gres_type: GresType, held: u8, asked: u8 },
     /// A cap that leaves nothing.
     #[error("a cap of 0 leaves the tenant no compute unit")]
     NoCompute,
@@ -79,13 +70,7 @@ pub enum MechanismError {
     NoMemory(u64),
     /// The directory of the daemon.
     #[error("cannot make {}", path.display())]
-    Directory {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The driver.
+    Directory { path: PathBuf, source: std::io::Error },
     #[error("the mechanism could not be set up")]
     Device(#[from] DeviceError),
 }
@@ -185,15 +170,17 @@ impl Mechanisms {
 
     /// The node has these too: as with all of them when the agent begins.
     pub fn take_up(&mut self, devices: &[DeviceDescription], shares: &[Share]) {
-        let is_idle = |device: &&DeviceDescription| {
-            let is_its =
-                |share: &Share| share.mechanism() == device.mechanism && share.gres_type == device.gres_type;
-            device.mechanism.is_set_up() && !shares.iter().any(is_its)
-        };
-        let to_undo = |device: &DeviceDescription| (device.gres_type.clone(), Undo::default());
-        self.draining.extend(devices.iter().filter(is_idle).map(to_undo));
-        let untidy = devices.iter().filter(|device| device.mechanism.has_daemon());
-        self.untidy.extend(untidy.map(to_undo));
+        for device in devices {
+            let is_held = shares
+                .iter()
+                .any(|share| share.mechanism() == device.mechanism && share.gres_type == device.gres_type);
+            if device.mechanism.is_set_up() && !is_held {
+                self.draining.insert(device.gres_type.clone(), Undo::default());
+            }
+            if device.mechanism.has_daemon() {
+                self.untidy.insert(device.gres_type.clone(), Undo::default());
+            }
+        }
     }
 
     /// Says of any device where its MPS daemon and its clients meet.

@@ -2,39 +2,39 @@
 
 use pillion_device::DeviceError;
 
-/// The most looks between two tries, about a minute: a try at a driver that keeps refusing may cost it, and us, something.
-const LOOKS_MAX: u32 = 60;
+/// The most samples between two tries, about a minute: a try at a driver that keeps refusing may cost it, and us, something.
+const SAMPLES_MAX: u32 = 60;
 
 /// How the undoing of one device's sharing goes. It is never given up: a device that is away comes back, and what was
 /// refused once, as by a server that ended between two questions, is granted the next time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Undo {
-    /// How many looks are to pass before the next try.
+    /// How many samples are to pass before the next try.
     waiting: u32,
     /// How many passed before the last one.
     waited: u32,
     /// Whether operators know.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Undo {
-    /// To be asked once a look: whether it is to be tried now.
+    /// To be asked once a sample: whether it is to be tried now.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.waiting == 0;
         self.waiting = self.waiting.saturating_sub(1);
         is_due
     }
 
-    /// It failed. What passes by itself is tried at every look, all else less and less often. Returns whether operators are
+    /// It failed. What passes by itself is tried at every sample, all else less and less often. Returns whether operators are
     /// to hear of it: once.
     pub(super) fn failed(&mut self, error: &DeviceError) -> bool {
         if error.is_transient() {
             (self.waiting, self.waited) = (0, 0);
             return false;
         }
-        self.waited = (2 * self.waited).clamp(1, LOOKS_MAX);
+        self.waited = (2 * self.waited).clamp(1, SAMPLES_MAX);
         self.waiting = self.waited;
-        !std::mem::replace(&mut self.is_told, true)
+        !std::mem::replace(&mut self.is_reported, true)
     }
 }
 
@@ -42,17 +42,17 @@ impl Undo {
 mod tests {
     use super::*;
 
-    /// At which of the first looks it is tried if it always fails so.
+    /// At which of the first samples it is tried if it always fails so.
     fn tries(error: &DeviceError) -> (Vec<u32>, usize) {
         let mut undo = Undo::default();
-        let (mut tried, mut told) = (Vec::new(), 0);
-        for look in 0..200 {
+        let (mut tried, mut reported) = (Vec::new(), 0);
+        for sample in 0..200 {
             if undo.is_due() {
-                tried.push(look);
-                told += usize::from(undo.failed(error));
+                tried.push(sample);
+                reported += usize::from(undo.failed(error));
             }
         }
-        (tried, told)
+        (tried, reported)
     }
 
     #[test]

@@ -10,8 +10,7 @@ const DEVICE: &[&str] = &["node", "gres_type"];
 
 /// A family for each metric that Prometheus has.
 pub(crate) static MEASURED: LazyLock<Vec<(Metric, Description)>> = LazyLock::new(|| {
-    let family = |metric: Metric| Some((metric, described(metric, metric.family()?)));
-    Metric::ALL.into_iter().filter_map(family).collect()
+    Metric::ALL.into_iter().filter_map(|metric| Some((metric, described(metric, metric.family()?)))).collect()
 });
 
 fn described(metric: Metric, Family { name, meaning }: Family) -> Description {
@@ -57,7 +56,7 @@ pillion_metrics::families! {
     DEVICE_FAULT = gauge("pillion_device_fault", "1", &["node", "gres_type", "fault"],
         "1 for each fault of a device that lasts, as its agent tells: gone, unreadable, mps-fault, mps-died, divided, mode-held, \
          no-mechanism, no-partitions, one-user, metric-lost, overused, other; no line where there is none");
-    READ_ERRORS = counter("pillion_device_read_errors_total", "looks", &["node", "gres_type"],
+    READ_ERRORS = counter("pillion_device_read_errors_total", "samples", &["node", "gres_type"],
         "Looks at which a device could not be read");
     TENANTS = gauge("pillion_device_tenants", "jobs", &["node", "gres_type"],
         "Managed jobs that were seen on the device");

@@ -1,4 +1,4 @@
-//! What was seen at the last look, and what has happened since the agent started; filled where it happens.
+//! What was seen at the last sample, and what has happened since the agent started; filled where it happens.
 
 use pillion_core::device::{Mechanism, Reading};
 use pillion_core::health::{DeviceCondition, FaultKind};
@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One device.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceSeen {
     /// What it did; `None`: it could not be read.
@@ -28,9 +27,9 @@ pub struct DeviceSeen {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Seen {
     /// When the devices were looked at.
-    pub looked_at: Option<UnixTime>,
-    /// How long looks took.
-    pub look: Durations,
+    pub sampled_at: Option<UnixTime>,
+    /// How long samples took.
+    pub sample: Durations,
     /// Devices by what Slurm calls them.
     pub devices: BTreeMap<GresType, DeviceSeen>,
     /// Shares by mechanism and whether they were prepared.
@@ -41,7 +40,7 @@ pub struct Seen {
     pub uplink_failures: u64,
 }
 
-/// It, shared by the agent's rooms. The lock is held for a copy or an addition.
+/// It, shared by the parts of the agent. The lock is held for a copy or an addition.
 #[derive(Debug, Default)]
 pub struct Figures(Mutex<Seen>);
 
@@ -50,16 +49,15 @@ impl Figures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy.
     pub fn seen(&self) -> Seen {
         self.lock().clone()
     }
 
-    /// A look begins to be told: it took so long to read all devices.
-    pub(crate) fn looked(&self, at: UnixTime, took: Duration) {
+    /// A sample begins to be told: it took so long to read all devices.
+    pub(crate) fn sampled(&self, at: UnixTime, took: Duration) {
         let mut seen = self.lock();
-        seen.looked_at = Some(at);
-        seen.look.add(took);
+        seen.sampled_at = Some(at);
+        seen.sample.add(took);
     }
 
     /// What one device said; `None`: it could not be read.

@@ -1,4 +1,4 @@
-//! What the agent tells Prometheus of its node. Everything was seen at the last look or is counted where it happens: a scrape
+//! What the agent tells Prometheus of its node. Everything was seen at the last sample or is counted where it happens: a scrape
 //! asks no driver, reads no file, and holds a lock for a copy only. It tells of devices, never of a job or a user.
 
 mod families;

@@ -11,9 +11,7 @@ use pillion_metrics::Page;
 
 /// What is known now.
 pub struct Snapshot<'a> {
-    /// The node.
     pub node: &'a NodeName,
-    /// Its devices.
     pub devices: &'a [DeviceDescription],
     /// The shares that are set up.
     pub shares: &'a [Share],
@@ -25,7 +23,6 @@ pub struct Snapshot<'a> {
     pub journal: JournalFigures,
 }
 
-/// The page.
 pub fn page(snapshot: &Snapshot<'_>) -> Page {
     let mut page = Page::new();
     agent(&mut page, snapshot);
@@ -44,8 +41,8 @@ fn agent(page: &mut Page, snapshot: &Snapshot<'_>) {
     page.set(&f::INFO, &[node, env!("CARGO_PKG_VERSION")], 1.0);
     page.count(&f::UPLINK_CONNECTED, &[node], u64::from(*is_connected));
     page.count(&f::UPLINK_FAILURES, &[node], seen.uplink_failures);
-    page.set_known(&f::SAMPLED_AT, &[node], seen.looked_at.map(UnixTime::seconds));
-    page.durations(&f::SAMPLE_SECONDS, &[node], &seen.look);
+    page.set_known(&f::SAMPLED_AT, &[node], seen.sampled_at.map(UnixTime::seconds));
+    page.durations(&f::SAMPLE_SECONDS, &[node], &seen.sample);
     for (answer, is_decided) in [("decided", true), ("no-decision", false)] {
         page.count(&f::TASKS, &[node, answer], seen.tasks.get(&is_decided).copied().unwrap_or(0));
     }
@@ -86,8 +83,9 @@ fn device(page: &mut Page, snapshot: &Snapshot<'_>, device: &DeviceDescription, 
     }
     page.count(&f::SHARDS, &place, own.iter().map(|share| u64::from(share.shards.count())).sum());
     if own.iter().any(|share| share.mechanism().has_daemon()) {
-        let is_out = |fault: &FaultKind| matches!(fault, FaultKind::MpsFault | FaultKind::MpsDied);
-        page.count(&f::MPS_UP, &place, u64::from(!seen.faults.iter().any(is_out)));
+        let is_out =
+            seen.faults.iter().any(|fault| matches!(fault, FaultKind::MpsFault | FaultKind::MpsDied));
+        page.count(&f::MPS_UP, &place, u64::from(!is_out));
     }
     if let Some(read) = &seen.reading {
         page.count(&f::TENANTS, &place, seen.tenants);

@@ -60,13 +60,13 @@ impl Node {
     }
 
     /// A second later, with these pids on device 0.
-    fn look(&mut self, pids: &[u32]) -> Looked {
+    fn sample(&mut self, pids: &[u32]) -> Sampled {
         let processes: Vec<_> = pids.iter().map(|pid| (*pid, Some(7))).collect();
-        self.look_at(&processes)
+        self.sample_at(&processes)
     }
 
     /// The same, with what the driver says of the memory of each.
-    fn look_at(&mut self, processes: &[(u32, Option<u64>)]) -> Looked {
+    fn sample_at(&mut self, processes: &[(u32, Option<u64>)]) -> Sampled {
         self.at += 1.0;
         let process = |(pid, memory_bytes): &(u32, Option<u64>)| DeviceProcess {
             pid: *pid,
@@ -77,22 +77,22 @@ impl Node {
             |processes| DeviceState { reading: Reading::from([(Metric::SmActiveFraction, busy)]), processes };
         let quiet = DeviceState { reading: Reading::default(), processes: Vec::new() };
         let states = vec![(0, Ok(state(processes.iter().map(process).collect()))), (1, Ok(quiet))];
-        self.sampler.look(UnixTime::from_seconds(self.at), states)
+        self.sampler.sample(UnixTime::from_seconds(self.at), states)
     }
 }
 
-fn samples(looked: &Looked) -> Vec<&DeviceSample> {
+fn samples(sampled: &Sampled) -> Vec<&DeviceSample> {
     fn of(report: &ReportBody) -> &[DeviceSample] {
         if let ReportBody::Samples(samples) = report { &samples.samples } else { &[] }
     }
-    looked.reports.iter().flat_map(of).collect()
+    sampled.reports.iter().flat_map(of).collect()
 }
 
-fn summaries(looked: &Looked) -> Vec<&JobSummary> {
+fn summaries(sampled: &Sampled) -> Vec<&JobSummary> {
     fn of(report: &ReportBody) -> Option<&JobSummary> {
         if let ReportBody::JobSummary(summary) = report { Some(summary) } else { None }
     }
-    looked.reports.iter().filter_map(of).collect()
+    sampled.reports.iter().filter_map(of).collect()
 }
 
 #[test]
@@ -100,10 +100,10 @@ fn memory_that_cannot_be_read_is_neither_nothing_nor_a_part_of_it() {
     let mut node = Node::new();
     node.begin_task(10);
     run(node.directory.path(), 11, 10);
-    let told = |looked: &Looked| samples(looked)[0].tenants[0].memory_bytes;
-    assert_eq!(told(&node.look_at(&[(10, None)])), None);
-    assert_eq!(told(&node.look_at(&[(10, Some(7)), (11, None)])), None, "a part is not the sum");
-    assert_eq!(told(&node.look_at(&[(10, Some(7)), (11, Some(0))])), Some(7), "0 bytes are a value");
+    let told = |sampled: &Sampled| samples(sampled)[0].tenants[0].memory_bytes;
+    assert_eq!(told(&node.sample_at(&[(10, None)])), None);
+    assert_eq!(told(&node.sample_at(&[(10, Some(7)), (11, None)])), None, "a part is not the sum");
+    assert_eq!(told(&node.sample_at(&[(10, Some(7)), (11, Some(0))])), Some(7), "0 bytes are a value");
 }
 
 #[test]
@@ -111,21 +111,21 @@ fn a_start_is_over_when_its_task_and_its_processes_have_been_gone_twice() {
     let mut node = Node::new();
     node.begin_task(10);
     run(node.directory.path(), 11, 10);
-    let looked = node.look(&[11]);
-    let sample = samples(&looked)[0];
+    let sampled = node.sample(&[11]);
+    let sample = samples(&sampled)[0];
     assert_eq!(sample.tenants.len(), 1);
     assert_eq!((sample.tenants[0].job_id, sample.tenants[0].memory_bytes), (JOB.job_id, Some(7)));
-    node.look(&[11]);
-    assert!(node.look(&[]).ended.is_empty(), "its task still runs");
-    assert!(node.look(&[]).ended.is_empty());
+    node.sample(&[11]);
+    assert!(node.sample(&[]).ended.is_empty(), "its task still runs");
+    assert!(node.sample(&[]).ended.is_empty());
     node.end_process(10);
-    assert!(node.look(&[11]).ended.is_empty(), "a process of it is still on the device");
+    assert!(node.sample(&[11]).ended.is_empty(), "a process of it is still on the device");
     node.end_process(11);
-    assert!(node.look(&[]).ended.is_empty(), "once may be chance");
+    assert!(node.sample(&[]).ended.is_empty(), "once may be chance");
     let gone_at = node.at;
-    let looked = node.look(&[]);
-    assert_eq!(looked.ended, [JOB]);
-    let summaries = summaries(&looked);
+    let sampled = node.sample(&[]);
+    assert_eq!(sampled.ended, [JOB]);
+    let summaries = summaries(&sampled);
     assert_eq!(summaries.len(), 1);
     assert_eq!(summaries[0].started_at.epoch(), 1000);
     assert!((summaries[0].ended_at.seconds() - gone_at).abs() < 1e-9);
@@ -142,13 +142,13 @@ fn an_mps_server_is_nobodys_neighbour() {
         std::os::unix::fs::symlink(program, node.directory.path().join(format!("proc/{pid}/exe"))).unwrap();
     }
     for _ in 0..3 {
-        node.look(&[10, 20]);
+        node.sample(&[10, 20]);
     }
-    node.look(&[10, 21]);
+    node.sample(&[10, 21]);
     node.end_process(10);
-    node.look(&[]);
-    let looked = node.look(&[]);
-    let summary = summaries(&looked)[0];
+    node.sample(&[]);
+    let sampled = node.sample(&[]);
+    let summary = summaries(&sampled)[0];
     assert_eq!(summary.solo_sample_count, 2, "beside the server it is alone");
     assert!(summary.shared_seconds > 0.0, "a program of another name is somebody");
 }
@@ -158,27 +158,27 @@ fn a_new_task_keeps_the_start_alive() {
     let mut node = Node::new();
     node.begin_task(10);
     node.end_process(10);
-    node.look(&[]);
+    node.sample(&[]);
     node.begin_task(12);
-    assert!(node.look(&[]).ended.is_empty());
+    assert!(node.sample(&[]).ended.is_empty());
     node.end_process(12);
-    node.look(&[]);
-    assert_eq!(node.look(&[]).ended, [JOB]);
+    node.sample(&[]);
+    assert_eq!(node.sample(&[]).ended, [JOB]);
 }
 
 #[test]
 fn quiet_devices_are_told_of_every_ten_seconds() {
     let mut node = Node::new();
-    let told: Vec<usize> = (0..21).map(|_| samples(&node.look(&[])).len()).collect();
+    let told: Vec<usize> = (0..21).map(|_| samples(&node.sample(&[])).len()).collect();
     let mut expected = vec![0; 21];
     for at in [0, 10, 20] {
         expected[at] = 2;
     }
     assert_eq!(told, expected);
     run(node.directory.path(), 50, 1);
-    assert_eq!(samples(&node.look(&[50])).len(), 1, "somebody's process: only that device");
-    assert_eq!(samples(&node.look(&[])).len(), 1, "once more when it falls quiet");
-    assert_eq!(samples(&node.look(&[])).len(), 0);
+    assert_eq!(samples(&node.sample(&[50])).len(), 1, "somebody's process: only that device");
+    assert_eq!(samples(&node.sample(&[])).len(), 1, "once more when it falls quiet");
+    assert_eq!(samples(&node.sample(&[])).len(), 0);
 }
 
 #[test]
@@ -189,13 +189,13 @@ fn progress_reaches_the_sample_and_the_summary() {
     let path = node.sampler.progress_files.make(JOB, uid, rustix::process::getgid().as_raw()).unwrap();
     for step in ["5\n", "15\n", "25\n"] {
         std::fs::write(&path, step).unwrap();
-        let looked = node.look(&[10]);
-        assert_eq!(samples(&looked)[0].tenants[0].progress, step.trim().parse().ok());
+        let sampled = node.sample(&[10]);
+        assert_eq!(samples(&sampled)[0].tenants[0].progress, step.trim().parse().ok());
     }
     node.end_process(10);
-    node.look(&[]);
-    let looked = node.look(&[]);
-    assert_eq!(summaries(&looked)[0].solo.progress, Some(20.0));
+    node.sample(&[]);
+    let sampled = node.sample(&[]);
+    assert_eq!(summaries(&sampled)[0].solo.progress, Some(20.0));
     assert!(!path.exists(), "the file goes with the start");
 }
 
@@ -208,25 +208,25 @@ fn a_restarted_agent_goes_on_with_the_same_runs() {
     node.sampler = Sampler::new(tools(node.directory.path()), SamplerState::default());
     node.begin_task(10);
     for _ in 0..3 {
-        node.look(&[10]);
+        node.sample(&[10]);
     }
     let text = serde_json::to_string(&node.sampler.state()).unwrap();
     let restored = || serde_json::from_str::<SamplerState>(&text).unwrap();
     node.sampler = Sampler::new(tools(node.directory.path()), restored());
-    assert!(node.look(&[10]).ended.is_empty());
+    assert!(node.sample(&[10]).ended.is_empty());
     node.end_process(10);
-    node.look(&[]);
-    let looked = node.look(&[]);
-    assert_eq!(summaries(&looked)[0].solo_sample_count, 3, "two before and one after");
+    node.sample(&[]);
+    let sampled = node.sample(&[]);
+    assert_eq!(summaries(&sampled)[0].solo_sample_count, 3, "two before and one after");
 
     // After a reboot, another process may have the very same pid and tick.
     run(node.directory.path(), 10, 1);
     std::fs::write(&boot_id, "boot-2\n").unwrap();
     node.sampler = Sampler::new(tools(node.directory.path()), restored());
     node.at += 600.0;
-    node.look(&[]);
-    let looked = node.look(&[]);
-    assert_eq!(summaries(&looked)[0].ended_at.epoch(), 1003, "when it was last seen");
+    node.sample(&[]);
+    let sampled = node.sample(&[]);
+    assert_eq!(summaries(&sampled)[0].ended_at.epoch(), 1003, "when it was last seen");
 }
 
 #[test]
@@ -234,8 +234,8 @@ fn a_device_that_fails_hides_nothing_of_the_others() {
     let mut node = Node::new();
     let gone = || Err(DeviceError::Gone { index: 0, reason: "fell off the bus".into() });
     let state = DeviceState { reading: Reading::default(), processes: Vec::new() };
-    let looked = node.sampler.look(UnixTime::from_epoch(1001), vec![(0, gone()), (1, Ok(state))]);
-    assert_eq!(samples(&looked)[0].gres_type, GresType::new("g1"));
+    let sampled = node.sampler.sample(UnixTime::from_epoch(1001), vec![(0, gone()), (1, Ok(state))]);
+    assert_eq!(samples(&sampled)[0].gres_type, GresType::new("g1"));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_summary_tells_the_signs_of_a_failure() {
     std::os::unix::fs::symlink("/usr/bin/python3.11", process.join("exe")).unwrap();
     std::fs::create_dir(process.join("fdinfo")).unwrap();
     std::fs::write(process.join("fdinfo/2"), "flags:\t0102001\n").unwrap();
-    node.look(&[10]);
+    node.sample(&[10]);
     let notice =
         |index, pid| DeviceNotice { index, kind: NoticeKind::Xid { code: 79, pid }, detail: String::new() };
     let now = UnixTime::from_seconds(node.at);
@@ -274,9 +274,9 @@ fn a_summary_tells_the_signs_of_a_failure() {
     // Written over from its beginning: it counts however long the file was when it was opened.
     std::fs::write(&log, "CUDA out of memory").unwrap();
     node.end_process(10);
-    node.look(&[]);
-    let looked = node.look(&[]);
-    let signs = summaries(&looked)[0].signs.clone().unwrap();
+    node.sample(&[]);
+    let sampled = node.sample(&[]);
+    let signs = summaries(&sampled)[0].signs.clone().unwrap();
     assert_eq!(signs.stderr, Some(pillion_core::fault::StderrWords::Sure));
     assert_eq!(signs.xids.iter().map(|xid| (xid.code, xid.is_own)).collect::<Vec<_>>(), [(79, Some(true))]);
     assert_eq!(signs.memory[0].process_bytes_max, Some(7));

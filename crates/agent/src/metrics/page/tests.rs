@@ -60,7 +60,7 @@ fn full_reading() -> Reading {
 fn seen() -> Seen {
     let figures = Figures::default();
     let (full, little, dead) = (GresType::new("g0"), GresType::new("g1"), GresType::new("g2"));
-    figures.looked(UnixTime::from_epoch(NOW - 1), Duration::from_millis(20));
+    figures.sampled(UnixTime::from_epoch(NOW - 1), Duration::from_millis(20));
     let process = |pid| DeviceProcess { pid, memory_bytes: None };
     let state = DeviceState { reading: full_reading(), processes: vec![process(1), process(2)] };
     figures.read(&full, Some(&state));

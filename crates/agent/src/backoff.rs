@@ -14,12 +14,12 @@ const PAUSE_MAX: Duration = Duration::from_mins(10);
 
 /// When the next question is due.
 #[derive(Debug)]
-pub struct Lookout {
+pub struct Backoff {
     asked_at: Instant,
     pause: Duration,
 }
 
-impl Lookout {
+impl Backoff {
     /// The devices were asked for just now, for the first time.
     pub fn new(now: Instant) -> Self {
         Self { asked_at: now, pause: PAUSE_FIRST }
@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     /// How many seconds pass between questions that bring nothing new.
-    fn pauses(lookout: &mut Lookout, has_devices: bool, count: usize) -> Vec<u64> {
-        let mut now = lookout.asked_at;
+    fn pauses(backoff: &mut Backoff, has_devices: bool, count: usize) -> Vec<u64> {
+        let mut now = backoff.asked_at;
         let mut pause = || {
             let seconds =
-                (0..10_000).find(|seconds| lookout.is_due(now + Duration::from_secs(*seconds))).unwrap();
+                (0..10_000).find(|seconds| backoff.is_due(now + Duration::from_secs(*seconds))).unwrap();
             now += Duration::from_secs(seconds);
-            lookout.asked(now, false, has_devices);
+            backoff.asked(now, false, has_devices);
             seconds
         };
         (0..count).map(|_| pause()).collect()
@@ -57,17 +57,17 @@ mod tests {
 
     #[test]
     fn what_stays_away_is_asked_for_ever_more_rarely() {
-        let mut lookout = Lookout::new(Instant::now());
-        assert_eq!(pauses(&mut lookout, false, 9), [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(pauses(&mut lookout, true, 6), [60, 120, 240, 480, 600, 600]);
+        let mut backoff = Backoff::new(Instant::now());
+        assert_eq!(pauses(&mut backoff, false, 9), [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(pauses(&mut backoff, true, 6), [60, 120, 240, 480, 600, 600]);
     }
 
     #[test]
     fn where_one_came_others_may_follow() {
-        let mut lookout = Lookout::new(Instant::now());
-        pauses(&mut lookout, false, 5);
-        let now = lookout.asked_at;
-        lookout.asked(now, true, true);
-        assert_eq!(pauses(&mut lookout, true, 3), [1, 2, 4]);
+        let mut backoff = Backoff::new(Instant::now());
+        pauses(&mut backoff, false, 5);
+        let now = backoff.asked_at;
+        backoff.asked(now, true, true);
+        assert_eq!(pauses(&mut backoff, true, 3), [1, 2, 4]);
     }
 }
