@@ -3,7 +3,7 @@
 use crate::fuzz;
 use crate::values::bytes_like;
 use pillion_core::device::{DeviceDescription, Reading, TenantUse};
-use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
+use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::report::{
@@ -48,7 +48,8 @@ fn hello() -> FromAgent {
 }
 
 fn summary() -> ReportBody {
-    let memory = MemoryLook { at: at(9), bytes: 1 << 37, bytes_used: Some(1 << 36), process_bytes_max: None };
+    let memory =
+        MemorySample { at: at(9), bytes: 1 << 37, bytes_used: Some(1 << 36), process_bytes_max: None };
     ReportBody::JobSummary(Box::new(JobSummary {
         start: JOB,
         gres_type: g0(),

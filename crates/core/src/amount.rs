@@ -13,9 +13,9 @@ pub enum Unit {
     GpuMinute,
     /// An hour of one GPU.
     GpuHour,
-    /// A watt-hour.
+    /// 3,600 joules, for amounts below a kilowatt-hour.
     WattHour,
-    /// A kilowatt-hour.
+    /// 3.6 million joules, from a kilowatt-hour on.
     KilowattHour,
 }
 
@@ -97,7 +97,7 @@ impl Amount {
     pub fn device_time(seconds: f64) -> Self {
         Self::new(seconds, Unit::of_device_time(seconds))
     }
-    /// Energy.
+    /// An amount of energy in joules, in the unit that suits it.
     pub fn energy(joules: f64) -> Self {
         Self::new(joules, Unit::of_energy(joules))
     }
@@ -109,7 +109,7 @@ impl Amount {
     pub fn is_loss(self) -> bool {
         self.count < 0.0
     }
-    /// Its unit.
+    /// The unit in which it is printed.
     pub const fn unit(self) -> Unit {
         self.unit
     }

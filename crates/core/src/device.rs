@@ -90,7 +90,7 @@ pub struct DeviceDescription {
     pub uuid: DeviceUuid,
     /// The model, in lower case: `v100`, `a100-40`, `h100`, `h200`, `max-1550`. Profiles are kept by it.
     pub model: String,
-    /// Device memory.
+    /// How much device memory it has.
     pub memory_bytes: u64,
     /// The GRES type that Slurm books it under: `g1`.
     pub gres_type: GresType,
@@ -116,7 +116,7 @@ pub struct MigInstance {
     pub placement: Option<MigPlacement>,
     /// Its compute units.
     pub sm_count: u32,
-    /// Its memory.
+    /// The device memory of the instance.
     pub memory_bytes: u64,
 }
 
@@ -125,16 +125,16 @@ pub struct MigInstance {
 pub struct MigPlacement {
     /// Its first slice, from 0.
     pub start: u32,
-    /// How many.
+    /// How many slices it takes from there.
     pub size: u32,
 }
 
 /// Something that a device's driver told unasked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNotice {
-    /// The device.
+    /// The device, by its index at the backend.
     pub index: u32,
-    /// What happened.
+    /// What happened to it.
     pub kind: NoticeKind,
     /// In the driver's words, for a person.
     pub detail: String,
@@ -146,7 +146,7 @@ pub struct DeviceNotice {
 pub enum NoticeKind {
     /// An error that NVIDIA's driver numbers (Xid).
     Xid {
-        /// Its number.
+        /// Its number in NVIDIA's list of Xids.
         code: u64,
         /// The process that it names.
         pid: Option<u32>,
@@ -161,7 +161,7 @@ pub enum NoticeKind {
     MpsClear,
     /// The MPS control daemon or its server died; its clients are suspect.
     MpsDied,
-    /// The device is cut up by MIG.
+    /// MIG is enabled on the device.
     Divided,
     /// It could be shared by more than turns, and what that takes is not there.
     NoMechanism,
@@ -170,7 +170,7 @@ pub enum NoticeKind {
 /// What one device did since the sample before, or now. Rates are means over the interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Reading {
-    /// Its numbers.
+    /// What was measured, each with its source.
     pub metrics: Metrics,
     /// What holds the clock down now; empty if nothing does.
     throttles: Option<BTreeSet<Throttle>>,
@@ -218,7 +218,7 @@ pub struct DeviceProcess {
 /// What one job had on one device at the time of a sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TenantUse {
-    /// The job.
+    /// The job that the tenant is.
     pub job_id: SlurmJobId,
     /// Its restart count.
     pub restart_count: u32,

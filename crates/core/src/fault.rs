@@ -26,7 +26,7 @@ pub const REQUEUE_AGE_SECONDS_MAX: f64 = 240.0;
 const MEMORY_SECONDS: f64 = 30.0;
 /// The same for a fault of the device, after which a program can hang until its next call.
 const FAULT_SECONDS: f64 = 120.0;
-/// What samples and notices may be late: two of the agent's looks.
+/// What samples and notices may be late: two of the agent's samples.
 const LATE_SECONDS: f64 = 2.0;
 /// Memory from here on is full.
 const FULL: f64 = 0.97;
@@ -52,10 +52,10 @@ pub enum Ending {
     EndedBySlurm,
 }
 
-/// One look at the memory of one of the start's devices.
+/// One sample of the memory of one of the start's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct MemoryLook {
-    /// When.
+pub struct MemorySample {
+    /// When the sample was taken, by the node's clock.
     pub at: UnixTime,
     /// All of the device's, or of the MIG instance's.
     pub bytes: u64,
@@ -68,9 +68,9 @@ pub struct MemoryLook {
 /// An Xid on the start's device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct XidSeen {
-    /// When.
+    /// When the driver reported it, by the node's clock.
     pub at: UnixTime,
-    /// Its number.
+    /// Its number in NVIDIA's list of Xids.
     pub code: u64,
     /// Whether the process that it names is one of the start's, or of another of the device; `None` = it names none, or one
     /// of no job's.
@@ -94,8 +94,8 @@ spelt_as_serialized!(StderrWords => "class of words");
 /// What the agent saw of one start on one device towards its end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FaultSigns {
-    /// The last looks at the device, in any order.
-    pub memory: Vec<MemoryLook>,
+    /// The last samples of the device, in any order.
+    pub memory: Vec<MemorySample>,
     /// The most device memory of each of its processes, where it was held to one.
     pub process_bytes_limit: Option<u64>,
     /// What the end of its standard error says; `None` = it could not be read.
@@ -117,7 +117,7 @@ pub struct StartSeen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
-    /// Device memory.
+    /// The device's memory ran out.
     OutOfMemory,
     /// The device itself.
     DeviceFault,
@@ -259,18 +259,18 @@ fn memory_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> (Vec<Si
     (signs, if is_silent { SILENT } else { 1.0 })
 }
 
-/// The fullest look just before the end, in percent, if it was full, and how long before.
+/// The fullest sample just before the end, in percent, if it was full, and how long before.
 fn fullest(
     seen: &StartSeen,
     ended_at: UnixTime,
-    used_of: impl Fn(&MemoryLook) -> Option<(u64, u64)>,
+    used_of: impl Fn(&MemorySample) -> Option<(u64, u64)>,
 ) -> Option<(f64, f64)> {
-    let looks = seen.signs.memory.iter().filter_map(|sample| {
+    let samples = seen.signs.memory.iter().filter_map(|sample| {
         let seconds = before(sample.at, ended_at, MEMORY_SECONDS)?;
         let (used, all) = used_of(sample).filter(|(_, all)| *all > 0)?;
         Some((ratio(used, all), seconds))
     });
-    let (part, seconds) = looks.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let (part, seconds) = samples.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (part >= FULL).then_some((part * 100.0, seconds))
 }
 
@@ -293,7 +293,8 @@ fn device_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> Vec<Sig
     if ending == Ending::Exited(0) {
         return Vec::new();
     }
-    let sign = |xid: &XidSeen| {
+    // Several Xids are mostly one fault told several times: they are no independent signs.
+    let signs = seen.signs.xids.iter().filter_map(|xid| {
         let seconds = before(xid.at, ended_at, FAULT_SECONDS)?;
         let weight = hardware_weight(xid.code, xid.is_own)?;
         let whom = match xid.is_own {
@@ -302,9 +303,7 @@ fn device_signs(seen: &StartSeen, ended_at: UnixTime, ending: Ending) -> Vec<Sig
         };
         let words = format!("Xid {} {whom} {seconds:.0} s before the end", xid.code);
         Some(Sign { rule: FaultRule::HardwareXid, weight, words })
-    };
-    // Several Xids are mostly one fault told several times: they are no independent signs.
-    let signs = seen.signs.xids.iter().filter_map(sign);
+    });
     signs.max_by(|a, b| a.weight.total_cmp(&b.weight)).into_iter().collect()
 }
 

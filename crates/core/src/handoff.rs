@@ -23,7 +23,7 @@ pub const BATCH_STEP: u32 = 0xffff_fffb;
 /// is another step than the script, of which nothing but Slurm's own numbers is believed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HandoffRequest {
-    /// [`HANDOFF_VERSION`].
+    /// [`HANDOFF_VERSION`] of the plugin that asks.
     pub version: u32,
     /// The job from `spank_get_item`. The restart count is Slurm's word in the request of a batch script
     /// ([`HandoffRequest::is_batch`]) and 0 in that of any other step, which nobody tells it.

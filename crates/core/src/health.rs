@@ -23,11 +23,11 @@ pub enum FaultKind {
     OneUser,
     /// Caps on it are not reserved, though the site wants that.
     NoPartitions,
-    /// It is shared by turns only: what more takes is not there.
+    /// It can only be time-sliced: what more takes is not there.
     NoMechanism,
     /// Its CCS mode could not be changed: its card is in use.
     ModeHeld,
-    /// It is cut up by MIG: what Slurm books and what processes get are its instances, not the device.
+    /// MIG is enabled on it: what Slurm books and what processes get are its instances, not the device.
     Divided,
     /// Its MPS daemon or server died; the clients are suspect.
     MpsDied,
@@ -68,7 +68,7 @@ impl FaultKind {
             Self::MetricLost => "it lost a metric",
             Self::OneUser => "its MPS serves one user at a time",
             Self::NoPartitions => "its tenants have no compute units of their own",
-            Self::NoMechanism => "its tenants can only take turns",
+            Self::NoMechanism => "its tenants can only be time-sliced",
             Self::ModeHeld => "its CCS mode cannot be changed before its card is idle",
             Self::Divided => "MIG is on, and only whole GPUs can be shared",
             Self::MpsDied => "its MPS daemon died",
@@ -82,11 +82,11 @@ impl FaultKind {
 /// One thing that is wrong with a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceFault {
-    /// What.
+    /// What kind of fault it is.
     pub kind: FaultKind,
     /// In the driver's words.
     pub detail: String,
-    /// Since when.
+    /// When the agent first saw it.
     pub since: UnixTime,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for DeviceFault {
 /// How one device is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCondition {
-    /// Which.
+    /// The device, by its GRES type.
     pub gres_type: GresType,
     /// What is wrong with it, the worst first; empty = it is well.
     pub faults: Vec<DeviceFault>,

@@ -52,7 +52,7 @@ impl TryFrom<String> for Mode {
 /// One pool partition, by what its largest node can run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolAbility {
-    /// The partition.
+    /// The partition, by its name.
     pub partition: String,
     /// CPUs of the largest node.
     pub cpus: u32,

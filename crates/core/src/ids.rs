@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for SlurmJobId {
 /// Both come from Slurm (never from the environment); a decision holds for exactly one start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct JobStart {
-    /// The job.
+    /// The job; an array's task has its own.
     pub job_id: SlurmJobId,
     /// How often Slurm restarted it before this start.
     pub restart_count: u32,
@@ -112,7 +112,7 @@ macro_rules! string_ids {
             pub fn new(text: impl Into<String>) -> Self {
                 Self(text.into())
             }
-            /// The text.
+            /// The text as it was given.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

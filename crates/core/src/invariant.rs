@@ -17,54 +17,54 @@ use std::collections::BTreeMap;
 /// Which invariant was violated, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 pub enum Violation {
-    /// P-1
+    /// P-1: a job is an active member of at most one decision.
     #[error("P-1: job {0} is an active member of more than one decision")]
     TwoDecisions(SlurmJobId),
-    /// P-2
+    /// P-2: the tenants of a device fit into its memory.
     #[error(
         "P-2: {node} {gres_type}: tenants were admitted with {admitted_bytes} bytes on a device of {device_bytes}"
     )]
     MemoryOvercommitted {
-        /// The node.
+        /// The device's node.
         node: NodeName,
-        /// The device.
+        /// The device, by its GRES type.
         gres_type: GresType,
         /// What the tenants may use together.
         admitted_bytes: u64,
         /// What the device has.
         device_bytes: u64,
     },
-    /// P-3
+    /// P-3: no more shards of a device are booked than it has.
     #[error("P-3: {node} {gres_type}: {shards} shards are booked, at most 100 are allowed")]
     ShardsOverbooked {
-        /// The node.
+        /// The device's node.
         node: NodeName,
-        /// The device.
+        /// The device, by its GRES type.
         gres_type: GresType,
         /// What is booked.
         shards: u32,
     },
-    /// P-4
+    /// P-4: nobody holds a whole GPU on a node of the pool.
     #[error("P-4: job {job_id} holds a whole GPU on pool node {node}")]
     WholeGpuInPool {
-        /// The node.
+        /// The node of the pool.
         node: NodeName,
-        /// The job.
+        /// The job that holds the GPU.
         job_id: SlurmJobId,
     },
-    ///
+    /// a start is released at most once.
     #[error("R-1: start {0} was released more than once")]
     ReleasedTwice(JobStart),
-    ///
+    /// tenants run together only as a decision says.
     #[error("R-2: {node} {gres_type}: {first} and {second} run together and were not planned together")]
     UnplannedNeighbour {
-        /// The node.
+        /// The device's node.
         node: NodeName,
-        /// The device.
+        /// The device, by its GRES type.
         gres_type: GresType,
-        /// One job.
+        /// One of the two jobs.
         first: SlurmJobId,
-        /// The other.
+        /// The other of the two jobs.
         second: SlurmJobId,
     },
 }
@@ -86,11 +86,11 @@ impl Violation {
 /// A job on a device now, as Slurm reports it, with what was planned for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
-    /// Where.
+    /// The node on which it runs.
     pub node: NodeName,
     /// On which device.
     pub gres_type: GresType,
-    /// Who.
+    /// The job that runs there.
     pub job_id: SlurmJobId,
     /// What Slurm booked.
     pub shards: u32,

@@ -57,15 +57,15 @@ pub enum Metric {
 pub enum Unit {
     /// A part of a whole, 0..=1.
     Fraction,
-    /// Energy.
+    /// Energy, counted up over time.
     Joules,
-    /// Power.
+    /// Power, of a moment or as a mean.
     Watts,
     /// Memory: whole ones.
     Bytes,
-    /// A rate.
+    /// Bytes moved in a second.
     BytesPerSecond,
-    /// A clock.
+    /// The rate of a clock.
     Hertz,
 }
 
@@ -261,7 +261,7 @@ impl fmt::Display for Metric {
 /// A value, in the unit of its metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// How much.
+    /// How much it is, in the metric's unit.
     pub value: f64,
     /// Where it was read; `None`: nobody says.
     pub source: Option<MetricSource>,

@@ -44,7 +44,7 @@ impl WorkloadName {
         (name.chars().any(char::is_alphanumeric) && !is_digest(&name)).then_some(Self(name))
     }
 
-    /// The text.
+    /// The text, safe to print.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -91,7 +91,7 @@ crate::word::spelt_as_serialized!(NameSource => "source of a name");
 /// The name of a workload, as far as its key can be told by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownName {
-    /// The name.
+    /// What people know the workload by.
     pub name: WorkloadName,
     /// Whether another workload of the same user has it too.
     pub is_shared: bool,
@@ -99,21 +99,22 @@ pub struct KnownName {
 
 /// How each of these workloads is told to people: `alice/bert`; `alice/bert~aa71` where alice has two of that name.
 pub fn texts(known: &BTreeMap<WorkloadKey, KnownName>) -> BTreeMap<WorkloadKey, String> {
-    let text = |(key, one): (&WorkloadKey, &KnownName)| {
-        let (user, digest) = parts(key);
-        let alike =
-            known.iter().filter(|(other, it)| *other != key && it.name == one.name && parts(other).0 == user);
-        let common = alike.map(|(other, _)| common_length(digest, parts(other).1)).max();
-        let letters = common.map_or(DIGEST_LETTERS, |common| DIGEST_LETTERS.max(common + 1));
-        let text = if one.is_shared || common.is_some() {
-            let digest: String = digest.chars().take(letters).collect();
-            format!("{user}/{}{DIGEST_SIGN}{digest}", one.name)
-        } else {
-            format!("{user}/{}", one.name)
-        };
-        (key.clone(), text)
-    };
-    known.iter().map(text).collect()
+    known.iter().map(|(key, one)| (key.clone(), text(known, key, one))).collect()
+}
+
+/// One of them, with as many letters of its digest as no other has in common with it.
+fn text(known: &BTreeMap<WorkloadKey, KnownName>, key: &WorkloadKey, one: &KnownName) -> String {
+    let (user, digest) = parts(key);
+    let alike =
+        known.iter().filter(|(other, it)| *other != key && it.name == one.name && parts(other).0 == user);
+    let common = alike.map(|(other, _)| common_length(digest, parts(other).1)).max();
+    let letters = common.map_or(DIGEST_LETTERS, |common| DIGEST_LETTERS.max(common + 1));
+    if one.is_shared || common.is_some() {
+        let digest: String = digest.chars().take(letters).collect();
+        format!("{user}/{}{DIGEST_SIGN}{digest}", one.name)
+    } else {
+        format!("{user}/{}", one.name)
+    }
 }
 
 fn parts(key: &WorkloadKey) -> (&str, &str) {
@@ -129,7 +130,7 @@ fn common_length(one: &str, other: &str) -> usize {
 pub struct AskedName {
     /// Whose, where it is said.
     pub user: Option<String>,
-    /// The name.
+    /// What people know the workload by.
     pub name: WorkloadName,
     /// What the digest begins with.
     pub digest_letters: String,

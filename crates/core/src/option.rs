@@ -152,8 +152,8 @@ fn parse_profile_name(text: &str) -> Result<String, InvalidOption> {
 
 /// Whether `profile=` may be this.
 pub fn is_profile_name(text: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    (1..=PROFILE_NAME_LENGTH_MAX).contains(&text.len()) && text.bytes().all(allowed)
+    (1..=PROFILE_NAME_LENGTH_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
 /// The name that a value of `--colocate` gives its workload.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// How one workload uses one device model alone: means over its solo runs.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct WorkloadProfile {
-    /// The workload.
+    /// The workload that it is of.
     pub workload: WorkloadKey,
     /// The device model, as in `DeviceDescription::model`.
     pub device_model: String,
@@ -76,7 +76,7 @@ pub enum LessonKind {
     Capped,
     /// It shared its device: whatever it taught is an outcome.
     Shared,
-    /// Nothing.
+    /// It taught nothing at all.
     Nothing,
 }
 
@@ -85,8 +85,9 @@ spelt_as_serialized!(LessonKind => "kind of lesson");
 impl WorkloadProfile {
     /// Progress alone a second: by the job's own counter, else runs a second.
     pub fn rate_per_second(&self) -> Option<f64> {
-        let of_duration = || self.duration_seconds.filter(|seconds| *seconds > 0.0).map(f64::recip);
-        self.throughput_per_second.or_else(of_duration).filter(|rate| *rate > 0.0)
+        self.throughput_per_second
+            .or_else(|| self.duration_seconds.filter(|seconds| *seconds > 0.0).map(f64::recip))
+            .filter(|rate| *rate > 0.0)
     }
 
     /// Speed alone under each cap that was measured, over the speed alone without one; the narrowest first.

@@ -36,12 +36,12 @@ pub enum ToAgent {
     Prepare(Share),
     /// A decision that no longer holds.
     Revoke {
-        /// The decision.
+        /// The decision that is taken back.
         decision_id: DecisionId,
         /// The start that it held for.
         start: JobStart,
     },
-    /// Sample now.
+    /// Take a sample at once, whenever the next is due.
     Poke,
 }
 
@@ -50,9 +50,9 @@ pub enum ToAgent {
 pub struct AgentHello {
     /// [`PROTOCOL_VERSION`] of the agent.
     pub protocol_version: u32,
-    /// Its node.
+    /// The node that the agent is of.
     pub node: NodeName,
-    /// Its release.
+    /// The agent's release, as `--version` prints it.
     pub agent_version: String,
     /// Made once for its report journal; sequences count within it.
     pub journal_id: String,
@@ -71,7 +71,7 @@ pub struct AgentHello {
 /// The answer to a prepared or revoked share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareResult {
-    /// The decision.
+    /// The decision that was carried out, or was not.
     pub decision_id: DecisionId,
     /// The start that it holds for.
     pub start: JobStart,
@@ -86,14 +86,14 @@ pub struct ShareResult {
 pub struct Report {
     /// Its place in the agent's journal, from 1; gaps mean that the journal was full and samples were dropped.
     pub sequence: u64,
-    /// What happened.
+    /// What the agent saw.
     pub body: ReportBody,
 }
 
 /// What a report tells.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReportBody {
-    /// One look at the devices.
+    /// One sample of the devices.
     Samples(DeviceSamples),
     /// A start that ended.
     JobSummary(Box<JobSummary>),
@@ -101,10 +101,10 @@ pub enum ReportBody {
     Launch(Launch),
 }
 
-/// One look at the node's devices.
+/// One sample of the node's devices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceSamples {
-    /// When.
+    /// When the sample was taken, by the node's clock.
     pub recorded_at: UnixTime,
     /// One a device; devices with nothing to tell are left out.
     pub samples: Vec<DeviceSample>,
@@ -113,7 +113,7 @@ pub struct DeviceSamples {
 /// One device at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceSample {
-    /// Which.
+    /// The device, by its GRES type.
     pub gres_type: GresType,
     /// What it did.
     pub reading: Reading,
@@ -150,7 +150,7 @@ pub struct ProgressPart {
 /// One start of a job on one device, told when its last process has gone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobSummary {
-    /// Which start.
+    /// The start that is over.
     pub start: JobStart,
     /// On which device.
     pub gres_type: GresType,
@@ -164,7 +164,7 @@ pub struct JobSummary {
     /// an older agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_device_seconds: Option<f64>,
-    /// The most device memory that its processes held together, of the looks at which that of all could be read; absent if
+    /// The most device memory that its processes held together, of the samples at which that of all could be read; absent if
     /// there was none.
     pub memory_bytes_peak: Option<u64>,
     /// The most processes that it had on the device at once.
@@ -189,9 +189,9 @@ pub struct JobSummary {
 /// What SPANK was told at the start of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
-    /// When.
+    /// When it was, by the node's clock.
     pub at: UnixTime,
-    /// Which start.
+    /// The start whose task began.
     pub start: JobStart,
     /// The step, in Slurm's numbering.
     pub step_id: u32,

@@ -35,7 +35,7 @@ spelt_as_serialized!(SetupFaultKind => "set-up fault");
 /// One thing that is wrong with a node's set-up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetupFault {
-    /// What.
+    /// What kind of fault it is.
     pub kind: SetupFaultKind,
     /// One sentence, with the place.
     pub detail: String,
@@ -44,7 +44,7 @@ pub struct SetupFault {
 /// A SPANK plugin of ours that the node's plugstack.conf loads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedPlugin {
-    /// Where.
+    /// The plugin's file, as plugstack.conf names it.
     pub path: String,
     /// For which Slurm it was built, as `24.11`; `None`: it could not be told.
     pub built_for: Option<String>,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "SharingColumns", into = "SharingColumns")]
 pub enum Sharing {
-    /// By taking turns; also how a job has a device alone that nobody can join.
+    /// One context after the other; also how a job has a device alone that nobody can join.
     #[default]
     TimeSliced,
     /// As a client of the device's MPS daemon.
@@ -53,7 +53,7 @@ impl Sharing {
             Self::TimeSliced | Self::Ccs { .. } => self,
         }
     }
-    /// Its cap.
+    /// The fraction of compute units that MPS leaves it; absent without a cap.
     pub const fn cap(self) -> Option<Fraction> {
         match self {
             Self::Mps { cap, .. } => cap,
@@ -75,7 +75,7 @@ impl Sharing {
         }
     }
     /// Whether its tenants run one after the other.
-    pub const fn takes_turns(self) -> bool {
+    pub const fn is_time_sliced(self) -> bool {
         match self {
             Self::TimeSliced => true,
             Self::Mps { .. } => false,
@@ -104,11 +104,11 @@ impl Sharing {
 pub struct SharingColumns {
     /// Absent in what an earlier release wrote of a tenant: it follows from the rest.
     pub mechanism: Option<Mechanism>,
-    /// [`Sharing::cap`].
+    /// What [`Sharing::cap`] says.
     pub cap_fraction: Option<Fraction>,
-    /// [`Sharing::ccs_mode`].
+    /// What [`Sharing::ccs_mode`] says.
     pub ccs_mode: Option<u8>,
-    /// [`Sharing::memory_limit_bytes`].
+    /// What [`Sharing::memory_limit_bytes`] says.
     pub memory_limit_bytes: Option<u64>,
 }
 

@@ -24,8 +24,9 @@ pub fn shown(text: &str, chars_max: usize) -> String {
 
 /// Whether every letter of it is one that an identifier of Slurm or of a device has, and there are not too many.
 pub fn is_identifier(text: &str, chars_max: usize) -> bool {
-    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-:+/".contains(letter);
-    !text.is_empty() && text.len() <= chars_max && text.chars().all(is_allowed)
+    !text.is_empty()
+        && text.len() <= chars_max
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-:+/".contains(letter))
 }
 
 /// Control characters, ends of lines, and what turns the direction of a line around.

@@ -7,13 +7,13 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("{value} is not a {unit}: allowed are {low} to {high}")]
 pub struct OutOfRange {
-    /// The number.
+    /// The number that was refused.
     pub value: f64,
     /// What it should have been.
     pub unit: &'static str,
-    /// Least allowed.
+    /// The least number that is allowed.
     pub low: f64,
-    /// Greatest allowed.
+    /// The greatest number that is allowed.
     pub high: f64,
 }
 
@@ -27,9 +27,9 @@ fn in_range(value: f64, unit: &'static str, low: f64, high: f64) -> Result<f64, 
 pub struct Fraction(f64);
 
 impl Fraction {
-    /// Nothing.
+    /// Nothing of the whole: 0.
     pub const ZERO: Self = Self(0.0);
-    /// All.
+    /// All of the whole: 1.
     pub const ONE: Self = Self(1.0);
 
     /// # Errors
@@ -76,7 +76,7 @@ impl SlowdownRatio {
     pub fn try_promise(value: f64) -> Result<Self, OutOfRange> {
         in_range(value, "slowdown ratio", 1.0, Self::PROMISE_MAX).map(Self)
     }
-    /// The number.
+    /// The slowdown ratio, 1 or more.
     pub fn value(self) -> f64 {
         self.0
     }
@@ -101,7 +101,7 @@ impl From<SlowdownRatio> for f64 {
 pub struct CapStep(u8);
 
 impl CapStep {
-    /// No cap.
+    /// All compute units: no cap.
     pub const WHOLE: Self = Self(10);
 
     /// `tenths`: 1 to 10.

@@ -13,9 +13,9 @@ const DAY_SECONDS: u32 = 86_400;
 pub struct Date {
     /// The year, of four digits.
     pub year: i32,
-    /// From 1.
+    /// 1 to 12.
     pub month: u32,
-    /// From 1.
+    /// 1 to 31.
     pub day: u32,
 }
 

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{word}' is not a {what}")]
 pub struct UnknownWord {
-    /// The word.
+    /// The word that nobody knows, as it was read.
     pub word: String,
     /// What it should have been.
     pub what: &'static str,

@@ -42,7 +42,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// A counter.
+    /// Describes a counter, whose name ends in `_total`.
     pub const fn counter(
         name: &'static str,
         unit: &'static str,
@@ -52,7 +52,7 @@ impl Description {
         Self { name, kind: Kind::Counter, unit, labels, meaning }
     }
 
-    /// A gauge.
+    /// Describes a gauge, in the unit of its name.
     pub const fn gauge(
         name: &'static str,
         unit: &'static str,

@@ -75,7 +75,7 @@ async fn listen<F: Fn() -> Page + Send + Sync + 'static>(address: SocketAddr, pa
     let doors = Arc::new(Doors::new(CONNECTIONS_MAX));
     // Dropped with this function, and with it whoever is still served.
     let mut connections = JoinSet::new();
-    let meet = |stream: TcpStream| {
+    pillion_doors::take(&listener, &mut connections, |stream| {
         let ends = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
         let (place, pages) = (Arc::clone(&doors).enter(ends), Arc::clone(&pages));
         Some(async move {
@@ -84,8 +84,8 @@ async fn listen<F: Fn() -> Page + Send + Sync + 'static>(address: SocketAddr, pa
                 () = converse(stream, pages) => {}
             }
         })
-    };
-    pillion_doors::take(&listener, &mut connections, meet).await;
+    })
+    .await;
 }
 
 async fn bind(address: SocketAddr) -> TcpListener {

@@ -50,7 +50,7 @@ impl Page {
         self.set(of, labels, count as f64);
     }
 
-    /// A histogram.
+    /// Durations, as a histogram.
     pub fn durations(&mut self, of: &'static Description, labels: &[&str], durations: &Durations) {
         self.put(of, labels, Value::Durations(Box::new(durations.clone())));
     }
@@ -75,23 +75,27 @@ impl Page {
     pub fn plain_text(&self) -> String {
         let counters: BTreeSet<&str> =
             self.0.values().filter(|(of, _)| of.kind == Kind::Counter).map(|(of, _)| of.family()).collect();
-        let line = |line: &str| match line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')) {
-            Some((word @ ("HELP" | "TYPE"), rest)) => {
-                let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-                let suffix = if counters.contains(name) { "_total" } else { "" };
-                Some(format!("# {word} {name}{suffix} {rest}\n"))
-            }
-            _ if line == "# EOF" => None,
-            _ => Some(format!("{line}\n")),
-        };
-        self.open_metrics().lines().filter_map(line).collect()
+        self.open_metrics()
+            .lines()
+            .filter_map(|line| match line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')) {
+                Some((word @ ("HELP" | "TYPE"), rest)) => {
+                    let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                    let suffix = if counters.contains(name) { "_total" } else { "" };
+                    Some(format!("# {word} {name}{suffix} {rest}\n"))
+                }
+                _ if line == "# EOF" => None,
+                _ => Some(format!("{line}\n")),
+            })
+            .collect()
     }
 }
 
 /// A label's value without what would have to be escaped.
 fn plain(text: &str) -> String {
-    let harmless = |char: char| if char.is_control() || char == '"' || char == '\\' { '_' } else { char };
-    text.chars().take(LABEL_CHARS_MAX).map(harmless).collect()
+    text.chars()
+        .take(LABEL_CHARS_MAX)
+        .map(|char| if char.is_control() || char == '"' || char == '\\' { '_' } else { char })
+        .collect()
 }
 
 impl Collector for Page {

@@ -1,7 +1,7 @@
 //! Every message survives the wire, bytes included, and what cannot be is refused with a sentence that names the field.
 
 use pillion_core::device::{DeviceDescription, Mechanism, MigInstance, MigPlacement, Reading, TenantUse};
-use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
+use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Measured, Metric, MetricSource, Metrics, Throttle, Unit};
 use pillion_core::report::{
@@ -120,12 +120,12 @@ prop_compose! {
         stderr in option::of(prop::sample::select(vec![StderrWords::Silent, StderrWords::Vague, StderrWords::Sure])),
         xids in prop::collection::vec((quantities(), any::<u64>(), any::<Option<bool>>()), 0..3),
     ) -> FaultSigns {
-        let look = |(at, bytes, bytes_used, process_bytes_max)| {
-            MemoryLook { at: UnixTime::from_seconds(at), bytes, bytes_used, process_bytes_max }
+        let sample = |(at, bytes, bytes_used, process_bytes_max)| {
+            MemorySample { at: UnixTime::from_seconds(at), bytes, bytes_used, process_bytes_max }
         };
         let xid = |(at, code, is_own)| XidSeen { at: UnixTime::from_seconds(at), code, is_own };
         FaultSigns {
-            memory: memory.into_iter().map(look).collect(), process_bytes_limit, stderr,
+            memory: memory.into_iter().map(sample).collect(), process_bytes_limit, stderr,
             xids: xids.into_iter().map(xid).collect(),
         }
     }

@@ -19,18 +19,18 @@ fn failed() -> StartSeen {
     ended(Ending::Exited(1))
 }
 
-/// One look at a device of 40 GiB, of which `permille` are in use.
+/// One sample of a device of 40 GiB, of which `permille` are in use.
 fn with_memory(seen: StartSeen, permille: u64, seconds: u64) -> StartSeen {
     let bytes_used = Some(40 * GIB / 1000 * permille);
     let at = seconds_before(seconds);
-    let memory = vec![MemoryLook { at, bytes: 40 * GIB, bytes_used, process_bytes_max: None }];
+    let memory = vec![MemorySample { at, bytes: 40 * GIB, bytes_used, process_bytes_max: None }];
     StartSeen { signs: FaultSigns { memory, ..seen.signs }, ..seen }
 }
 
 fn with_own(seen: StartSeen, limit: Option<u64>, own: u64) -> StartSeen {
     let at = seconds_before(1);
-    let look = MemoryLook { at, bytes: 40 * GIB, bytes_used: Some(own), process_bytes_max: Some(own) };
-    let signs = FaultSigns { memory: vec![look], process_bytes_limit: limit, ..seen.signs };
+    let sample = MemorySample { at, bytes: 40 * GIB, bytes_used: Some(own), process_bytes_max: Some(own) };
+    let signs = FaultSigns { memory: vec![sample], process_bytes_limit: limit, ..seen.signs };
     StartSeen { signs, ..seen }
 }
 
@@ -108,7 +108,7 @@ fn a_failure_long_after_the_device_was_full_has_another_cause() {
 fn what_is_seen_after_the_end_is_of_somebody_else() {
     let mut seen = with_memory(failed(), 998, 0);
     seen.signs.memory[0].at = UnixTime::from_epoch(END + 2);
-    assert!(verdict(&seen).is_some(), "the look of that moment");
+    assert!(verdict(&seen).is_some(), "the sample of that moment");
     seen.signs.memory[0].at = UnixTime::from_epoch(END + 3);
     assert_eq!(verdict(&seen), None);
 }
@@ -209,8 +209,8 @@ fn endings() -> impl Strategy<Value = Ending> {
     ]
 }
 
-fn samples() -> impl Strategy<Value = MemoryLook> {
-    (0..200_u64, 0..41_u64, 0..41_u64).prop_map(|(seconds, used, own)| MemoryLook {
+fn samples() -> impl Strategy<Value = MemorySample> {
+    (0..200_u64, 0..41_u64, 0..41_u64).prop_map(|(seconds, used, own)| MemorySample {
         at: seconds_before(seconds),
         bytes: 40 * GIB,
         bytes_used: Some(used * GIB),

@@ -14,7 +14,7 @@ pub enum MetricSource {
     Nvml,
     /// NVML's GPU performance monitoring, Hopper and later.
     NvmlGpm,
-    /// dcgm-exporter's endpoint.
+    /// The endpoint of NVIDIA's dcgm-exporter.
     DcgmExporter,
     /// Level Zero's system management.
     Sysman,

@@ -146,7 +146,7 @@ fn demand(tenant: TenantInput<'_>) -> Result<Demand, PredictError> {
         let (workload, device_model) = (profile.workload.to_string(), profile.device_model.clone());
         return Err(PredictError::NoProfile { workload, device_model });
     }
-    let (compute, spread_compute) = compute_use(profile, sharing.takes_turns());
+    let (compute, spread_compute) = compute_use(profile, sharing.is_time_sliced());
     let memory = profile.metrics.get(Metric::MemoryBandwidthFraction);
     let spread_memory = if memory.is_none() { SPREAD_MEMORY_UNKNOWN } else { 0.0 };
     Ok(Demand {
@@ -203,7 +203,7 @@ fn loss_beyond(total_demand: f64) -> f64 {
 
 fn delays(demands: &[Demand], own: usize, sharing: Sharing) -> Delays {
     let this = &demands[own];
-    if sharing.takes_turns() {
+    if sharing.is_time_sliced() {
         let total: f64 = demands.iter().map(|each| each.compute).sum();
         let others_use: f64 = others(demands, own).map(|other| other.compute).sum();
         let compute = mixed(this.compute, total.max(1.0), 1.0 + this.compute * others_use);

@@ -46,14 +46,16 @@ fn checked_fault(wire: wire::DeviceFault) -> Result<DeviceFault, InvalidField> {
 impl From<DeviceCondition> for wire::DeviceCondition {
     fn from(condition: DeviceCondition) -> Self {
         let DeviceCondition { gres_type, faults, sources } = condition;
-        let fault = |DeviceFault { kind, detail, since }| wire::DeviceFault {
-            kind: kind.to_string(),
-            detail,
-            since_seconds: since.seconds(),
-        };
         Self {
             gres_type: gres_type.0,
-            faults: faults.into_iter().map(fault).collect(),
+            faults: faults
+                .into_iter()
+                .map(|DeviceFault { kind, detail, since }| wire::DeviceFault {
+                    kind: kind.to_string(),
+                    detail,
+                    since_seconds: since.seconds(),
+                })
+                .collect(),
             sources: metric::grouped_sources(&sources),
         }
     }

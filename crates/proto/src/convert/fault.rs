@@ -2,12 +2,16 @@
 
 use super::field::{self, InvalidField};
 use crate::v1 as wire;
-use pillion_core::fault::{FaultSigns, MemoryLook, XidSeen};
+use pillion_core::fault::{FaultSigns, MemorySample, XidSeen};
 
 pub(super) fn checked_signs(wire: wire::FaultSigns) -> Result<FaultSigns, InvalidField> {
     let wire::FaultSigns { memory, process_bytes_limit, stderr, xids } = wire;
     Ok(FaultSigns {
-        memory: memory.into_iter().take(field::NEIGHBOURS_MAX).map(checked_look).collect::<Result<_, _>>()?,
+        memory: memory
+            .into_iter()
+            .take(field::NEIGHBOURS_MAX)
+            .map(checked_sample)
+            .collect::<Result<_, _>>()?,
         process_bytes_limit,
         // A class that a newer agent knows tells us as little as none.
         stderr: stderr.parse().ok(),
@@ -15,9 +19,9 @@ pub(super) fn checked_signs(wire: wire::FaultSigns) -> Result<FaultSigns, Invali
     })
 }
 
-fn checked_look(wire: wire::MemoryLook) -> Result<MemoryLook, InvalidField> {
+fn checked_sample(wire: wire::MemoryLook) -> Result<MemorySample, InvalidField> {
     let wire::MemoryLook { at_seconds, bytes, bytes_used, process_bytes_max } = wire;
-    Ok(MemoryLook { at: field::time("at_seconds", at_seconds)?, bytes, bytes_used, process_bytes_max })
+    Ok(MemorySample { at: field::time("at_seconds", at_seconds)?, bytes, bytes_used, process_bytes_max })
 }
 
 fn checked_xid(wire: wire::XidSeen) -> Result<XidSeen, InvalidField> {
@@ -28,18 +32,22 @@ fn checked_xid(wire: wire::XidSeen) -> Result<XidSeen, InvalidField> {
 impl From<FaultSigns> for wire::FaultSigns {
     fn from(signs: FaultSigns) -> Self {
         let FaultSigns { memory, process_bytes_limit, stderr, xids } = signs;
-        let look = |MemoryLook { at, bytes, bytes_used, process_bytes_max }| wire::MemoryLook {
-            at_seconds: at.seconds(),
-            bytes,
-            bytes_used,
-            process_bytes_max,
-        };
-        let xid = |XidSeen { at, code, is_own }| wire::XidSeen { at_seconds: at.seconds(), code, is_own };
         Self {
-            memory: memory.into_iter().map(look).collect(),
+            memory: memory
+                .into_iter()
+                .map(|MemorySample { at, bytes, bytes_used, process_bytes_max }| wire::MemoryLook {
+                    at_seconds: at.seconds(),
+                    bytes,
+                    bytes_used,
+                    process_bytes_max,
+                })
+                .collect(),
             process_bytes_limit,
             stderr: stderr.map(|words| words.to_string()).unwrap_or_default(),
-            xids: xids.into_iter().map(xid).collect(),
+            xids: xids
+                .into_iter()
+                .map(|XidSeen { at, code, is_own }| wire::XidSeen { at_seconds: at.seconds(), code, is_own })
+                .collect(),
         }
     }
 }
@@ -59,9 +67,9 @@ mod tests {
 
     #[test]
     fn a_time_that_is_none_is_refused() {
-        let look = wire::MemoryLook { at_seconds: f64::NAN, ..wire::MemoryLook::default() };
+        let sample = wire::MemoryLook { at_seconds: f64::NAN, ..wire::MemoryLook::default() };
         assert!(
-            checked_signs(wire::FaultSigns { memory: vec![look], ..wire::FaultSigns::default() }).is_err()
+            checked_signs(wire::FaultSigns { memory: vec![sample], ..wire::FaultSigns::default() }).is_err()
         );
     }
 }

@@ -28,7 +28,7 @@ pub enum InvalidField {
     /// Text that is no name.
     #[error("{field} is '{text}'; allowed are letters, digits and ._-+:/, at most 128")]
     Name {
-        /// The field.
+        /// The field's name on the wire.
         field: &'static str,
         /// What it held, as far as it is told.
         text: String,
@@ -36,7 +36,7 @@ pub enum InvalidField {
     /// A list that is too long.
     #[error("{field} has {count} entries; allowed are {most}")]
     TooMany {
-        /// The field.
+        /// The field's name on the wire.
         field: &'static str,
         /// How many it had.
         count: usize,
@@ -46,7 +46,7 @@ pub enum InvalidField {
     /// A quantity below zero, beyond all measure, or no number at all.
     #[error("{field} is {value}; allowed are numbers from 0 to 1e18")]
     Quantity {
-        /// The field.
+        /// The field's name on the wire.
         field: &'static str,
         /// What it held.
         value: f64,
@@ -54,7 +54,7 @@ pub enum InvalidField {
     /// A number outside its unit.
     #[error("{field} is out of range")]
     Range {
-        /// The field.
+        /// The field's name on the wire.
         field: &'static str,
         /// What it held, and what is allowed.
         source: OutOfRange,
@@ -65,7 +65,7 @@ pub enum InvalidField {
     /// No start of a job.
     #[error("invalid start")]
     Start(#[from] InvalidJobStart),
-    /// No mechanism.
+    /// The word names no mechanism.
     #[error("invalid mechanism")]
     Mechanism(#[from] UnknownMechanism),
     /// No way to share.
@@ -136,7 +136,7 @@ pub(super) fn fraction(field: &'static str, value: Option<f64>) -> Result<Option
         .transpose()
 }
 
-/// A moment.
+/// A moment, in seconds since 1970.
 pub(super) fn time(field: &'static str, seconds: f64) -> Result<UnixTime, InvalidField> {
     quantity(field, seconds).map(UnixTime::from_seconds)
 }

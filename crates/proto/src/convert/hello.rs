@@ -13,7 +13,7 @@ use pillion_core::{DecisionId, DeviceUuid, GresType, NodeName};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("invalid device {index}")]
 pub struct InvalidDevice {
-    /// Which.
+    /// The device's index, as the agent wrote it.
     pub index: u32,
     /// What is wrong with it.
     pub source: InvalidField,

@@ -22,16 +22,16 @@ pub enum InvalidReport {
     /// Sequences start at 1.
     #[error("a report has sequence 0; sequences start at 1")]
     NoSequence,
-    /// Its time.
+    /// The time of the samples is invalid.
     #[error("invalid samples")]
     Time(#[from] InvalidField),
-    /// A sample.
+    /// One of the samples is invalid.
     #[error("invalid samples")]
     Sample(#[from] InvalidSample),
-    /// A summary.
+    /// The summary of a start is invalid.
     #[error("invalid report")]
     Summary(#[from] InvalidSummary),
-    /// A launch.
+    /// The launch of a task is invalid.
     #[error("invalid report")]
     Launch(#[from] InvalidLaunch),
 }
@@ -42,13 +42,13 @@ pub enum InvalidAgentMessage {
     /// It says nothing, or something that a newer agent knows.
     #[error("the agent's message has no body that is known here")]
     NoBody,
-    /// An introduction.
+    /// The agent's introduction is invalid.
     #[error("invalid message of an agent")]
     Hello(#[from] InvalidHello),
-    /// A report.
+    /// One of its reports is invalid.
     #[error("invalid message of an agent")]
     Report(#[from] InvalidReport),
-    /// An answer.
+    /// Its answer about a share is invalid.
     #[error("invalid message of an agent")]
     ShareResult(#[from] InvalidShareResult),
     /// How a device is.
@@ -62,10 +62,10 @@ pub enum InvalidSchedulerMessage {
     /// It says nothing, or something that a newer scheduler knows.
     #[error("the scheduler's message has no body that is known here")]
     NoBody,
-    /// A share.
+    /// The share to prepare is invalid.
     #[error("invalid message of the scheduler")]
     Share(#[from] InvalidShare),
-    /// A revocation.
+    /// What is to be revoked is invalid.
     #[error("invalid message of the scheduler")]
     Revoke(#[from] InvalidRevoke),
 }

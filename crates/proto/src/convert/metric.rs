@@ -53,12 +53,14 @@ fn checked(metric: Metric, value: f64) -> Result<f64, InvalidField> {
 
 /// All of them.
 pub(super) fn metric_values(metrics: &Metrics) -> Vec<wire::MetricValue> {
-    let value = |(metric, Measured { value, source }): (Metric, Measured)| wire::MetricValue {
-        metric: metric.number(),
-        value,
-        source: source.map_or(0, MetricSource::number),
-    };
-    metrics.iter().map(value).collect()
+    metrics
+        .iter()
+        .map(|(metric, Measured { value, source })| wire::MetricValue {
+            metric: metric.number(),
+            value,
+            source: source.map_or(0, MetricSource::number),
+        })
+        .collect()
 }
 
 /// Adds what an agent of an earlier release told: a field for each metric, and the sources apart.

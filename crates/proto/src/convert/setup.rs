@@ -12,18 +12,24 @@ fn some_text(text: &str) -> Option<String> {
 impl From<wire::NodeSetup> for NodeSetup {
     fn from(wire: wire::NodeSetup) -> Self {
         let wire::NodeSetup { faults, plugins } = wire;
-        let fault = |wire::SetupFault { kind, detail }| SetupFault {
-            kind: kind.parse().unwrap_or(SetupFaultKind::Other),
-            detail: field::words(&detail),
-        };
-        let plugin = |wire::LoadedPlugin { path, built_for, error }| LoadedPlugin {
-            path: field::words(&path),
-            built_for: some_text(&built_for),
-            error: some_text(&error),
-        };
         Self {
-            faults: faults.into_iter().take(field::TENANTS_MAX).map(fault).collect(),
-            plugins: plugins.into_iter().take(field::TENANTS_MAX).map(plugin).collect(),
+            faults: faults
+                .into_iter()
+                .take(field::TENANTS_MAX)
+                .map(|wire::SetupFault { kind, detail }| SetupFault {
+                    kind: kind.parse().unwrap_or(SetupFaultKind::Other),
+                    detail: field::words(&detail),
+                })
+                .collect(),
+            plugins: plugins
+                .into_iter()
+                .take(field::TENANTS_MAX)
+                .map(|wire::LoadedPlugin { path, built_for, error }| LoadedPlugin {
+                    path: field::words(&path),
+                    built_for: some_text(&built_for),
+                    error: some_text(&error),
+                })
+                .collect(),
         }
     }
 }
@@ -31,15 +37,19 @@ impl From<wire::NodeSetup> for NodeSetup {
 impl From<NodeSetup> for wire::NodeSetup {
     fn from(setup: NodeSetup) -> Self {
         let NodeSetup { faults, plugins } = setup;
-        let fault = |SetupFault { kind, detail }| wire::SetupFault { kind: kind.to_string(), detail };
-        let plugin = |LoadedPlugin { path, built_for, error }| wire::LoadedPlugin {
-            path,
-            built_for: built_for.unwrap_or_default(),
-            error: error.unwrap_or_default(),
-        };
         Self {
-            faults: faults.into_iter().map(fault).collect(),
-            plugins: plugins.into_iter().map(plugin).collect(),
+            faults: faults
+                .into_iter()
+                .map(|SetupFault { kind, detail }| wire::SetupFault { kind: kind.to_string(), detail })
+                .collect(),
+            plugins: plugins
+                .into_iter()
+                .map(|LoadedPlugin { path, built_for, error }| wire::LoadedPlugin {
+                    path,
+                    built_for: built_for.unwrap_or_default(),
+                    error: error.unwrap_or_default(),
+                })
+                .collect(),
         }
     }
 }

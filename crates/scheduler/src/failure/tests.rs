@@ -7,7 +7,7 @@ use crate::store::{JobRecord, NewDecision};
 use crate::testing::{at, decision, job, leased, member, new_decision, node, start};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
-use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
+use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::{GresType, ManualClock, NodeName, Revision, SlurmJobId};
 use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
@@ -150,7 +150,7 @@ impl World {
 
 #[tokio::test]
 async fn a_start_that_ran_out_of_memory_gets_one_event_and_no_requeue() {
-    let full = MemoryLook { at: at(ENDED - 1), bytes: 100, bytes_used: Some(99), process_bytes_max: None };
+    let full = MemorySample { at: at(ENDED - 1), bytes: 100, bytes_used: Some(99), process_bytes_max: None };
     let signs = FaultSigns { memory: vec![full], stderr: Some(StderrWords::Sure), ..FaultSigns::default() };
     let world = World::new(JobEnding::Failed, (JobEnding::Cancelled, ENDED - 2), signs).await;
     for _ in 0..2 {

@@ -2,7 +2,7 @@
 
 use pillion_core::decision::MemberState;
 use pillion_core::device::{DeviceDescription, Mechanism, Reading, TenantUse};
-use pillion_core::fault::{FaultSigns, MemoryLook, StderrWords, XidSeen};
+use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::metric::{Metric, MetricSource, Metrics, Throttle};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{
@@ -211,7 +211,12 @@ pub(crate) fn summary(id: u32) -> JobSummary {
         solo_sample_count: 47,
         neighbours: vec![JobStart { job_id: SlurmJobId::array_task(33, 2), restart_count: 1 }],
         signs: Some(FaultSigns {
-            memory: vec![MemoryLook { at: at(69), bytes: 80, bytes_used: Some(79), process_bytes_max: None }],
+            memory: vec![MemorySample {
+                at: at(69),
+                bytes: 80,
+                bytes_used: Some(79),
+                process_bytes_max: None,
+            }],
             process_bytes_limit: Some(40),
             stderr: Some(StderrWords::Sure),
             xids: vec![XidSeen { at: at(68), code: 79, is_own: Some(false) }],

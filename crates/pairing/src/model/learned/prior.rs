@@ -83,7 +83,7 @@ fn small(count: usize) -> f64 {
 
 impl Appetite {
     pub(super) fn of_tenant(tenant: &TenantInput<'_>) -> Self {
-        Self::of(tenant.profile, tenant.sharing.takes_turns())
+        Self::of(tenant.profile, tenant.sharing.is_time_sliced())
     }
 
     pub(super) fn of(profile: &WorkloadProfile, is_time_sliced: bool) -> Self {

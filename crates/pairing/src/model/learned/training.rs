@@ -60,7 +60,8 @@ impl Names {
 /// Learns from observations on one device model under one mechanism.
 pub(super) fn train(profiles: &ProfileBook, observations: &[&Observation], owners: Owners) -> Knowledge {
     let device_model = observations.first().map(|observation| observation.device_model.as_str());
-    let is_time_sliced = observations.first().is_some_and(|observation| observation.sharing().takes_turns());
+    let is_time_sliced =
+        observations.first().is_some_and(|observation| observation.sharing().is_time_sliced());
     let known: Vec<(&WorkloadProfile, Appetite)> = profiles
         .iter()
         .filter(|profile| device_model.is_none_or(|model| profile.device_model == model))
