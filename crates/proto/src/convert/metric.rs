@@ -63,17 +63,40 @@ pub(super) fn metric_values(metrics: &Metrics) -> Vec<wire::MetricValue> {
         .collect()
 }
 
+/// The fields that samples and means of agents of earlier releases both have, each with its metric.
+macro_rules! earlier_fields {
+    ($wire:ident) => {
+        [
+            (Metric::PowerWatts, $wire.power_watts),
+            (Metric::SmActiveFraction, $wire.sm_active_fraction),
+            (Metric::SmOccupancyFraction, $wire.sm_occupancy_fraction),
+            (Metric::StallFraction, $wire.stall_fraction),
+            (Metric::Fp32ActiveFraction, $wire.fp32_active_fraction),
+            (Metric::TensorActiveFraction, $wire.tensor_active_fraction),
+            (Metric::GpuBusyFraction, $wire.gpu_busy_fraction),
+            (Metric::MemoryBusyFraction, $wire.memory_busy_fraction),
+            (Metric::MemoryBandwidthFraction, $wire.memory_bandwidth_fraction),
+            (Metric::CacheBandwidthFraction, $wire.cache_bandwidth_fraction),
+            (Metric::PcieTxBytesPerSecond, $wire.pcie_tx_bytes_per_second),
+            (Metric::PcieRxBytesPerSecond, $wire.pcie_rx_bytes_per_second),
+            (Metric::NvlinkTxBytesPerSecond, $wire.nvlink_tx_bytes_per_second),
+            (Metric::NvlinkRxBytesPerSecond, $wire.nvlink_rx_bytes_per_second),
+        ]
+    };
+}
+pub(super) use earlier_fields;
+
 /// Adds what an agent of an earlier release told: a field for each metric, and the sources apart.
 pub(super) fn add_earlier(
     metrics: &mut Metrics,
-    values: &[(Metric, Option<f64>)],
+    values: impl IntoIterator<Item = (Metric, Option<f64>)>,
     sources: Vec<wire::SourcedMetrics>,
 ) -> Result<(), InvalidField> {
     let sources = known_sources(sources);
     for (metric, value) in values {
-        if let (Some(value), None) = (*value, metrics.measured(*metric)) {
-            let value = checked(*metric, value)?;
-            metrics.put(*metric, Measured { value, source: sources.get(metric).copied() });
+        if let (Some(value), None) = (value, metrics.measured(metric)) {
+            let value = checked(metric, value)?;
+            metrics.put(metric, Measured { value, source: sources.get(&metric).copied() });
         }
     }
     Ok(())

@@ -57,77 +57,30 @@ impl From<TenantUse> for wire::TenantUse {
 
 impl TryFrom<wire::DeviceSample> for DeviceSample {
     type Error = InvalidSample;
-    fn try_from(wire: wire::DeviceSample) -> Result<Self, InvalidSample> {
-        let gres_type = wire.gres_type.clone();
-        checked_sample(wire)
-            .map_err(|source| InvalidSample::Device { gres_type: field::shown(&gres_type), source })
-            .and_then(|(gres_type, reading, tenants)| {
-                let tenants = tenants.into_iter().map(TenantUse::try_from).collect::<Result<_, _>>()?;
-                Ok(Self { gres_type, reading, tenants })
-            })
+    fn try_from(mut wire: wire::DeviceSample) -> Result<Self, InvalidSample> {
+        let (gres_type, tenants) = (std::mem::take(&mut wire.gres_type), std::mem::take(&mut wire.tenants));
+        let of_device = |source| InvalidSample::Device { gres_type: field::shown(&gres_type), source };
+        let reading = checked_reading(wire).map_err(of_device)?;
+        let tenants = field::few("tenants", tenants, field::TENANTS_MAX).map_err(of_device)?;
+        let gres_type = GresType(field::name("gres_type", gres_type.clone()).map_err(of_device)?);
+        let tenants = tenants.into_iter().map(TenantUse::try_from).collect::<Result<_, _>>()?;
+        Ok(Self { gres_type, reading, tenants })
     }
 }
 
-fn checked_sample(
-    wire: wire::DeviceSample,
-) -> Result<(GresType, Reading, Vec<wire::TenantUse>), InvalidField> {
-    let (gres_type, tenants) = (wire.gres_type.clone(), wire.tenants.clone());
-    let reading = checked_reading(wire)?;
-    let tenants = field::few("tenants", tenants, field::TENANTS_MAX)?;
-    Ok((GresType(field::name("gres_type", gres_type)?), reading, tenants))
-}
-
 fn checked_reading(wire: wire::DeviceSample) -> Result<Reading, InvalidField> {
-    let wire::DeviceSample {
-        gres_type: _,
-        energy_joules,
-        power_watts,
-        sm_active_fraction,
-        sm_occupancy_fraction,
-        stall_fraction,
-        fp32_active_fraction,
-        gpu_busy_fraction,
-        memory_bandwidth_fraction,
-        cache_bandwidth_fraction,
-        pcie_tx_bytes_per_second,
-        pcie_rx_bytes_per_second,
-        memory_bytes_used,
-        tenants: _,
-        tensor_active_fraction,
-        memory_busy_fraction,
-        nvlink_tx_bytes_per_second,
-        nvlink_rx_bytes_per_second,
-        sm_clock_hertz,
-        throttles,
-        sources,
-        metrics,
-    } = wire;
-    let throttles = throttles.and_then(metric::known_throttles);
+    let throttles = wire.throttles.and_then(metric::known_throttles);
     #[expect(clippy::cast_precision_loss, reason = "devices have far less than 2^53 bytes")]
-    let memory_bytes_used = memory_bytes_used.map(|bytes| bytes as f64);
-    let earlier = [
-        (Metric::EnergyJoules, energy_joules),
-        (Metric::PowerWatts, power_watts),
-        (Metric::SmActiveFraction, sm_active_fraction),
-        (Metric::SmOccupancyFraction, sm_occupancy_fraction),
-        (Metric::StallFraction, stall_fraction),
-        (Metric::Fp32ActiveFraction, fp32_active_fraction),
-        (Metric::TensorActiveFraction, tensor_active_fraction),
-        (Metric::GpuBusyFraction, gpu_busy_fraction),
-        (Metric::MemoryBusyFraction, memory_busy_fraction),
-        (Metric::MemoryBandwidthFraction, memory_bandwidth_fraction),
-        (Metric::CacheBandwidthFraction, cache_bandwidth_fraction),
-        (Metric::PcieTxBytesPerSecond, pcie_tx_bytes_per_second),
-        (Metric::PcieRxBytesPerSecond, pcie_rx_bytes_per_second),
-        (Metric::NvlinkTxBytesPerSecond, nvlink_tx_bytes_per_second),
-        (Metric::NvlinkRxBytesPerSecond, nvlink_rx_bytes_per_second),
+    let memory_bytes_used = wire.memory_bytes_used.map(|bytes| bytes as f64);
+    let earlier = metric::earlier_fields!(wire).into_iter().chain([
+        (Metric::EnergyJoules, wire.energy_joules),
         (Metric::MemoryBytesUsed, memory_bytes_used),
-        (Metric::SmClockHertz, sm_clock_hertz),
+        (Metric::SmClockHertz, wire.sm_clock_hertz),
         // Its value is that of the throttles, below.
         (Metric::Throttles, throttles.as_ref().map(|_| 0.0)),
-    ];
-    let mut metrics = metric::checked_metrics(metrics)?;
-    metric::add_earlier(&mut metrics, &earlier, sources)?;
+    ]);
+    let mut metrics = metric::checked_metrics(wire.metrics)?;
+    metric::add_earlier(&mut metrics, earlier, wire.sources)?;
     let mut reading = Reading::from(metrics);
     match throttles {
         Some(throttles) => reading.set_throttles(throttles),

@@ -81,44 +81,10 @@ fn checked_neighbours(texts: &[String]) -> Result<Vec<JobStart>, InvalidField> {
 }
 
 fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidField> {
-    let wire::ActivityMeans {
-        power_watts,
-        sm_active_fraction,
-        sm_occupancy_fraction,
-        stall_fraction,
-        fp32_active_fraction,
-        gpu_busy_fraction,
-        memory_bandwidth_fraction,
-        cache_bandwidth_fraction,
-        pcie_tx_bytes_per_second,
-        pcie_rx_bytes_per_second,
-        tensor_active_fraction,
-        memory_busy_fraction,
-        nvlink_tx_bytes_per_second,
-        nvlink_rx_bytes_per_second,
-        throttled_fraction,
-        sources,
-        metrics,
-    } = wire;
-    let earlier = [
-        (Metric::PowerWatts, power_watts),
-        (Metric::SmActiveFraction, sm_active_fraction),
-        (Metric::SmOccupancyFraction, sm_occupancy_fraction),
-        (Metric::StallFraction, stall_fraction),
-        (Metric::Fp32ActiveFraction, fp32_active_fraction),
-        (Metric::TensorActiveFraction, tensor_active_fraction),
-        (Metric::GpuBusyFraction, gpu_busy_fraction),
-        (Metric::MemoryBusyFraction, memory_busy_fraction),
-        (Metric::MemoryBandwidthFraction, memory_bandwidth_fraction),
-        (Metric::CacheBandwidthFraction, cache_bandwidth_fraction),
-        (Metric::PcieTxBytesPerSecond, pcie_tx_bytes_per_second),
-        (Metric::PcieRxBytesPerSecond, pcie_rx_bytes_per_second),
-        (Metric::NvlinkTxBytesPerSecond, nvlink_tx_bytes_per_second),
-        (Metric::NvlinkRxBytesPerSecond, nvlink_rx_bytes_per_second),
-        (Metric::Throttles, throttled_fraction),
-    ];
-    let mut metrics = metric::checked_metrics(metrics)?;
-    metric::add_earlier(&mut metrics, &earlier, sources)?;
+    let earlier =
+        metric::earlier_fields!(wire).into_iter().chain([(Metric::Throttles, wire.throttled_fraction)]);
+    let mut metrics = metric::checked_metrics(wire.metrics)?;
+    metric::add_earlier(&mut metrics, earlier, wire.sources)?;
     Ok(ActivityMeans(metrics))
 }
 
