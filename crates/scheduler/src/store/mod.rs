@@ -49,48 +49,35 @@ pub use reports::Reports;
 pub use runs::{MeasuredRun, Runs};
 pub use starts::SlurmStart;
 
-/// Durable memory. All times are arguments; nothing here reads a clock. A row that cannot be read back is passed over, counted
-/// and logged where rows are listed: it keeps nobody from the others.
-pub trait Store:
-    Jobs
-    + Decisions
-    + Explanations
-    + Reports
-    + Runs
-    + Profiles
-    + Faults
-    + Operators
-    + Credit
-    + Names
-    + Events
-    + Observations
-    + Models
-    + History
-{
-}
+/// Writes down once what a store is made of.
+macro_rules! store_of {
+    ($($table:ident),+ $(,)?) => {
+        /// Durable memory. All times are arguments; nothing here reads a clock. A row that cannot be read back is passed over,
+        /// counted and logged where rows are listed: it keeps nobody from the others.
+        pub trait Store: $($table +)+ {}
 
-impl<T> Store for T where
-    T: Jobs
-        + Decisions
-        + Explanations
-        + Reports
-        + Runs
-        + Profiles
-        + Faults
-        + Operators
-        + Credit
-        + Names
-        + Events
-        + Observations
-        + Models
-        + History
-{
-}
+        impl<T: $($table +)+> Store for T {}
 
-/// The traits of a [`Store`], for whoever calls one that is no `dyn Store`.
-pub mod prelude {
-    pub use super::{
-        Credit as _, Decisions as _, Events as _, Explanations as _, Faults as _, History as _, Jobs as _,
-        Models as _, Names as _, Observations as _, Operators as _, Profiles as _, Reports as _, Runs as _,
+        /// The traits of a [`Store`], for whoever calls one that is no `dyn Store`.
+        pub mod prelude {
+            pub use super::{$($table as _),+};
+        }
     };
 }
+
+store_of!(
+    Jobs,
+    Decisions,
+    Explanations,
+    Reports,
+    Runs,
+    Profiles,
+    Faults,
+    Operators,
+    Credit,
+    Names,
+    Events,
+    Observations,
+    Models,
+    History,
+);
