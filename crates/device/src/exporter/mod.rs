@@ -31,9 +31,6 @@ use pillion_core::metric::MetricSource;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Where dcgm-exporter listens if nobody says otherwise.
-pub const DCGM_EXPORTER_URL: &str = "http://127.0.0.1:9400/metrics";
-
 /// After a question that failed, the next waits this long: an endpoint that stalls costs the deadline each time.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 

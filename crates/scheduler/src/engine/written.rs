@@ -1,5 +1,5 @@
-//! Which explanations are worth writing down: pure. A plan explains every job that it leaves waiting, and of 100,000 nearly all are
-//! told what they were told before. A reason that is new goes first; newer candidates beside the same reason follow in turns.
+//! Which explanations are worth writing down: pure. A plan explains every job that it leaves waiting, and of 100,000 nearly all have
+//! the explanation that they had before. A reason that is new goes first; newer candidates beside the same reason follow in turns.
 
 use pillion_core::SlurmJobId;
 use pillion_pairing::{Candidate, Explanation, Reason};

@@ -5,7 +5,7 @@ mod order;
 use crate::agents::AgentState;
 use crate::device_status::closed;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Drain, JobRecord, Member, StoredProfile};
+use crate::store::{Decision, Drain, Member, StoredProfile};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime, UserId};
@@ -318,11 +318,6 @@ pub fn occupants(scan: &Scan, decisions: &[Decision]) -> Vec<pillion_core::invar
             })
         })
         .collect()
-}
-
-/// The promise that holds for a recorded job.
-pub fn promise_of(record: &JobRecord, policy: &Policy) -> f64 {
-    record.slowdown_ratio_max.unwrap_or_else(|| policy.slowdown_ratio_max.value())
 }
 
 #[cfg(test)]
