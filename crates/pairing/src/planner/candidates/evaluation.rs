@@ -1,13 +1,14 @@
 //! Estimates, and what follows from them: which promise they keep, what the sharing is worth, what it risks.
 
 use super::CandidateTenant;
+use super::caps::FAST_ENOUGH_FRACTION;
 use super::worth::{self, Stay};
 use crate::model::{SpeedEstimate, TenantInput};
 use crate::plan::Reason;
 use crate::planner::admit;
 use crate::planner::classes::PlanContext;
 use crate::planner::index::KindIndex;
-use crate::policy::Objective;
+use crate::policy::{Objective, Policy};
 use crate::view::DeviceView;
 use pillion_core::Fraction;
 use pillion_core::metric::Metric;
@@ -66,6 +67,20 @@ impl Evaluation {
     }
     pub(crate) fn is_admitted(&self) -> bool {
         self.excluded_by.is_none()
+    }
+    /// Whether caps are not worth trying: without any it is allowed, fast, and no riskier than its tenants may be.
+    pub(super) fn needs_no_caps<'e>(
+        &self,
+        mut estimates: impl ExactSizeIterator<Item = &'e SpeedEstimate>,
+        policy: &Policy,
+    ) -> bool {
+        let is_within_budget = self.risk <= policy.broken_budget(estimates.len());
+        let is_fast = estimates.all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
+        self.is_admitted() && is_fast && is_within_budget
+    }
+    /// How many more promises are expected to break than its tenants may cost.
+    pub(crate) fn excess(&self, policy: &Policy) -> f64 {
+        self.risk - policy.broken_budget(self.caps.len())
     }
 }
 

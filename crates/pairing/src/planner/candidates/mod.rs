@@ -16,7 +16,7 @@ use crate::planner::admit::{self, Owner};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
 use crate::view::{DeviceView, Tenant};
-use caps::{CAP_GAIN_MIN, CapSlot, FAST_ENOUGH_FRACTION};
+use caps::{CAP_GAIN_MIN, CapSlot};
 use pillion_core::{Fraction, SlowdownRatio, WorkloadKey};
 use std::rc::Rc;
 
@@ -214,8 +214,7 @@ impl<'a> PlanContext<'a> {
         if sets_a_cap(tenants, &first) && !self.neighbours_are_safe(tenants, &first, device, mode) {
             chosen.excluded_by = chosen.excluded_by.or(Some(Reason::PromiseAtRisk));
         }
-        let is_fast = chosen.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
-        if chosen.is_admitted() && is_fast {
+        if chosen.needs_no_caps(chosen.estimates.iter(), self.policy) {
             return Ok(chosen);
         }
         for set in untried {

@@ -2,7 +2,7 @@
 //! many. What two are like depends on their profiles alone, whichever of them runs already: it is estimated once for all
 //! that could meet.
 
-use super::caps::{CapSlot, FAST_ENOUGH_FRACTION};
+use super::caps::CapSlot;
 use super::{CandidateTenant, Evaluation};
 use crate::model::{SpeedEstimate, TenantInput};
 use crate::plan::Reason;
@@ -158,10 +158,9 @@ impl<'a> PlanContext<'a> {
         evaluation: &Evaluation,
         estimates: &[&SpeedEstimate],
     ) -> Appraisal {
-        let is_fast = estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
         let could_cap = device.mechanism.can_cap() && self.policy.caps;
         let is_final = !could_cap
-            || (evaluation.is_admitted() && is_fast)
+            || evaluation.needs_no_caps(estimates.iter().copied(), self.policy)
             || !caps_could_help(tenants, evaluation, estimates);
         let weight_bound =
             (!is_final).then(|| evaluation.weight + CAPS_WIN_MAX * evaluation.weight_of_speed());
