@@ -75,7 +75,7 @@ impl Reason {
             Self::MemoryDoesNotFit => "the device memory does not suffice for both",
             Self::PromiseAtRisk => "somebody would probably be slowed more than promised",
             Self::GainTooSmall => "sharing would gain too little",
-            Self::BetterPlanElsewhere => "another sharing gains more",
+            Self::BetterPlanElsewhere => "another pairing gains more",
             Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
             Self::NotAllowed => "the two are not among the combinations that may be chosen",
