@@ -5,9 +5,10 @@ mod capped;
 mod sharing;
 
 use crate::analysis::{run_account, shared_device_seconds};
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::credit::culprits;
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
+use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
