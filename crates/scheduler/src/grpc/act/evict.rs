@@ -1,6 +1,6 @@
 //! Eviction: a job that shares a device is started again, alone. Written down here, carried out by `failure::requeue`.
 
-use super::{name_of, operators_only, reason};
+use super::order::{name_of, operators_only, reason};
 use crate::context::Context;
 use crate::failure::requeue::{comes_back_alone, has_company};
 use crate::grpc::auth::Caller;
