@@ -21,6 +21,11 @@ pub fn time_or_none(seconds: Option<f64>) -> String {
     seconds.map(time).unwrap_or_default()
 }
 
+/// `1 device`, `2 devices`.
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 /// A part of a whole: `40 %`.
 pub fn fraction(value: Option<f64>) -> String {
     value.map(|value| format!("{:.0} %", value * 100.0)).unwrap_or_default()
