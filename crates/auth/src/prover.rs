@@ -3,10 +3,10 @@
 
 use crate::claim::{Claim, Claimant, Exporter, Method};
 use crate::error::{AuthError, Denial};
+use crate::identity::Identity;
 use crate::key::{self, Keys};
 use crate::limits::MUNGE_CALLS_MAX;
 use crate::munge::{Library, Munge};
-use crate::server::Identity;
 use crate::tls;
 use crate::verify::{Side, maker};
 use pillion_config::{Auth, AuthMethod};

@@ -3,13 +3,11 @@
 
 use crate::claim::{Answer, Claim, Claimant, Method};
 use crate::error::AuthError;
-use crate::limits::{
-    CONNECTIONS_PER_ADDRESS_MAX, CONNECTIONS_PER_IDENTITY_MAX, HANDSHAKE_DURATION_MAX, HANDSHAKES_MAX,
-};
+use crate::identity::Identity;
+use crate::limits::{CONNECTIONS_PER_ADDRESS_MAX, HANDSHAKE_DURATION_MAX, HANDSHAKES_MAX};
 use crate::prover::Prover;
 use crate::refusals::Refusals;
 use crate::{frame, tls};
-use pillion_core::{NodeName, UserId};
 use pillion_doors::{Cause, Doors, Held, Permit, Permits, Place, TurnedAway};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -26,38 +24,6 @@ use tracing::{debug, warn};
 
 /// How many that were let in may wait for gRPC.
 const WELCOMED_LENGTH: usize = 64;
-
-/// Who somebody was proven to be.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Identity {
-    /// The agent of this node.
-    Agent(NodeName),
-    /// A user, by uid.
-    User(UserId),
-    /// Whoever runs something on this machine (`auth.method = "none"`).
-    Nobody,
-}
-
-impl Identity {
-    /// How many connections it may have at once.
-    const fn connections_max(&self) -> usize {
-        match self {
-            // As root operators come, and scripts of the site.
-            Self::User(UserId(0)) | Self::Nobody => CONNECTIONS_PER_ADDRESS_MAX,
-            Self::Agent(_) | Self::User(_) => CONNECTIONS_PER_IDENTITY_MAX,
-        }
-    }
-}
-
-impl std::fmt::Display for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Agent(node) => write!(f, "the agent of {node}"),
-            Self::User(uid) => write!(f, "uid {}", uid.0),
-            Self::Nobody => f.write_str("this machine"),
-        }
-    }
-}
 
 /// The other end of a connection; in the extensions of each of its requests.
 #[derive(Debug, Clone, PartialEq, Eq)]

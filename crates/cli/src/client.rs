@@ -2,17 +2,16 @@
 //! (`pillion-auth`). Every call has one deadline; nothing is retried here, for a person at a terminal or the next poke is the
 //! retry.
 
+use crate::address::{Address, shown};
 use crate::args::Global;
 use crate::config::Config;
 use crate::error::CliError;
 use hyper_util::rt::TokioIo;
 use pillion_api::operator_service_client::OperatorServiceClient;
 use pillion_auth::{AuthError, Claimant, Door, Prover};
-use pillion_config::scheduler_addresses;
 use pillion_core::SystemClock;
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -23,49 +22,6 @@ use tonic::{Code, Response, Status};
 pub const DEADLINE: Duration = Duration::from_secs(5);
 /// A snapshot of a large cluster is larger than tonic's default of 4 MiB.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// Where the scheduler listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// Hosts and ports; the first that answers is asked.
-    Tcp(Vec<(String, u16)>),
-}
-
-impl FromStr for Address {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = "write unix:/path/to/socket or https://host:port";
-        if let Some(path) = text.strip_prefix("unix:") {
-            let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
-            return if path.starts_with('/') {
-                Ok(Self::Unix(path.into()))
-            } else {
-                Err(format!("'{text}' names no absolute path; {allowed}"))
-            };
-        }
-        scheduler_addresses(text)
-            .map(Self::Tcp)
-            .ok_or_else(|| format!("'{text}' is no address of a scheduler; {allowed}"))
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(hosts) => {
-                let hosts: Vec<String> = hosts.iter().map(shown).collect();
-                f.write_str(&hosts.join(","))
-            }
-        }
-    }
-}
-
-fn shown((host, port): &(String, u16)) -> String {
-    if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
-}
 
 /// The scheduler to ask, and where it stands by what we prove who we are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,30 +136,6 @@ fn innermost(error: &tonic::transport::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_sockets_or_hosts_with_ports() {
-        assert_eq!("unix:/run/a.sock".parse(), Ok(Address::Unix("/run/a.sock".into())));
-        assert_eq!("unix:///run/a.sock".parse(), Ok(Address::Unix("/run/a.sock".into())));
-        let head = Address::Tcp(vec![("head".to_owned(), 7531)]);
-        assert_eq!("https://head:7531".parse(), Ok(head.clone()));
-        assert_eq!("http://head:7531".parse(), Ok(head), "as earlier releases wrote it");
-        let two = "https://one:1,https://[::1]:2".parse::<Address>().expect("two of them");
-        assert_eq!(two.to_string(), "https://one:1,https://[::1]:2");
-        for wrong in [
-            "",
-            "unix:",
-            "unix:run/a",
-            "head:7531",
-            "ftp://head:7531",
-            "https://head",
-            "https://h:1/x",
-            "/run/a.sock",
-        ] {
-            let message = wrong.parse::<Address>().expect_err(wrong);
-            assert!(message.contains("write unix:/path"), "{message}");
-        }
-    }
 
     #[test]
     fn who_cannot_be_proven_now_may_try_again_and_who_is_denied_may_not() {

@@ -1,9 +1,12 @@
-//! How quantities are written for people: times as Slurm writes them, units that can be read. Absent is the empty text.
+//! How quantities and names are written for people: times as Slurm writes them, units that can be read. Absent is the empty text.
 
 use chrono::{DateTime, Duration, Local, NaiveDate, NaiveTime, TimeZone as _};
 use pillion_core::UnixTime;
 use pillion_core::units::JOULES_PER_KILOWATT_HOUR;
 use pillion_core::when::{Date, NotATime, When};
+
+/// Stands for what only operators see.
+const NOT_SHOWN: &str = "(not shown)";
 
 /// A time as Slurm writes it, in the local zone: `2026-11-21T14:05:00`. 0 means that there is none.
 pub fn time(seconds: f64) -> String {
@@ -19,6 +22,26 @@ pub fn time(seconds: f64) -> String {
 /// A time that may be absent.
 pub fn time_or_none(seconds: Option<f64>) -> String {
     seconds.map(time).unwrap_or_default()
+}
+
+/// `1 device`, `2 devices`.
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Names in one line: `n1,n2,n3` or `n1,n2,n3 and 5 more`.
+pub fn listed<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => names.join(","),
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(",")),
+    }
+}
+
+/// A cell that only operators, or its owner, see.
+pub(crate) fn shown(cell: Option<&String>) -> String {
+    cell.map_or_else(|| NOT_SHOWN.to_owned(), Clone::clone)
 }
 
 /// A part of a whole: `40 %`.

@@ -13,6 +13,7 @@
     reason = "a program and no boundary: besides it only its tests and the simulation see this library"
 )]
 
+pub mod address;
 pub mod args;
 pub mod characterize;
 pub mod client;

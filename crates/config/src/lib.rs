@@ -34,14 +34,14 @@ pub use auth::{Auth, AuthMethod};
 pub use example::example;
 pub use manual::manual;
 pub use mistake::{ConfigError, Mistake};
-pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent, read_scheduler_in_force};
+pub use read::{Part, mistakes, parse_agent, parse_scheduler, parts, read_agent};
 pub use rules::{is_loopback_host, scheduler_addresses};
 pub use scheduler::{
     DatabaseConfig, ListenConfig, MetricsConfig, Objective, PolicyConfig, PoolConfig, Scheduler, SlurmConfig,
     TrainingConfig, Users, WebConfig,
 };
 pub use schema::{Key, Section, scheduler_sections};
-pub use show::{Origin, Setting, show};
+pub use show::{Origin, Setting, read_scheduler_in_force, show};
 
 /// Where the file is, unless `--config` names another place.
 pub const CONFIG_PATH: &str = "/etc/pillion/pillion.toml";

@@ -4,7 +4,6 @@ use crate::check::{Place, check};
 use crate::mistake::{ConfigError, Mistake};
 use crate::rules::{is_name, is_socket_path};
 use crate::schema::schema_of;
-use crate::show::{Setting, show};
 use crate::{Agent, Scheduler};
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
@@ -31,18 +30,6 @@ impl Part {
     }
 }
 
-/// Reads the scheduler's part, and where each of its values comes from.
-///
-/// # Errors
-/// [`ConfigError`].
-pub fn read_scheduler_in_force(path: &Path) -> Result<(Scheduler, Vec<Setting>), ConfigError> {
-    let text = read(path)?;
-    let settings = show(Part::Scheduler, &text, "");
-    let settings = settings.map_err(|mistakes| ConfigError::wrong(path, mistakes))?;
-    let scheduler = parse_scheduler(&text).map_err(|mistakes| ConfigError::wrong(path, mistakes))?;
-    Ok((scheduler, settings))
-}
-
 /// Reads the agent's part. `host_name` stands in for a node name that is not given.
 ///
 /// # Errors
@@ -51,7 +38,7 @@ pub fn read_agent(path: &Path, host_name: &str) -> Result<Agent, ConfigError> {
     parse_agent(&read(path)?, host_name).map_err(|mistakes| ConfigError::wrong(path, mistakes))
 }
 
-fn read(path: &Path) -> Result<String, ConfigError> {
+pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
 }
 

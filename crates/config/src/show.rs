@@ -2,11 +2,12 @@
 
 use crate::check::dotted;
 use crate::example::toml_text;
-use crate::mistake::Mistake;
+use crate::mistake::{ConfigError, Mistake};
 use crate::read::Part;
 use crate::schema::{agent_sections, scheduler_sections};
 use crate::{Agent, Scheduler, read};
 use serde_json::Value;
+use std::path::Path;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,4 +62,16 @@ pub fn show(part: Part, text: &str, host_name: &str) -> Result<Vec<Setting>, Vec
         }
     }
     Ok(settings)
+}
+
+/// Reads the scheduler's part, and where each of its values comes from.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn read_scheduler_in_force(path: &Path) -> Result<(Scheduler, Vec<Setting>), ConfigError> {
+    let text = read::read(path)?;
+    let settings = show(Part::Scheduler, &text, "");
+    let settings = settings.map_err(|mistakes| ConfigError::wrong(path, mistakes))?;
+    let scheduler = read::parse_scheduler(&text).map_err(|mistakes| ConfigError::wrong(path, mistakes))?;
+    Ok((scheduler, settings))
 }

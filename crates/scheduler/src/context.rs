@@ -1,21 +1,21 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
 use crate::agents::Agents;
-use crate::fence::MISSING;
 use crate::idle::Idle;
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::step::Timeouts;
-use crate::store::{Decision, Store, StoreError};
+use crate::store::{Decision, Store};
+use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
 use pillion_core::{Clock, DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_doors::TurnedAway;
 use pillion_pairing::{Policy, Reason};
-use pillion_slurm::{Privacy, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{Privacy, Slurm, SlurmVersion};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -24,6 +24,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
+
+/// How long nothing is done after the fence of `pillion.lua` was found to be missing.
+const FENCE_MISSING: Duration = Duration::from_mins(10);
 
 /// The checked configuration, in the shape that the tasks use.
 #[derive(Debug, Clone)]
@@ -304,7 +307,7 @@ impl Context {
         if !self.is_leading() {
             return Some("another scheduler leads".to_owned());
         }
-        if self.board().fence_missing_since.is_some_and(|since| self.now() < since + MISSING) {
+        if self.board().fence_missing_since.is_some_and(|since| self.now() < since + FENCE_MISSING) {
             return Some("the pillion.lua of this release is not in use".to_owned());
         }
         match self.board().slurm_version {
@@ -335,41 +338,5 @@ impl Context {
     /// Whether decisions are carried out.
     pub fn is_active(&self) -> bool {
         self.settings.mode == Mode::Active && self.refusal().is_none()
-    }
-}
-
-/// Why a tick could not be finished; the next one is the retry.
-#[derive(Debug, thiserror::Error)]
-pub enum TickError {
-    /// Slurm did not answer or refused.
-    #[error("cannot {action}")]
-    Slurm {
-        /// What we were doing.
-        action: &'static str,
-        source: SlurmError,
-    },
-    /// The store did not answer or refused.
-    #[error("cannot use the store")]
-    Store(#[from] StoreError),
-    /// A model could not be trained or read: its thread ended badly.
-    #[error("the model's thread ended badly")]
-    Training { source: tokio::task::JoinError },
-    /// A trained model cannot be stored: something in it is not a number.
-    #[error("the trained model cannot be read back")]
-    Model { source: serde_json::Error },
-    /// A file of ours could not be written.
-    #[error("cannot write {path}")]
-    File { path: PathBuf, source: std::io::Error },
-}
-
-impl TickError {
-    /// Whether it is about the row at hand alone: who goes on with the others does not meet it again.
-    pub const fn is_of_one_row(&self) -> bool {
-        matches!(self, Self::Store(error) if error.is_of_one_row())
-    }
-
-    /// Wraps Slurm's error with what we were doing.
-    pub fn slurm(action: &'static str) -> impl FnOnce(SlurmError) -> Self {
-        move |source| Self::Slurm { action, source }
     }
 }

@@ -1,7 +1,8 @@
 //! Runs reconcilers: each on its period and whenever it is nudged, until told to stop. No retries inside: the
 //! next tick is the retry.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
+use crate::tick_error::TickError;
 use async_trait::async_trait;
 use pillion_core::report;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //! hit a job that its user has changed a moment before, so without it nothing is released or renewed
 //! (docs/decisions/0012-a-fence-under-slurms-lock.md).
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
+use crate::tick_error::TickError;
 use pillion_core::mark::Mark;
 use pillion_slurm::{Job, SlurmError, updates};
 use std::time::Duration;
@@ -10,8 +11,6 @@ use tracing::error;
 
 /// How long a fence is believed in that was met: the site's script may be changed at any time.
 const FRESH: Duration = Duration::from_mins(1);
-/// How long nothing is done after it was found to be missing.
-pub(crate) const MISSING: Duration = Duration::from_mins(10);
 
 /// Whether the fence stands. Where that is not known, it is tried with an update of this waiting job that asks for nothing,
 /// which the fence always refuses and which changes nothing where there is none.

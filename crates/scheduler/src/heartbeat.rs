@@ -1,8 +1,9 @@
 //! Writes the file by which `pillion.lua` knows that we live and what the pools can run. A dead scheduler stops writing, and
 //! from then on jobs stay as their users wrote them.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::scan::Scan;
+use crate::tick_error::TickError;
 use crate::view::gpu_type_names;
 use pillion_core::NodeName;
 use pillion_core::heartbeat::{Heartbeat, Mode, PoolAbility};

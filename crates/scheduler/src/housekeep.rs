@@ -1,6 +1,7 @@
 //! Throws away what is no longer of use: device samples and history past their time, cool-downs that are over.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
+use crate::tick_error::TickError;
 use std::sync::Arc;
 use tracing::info;
 

@@ -2,9 +2,10 @@
 //! stream, and by the simulation; knows nothing of the wire.
 
 use crate::agents::StreamId;
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::metrics::Miss;
 use crate::store::{Event, Naming};
+use crate::tick_error::TickError;
 use crate::truth::{self, Distrust, Doubt, Reporter, Verdict, Word};
 use pillion_core::decision::DecisionState;
 use pillion_core::event::EventKind;

@@ -44,6 +44,7 @@ pub mod store;
 pub mod strays;
 #[cfg(test)]
 mod testing;
+pub mod tick_error;
 pub mod train;
 mod truth;
 pub mod view;

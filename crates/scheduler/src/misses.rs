@@ -1,10 +1,11 @@
 //! Counts the starts that their node never reported: its agent did not respond or was too slow, so the job ran without a cap and
 //! unshared. What an agent itself had no decision for is counted where its report arrives (`ingest`). Changes nothing else.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::metrics::Miss;
 use crate::scan::{Scan, mark_of};
 use crate::store::Event;
+use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::{JobStart, NodeName, UnixTime};
 use pillion_slurm::{Ending, Job, JobState};

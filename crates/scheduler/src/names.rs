@@ -1,9 +1,10 @@
 //! Learns what people call the workloads of the queue: the names of their jobs, as Slurm knows them. What `profile=` calls
 //! them comes with the first launch (`ingest`). Nothing waits for a name: where Slurm does not tell, the key is shown.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::store::Naming;
+use crate::tick_error::TickError;
 use pillion_core::name::NameSource;
 use pillion_core::{SlurmJobId, UnixTime, UserId, WorkloadKey, WorkloadName};
 use pillion_slurm::{Job, NAMED_JOBS_MAX};

@@ -1,7 +1,7 @@
 //! All reconcilers of one scheduler, each on its rhythm: what `run` starts, the metrics count and docs/architecture.md lists.
 //! Nothing here decides, or knows what they do.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::credit::Credit;
 use crate::drive::{Reconciler, Rhythm, Task, drive};
 use crate::engine::Engine;
@@ -15,6 +15,7 @@ use crate::profile::Profile;
 use crate::release::Release;
 use crate::renew::Renew;
 use crate::strays::Strays;
+use crate::tick_error::TickError;
 use crate::train::Train;
 use crate::watch::Watch;
 use async_trait::async_trait;

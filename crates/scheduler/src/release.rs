@@ -6,11 +6,12 @@
 //! (docs/decisions/0012-a-fence-under-slurms-lock.md). The lease in `AdminComment` is adopted after a crash in between, and
 //! is what `pillion rescue` undoes when nobody else is left.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::fence;
 use crate::scan::{Scan, mark_of};
 use crate::step::{Host, Next, Surroundings, next, predates};
 use crate::store::{Decision, Drain, Event, Member, MemberStep, drain_of};
+use crate::tick_error::TickError;
 use futures::StreamExt;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;

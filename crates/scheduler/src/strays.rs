@@ -2,8 +2,9 @@
 //! and Slurm refused the rest of that change. `watch` reads the pool only and never sees them. `pillion rescue` does the same
 //! where no scheduler lives.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::store::Event;
+use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::report;
 use pillion_slurm::updates::{leave, stray};

@@ -1,7 +1,7 @@
 //! Intel's compute command streamers: a card is cut into 1, 2 or 4 equal parts, in one mode for all who run on it. Each
 //! process asks for the mode by its environment; two that ask for different ones would block each other.
 
-use super::Variable;
+use super::variable::Variable;
 use pillion_core::device::DeviceDescription;
 
 /// How many devices (tiles) one card of a model has, as sites book them: a tile a device, in the order of the cards.

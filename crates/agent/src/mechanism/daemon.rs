@@ -1,14 +1,37 @@
 //! A device's MPS daemon for its tenants: started with the first, held to the limits of those who are there, and, where the site
 //! wants that, with compute units of each tenant's own.
 
-use super::{MechanismError, MpsPolicy, Prepared, mps};
-use pillion_core::Fraction;
+use super::error::MechanismError;
+use super::mps;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
+use pillion_core::{Fraction, JobStart};
 use pillion_device::mps::make_private;
 use pillion_device::{DeviceError, MpsControl, MpsSettings, MpsState, MpsStatus};
 use std::path::Path;
 use tracing::{debug, warn};
+
+/// What came of setting a share up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Prepared {
+    /// The tenant's own SM partition.
+    pub partition: Option<String>,
+    /// Why its cap is a cap only, where the site wants partitions. A tenant without a cap has no reason.
+    pub without_partition: Option<String>,
+    /// Why the device serves one user at a time, where the site wants more: said when it was found out.
+    pub without_multi_user: Option<String>,
+    /// The SM partitions of the others on the device: a daemon that was started anew gave them new ones.
+    pub others: Vec<(JobStart, String)>,
+}
+
+/// What the site wants of MPS.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MpsPolicy {
+    /// Several users on one device.
+    pub multi_user: bool,
+    /// Each tenant's cap as compute units of its own.
+    pub static_partitions: bool,
+}
 
 /// One who comes to a device, beside those who hold it.
 #[derive(Clone, Copy)]

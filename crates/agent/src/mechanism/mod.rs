@@ -12,68 +12,24 @@
 
 pub mod ccs;
 mod daemon;
+mod error;
 pub mod mps;
 mod undo;
+mod variable;
+
+pub use daemon::{MpsPolicy, Prepared};
+pub use error::MechanismError;
+pub use variable::Variable;
 
 use daemon::Newcomer;
+use pillion_core::GresType;
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::share::{Share, Sharing};
-use pillion_core::{GresType, JobStart};
 use pillion_device::{Backend, DeviceError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
 use undo::Undo;
-
-/// One variable and its value.
-pub type Variable = (String, String);
-
-/// Why a share cannot be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum MechanismError {
-    /// The device is shared in another way.
-    #[error("device {gres_type} can be shared by {can}, not by {asked}")]
-    NotThere {
-        gres_type: GresType,
-        /// How it can be.
-        can: Mechanism,
-        /// How it should be.
-        asked: Mechanism,
-    },
-    /// A tenant is there who runs another way.
-    #[error("start {tenant} holds device {gres_type} by {held}; {asked} is possible when it has ended")]
-    HeldOtherwise {
-        gres_type: GresType,
-        /// Who is there.
-        tenant: JobStart,
-        /// How it runs.
-        held: Mechanism,
-        /// How the newcomer should.
-        asked: Mechanism,
-    },
-    /// Another user is there.
-    #[error("device {0} serves another user, and mps.multi_user is off on this node")]
-    OtherUser(GresType),
-    /// Another user is there, and the device's MPS cannot do what the site wants.
-    #[error("device {0} serves another user, and the MPS of its driver serves one at a time")]
-    OneUserOnly(GresType),
-    /// A tenant is there who runs in another mode.
-    #[error(
-        "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
-    )]
-    OtherMode { gres_type: GresType, held: u8, asked: u8 },
-    /// A cap that leaves nothing.
-    #[error("a cap of 0 leaves the tenant no compute unit")]
-    NoCompute,
-    /// A limit that leaves nothing.
-    #[error("a memory limit of {0} bytes is below one MiB")]
-    NoMemory(u64),
-    /// The directory of the daemon.
-    #[error("cannot make {}", path.display())]
-    Directory { path: PathBuf, source: std::io::Error },
-    #[error("the mechanism could not be set up")]
-    Device(#[from] DeviceError),
-}
 
 /// Whether `share` can join `others` on `device`. Pure.
 ///
@@ -116,28 +72,6 @@ pub fn admit<'a>(
 
 /// Where the MPS daemon of a device and its clients meet.
 pub type PipeFinder = Box<dyn Fn(&GresType) -> PathBuf + Send + Sync>;
-
-/// What came of setting a share up.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Prepared {
-    /// The tenant's own SM partition.
-    pub partition: Option<String>,
-    /// Why its cap is a cap only, where the site wants partitions. A tenant without a cap has no reason.
-    pub without_partition: Option<String>,
-    /// Why the device serves one user at a time, where the site wants more: said when it was found out.
-    pub without_multi_user: Option<String>,
-    /// The SM partitions of the others on the device: a daemon that was started anew gave them new ones.
-    pub others: Vec<(JobStart, String)>,
-}
-
-/// What the site wants of MPS.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MpsPolicy {
-    /// Several users on one device.
-    pub multi_user: bool,
-    /// Each tenant's cap as compute units of its own.
-    pub static_partitions: bool,
-}
 
 /// Carries the mechanisms of a node's devices.
 #[derive(Debug)]

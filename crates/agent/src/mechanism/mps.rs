@@ -2,8 +2,8 @@
 //! its device. The default directory (`/tmp/nvidia-mps`) is never used: a program that finds a daemon there by chance would
 //! share what nobody decided.
 
-use super::MechanismError;
-use super::Variable;
+use super::error::MechanismError;
+use super::variable::Variable;
 use pillion_core::device::DeviceDescription;
 use pillion_core::share::Share;
 use pillion_core::{Fraction, GresType, UserId};

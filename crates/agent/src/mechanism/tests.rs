@@ -3,7 +3,7 @@
 use super::*;
 use crate::share::tests::{capped, device, share};
 use pillion_core::device::{DeviceProcess, Reading};
-use pillion_core::{Fraction, UserId};
+use pillion_core::{Fraction, JobStart, UserId};
 use pillion_device::{CcsControl, MpsControl, MpsSettings, MpsState, MpsStatus};
 
 /// A driver that writes down what it is told.

@@ -1,6 +1,6 @@
 //! A strict double of MUNGE: several machines with one key, a user on one of them, and a clock. It refuses what munged refuses.
 
-use super::{Decoded, Munge, MungeError, TTL_SECONDS};
+use super::credential::{Decoded, Munge, MungeError, TTL_SECONDS};
 use pillion_core::{Clock, UnixTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "calls a C library")]
 
-use super::{Decoded, Munge, MungeError, TTL_SECONDS};
+use super::credential::{Decoded, Munge, MungeError, TTL_SECONDS};
 use libloading::os::unix::Library as Opened;
 use pillion_core::UnixTime;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -4,9 +4,10 @@ use super::*;
 use crate::claim::Exporter;
 use crate::client::Door;
 use crate::error::Denial;
+use crate::limits::CONNECTIONS_PER_IDENTITY_MAX;
 use crate::munge::double::{Double, Realm};
 use pillion_config::{Auth, AuthMethod};
-use pillion_core::{ManualClock, UnixTime};
+use pillion_core::{ManualClock, NodeName, UnixTime, UserId};
 use tokio_rustls::TlsConnector;
 use tokio_stream::StreamExt as _;
 

@@ -49,5 +49,9 @@ fn a_bad_value_is_answered_with_what_was_expected() {
         assert!(message.starts_with("error: invalid value '"), "{message}");
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
     }
-    assert_eq!(parse_bytes("8e10"), Ok(80_000_000_000));
+    let line = "pillion plan --solo a.csv --queue b.csv --device-memory 8e10";
+    let Command::Plan(plan) = Args::try_parse_from(line.split(' ')).unwrap().command else {
+        panic!("{line}")
+    };
+    assert_eq!(plan.device_memory, Some(80_000_000_000));
 }

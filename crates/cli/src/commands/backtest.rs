@@ -2,7 +2,6 @@
 //! ones. Seeds run side by side; what each of them does is `pillion_pairing::backtest`'s.
 
 use crate::args::BacktestArgs;
-use crate::commands::plan::counted;
 use crate::commands::plan_files::Loaded;
 use crate::error::CliError;
 use crate::format;
@@ -104,14 +103,14 @@ fn show(report: &Report, drawn: &[PathBuf]) -> Answer {
     let set = &report.set;
     let summary = format!(
         "{} of {} workloads of {} families on {} ({}), {} unfit; promise {}, {}",
-        counted(set.combinations, "combination"),
+        format::counted(set.combinations, "combination"),
         set.workloads,
         set.families,
         set.device,
         set.mechanism,
         set.unfit,
         report.protocol.slowdown_ratio_max,
-        counted(usize::try_from(report.protocol.seeds).unwrap_or(usize::MAX), "seed"),
+        format::counted(usize::try_from(report.protocol.seeds).unwrap_or(usize::MAX), "seed"),
     );
     let mut blocks = vec![Block::Line(summary), blank(), Block::Table(policies.clone(), 0), blank()];
     blocks.push(Block::Table(estimates, 0));

@@ -6,7 +6,6 @@ use super::job_status::unknown;
 use crate::args::JobArgs;
 use crate::client::{Operator, answer};
 use crate::commands::pairs::cap;
-use crate::commands::shown;
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Block, Table, json};
@@ -62,7 +61,7 @@ fn job_blocks(job_id: &str, job: Option<&QueueJob>, blocks: &mut Vec<Block>) {
     };
     let account = if job.account.is_empty() { String::new() } else { format!("account {}, ", job.account) };
     line(blocks, format!("Job {} of {} ({account}partition {})", job.job_id, job.user, job.partition));
-    field(blocks, "Workload", &shown(job.workload_name.as_ref()));
+    field(blocks, "Workload", &format::shown(job.workload_name.as_ref()));
     field(blocks, "Submitted", &format::time_or_none(job.submitted_at_seconds));
     field(blocks, "State", &job.state);
     field(blocks, "Why", &job.reason);
@@ -132,9 +131,9 @@ fn decided(decision: &Decision) -> Table {
     let mut table = Table::new(&columns);
     for member in &decision.members {
         table.push(vec![
-            shown(member.job_id.as_ref()),
-            shown(member.user.as_ref()),
-            shown(member.workload_name.as_ref()),
+            format::shown(member.job_id.as_ref()),
+            format::shown(member.user.as_ref()),
+            format::shown(member.workload_name.as_ref()),
             member.role.clone(),
             cap(member),
             member.shards.to_string(),
@@ -153,7 +152,7 @@ fn came_of_it(decision: &Decision) -> Table {
     let mut table = Table::new(&columns);
     for member in &decision.members {
         table.push(vec![
-            shown(member.job_id.as_ref()),
+            format::shown(member.job_id.as_ref()),
             member.state.clone(),
             format::time_or_none(member.started_at_seconds),
             format::time_or_none(member.ended_at_seconds),
@@ -291,8 +290,8 @@ fn candidate_cells(candidate: &Candidate) -> [String; 12] {
     let [own, own_low] = speed_cells(candidate.own.as_ref());
     let [other, other_low] = speed_cells(candidate.other.as_ref());
     [
-        shown(candidate.partner.as_ref()),
-        shown(candidate.workload_name.as_ref().or(candidate.workload.as_ref())),
+        format::shown(candidate.partner.as_ref()),
+        format::shown(candidate.workload_name.as_ref().or(candidate.workload.as_ref())),
         if candidate.is_running { "yes" } else { "no" }.to_owned(),
         format::cap(caps.own),
         format::cap(caps.other),

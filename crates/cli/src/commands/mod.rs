@@ -33,14 +33,6 @@ use crate::exit::{self, ExitStatus};
 use crate::output::{Answer, Format, Output};
 use pillion_core::Clock;
 
-/// Stands for what only operators see.
-pub(crate) const NOT_SHOWN: &str = "(not shown)";
-
-/// A cell that only operators, or its owner, see.
-pub(crate) fn shown(cell: Option<&String>) -> String {
-    cell.map_or_else(|| NOT_SHOWN.to_owned(), Clone::clone)
-}
-
 /// Runs the command that was asked for.
 ///
 /// # Errors

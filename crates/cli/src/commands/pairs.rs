@@ -2,7 +2,6 @@
 
 use crate::args::PairsArgs;
 use crate::client::{Operator, answer};
-use crate::commands::shown;
 use crate::error::CliError;
 use crate::format;
 use crate::output::{Answer, Table, json};
@@ -76,9 +75,9 @@ fn line(decision: &Decision, member: &Member) -> Vec<String> {
         decision.gres_type.clone(),
         decision.device_model.clone(),
         decision.mechanism.clone(),
-        shown(member.job_id.as_ref()),
-        shown(member.user.as_ref()),
-        shown(member.workload_name.as_ref()),
+        format::shown(member.job_id.as_ref()),
+        format::shown(member.user.as_ref()),
+        format::shown(member.workload_name.as_ref()),
         member.role.clone(),
         member.state.clone(),
         cap(member),

@@ -1,7 +1,7 @@
 //! `pillion plan`: what would be decided, without doing it: on the live queue (the scheduler's own dry run), on a saved
 //! snapshot, or on CSV files. The same pure function decides in all three.
 
-use crate::args::{ObjectiveArg, PlanArgs, Switch};
+use crate::args::PlanArgs;
 use crate::client::{Target, answer, connect};
 use crate::error::CliError;
 use crate::format;
@@ -9,7 +9,7 @@ use crate::names::{self, Names};
 use crate::output::{Answer, Block, Table, json};
 use pillion_api::{DryRunRequest, DryRunResponse};
 use pillion_core::Fraction;
-use pillion_pairing::{ClusterView, Contention, Member, Objective, Pairing, Plan, Policy};
+use pillion_pairing::{ClusterView, Contention, Member, Pairing, Plan};
 use std::path::Path;
 
 /// Makes the plan that was asked for.
@@ -20,7 +20,7 @@ pub async fn make(args: &PlanArgs, address: &Target) -> Result<Answer, CliError>
     if let Some(file) = &args.view {
         let text = read(file)?;
         let view = read_view(&text, &file.display().to_string())?;
-        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args)), &Names::new()));
+        return Ok(show(&pillion_pairing::plan(&view, &Contention, &args.policy()), &Names::new()));
     }
     if let (Some(solo), Some(queue)) = (&args.solo, &args.queue) {
         return super::plan_files::make(args, solo, queue);
@@ -32,10 +32,10 @@ async fn live(args: &PlanArgs, address: &Target) -> Result<Answer, CliError> {
     let mut client = connect(address).await?;
     let response = answer(client.dry_run(DryRunRequest {})).await?;
     let DryRunResponse { plan_json, view_json, workload_names } = response;
-    if has_policy(args) {
+    if args.has_policy() {
         // Another policy than the site's: what would it choose on the same view?
         let view = read_view(&view_json, "the scheduler's answer")?;
-        return Ok(show(&pillion_pairing::plan(&view, &Contention, &policy(args)), &workload_names));
+        return Ok(show(&pillion_pairing::plan(&view, &Contention, &args.policy()), &workload_names));
     }
     let plan: Plan = serde_json::from_str(&plan_json).map_err(|error| {
         CliError::Data(format!(
@@ -58,44 +58,6 @@ pub(super) fn read_view(text: &str, place: &str) -> Result<ClusterView, CliError
     serde_json::from_str(text).map_err(|error| {
         CliError::Data(format!("{place} is no snapshot of 'pillion snapshot save': {error}"))
     })
-}
-
-const fn has_policy(args: &PlanArgs) -> bool {
-    args.max_slowdown.is_some()
-        || args.objective.is_some()
-        || args.caps.is_some()
-        || args.max_tenants.is_some()
-        || args.broken_budget.is_some()
-}
-
-/// The default policy with what the options change.
-pub(super) fn policy(args: &PlanArgs) -> Policy {
-    let mut policy = Policy::default();
-    if let Some(ratio) = args.max_slowdown {
-        policy.slowdown_ratio_max = ratio;
-    }
-    if let Some(objective) = args.objective {
-        policy.objective = match objective {
-            ObjectiveArg::Throughput => Objective::Throughput,
-            ObjectiveArg::Energy => Objective::Energy,
-            ObjectiveArg::ThroughputPerWatt => Objective::ThroughputPerWatt,
-        };
-    }
-    if let Some(caps) = args.caps {
-        policy.caps = caps == Switch::On;
-    }
-    if let Some(tenants) = args.max_tenants {
-        policy.tenants_max = tenants;
-    }
-    if let Some(budget) = args.broken_budget {
-        policy.broken_budget_fraction = budget.value();
-    }
-    policy
-}
-
-/// `1 device`, `2 devices`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 const COLUMNS: [&str; 13] = [
@@ -130,9 +92,9 @@ fn show(plan: &Plan, names: &Names) -> Answer {
     let starts: usize = plan.pairings.iter().map(|pairing| pairing.members.len()).sum();
     let summary = format!(
         "{} would start on {}, {} would wait (revision {})",
-        counted(starts, "job"),
-        counted(plan.pairings.len(), "device"),
-        counted(plan.left_waiting.len(), "job"),
+        format::counted(starts, "job"),
+        format::counted(plan.pairings.len(), "device"),
+        format::counted(plan.left_waiting.len(), "job"),
         plan.parent_revision
     );
     let blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary)];

@@ -1,7 +1,6 @@
 //! `pillion plan --solo SOLO.csv --queue QUEUE.csv`: the same decision, on files that need no cluster.
 
 use crate::args::PlanArgs;
-use crate::commands::plan::{counted, policy};
 use crate::error::CliError;
 use crate::format;
 use crate::output::{self, Block, Table, json};
@@ -23,7 +22,7 @@ pub(super) fn make(args: &PlanArgs, solo: &Path, queue: &Path) -> Result<output:
         [&args.history, &args.running, &args.allow].map(|file| file.as_deref().map(Loaded::read).transpose());
     let (solo, queue) = (Loaded::read(solo)?, Loaded::read(queue)?);
     let (history, running, allow) = (history?, running?, allow?);
-    let policy = policy(args);
+    let policy = args.policy();
     let options = FileOptions {
         device_model: args.device.clone(),
         mechanism: args.mechanism.unwrap_or(Mechanism::Mps),
@@ -88,7 +87,7 @@ fn show(answer: &Answer) -> output::Answer {
     }
     let mut blocks = vec![Block::Table(table.clone(), 0), Block::Line(summary(answer))];
     if let Some(candidates) = &answer.candidates {
-        blocks.push(Block::Line(format!("{} considered:", counted(candidates.len(), "combination"))));
+        blocks.push(Block::Line(format!("{} considered:", format::counted(candidates.len(), "combination"))));
         blocks.push(Block::Table(candidate_table(candidates), 2));
     }
     output::Answer { blocks, parsable: table, json: json::render_rows(answer) }
@@ -102,9 +101,9 @@ fn summary(answer: &Answer) -> String {
     };
     format!(
         "{} shared, {} alone (model {name}, {device} by {mechanism}; {}{elsewhere})",
-        counted(answer.pairings.len(), "device"),
-        counted(answer.alone.len(), "job"),
-        counted(*observations, "observation"),
+        format::counted(answer.pairings.len(), "device"),
+        format::counted(answer.alone.len(), "job"),
+        format::counted(*observations, "observation"),
     )
 }
 

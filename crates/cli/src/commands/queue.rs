@@ -39,7 +39,7 @@ fn show(queue: &QueueResponse) -> Answer {
             format::time_or_none(job.submitted_at_seconds),
             format::time_or_none(job.starts_alone_at_seconds),
             format::ratio(job.slowdown_ratio_max),
-            super::shown(job.workload_name.as_ref()),
+            format::shown(job.workload_name.as_ref()),
             job.reason.clone(),
         ]);
     }

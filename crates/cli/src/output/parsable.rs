@@ -1,6 +1,6 @@
 //! For scripts that split at `|`: Slurm's `--parsable2`. Absent is empty; a bar inside a cell becomes `/`.
 
-use super::Table;
+use super::answer::Table;
 use crate::format::clean;
 
 /// A table as lines.

@@ -1,6 +1,6 @@
 //! For people: columns with blanks between, no frames, as Slurm's own tools print.
 
-use super::{Align, Block, Table};
+use super::answer::{Align, Block, Table};
 use crate::format::clean;
 use comfy_table::{Cell, CellAlignment, ContentArrangement};
 

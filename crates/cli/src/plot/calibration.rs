@@ -1,6 +1,6 @@
 //! How good the estimates are: expected against measured speed, and how often the truth lies where it was said to lie.
 
-use super::{Area, FAINT, FONT, INK, OURS, TEXT_SIZE, TITLE_SIZE, TREES, number, picture};
+use super::style::{Area, Drawn, FAINT, FONT, INK, OURS, TEXT_SIZE, TITLE_SIZE, TREES, number, picture};
 use pillion_pairing::backtest::{CalibrationPoint, SeedOutcome};
 use plotters::prelude::*;
 
@@ -48,7 +48,7 @@ fn share(part: usize, whole: usize) -> f64 {
     number(part) / number(whole).max(1.0)
 }
 
-fn speeds<'a>(area: &Area<'a>, points: &[CalibrationPoint]) -> super::Drawn<'a> {
+fn speeds<'a>(area: &Area<'a>, points: &[CalibrationPoint]) -> Drawn<'a> {
     let mut chart = ChartBuilder::on(area)
         .caption("Speeds of workloads that nobody saw share", (FONT, TITLE_SIZE))
         .margin(14)
@@ -99,7 +99,7 @@ fn triangle_at(place: (i32, i32)) -> TriangleMarker<(i32, i32), i32> {
     TriangleMarker::new(place, 6, INK.filled())
 }
 
-fn reliability<'a>(area: &Area<'a>, stages: &[(&Vec<CalibrationPoint>, &str, RGBColor)]) -> super::Drawn<'a> {
+fn reliability<'a>(area: &Area<'a>, stages: &[(&Vec<CalibrationPoint>, &str, RGBColor)]) -> Drawn<'a> {
     let mut chart = ChartBuilder::on(area)
         .caption("How often the truth lay below a bound", (FONT, TITLE_SIZE))
         .margin(14)

@@ -1,6 +1,6 @@
 //! What any two workloads gain beside each other without caps, measured and predicted: as figure 4 of Costa et al.
 
-use super::{Area, Drawn, FAINT, FONT, INK, TEXT_SIZE, TITLE_SIZE, picture, style};
+use super::style::{Area, Drawn, FAINT, FONT, INK, TEXT_SIZE, TITLE_SIZE, picture, style};
 use pillion_pairing::backtest::{SeedOutcome, Truth};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

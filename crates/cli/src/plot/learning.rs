@@ -1,6 +1,8 @@
 //! What observed pairings teach: hours kept, promises broken and the error of the estimates, by how many were observed.
 
-use super::{Area, Drawn, FAINT, FONT, GREEDY, OURS, RANDOM, TEXT_SIZE, TITLE_SIZE, TREES, number, picture};
+use super::style::{
+    Area, Drawn, FAINT, FONT, GREEDY, OURS, RANDOM, TEXT_SIZE, TITLE_SIZE, TREES, number, picture,
+};
 use pillion_pairing::backtest::{PolicyName, PolicyScore, Report};
 use plotters::prelude::*;
 

@@ -1,7 +1,7 @@
 //! gres.conf: each device of a pool node under a type of its own, with 100 shards.
 
 use super::nodes::{device_count, is_of_gpus, is_of_pool, names};
-use super::{Pool, Proposal};
+use super::proposal::{Pool, Proposal};
 
 const GRES_CONF: &str = "gres.conf";
 

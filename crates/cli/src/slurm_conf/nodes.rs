@@ -1,8 +1,9 @@
 //! `NodeName` and `PartitionName` lines: what the pool's nodes serve, and in which partition they stand.
 
+use super::files::SLURM_CONF;
 use super::line::Line;
+use super::proposal::{Pool, Proposal};
 use super::settings::has_slurmdbd;
-use super::{Pool, Proposal, SLURM_CONF, gres_of};
 use pillion_slurm::expand;
 use std::collections::BTreeSet;
 
@@ -87,6 +88,13 @@ fn node_lines(proposal: &mut Proposal, pool: &Pool, count: usize) {
             "the pool's nodes name no gpu in Gres: say how many there are with --devices, '/dev/nvidia[0-3]'",
         );
     }
+}
+
+/// The GRES of a node with so many devices: a type of its own and 100 shards each.
+fn gres_of(count: usize) -> String {
+    let gpus = (0..count).map(|index| format!("gpu:g{index}:1"));
+    let shards = (0..count).map(|index| format!("shard:g{index}:100"));
+    gpus.chain(shards).collect::<Vec<_>>().join(",")
 }
 
 /// Gives a `NodeName` line its shards; other GRES of the site stay.

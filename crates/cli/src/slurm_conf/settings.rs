@@ -1,7 +1,8 @@
 //! Settings of slurm.conf that hold for the whole cluster.
 
+use super::files::SLURM_CONF;
 use super::line::Pair;
-use super::{Proposal, SLURM_CONF};
+use super::proposal::Proposal;
 
 /// Hooks with the script that serves them, and what a site's own script has to call.
 const HOOKS: [(&str, &str, &str); 3] = [

@@ -13,8 +13,9 @@ mod newcomer;
 
 pub(crate) use newcomer::culprits;
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
+use crate::tick_error::TickError;
 use excess::{Excess, Seen, excess};
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;

@@ -2,9 +2,10 @@
 
 mod written;
 
-use crate::context::{Context, Settings, TickError};
+use crate::context::{Context, Settings};
 use crate::scan::{Scan, is_waiting};
 use crate::store::{NewDecision, NewMember, StoreError, StoredProfile};
+use crate::tick_error::TickError;
 use crate::view::{Sources, cluster_view};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, Revision, SlurmJobId, UserId, WorkloadKey};

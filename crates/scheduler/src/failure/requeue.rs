@@ -6,10 +6,11 @@
 //! own request back at once, and it runs alone (`Mark::undone`). A job whose mark cannot be read would come back with the
 //! pin for good, so it is not requeued.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::store::{Decision, Event, Requeue, RequeueCause, RequeueOutcome};
+use crate::tick_error::TickError;
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
 use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;

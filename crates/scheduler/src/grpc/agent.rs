@@ -3,8 +3,9 @@
 
 use super::{admit, status};
 use crate::agents::{Agents, StreamId};
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::ingest::Ingest;
+use crate::tick_error::TickError;
 use pillion_auth::Peer;
 use pillion_core::report as error_report;
 use pillion_core::report::{AgentHello, FromAgent, Report, ToAgent};

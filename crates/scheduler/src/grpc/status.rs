@@ -1,7 +1,7 @@
 //! The one place where our errors become gRPC codes.
 
-use crate::context::TickError;
 use crate::store::StoreError;
+use crate::tick_error::TickError;
 use pillion_core::report;
 use tonic::{Code, Status};
 

@@ -1,6 +1,6 @@
 //! Finds PostgreSQL's server programs and runs them; knows nothing of what they are run for.
 
-use super::{Owner, PrivatePostgresError};
+use super::error::PrivatePostgresError;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,6 +12,13 @@ const NAMES: [&str; 3] = ["initdb", "pg_ctl", "postgres"];
 const VERSIONED: [(&str, &str); 2] = [("/usr/lib/postgresql", ""), ("/usr", "pgsql-")];
 /// `initdb` writes 40 MB to the disk; recovery after a crash may take a while.
 const PROGRAM_DURATION_MAX: Duration = Duration::from_mins(2);
+
+/// Whom the server runs as, where that is not ourselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
 
 /// The programs of one installed version.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! What a run alone under a cap teaches: how fast its workload is there. Kept beside the speed without a cap, in the same
 //! unit: by the job's own counter, else runs a second.
 
+use super::speed::rate_of;
 use crate::store::{MeasuredRun, StoredProfile};
 use pillion_core::{CapStep, UnixTime};
 
@@ -15,7 +16,7 @@ pub(super) fn with_capped_run(
     let mut stored = known.ok_or("how its workload runs alone without a cap is not known yet")?;
     let at = cap.index().ok_or("it had no cap")?;
     let rate = if stored.profile.throughput_per_second.is_some() {
-        let rate = super::rate_of(&run.summary.solo);
+        let rate = rate_of(&run.summary.solo);
         rate.ok_or("it wrote no progress, by which runs of its workload are compared")?
     } else {
         let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);

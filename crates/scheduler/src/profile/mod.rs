@@ -3,35 +3,28 @@
 
 mod capped;
 mod sharing;
+mod speed;
 
 use crate::analysis::{run_account, shared_device_seconds};
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::credit::culprits;
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
+use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
 use pillion_core::metric::{Measured, Metric, MetricSource};
 use pillion_core::profile::{LessonKind, WorkloadProfile};
-use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
-use pillion_core::units::SPEED_FRACTIONS;
+use pillion_core::report::ActivityMeans;
 use pillion_core::{CapStep, Fraction, UnixTime, report};
 use pillion_slurm::Ending;
+use speed::{is_solo, measured_speed, rate_of};
 use std::cmp::Ordering;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tracing::info;
 
 /// Runs that are profiled in one tick.
 const RUNS_PER_TICK: u32 = 100;
-/// A run is solo if at most this part of it was shared.
-const SHARED_FRACTION_MAX: f64 = 0.02;
-/// Durations tell a speed only where they vary by less than this (docs/principles.md#outcomes-are-measured-or-unknown).
-const DURATION_VARIATION_MAX: f64 = 0.10;
-/// A speed that may be this far off tells nothing: the shared part was too short beside what the durations vary by.
-const SPEED_DEVIATION_MAX: f64 = 0.2;
 /// What is counted where a job's own counter tells no speed that can be.
 pub(crate) const UNBELIEVED_SPEED: &str = "speed";
-/// Progress a second that is believed: a job may write anything into its counter.
-const RATES: RangeInclusive<f64> = 1e-9..=1e15;
 /// Fewer samples than these make no profile.
 const SAMPLES_MIN: u32 = 3;
 
@@ -147,71 +140,6 @@ impl Profile {
         let has_failed = events.iter().any(|event| event.kind == EventKind::ShareFailed);
         Ok(has_failed.then_some("its cap could not be set"))
     }
-}
-
-/// How fast a shared run went.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct MeasuredSpeed {
-    /// Against the workload's solo runs.
-    speed_fraction: f64,
-    /// One standard deviation of it, from how much the solo runs vary; not known of a counter.
-    deviation: Option<f64>,
-    /// It comes from the job's own counter.
-    is_self_reported: bool,
-}
-
-impl MeasuredSpeed {
-    fn is_possible(&self) -> bool {
-        SPEED_FRACTIONS.contains(&self.speed_fraction)
-    }
-}
-
-/// How fast a shared run went against the workload's solo runs; `None` where that is not known.
-fn measured_speed(run: &MeasuredRun, profile: Option<&WorkloadProfile>) -> Option<MeasuredSpeed> {
-    if is_solo(run) {
-        return None;
-    }
-    let profile = profile?;
-    let by_progress = speed_by_progress(&run.summary, profile).filter(MeasuredSpeed::is_possible);
-    by_progress.or_else(|| speed_by_duration(run, profile).filter(MeasuredSpeed::is_possible))
-}
-
-/// By the job's own counter, against the rate at which its workload goes alone.
-fn speed_by_progress(summary: &JobSummary, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
-    let rate_alone = profile.throughput_per_second.filter(|rate| is_rate(*rate))?;
-    let speed_fraction = rate_of(&summary.shared)? / rate_alone;
-    Some(MeasuredSpeed { speed_fraction, deviation: None, is_self_reported: true })
-}
-
-/// By how long the whole job took, against how long its workload takes alone.
-fn speed_by_duration(run: &MeasuredRun, profile: &WorkloadProfile) -> Option<MeasuredSpeed> {
-    let summary = &run.summary;
-    let solo_seconds = profile.duration_seconds?;
-    let variation = profile.duration_variation_fraction.filter(|part| *part < DURATION_VARIATION_MAX)?;
-    if run.job.ending != Some(Ending::Completed) || summary.shared_seconds <= 0.0 {
-        return None;
-    }
-    // Alone it went at full speed: the rest of its work was done in the shared seconds.
-    let elapsed = summary.ended_at.seconds_since(summary.started_at);
-    let alone = (elapsed - summary.shared_seconds).max(0.0);
-    let speed_fraction = (solo_seconds - alone) / summary.shared_seconds;
-    let deviation = variation * solo_seconds / summary.shared_seconds;
-    let is_known = deviation <= SPEED_DEVIATION_MAX;
-    is_known.then_some(MeasuredSpeed { speed_fraction, deviation: Some(deviation), is_self_reported: false })
-}
-
-/// How fast a job counted; `None` where it did not, or by what nobody can count.
-fn rate_of(part: &ProgressPart) -> Option<f64> {
-    part.progress.map(|progress| progress / part.seconds).filter(|rate| is_rate(*rate))
-}
-
-fn is_rate(rate: f64) -> bool {
-    RATES.contains(&rate)
-}
-
-fn is_solo(run: &MeasuredRun) -> bool {
-    let elapsed = run.summary.ended_at.seconds_since(run.summary.started_at);
-    run.summary.shared_seconds <= SHARED_FRACTION_MAX * elapsed
 }
 
 /// Why a run tells nothing of how its workload runs alone; `None` where it does.

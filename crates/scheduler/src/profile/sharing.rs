@@ -1,7 +1,7 @@
 //! What one tenant's run says of a sharing: who was really beside it, and how it went. Whoever was beside changing
 //! partners, or beside somebody it was not planned with, teaches nothing about anybody.
 
-use super::MeasuredSpeed;
+use super::speed::MeasuredSpeed;
 use crate::store::{
     Decision, MeasuredRun, Member, NewObservation, SharingTenant, Store, StoreError, StoredProfile,
 };

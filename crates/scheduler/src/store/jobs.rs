@@ -46,6 +46,13 @@ pub struct JobRecord {
     pub exit: Option<(u32, u32)>,
 }
 
+/// The start that a job's record speaks of; `None`: it has not started.
+pub(super) fn start_of(job: &JobRecord) -> Option<(JobStart, SlurmStart)> {
+    let start = JobStart { job_id: job.id, restart_count: job.restart_count };
+    let (node, started_at) = (job.node.clone()?, job.started_at?);
+    Some((start, SlurmStart { node, started_at, ended_at: job.ended_at }))
+}
+
 /// What Slurm said of jobs.
 #[async_trait]
 pub trait Jobs: Send + Sync {

@@ -2,8 +2,8 @@
 //! promotion takes effect with the next plan, on every scheduler, and a restart changes nothing.
 
 use super::recipe::Recipe;
-use crate::context::TickError;
 use crate::store::Store;
+use crate::tick_error::TickError;
 use pillion_pairing::{InterferenceModel, PredictError, ProfileBook, SpeedEstimate, TenantInput};
 use serde_json::Value;
 use std::sync::{Arc, PoisonError, RwLock};

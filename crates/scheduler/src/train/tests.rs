@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::agents::Agents;
-use crate::context::Settings;
+use crate::context::{Context, Settings};
 use crate::engine::Engine;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
-use crate::store::{NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
+use crate::store::{ModelState, NewObservation, RunAccount, SharingTenant, StoredProfile, Sums};
 use crate::testing::{NOW, at};
 use pillion_core::device::Mechanism;
 use pillion_core::metric::{Metric, Metrics};
-use pillion_core::profile::LessonKind;
+use pillion_core::profile::{LessonKind, WorkloadProfile};
 use pillion_core::report::{JobSummary, Report, ReportBody};
 use pillion_core::share::Sharing;
 use pillion_core::{
@@ -19,10 +19,12 @@ use pillion_core::{
 };
 use pillion_pairing::view::{DeviceView, NodeView, WaitingJob};
 use pillion_pairing::{
-    ClusterView, InterferenceModel, Plan, Policy, PredictError, SpeedEstimate, TenantInput, plan,
+    ClusterView, InterferenceModel, Observation, Plan, Policy, PredictError, ProfileBook, SpeedEstimate,
+    TenantInput, plan,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Remembers the mean speed of each pair of workloads, and foretells 0.9 where it has seen none.

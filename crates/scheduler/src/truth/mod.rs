@@ -8,22 +8,24 @@
 //! ```
 
 mod distrust;
+mod doubt;
+mod reporter;
 mod samples;
 
 pub(crate) use distrust::Distrust;
+pub(crate) use doubt::Doubt;
+pub(crate) use reporter::Reporter;
 pub(crate) use samples::cleaned;
 
 use crate::scan::Scan;
 use crate::store::{Decision, SlurmStart};
 use pillion_core::metric::Metric;
 use pillion_core::report::{JobSummary, Launch, ShareResult};
-use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_core::{JobStart, NodeName, UnixTime};
 use pillion_slurm::JobState;
-use std::collections::BTreeMap;
+use samples::POWER_WATTS_MAX;
 use std::time::Duration;
 
-/// The most power that a device can draw.
-pub(crate) const POWER_WATTS_MAX: f64 = 2_000.0;
 /// How much what was counted up from samples a second apart may be beyond the time that it was counted in.
 const SAMPLE_SECONDS: f64 = 2.0;
 /// How long after something was reported a scan must have been taken to say that Slurm does not know of it.
@@ -32,81 +34,6 @@ const SETTLED_AFTER: Duration = Duration::from_secs(5);
 const EARLY_SECONDS_MAX: f64 = 30.0;
 /// Processes may outlive their job on a node that is slow to end them.
 const LATE_SECONDS_MAX: f64 = 600.0;
-/// A clock that is further off than this is believed to be right, and what it dated to be wrong.
-const SKEW_SECONDS_MAX: f64 = 86_400.0;
-
-/// Why something that an agent reported is not believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Doubt {
-    /// Slurm knows of no such start.
-    UnknownStart,
-    /// Slurm says that it ran elsewhere.
-    OtherNode,
-    /// The node has no such device.
-    OtherDevice,
-    /// No decision gave this start to this node.
-    OtherShare,
-    /// It is dated outside the times that Slurm gives.
-    Times,
-    /// More energy than a device can draw.
-    Energy,
-    /// More memory than the device has.
-    Memory,
-    /// More seconds than there were.
-    Seconds,
-    /// A reading that no device gives.
-    Reading,
-    /// It cannot be read at all.
-    Unreadable,
-}
-
-impl Doubt {
-    /// All of them, in the order of their words.
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Energy,
-        Self::Memory,
-        Self::OtherDevice,
-        Self::OtherNode,
-        Self::OtherShare,
-        Self::Reading,
-        Self::Seconds,
-        Self::Times,
-        Self::UnknownStart,
-        Self::Unreadable,
-    ];
-
-    /// As the label has it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::UnknownStart => "unknown-start",
-            Self::OtherNode => "other-node",
-            Self::OtherDevice => "other-device",
-            Self::OtherShare => "other-share",
-            Self::Times => "times",
-            Self::Energy => "energy",
-            Self::Memory => "memory",
-            Self::Seconds => "seconds",
-            Self::Reading => "reading",
-            Self::Unreadable => "unreadable",
-        }
-    }
-
-    /// For a person.
-    pub(crate) const fn phrase(self) -> &'static str {
-        match self {
-            Self::UnknownStart => "Slurm knows of no such start",
-            Self::OtherNode => "Slurm says that it ran on another node",
-            Self::OtherDevice => "the node announced no such device",
-            Self::OtherShare => "no decision gave that start to this node",
-            Self::Times => "it is dated outside the times that Slurm gives",
-            Self::Energy => "it tells of more energy than a device can draw",
-            Self::Memory => "it tells of more memory than the device has",
-            Self::Seconds => "it tells of more seconds than there were",
-            Self::Reading => "no device gives such a reading",
-            Self::Unreadable => "it cannot be read",
-        }
-    }
-}
 
 /// What becomes of something that an agent reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,27 +44,6 @@ pub(crate) enum Verdict {
     NotYet,
     /// It is not.
     Dropped(Doubt),
-}
-
-/// Who reports, and what is known of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reporter<'a> {
-    /// The node that its stream began with.
-    pub(crate) node: &'a NodeName,
-    /// Its clock less ours.
-    pub(crate) skew_seconds: f64,
-    /// The memory of each device that it announced.
-    pub(crate) devices: &'a BTreeMap<GresType, u64>,
-    /// By the scheduler's own clock, never by an agent's.
-    pub(crate) now: UnixTime,
-}
-
-impl Reporter<'_> {
-    /// One of its times by our clock.
-    fn seconds(&self, at: UnixTime) -> f64 {
-        let skew = if self.skew_seconds.abs() <= SKEW_SECONDS_MAX { self.skew_seconds } else { 0.0 };
-        at.seconds() - skew
-    }
 }
 
 /// What Slurm says of a start.

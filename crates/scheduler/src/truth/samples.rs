@@ -1,10 +1,13 @@
 //! Samples of devices: those of the node that reports, dated when they can have been taken, with values that a device can have.
 
-use super::{Doubt, POWER_WATTS_MAX, Reporter};
+use super::doubt::Doubt;
+use super::reporter::Reporter;
 use pillion_core::metric::Metric;
 use pillion_core::report::{DeviceSample, DeviceSamples};
 use std::time::Duration;
 
+/// The most power that a device can draw.
+pub(super) const POWER_WATTS_MAX: f64 = 2_000.0;
 /// How far in the future a sample may be dated: clocks are never quite alike.
 const AHEAD_SECONDS_MAX: f64 = 60.0;
 

@@ -7,8 +7,9 @@ use pillion_core::decision::MemberState;
 use pillion_core::device::Reading;
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::report::{ActivityMeans, DeviceSample, DeviceSamples, ProgressPart};
-use pillion_core::{DecisionId, SlurmJobId};
+use pillion_core::{DecisionId, GresType, SlurmJobId};
 use pillion_slurm::{Ending, Job};
+use std::collections::BTreeMap;
 
 const GIB: u64 = 1 << 30;
 

@@ -1,51 +1,21 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
 mod order;
+mod sources;
 
-use crate::agents::AgentState;
+pub use sources::Sources;
+
 use crate::device_status::closed;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
-use crate::store::{Decision, Drain, Member, StoredProfile};
+use crate::store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
-use pillion_core::{DecisionId, GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime, UserId};
-use pillion_pairing::{
-    AloneClaim, ClusterView, DeviceView, NodeView, Policy, ProfileBook, Tenant, WaitingJob,
-};
+use pillion_core::{GresType, NodeName, SlowdownRatio, SlurmJobId};
+use pillion_pairing::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};
 use pillion_slurm::{Job, JobState, Node, NodeAvailability};
+use sources::active_members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// Everything that a view is made from.
-#[derive(Debug, Clone, Copy)]
-pub struct Sources<'a> {
-    /// The store's revision, read before everything else.
-    pub revision: Revision,
-    /// The last scan.
-    pub scan: &'a Scan,
-    /// Planned and released decisions.
-    pub decisions: &'a [Decision],
-    /// Agents by node.
-    pub agents: &'a BTreeMap<NodeName, AgentState>,
-    /// Nodes on which releases stopped, and why.
-    pub stopped: &'a BTreeMap<NodeName, String>,
-    /// What operators drained.
-    pub drains: &'a [Drain],
-    /// Jobs whose last plan was dropped, or that were restarted, a moment ago: not before the time given.
-    pub cooling: &'a BTreeMap<SlurmJobId, UnixTime>,
-    /// What is known of workloads.
-    pub profiles: &'a [StoredProfile],
-    /// The site's policy.
-    pub policy: &'a Policy,
-    /// Runs alone that users owe.
-    pub owed: &'a BTreeMap<UserId, u32>,
-    /// Devices on which somebody does far more than he was let in for.
-    pub overrun: &'a BTreeMap<(NodeName, GresType), (DecisionId, String)>,
-    /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
-    pub alone_devices_max: u32,
-    /// Extra names by device model under which users may ask for it.
-    pub gpu_types: &'a BTreeMap<String, Vec<String>>,
-}
 
 /// Makes the view.
 pub fn cluster_view(sources: Sources<'_>) -> ClusterView {
@@ -83,13 +53,6 @@ fn by_node(decisions: &[Decision]) -> BTreeMap<&NodeName, Vec<Tenancy<'_>>> {
         nodes.entry(&decision.node).or_default().push((decision, member));
     }
     nodes
-}
-
-fn active_members(decisions: &[Decision]) -> impl Iterator<Item = (&Decision, &Member)> {
-    decisions
-        .iter()
-        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
-        .filter(|(_, member)| member.state.is_active())
 }
 
 /// Whether Slurm's own counts hold this job's resources already.

@@ -3,7 +3,7 @@
 //! else's. So new names and wishes for a whole device take no pool from those who share it; where nobody else waits they
 //! cost nothing.
 
-use super::{Sources, active_members};
+use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
 use crate::store::Member;
 use pillion_core::{UserId, WorkloadKey};

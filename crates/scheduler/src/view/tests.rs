@@ -1,9 +1,13 @@
 //! What the engine is shown: what is free, who is where, who waits and who is held.
 
 use super::*;
+use crate::agents::AgentState;
+use crate::store::Drain;
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
+use pillion_core::{Revision, UnixTime};
+use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
 
 const GIB: u64 = 1 << 30;

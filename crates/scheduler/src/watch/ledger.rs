@@ -1,9 +1,10 @@
 //! What managed jobs do, as it is written into the store: only what has changed, and no more of a long queue in one scan than
 //! can be done in a moment. Jobs that run or are over come first; of one that waits there is nothing to lose.
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::scan::{Kept, Scan, record_of};
 use crate::store::JobRecord;
+use crate::tick_error::TickError;
 use pillion_core::{SlurmJobId, UnixTime};
 use pillion_slurm::{Ending, JobState};
 use std::collections::{BTreeMap, BTreeSet};

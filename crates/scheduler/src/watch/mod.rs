@@ -3,9 +3,10 @@
 
 mod ledger;
 
-use crate::context::{Context, TickError};
+use crate::context::Context;
 use crate::scan::Scan;
 use crate::store::Event;
+use crate::tick_error::TickError;
 use crate::view::occupants;
 use ledger::Ledger;
 use pillion_core::event::EventKind;

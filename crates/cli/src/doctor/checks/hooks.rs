@@ -1,6 +1,6 @@
 //! Slurm's hooks, which only poke, and the timer of `pillion rescue`.
 
-use super::Facts;
+use crate::doctor::facts::Facts;
 use crate::doctor::facts::{Hook, HookKind};
 use crate::doctor::finding::{Check, Finding};
 

@@ -1,6 +1,6 @@
 //! Whether the scheduler that runs is the one that is configured, runs as who it must, and leads.
 
-use super::Facts;
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Check, Finding};
 use pillion_config::{Part, mistakes, parse_scheduler, parts};
 

@@ -1,6 +1,6 @@
 //! Limits: `MaxTRESPerUser=gres/gpu=2` does not count shards, so each such limit wants its twin of a hundred times as many.
 
-use super::Facts;
+use crate::doctor::facts::Facts;
 use crate::doctor::facts::Limit;
 use crate::doctor::finding::{Check, Finding};
 

@@ -1,6 +1,6 @@
 //! `job_submit.lua`, which loads our module, and the heartbeat by which the module knows that the scheduler lives.
 
-use super::Facts;
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Check, Finding};
 use crate::doctor::lua::{Loading, heartbeat_path, loading};
 use pillion_core::heartbeat::STALE_AFTER_SECONDS;

@@ -57,13 +57,3 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 38] = [
     scheduler::devices,
     scheduler::device_health,
 ];
-
-/// Names in one line: `n1,n2,n3` or `n1,n2,n3 and 5 more`.
-fn listed<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
-    const SHOWN: usize = 8;
-    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
-    match names.len().checked_sub(SHOWN) {
-        None | Some(0) => names.join(","),
-        Some(more) => format!("{} and {more} more", names[..SHOWN].join(",")),
-    }
-}

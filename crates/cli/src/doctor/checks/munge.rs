@@ -1,8 +1,8 @@
 //! MUNGE: with it Slurm's daemons and commands prove to each other who they are. Where it fails, nothing of Slurm answers, and
 //! Slurm itself seldom says why. (That the clocks agree, without which credentials expire, is the check `agents`.)
 
-use super::Facts;
 use crate::doctor::facts::Credential;
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Check, Finding};
 
 /// munged listens where Slurm asks it, and reads back what it made.

@@ -1,7 +1,8 @@
 //! Each node beside its devices, as its agent saw it when it connected.
 
-use super::{Facts, listed};
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Check, Finding};
+use crate::format::listed;
 use pillion_core::setup::{LoadedPlugin, SetupFault, SetupFaultKind};
 
 const AGAIN: &str = "then restart pillion-agent, which looks again";

@@ -1,7 +1,7 @@
 //! The SPANK plugin: loaded as optional, present, and built for this Slurm. Otherwise every `#SBATCH --colocate` script is
 //! refused as an unknown option, or a failing plugin drains nodes.
 
-use super::Facts;
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Check, Finding};
 use pillion_config::slurm_files::lines_of_ours;
 

@@ -1,7 +1,8 @@
 //! The pool: nodes that serve shards only, each GPU under a type of its own with 100 shards, and in no other partition.
 
-use super::{Facts, listed};
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Check, Finding};
+use crate::format::listed;
 use pillion_slurm::{Node, Partition};
 use std::collections::BTreeMap;
 

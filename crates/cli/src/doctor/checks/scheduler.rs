@@ -1,9 +1,10 @@
 //! The scheduler, its database and its agents, as the scheduler itself reports.
 
-use super::{Facts, listed};
+use crate::doctor::facts::Facts;
 use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
 use crate::format;
+use crate::format::listed;
 use pillion_api::{AgentStatus, DeviceStatus, Fault, RefusedPeer, StatusResponse};
 use pillion_core::health::FaultKind;
 use std::collections::BTreeSet;

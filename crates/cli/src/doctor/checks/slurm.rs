@@ -1,6 +1,6 @@
 //! Slurm itself: its release and the settings of slurm.conf that sharing stands on.
 
-use super::Facts;
+use crate::doctor::facts::Facts;
 use crate::doctor::facts::SlurmConf;
 use crate::doctor::finding::{Check, Finding};
 use pillion_config::parse_scheduler;

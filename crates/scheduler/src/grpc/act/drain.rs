@@ -1,6 +1,6 @@
 //! Drains: who is closed to new tenants, and opened again.
 
-use super::{name_of, operators_only, reason};
+use super::order::{name_of, operators_only, reason};
 use crate::context::Context;
 use crate::grpc::auth::Caller;
 use crate::grpc::status;

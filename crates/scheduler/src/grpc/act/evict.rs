@@ -1,12 +1,13 @@
 //! Eviction: a job that shares a device is started again, alone. Written down here, carried out by `failure::requeue`.
 
-use super::{name_of, operators_only, reason};
-use crate::context::{Context, TickError};
+use super::order::{name_of, operators_only, reason};
+use crate::context::Context;
 use crate::failure::requeue::{comes_back_alone, has_company};
 use crate::grpc::auth::Caller;
 use crate::grpc::status;
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Event, Requeue, RequeueCause};
+use crate::tick_error::TickError;
 use pillion_api as api;
 use pillion_core::event::EventKind;
 use pillion_core::heartbeat::Mode;

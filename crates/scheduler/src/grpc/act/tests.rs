@@ -1,10 +1,12 @@
 //! Orders of operators against the strict double of Slurm: two jobs run on n1's g0, a third waits.
 
+use super::order::{name_of, reason};
 use super::*;
 use crate::agents::Agents;
 use crate::context::{Context, Settings};
 use crate::engine::Engine;
 use crate::failure::requeue::Requeuer;
+use crate::grpc::auth::Caller;
 use crate::release::Release;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
@@ -21,7 +23,7 @@ use pillion_pairing::Role;
 use pillion_slurm::JobState;
 use std::sync::Arc;
 use std::time::Duration;
-use tonic::Code;
+use tonic::{Code, Status};
 
 /// Root, whatever user the tests run as.
 const OPERATOR: Caller = Caller { uid: Some(UserId(0)), is_operator: true };

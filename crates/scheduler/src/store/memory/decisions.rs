@@ -2,7 +2,7 @@
 
 use super::MemoryStore;
 use super::state::{Committed, State, enter, has_job, missing_decision, planned};
-use crate::store::starts::start_of;
+use crate::store::jobs::start_of;
 use crate::store::{
     Decision, Decisions, Explanations, JobRecord, Jobs, MemberStep, NOBODY_RAN, NewDecision, SlurmStart,
     StoreError,

@@ -1,14 +1,20 @@
 //! What a `MemoryStore` remembers. No lock and no fault: those are in the parent; what each call does to it stands beside the
-//! call. Every change is checked before its first write, so that a call that fails has changed nothing.
+//! call, and what has rules of its own in a file here. Every change is checked before its first write, so that a call that
+//! fails has changed nothing.
 
-use super::faults::Faults;
-use super::learning::Learning;
-use super::names::Names;
-use super::operators::Drains;
+mod drains;
+mod faults;
+mod learning;
+mod names;
+
 use crate::store::{
     CreditLoss, Decision, EXPLANATIONS_MAX, Event, JobRecord, LIST_LIMIT_DEFAULT, Lesson, Member,
     NewDecision, RunAccount, SlurmStart, StoreError, StoredProfile,
 };
+use drains::Drains;
+use faults::Faults;
+use learning::Learning;
+use names::Names;
 use pillion_core::decision::{DecisionState, MemberState};
 use pillion_core::device::DeviceDescription;
 use pillion_core::report::{DeviceSample, JobSummary, Launch};

@@ -1,7 +1,6 @@
 //! From a URL to a store that can be used: waits for the server, brings the schema up to date, opens the pool.
 
-use super::PgStore;
-use crate::store::postgres::tx::Counters;
+use super::tx::PgStore;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
@@ -100,14 +99,14 @@ impl PgStore {
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_DURATION_MAX)
             .connect_lazy_with(options.options([("statement_timeout", STATEMENT_TIMEOUT)]));
-        Ok(Self { pool, counters: Counters::default() })
+        Ok(Self::on(pool))
     }
 
     /// A store whose server is never there, for those who ask it nothing.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         let options = PgConnectOptions::new_without_pgpass().socket("/nowhere");
-        Self { pool: PgPoolOptions::new().connect_lazy_with(options), counters: Counters::default() }
+        Self::on(PgPoolOptions::new().connect_lazy_with(options))
     }
 
     /// The pool, for statements that are not the store's own.

@@ -1,7 +1,7 @@
 //! Between our words and Postgres' types. Writing cannot fail; reading names the table, column and row that cannot be
 //! read.
 
-use crate::store::StoreError;
+use crate::store::{LIST_LIMIT_DEFAULT, StoreError};
 use pillion_core::{Fraction, UnixTime};
 use serde::de::DeserializeOwned;
 use sqlx::types::chrono::{DateTime, Utc};
@@ -35,6 +35,11 @@ pub(super) fn bigint(count: u64) -> i64 {
 /// Restart counts and the like.
 pub(super) fn integer(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// A limit as SQL takes it; 0 = the usual one.
+pub(super) fn integer_limit(limit: u32) -> i64 {
+    i64::from(if limit == 0 { LIST_LIMIT_DEFAULT } else { limit })
 }
 
 /// What `count(*)` answers; it is never below zero.

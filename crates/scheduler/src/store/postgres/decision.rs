@@ -55,7 +55,7 @@ impl Decisions for PgStore {
     }
 
     async fn step_member(&self, step: &MemberStep) -> Result<bool, StoreError> {
-        self.run_tx("moving a member", Write, |tx| Box::pin(member::step(tx.connection(), step))).await
+        self.run_tx("moving a member", Write, |tx| Box::pin(step_member(tx.connection(), step))).await
     }
 
     async fn member_prepared(&self, id: DecisionId, start: JobStart, at: UnixTime) -> Result<(), StoreError> {
@@ -279,8 +279,17 @@ pub(super) async fn ran_under(
     Ok(newest.into_iter().map(|(start, id)| (start, by_id.get(&id).cloned())).collect())
 }
 
+/// Compare-and-set of a member's state, and what follows from it for its decision.
+async fn step_member(conn: &mut PgConnection, step: &MemberStep) -> Result<bool, TxError> {
+    if !member::step(conn, step).await? {
+        return Ok(false);
+    }
+    follow(conn, step.decision_id).await?;
+    Ok(true)
+}
+
 /// A member of this decision moved: the decision follows.
-pub(super) async fn follow(conn: &mut PgConnection, id: DecisionId) -> Result<(), TxError> {
+async fn follow(conn: &mut PgConnection, id: DecisionId) -> Result<(), TxError> {
     let row = id.to_string();
     let place = Place { table: "pairing_decision", row: &row };
     let state =

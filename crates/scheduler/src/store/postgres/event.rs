@@ -1,10 +1,10 @@
 //! Table `event`: what operators read later.
 
-use super::convert::{Place, Timestamp, text, timestamp, unix_time};
+use super::PgStore;
+use super::convert::{Place, Timestamp, integer_limit, text, timestamp, unix_time};
 use super::tx::Access::{Browse, Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{PgStore, integer_limit};
 use crate::store::{Event, EventFilter, Events, StoreError};
 use async_trait::async_trait;
 use pillion_core::event::EventKind;

@@ -1,7 +1,7 @@
 //! Who leads, where several schedulers run: the one that holds an advisory lock, on a connection of its own. The lock ends
 //! with the connection, so a dead leader is followed as soon as the server notices.
 
-use super::PgStore;
+use super::tx::PgStore;
 use crate::store::StoreError;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! Decisions by any filter, for people: what they ask for may be among all that ever was, so it is looked for in steps.
 
 use super::PgStore;
-use super::convert::{bigint, timestamp};
+use super::convert::{bigint, integer_limit, timestamp};
 use super::decision::load;
-use super::integer_limit;
 use super::tx::Access::Browse;
 use super::tx::TxError;
 use crate::store::{Decision, DecisionFilter, LIST_LIMIT_DEFAULT, StoreError};

@@ -1,7 +1,6 @@
 //! Table `pairing_member`: one start of one job under a decision. Its index `pairing_member_active_key` is invariant P-1.
 
 use super::convert::{Place, Timestamp, bigint, integer, timestamp, unix_time};
-use super::decision;
 use super::tx::TxError;
 use crate::store::{Member, MemberStep, NewDecision, NewMember, StoreError};
 use pillion_core::device::Mechanism;
@@ -237,7 +236,7 @@ pub(super) async fn ran_under(conn: &mut PgConnection, start: JobStart) -> Resul
     Ok(newest)
 }
 
-/// Compare-and-set: false if the member is no longer in the state that `step` is from.
+/// Compare-and-set: false if the member is no longer in the state that `step` is from. Its decision follows (`decision`).
 pub(super) async fn step(conn: &mut PgConnection, step: &MemberStep) -> Result<bool, TxError> {
     let to = step.from.advance(step.to);
     let to = to.map_err(|source| StoreError::Illegal { id: step.decision_id, source })?;
@@ -254,13 +253,9 @@ pub(super) async fn step(conn: &mut PgConnection, step: &MemberStep) -> Result<b
         to.as_str(),
         timestamp(step.at),
     )
-    .execute(&mut *conn)
+    .execute(conn)
     .await?;
-    if done.rows_affected() == 0 {
-        return Ok(false);
-    }
-    decision::follow(conn, step.decision_id).await?;
-    Ok(true)
+    Ok(done.rows_affected() > 0)
 }
 
 /// The first time counts.

@@ -34,20 +34,4 @@ mod unreadable;
 
 pub use connect::{ConnectError, MIGRATOR};
 pub use leader::Leadership;
-pub use tx::{CallFigures, StoreFigures, TransactionCounts};
-
-use super::LIST_LIMIT_DEFAULT;
-use sqlx::PgPool;
-
-/// The store in Postgres. While the database does not respond each call fails within seconds with a transient error;
-/// connections come back by themselves.
-#[derive(Debug)]
-pub struct PgStore {
-    pool: PgPool,
-    counters: tx::Counters,
-}
-
-/// A limit as SQL takes it; 0 = the usual one.
-fn integer_limit(limit: u32) -> i64 {
-    i64::from(if limit == 0 { LIST_LIMIT_DEFAULT } else { limit })
-}
+pub use tx::{CallFigures, PgStore, StoreFigures, TransactionCounts};

@@ -1,10 +1,10 @@
 //! Table `model_version`: every model that was trained. Its index `model_version_active_key` is invariant M-1.
 
-use super::convert::{Place, Timestamp, bigint, text, timestamp, unix_time};
+use super::convert::{Place, Timestamp, bigint, integer_limit, text, timestamp, unix_time};
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{PgStore, integer_limit, plan_head};
+use super::{PgStore, plan_head};
 use crate::store::{MODEL_BODIES_KEPT, ModelState, ModelVersion, Models, NewModel, StoreError};
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -1,10 +1,10 @@
 //! Tables `observation` and `observed_tenant`: who shared a device with whom, and what came of it.
 
-use super::convert::{Place, Timestamp, bigint, timestamp, unix_time};
+use super::PgStore;
+use super::convert::{Place, Timestamp, bigint, integer_limit, timestamp, unix_time};
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{PgStore, integer_limit};
 use crate::store::{NewObservation, Observations, StoreError, StoredObservation};
 use async_trait::async_trait;
 use pillion_core::share::Sharing;

@@ -1,10 +1,10 @@
 //! Table `job_run`: each start of a job on a device, as its agent summarised it.
 
-use super::convert::{Place, Timestamp, bigint, integer, text, timestamp, unix_time};
+use super::convert::{Place, Timestamp, bigint, integer, integer_limit, text, timestamp, unix_time};
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{PgStore, decision, integer_limit, job, unreadable};
+use super::{PgStore, decision, job, unreadable};
 use crate::store::{Lesson, MeasuredRun, Runs, StoreError};
 use async_trait::async_trait;
 use pillion_core::report::{JobSummary, ProgressPart};

@@ -1,10 +1,10 @@
-//! Transactions: named, counted, bounded in time, and run again where Postgres asks for it. The one place that retries
-//! inside a call; everything slower is left to the next tick.
+//! The store, and the transactions on it: named, counted, bounded in time, and run again where Postgres asks for it. The one
+//! place that retries inside a call; everything slower is left to the next tick.
 
-use super::{PgStore, unreadable};
+use super::unreadable;
 use crate::store::StoreError;
 use pillion_metrics::Durations;
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -137,7 +137,7 @@ pub struct StoreFigures {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+struct Counters {
     by_name: Mutex<BTreeMap<&'static str, TransactionCounts>>,
     figures: Mutex<StoreFigures>,
 }
@@ -163,7 +163,19 @@ impl Counters {
     }
 }
 
+/// The store in Postgres. While the database does not respond each call fails within seconds with a transient error;
+/// connections come back by themselves.
+#[derive(Debug)]
+pub struct PgStore {
+    pub(super) pool: PgPool,
+    counters: Counters,
+}
+
 impl PgStore {
+    pub(super) fn on(pool: PgPool) -> Self {
+        Self { pool, counters: Counters::default() }
+    }
+
     /// Counts of transactions by name, since this store was connected.
     pub fn transaction_counts(&self) -> BTreeMap<&'static str, TransactionCounts> {
         self.counters.by_name.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,0 +1,53 @@
+//! Why a share cannot be set up: an answer to the scheduler.
+
+use pillion_core::device::Mechanism;
+use pillion_core::{GresType, JobStart};
+use pillion_device::DeviceError;
+use std::path::PathBuf;
+
+/// Why a share cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum MechanismError {
+    /// The device is shared in another way.
+    #[error("device {gres_type} can be shared by {can}, not by {asked}")]
+    NotThere {
+        gres_type: GresType,
+        /// How it can be.
+        can: Mechanism,
+        /// How it should be.
+        asked: Mechanism,
+    },
+    /// A tenant is there who runs another way.
+    #[error("start {tenant} holds device {gres_type} by {held}; {asked} is possible when it has ended")]
+    HeldOtherwise {
+        gres_type: GresType,
+        /// Who is there.
+        tenant: JobStart,
+        /// How it runs.
+        held: Mechanism,
+        /// How the newcomer should.
+        asked: Mechanism,
+    },
+    /// Another user is there.
+    #[error("device {0} serves another user, and mps.multi_user is off on this node")]
+    OtherUser(GresType),
+    /// Another user is there, and the device's MPS cannot do what the site wants.
+    #[error("device {0} serves another user, and the MPS of its driver serves one at a time")]
+    OneUserOnly(GresType),
+    /// A tenant is there who runs in another mode.
+    #[error(
+        "device {gres_type} is in ccs mode {held} while anybody runs; mode {asked} is possible when it is free"
+    )]
+    OtherMode { gres_type: GresType, held: u8, asked: u8 },
+    /// A cap that leaves nothing.
+    #[error("a cap of 0 leaves the tenant no compute unit")]
+    NoCompute,
+    /// A limit that leaves nothing.
+    #[error("a memory limit of {0} bytes is below one MiB")]
+    NoMemory(u64),
+    /// The directory of the daemon.
+    #[error("cannot make {}", path.display())]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("the mechanism could not be set up")]
+    Device(#[from] DeviceError),
+}

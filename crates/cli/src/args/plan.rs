@@ -1,0 +1,174 @@
+//! Plans that nobody carries out: on the live queue, on files, on queues that are drawn.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use pillion_core::device::Mechanism;
+use pillion_core::{Fraction, SlowdownRatio};
+use pillion_pairing::backtest::WARM_OBSERVATIONS;
+use pillion_pairing::{Objective, Policy};
+use std::path::PathBuf;
+
+const FILES: &str = "On files";
+const POLICY: &str = "Policy";
+
+/// What pairings are chosen by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ObjectiveArg {
+    /// GPU-hours saved
+    Throughput,
+    /// Energy saved
+    Energy,
+    /// Work per joule
+    ThroughputPerWatt,
+}
+
+/// `on` or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(group = clap::ArgGroup::new("input").required(true).args(["live", "view", "solo"]))]
+pub struct PlanArgs {
+    /// On the live queue, as the scheduler sees it
+    #[arg(long)]
+    pub live: bool,
+    /// On a snapshot made by 'pillion snapshot save'
+    #[arg(long, value_name = "FILE")]
+    pub view: Option<PathBuf>,
+    /// On files: how each workload runs alone (CSV)
+    #[arg(long, value_name = "SOLO.csv", requires = "queue", help_heading = FILES)]
+    pub solo: Option<PathBuf>,
+    /// The jobs that wait (CSV); a job is its row, from 0
+    #[arg(long, value_name = "QUEUE.csv", requires = "solo", help_heading = FILES)]
+    pub queue: Option<PathBuf>,
+    /// What was measured of workloads together (CSV); the model learns from it
+    #[arg(long, value_name = "PAIRS.csv", requires = "solo", help_heading = FILES)]
+    pub history: Option<PathBuf>,
+    /// The jobs that run and may be joined (CSV)
+    #[arg(long, value_name = "RUNNING.csv", requires = "solo", help_heading = FILES)]
+    pub running: Option<PathBuf>,
+    /// The only combinations of workloads and caps that may be chosen (CSV)
+    #[arg(long, value_name = "ALLOW.csv", requires = "solo", help_heading = FILES)]
+    pub allow: Option<PathBuf>,
+    /// The device model that the jobs are to run on [default: the one that all of PAIRS.csv names]
+    #[arg(long, value_name = "MODEL", requires = "solo", help_heading = FILES)]
+    pub device: Option<String>,
+    /// How the device is shared: mps, ccs or none [default: mps]
+    #[arg(long, requires = "solo", help_heading = FILES)]
+    pub mechanism: Option<Mechanism>,
+    /// The device's memory in bytes: 85899345920, 8e10 [default: everything fits]
+    #[arg(long, value_name = "BYTES", requires = "solo", value_parser = parse_bytes, help_heading = FILES)]
+    pub device_memory: Option<u64>,
+    /// Also print every way of sharing that was considered, with the rule that excluded it
+    #[arg(long, requires = "solo", conflicts_with_all = ["parsable2", "columns"], help_heading = FILES)]
+    pub candidates: bool,
+    /// The promise: shared time over solo time, at most, 1 to 10 [default: 1.25]
+    #[arg(long, value_name = "R", value_parser = parse_promise, help_heading = POLICY)]
+    pub max_slowdown: Option<SlowdownRatio>,
+    /// How many of the jobs that share may be expected to break their promise, 0 to 1 [default: 0.02]
+    #[arg(long, value_name = "F", value_parser = parse_budget, help_heading = POLICY)]
+    pub broken_budget: Option<Fraction>,
+    /// What counts [default: throughput]
+    #[arg(long, value_enum, help_heading = POLICY)]
+    pub objective: Option<ObjectiveArg>,
+    /// Whether caps may be set [default: on]
+    #[arg(long, value_enum, help_heading = POLICY)]
+    pub caps: Option<Switch>,
+    /// How many jobs may share a device, 1 to 4 [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4), help_heading = POLICY)]
+    pub max_tenants: Option<u32>,
+}
+
+impl PlanArgs {
+    /// Whether another policy than the site's is asked for.
+    pub const fn has_policy(&self) -> bool {
+        self.max_slowdown.is_some()
+            || self.objective.is_some()
+            || self.caps.is_some()
+            || self.max_tenants.is_some()
+            || self.broken_budget.is_some()
+    }
+
+    /// The default policy with what the options change.
+    pub fn policy(&self) -> Policy {
+        let mut policy = Policy::default();
+        if let Some(ratio) = self.max_slowdown {
+            policy.slowdown_ratio_max = ratio;
+        }
+        if let Some(objective) = self.objective {
+            policy.objective = match objective {
+                ObjectiveArg::Throughput => Objective::Throughput,
+                ObjectiveArg::Energy => Objective::Energy,
+                ObjectiveArg::ThroughputPerWatt => Objective::ThroughputPerWatt,
+            };
+        }
+        if let Some(caps) = self.caps {
+            policy.caps = caps == Switch::On;
+        }
+        if let Some(tenants) = self.max_tenants {
+            policy.tenants_max = tenants;
+        }
+        if let Some(budget) = self.broken_budget {
+            policy.broken_budget_fraction = budget.value();
+        }
+        policy
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct BacktestArgs {
+    /// How each workload runs alone (CSV)
+    #[arg(long, value_name = "SOLO.csv")]
+    pub solo: PathBuf,
+    /// What was measured of workloads together (CSV)
+    #[arg(long, value_name = "PAIRS.csv")]
+    pub pairs: PathBuf,
+    /// Jobs in each queue
+    #[arg(long, value_name = "JOBS,..", value_delimiter = ',', default_value = "8,32,200",
+          value_parser = clap::value_parser!(u32).range(2..=2000))]
+    pub queues: Vec<u32>,
+    /// How many times the families are split and the queues drawn
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub seeds: u64,
+    /// How many pairings of new workloads were observed when warm
+    #[arg(long, value_name = "PAIRINGS,..", value_delimiter = ',', default_values_t = WARM_OBSERVATIONS,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    pub observed: Vec<usize>,
+    /// The promise: shared time over solo time, at most [default: 1.25]
+    #[arg(long, value_name = "RATIO", value_parser = parse_promise)]
+    pub max_slowdown: Option<SlowdownRatio>,
+    /// The device model whose pairs are replayed [default: the one that all pairs are of]
+    #[arg(long, value_name = "MODEL")]
+    pub device: Option<String>,
+    /// How the device is shared where PAIRS.csv does not say: mps, ccs or none
+    #[arg(long, default_value = "mps")]
+    pub mechanism: Mechanism,
+    /// Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG)
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+}
+
+/// What a number of bytes may be at most: 2^53, from where not every number can be written.
+const BYTES_MAX: f64 = 9_007_199_254_740_992.0;
+
+fn parse_promise(text: &str) -> Result<SlowdownRatio, String> {
+    let promise = text.parse().ok().and_then(|value: f64| SlowdownRatio::try_promise(value).ok());
+    promise.ok_or_else(|| "a ratio from 1 to 10 is expected; write 1.25".to_owned())
+}
+
+fn parse_budget(text: &str) -> Result<Fraction, String> {
+    let budget = text.parse().ok().and_then(|value: f64| Fraction::try_new(value).ok());
+    budget.ok_or_else(|| "a fraction from 0 to 1 is expected; write 0.02".to_owned())
+}
+
+/// Bytes, also as other programs write them: `8e10`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^53")]
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let bytes = text.parse().ok().filter(|value: &f64| (1.0..=BYTES_MAX).contains(value));
+    let expected = "a number of bytes is expected, 1 or more and without a unit; write 85899345920 or 8e10";
+    bytes.map(|bytes| bytes as u64).ok_or_else(|| expected.to_owned())
+}

@@ -1,0 +1,34 @@
+//! What is wanted, and what is proposed.
+
+use super::files::Files;
+use std::collections::BTreeSet;
+
+/// The pool that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// Its nodes, a hostlist: `n[1-2]`.
+    pub nodes: String,
+    /// The same, one by one.
+    pub names: BTreeSet<String>,
+    pub partition: String,
+    /// Device files in the order of their indexes; empty: `/dev/nvidia0` and so on, as many as slurm.conf names.
+    pub devices: Vec<String>,
+}
+
+/// What is proposed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Proposal {
+    /// The files as they should be.
+    pub files: Files,
+    /// What has to be done by hand, a sentence each.
+    pub by_hand: Vec<String>,
+}
+
+impl Proposal {
+    pub(super) fn note(&mut self, sentence: impl Into<String>) {
+        let sentence = sentence.into();
+        if !self.by_hand.contains(&sentence) {
+            self.by_hand.push(sentence);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a view is made from.
+
+use crate::agents::AgentState;
+use crate::scan::Scan;
+use crate::store::{Decision, Drain, Member, StoredProfile};
+use pillion_core::{DecisionId, GresType, NodeName, Revision, SlurmJobId, UnixTime, UserId};
+use pillion_pairing::Policy;
+use std::collections::BTreeMap;
+
+/// Everything that a view is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// The store's revision, read before everything else.
+    pub revision: Revision,
+    /// The last scan.
+    pub scan: &'a Scan,
+    /// Planned and released decisions.
+    pub decisions: &'a [Decision],
+    /// Agents by node.
+    pub agents: &'a BTreeMap<NodeName, AgentState>,
+    /// Nodes on which releases stopped, and why.
+    pub stopped: &'a BTreeMap<NodeName, String>,
+    /// What operators drained.
+    pub drains: &'a [Drain],
+    /// Jobs whose last plan was dropped, or that were restarted, a moment ago: not before the time given.
+    pub cooling: &'a BTreeMap<SlurmJobId, UnixTime>,
+    /// What is known of workloads.
+    pub profiles: &'a [StoredProfile],
+    /// The site's policy.
+    pub policy: &'a Policy,
+    /// Runs alone that users owe.
+    pub owed: &'a BTreeMap<UserId, u32>,
+    /// Devices on which somebody does far more than he was let in for.
+    pub overrun: &'a BTreeMap<(NodeName, GresType), (DecisionId, String)>,
+    /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
+    pub alone_devices_max: u32,
+    /// Extra names by device model under which users may ask for it.
+    pub gpu_types: &'a BTreeMap<String, Vec<String>>,
+}
+
+/// Everybody who has a place by a decision, or is to have it.
+pub(super) fn active_members(decisions: &[Decision]) -> impl Iterator<Item = (&Decision, &Member)> {
+    decisions
+        .iter()
+        .flat_map(|decision| decision.members.iter().map(move |member| (decision, member)))
+        .filter(|(_, member)| member.state.is_active())
+}
