@@ -18,6 +18,7 @@ mod parse;
 mod partition;
 mod process;
 mod record;
+mod server_program;
 mod start;
 mod state;
 
