@@ -3,12 +3,13 @@
 
 use super::control::Control;
 use super::identity::{daemon_at, servers};
-use super::parse::{self, ServerStatus, Unknown};
+use super::parse::{self, ServerStatus, garbled};
 use super::partition;
 use super::process::Process;
 use super::record::{Record, read_record, write};
 use super::start;
 use super::state::{self, Finding, Sight};
+use super::wait::until;
 use super::{access, limits};
 use crate::{DeviceError, MpsSettings, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
@@ -16,11 +17,6 @@ use pillion_core::{Fraction, UserId};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Child;
-use std::time::Duration;
-
-/// How often, and in which steps, something is waited for that takes a moment: two seconds in all.
-pub(super) const TRIES: u32 = 100;
-pub(super) const STEP: Duration = Duration::from_millis(20);
 
 /// A control daemon that was started, by us or by an agent before us.
 #[derive(Debug)]
@@ -434,20 +430,6 @@ impl Daemon {
             let _ = child.wait();
         }
     }
-}
-
-pub(super) fn garbled(unknown: &Unknown) -> DeviceError {
-    DeviceError::Garbled { reason: unknown.to_string() }
-}
-
-pub(super) fn until(mut holds: impl FnMut() -> bool) -> bool {
-    for _ in 0..TRIES {
-        if holds() {
-            return true;
-        }
-        std::thread::sleep(STEP);
-    }
-    false
 }
 
 /// Takes a pipe directory away whose daemon is gone, with the servers that it left behind: nobody is their client.

@@ -21,6 +21,7 @@ mod record;
 mod server_program;
 mod start;
 mod state;
+mod wait;
 
 pub use access::make_private;
 pub use cleanup::{Cleaned, cleanup};
