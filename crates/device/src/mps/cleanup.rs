@@ -3,7 +3,8 @@
 
 use super::ModeControl;
 use super::control::Control;
-use super::daemon::{Daemon, clear};
+use super::daemon::Daemon;
+use super::directories::clear;
 use super::record::{pipe_directories, read_record};
 use crate::DeviceError;
 use std::path::Path;

@@ -12,6 +12,7 @@ mod access;
 mod cleanup;
 mod control;
 mod daemon;
+mod directories;
 mod identity;
 mod limits;
 mod parse;
@@ -30,7 +31,8 @@ pub use process::CONTROL_PROGRAM;
 
 use crate::{DeviceError, MpsControl, MpsSettings, MpsState, MpsStatus};
 use control::Control;
-use daemon::{Daemon, clear};
+use daemon::Daemon;
+use directories::clear;
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{DeviceUuid, Fraction};
 use record::{Record, pipe_directories, read_record};
