@@ -1,7 +1,7 @@
 //! What a node's Epilog does where no agent runs: ends the daemons that nobody uses any more. Needs neither the agent nor a
 //! driver's library, only the daemons' own directories.
 
-use super::ModeControl;
+use super::compute_mode::ModeControl;
 use super::control::Control;
 use super::daemon::Daemon;
 use super::directories::clear;
