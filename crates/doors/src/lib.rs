@@ -16,7 +16,7 @@ mod turned_away;
 
 pub use held::Held;
 pub use incoming::{Listener, take};
-pub use peer::{is_of_this_machine, owner};
+pub use peer::{Ends, is_of_this_machine, owner};
 pub use permits::{Permit, Permits};
-pub use places::{Doors, Ends, Place};
+pub use places::{Doors, Place};
 pub use turned_away::{Cause, TurnedAway};

@@ -3,13 +3,15 @@
 //! The client's socket is the row whose local end is our peer and whose remote end is we. Only an established one counts:
 //! of a socket that nobody holds any more (`TIME_WAIT`, an orphan) the kernel shows uid 0, which would be root.
 
-use crate::places::Ends;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 /// Column `st` of an established connection (`TCP_ESTABLISHED` of `include/net/tcp_states.h`).
 const ESTABLISHED: &str = "01";
+
+/// Both ends of a connection: theirs, and ours.
+pub type Ends = (SocketAddr, SocketAddr);
 
 /// The owner of the other end of a connection. `None`: the other end is not on this machine, or is gone.
 pub fn owner(peer: SocketAddr, local: SocketAddr) -> Option<u32> {

@@ -3,14 +3,11 @@
 //!
 //! An owner is a user, where the connection comes from this machine and the kernel tells whose it is; else a machine.
 
-use crate::peer;
+use crate::peer::{self, Ends};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
-
-/// Both ends of a connection: theirs, and ours.
-pub type Ends = (SocketAddr, SocketAddr);
 
 /// Whose a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,8 @@
 //! A backend whose readings an exporter completes. The vendor's own library goes before the exporter in every value; where
 //! Level Zero cannot be loaded, XPU Manager stands in for all of it.
 
-use super::{Exporter, ExporterNotice};
+use super::endpoint::Exporter;
+use super::history::ExporterNotice;
 use crate::intel::Reported;
 use crate::{Backend, CcsControl, DeviceError, DeviceStates, MpsControl};
 use pillion_core::DeviceUuid;

@@ -6,7 +6,7 @@
 
 use super::calls::{Answer, Calls, Failure};
 use super::convert::text;
-use super::open::{Session, Tile, Way};
+use super::session::{Session, Tile, Way};
 use level_zero_sys::*;
 use pillion_core::metric::{Metric, MetricSource, Metrics};
 use pillion_core::{Fraction, UnixTime};

@@ -4,7 +4,8 @@
 //!  Intel (Backend) ── asks, until a deadline ──► one thread a device, and one that finds them
 //!     ├─ inventory: which tiles there are
 //!     thread: one opening of Level Zero, and what is remembered between two samples
-//!     ├─ open: zesInit, or zeInit with ZES_ENABLE_SYSMAN=1; cards and their tiles
+//!     ├─ session: Level Zero, opened: cards and their tiles
+//!     ├─ open: opens it, by zesInit or by zeInit with ZES_ENABLE_SYSMAN=1
 //!     ├─ read: counters of a tile ─► convert: two samples are a reading        (pure)
 //!     ├─ conditions: which of them stopped or came back                      (pure)
 //!     ├─ metrics: ComputeBasic in bursts, where a site asks for them
@@ -32,56 +33,25 @@ mod open;
 mod process;
 mod read;
 mod reported;
+mod session;
+mod settings;
 mod thread;
 
 pub use ccs::mode_paths;
 pub use metrics::Bursts;
 pub(crate) use reported::Reported;
+pub use settings::Settings;
 
 use crate::worker::{Answer, Pending, Worker};
 use crate::{Backend, CcsControl, DeviceError, DeviceStates};
-use open::{LIBRARIES, Way};
+use open::{Duty, LIBRARIES};
 use pillion_core::Clock;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
+use session::Way;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-use thread::{Driver, Duty};
-
-/// Counters are not looked at more often (Level Zero's advice): what was read last is said again.
-const SAMPLE_SECONDS_MIN: f64 = 0.1;
-
-/// What a site may say of its Intel devices.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// The Level Zero loader; where the system finds it if absent.
-    pub library: Option<String>,
-    /// When the metric streamer runs; never if absent.
-    pub bursts: Option<Bursts>,
-    /// The greatest rate of one tile's last-level cache, which no driver tells; without it there is no
-    /// `cache_bandwidth_fraction`.
-    pub cache_bytes_per_second_max: Option<f64>,
-    /// Where sysfs is.
-    pub sysfs_root: PathBuf,
-    /// Where procfs is.
-    pub proc_root: PathBuf,
-    /// How long one call may take. A driver that is late is asked again only once it has answered.
-    pub deadline: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            library: None,
-            bursts: None,
-            cache_bytes_per_second_max: None,
-            sysfs_root: PathBuf::from("/sys"),
-            proc_root: PathBuf::from("/proc"),
-            deadline: Duration::from_secs(2),
-        }
-    }
-}
+use thread::Driver;
 
 /// What a thread is asked.
 type Question = Box<dyn FnOnce(&mut Driver) + Send>;

@@ -9,7 +9,7 @@
 use super::calls::{Answer, Calls, Failure};
 use super::convert::{self, device_error};
 use super::read::Parts;
-use super::thread::Duty;
+use super::session::{Card, Session, Tile, Way};
 use crate::DeviceError;
 use level_zero_sys::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,100 +21,57 @@ pub(super) const LIBRARIES: [&str; 2] = ["libze_loader.so.1", "libze_loader.so"]
 static WAS_TRIED: AtomicBool = AtomicBool::new(false);
 const VENDOR_INTEL: u32 = 0x8086;
 
-/// One tile: what a site books as a device.
-#[derive(Debug, Clone)]
-pub(super) struct Tile {
-    /// Tiles are numbered over all cards, in the driver's order, which is what `ZE_AFFINITY_MASK` counts by.
-    pub(super) index: u32,
-    /// Its number on its card.
-    pub(super) number: u32,
-    /// Its card, in [`Session::cards`].
-    pub(super) card: usize,
-    pub(super) parts: Parts,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Card {
-    pub(super) handle: zes_device_handle_t,
-    pub(super) tile_count: u32,
-    /// The index of its first tile.
-    pub(super) first_index: u32,
-    pub(super) model: String,
-    pub(super) uuid: [u8; 16],
-    /// As Linux writes it; empty if the driver does not say.
-    pub(super) pci_address: String,
-}
-
 /// What the legacy way wants in the environment.
 const SYSMAN: &str = "ZES_ENABLE_SYSMAN";
 /// Why a loader is not used: others read the environment by now, in which it wants [`SYSMAN`].
 const TOO_LATE: &str =
     "it came after the agent, and is of a release that is used only by an agent that starts after it";
 
-/// By which call system management came: one way for a whole process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Modern,
-    /// `zeInit`, with `ZES_ENABLE_SYSMAN=1`.
-    Legacy,
+/// What one thread is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Duty {
+    /// The one tile that it is asked about; all of them if none.
+    pub(super) only: Option<u32>,
+    /// The way that this process went to open Level Zero; none yet if it is to find out.
+    pub(super) way: Option<Way>,
 }
 
-/// Level Zero, opened.
-#[derive(Debug)]
-pub(super) struct Session {
-    pub(super) calls: Calls,
-    pub(super) way: Way,
-    pub(super) cards: Vec<Card>,
-    pub(super) tiles: Vec<Tile>,
-}
-
-impl Session {
-    /// Opens `library`, or the system's loader, and finds the tiles. `with_metrics`: the metric streamer will be used.
-    /// Where the way is known already, and only then, several threads may be here at once: the environment stays as it is.
-    ///
-    /// # Errors
-    /// [`DeviceError::NoLibrary`] where there is no loader or no driver; else what the driver said.
-    pub(super) fn open(library: Option<&str>, with_metrics: bool, duty: Duty) -> Result<Self, DeviceError> {
-        set("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
-        // The agent sees all cards, whatever the shell that started it saw.
-        unset("ZE_AFFINITY_MASK");
-        if with_metrics {
-            set("ZET_ENABLE_METRICS", "1");
-        }
-        let is_first = !WAS_TRIED.swap(true, Ordering::Relaxed);
-        let calls = load(library)?;
-        if !is_first && duty.way.is_none() && !calls.has_sysman_init() && !is_set(SYSMAN) {
-            return Err(DeviceError::NoLibrary { library: name_of(library), reason: TOO_LATE.to_owned() });
-        }
-        let way = init(&calls, duty.way, is_first).map_err(|failure| not_opened(library, failure))?;
-        let handles = cards(&calls, way).map_err(|failure| device_error(0, failure))?;
-        let cards = describe(&calls, handles)?;
-        let mut session = Self { calls, way, cards, tiles: Vec::new() };
-        session.tiles = session.find_tiles(duty.only);
-        Ok(session)
+/// Opens `library`, or the system's loader, and finds the tiles. `with_metrics`: the metric streamer will be used.
+/// Where the way is known already, and only then, several threads may be here at once: the environment stays as it is.
+///
+/// # Errors
+/// [`DeviceError::NoLibrary`] where there is no loader or no driver; else what the driver said.
+pub(super) fn open(library: Option<&str>, with_metrics: bool, duty: Duty) -> Result<Session, DeviceError> {
+    set("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
+    // The agent sees all cards, whatever the shell that started it saw.
+    unset("ZE_AFFINITY_MASK");
+    if with_metrics {
+        set("ZET_ENABLE_METRICS", "1");
     }
+    let is_first = !WAS_TRIED.swap(true, Ordering::Relaxed);
+    let calls = load(library)?;
+    if !is_first && duty.way.is_none() && !calls.has_sysman_init() && !is_set(SYSMAN) {
+        return Err(DeviceError::NoLibrary { library: name_of(library), reason: TOO_LATE.to_owned() });
+    }
+    let way = init(&calls, duty.way, is_first).map_err(|failure| not_opened(library, failure))?;
+    let handles = cards(&calls, way).map_err(|failure| device_error(0, failure))?;
+    let cards = describe(&calls, handles)?;
+    let tiles = find_tiles(&calls, &cards, duty.only);
+    Ok(Session { calls, way, cards, tiles })
+}
 
-    fn find_tiles(&self, only: Option<u32>) -> Vec<Tile> {
-        let mut tiles = Vec::new();
-        for (of, card) in self.cards.iter().enumerate() {
-            for number in 0..card.tile_count {
-                let index = card.first_index + number;
-                if only.is_none_or(|only| only == index) {
-                    let parts = Parts::find(&self.calls, card.handle, number, card.tile_count);
-                    tiles.push(Tile { index, number, card: of, parts });
-                }
+fn find_tiles(calls: &Calls, cards: &[Card], only: Option<u32>) -> Vec<Tile> {
+    let mut tiles = Vec::new();
+    for (of, card) in cards.iter().enumerate() {
+        for number in 0..card.tile_count {
+            let index = card.first_index + number;
+            if only.is_none_or(|only| only == index) {
+                let parts = Parts::find(calls, card.handle, number, card.tile_count);
+                tiles.push(Tile { index, number, card: of, parts });
             }
         }
-        tiles
     }
-
-    pub(super) fn tile(&self, index: u32) -> Result<&Tile, DeviceError> {
-        self.tiles.iter().find(|tile| tile.index == index).ok_or(DeviceError::NoSuchDevice { index })
-    }
-
-    pub(super) fn card(&self, tile: &Tile) -> &Card {
-        &self.cards[tile.card]
-    }
+    tiles
 }
 
 fn load(library: Option<&str>) -> Result<Calls, DeviceError> {

@@ -6,9 +6,10 @@ use super::ccs::{self, Kernel, ModeFile};
 use super::conditions::{Query, Watch};
 use super::convert::{self, QUERY_COUNT, Sample, device_error, is_forbidden, is_lost};
 use super::metrics::{self, Greatest, Streams};
-use super::open::{Session, Tile, Way};
+use super::open::{self, Duty};
 use super::process;
-use super::{SAMPLE_SECONDS_MIN, Settings};
+use super::session::{Session, Tile, Way};
+use super::settings::Settings;
 use crate::{DeviceError, DeviceState};
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
 use pillion_core::{Clock, GresType, UnixTime};
@@ -16,21 +17,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Counters are not looked at more often (Level Zero's advice): what was read last is said again.
+const SAMPLE_SECONDS_MIN: f64 = 0.1;
+
 /// What is remembered of a tile between two samples.
 #[derive(Default)]
 struct Remembered {
     sampled: Option<(UnixTime, Sample, Reading)>,
     watch: Watch,
     memory_bytes_per_second_max: Option<f64>,
-}
-
-/// What one thread is for.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Duty {
-    /// The one tile that it is asked about; all of them if none.
-    pub(super) only: Option<u32>,
-    /// The way that this process went to open Level Zero; none yet if it is to find out.
-    pub(super) way: Option<Way>,
 }
 
 /// What Level Zero found.
@@ -85,7 +80,7 @@ impl Driver {
 
     fn open_anew(&self) -> Result<Session, DeviceError> {
         let with_metrics = self.settings.bursts.is_some();
-        let session = Session::open(self.settings.library.as_deref(), with_metrics, self.duty)?;
+        let session = open::open(self.settings.library.as_deref(), with_metrics, self.duty)?;
         let (tiles, way) = (session.tiles.len(), session.way);
         let Some(index) = self.duty.only else {
             tracing::info!(tiles, ?way, "Level Zero is open");

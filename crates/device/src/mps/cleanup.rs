@@ -1,9 +1,10 @@
 //! What a node's Epilog does where no agent runs: ends the daemons that nobody uses any more. Needs neither the agent nor a
 //! driver's library, only the daemons' own directories.
 
-use super::ModeControl;
+use super::compute_mode::ModeControl;
 use super::control::Control;
-use super::daemon::{Daemon, clear};
+use super::daemon::Daemon;
+use super::directories::clear;
 use super::record::{pipe_directories, read_record};
 use crate::DeviceError;
 use std::path::Path;

@@ -3,24 +3,20 @@
 
 use super::control::Control;
 use super::identity::{daemon_at, servers};
-use super::parse::{self, ServerStatus, Unknown};
+use super::parse::{self, ServerStatus, garbled};
 use super::partition;
 use super::process::Process;
 use super::record::{Record, read_record, write};
 use super::start;
 use super::state::{self, Finding, Sight};
-use super::{access, limits};
+use super::wait::until;
+use super::{access, directories, limits};
 use crate::{DeviceError, MpsSettings, MpsState};
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{Fraction, UserId};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Child;
-use std::time::Duration;
-
-/// How often, and in which steps, something is waited for that takes a moment: two seconds in all.
-pub(super) const TRIES: u32 = 100;
-pub(super) const STEP: Duration = Duration::from_millis(20);
 
 /// A control daemon that was started, by us or by an agent before us.
 #[derive(Debug)]
@@ -49,7 +45,7 @@ impl Daemon {
             let reason = format!("MPS server {} outlives its daemon, perhaps with clients", server.pid);
             return Err(control.busy(reason));
         }
-        clear(pipe_directory).map_err(|error| control.busy(error))
+        directories::clear(pipe_directory).map_err(|error| control.busy(error))
     }
 
     /// Starts it, and waits until it answers. `close`: what is done to its device before, once it is written down.
@@ -63,7 +59,7 @@ impl Daemon {
         close: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<Self, DeviceError> {
         let settings = &record.settings;
-        make_directories(control, settings)?;
+        directories::make(control, settings)?;
         // Before the daemon: one without a record would be found by nobody.
         write_down(control, &record)?;
         close()?;
@@ -391,7 +387,7 @@ impl Daemon {
     /// # Errors
     /// [`DeviceError::Busy`] if a server of it does not end.
     pub(super) fn clear_away(&self, control: Control<'_>) -> Result<(), DeviceError> {
-        clear(self.pipe_directory()).map_err(|error| control.busy(error))?;
+        directories::clear(self.pipe_directory()).map_err(|error| control.busy(error))?;
         let log_directory = &self.record.settings.log_directory;
         // The log of one that died is kept for whoever asks why.
         let removed = (self.state != MpsState::Died).then(|| std::fs::remove_dir_all(log_directory));
@@ -434,55 +430,6 @@ impl Daemon {
             let _ = child.wait();
         }
     }
-}
-
-pub(super) fn garbled(unknown: &Unknown) -> DeviceError {
-    DeviceError::Garbled { reason: unknown.to_string() }
-}
-
-pub(super) fn until(mut holds: impl FnMut() -> bool) -> bool {
-    for _ in 0..TRIES {
-        if holds() {
-            return true;
-        }
-        std::thread::sleep(STEP);
-    }
-    false
-}
-
-/// Takes a pipe directory away whose daemon is gone, with the servers that it left behind: nobody is their client.
-pub(super) fn clear(pipe_directory: &Path) -> Result<(), String> {
-    if let Some(process) = daemon_at(pipe_directory) {
-        return Err(format!("MPS daemon {} runs at {}", process.pid, pipe_directory.display()));
-    }
-    let mut rest = servers(pipe_directory);
-    // They end by themselves in a moment; one that does not is of no use to anybody.
-    if !rest.is_empty() && !until(|| rest.iter().all(|server| !server.is_alive())) {
-        for server in &rest {
-            server.kill();
-        }
-        rest.retain(|server| !until(|| !server.is_alive()));
-        if let Some(server) = rest.first() {
-            return Err(format!("MPS server {} does not end", server.pid));
-        }
-    }
-    match std::fs::remove_dir_all(pipe_directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("cannot remove {}: {error}", pipe_directory.display()))
-        }
-        _ => Ok(()),
-    }
-}
-fn make_directories(control: Control<'_>, settings: &MpsSettings) -> Result<(), DeviceError> {
-    let MpsSettings { pipe_directory, log_directory, users, .. } = settings;
-    std::fs::create_dir_all(log_directory).map_err(|error| not_made(control, log_directory, &error))?;
-    access::make_private(pipe_directory)
-        .and_then(|()| access::let_in(pipe_directory, users))
-        .map_err(|error| not_made(control, pipe_directory, &error))
-}
-
-fn not_made(control: Control<'_>, path: &Path, error: &std::io::Error) -> DeviceError {
-    control.refused(format!("cannot make {}: {error}", path.display()))
 }
 
 fn write_down(control: Control<'_>, record: &Record) -> Result<(), DeviceError> {

@@ -6,8 +6,8 @@
 //! release 550 prints without a driver (`tests/hardware/vendor`).
 
 use super::control::Control;
-use super::daemon::{STEP, TRIES, garbled};
-use super::parse::{self, ServerStatus};
+use super::parse::{self, ServerStatus, garbled};
+use super::wait::{STEP, TRIES};
 use crate::{DeviceError, MpsSettings};
 use pillion_core::Fraction;
 

@@ -10,82 +10,40 @@
 
 mod access;
 mod cleanup;
+mod compute_mode;
 mod control;
 mod daemon;
+mod directories;
 mod identity;
 mod limits;
 mod parse;
 mod partition;
 mod process;
 mod record;
+mod server_program;
 mod start;
 mod state;
+mod wait;
 
 pub use access::make_private;
 pub use cleanup::{Cleaned, cleanup};
+pub use compute_mode::{ComputeMode, ComputeModes, ModeControl};
 pub use control::control_binary_default;
 pub use process::CONTROL_PROGRAM;
 
 use crate::{DeviceError, MpsControl, MpsSettings, MpsState, MpsStatus};
 use control::Control;
-use daemon::{Daemon, clear};
+use daemon::Daemon;
+use directories::clear;
 use pillion_core::device::{DeviceNotice, NoticeKind};
 use pillion_core::{DeviceUuid, Fraction};
 use record::{Record, pipe_directories, read_record};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// At every so manieth [`MpsDaemons::notices`] all daemons are asked how they are, which runs programs; at the others only
 /// those of which a process is missing.
 const NOTICES_PER_QUESTION: u32 = 5;
-
-/// Who may open a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum ComputeMode {
-    /// Any process (`DEFAULT`).
-    #[default]
-    Default,
-    /// One process: the MPS server, whose clients do not count (`EXCLUSIVE_PROCESS`).
-    ExclusiveProcess,
-}
-
-/// Sets compute modes, as root: NVML does.
-pub trait ComputeModes: Send {
-    /// Sets the mode of one device.
-    ///
-    /// # Errors
-    /// [`DeviceError::Refused`] or what else kept the driver from it.
-    fn set_compute_mode(&mut self, device: &DeviceUuid, mode: ComputeMode) -> Result<(), DeviceError>;
-}
-
-/// What sets a node's compute modes, and whether the site wants each device closed to all but its MPS server while a daemon
-/// is up. What an earlier agent closed is opened either way.
-pub struct ModeControl {
-    /// How the mode of a device is set.
-    pub modes: Box<dyn ComputeModes>,
-    /// Whether devices are closed.
-    pub is_strict: bool,
-}
-
-impl ModeControl {
-    /// Closes a device if the site is strict.
-    fn close(&mut self, device: &DeviceUuid) -> Result<(), DeviceError> {
-        if self.is_strict {
-            self.modes.set_compute_mode(device, ComputeMode::ExclusiveProcess)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Gives a device back to everybody. `is_closed`: it is written down as closed; under a strict site any may be.
-    fn open(&mut self, device: &DeviceUuid, is_closed: bool) -> Result<(), DeviceError> {
-        if self.is_strict || is_closed {
-            return self.modes.set_compute_mode(device, ComputeMode::Default);
-        }
-        Ok(())
-    }
-}
 
 /// The control daemons of a node's devices.
 pub struct MpsDaemons {

@@ -5,6 +5,8 @@
 //! (`tests/hardware/vendor`). Whatever is printed otherwise is an error: the program has been changed, and nothing is guessed.
 //! Refusals are among it: the program ends with 0 whatever its daemon was told, and only the words tell.
 
+use crate::DeviceError;
+
 /// A server's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerStatus {
@@ -33,6 +35,11 @@ pub(super) struct Unknown {
 
 pub(super) fn unknown(command: &'static str, text: &str) -> Unknown {
     Unknown { command, line: text.trim().chars().take(200).collect() }
+}
+
+/// The error that whoever asked the program is told.
+pub(super) fn garbled(unknown: &Unknown) -> DeviceError {
+    DeviceError::Garbled { reason: unknown.to_string() }
 }
 
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {

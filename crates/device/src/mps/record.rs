@@ -1,7 +1,7 @@
 //! What is written down of a daemon, in its pipe directory: for the next agent, and for the node's Epilog.
 
-use super::identity::ServerProgram;
 use super::process::Process;
+use super::server_program::ServerProgram;
 use crate::MpsSettings;
 use pillion_core::DeviceUuid;
 use serde::{Deserialize, Serialize};

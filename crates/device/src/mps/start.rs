@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::process::{CONTROL_PROGRAM, Process};
+use super::wait::STEP;
 use super::{limits, partition};
 use crate::{DeviceError, MpsSettings};
 use std::process::Child;
@@ -13,7 +14,6 @@ use tokio::time::Instant;
 const START_TIMEOUT: Duration = Duration::from_secs(8);
 /// What the control program says where it finds no daemon.
 const NO_DAEMON: &str = "Cannot find MPS control daemon process";
-const STEP: Duration = Duration::from_millis(20);
 
 /// Waits until `child` answers, and tells it how it is to serve. Returns its process.
 ///

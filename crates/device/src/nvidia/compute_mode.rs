@@ -1,15 +1,12 @@
 //! Who may open a device, set through NVML: rarely, by whoever starts or ends an MPS daemon, and from its own opening of
 //! the library, so that a sample of the devices is never in the way.
 
-use super::NvidiaSettings;
 use super::library::Library;
+use super::settings::NvidiaSettings;
 use super::thread::{self, Question};
-use super::trouble::Trouble;
 use crate::DeviceError;
 use crate::mps::{ComputeMode, ComputeModes};
 use crate::worker::Worker;
-use nvml_wrapper::Nvml;
-use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlMode;
 use pillion_core::DeviceUuid;
 
 /// Sets compute modes as NVML does; needs root.
@@ -36,19 +33,4 @@ impl ComputeModes for NvmlComputeModes {
         let worker = self.worker.insert(worker);
         worker.ask(|answer| Question::SetComputeMode(device.clone(), mode, answer))
     }
-}
-
-/// Sets it.
-///
-/// # Errors
-/// What NVML said, and its index of the device: [`Trouble::Refused`] if not root, [`Trouble::Absent`] where the device has
-/// no such mode, [`Trouble::Gone`].
-pub(super) fn set(nvml: &Nvml, device: &DeviceUuid, mode: ComputeMode) -> Result<(), (u32, Trouble)> {
-    let wanted = match mode {
-        ComputeMode::Default => NvmlMode::Default,
-        ComputeMode::ExclusiveProcess => NvmlMode::ExclusiveProcess,
-    };
-    let mut device = nvml.device_by_uuid(device.as_str()).map_err(|error| (0, Trouble::from(error)))?;
-    let index = device.index().map_err(|error| (0, Trouble::from(error)))?;
-    device.set_compute_mode(wanted).map_err(|error| (index, Trouble::from(error)))
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!  Nvidia (Backend) ── asks, until a deadline ──► thread: one a device, each in its session
 //!    ├─ inventory: which devices there are             └─ library: what they share, opened by open
-//!    └─ daemons: MPS (crate::mps)                           ├─ read, gpm, mig, processes, events: NVML's answers (shell)
+//!    └─ daemons: MPS (crate::mps)                           ├─ describe: what each of them is                 (shell)
+//!                                                          ├─ read, gpm, mig, processes, events: NVML's answers (shell)
 //!                                                          ├─ xid_lines: the processes that Xids name        (shell)
 //!                                                          └─ convert, model, search, conditions, xids, trouble (pure)
 //! ```
@@ -26,6 +27,7 @@ mod compute_mode;
 mod conditions;
 mod convert;
 mod daemons;
+mod describe;
 mod events;
 mod gpm;
 mod inventory;
@@ -37,6 +39,7 @@ mod processes;
 mod read;
 mod search;
 mod session;
+mod settings;
 mod thread;
 mod trouble;
 mod xid_lines;
@@ -45,47 +48,16 @@ mod xids;
 pub use compute_mode::NvmlComputeModes;
 pub use daemons::NodeDaemons;
 pub use search::SearchPauses;
+pub use settings::NvidiaSettings;
 
 use crate::worker::{Answer, Pending, Worker};
 use crate::{Backend, DeviceError, DeviceStates, MpsControl};
 use library::Library;
-use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, Reading};
+use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Reading};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use thread::Question;
-
-/// How a node's NVIDIA devices are reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NvidiaSettings {
-    /// The library; the driver's own `libnvidia-ml.so.1` if absent.
-    pub library: Option<PathBuf>,
-    /// The kernel's log ([`KERNEL_LOG`](crate::kernel_log::KERNEL_LOG)): it names the processes that raised Xids. Absent: they are
-    /// not asked for.
-    pub kernel_log: Option<PathBuf>,
-    /// How devices without MIG are shared: [`Mechanism::Mps`], or [`Mechanism::TimeSliced`] without daemons.
-    pub mechanism: Mechanism,
-    /// How long one call about a device may take. A device that is late is asked again only once it has answered.
-    pub deadline: Duration,
-    /// How long a device that is gone is left alone before it is looked for again.
-    pub search_pauses: SearchPauses,
-}
-
-impl Default for NvidiaSettings {
-    fn default() -> Self {
-        // Eight devices without GPM take 0.3 s for their PCIe rates.
-        let deadline = Duration::from_secs(2);
-        Self {
-            library: None,
-            kernel_log: None,
-            mechanism: Mechanism::Mps,
-            deadline,
-            search_pauses: SearchPauses::default(),
-        }
-    }
-}
 
 /// The NVIDIA devices of a node.
 pub struct Nvidia {

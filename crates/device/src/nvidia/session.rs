@@ -1,21 +1,21 @@
 //! What one thread has of an opened library: handles, samples and event sets, which all end with it, and what outlives it.
 
-use super::NvidiaSettings;
-use super::compute_mode;
 use super::conditions::Watch;
 use super::convert::GPM;
+use super::describe;
 use super::events::XidEvents;
 use super::gpm::{Gpm, Rates};
-use super::inventory;
 use super::processes::processes;
 use super::read::{self, Asking};
 use super::search::{Search, SearchPauses};
+use super::settings::NvidiaSettings;
 use super::trouble::{Trouble, WHO_MAY};
 use super::xid_lines::{self, PciAddress, XidLine};
 use super::xids::{Xid, Xids};
 use crate::kernel_log::KernelLog;
 use crate::mps::ComputeMode;
 use crate::{DeviceError, DeviceState};
+use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlMode;
 use nvml_wrapper::{Device, Nvml};
 use pillion_core::DeviceUuid;
 use pillion_core::device::{DeviceDescription, DeviceNotice, DeviceProcess, Mechanism, NoticeKind, Reading};
@@ -218,8 +218,8 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     /// # Errors
     /// By NVML's number, which may be another device's own.
     pub(super) fn describe(&mut self, place: u32) -> Result<DeviceDescription, DeviceError> {
-        let found = inventory::describe(self.nvml, place, self.memory.mechanism);
-        let inventory::Found { description, address, is_mig_enabled } =
+        let found = describe::describe(self.nvml, place, self.memory.mechanism);
+        let describe::Found { description, address, is_mig_enabled } =
             found.map_err(|trouble| self.error(place, trouble))?;
         if is_mig_enabled {
             self.memory.tell(description.index, NoticeKind::Divided, description.uuid.to_string());
@@ -258,13 +258,14 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
     /// Sets who may open a device.
     ///
     /// # Errors
-    /// As [`compute_mode::set`].
+    /// [`DeviceError::Refused`] if not root, [`DeviceError::Unsupported`] where the device has no such mode,
+    /// [`DeviceError::Gone`].
     pub(super) fn set_compute_mode(
         &mut self,
         device: &DeviceUuid,
         mode: ComputeMode,
     ) -> Result<(), DeviceError> {
-        compute_mode::set(self.nvml, device, mode).map_err(|trouble| self.error(trouble.0, trouble.1))
+        set_compute_mode(self.nvml, device, mode).map_err(|trouble| self.error(trouble.0, trouble.1))
     }
 
     pub(super) fn notices(&mut self) -> Vec<DeviceNotice> {
@@ -292,9 +293,9 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
             Entry::Vacant(entry) => {
                 let found = self.nvml.device_by_uuid(known.description.uuid.as_str());
                 if let Ok(device) = &found {
-                    known.address = known.address.or_else(|| inventory::address_of(device));
+                    known.address = known.address.or_else(|| describe::address_of(device));
                 }
-                found.map(|device| entry.insert(Gpu::new(device))).map_err(inventory::without_handle)
+                found.map(|device| entry.insert(Gpu::new(device))).map_err(describe::without_handle)
             }
         };
         let answer = gpu.and_then(|gpu| question(gpu, known));
@@ -329,4 +330,18 @@ impl<'nvml, 'memory> Session<'nvml, 'memory> {
             }
         }
     }
+}
+
+/// Sets it on the device of this UUID: the thread that sets modes knows none by its index.
+///
+/// # Errors
+/// What NVML said, with its index of the device.
+fn set_compute_mode(nvml: &Nvml, device: &DeviceUuid, mode: ComputeMode) -> Result<(), (u32, Trouble)> {
+    let wanted = match mode {
+        ComputeMode::Default => NvmlMode::Default,
+        ComputeMode::ExclusiveProcess => NvmlMode::ExclusiveProcess,
+    };
+    let mut device = nvml.device_by_uuid(device.as_str()).map_err(|error| (0, Trouble::from(error)))?;
+    let index = device.index().map_err(|error| (0, Trouble::from(error)))?;
+    device.set_compute_mode(wanted).map_err(|error| (index, Trouble::from(error)))
 }

@@ -1,9 +1,9 @@
 //! What a thread of NVML is asked, and how it answers: from one opening of the library to the next.
 
-use super::NvidiaSettings;
 use super::library::Library;
 use super::open::LIBRARY;
 use super::session::{Memory, Session};
+use super::settings::NvidiaSettings;
 use crate::mps::ComputeMode;
 use crate::worker::{Answer, Worker};
 use crate::{DeviceError, DeviceState};

@@ -1,7 +1,7 @@
 //! One process on a simulated device.
 
 use super::driver::{Access, ClientError, Environment};
-use super::mps::Limits;
+use super::limits::Limits;
 use super::workload::Placed;
 use pillion_core::UserId;
 use serde::{Deserialize, Serialize};

@@ -23,6 +23,7 @@ mod device;
 mod driver;
 pub mod hardware;
 mod in_process;
+mod limits;
 mod machine;
 mod meter;
 mod mps;

@@ -1,21 +1,9 @@
 //! The MPS control daemon of one simulated device and its server: whom it serves, under which limits, and its faults.
 
 use super::client::{Client, Phase};
+use super::limits::Limits;
 use crate::{MpsSettings, MpsState, MpsStatus};
-use pillion_core::{Fraction, UserId};
-
-/// What a server holds each of its clients to, whatever their environment says.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Limits {
-    pub(super) cap: Option<Fraction>,
-    pub(super) memory_bytes: Option<u64>,
-}
-
-impl Limits {
-    fn of(settings: &MpsSettings) -> Self {
-        Self { cap: settings.cap_default, memory_bytes: settings.memory_limit_bytes_default }
-    }
-}
+use pillion_core::UserId;
 
 /// A server outlives its clients, until another user's come.
 #[derive(Debug, Clone, Copy, PartialEq)]

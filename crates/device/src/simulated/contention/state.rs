@@ -1,6 +1,7 @@
 //! One joint state: who runs which phase right now, and how fast each goes.
 
-use super::{Phase, Seat, water_fill};
+use super::seat::{Phase, Seat};
+use super::water::water_fill;
 use crate::simulated::hardware::Hardware;
 
 /// How fast each tenant goes in one joint state, and what it uses.
@@ -128,7 +129,7 @@ fn share_cache(hardware: &Hardware, runners: &mut [Runner<'_>]) {
 }
 
 /// Misses of one pass through a phase with `cached_bytes` of its footprint in the cache.
-pub(in crate::simulated) fn miss_bytes(phase: &Phase, cached_bytes: f64) -> f64 {
+fn miss_bytes(phase: &Phase, cached_bytes: f64) -> f64 {
     let resident =
         if phase.footprint_bytes > 0.0 { (cached_bytes / phase.footprint_bytes).min(1.0) } else { 1.0 };
     phase.cache_bytes * (1.0 - phase.reuse_fraction * resident)

@@ -3,7 +3,8 @@
 use super::Machine;
 use crate::simulated::client::{Client, ClientId, Phase};
 use crate::simulated::driver::ClientError;
-use crate::simulated::mps::{Daemon, Limits};
+use crate::simulated::limits::Limits;
+use crate::simulated::mps::Daemon;
 use crate::{DeviceError, MpsSettings, MpsStatus};
 use pillion_core::device::Mechanism;
 use pillion_core::{Fraction, UserId};
