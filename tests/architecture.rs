@@ -94,7 +94,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
 
 /// Packages of others that only some of ours may name.
 const FENCED: [(&str, &[&str]); 5] = [
-    // Who is believed is told apart in one room.
+    // Who is believed is told apart in one place.
     ("rustls", &["pillion-auth"]),
     // Every other way out of the scheduler is gRPC.
     ("axum", &["pillion-web", "pillion-scheduler"]),
@@ -220,7 +220,7 @@ fn unsafe_below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
 }
 
 #[test]
-fn unsafe_code_stays_in_its_rooms() {
+fn unsafe_code_stays_in_its_files() {
     let (root, mut found) = (metadata().workspace_root, BTreeSet::new());
     for folder in ["crates", "slurm-spank", "tests"] {
         unsafe_below(root.join(folder).as_std_path(), &mut found);

@@ -7,33 +7,23 @@ use pillion_core::report::ToAgent;
 use pillion_core::{ManualClock, NodeName};
 use pillion_scheduler::agents::{Agents, StreamId};
 use pillion_scheduler::context::{Context, Settings, TickError};
+use pillion_scheduler::drive::Task;
 use pillion_scheduler::engine::Engine;
-use pillion_scheduler::failure::Judge;
-use pillion_scheduler::failure::requeue::Requeuer;
 use pillion_scheduler::ingest::Ingest;
-use pillion_scheduler::profile::Profile;
-use pillion_scheduler::release::Release;
-use pillion_scheduler::renew::Renew;
+use pillion_scheduler::reconcilers;
 use pillion_scheduler::store::memory::MemoryStore;
-use pillion_scheduler::train::Train;
-use pillion_scheduler::watch::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How many different ticks there are.
-pub(crate) const TICKS: u64 = 8;
+/// How often Slurm is scanned; the simulation ticks when it likes.
+const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
 pub(crate) struct Scheduler {
     pub(crate) context: Arc<Context>,
-    watch: Watch,
-    renew: Renew,
-    engine: Engine,
-    release: Release,
-    profile: Profile,
-    train: Train,
-    judge: Judge,
-    requeuer: Requeuer,
+    /// All reconcilers that the program starts.
+    tasks: Vec<Task>,
     ingest: Ingest,
     streams: BTreeMap<NodeName, (StreamId, mpsc::Receiver<ToAgent>)>,
 }
@@ -46,40 +36,29 @@ impl Scheduler {
         settings: Settings,
     ) -> Self {
         let context = Arc::new(Context::new(clock, slurm, store, Arc::new(Agents::default()), settings));
-        let world = || Arc::clone(&context);
+        let engine = Arc::new(Engine::new(Arc::clone(&context)));
         Self {
-            watch: Watch::new(world()),
-            renew: Renew::new(world()),
-            engine: Engine::new(world()),
-            release: Release::new(world()),
-            profile: Profile::new(world()),
-            train: Train::new(world()),
-            judge: Judge::new(world()),
-            requeuer: Requeuer::new(world()),
-            ingest: Ingest::new(world()),
+            tasks: reconcilers::all(SCAN_PERIOD, &context, &engine),
+            ingest: Ingest::new(Arc::clone(&context)),
             streams: BTreeMap::new(),
             context,
         }
     }
 
-    /// One tick of the reconciler of that number. Errors are what a crash in the middle looks like: the next tick goes on.
-    pub(crate) async fn tick(&self, which: u64) -> Result<(), TickError> {
-        match which % TICKS {
-            0 => self.watch.tick().await,
-            1 => self.engine.tick().await,
-            2 => self.release.tick().await,
-            3 => self.renew.tick().await,
-            4 => self.profile.tick().await,
-            5 => self.train.tick().await,
-            6 => self.judge.tick().await,
-            _ => self.requeuer.tick().await,
-        }
+    /// How many reconcilers there are.
+    pub(crate) fn task_count(&self) -> usize {
+        self.tasks.len()
     }
 
-    /// All of them once, in the order of the day.
+    /// One tick of the reconciler of that number. Errors are what a crash in the middle looks like: the next tick goes on.
+    pub(crate) async fn tick(&self, which: usize) -> Result<(), TickError> {
+        self.tasks[which].reconciler.tick().await
+    }
+
+    /// All of them once.
     pub(crate) async fn tick_all(&self) {
-        for which in [0, 4, 5, 6, 7, 1, 2, 3] {
-            let _ = self.tick(which).await;
+        for task in &self.tasks {
+            let _ = task.reconciler.tick().await;
         }
     }
 

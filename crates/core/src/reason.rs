@@ -31,6 +31,8 @@ pub enum Reason {
     GainTooSmall,
     /// Another pairing gains more.
     BetterPlanElsewhere,
+    /// It would be admitted by itself, but of all that share too many would be expected to run slower than promised.
+    BeyondBudget,
     /// The policy on users forbids it.
     UserPolicy,
     /// It is not among the combinations that may be chosen.
@@ -73,7 +75,8 @@ impl Reason {
             Self::MemoryDoesNotFit => "the device memory does not suffice for both",
             Self::PromiseAtRisk => "somebody would probably be slowed more than promised",
             Self::GainTooSmall => "sharing would gain too little",
-            Self::BetterPlanElsewhere => "another sharing gains more",
+            Self::BetterPlanElsewhere => "another pairing gains more",
+            Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
             Self::NotAllowed => "the two are not among the combinations that may be chosen",
             Self::NotShareable => "the device is not shared",
@@ -106,6 +109,7 @@ impl Reason {
             Self::PromiseAtRisk => "a promise would probably be broken",
             Self::GainTooSmall => "sharing would gain too little",
             Self::BetterPlanElsewhere => "another pairing gains more",
+            Self::BeyondBudget => "more promises would be at risk than the site's budget allows",
             Self::UserPolicy => "the site does not let these users share",
             Self::NotAllowed => "is not among the combinations that may be chosen",
             Self::NotShareable => "the device cannot be shared",
@@ -147,6 +151,7 @@ impl Reason {
             | Self::PromiseAtRisk
             | Self::GainTooSmall
             | Self::BetterPlanElsewhere
+            | Self::BeyondBudget
             | Self::UserPolicy
             | Self::NotAllowed
             | Self::NotShareable

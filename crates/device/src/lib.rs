@@ -1,7 +1,7 @@
 //! Devices: what they are and what they do just now, behind one trait ([`Backend`]), and how each mechanism of sharing is set
 //! up on them, behind a trait of its own ([`mechanism`]).
 //!
-//! This is the only room, besides `slurm-spank`, that may call a vendor's library. It knows nothing of Slurm's queue,
+//! This is the only module, besides `slurm-spank`, that may call a vendor's library. It knows nothing of Slurm's queue,
 //! of decisions, of profiles or of the network: the agent asks it once a second and carries the answers on.
 //!
 //! The simulated devices are a production backend like any other: a driver process plays driver and hardware of all

@@ -107,6 +107,14 @@ pub struct Policy {
     pub pair_when_idle: bool,
 }
 
+impl Policy {
+    /// How many broken promises so many that share may be expected to cost.
+    #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
+    pub(crate) fn broken_budget(&self, tenants: usize) -> f64 {
+        self.broken_budget_fraction * tenants as f64
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_written_is_what_the_rooms_take_for_usual() {
+    fn nothing_written_is_what_the_modules_take_for_usual() {
         let settings = settings(&Scheduler::default());
         // Of files nobody knows for how long was measured.
         assert_eq!(settings.policy, Policy { solo_seconds_min: 30.0, ..Policy::default() });

@@ -28,7 +28,7 @@ impl fmt::Display for Closed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Drained(drain) => drain.fmt(f),
-            Self::AgentNotResponding => f.write_str("its agent is away"),
+            Self::AgentNotResponding => f.write_str("its agent is not responding"),
             Self::Fault(fault) => fault.fmt(f),
         }
     }
@@ -90,10 +90,10 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// How it is, by what is worst about it: `away`, `closed`, `shared`, `alone` or `idle`.
+    /// How it is, by what is worst about it: `not-responding`, `closed`, `shared`, `alone` or `idle`.
     pub const fn state(&self) -> &'static str {
         match (self.agent.is_connected, &self.closed, self.occupation()) {
-            (false, ..) => "away",
+            (false, ..) => "not-responding",
             (_, Some(_), _) => "closed",
             (_, None, Occupation::Shared) => "shared",
             (_, None, Occupation::Alone) => "alone",
@@ -192,7 +192,10 @@ mod tests {
         let gone = status(&broken(), 2, 90, &[]);
         assert!(gone.0 == "closed" && gone.1.ends_with("it is gone"), "{gone:?}");
         let not_responding = AgentState { is_connected: false, ..broken() };
-        assert_eq!(status(&not_responding, 2, 90, &[]), ("away", "its agent is away".to_owned()));
+        assert_eq!(
+            status(&not_responding, 2, 90, &[]),
+            ("not-responding", "its agent is not responding".to_owned())
+        );
     }
 
     #[test]
@@ -203,7 +206,7 @@ mod tests {
             assert_eq!(status(&agent(), 1, 40, drains), ("closed", why.clone()));
             assert_eq!(status(&broken(), 1, 40, drains), ("closed", why.clone()));
             let not_responding = AgentState { is_connected: false, ..agent() };
-            assert_eq!(status(&not_responding, 1, 40, drains), ("away", why.clone()));
+            assert_eq!(status(&not_responding, 1, 40, drains), ("not-responding", why.clone()));
         }
         assert_eq!(status(&agent(), 1, 40, &[drain(Some("g1"))]), ("alone", String::new()), "another device");
     }

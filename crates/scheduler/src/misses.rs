@@ -102,7 +102,7 @@ impl Misses {
         if !is_known {
             warn!(%start, %node, "a start that its node did not report");
             let detail = format!(
-                "start {start} was not reported by its node: its agent was silent; no cap, no sharing"
+                "start {start} was not reported by its node: its agent was not responding; no cap, no sharing"
             );
             let (job_id, kind) = (Some(start.job_id), EventKind::Missed);
             store.record_event(&Event { at, kind, job_id, node: Some(node), detail }).await?;

@@ -124,7 +124,8 @@ fn the_double_of_mps_says_what_the_real_daemon_says() {
     commands(&mut Pair::of(&parts, &driver, false), &mut table);
     lives(&mut Pair::of(&parts, &driver, false), &mut table);
     servers(&mut Pair::of(&parts, &driver, true), &mut table);
-    lost_server(&mut Pair::of(&parts, &driver, false), &mut table);
+    killed_server(&mut Pair::of(&parts, &driver, true), &mut table);
+    failed_server(&mut Pair::of(&parts, &driver, false), &mut table);
     let program = std::fs::read(parts.join("nvidia-cuda-mps-control")).unwrap();
     for (name, words) in OF_SERVERS {
         table.simulated(name, &stand_in(&program, words));
@@ -211,27 +212,37 @@ fn servers(pair: &mut Pair, table: &mut Table) {
     }
 }
 
-/// What a daemon whose server ended badly says at its end.
-fn lost_server(pair: &mut Pair, table: &mut Table) {
+/// How a daemon ends whose server was killed: as if nothing had been.
+fn killed_server(pair: &mut Pair, table: &mut Table) {
     let said = pair.both(|site| {
         site.start();
         site.says("start_server -uid 0", None);
-        // The real one's ends by itself, for there is no driver.
-        wait_until("no server", SOON, || {
-            let server = site.says("get_server_list", None).out;
-            if let Ok(pid) = server.trim().parse::<i32>() {
-                // One that has ended meanwhile is as good.
-                let _ = rustix::process::Pid::from_raw(pid)
-                    .map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
-            }
-            Ok(server.is_empty())
-        })
-        .unwrap();
+        let pid = rustix::process::Pid::from_raw(server(site).parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        without_server(site);
+        site.says("quit", None)
+    });
+    table.row("mps-life", "quit_after_a_server_was_killed", &said);
+    table.row("mps-life", "ends_well_whose_server_was_killed", &pair.both(Site::ended));
+}
+
+/// How a daemon ends whose server ended by itself with a failure: with that one's exit status. The real one's does so
+/// because there is no driver.
+fn failed_server(pair: &mut Pair, table: &mut Table) {
+    pair.0[1].set("MPS_DOUBLE_SERVER_STATUS", "1");
+    let said = pair.both(|site| {
+        site.start();
+        site.says("start_server -uid 0", None);
+        without_server(site);
         // The real front end gives its daemon's status or 0, as chance will have it; the double always the former.
         Said { status: None, ..site.says("quit", None) }
     });
-    table.row("mps-life", "quit_after_a_server_was_lost", &said);
-    table.row("mps-life", "ends_with_a_failure", &pair.both(Site::ended));
+    table.row("mps-life", "quit_after_a_server_failed", &said);
+    table.row("mps-life", "ends_with_the_failure_of_its_server", &pair.both(Site::ended));
+}
+
+fn without_server(site: &Site) {
+    wait_until("no server", SOON, || Ok(site.says("get_server_list", None).out.is_empty())).unwrap();
 }
 
 fn server(site: &Site) -> String {

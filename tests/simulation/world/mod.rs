@@ -7,7 +7,7 @@ mod submit;
 
 use crate::faulty::{FaultySlurm, is_over};
 use crate::node::{Node, Work};
-use crate::scheduler::{Scheduler, TICKS};
+use crate::scheduler::Scheduler;
 use crate::users::OUTSIDE;
 use faults::{Copied, Saved};
 use pillion_cli::commands::rescue::carry_out;
@@ -133,7 +133,8 @@ impl World {
                 self.pass(Duration::from_secs_f64(seconds));
             }
             33..70 => {
-                let (which, tick) = (self.below(self.schedulers.len()), self.rng.random_range(0..TICKS));
+                let which = self.below(self.schedulers.len());
+                let tick = self.below(self.schedulers.get(which).map_or(0, Scheduler::task_count));
                 if let Some(scheduler) = self.schedulers.get(which) {
                     let _ = scheduler.tick(tick).await;
                 }

@@ -210,7 +210,7 @@ pub fn status(run: &Run, job: Option<&JobStatus>, device_model: Option<&str>, no
                 RunStatus::open("ended", "its measurements are on their way")
             } else {
                 RunStatus::failed(
-                    "nothing was measured of it: its node's agent was away, or it did not use its GPU",
+                    "nothing was measured of it: its node's agent was not responding, or it did not use its GPU",
                 )
             }
         }

@@ -32,7 +32,7 @@ const COLUMNS: [&str; 9] =
 fn show(StatusResponse { agents: nodes, drains, .. }: StatusResponse) -> Answer {
     let mut table = Table::new(&COLUMNS);
     for node in &nodes {
-        let agent = if node.connected { "connected" } else { "gone" };
+        let agent = if node.connected { "connected" } else { "not-responding" };
         for device in &node.devices {
             let drain = drains.iter().find(|drain| drain.covers(&node.node, &device.gres_type));
             let worst = device.known_faults().first();

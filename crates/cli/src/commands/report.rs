@@ -45,7 +45,7 @@ fn lines(status: &JobStatus) -> Vec<String> {
     say(&mut lines, "Taught", taught(status));
     if status.run.is_none() {
         let why = if status.ending.is_some() {
-            "Nothing was measured of this run: the node's agent was away, or the job did not use its GPU"
+            "Nothing was measured of this run: the node's agent was not responding, or the job did not use its GPU"
         } else {
             "What it used is measured when it has ended"
         };

@@ -93,7 +93,7 @@ fn agents(agents: &[AgentStatus]) -> Table {
     for agent in agents {
         table.push(vec![
             agent.node.clone(),
-            if agent.connected { "connected" } else { "gone" }.to_owned(),
+            if agent.connected { "connected" } else { "not-responding" }.to_owned(),
             agent.version.clone(),
             format::time_or_none(agent.last_seen_at_seconds),
             skew(agent),

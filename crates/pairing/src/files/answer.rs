@@ -54,12 +54,12 @@ pub fn answer(
     let allowed = files.allowed.clone().or_else(|| policy.allowed.clone());
     let policy = Policy { allowed, ..policy.clone() };
     let (plan, considered) = plan_with_considered(&files.view, model, &policy);
-    let pairings = pairings(&plan);
+    let (pairings, alone) = (pairings(&plan), alone(&plan, &files.view.waiting));
     Answer {
-        alone: alone(&plan, &files.view.waiting),
         model: of_model(files, model),
-        candidates: with_candidates.then(|| candidates(&considered, &pairings)),
+        candidates: with_candidates.then(|| candidates(&considered, &pairings, &alone)),
         pairings,
+        alone,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What was considered, for `--candidates`: an entry for each way of sharing that differs in workloads, caps or rule, so
 //! that it grows with the workloads and not with the queue.
 
+use super::alone::Alone;
 use super::pairings::AnswerPairing;
 use crate::plan::Reason;
 use crate::planner::considered::Considered;
@@ -49,14 +50,23 @@ fn part(is_running: bool, workload: &str, cap_fraction: Option<Fraction>) -> Par
 }
 
 /// The candidates in the order of their names, and how often the plan chose each.
-pub(super) fn candidates(considered: &[Considered], pairings: &[AnswerPairing]) -> Vec<AnswerCandidate> {
+pub(super) fn candidates(
+    considered: &[Considered],
+    pairings: &[AnswerPairing],
+    alone: &[Alone],
+) -> Vec<AnswerCandidate> {
     let mut found: BTreeMap<Key, AnswerCandidate> = BTreeMap::new();
     for one in considered {
         let (parts, members) = members(one);
+        let passed_over = if one.is_beyond_budget && are_left(one, pairings, alone) {
+            Reason::BeyondBudget
+        } else {
+            Reason::BetterPlanElsewhere
+        };
         found.entry((parts, one.excluded_by)).or_insert_with(|| AnswerCandidate {
             members,
             gain: (!one.estimates.is_empty()).then_some(one.gain),
-            excluded_by: one.excluded_by.or(Some(Reason::BetterPlanElsewhere)),
+            excluded_by: one.excluded_by.or(Some(passed_over)),
             chosen_count: 0,
         });
     }
@@ -73,6 +83,20 @@ pub(super) fn candidates(considered: &[Considered], pairings: &[AnswerPairing]) 
         }
     }
     found.into_values().collect()
+}
+
+/// Whether jobs and hosts that run the same as all of its members are left without anybody to share with.
+fn are_left(one: &Considered, pairings: &[AnswerPairing], alone: &[Alone]) -> bool {
+    let (running, waiting) = one.workloads.split_at(one.running_count);
+    let mut joined = pairings.iter().flat_map(|pairing| &pairing.members);
+    let is_joined = joined.any(|member| {
+        member.running_row.is_some() && running.iter().any(|host| host.as_str() == member.workload)
+    });
+    let are_alone = waiting.iter().all(|workload| {
+        let needed = waiting.iter().filter(|other| *other == workload).count();
+        alone.iter().filter(|job| job.workload == workload.as_str()).count() >= needed
+    });
+    are_alone && !is_joined
 }
 
 fn members(one: &Considered) -> (Vec<Part>, Vec<CandidateMember>) {

@@ -3,6 +3,7 @@
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
 use crate::planner::candidates::{Evaluation, Evaluator};
+use crate::planner::classes::PlanContext;
 use pillion_core::{Fraction, WorkloadKey};
 use std::rc::Rc;
 
@@ -21,6 +22,8 @@ pub(crate) struct Considered {
     pub(crate) gain: f64,
     /// The rule that forbids it.
     pub(crate) excluded_by: Option<Reason>,
+    /// Whether more promises are expected to break than its tenants may cost.
+    pub(crate) is_beyond_budget: bool,
 }
 
 /// All that was evaluated.
@@ -29,7 +32,7 @@ pub(crate) fn considered(evaluator: &Evaluator<'_, '_>) -> Vec<Considered> {
     let mut all = Vec::new();
     for ((host, joiner, _), evaluation) in evaluator.evaluated_pairs() {
         let workloads = [host, joiner].map(|class| context.classes[class].workload.clone());
-        all.push(of_evaluation(workloads.to_vec(), &[], &evaluation));
+        all.push(of_evaluation(context, workloads.to_vec(), &[], &evaluation));
     }
     for ((class, device), evaluation) in evaluator.evaluated_joins() {
         let tenants = &context.devices[device].tenants;
@@ -38,12 +41,13 @@ pub(crate) fn considered(evaluator: &Evaluator<'_, '_>) -> Vec<Considered> {
         let Some(mut workloads) = running else { continue };
         workloads.push(context.classes[class].workload.clone());
         let caps: Vec<Option<Fraction>> = tenants.iter().map(|tenant| tenant.sharing.cap()).collect();
-        all.push(of_evaluation(workloads, &caps, &evaluation));
+        all.push(of_evaluation(context, workloads, &caps, &evaluation));
     }
     all
 }
 
 fn of_evaluation(
+    context: &PlanContext<'_>,
     workloads: Vec<WorkloadKey>,
     running_caps: &[Option<Fraction>],
     evaluation: &Evaluation,
@@ -60,5 +64,6 @@ fn of_evaluation(
         estimates: Rc::clone(&evaluation.estimates),
         gain: evaluation.gain,
         excluded_by: evaluation.excluded_by,
+        is_beyond_budget: evaluation.excess(context.policy) > 0.0,
     }
 }

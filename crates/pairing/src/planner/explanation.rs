@@ -45,6 +45,10 @@ struct Explainer<'s, 'a> {
     classes: Vec<ClassIndex>,
     /// Where jobs start that have a device of their own, one of each class.
     hosts: BTreeMap<ClassIndex, (JobIndex, DeviceIndex)>,
+    /// Of each class, how many jobs that could share do not.
+    unshared: BTreeMap<ClassIndex, usize>,
+    /// Devices that somebody joins.
+    joined: BTreeSet<DeviceIndex>,
     /// What was worth most of all that was considered for the choice.
     best: TiVec<ClassIndex, Vec<CandidateKey>>,
     /// The candidates of each class, best first, where they start, or where others do.
@@ -94,6 +98,13 @@ impl<'s, 'a> Explainer<'s, 'a> {
         for start in placement.starts.iter().filter(|start| !start.is_join) {
             hosts.entry(context.class_of[start.jobs[0]]).or_insert((start.jobs[0], start.device));
         }
+        let left = placement.left.iter().filter(|(_, reason)| **reason != Reason::Held).map(|(job, _)| *job);
+        let alone = placement.starts.iter().filter(|start| start.evaluation.is_none());
+        let mut unshared = BTreeMap::new();
+        for job in alone.flat_map(|start| start.jobs.iter().copied()).chain(left) {
+            *unshared.entry(context.class_of[job]).or_default() += 1;
+        }
+        let joins = placement.starts.iter().filter(|start| start.is_join);
         let running_max = if context.is_thorough { usize::MAX } else { shown_max };
         Self {
             evaluator,
@@ -102,6 +113,8 @@ impl<'s, 'a> Explainer<'s, 'a> {
             classes: firsts.keys().take(shown_max).copied().collect(),
             firsts,
             hosts,
+            unshared,
+            joined: joins.map(|start| start.device).collect(),
             best: placement.best.clone(),
             ranked: RefCell::default(),
         }
@@ -260,6 +273,12 @@ impl<'s, 'a> Explainer<'s, 'a> {
         });
         let others_max = count_max.saturating_sub(found.len());
         found.extend(others.take(others_max).map(|(_, candidate)| candidate.clone()));
+        if chosen.is_some() {
+            // Others of its class may share with nobody; this one does.
+            for other in found.iter_mut().filter(|other| other.excluded_by == Some(Reason::BeyondBudget)) {
+                other.excluded_by = Some(Reason::BetterPlanElsewhere);
+            }
+        }
         found
     }
 
@@ -387,8 +406,14 @@ impl<'s, 'a> Explainer<'s, 'a> {
         } else {
             None
         };
-        let elsewhere = if outlives { Reason::OutlivesHost } else { Reason::BetterPlanElsewhere };
-        let excluded_by = if chosen { None } else { place.or(evaluation.excluded_by).or(Some(elsewhere)) };
+        let passed_over = if outlives {
+            Reason::OutlivesHost
+        } else if evaluation.excess(context.policy) > 0.0 && self.is_left(class, partner) {
+            Reason::BeyondBudget
+        } else {
+            Reason::BetterPlanElsewhere
+        };
+        let excluded_by = if chosen { None } else { place.or(evaluation.excluded_by).or(Some(passed_over)) };
         let cap_fractions = [own, other].map(|index| evaluation.caps.get(index).copied().flatten());
         Some(Candidate {
             partner: job_id,
@@ -402,12 +427,26 @@ impl<'s, 'a> Explainer<'s, 'a> {
             chosen,
         })
     }
+
+    /// Whether one of a class and a partner are both left without anybody to share with.
+    fn is_left(&self, class: ClassIndex, partner: Partner) -> bool {
+        let unshared = |class: ClassIndex| self.unshared.get(&class).copied().unwrap_or(0);
+        match partner {
+            Partner::Waiting { job, .. } => {
+                let other = self.context.class_of[job];
+                unshared(class) > usize::from(other == class) && unshared(other) > 0
+            }
+            Partner::Running { device } => unshared(class) > 0 && !self.joined.contains(&device),
+        }
+    }
 }
 
 /// Those that could have been chosen before those that a rule forbids, then by gain, then by job.
 fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
     let [(is_forbidden, gain), (is_other_forbidden, other_gain)] = [a, b].map(|candidate| {
-        let is_forbidden = candidate.excluded_by.is_some_and(|why| why != Reason::BetterPlanElsewhere);
+        let is_forbidden = candidate
+            .excluded_by
+            .is_some_and(|why| !matches!(why, Reason::BetterPlanElsewhere | Reason::BeyondBudget));
         (is_forbidden, candidate.gain.unwrap_or(-1.0))
     });
     is_forbidden.cmp(&is_other_forbidden).then(other_gain.total_cmp(&gain)).then(a.partner.cmp(&b.partner))

@@ -1,5 +1,6 @@
 //! One test a rule: what the whole plan does with small clusters.
 
+mod budget;
 mod measured_alone;
 mod properties;
 

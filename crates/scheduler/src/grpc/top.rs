@@ -264,7 +264,7 @@ mod tests {
     fn a_device_without_its_agent_is_closed() {
         let agents = agents(false);
         let sources = Sources { scan: None, agents: &agents, decisions: &[], drains: &[] };
-        assert_eq!(closed_by(&super::rows(&sources)[0]).as_deref(), Some("its agent is away"));
+        assert_eq!(closed_by(&super::rows(&sources)[0]).as_deref(), Some("its agent is not responding"));
     }
 
     #[test]

@@ -54,7 +54,7 @@ pillion_metrics::families! {
     SHARE_FAILURES = counter("pillion_share_setup_failures_total", "shares", &[],
         "Shares that an agent could not set up");
     SWITCH_MISSES = counter("pillion_switch_misses_total", "starts", &["cause"],
-        "Starts without a cap and unshared though managed: silent (the node did not report it), no-decision (the agent had none)");
+        "Starts without a cap and unshared though managed: not-responding (the node did not report it), no-decision (the agent had none)");
     REQUEUES = counter("pillion_requeues_total", "jobs", &["outcome"],
         "Victims of a neighbour's crash that were to start again alone: requeued, refused");
     JOB_FAULTS = counter("pillion_job_faults_total", "jobs", &["fault"],

@@ -143,7 +143,7 @@ fn mishaps(page: &mut Page, snapshot: &Snapshot) {
     let counts = &snapshot.counts;
     page.count(&f::UNDOS, &["undone"], counts.happened(&EventKind::Undone));
     page.count(&f::UNDOS, &["dropped"], counts.happened(&EventKind::Dropped));
-    page.count(&f::SWITCH_MISSES, &["silent"], counts.missed(Miss::NotResponding));
+    page.count(&f::SWITCH_MISSES, &["not-responding"], counts.missed(Miss::NotResponding));
     page.count(&f::SWITCH_MISSES, &["no-decision"], counts.missed(Miss::NoDecision));
     page.count(&f::REQUEUES, &["requeued"], counts.happened(&EventKind::Requeued));
     page.count(&f::REQUEUES, &["refused"], counts.happened(&EventKind::RequeueRefused));

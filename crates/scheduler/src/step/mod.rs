@@ -137,7 +137,7 @@ fn place_obstacle(decision: &Decision, around: Surroundings<'_>) -> Option<Strin
         None => Some(format!("node {} is not in the pool any more", decision.node)),
         Some(NodeAvailability::Unavailable(state)) => Some(format!("node {} is {state}", decision.node)),
         Some(NodeAvailability::Up) if !around.agent_connected => {
-            Some(format!("the agent of node {} is away", decision.node))
+            Some(format!("the agent of node {} is not responding", decision.node))
         }
         Some(NodeAvailability::Up) => None,
     }

@@ -113,7 +113,7 @@ fn node_view(node: &Node, here: &[Tenancy<'_>], sources: Sources<'_>) -> NodeVie
         NodeAvailability::Unavailable(state) => Some(format!("the node is {state}")),
         NodeAvailability::Up => match sources.agents.get(&node.name) {
             Some(agent) if agent.is_connected => sources.stopped.get(&node.name).cloned(),
-            _ => Some("its agent is away".to_owned()),
+            _ => Some("its agent is not responding".to_owned()),
         },
     };
     NodeView {

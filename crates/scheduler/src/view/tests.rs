@@ -128,7 +128,7 @@ fn a_device_is_asked_for_by_its_model_and_by_the_names_that_the_site_gave_it() {
 #[test]
 fn nothing_is_placed_where_the_agent_is_away() {
     let view = view_of(World { is_agent_connected: false, ..World::default() });
-    assert_eq!(view.nodes[0].blocked.as_deref(), Some("its agent is away"));
+    assert_eq!(view.nodes[0].blocked.as_deref(), Some("its agent is not responding"));
 }
 
 #[test]

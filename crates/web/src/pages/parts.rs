@@ -13,7 +13,7 @@ pub(super) const STATES: [(&str, &str); 5] = [
     ("alone", "one job"),
     ("idle", "nobody"),
     ("closed", "takes nobody new: something is wrong with it"),
-    ("away", "its agent does not answer"),
+    ("not-responding", "its agent is not responding"),
 ];
 
 /// A table that scrolls by itself where the page is narrow; reachable by keyboard for that.
@@ -43,7 +43,7 @@ fn word_class(word: &str) -> &'static str {
         "alone",
         "idle",
         "closed",
-        "away",
+        "not-responding",
         "planned",
         "released",
         "running",

@@ -48,8 +48,8 @@ struct Daemon {
     server: Option<Server>,
     /// For whom a server was asked for by name: it is there without a client until another user's is wanted.
     asked_for: Option<UserId>,
-    /// Whether one of its servers ended otherwise than it was told to: then so does the daemon.
-    has_lost_server: bool,
+    /// Of the first of its servers that ended by itself with a failure, the exit status: the daemon's own in the end.
+    failure: Option<u8>,
     percentage: f64,
     /// By the numbers of devices, of which it serves the first.
     memory_limits_bytes: BTreeMap<u32, u64>,
@@ -69,7 +69,7 @@ pub struct Options {
     pub partitions: bool,
 }
 
-/// Serves until `quit`. Returns the exit status: 0 if all servers ended as they were told.
+/// Serves until `quit`. Returns the exit status: that of the first server that ended by itself with a failure, else 0.
 ///
 /// # Errors
 /// A sentence: why it cannot, or not any longer.
@@ -97,14 +97,14 @@ pub fn serve(options: Options) -> Result<u8, String> {
         service,
         server: None,
         asked_for: None,
-        has_lost_server: false,
+        failure: None,
         percentage: 100.0,
         memory_limits_bytes: BTreeMap::new(),
         quitting: Vec::new(),
     };
     Daemon::note("Starting control daemon");
     daemon.run(&listener)?;
-    let status = u8::from(daemon.has_lost_server);
+    let status = daemon.failure.unwrap_or(0);
     Daemon::note(&format!("Exit with status {status}"));
     // Whoever asked is told when nothing of it is left that goes.
     files.leave();
@@ -148,15 +148,15 @@ impl Daemon {
 
     /// Keeps a server process for the user whom the device serves now, and tells the device if it has died.
     fn settle(&mut self) -> Result<MpsStatus, String> {
-        let has_died = match &mut self.server {
-            Some(server) => !matches!(server.process.try_wait(), Ok(None)),
-            None => false,
-        };
+        let ended = self.server.as_mut().and_then(|server| server.process.try_wait().transpose());
+        let has_died = ended.is_some();
         let status = self.status()?;
         if has_died {
             let served = self.server.take().map(|server| server.uid);
-            Self::note("Server exited with status 1");
-            self.has_lost_server = true;
+            // One that was killed has none, and counts as no failure.
+            let code = ended.and_then(Result::ok).and_then(|status| status.code()).unwrap_or(0);
+            Self::note(&format!("Server exited with status {code}"));
+            self.failure = self.failure.or(u8::try_from(code).ok().filter(|code| *code > 0));
             self.asked_for = None;
             if status.server_uid.is_some() && status.server_uid == served {
                 self.service.server_died().map_err(|error| error.to_string())?;

@@ -10,7 +10,8 @@
 //! one before CUDA 13.1, and both play 550; with `=silent` it takes `-S` and has no partitions all the same.
 //! `MPS_DOUBLE_DEAF_MS=N` plays a daemon that is so long in setting its device up before it listens, and
 //! `MPS_DOUBLE_WITHOUT_PID_FILE=1` one that writes no pid file; `MPS_DOUBLE_INITIALIZING_MS=N` one whose servers are so long
-//! in coming up, `MPS_DOUBLE_QUIT_MS=N` one that is so long in ending.
+//! in coming up, `MPS_DOUBLE_QUIT_MS=N` one that is so long in ending, and `MPS_DOUBLE_SERVER_STATUS=N` one whose servers
+//! end at once by themselves with this exit status, as the real one's do where there is no driver.
 
 pub mod commands;
 pub mod control;

@@ -62,7 +62,7 @@ pub(super) fn scheduler(facts: &Facts) -> Vec<Finding> {
     if status.miss_count > 0 {
         wrong.push(check.warn(
             format!(
-                "{} starts got no share: nothing was decided for them, or their agent was silent",
+                "{} starts got no share: nothing was decided for them, or their agent was not responding",
                 status.miss_count
             ),
             "see 'pillion explain JOB' for whose they were, and 'journalctl -u pillion-agent' on those nodes",

@@ -1,7 +1,9 @@
 //! What is known of a candidate: all of it once it was evaluated, and what the choice needs of it.
 
+use super::caps::FAST_ENOUGH_FRACTION;
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
+use crate::policy::Policy;
 use pillion_core::Fraction;
 use std::rc::Rc;
 
@@ -53,6 +55,20 @@ impl Evaluation {
     }
     pub(crate) fn is_admitted(&self) -> bool {
         self.excluded_by.is_none()
+    }
+    /// Whether caps are not worth trying: without any it is allowed, fast, and no riskier than its tenants may be.
+    pub(super) fn needs_no_caps<'e>(
+        &self,
+        mut estimates: impl ExactSizeIterator<Item = &'e SpeedEstimate>,
+        policy: &Policy,
+    ) -> bool {
+        let is_within_budget = self.risk <= policy.broken_budget(estimates.len());
+        let is_fast = estimates.all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
+        self.is_admitted() && is_fast && is_within_budget
+    }
+    /// How many more promises are expected to break than its tenants may cost.
+    pub(crate) fn excess(&self, policy: &Policy) -> f64 {
+        self.risk - policy.broken_budget(self.caps.len())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::plan::Reason;
 use crate::planner::admit;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex};
 use crate::view::DeviceView;
-use caps::{CAP_GAIN_MIN, CapSlot, FAST_ENOUGH_FRACTION};
+use caps::{CAP_GAIN_MIN, CapSlot};
 use pillion_core::{Fraction, WorkloadKey};
 use std::rc::Rc;
 use tenant::CandidateTenant;
@@ -131,8 +131,7 @@ impl<'a> Evaluator<'_, 'a> {
         if sets_a_cap(tenants, &first) && !self.neighbours_are_safe(tenants, &first, device, mode) {
             chosen.excluded_by = chosen.excluded_by.or(Some(Reason::PromiseAtRisk));
         }
-        let is_fast = chosen.estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
-        if chosen.is_admitted() && is_fast {
+        if chosen.needs_no_caps(chosen.estimates.iter(), self.context.policy) {
             return Ok(chosen);
         }
         for set in untried {

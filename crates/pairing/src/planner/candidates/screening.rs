@@ -2,7 +2,7 @@
 //! many. What two are like depends on their profiles alone, whichever of them runs already: it is estimated once for all
 //! that could meet.
 
-use super::caps::{CapSlot, FAST_ENOUGH_FRACTION};
+use super::caps::CapSlot;
 use super::evaluation::{Appraisal, Evaluation};
 use super::evaluator::{Evaluator, UncappedPair};
 use super::tenant::CandidateTenant;
@@ -107,10 +107,9 @@ impl<'a> Evaluator<'_, 'a> {
         evaluation: &Evaluation,
         estimates: &[&SpeedEstimate],
     ) -> Appraisal {
-        let is_fast = estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
         let could_cap = device.mechanism.can_cap() && self.context.policy.caps;
         let is_final = !could_cap
-            || (evaluation.is_admitted() && is_fast)
+            || evaluation.needs_no_caps(estimates.iter().copied(), self.context.policy)
             || !caps_could_help(tenants, evaluation, estimates);
         let weight_bound =
             (!is_final).then(|| evaluation.weight + CAPS_WIN_MAX * evaluation.weight_of_speed());

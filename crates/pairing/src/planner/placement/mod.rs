@@ -244,11 +244,9 @@ impl<'p> Placing<'p> {
     }
 
     /// How many more promises are expected to break than the budget allows, in all sharings so far.
-    #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
     pub(crate) fn excess(&self) -> f64 {
-        let budget = self.context.policy.broken_budget_fraction;
         let evaluations = self.placement.starts.iter().filter_map(|start| start.evaluation.as_ref());
-        evaluations.map(|evaluation| evaluation.risk - budget * evaluation.caps.len() as f64).sum()
+        evaluations.map(|evaluation| evaluation.excess(self.context.policy)).sum()
     }
 
     fn why_left(&mut self, job: JobIndex) -> Reason {

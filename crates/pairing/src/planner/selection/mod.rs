@@ -109,21 +109,14 @@ struct Known {
 
 impl Known {
     fn new(candidates: &CandidateSet<'_, '_>, links: &[Link]) -> Self {
-        let budget = candidates.evaluator.context.policy.broken_budget_fraction;
+        let policy = candidates.evaluator.context.policy;
         let mut known = Self { ways: Vec::new(), link_of: Vec::new() };
         for (index, link) in links.iter().enumerate() {
             let appraisal = candidates.known(link.candidate);
             if let Some(weight) = appraisal.weight {
-                #[expect(clippy::cast_precision_loss, reason = "a few tenants")]
-                let tenants = candidates.tenant_count(link.candidate) as f64;
-                let budget = budget * tenants;
-                known.ways.push(Way {
-                    a: link.a.into(),
-                    b: link.b.into(),
-                    weight,
-                    risk: appraisal.risk,
-                    budget,
-                });
+                let budget = policy.broken_budget(candidates.tenant_count(link.candidate));
+                let (a, b) = (link.a.into(), link.b.into());
+                known.ways.push(Way { a, b, weight, risk: appraisal.risk, budget });
                 known.link_of.push(index);
             }
         }

@@ -143,5 +143,5 @@ fn a_device_is_what_is_worst_about_it() {
     agents.set_conditions(&stream, &[condition]);
     assert_eq!(state(2), "closed");
     agents.disconnect(&stream);
-    assert_eq!(state(2), "away");
+    assert_eq!(state(2), "not-responding");
 }

@@ -148,7 +148,7 @@ async fn reach(options: &PgConnectOptions, timeout: Duration) -> Result<PgConnec
             return Err(ConnectError::NotResponding { waited: timeout, source });
         }
         if !has_failed {
-            warn!(error = %pillion_core::report(&source), "the database is away; waiting for it");
+            warn!(error = %pillion_core::report(&source), "the database is unavailable; waiting for it");
         }
         has_failed = true;
         tokio::time::sleep(RETRY_PERIOD).await;

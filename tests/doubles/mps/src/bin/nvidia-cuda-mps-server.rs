@@ -9,6 +9,9 @@ fn main() -> ExitCode {
         eprintln!("it is started by nvidia-cuda-mps-control only");
         return ExitCode::FAILURE;
     }
+    if let Some(status) = mps_double::variable("MPS_DOUBLE_SERVER_STATUS") {
+        return ExitCode::from(status.parse::<u8>().unwrap_or(1));
+    }
     // A pipe that breaks is one that ends.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     ExitCode::SUCCESS

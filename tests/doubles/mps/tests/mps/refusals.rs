@@ -72,25 +72,28 @@ fn a_default_that_was_not_taken_is_no_default() {
 }
 
 #[test]
-fn a_daemon_that_lost_a_server_ends_with_a_failure_and_has_ended() {
+fn a_daemon_that_lost_a_server_has_ended_whatever_its_exit_status() {
     if !is_root() {
         return;
     }
-    let node = Node::start();
-    let mut daemons = node.daemons();
-    daemons.prepare(0, &node.settings(0)).unwrap();
-    let pid = node.daemon_pid(0);
-    assert_eq!(node.says(0, "start_server -uid 0"), (Some(0), String::new()));
-    let mut server = String::new();
-    until("a server", || {
-        server = node.says(0, "get_server_list").1;
-        !server.is_empty()
-    });
-    kill(server.parse().unwrap());
-    until("its end", || node.says(0, "get_server_list").1.is_empty());
-    daemons.release(0).expect("it has ended, whatever its exit status");
-    assert!(!runs(pid) && !node.settings(0).pipe_directory.exists());
-    assert_eq!(daemons.notices(), []);
+    for is_killed in [true, false] {
+        let node = Node::start();
+        node.write_control(if is_killed { "" } else { "export MPS_DOUBLE_SERVER_STATUS=3" });
+        let mut daemons = node.daemons();
+        daemons.prepare(0, &node.settings(0)).unwrap();
+        let pid = node.daemon_pid(0);
+        assert_eq!(node.says(0, "start_server -uid 0"), (Some(0), String::new()));
+        until("its end", || {
+            let server = node.says(0, "get_server_list").1;
+            if let Some(server) = server.parse().ok().filter(|_| is_killed) {
+                kill(server);
+            }
+            server.is_empty()
+        });
+        daemons.release(0).expect("it has ended, whatever its exit status");
+        assert!(!runs(pid) && !node.settings(0).pipe_directory.exists());
+        assert_eq!(daemons.notices(), []);
+    }
 }
 
 #[test]
