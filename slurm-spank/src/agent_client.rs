@@ -7,7 +7,7 @@
 //!
 //! It runs in a forked child of slurmstepd that is about to become the task: no thread, no signal handler.
 
-use crate::ffi;
+use crate::ffi::unix;
 use pillion_core::handoff::{HANDOFF_LENGTH_MAX, HandoffReply, HandoffRequest};
 use std::fmt;
 use std::io::{self, ErrorKind, Read};
@@ -112,7 +112,7 @@ impl Connection {
 
 fn connect(socket: &Path, deadline: Deadline) -> Result<UnixStream, NoAnswer> {
     let stream = loop {
-        match ffi::connect_nonblocking(socket) {
+        match unix::connect_nonblocking(socket) {
             Ok(stream) => break stream,
             // A full backlog: the agent is there, and busy.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -121,16 +121,16 @@ fn connect(socket: &Path, deadline: Deadline) -> Result<UnixStream, NoAnswer> {
             Err(error) => return Err(NoAnswer::Unreachable(error)),
         }
     };
-    let peer = ffi::peer_uid(stream.as_fd()).map_err(NoAnswer::Broken)?;
-    if peer == 0 || peer == ffi::effective_uid() { Ok(stream) } else { Err(NoAnswer::Untrusted(peer)) }
+    let peer = unix::peer_uid(stream.as_fd()).map_err(NoAnswer::Broken)?;
+    if peer == 0 || peer == unix::effective_uid() { Ok(stream) } else { Err(NoAnswer::Untrusted(peer)) }
 }
 
 fn write_all(stream: &UnixStream, mut bytes: &[u8], deadline: Deadline) -> Result<(), NoAnswer> {
     while !bytes.is_empty() {
-        match ffi::send_quietly(stream.as_fd(), bytes) {
+        match unix::send_quietly(stream.as_fd(), bytes) {
             Ok(count) => bytes = &bytes[count..],
             Err(error) if is_passing(&error) => {
-                ffi::wait_writable(stream.as_fd(), deadline.left()?).map_err(NoAnswer::Broken)?;
+                unix::wait_writable(stream.as_fd(), deadline.left()?).map_err(NoAnswer::Broken)?;
             }
             Err(error) => return Err(NoAnswer::Broken(error)),
         }
@@ -158,7 +158,7 @@ fn read_line(stream: &mut UnixStream, deadline: Deadline) -> Result<Vec<u8>, NoA
                 }
             }
             Err(error) if is_passing(&error) => {
-                ffi::wait_readable(stream.as_fd(), left).map_err(NoAnswer::Broken)?;
+                unix::wait_readable(stream.as_fd(), left).map_err(NoAnswer::Broken)?;
             }
             Err(error) => return Err(NoAnswer::Broken(error)),
         }

@@ -8,6 +8,8 @@
 
 use crate::agent_client::Connection;
 use crate::env::{self, HANDED_ON_OPTION, PluginArguments, STALE_REQUESTS, TRES_PER_TASK, VARIABLES_MAX};
+use crate::ffi::unix;
+use crate::spank::{Context, Item, Level, Spank};
 use pillion_core::handoff::{BATCH_STEP, HANDOFF_VERSION, HandoffReply, HandoffRequest, Verdict};
 use pillion_core::ids::{JobStart, SlurmJobId, UserId};
 use std::os::unix::fs::MetadataExt;
@@ -17,75 +19,6 @@ use std::path::Path;
 pub const DECISION_VARIABLE: &str = "PILLION_DECISION";
 /// How often the job was restarted: written by slurmstepd for the script of a later start, else left as the user had it.
 const RESTART_COUNT: &str = "SLURM_RESTART_COUNT";
-
-/// Where Slurm has loaded us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Context {
-    /// In `srun`, before the step starts.
-    Local,
-    /// In slurmstepd, on the node of the step.
-    Remote,
-    /// `sbatch` or `salloc`.
-    Allocator,
-    /// slurmd, or its prolog and epilog.
-    Other,
-}
-
-/// A number that Slurm knows of the task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Item {
-    /// The job's user.
-    Uid,
-    /// The job's group.
-    Gid,
-    /// The job id (of an array task: its own).
-    JobId,
-    /// The step id.
-    StepId,
-    /// How often the job was restarted, where Slurm fills it in.
-    RestartCount,
-    /// The array's job id, 0 for none.
-    ArrayId,
-    /// The task of the array.
-    ArrayTaskId,
-}
-
-/// How loud a log line is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// Only with `SlurmdDebug=debug`.
-    Debug,
-    /// In the daemon's log; never in the job's own output.
-    Info,
-}
-
-/// What the hooks need of Slurm. Every call may fail, and a failure reads as "not there".
-pub trait Spank {
-    /// Where we are loaded.
-    fn context(&self) -> Context;
-    /// Registers `--colocate`; only inside `init`.
-    fn register_option(&mut self) -> bool;
-    /// What followed `--colocate=`, empty for nothing; `None` if the option was not given.
-    fn option(&mut self) -> Option<String>;
-    /// A number of the task.
-    fn item(&mut self, item: Item) -> Option<u32>;
-    /// A variable of the task's environment.
-    fn getenv(&mut self, name: &str) -> Option<String>;
-    /// Sets a variable of the task's environment, overwriting.
-    fn setenv(&mut self, name: &str, value: &str) -> bool;
-    /// Removes a variable of the task's environment.
-    fn unsetenv(&mut self, name: &str);
-    /// A variable of the process that we are loaded into (slurmstepd, `srun`).
-    fn process_variable(&self, name: &str) -> Option<String>;
-    /// Removes a variable of the process that we are loaded into.
-    fn remove_process_variable(&mut self, name: &str);
-    /// The command line of the process that we are loaded into.
-    fn process_arguments(&self) -> Vec<String>;
-    /// Leaves a word with the job that `pillion.lua` sees; the user could leave it as well.
-    fn tell_controller(&mut self, name: &str, value: &str);
-    /// Writes a line to Slurm's log.
-    fn log(&mut self, level: Level, line: &str);
-}
 
 /// A task of ours, between its two hooks.
 #[derive(Debug)]
@@ -215,9 +148,8 @@ fn log_miss(spank: &mut impl Spank, job: SlurmJobId, why: &str) {
 /// counts.
 fn is_marked(socket: &Path, job: SlurmJobId) -> bool {
     let metadata = env::marker_path(socket, job).and_then(|path| path.symlink_metadata().ok());
-    metadata.is_some_and(|found| {
-        found.is_file() && (found.uid() == 0 || found.uid() == crate::ffi::effective_uid())
-    })
+    metadata
+        .is_some_and(|found| found.is_file() && (found.uid() == 0 || found.uid() == unix::effective_uid()))
 }
 
 fn drop_stale_requests(spank: &mut impl Spank) {

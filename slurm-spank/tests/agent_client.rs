@@ -187,7 +187,7 @@ fn a_full_backlog_costs_the_deadline() {
     // Nobody accepts: connections queue until the kernel's backlog is full, and then a plain connect would block.
     let listener = UnixListener::bind(&path).unwrap();
     let mut waiting = Vec::new();
-    while let Ok(stream) = pillion_slurm_spank::ffi::connect_nonblocking(&path) {
+    while let Ok(stream) = pillion_slurm_spank::ffi::unix::connect_nonblocking(&path) {
         waiting.push(stream);
         assert!(waiting.len() < 100_000, "the backlog never fills");
     }

@@ -5,8 +5,9 @@
 
 use pillion_core::handoff::{HandoffReply, HandoffRequest, Verdict};
 use pillion_core::ids::{DecisionId, SlurmJobId};
-use pillion_slurm_spank::ffi::fail_open;
-use pillion_slurm_spank::hooks::{Context, Item, Level, Spank, init, task_init, task_init_privileged};
+use pillion_slurm_spank::ffi::slurm::fail_open;
+use pillion_slurm_spank::hooks::{init, task_init, task_init_privileged};
+use pillion_slurm_spank::spank::{Context, Item, Level, Spank};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;

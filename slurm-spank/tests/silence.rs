@@ -1,7 +1,7 @@
 //! A panic inside a hook makes no noise, and one outside still does. A process of its own: the panic hook is shared by all
 //! tests of a process.
 
-use pillion_slurm_spank::ffi::fail_open;
+use pillion_slurm_spank::ffi::slurm::fail_open;
 use std::panic::{catch_unwind, panic_any, set_hook};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

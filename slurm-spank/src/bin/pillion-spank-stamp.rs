@@ -1,7 +1,8 @@
 //! Writes a Slurm version into a copy of the built plugin: `pillion-spank-stamp IN OUT 24.11`. One build serves every
-//! Slurm; packages and test clusters call this (or `version::stamp`) for each Slurm at hand.
+//! Slurm; packages and test clusters call this (or `stamp::stamp`) for each Slurm at hand.
 
-use pillion_slurm_spank::version::{SlurmVersion, stamp};
+use pillion_slurm_spank::stamp::stamp;
+use pillion_slurm_spank::version::SlurmVersion;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,7 +1,9 @@
 //! How metrics stand in JSON: each value by a name, and the sources by metric. A metric that is not known here, of a newer
 //! release, is left out.
 
-use super::{Measured, Metric, MetricSource, Metrics, Unit};
+use super::catalogue::{Metric, Unit};
+use super::source::MetricSource;
+use super::values::{Measured, Metrics};
 use crate::word::UnknownWord;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;

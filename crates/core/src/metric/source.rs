@@ -1,6 +1,6 @@
 //! Where values were read and how good that is, and what holds a clock down.
 
-use super::Metric;
+use super::catalogue::Metric;
 use crate::word::spelt_as_serialized;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::report::ActivityMeans;
+use crate::units::Fraction;
 use serde_json::json;
 use std::collections::BTreeSet;
 

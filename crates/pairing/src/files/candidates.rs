@@ -1,7 +1,8 @@
 //! What was considered, for `--candidates`: an entry for each way of sharing that differs in workloads, caps or rule, so
 //! that it grows with the workloads and not with the queue.
 
-use super::answer::{Alone, AnswerPairing};
+use super::alone::Alone;
+use super::pairings::AnswerPairing;
 use crate::plan::Reason;
 use crate::planner::considered::Considered;
 use pillion_core::Fraction;

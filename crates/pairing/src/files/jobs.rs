@@ -1,7 +1,7 @@
 //! QUEUE.csv and RUNNING.csv: who waits, and who runs and may be joined.
 
+use super::ground::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
 use super::table::{InvalidFile, NamedText, Row, Table};
-use super::{Ground, NODE, Profiles, RUNNING_ID_FIRST};
 use crate::planner::placement::shards;
 use crate::view::{DeviceView, Tenant, WaitingJob};
 use pillion_core::{DecisionId, JobStart, Shards, SlowdownRatio, SlurmJobId, UnixTime, UserId, WorkloadKey};

@@ -1,6 +1,6 @@
 //! SOLO.csv: how each workload runs alone on the device model.
 
-use super::Profiles;
+use super::ground::Profiles;
 use super::table::{InvalidFile, NamedText, Row, Table};
 use pillion_core::metric::{Metric, Metrics, Unit};
 use pillion_core::profile::WorkloadProfile;

@@ -1,9 +1,12 @@
 //! Files in, answers out; what is wrong with a file is named.
 
+use super::input::DEVICE_MODEL_UNNAMED;
 use super::*;
 use crate::model::{Contention, TrainOptions, train};
 use crate::plan::Reason;
 use crate::policy::{Policy, UserPolicy};
+use pillion_core::SlowdownRatio;
+use pillion_core::device::Mechanism;
 use proptest::prelude::*;
 
 const SOLO: &str = "workload,family,sm_active_fraction,memory_bandwidth_fraction,memory_bytes_peak\n\

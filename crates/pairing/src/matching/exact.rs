@@ -1,6 +1,9 @@
 //! The exact answer for few vertices: the blossom algorithm, each vertex of a class for itself.
 
-use super::Graph;
+use super::graph::Graph;
+
+/// Up to so many vertices what is not yet proven best is matched by the blossom algorithm: it takes cubic time.
+pub(super) const EXACT_VERTICES_MAX: usize = 200;
 
 /// How often each edge is taken.
 pub(super) fn solve(graph: &Graph) -> Vec<i64> {

@@ -4,7 +4,8 @@
 //!
 //! The cost of a way is the slack of the pairs that it makes: what their two ends are priced above what they weigh.
 
-use super::{EXACT_VERTICES_MAX, Graph};
+use super::exact::EXACT_VERTICES_MAX;
+use super::graph::Graph;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

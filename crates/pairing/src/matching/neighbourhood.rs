@@ -1,7 +1,8 @@
 //! What exchanges could not mend: around where something is lost, the pairs that are cheapest to part are opened, and the
 //! few vertices that this makes are matched exactly. Never worse than before, since the pairs as they were are one answer.
 
-use super::{Graph, WholeEdge, exact};
+use super::exact;
+use super::graph::{Graph, WholeEdge};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

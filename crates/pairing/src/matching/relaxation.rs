@@ -2,7 +2,7 @@
 //! and as a column. Where the classes fall into two sides that pair only with each other, each stands once, and the
 //! answer is whole.
 
-use super::Graph;
+use super::graph::Graph;
 use super::simplex::{self, Arc};
 
 /// What is best when pairs may be halves.

@@ -2,8 +2,8 @@
 //! whole and dropped in turn, which costs nothing, unless the trail is closed and odd: then one vertex on it, the one of
 //! the least price, stays alone.
 
+use super::graph::{Graph, Neighbour};
 use super::relaxation::Relaxed;
-use super::{Graph, Neighbour};
 
 /// How many whole pairs of each edge.
 pub(super) fn round(graph: &Graph, relaxed: &Relaxed) -> Vec<i64> {

@@ -2,7 +2,7 @@
 
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
-use crate::planner::candidates::Evaluation;
+use crate::planner::candidates::{Evaluation, Evaluator};
 use crate::planner::classes::PlanContext;
 use pillion_core::{Fraction, WorkloadKey};
 use std::rc::Rc;
@@ -26,14 +26,15 @@ pub(crate) struct Considered {
     pub(crate) is_beyond_budget: bool,
 }
 
-/// All that the context evaluated.
-pub(crate) fn considered(context: &PlanContext<'_>) -> Vec<Considered> {
+/// All that was evaluated.
+pub(crate) fn considered(evaluator: &Evaluator<'_, '_>) -> Vec<Considered> {
+    let context = evaluator.context;
     let mut all = Vec::new();
-    for ((host, joiner, _), evaluation) in context.evaluated_pairs() {
+    for ((host, joiner, _), evaluation) in evaluator.evaluated_pairs() {
         let workloads = [host, joiner].map(|class| context.classes[class].workload.clone());
         all.push(of_evaluation(context, workloads.to_vec(), &[], &evaluation));
     }
-    for ((class, device), evaluation) in context.evaluated_joins() {
+    for ((class, device), evaluation) in evaluator.evaluated_joins() {
         let tenants = &context.devices[device].tenants;
         let running: Option<Vec<WorkloadKey>> =
             tenants.iter().map(|tenant| tenant.workload.clone()).collect();

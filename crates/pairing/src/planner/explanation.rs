@@ -3,7 +3,7 @@
 
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 use crate::planner::candidates::candidate_set::CandidateKey;
-use crate::planner::candidates::{CCS_MODE_SHARED, Evaluation};
+use crate::planner::candidates::{CCS_MODE_SHARED, Evaluation, Evaluator};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex, PlaceIndex};
 use crate::planner::placement::shards;
@@ -35,6 +35,7 @@ enum Partner {
 
 /// What is the same for all explanations of one plan.
 struct Explainer<'s, 'a> {
+    evaluator: &'s Evaluator<'s, 'a>,
     context: &'s PlanContext<'a>,
     /// Devices on which somebody runs whom we know, one of those that are alike.
     running: Vec<DeviceIndex>,
@@ -59,8 +60,9 @@ type Ranked = HashMap<(ClassIndex, Option<Where>), Rc<Vec<(Partner, Candidate)>>
 type Where = (PlaceIndex, bool);
 
 /// Writes the plan.
-pub(crate) fn explain(context: &PlanContext<'_>, placement: &Placement) -> Plan {
-    let explainer = Explainer::new(context, placement);
+pub(crate) fn explain(evaluator: &Evaluator<'_, '_>, placement: &Placement) -> Plan {
+    let context = evaluator.context;
+    let explainer = Explainer::new(evaluator, placement);
     let pairings = placement.starts.iter().map(|start| explainer.pairing(start)).collect();
     let mut by_class: BTreeMap<(ClassIndex, Reason), Explanation> = BTreeMap::new();
     let left_waiting = placement.left.iter().map(|(job, reason)| {
@@ -75,7 +77,8 @@ pub(crate) fn explain(context: &PlanContext<'_>, placement: &Placement) -> Plan 
 }
 
 impl<'s, 'a> Explainer<'s, 'a> {
-    fn new(context: &'s PlanContext<'a>, placement: &Placement) -> Self {
+    fn new(evaluator: &'s Evaluator<'s, 'a>, placement: &Placement) -> Self {
+        let context = evaluator.context;
         let devices = context.devices;
         let shown_max = if context.is_thorough { SHOWN_MAX.0 } else { SHOWN_MAX.1 };
         let running = devices.keys().filter(|device| {
@@ -104,6 +107,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let joins = placement.starts.iter().filter(|start| start.is_join);
         let running_max = if context.is_thorough { usize::MAX } else { shown_max };
         Self {
+            evaluator,
             context,
             running: running.take(running_max).collect(),
             classes: firsts.keys().take(shown_max).copied().collect(),
@@ -141,18 +145,18 @@ impl<'s, 'a> Explainer<'s, 'a> {
                 let uses = [(0, first), (1, context.class_of[start.jobs[1]])].map(|(index, class)| {
                     self.use_alone(class, kind) * evaluation.estimates[index].speed_fraction
                 });
-                shards::of_pair(uses, context.tenants_max(evaluation.ccs_mode)).to_vec()
+                shards::of_pair(uses, self.evaluator.tenants_max(evaluation.ccs_mode)).to_vec()
             }
             (Some(evaluation), _) => {
                 let device = &context.devices[start.device];
                 let others: u32 = device.tenants.iter().map(|tenant| u32::from(tenant.shards.count())).sum();
                 let (own_use, others_use) = (self.use_alone(first, kind), f64::from(others) / 100.0);
                 let taken = u32::try_from(device.tenants.len()).unwrap_or(u32::MAX).saturating_add(1);
-                let joiners_left = context.tenants_max(evaluation.ccs_mode).saturating_sub(taken);
+                let joiners_left = self.evaluator.tenants_max(evaluation.ccs_mode).saturating_sub(taken);
                 vec![shards::of_joiner(own_use, others_use, device.shards_free, joiners_left)]
             }
             (None, _) => {
-                vec![match context.may_host(first, kind).and_then(|()| context.sharer(first, kind)) {
+                vec![match self.evaluator.may_host(first, kind).and_then(|()| context.sharer(first, kind)) {
                     Ok((profile, _)) => shards::of_host(profile),
                     Err(_) => Shards::ALL,
                 }]
@@ -213,7 +217,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let reason = match (chosen, role) {
             (Some(Partner::Running { .. }), _) => Reason::Joined,
             (Some(Partner::Waiting { .. }), _) => Reason::Paired,
-            (None, Role::Alone) => context.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
+            (None, Role::Alone) => self.evaluator.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
             (None, _) => Reason::AloneJoinable,
         };
         let text = match context.jobs[job].solo_cap.and_then(CapStep::cap_fraction) {
@@ -371,7 +375,8 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let (evaluation, own, other, job_id, workload, is_running, outlives) = match partner {
             Partner::Waiting { job: other, device } => {
                 let host = &context.jobs[other];
-                let evaluation = context.shown_pair(class, context.class_of[other], context.kind_of[device]);
+                let evaluation =
+                    self.evaluator.shown_pair(class, context.class_of[other], context.kind_of[device]);
                 (
                     evaluation,
                     0,
@@ -385,7 +390,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
             Partner::Running { device } => {
                 let tenant =
                     context.devices[device].tenants.iter().find(|tenant| tenant.workload.is_some())?;
-                let evaluation = context.shown_join(class, device);
+                let evaluation = self.evaluator.shown_join(class, device);
                 let position = evaluation.caps.len().saturating_sub(1);
                 let outlives = selection::outlives_tenants(context, job, device);
                 (evaluation, position, 0, tenant.job_id, tenant.workload.clone()?, true, outlives)

@@ -16,6 +16,7 @@ pub(crate) mod candidates;
 pub(crate) mod classes;
 pub(crate) mod considered;
 mod explanation;
+mod free_capacity;
 pub(crate) mod index;
 pub(crate) mod placement;
 mod rounds;
@@ -27,6 +28,7 @@ use crate::model::InterferenceModel;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::view::ClusterView;
+use candidates::Evaluator;
 use candidates::candidate_set::CandidateSet;
 use classes::PlanContext;
 use considered::Considered;
@@ -38,7 +40,7 @@ use considered::Considered;
 pub fn plan(view: &ClusterView, model: &dyn InterferenceModel, policy: &Policy) -> Plan {
     // 1. What is alike.
     let context = PlanContext::new(view, model, policy);
-    plan_in(&context)
+    plan_in(&Evaluator::new(&context))
 }
 
 /// The same, with every candidate that was evaluated on the way.
@@ -48,15 +50,16 @@ pub(crate) fn plan_with_considered(
     policy: &Policy,
 ) -> (Plan, Vec<Considered>) {
     let context = PlanContext::new(view, model, policy);
-    let plan = plan_in(&context);
-    (plan, considered::considered(&context))
+    let evaluator = Evaluator::new(&context);
+    let plan = plan_in(&evaluator);
+    (plan, considered::considered(&evaluator))
 }
 
-fn plan_in(context: &PlanContext<'_>) -> Plan {
+fn plan_in(evaluator: &Evaluator<'_, '_>) -> Plan {
     // 2. Who could share: empty at first, filled as the selection asks.
-    let mut candidates = CandidateSet::new(context);
+    let mut candidates = CandidateSet::new(evaluator);
     // 3. and 4. Select, hand out devices, and again while that spares devices or treats somebody unfairly.
     let placement = rounds::settle(&mut candidates);
     // 5. Say why.
-    explanation::explain(context, &placement)
+    explanation::explain(evaluator, &placement)
 }

@@ -12,10 +12,10 @@ use crate::plan::{CANDIDATES_MAX, Reason};
 use crate::planner::admit;
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
+use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex};
-use crate::planner::placement::free_capacity::FreeCapacity;
 use crate::planner::placement::{Placement, Placing, Rights};
-use crate::planner::selection::{self, Question};
+use crate::planner::selection::{self, Cutoff, Question};
 use std::collections::BTreeMap;
 use typed_index_collections::TiVec;
 
@@ -30,7 +30,7 @@ const CAUTIOUS_MAX: usize = 4;
 
 /// Selects and places until no device is spared that somebody has a right to, nobody is passed over, and the budget is kept.
 pub(crate) fn settle(candidates: &mut CandidateSet<'_, '_>) -> Placement {
-    let context = candidates.context;
+    let context = candidates.evaluator.context;
     let (capacity, claim_waits) = FreeCapacity::new(context);
     let startable: Vec<JobIndex> =
         context.jobs.keys().filter(|job| context.jobs[*job].held.is_none()).collect();
@@ -70,28 +70,6 @@ pub(crate) fn settle(candidates: &mut CandidateSet<'_, '_>) -> Placement {
     placement.left.extend(held.map(|job| (job, Reason::Held)));
     placement.best = candidates.best(CANDIDATES_MAX);
     placement
-}
-
-/// Who must not hold a device longer than the host that it joins (docs/principles.md#order-of-service).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cutoff {
-    /// Nobody waits for a device, so everybody may.
-    Nobody,
-    /// Jobs behind this one.
-    Behind(JobIndex),
-    /// All, also the first.
-    Everybody,
-}
-
-impl Cutoff {
-    /// Whether this job has to end before its host.
-    pub(crate) fn binds(self, job: JobIndex) -> bool {
-        match self {
-            Self::Nobody => false,
-            Self::Behind(first) => job > first,
-            Self::Everybody => true,
-        }
-    }
 }
 
 /// What one round may do.
@@ -187,7 +165,7 @@ impl<'r> Round<'r> {
             BTreeMap::new()
         };
         let rights = Rights { devices: &devices, joinable: &self.joinable, suits: &self.suits };
-        let mut placing = Placing::new(self.context, self.capacity, rights, partners);
+        let mut placing = Placing::new(candidates.evaluator, self.capacity, rights, partners);
         for job in self.startable {
             placing.place(*job);
         }

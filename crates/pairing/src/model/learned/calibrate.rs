@@ -5,7 +5,7 @@
 //! that were seen; leaving out families, of families never seen. Each is another kind of doubt and has a factor of its
 //! own.
 
-use crate::model::BOUND_DEVIATIONS;
+use crate::model::interface::BOUND_DEVIATIONS;
 use serde::{Deserialize, Serialize};
 
 /// Where the tail is measured from which broken promises are expected: a quantile, and where it lies for tenants that are

@@ -2,17 +2,17 @@
 
 use super::calibrate::{Calibration, Novelty};
 use super::effects::{Actor, Columns, Effects, Group, Kind};
-use super::features::{FeatureSpace, Point};
-use super::fit::{Evidence, Posterior, Row, Variances};
+use super::fact::{Combinations, Fact, rows};
+use super::features::FeatureSpace;
+use super::fit::{Evidence, Posterior, Variances};
 use super::misfits::Misfits;
 use super::prior::{self, Appetite, Expected};
-use crate::model::{TenantInput, Terms};
+use crate::model::interface::{TenantInput, Terms};
 use pillion_core::WorkloadKey;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// The fastest and the slowest that anybody is expected to be beside others.
 const SPEEDS: (f64, f64) = (0.02, 0.99);
@@ -41,52 +41,6 @@ pub(super) struct Stored {
     /// Measured power over what the profiles alone say.
     pub(super) power_ratio: f64,
 }
-
-/// One measured speed of one tenant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Fact {
-    /// The tenant first, then those beside it: workload by number, family by number, place.
-    pub(super) actors: Vec<(u32, Option<u32>, Point)>,
-    /// The prior as it was: speed, doubt, overlap and cap.
-    pub(super) expected: (f64, f64, f64, f64),
-    /// What was measured.
-    pub(super) speed_fraction: f64,
-    /// Standard deviation of the measurement.
-    pub(super) deviation: f64,
-    /// Whether it may teach about others' workloads.
-    pub(super) is_shared: bool,
-}
-
-impl Fact {
-    pub(super) fn expected(&self) -> Expected {
-        let (speed_fraction, doubt, overlap, cap) = self.expected;
-        Expected { speed_fraction, doubt, overlap, cap }
-    }
-    pub(super) fn effects(&self) -> Effects {
-        let actors = self.actors.iter().map(|(workload, family, point)| Actor {
-            workload: Some(*workload),
-            family: family.map(Some),
-            point: *point,
-        });
-        let actors: Vec<Actor> = actors.collect();
-        let others: Vec<&Actor> = actors.iter().skip(1).collect();
-        let mut effects = Effects::on(&actors[0], &others, &self.expected());
-        if !self.is_shared {
-            effects.known.retain(|(((kind, _), _, _), _)| !kind.is_shared());
-        }
-        effects
-    }
-    /// The tenant and those beside it, as one combination.
-    pub(super) fn combination(&self) -> Combination {
-        let mut others: Vec<u32> = self.actors[1..].iter().map(|(workload, _, _)| *workload).collect();
-        others.sort_unstable();
-        (self.actors[0].0, others)
-    }
-}
-
-pub(super) type Combination = (u32, Vec<u32>);
-/// Numbers of combinations, as they came.
-pub(super) type Combinations = FxHashMap<Combination, usize>;
 
 /// Everything that a prediction needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,28 +73,6 @@ pub(super) fn bounded(speed_fraction: f64) -> f64 {
 /// What a measurement of this speed may be off by.
 pub(super) fn noise_of(speed_fraction: f64) -> f64 {
     NOISE_FRACTION * speed_fraction.clamp(NOISE_SPEED_MIN, 1.0)
-}
-
-/// Facts as rows of the linear model, with the columns and combinations that they need.
-pub(super) fn rows(facts: &[Fact]) -> (Vec<Row>, Columns, Combinations) {
-    let (mut columns, mut combinations) = (Columns::default(), Combinations::default());
-    let rows = facts.iter().map(|fact| {
-        let (effects, expected) = (fact.effects(), fact.expected());
-        let scale = expected.doubt;
-        let mut by_column: BTreeMap<usize, f64> = BTreeMap::new();
-        for (column, amount) in &effects.known {
-            *by_column.entry(columns.number(*column)).or_default() += amount;
-        }
-        let next = combinations.len();
-        Row {
-            effects: by_column.into_iter().collect(),
-            pair: effects.pair,
-            combination: *combinations.entry(fact.combination()).or_insert(next),
-            distance: (fact.speed_fraction - expected.speed_fraction) / scale,
-            noise: (fact.deviation / scale).powi(2),
-        }
-    });
-    (rows.collect(), columns, combinations)
 }
 
 impl From<Stored> for Knowledge {

@@ -1,6 +1,6 @@
 //! Who did not fit on a device together: remembered by combination, and expected of workloads that often did not.
 
-use super::knowledge::Combination;
+use super::fact::Combination;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

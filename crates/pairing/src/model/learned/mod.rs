@@ -12,6 +12,7 @@
 
 mod calibrate;
 mod effects;
+mod fact;
 mod features;
 mod fit;
 mod knowledge;
@@ -21,11 +22,13 @@ mod prior;
 mod tests;
 mod training;
 
-use super::{BOUND_DEVIATIONS, Contention, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
+pub use training::Owners;
+
+use super::contention::Contention;
+use super::interface::{BOUND_DEVIATIONS, InterferenceModel, PredictError, SpeedEstimate, TenantInput};
 use crate::history::Observation;
 use crate::view::ProfileBook;
 use knowledge::Knowledge;
-use pillion_core::WorkloadKey;
 use pillion_core::device::Mechanism;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,27 +41,6 @@ pub struct TrainOptions {
     pub observations_max: usize,
     /// Whose a workload is.
     pub owners: Owners,
-}
-
-/// Whose a workload is, so that one user's jobs do not decide what holds for all
-/// (docs/principles.md#learning).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Owners {
-    /// Nobody's in particular: on files, where names are what they are.
-    #[default]
-    Unknown,
-    /// The user's before the slash in its key: on a cluster.
-    InKeys,
-}
-
-impl Owners {
-    fn of(self, workload: &WorkloadKey) -> Option<&str> {
-        match self {
-            Self::Unknown => None,
-            Self::InKeys => workload.as_str().split_once('/').map(|(owner, _)| owner),
-        }
-    }
 }
 
 impl Default for TrainOptions {

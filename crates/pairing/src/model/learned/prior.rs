@@ -1,7 +1,7 @@
 //! What a workload's own solo profile lets one expect before anything was seen of it beside others: its own throughput
 //! under the cap, times contention for compute units and for memory. Sensible with any feature missing, modest with none.
 
-use crate::model::TenantInput;
+use crate::model::interface::TenantInput;
 use pillion_core::metric::Metric;
 use pillion_core::profile::WorkloadProfile;
 

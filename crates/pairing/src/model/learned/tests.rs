@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::history::ObservedTenant;
-use pillion_core::SlowdownRatio;
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
+use pillion_core::{SlowdownRatio, WorkloadKey};
 use proptest::prelude::*;
 
 const DEVICE: &str = "v100";

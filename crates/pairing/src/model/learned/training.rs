@@ -1,19 +1,20 @@
 //! From observations to knowledge: facts, variances, and how far to trust them.
 
-use super::Owners;
 use super::calibrate::{Calibration, Sample};
 use super::effects::Group;
+use super::fact::{Fact, rows};
 use super::features::{FeatureSpace, Point};
 use super::fit::{Evidence, Row, Variances};
-use super::knowledge::{Fact, Knowledge, Stored, added_power, bounded, noise_of, rows};
+use super::knowledge::{Knowledge, Stored, added_power, bounded, noise_of};
 use super::misfits::Misfits;
 use super::prior::{self, Appetite};
 use crate::history::{Observation, ObservedTenant};
-use crate::model::TenantInput;
+use crate::model::interface::TenantInput;
 use crate::view::ProfileBook;
 use pillion_core::WorkloadKey;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::share::Sharing;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps of expectation maximisation.
@@ -31,6 +32,27 @@ const DEVIATION_MIN: f64 = 0.01;
 const OWNER_FACTS_MIN: usize = 40;
 /// Variances and trust are learnt from at most so many workloads: they are numbers that hold for all.
 const SAMPLED_WORKLOADS_MAX: usize = 80;
+
+/// Whose a workload is, so that one user's jobs do not decide what holds for all
+/// (docs/principles.md#learning).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Owners {
+    /// Nobody's in particular: on files, where names are what they are.
+    #[default]
+    Unknown,
+    /// The user's before the slash in its key: on a cluster.
+    InKeys,
+}
+
+impl Owners {
+    fn of(self, workload: &WorkloadKey) -> Option<&str> {
+        match self {
+            Self::Unknown => None,
+            Self::InKeys => workload.as_str().split_once('/').map(|(owner, _)| owner),
+        }
+    }
+}
 
 /// Workloads and families by number, in the order in which they were first seen.
 #[derive(Default)]

@@ -2,7 +2,8 @@
 //! tries all caps and costs tens. Where there are too many candidates for that, only those are evaluated that could still
 //! change the choice. Must not choose.
 
-use super::{Appraisal, UncappedPair};
+use super::evaluation::Appraisal;
+use super::evaluator::{Evaluator, UncappedPair};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{CandidateIndex, ClassIndex, DeviceIndex, KindIndex};
 use rustc_hash::FxHashMap;
@@ -38,7 +39,7 @@ pub(crate) enum CandidateKey {
 
 /// All that were asked about, by number, over all rounds of one plan.
 pub(crate) struct CandidateSet<'p, 'a> {
-    pub(crate) context: &'p PlanContext<'a>,
+    pub(crate) evaluator: &'p Evaluator<'p, 'a>,
     numbers: Numbers,
     keys: TiVec<CandidateIndex, CandidateKey>,
     /// What is known of those that were screened; the others follow.
@@ -64,27 +65,27 @@ const NONE: u32 = u32::MAX;
 
 impl CandidateKey {
     /// What it is worth at the price of one estimate.
-    fn screen(&self, context: &PlanContext<'_>) -> Appraisal {
+    fn screen(&self, evaluator: &Evaluator<'_, '_>) -> Appraisal {
         match *self {
-            Self::Pair { lower, higher, kind } => context.screen_pair(lower, higher, kind),
-            Self::Join { class, device } => context.screen_join(class, device),
+            Self::Pair { lower, higher, kind } => evaluator.screen_pair(lower, higher, kind),
+            Self::Join { class, device } => evaluator.screen_join(class, device),
         }
     }
 
     /// What it is worth under the caps that suit it best.
-    fn evaluate(&self, context: &PlanContext<'_>) -> Appraisal {
+    fn evaluate(&self, evaluator: &Evaluator<'_, '_>) -> Appraisal {
         let evaluation = match *self {
-            Self::Pair { lower, higher, kind } => context.pair(lower, higher, kind),
-            Self::Join { class, device } => context.join(class, device),
+            Self::Pair { lower, higher, kind } => evaluator.pair(lower, higher, kind),
+            Self::Join { class, device } => evaluator.join(class, device),
         };
         Appraisal::of(&evaluation)
     }
 
     /// The two whom screening would estimate; `None` where it estimates nobody, or more than two.
-    fn uncapped_pair(&self, context: &PlanContext<'_>) -> Option<UncappedPair> {
+    fn uncapped_pair(&self, evaluator: &Evaluator<'_, '_>) -> Option<UncappedPair> {
         match *self {
-            Self::Pair { lower, higher, kind } => context.uncapped_of_pair(lower, higher, kind),
-            Self::Join { class, device } => context.uncapped_of_join(class, device),
+            Self::Pair { lower, higher, kind } => evaluator.uncapped_of_pair(lower, higher, kind),
+            Self::Join { class, device } => evaluator.uncapped_of_join(class, device),
         }
     }
 }
@@ -137,10 +138,10 @@ impl Numbers {
 }
 
 impl<'p, 'a> CandidateSet<'p, 'a> {
-    pub(crate) fn new(context: &'p PlanContext<'a>) -> Self {
+    pub(crate) fn new(evaluator: &'p Evaluator<'p, 'a>) -> Self {
         Self {
-            context,
-            numbers: Numbers::new(context),
+            evaluator,
+            numbers: Numbers::new(evaluator.context),
             keys: TiVec::new(),
             appraisals: TiVec::new(),
             risk_price: 0.0,
@@ -154,7 +155,7 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
 
     /// The number of a job, by class, that joins what runs on a device.
     pub(crate) fn join(&mut self, class: ClassIndex, device: DeviceIndex) -> CandidateIndex {
-        self.number(CandidateKey::Join { class, device: self.context.alike[device] })
+        self.number(CandidateKey::Join { class, device: self.evaluator.context.alike[device] })
     }
 
     fn number(&mut self, key: CandidateKey) -> CandidateIndex {
@@ -182,14 +183,14 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
     pub(crate) fn tenant_count(&self, number: CandidateIndex) -> usize {
         match self.keys[number] {
             CandidateKey::Pair { .. } => 2,
-            CandidateKey::Join { device, .. } => self.context.devices[device].tenants.len() + 1,
+            CandidateKey::Join { device, .. } => self.evaluator.context.devices[device].tenants.len() + 1,
         }
     }
 
     /// By class, what is worth most, or may be: at most `count` of all that are allowed.
     pub(crate) fn best(&self, count: usize) -> TiVec<ClassIndex, Vec<CandidateKey>> {
         let mut best: TiVec<ClassIndex, Vec<(f64, CandidateIndex)>> =
-            vec![Vec::new(); self.context.classes.len()].into();
+            vec![Vec::new(); self.evaluator.context.classes.len()].into();
         for (number, appraisal) in self.appraisals.iter_enumerated() {
             let Some(weight) = appraisal.weight.or(appraisal.weight_bound) else { continue };
             match self.keys[number] {
@@ -213,15 +214,16 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
     /// Screens all that are new.
     pub(crate) fn screen(&mut self) {
         let new = &self.keys.raw[self.appraisals.len()..];
-        estimate_uncapped(self.context, new);
-        let found = in_parallel(self.context, new, |context, key| key.screen(context));
+        estimate_uncapped(self.evaluator, new);
+        let found = in_parallel(self.evaluator, new, |evaluator, key| key.screen(evaluator));
         self.appraisals.extend(found);
     }
 
     /// Finds out what these are worth under the caps that suit them best.
     pub(crate) fn evaluate(&mut self, numbers: &[CandidateIndex]) {
         let keys = &self.keys;
-        let found = in_parallel(self.context, numbers, |context, number| keys[*number].evaluate(context));
+        let found =
+            in_parallel(self.evaluator, numbers, |evaluator, number| keys[*number].evaluate(evaluator));
         for (number, appraisal) in numbers.iter().zip(found) {
             self.appraisals[*number] = appraisal;
         }
@@ -229,32 +231,32 @@ impl<'p, 'a> CandidateSet<'p, 'a> {
 }
 
 /// Estimates how fast those are without caps who could meet, each two once.
-fn estimate_uncapped(context: &PlanContext<'_>, keys: &[CandidateKey]) {
-    let mut pairs: Vec<UncappedPair> = keys.iter().filter_map(|key| key.uncapped_pair(context)).collect();
+fn estimate_uncapped(evaluator: &Evaluator<'_, '_>, keys: &[CandidateKey]) {
+    let mut pairs: Vec<UncappedPair> = keys.iter().filter_map(|key| key.uncapped_pair(evaluator)).collect();
     pairs.sort_unstable();
     pairs.dedup();
-    pairs.retain(|pair| !context.has_uncapped(pair));
-    let answers = in_parallel(context, &pairs, |context, pair| context.estimate_uncapped(*pair));
-    context.remember(pairs.into_iter().zip(answers));
+    pairs.retain(|pair| !evaluator.has_uncapped(pair));
+    let answers = in_parallel(evaluator, &pairs, |evaluator, pair| evaluator.estimate_uncapped(*pair));
+    evaluator.remember(pairs.into_iter().zip(answers));
 }
 
 /// Asks about all of them, in their order, on as many threads as there are cores. What one thread finds does not depend on
 /// the others, so that the answer is the same however many there are.
 fn in_parallel<T: Sync, A: Send>(
-    context: &PlanContext<'_>,
+    evaluator: &Evaluator<'_, '_>,
     all: &[T],
-    ask: impl Fn(&PlanContext<'_>, &T) -> A + Sync,
+    ask: impl Fn(&Evaluator<'_, '_>, &T) -> A + Sync,
 ) -> Vec<A> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     if all.len() < PARALLEL_MIN || threads < 2 {
-        return asked(context, all, &ask);
+        return asked(evaluator, all, &ask);
     }
     let (own, others) = all.split_at(all.len().div_ceil(threads));
-    let (fork, ask) = (&context.fork(), &ask);
+    let (fork, ask) = (&evaluator.fork(), &ask);
     std::thread::scope(|scope| {
         let parts = others.chunks(own.len());
         let helpers: Vec<_> = parts.map(|part| scope.spawn(move || asked(&fork(), part, ask))).collect();
-        let mut found = asked(context, own, ask);
+        let mut found = asked(evaluator, own, ask);
         for helper in helpers {
             found.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -262,6 +264,10 @@ fn in_parallel<T: Sync, A: Send>(
     })
 }
 
-fn asked<T, A>(context: &PlanContext<'_>, all: &[T], ask: &impl Fn(&PlanContext<'_>, &T) -> A) -> Vec<A> {
-    all.iter().map(|one| ask(context, one)).collect()
+fn asked<T, A>(
+    evaluator: &Evaluator<'_, '_>,
+    all: &[T],
+    ask: &impl Fn(&Evaluator<'_, '_>, &T) -> A,
+) -> Vec<A> {
+    all.iter().map(|one| ask(evaluator, one)).collect()
 }

@@ -3,23 +3,27 @@
 //! in one.
 
 use super::caps::CAP_GAIN_MIN;
-use super::{CCS_MODE_SHARED, CandidateTenant, Evaluation};
+use super::evaluation::Evaluation;
+use super::evaluator::Evaluator;
+use super::tenant::CandidateTenant;
 use crate::plan::Reason;
 use crate::planner::admit;
-use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, KindIndex};
 use std::cmp::Reverse;
 use std::rc::Rc;
 
+/// The mode of a card that two share, and of one on which a job starts that may be joined
+/// (docs/principles.md#order-of-service).
+pub(crate) const CCS_MODE_SHARED: u8 = 2;
 /// The mode of a card that up to four share.
 const CCS_MODE_CROWDED: u8 = 4;
 /// So many classes are evaluated as the third of a pair, the most numerous first.
 const THIRDS_MAX: usize = 8;
 
-impl<'a> PlanContext<'a> {
+impl<'a> Evaluator<'_, 'a> {
     /// How many tenants a device may have in this mode.
     pub(crate) fn tenants_max(&self, mode: Option<u8>) -> u32 {
-        mode.map_or(u32::MAX, u32::from).min(self.policy.tenants_max)
+        mode.map_or(u32::MAX, u32::from).min(self.context.policy.tenants_max)
     }
 
     /// Two waiting jobs, by class, that start together; on a card in the mode that is worth more.
@@ -29,12 +33,12 @@ impl<'a> PlanContext<'a> {
         tenants: [CandidateTenant<'a>; 2],
         kind: KindIndex,
     ) -> Result<Evaluation, Reason> {
-        let device = self.kinds[kind];
+        let device = self.context.kinds[kind];
         if !device.mechanism.has_modes() {
             return self.evaluate(&tenants, device, None);
         }
         let in_halves = self.evaluate(&tenants, device, Some(CCS_MODE_SHARED));
-        if self.policy.tenants_max <= 2 || !self.is_crowded {
+        if self.context.policy.tenants_max <= 2 || !self.context.is_crowded {
             return in_halves;
         }
         let in_quarters = self.evaluate(&tenants, device, Some(CCS_MODE_CROWDED));
@@ -56,12 +60,12 @@ impl<'a> PlanContext<'a> {
         tenants: [CandidateTenant<'a>; 2],
         kind: KindIndex,
     ) -> f64 {
-        let first = self.classes[pair[0]];
+        let first = self.context.classes[pair[0]];
         let joiners = self.quarter_joiners(kind);
         let thirds = joiners.iter().copied().filter(|class| {
-            let job = self.classes[*class];
+            let job = self.context.classes[*class];
             let taken = pair.iter().filter(|member| *member == class).count();
-            self.startable_count[*class] > taken
+            self.context.startable_count[*class] > taken
                 && (&job.partition, &job.gpu_type) == (&first.partition, &first.gpu_type)
         });
         let worths = thirds.take(THIRDS_MAX).filter_map(|third| self.value_with_third(tenants, third, kind));
@@ -76,7 +80,7 @@ impl<'a> PlanContext<'a> {
         kind: KindIndex,
     ) -> Option<f64> {
         let tenants = [tenants[0], tenants[1], self.waiting_tenant(third, kind).ok()?];
-        let evaluation = self.evaluate(&tenants, self.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
+        let evaluation = self.evaluate(&tenants, self.context.kinds[kind], Some(CCS_MODE_CROWDED)).ok()?;
         evaluation.is_admitted().then(|| evaluation.value())
     }
 
@@ -86,8 +90,8 @@ impl<'a> PlanContext<'a> {
             return Rc::clone(found);
         }
         let mut joiners: Vec<ClassIndex> =
-            self.classes.keys().filter(|class| self.fits_in_quarter(*class, kind)).collect();
-        joiners.sort_by_key(|class| Reverse(self.startable_count[*class]));
+            self.context.classes.keys().filter(|class| self.fits_in_quarter(*class, kind)).collect();
+        joiners.sort_by_key(|class| Reverse(self.context.startable_count[*class]));
         let joiners: Rc<[ClassIndex]> = joiners.into();
         self.found.quarter_joiners.borrow_mut().insert(kind, Rc::clone(&joiners));
         joiners
@@ -95,7 +99,7 @@ impl<'a> PlanContext<'a> {
 
     fn fits_in_quarter(&self, class: ClassIndex, kind: KindIndex) -> bool {
         let Ok(tenant) = self.waiting_tenant(class, kind) else { return false };
-        let alone = self.predict(&[tenant], &[None], self.kinds[kind], Some(CCS_MODE_CROWDED));
+        let alone = self.predict(&[tenant], &[None], self.context.kinds[kind], Some(CCS_MODE_CROWDED));
         alone.is_ok_and(|alone| admit::keeps_promise(&alone[0], tenant.promise))
     }
 }

@@ -1,26 +1,14 @@
-//! Estimates, and what follows from them: which promise they keep, what the sharing is worth, what it risks.
+//! What is known of a candidate: all of it once it was evaluated, and what the choice needs of it.
 
-use super::CandidateTenant;
 use super::caps::FAST_ENOUGH_FRACTION;
-use super::worth::{self, Stay};
-use crate::model::{SpeedEstimate, TenantInput};
+use crate::model::SpeedEstimate;
 use crate::plan::Reason;
-use crate::planner::admit;
-use crate::planner::classes::PlanContext;
-use crate::planner::index::KindIndex;
-use crate::policy::{Objective, Policy};
-use crate::view::DeviceView;
+use crate::policy::Policy;
 use pillion_core::Fraction;
-use pillion_core::metric::Metric;
-use pillion_core::share::Sharing;
 use std::rc::Rc;
 
 /// What a broken promise costs, in typical runs: more than any sharing saves.
 const RISK_PRICE: f64 = 4.0;
-/// Tenants that will more probably not fit than this are not tried together.
-const MISFIT_MAX: f64 = 0.5;
-/// So many estimates are kept: beyond that, memory costs more than to estimate again.
-const PREDICTIONS_MAX: usize = 20_000;
 
 /// What a sharing would be like.
 #[derive(Debug, Clone)]
@@ -43,7 +31,7 @@ pub(crate) struct Evaluation {
 
 impl Evaluation {
     /// Of which nothing is said yet.
-    fn unknown() -> Self {
+    pub(super) fn unknown() -> Self {
         Self {
             caps: Vec::new(),
             estimates: Rc::default(),
@@ -84,132 +72,26 @@ impl Evaluation {
     }
 }
 
-impl<'a> PlanContext<'a> {
-    pub(super) fn evaluation(
-        &self,
-        tenants: &[CandidateTenant<'a>],
-        caps: &[Option<Fraction>],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<Evaluation, Reason> {
-        let estimates = self.predict(tenants, caps, device, mode)?;
-        let judged = self.judged(tenants, caps, &estimates.iter().collect::<Vec<_>>(), device, mode)?;
-        Ok(Evaluation { caps: caps.to_vec(), estimates, ..judged })
-    }
+/// What is known of a candidate, screened or evaluated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Appraisal {
+    /// What it is worth; absent = it is not allowed, as far as is known.
+    pub(crate) weight: Option<f64>,
+    /// How many of its tenants are expected to run slower than promised.
+    pub(crate) risk: f64,
+    /// What caps could make it worth, at most but for one in ten; absent = what is known is final.
+    pub(crate) weight_bound: Option<f64>,
+}
 
-    /// What follows from estimates, which are not kept with it.
-    pub(super) fn judged(
-        &self,
-        tenants: &[CandidateTenant<'a>],
-        caps: &[Option<Fraction>],
-        estimates: &[&SpeedEstimate],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<Evaluation, Reason> {
-        let sum: f64 = estimates.iter().map(|estimate| estimate.speed_fraction).sum();
-        let before = if let [_, _] = tenants { 1.0 } else { self.sum_before(tenants, caps, device, mode)? };
-        let mut promises = estimates.iter().zip(tenants);
-        let are_kept = promises.all(|(estimate, tenant)| admit::keeps_promise(estimate, tenant.promise));
-        let inputs = self.inputs(tenants, caps, device, mode);
-        let misfit = self.model.misfit_probability(&inputs, &device.model);
-        let risks = estimates.iter().zip(tenants).map(|(own, tenant)| own.break_probability(tenant.promise));
-        let risk: f64 = risks.map(|risk| misfit + (1.0 - misfit) * risk).sum();
-        let weight = self.weight(tenants, &inputs, estimates, before, device) * (1.0 - misfit)
-            - misfit * worth::MISFIT_COST;
-        let excluded_by = if misfit >= MISFIT_MAX {
-            Some(Reason::MemoryDoesNotFit)
-        } else if !are_kept {
-            Some(Reason::PromiseAtRisk)
-        } else if sum - before < self.policy.gain_min || weight <= 0.0 {
-            Some(Reason::GainTooSmall)
-        } else {
-            None
-        };
-        Ok(Evaluation { ccs_mode: mode, gain: sum - 1.0, weight, risk, excluded_by, ..Evaluation::unknown() })
-    }
+impl Appraisal {
+    pub(super) const NOTHING: Self = Self { weight: None, risk: 0.0, weight_bound: None };
 
-    /// The sum of speeds without the last tenant.
-    fn sum_before(
-        &self,
-        tenants: &[CandidateTenant<'a>],
-        caps: &[Option<Fraction>],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<f64, Reason> {
-        let count = tenants.len() - 1;
-        let estimates = self.predict(&tenants[..count], &caps[..count], device, mode)?;
-        Ok(estimates.iter().map(|estimate| estimate.speed_fraction).sum())
-    }
-
-    /// What the site's objective makes of a sharing, in typical runs on a device of its own. Without known power,
-    /// throughput counts.
-    fn weight(
-        &self,
-        tenants: &[CandidateTenant<'_>],
-        inputs: &[TenantInput<'_>],
-        estimates: &[&SpeedEstimate],
-        before: f64,
-        device: &DeviceView,
-    ) -> f64 {
-        let stays: Vec<Stay> = tenants
-            .iter()
-            .zip(inputs)
-            .zip(estimates)
-            .map(|((tenant, input), own)| Stay {
-                runs: tenant.runs,
-                speed: own.speed_fraction,
-                contested: if own.has_heavy_tail { own.spread() } else { 0.0 },
-                watts: input.profile.metrics.get(Metric::PowerWatts),
-            })
-            .collect();
-        let together = match self.policy.objective {
-            Objective::Throughput => None,
-            Objective::Energy | Objective::ThroughputPerWatt => self.model.power_watts(inputs, &device.model),
-        };
-        worth::worth(&stays, before, together, self.policy.objective)
-    }
-
-    fn inputs(
-        &self,
-        tenants: &[CandidateTenant<'_>],
-        caps: &[Option<Fraction>],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Vec<TenantInput<'a>> {
-        let capped = tenants.iter().zip(caps);
-        let inputs = capped.map(|(tenant, cap)| TenantInput {
-            profile: self.profiles[tenant.profile],
-            sharing: Sharing::by(device.mechanism, *cap, mode),
-        });
-        inputs.collect()
-    }
-
-    pub(super) fn predict(
-        &self,
-        tenants: &[CandidateTenant<'_>],
-        caps: &[Option<Fraction>],
-        device: &DeviceView,
-        mode: Option<u8>,
-    ) -> Result<Rc<Vec<SpeedEstimate>>, Reason> {
-        let capped = tenants.iter().zip(caps);
-        let capped =
-            capped.map(|(tenant, cap)| (tenant.profile, cap.map_or(f64::MAX, Fraction::value).to_bits()));
-        let key = (self.model_of(device), mode, capped.collect());
-        if let Some(known) = self.found.predictions.borrow().get(&key) {
-            return known.clone().ok_or(Reason::UnknownWorkload);
+    /// After the evaluation.
+    pub(crate) fn of(evaluation: &Evaluation) -> Self {
+        Self {
+            weight: evaluation.is_admitted().then_some(evaluation.weight),
+            risk: evaluation.risk,
+            weight_bound: None,
         }
-        let inputs = self.inputs(tenants, caps, device, mode);
-        let estimates = self.model.predict(&inputs, &device.model).ok().map(Rc::new);
-        if self.found.predictions.borrow().len() < PREDICTIONS_MAX {
-            self.found.predictions.borrow_mut().insert(key, estimates.clone());
-        }
-        estimates.ok_or(Reason::UnknownWorkload)
-    }
-
-    /// The first kind of devices of this model and mechanism: estimates know no other difference.
-    pub(super) fn model_of(&self, device: &DeviceView) -> KindIndex {
-        let alike =
-            self.kinds.position(|kind| kind.model == device.model && kind.mechanism == device.mechanism);
-        alike.unwrap_or(KindIndex::from(0))
     }
 }

@@ -7,8 +7,6 @@ use pillion_core::UnixTime;
 
 /// What it costs when tenants turn out not to fit together: five minutes for both, in typical runs of an hour.
 pub(crate) const MISFIT_COST: f64 = 2.0 * 300.0 / 3600.0;
-/// Durations that differ by less than this factor are taken as equal.
-const DURATION_STEP: f64 = 1.05;
 /// Bounds of a run, in typical runs.
 const RUNS_RANGE: (f64, f64) = (0.01, 100.0);
 
@@ -40,12 +38,6 @@ pub(crate) fn typical_run(view: &ClusterView) -> TypicalRun {
 /// How long a tenant will probably still run.
 pub(crate) fn remaining_seconds(tenant: &Tenant, now: UnixTime) -> Option<f64> {
     tenant.expected_end_at.map(|end| end.seconds_since(now).max(1.0))
-}
-
-/// A duration as a whole number of steps: equal for durations that hardly differ.
-#[expect(clippy::cast_possible_truncation, reason = "the logarithm of a duration is small")]
-pub(crate) fn duration_step(seconds: f64) -> i32 {
-    (seconds.max(1e-3).ln() / DURATION_STEP.ln()).round() as i32
 }
 
 /// One tenant while it shares.

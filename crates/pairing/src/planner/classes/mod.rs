@@ -1,13 +1,11 @@
-//! Step 1: what is alike is one. Jobs fall into classes, devices into kinds and places; the context of a plan holds them, and
-//! remembers what was found out about them. Must not choose who gets what.
+//! Step 1: what is alike is one. Jobs fall into classes, devices into kinds and places; the context of a plan holds them. Must not
+//! choose who gets what.
 
 pub(crate) mod places;
 
-use crate::model::{InterferenceModel, SpeedEstimate};
+use crate::model::InterferenceModel;
 use crate::plan::Reason;
 use crate::planner::admit;
-use crate::planner::candidates::worth::{self, TypicalRun};
-use crate::planner::candidates::{Evaluation, UncappedEstimates};
 use crate::planner::index::{
     ClassIndex, DemandIndex, DeviceIndex, JobIndex, KindIndex, NodeIndex, ProfileIndex,
 };
@@ -17,21 +15,19 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{NodeName, WorkloadKey};
 use places::{Places, grouped};
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hash::Hash;
-use std::rc::Rc;
 use typed_index_collections::{TiSlice, TiVec};
 
 /// Where no more ways of sharing than this are possible, all of them are evaluated.
 const EVALUATED_ALL_MAX: usize = 4000;
-/// A model of device, a card's mode, and each tenant's profile and cap.
-type PredictionKey = (KindIndex, Option<u8>, Vec<(ProfileIndex, u64)>);
+/// Durations that differ by less than this factor are taken as equal.
+const DURATION_STEP: f64 = 1.05;
 
 /// For each class and kind a profile and the device memory that it is admitted with, or why it may not share.
 pub(crate) type Sharers = TiVec<ClassIndex, TiVec<KindIndex, Result<(ProfileIndex, u64), Reason>>>;
 
-/// What every step of one plan knows, and what was estimated on the way.
+/// What every step of one plan knows.
 pub(crate) struct PlanContext<'a> {
     pub(crate) view: &'a ClusterView,
     pub(crate) model: &'a dyn InterferenceModel,
@@ -61,22 +57,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) startable_count: TiVec<ClassIndex, usize>,
     pub(crate) profiles: TiVec<ProfileIndex, &'a WorkloadProfile>,
     pub(crate) profile_index: FxHashMap<(&'a WorkloadKey, &'a str), ProfileIndex>,
-    pub(crate) typical: TypicalRun,
     /// Whether a class may share devices of a kind: its profile and the memory that it is admitted with.
     pub(crate) sharers: Sharers,
-    /// What the candidates' step found out, so that nothing is estimated twice.
-    pub(crate) found: Found,
-}
-
-/// Estimates and evaluations of one plan.
-#[derive(Default)]
-pub(crate) struct Found {
-    pub(crate) predictions: RefCell<FxHashMap<PredictionKey, Option<Rc<Vec<SpeedEstimate>>>>>,
-    pub(crate) pairs: RefCell<FxHashMap<(ClassIndex, ClassIndex, KindIndex), Rc<Evaluation>>>,
-    pub(crate) joins: RefCell<FxHashMap<(ClassIndex, DeviceIndex), Rc<Evaluation>>>,
-    pub(crate) uncapped: RefCell<UncappedEstimates>,
-    /// By kind, who fits in a quarter of a card.
-    pub(crate) quarter_joiners: RefCell<FxHashMap<KindIndex, Rc<[ClassIndex]>>>,
 }
 
 impl<'a> PlanContext<'a> {
@@ -129,11 +111,9 @@ impl<'a> PlanContext<'a> {
             is_thorough: way_count <= EVALUATED_ALL_MAX,
             is_crowded: startable_count.iter().sum::<usize>() > 2 * free_count,
             startable_count,
-            typical: worth::typical_run(view),
             profiles,
             profile_index,
             sharers,
-            found: Found::default(),
         }
     }
 
@@ -191,6 +171,12 @@ fn class_key(job: &WaitingJob) -> impl Hash + Eq + '_ {
     let who = (&job.workload, job.uid, &job.account, sharing);
     let place = (&job.partition, &job.gpu_type, &job.features, &job.excluded_nodes);
     // Durations in steps of a twentieth: closer they are guesses.
-    let duration = job.duration_seconds_expected.map(worth::duration_step);
+    let duration = job.duration_seconds_expected.map(duration_step);
     (who, place, job.cpus, job.memory_mib, job.time_limit_seconds, duration)
+}
+
+/// A duration as a whole number of steps: equal for durations that hardly differ.
+#[expect(clippy::cast_possible_truncation, reason = "the logarithm of a duration is small")]
+fn duration_step(seconds: f64) -> i32 {
+    (seconds.max(1e-3).ln() / DURATION_STEP.ln()).round() as i32
 }

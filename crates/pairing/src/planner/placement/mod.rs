@@ -1,17 +1,15 @@
 //! Step 4: hands out devices in the order of the queue: which job gets a free device, which comes with it, which joins, which waits. One
 //! job is passed over only by one whose start delays nobody before it. Must not write texts.
 
-pub(crate) mod free_capacity;
 pub(crate) mod shards;
 
 use crate::plan::Reason;
-use crate::planner::candidates::Evaluation;
 use crate::planner::candidates::candidate_set::{CandidateKey, CandidateSet};
+use crate::planner::candidates::{Evaluation, Evaluator};
 use crate::planner::classes::PlanContext;
+use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, StartIndex};
-use crate::planner::rounds::Cutoff;
-use crate::planner::selection::{self, Partner, Question};
-use free_capacity::FreeCapacity;
+use crate::planner::selection::{self, Cutoff, Partner, Question};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use typed_index_collections::{TiSlice, TiVec};
@@ -54,6 +52,7 @@ pub(crate) struct Rights<'p> {
 
 /// One round while devices are handed out.
 pub(crate) struct Placing<'p> {
+    evaluator: &'p Evaluator<'p, 'p>,
     context: &'p PlanContext<'p>,
     rights: Rights<'p>,
     /// What was free before.
@@ -69,13 +68,14 @@ pub(crate) struct Placing<'p> {
 
 impl<'p> Placing<'p> {
     pub(crate) fn new(
-        context: &'p PlanContext<'p>,
+        evaluator: &'p Evaluator<'p, 'p>,
         before: &'p FreeCapacity,
         rights: Rights<'p>,
         partners: BTreeMap<JobIndex, Partner>,
     ) -> Self {
         Self {
-            context,
+            evaluator,
+            context: evaluator.context,
             rights,
             before,
             capacity: before.clone(),
@@ -142,7 +142,7 @@ impl<'p> Placing<'p> {
         if !context.matches(host, device) || !context.matches(joiner, device) {
             return None;
         }
-        let evaluation = context.pair(host, joiner, context.kind_of[device]);
+        let evaluation = self.evaluator.pair(host, joiner, context.kind_of[device]);
         evaluation.is_admitted().then_some(evaluation)
     }
 
@@ -152,7 +152,7 @@ impl<'p> Placing<'p> {
         if !self.capacity.node_meets(context, device, class) {
             return false;
         }
-        let evaluation = Some(context.join(class, device));
+        let evaluation = Some(self.evaluator.join(class, device));
         self.capacity.take(context, device, class);
         let start = Start { device, is_join: true, jobs: vec![job], evaluation };
         let index = self.placement.starts.push_and_get_key(start);

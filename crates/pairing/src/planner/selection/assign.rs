@@ -1,9 +1,10 @@
 //! From a matching of groups back to jobs: partners, the first vertices first, where their nodes have CPUs and memory for it.
 
-use super::{Group, Groups, Partner, Question, Vertex};
+use super::groups::{Group, Groups, Vertex};
+use super::question::{Partner, Question};
 use crate::planner::classes::PlanContext;
+use crate::planner::free_capacity::FreeCapacity;
 use crate::planner::index::{ClassIndex, DeviceIndex, GroupIndex, JobIndex};
-use crate::planner::placement::free_capacity::FreeCapacity;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use typed_index_collections::TiVec;

@@ -3,6 +3,7 @@
 use crate::model::{Contention, InterferenceModel, SpeedEstimate, TenantInput};
 use crate::plan::{CANDIDATES_MAX, Explanation, Plan, Role};
 use crate::planner::admit;
+use crate::planner::candidates::Evaluator;
 use crate::planner::candidates::candidate_set::CandidateSet;
 use crate::planner::classes::PlanContext;
 use crate::planner::plan;
@@ -260,7 +261,8 @@ proptest! {
 
 /// What the sharings of a plan are worth together.
 fn weight(context: &PlanContext<'_>) -> f64 {
-    let placement = rounds::settle(&mut CandidateSet::new(context));
+    let evaluator = Evaluator::new(context);
+    let placement = rounds::settle(&mut CandidateSet::new(&evaluator));
     placement
         .starts
         .iter()

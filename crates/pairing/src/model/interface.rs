@@ -1,0 +1,106 @@
+//! What every model of interference is asked and answers: tenants go in, an estimate of each one's speed comes out.
+
+use pillion_core::SlowdownRatio;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::share::Sharing;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One tenant, as a model sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct TenantInput<'a> {
+    /// How it runs alone on this device model.
+    pub profile: &'a WorkloadProfile,
+    /// How it shares the device: by the same mechanism as the others there.
+    pub sharing: Sharing,
+}
+
+/// What made an estimate, by name.
+pub type Terms = BTreeMap<Cow<'static, str>, f64>;
+
+/// How far below the estimate `speed_fraction_low` lies, in standard deviations: one-sided 90 % of a normal distribution.
+pub(crate) const BOUND_DEVIATIONS: f64 = 1.2816;
+
+/// How fast one tenant will run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SpeedEstimate {
+    /// Expected speed over solo speed, 0..=1.
+    pub speed_fraction: f64,
+    /// Standard deviation of the estimate.
+    #[serde(default)]
+    pub speed_fraction_deviation: f64,
+    /// Whether truths far from the estimate are much more frequent than in a normal distribution.
+    #[serde(default)]
+    pub has_heavy_tail: bool,
+    /// The pessimistic bound: the truth is above it with the model's stated probability.
+    pub speed_fraction_low: f64,
+    /// The optimistic bound.
+    pub speed_fraction_high: f64,
+    /// The terms that made it, by name, for the explanation.
+    pub terms: Arc<Terms>,
+}
+
+impl SpeedEstimate {
+    /// The standard deviation that the stated bound stands for.
+    pub(crate) fn spread(&self) -> f64 {
+        (self.speed_fraction - self.speed_fraction_low) / BOUND_DEVIATIONS
+    }
+    /// How probably the tenant runs slower than promised, 0..=1.
+    pub(crate) fn break_probability(&self, promise: SlowdownRatio) -> f64 {
+        let least = promise.value().recip();
+        if self.speed_fraction_deviation <= 0.0 {
+            return if self.speed_fraction < least { 1.0 } else { 0.0 };
+        }
+        let deviations = (least - self.speed_fraction) / self.speed_fraction_deviation;
+        if self.has_heavy_tail {
+            student(deviations)
+        } else {
+            0.5 * libm::erfc(-deviations / std::f64::consts::SQRT_2)
+        }
+    }
+}
+
+/// The distribution function of Student's distribution with five degrees of freedom.
+fn student(deviations: f64) -> f64 {
+    let angle = (deviations / 5.0_f64.sqrt()).atan();
+    let (sine, cosine) = angle.sin_cos();
+    0.5 + (angle + sine * cosine * (1.0 + 2.0 / 3.0 * cosine * cosine)) / std::f64::consts::PI
+}
+
+/// Why nothing can be said.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum PredictError {
+    /// Too few solo runs, or none of the features that the model needs.
+    #[error("too little is known of {workload} on {device_model}")]
+    NoProfile {
+        /// The workload's key, as people see it.
+        workload: String,
+        /// The device model.
+        device_model: String,
+    },
+}
+
+/// A model of interference: pure, deterministic.
+pub trait InterferenceModel: Send + Sync {
+    /// A name and version for explanations.
+    fn name(&self) -> &str;
+    /// The speed of each tenant when all of them share one device of this model, in the order given. With one tenant: its speed alone
+    /// under its cap or the card's mode.
+    ///
+    /// # Errors
+    /// [`PredictError::NoProfile`] where a profile does not suffice.
+    fn predict(
+        &self,
+        tenants: &[TenantInput<'_>],
+        device_model: &str,
+    ) -> Result<Vec<SpeedEstimate>, PredictError>;
+    /// How probably they turn out not to fit on the device together, from what was seen, 0..=1.
+    fn misfit_probability(&self, tenants: &[TenantInput<'_>], device_model: &str) -> f64 {
+        let _ = (tenants, device_model);
+        0.0
+    }
+    /// The device's mean power while all of them share it, where the profiles tell.
+    fn power_watts(&self, tenants: &[TenantInput<'_>], device_model: &str) -> Option<f64>;
+}

@@ -1,0 +1,83 @@
+//! The tenants of a candidate: jobs that would share, by class, and what runs on a device.
+
+use super::caps::CapSlot;
+use super::evaluator::Evaluator;
+use super::worth;
+use crate::plan::Reason;
+use crate::planner::admit::{self, Owner};
+use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
+use crate::view::{DeviceView, Tenant};
+use pillion_core::SlowdownRatio;
+
+/// A tenant of a candidate: a job that would share, or shares already.
+#[derive(Clone, Copy)]
+pub(super) struct CandidateTenant<'a> {
+    pub(super) profile: ProfileIndex,
+    pub(super) memory_bytes: u64,
+    pub(super) promise: SlowdownRatio,
+    pub(super) owner: Owner<'a>,
+    pub(super) cap: CapSlot,
+    /// How long it would still run alone, in typical runs.
+    pub(super) runs: f64,
+}
+
+impl<'a> Evaluator<'_, 'a> {
+    /// What runs on a device, and last a job that joins it.
+    pub(super) fn tenants_with(
+        &self,
+        class: ClassIndex,
+        device: DeviceIndex,
+    ) -> Result<Vec<CandidateTenant<'a>>, Reason> {
+        admit::may_be_joined(&self.context.devices[device], self.context.policy)?;
+        let mut tenants = self.running_tenants(device)?;
+        tenants.push(self.waiting_tenant(class, self.context.kind_of[device])?);
+        Ok(tenants)
+    }
+
+    /// Two waiting jobs, by class.
+    pub(super) fn pair_tenants(
+        &self,
+        host: ClassIndex,
+        joiner: ClassIndex,
+        kind: KindIndex,
+    ) -> Result<[CandidateTenant<'a>; 2], Reason> {
+        Ok([self.waiting_tenant(host, kind)?, self.waiting_tenant(joiner, kind)?])
+    }
+
+    pub(super) fn waiting_tenant(
+        &self,
+        class: ClassIndex,
+        kind: KindIndex,
+    ) -> Result<CandidateTenant<'a>, Reason> {
+        let (profile, memory_bytes) = self.context.sharers[class][kind]?;
+        let job = self.context.classes[class];
+        let promise = job.slowdown_ratio_max;
+        let known = self.context.profiles[profile].duration_seconds;
+        let runs = self.typical.of(job.duration_seconds_expected.or(known));
+        Ok(CandidateTenant { profile, memory_bytes, promise, owner: job.into(), cap: CapSlot::Free, runs })
+    }
+
+    fn running_tenants(&self, device: DeviceIndex) -> Result<Vec<CandidateTenant<'a>>, Reason> {
+        let host = &self.context.devices[device];
+        host.tenants.iter().map(|tenant| self.running_tenant(tenant, host)).collect()
+    }
+
+    fn running_tenant(
+        &self,
+        tenant: &'a Tenant,
+        device: &'a DeviceView,
+    ) -> Result<CandidateTenant<'a>, Reason> {
+        let workload = tenant.workload.as_ref().ok_or(Reason::NotShareable)?;
+        let profile = self.context.profile_index.get(&(workload, device.model.as_str())).copied();
+        let profile = profile.ok_or(Reason::UnknownWorkload)?;
+        let need = tenant.memory_bytes.or_else(|| admit::memory_need(None, self.context.profiles[profile]));
+        Ok(CandidateTenant {
+            profile,
+            memory_bytes: need.ok_or(Reason::MemoryUnknown)?,
+            promise: tenant.slowdown_ratio_max,
+            owner: tenant.into(),
+            cap: CapSlot::Fixed(tenant.sharing.cap()),
+            runs: self.typical.of(worth::remaining_seconds(tenant, self.context.view.taken_at)),
+        })
+    }
+}
