@@ -61,7 +61,7 @@ impl Credit {
             let mut tenants = shared.get(place).into_iter().flatten();
             tenants.any(|(decision, _)| decision.group == watched.group)
         });
-        context.board_mut().overrun.retain(|(node, gres_type), (group, _)| {
+        context.board_mut().overrun.retain(|(node, gres_type), group| {
             active.iter().any(|decision| {
                 decision.group == *group && (&decision.node, &decision.gres_type) == (node, gres_type)
             })
@@ -88,7 +88,7 @@ impl Credit {
             else {
                 continue;
             };
-            context.board_mut().overrun.insert(place.clone(), (group, beyond.detail.clone()));
+            context.board_mut().overrun.insert(place.clone(), group);
             let done = self.lose(place, &beyond).await;
             done.or_else(|error| context.pass_over("credit", beyond.start, error))?;
             if let Some(watched) = self.lock().get_mut(place) {

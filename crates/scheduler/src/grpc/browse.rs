@@ -13,6 +13,7 @@ use crate::store::{
     Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
 };
 use pillion_api as api;
+use pillion_core::invariant::Violation;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, UnixTime};
 use pillion_slurm::nodeset;
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,10 +171,7 @@ pub(super) async fn cluster(
     let places = page.iter().flat_map(|there| there.iter().map(Spot::place));
     let there = There { readings: context.agents.readings(places), tenants };
     let stopped = context.board().stopped.clone();
-    let rows = page.into_iter().map(|spots| {
-        let why = stopped.get(spots[0].node).cloned();
-        node_row(spots, why, &there, caller)
-    });
+    let rows = page.into_iter().map(|spots| node_row(spots, stopped.get(spots[0].node), &there, caller));
     let rows: Vec<api::ClusterNode> = rows.collect();
     let waiting = scan.iter().flat_map(|scan| scan.jobs.values()).filter(|job| is_waiting(job)).count();
     Ok(api::ClusterResponse {
@@ -216,14 +214,20 @@ fn state_counts(spots: &[Spot<'_>]) -> Vec<api::StateCount> {
 }
 
 /// A node, from its devices: at least one.
-fn node_row(spots: &[Spot<'_>], stopped: Option<String>, there: &There, caller: Caller) -> api::ClusterNode {
+fn node_row(
+    spots: &[Spot<'_>],
+    stopped: Option<&Violation>,
+    there: &There,
+    caller: Caller,
+) -> api::ClusterNode {
     let Spot { node, agent, .. } = spots[0];
+    let shown = |why: &Violation| if caller.is_operator { why.to_string() } else { why.for_everybody() };
     api::ClusterNode {
         node: node.to_string(),
         connected: agent.is_connected,
         last_seen_at_seconds: known(agent.last_seen_at),
         version: agent.version.clone(),
-        stopped,
+        stopped: stopped.map(shown),
         devices: spots.iter().map(|spot| device_row(spot, there, caller)).collect(),
     }
 }
@@ -241,7 +245,7 @@ fn device_row(spot: &Spot<'_>, there: &There, caller: Caller) -> api::ClusterDev
         Some(Closed::Drained(drain)) => Some(drain.to_string()),
         _ => None,
     };
-    let faults = spot.agent.conditions.get(gres_type).map(|condition| condition.faults.clone());
+    let faults = spot.agent.conditions.get(gres_type).into_iter().flat_map(|condition| &condition.faults);
     api::ClusterDevice {
         gres_type: gres_type.to_string(),
         model: spot.device.model.clone(),
@@ -251,7 +255,7 @@ fn device_row(spot: &Spot<'_>, there: &There, caller: Caller) -> api::ClusterDev
         drained,
         tenants: tenants.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
         activity: reading.map(|(_, reading)| listing::activity(reading)),
-        faults: faults.into_iter().flatten().map(Into::into).collect(),
+        faults: faults.map(|fault| listing::fault(fault, caller).into()).collect(),
     }
 }
 

@@ -12,6 +12,7 @@ use pillion_api as api;
 use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
 use pillion_core::device::Reading;
+use pillion_core::health::DeviceFault;
 use pillion_core::metric::Metric;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, WorkloadKey};
 use pillion_pairing::{Plan, Policy, Role};
@@ -126,6 +127,11 @@ pub(super) fn model(model: ModelVersion) -> api::Model {
 fn model_score(score: Score) -> api::ModelScore {
     let Score { log_score_mean, error_mean, below_low_fraction } = score;
     api::ModelScore { log_score_mean, error_mean, below_low_fraction }
+}
+
+/// What is wrong with a device, as the caller may see it: details name who is on it, jobs of others and all.
+pub(super) fn fault(fault: &DeviceFault, caller: Caller) -> DeviceFault {
+    if caller.is_operator { fault.clone() } else { fault.for_everybody() }
 }
 
 /// What a device does.

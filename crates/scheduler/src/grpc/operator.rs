@@ -128,13 +128,17 @@ fn text_of(path: Option<&Path>) -> Option<String> {
     path.map(|path| path.display().to_string())
 }
 
-/// Each device of an agent with what was reported of it last.
+/// Each device of an agent with what was reported of it last, as the caller may see it.
 fn devices(
     devices: Vec<DeviceDescription>,
     mut conditions: BTreeMap<GresType, DeviceCondition>,
+    caller: Caller,
 ) -> Vec<DeviceStatus> {
     let devices = devices.into_iter().map(|device| {
-        let condition = conditions.remove(&device.gres_type);
+        let mut condition = conditions.remove(&device.gres_type);
+        for fault in condition.iter_mut().flat_map(|condition| &mut condition.faults) {
+            *fault = listing::fault(fault, caller);
+        }
         DeviceStatus::new(device, condition)
     });
     devices.collect()
@@ -279,7 +283,7 @@ impl OperatorService for OperatorServer {
             last_seen_at_seconds: listing::known(agent.last_seen_at),
             clock_skew_seconds: agent.clock_skew_seconds,
             version: agent.version,
-            devices: devices(agent.devices, agent.conditions),
+            devices: devices(agent.devices, agent.conditions, caller),
             setup: context.agents.setup(&node).map(Into::into),
         });
         let drains = context.store.drains().await.map_err(store_error)?;
@@ -410,3 +414,6 @@ fn own_user_name(context: &Context, caller: Caller) -> Option<String> {
     let scan = context.board().scan.clone()?;
     scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.clone())
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,7 +132,7 @@ fn device(
         mechanism: spot.device.mechanism.to_string(),
         memory_bytes: spot.device.memory_bytes,
         shards_used: spot.shards_used,
-        closed: spot.closed.map(|why| why.to_string()),
+        closed: spot.closed.map(|why| if caller.is_operator { why.to_string() } else { why.for_everybody() }),
         tenants: tenants.iter().map(|(_, member)| tenant(member, users, caller)).collect(),
         activity: reading.map(listing::activity),
     }

@@ -8,6 +8,7 @@ use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Drain, Member, StoredProfile};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
+use pillion_core::invariant::Violation;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, SlowdownRatio, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::{
     AloneClaim, ClusterView, DeviceView, NodeView, Policy, ProfileBook, Tenant, WaitingJob,
@@ -28,7 +29,7 @@ pub struct Sources<'a> {
     /// Agents by node.
     pub agents: &'a BTreeMap<NodeName, AgentState>,
     /// Nodes on which releases stopped, and why.
-    pub stopped: &'a BTreeMap<NodeName, String>,
+    pub stopped: &'a BTreeMap<NodeName, Violation>,
     /// What operators drained.
     pub drains: &'a [Drain],
     /// Jobs whose last plan was dropped, or that were restarted, a moment ago: not before the time given.
@@ -40,7 +41,7 @@ pub struct Sources<'a> {
     /// Runs alone that users owe.
     pub owed: &'a BTreeMap<UserId, u32>,
     /// Devices on which somebody does far more than he was let in for.
-    pub overrun: &'a BTreeMap<(NodeName, GresType), (DecisionId, String)>,
+    pub overrun: &'a BTreeMap<(NodeName, GresType), DecisionId>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.
@@ -107,12 +108,15 @@ fn node_view(node: &Node, here: &[Tenancy<'_>], sources: Sources<'_>) -> NodeVie
         .collect();
     let drain =
         sources.drains.iter().find(|drain| drain.place.node == node.name && drain.place.gres_type.is_none());
+    // Told to every user whose job waits for the node: never whom it is about.
     let blocked = match &node.availability {
         // What an operator says of it tells more than what it is like meanwhile.
         _ if drain.is_some() => drain.map(ToString::to_string),
         NodeAvailability::Unavailable(state) => Some(format!("the node is {state}")),
         NodeAvailability::Up => match sources.agents.get(&node.name) {
-            Some(agent) if agent.is_connected => sources.stopped.get(&node.name).cloned(),
+            Some(agent) if agent.is_connected => {
+                sources.stopped.get(&node.name).map(Violation::for_everybody)
+            }
             _ => Some("its agent is away".to_owned()),
         },
     };
@@ -163,9 +167,9 @@ fn device_view(
     let agent = sources.agents.get(&node.name);
     let closed = agent.and_then(|agent| closed(sources.drains, &node.name, agent, &device.gres_type));
     let blocked = if let Some(why) = closed {
-        Some(why.to_string())
-    } else if let Some((_, why)) = sources.overrun.get(&(node.name.clone(), device.gres_type.clone())) {
-        Some(format!("who runs there is not as he was known: {why}"))
+        Some(why.for_everybody())
+    } else if sources.overrun.contains_key(&(node.name.clone(), device.gres_type.clone())) {
+        Some("who runs there is not as he was known".to_owned())
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
     } else if shards_used > booked && !here.is_empty() {

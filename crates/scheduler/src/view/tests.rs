@@ -38,6 +38,8 @@ struct World {
     fault: Option<FaultKind>,
     drains: Vec<Drain>,
     cooling: BTreeMap<SlurmJobId, UnixTime>,
+    stopped: BTreeMap<NodeName, Violation>,
+    overrun: BTreeMap<(NodeName, GresType), DecisionId>,
 }
 
 impl Default for World {
@@ -51,6 +53,8 @@ impl Default for World {
             fault: None,
             drains: Vec::new(),
             cooling,
+            stopped: BTreeMap::new(),
+            overrun: BTreeMap::new(),
         }
     }
 }
@@ -75,13 +79,13 @@ fn view_of(world: World) -> ClusterView {
         scan: &scan,
         decisions: &world.decisions,
         agents: &[(NodeName::new("n1"), agent)].into(),
-        stopped: &BTreeMap::new(),
+        stopped: &world.stopped,
         drains: &world.drains,
         cooling: &world.cooling,
         profiles: &[],
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
-        overrun: &BTreeMap::new(),
+        overrun: &world.overrun,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })
@@ -152,6 +156,20 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
         assert_eq!(blocked(kind), None, "{kind}");
     }
     assert_eq!(view_of(World::default()).devices[1].blocked, None, "it answers again");
+}
+
+/// The sentence goes to every user whose job waits for the device.
+#[test]
+fn why_a_device_takes_nothing_names_nobody_who_is_on_it() {
+    let place = (NodeName::new("n1"), GresType::new("g1"));
+    let lies = view_of(World { overrun: [(place, DecisionId(1))].into(), ..World::default() });
+    assert_eq!(lies.devices[1].blocked.as_deref(), Some("who runs there is not as he was known"));
+    let (node, job_id) = (NodeName::new("n1"), SlurmJobId::plain(4711));
+    let holds = Violation::WholeGpuInPool { node: node.clone(), job_id };
+    let stopped = view_of(World { stopped: [(node, holds)].into(), ..World::default() });
+    assert_eq!(stopped.nodes[0].blocked.as_deref(), Some("P-4 does not hold here; operators see more"));
+    let died = view_of(World { fault: Some(FaultKind::MpsDied), ..World::default() });
+    assert_eq!(died.devices[1].blocked.as_deref(), Some("its MPS daemon died"));
 }
 
 #[test]

@@ -129,6 +129,32 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
 }
 
 #[test]
+fn what_is_wrong_somewhere_tells_a_user_of_nobody_else() {
+    let agents = Agents::default();
+    let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
+    let detail = "job 4711 held more of it than its share allows, and was ended".to_owned();
+    let fault = DeviceFault { kind: FaultKind::Overused, detail, since: UnixTime::from_epoch(1) };
+    let condition =
+        DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::new() };
+    agents.set_conditions(&stream, &[condition]);
+    let all = agents.all();
+    let spots = device_status::spots(&device_status::Sources {
+        agents: &all,
+        scan: None,
+        drains: &[],
+        tenant_counts: BTreeMap::new(),
+    });
+    let there = There { readings: Readings::new(), tenants: Vec::new() };
+    let holds = Violation::WholeGpuInPool { node: NodeName::new("n1"), job_id: SlurmJobId::plain(4711) };
+    for (caller, is_named) in [(ALICE, false), (NOBODY, false), (OPERATOR, true)] {
+        let row = node_row(&spots, Some(&holds), &there, caller);
+        let (stopped, fault) = (row.stopped.expect("stopped"), &row.devices[0].faults[0]);
+        assert_eq!((stopped.contains("4711"), fault.detail.contains("4711")), (is_named, is_named));
+        assert!(stopped.contains("P-4") && fault.kind == "overused", "{stopped}");
+    }
+}
+
+#[test]
 fn a_device_is_what_is_worst_about_it() {
     let agents = Agents::default();
     let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
