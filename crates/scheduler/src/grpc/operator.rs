@@ -60,12 +60,16 @@ impl OperatorServer {
         Ok(())
     }
 
+    fn shown(&self, caller: Caller) -> listing::Shown {
+        listing::Shown { caller, hides_jobs: self.context.hides_jobs() }
+    }
+
     async fn queue_rows(&self, caller: Caller) -> Result<Vec<api::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
         // Not whole decisions, whose reasons are long, and of those that are active only what is not running yet.
         let waiting: Vec<SlurmJobId> = listing::managed_waiting(&scan).map(|job| job.id).collect();
         let tenants = self.pages.tenancies(&waiting).await?;
-        let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
+        let shown = self.shown(caller);
         let board = self.context.board();
         Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, shown))
     }
@@ -76,7 +80,7 @@ impl OperatorServer {
         let Some(job) = scan.jobs.get(&id).filter(|job| job.state == JobState::Pending) else {
             return Ok(None);
         };
-        let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
+        let shown = self.shown(caller);
         let mut decisions = self.context.store.decisions_of(id).await?;
         decisions.retain(|decision| decision.state.is_active());
         let board = self.context.board();
@@ -100,6 +104,7 @@ impl OperatorServer {
         let users = explain::users_of(store, &top::decisions_on(page)).await?;
         let readings = context.agents.readings(page.iter().map(top::Row::place));
         let jobs = self.queue_rows(caller).await?;
+        let shown = self.shown(caller);
         let now = context.now();
         Ok(api::TopResponse {
             now_seconds: now.seconds(),
@@ -108,8 +113,8 @@ impl OperatorServer {
             agent_count: to_u32(agents.values().filter(|agent| agent.is_connected).count()),
             agents_not_responding_count: to_u32(agents.values().filter(|agent| !agent.is_connected).count()),
             waiting_count: to_u32(jobs.len()),
-            unplaced_count: top::unplaced_count(scan, &decisions),
-            devices: top::devices(page, &readings, &users, caller, now),
+            unplaced_count: top::unplaced_count(scan, &decisions, shown),
+            devices: top::devices(page, &readings, &users, shown, now),
             jobs: top::page(&jobs, job_offset, job_limit).to_vec(),
         })
     }
