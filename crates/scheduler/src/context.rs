@@ -1,6 +1,7 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
 use crate::agents::Agents;
+use crate::credit::Strain;
 use crate::fence::MISSING;
 use crate::idle::Idle;
 use crate::log::Repeats;
@@ -107,6 +108,8 @@ pub struct Board {
     pub launched: BTreeMap<JobStart, UnixTime>,
     /// Devices on which somebody does far more than he was let in for, and whose sharing it is.
     pub overrun: BTreeMap<(NodeName, GresType), DecisionId>,
+    /// What was measured of each tenant's sharing while he was there.
+    pub strains: BTreeMap<JobStart, Strain>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.
