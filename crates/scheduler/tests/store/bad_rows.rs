@@ -30,6 +30,7 @@ use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{
     DecisionFilter, Event, JobRecord, Requeue, RequeueCause, RunAccount, Store, StoredProfile,
 };
+use pillion_scheduler::strays::Strays;
 use pillion_scheduler::train::{Train, Training};
 use pillion_scheduler::watch::Watch;
 use pillion_slurm::Slurm;
@@ -48,9 +49,12 @@ struct World {
 impl World {
     /// A pool of one node with two devices, whose agent is there.
     async fn new() -> Option<Self> {
+        Self::of(vec![FakeNode::pool("n1", 3)], vec![FakePartition::new("shared", &["n1"])]).await
+    }
+
+    /// The same, in a cluster of these nodes and partitions.
+    async fn of(nodes: Vec<FakeNode>, partitions: Vec<FakePartition>) -> Option<Self> {
         let store = Arc::new(fresh_store().await?);
-        let (nodes, partitions) =
-            (vec![FakeNode::pool("n1", 3)], vec![FakePartition::new("shared", &["n1"])]);
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(0)));
         let clock = Arc::new(ManualClock::new(at(0)));
         let agents = Agents::default();
@@ -301,6 +305,36 @@ async fn a_job_whose_renewal_is_refused_keeps_no_other_from_being_renewed() {
         matches!(&call, FakeCall::Update { ok: true, jobs: of, update, .. } if of == &[jobs[1]] && start_time(update))
     });
     assert!(renewed, "{:?}", world.slurm.journal());
+}
+
+#[tokio::test]
+async fn a_stray_that_cannot_be_told_of_keeps_no_other_from_its_own_request() {
+    let mut outside = FakeNode::pool("w1", 1);
+    outside.devices.values_mut().for_each(|shards| *shards = 0);
+    let partitions = vec![FakePartition::new("shared", &["n1"]), FakePartition::new("gpu", &["w1"])];
+    let Some(world) = World::of(vec![FakeNode::pool("n1", 3), outside], partitions).await else { return };
+    world.scan(1).await;
+    let stranded = || {
+        let mark = Mark {
+            original_partition: "gpu".to_owned(),
+            original_field: "node".to_owned(),
+            original_gres: "gpu:1".to_owned(),
+            ..Mark::default()
+        };
+        let (begin, admin_comment) = (Some(at(3600)), mark.to_string());
+        let id = world.slurm.submit(FakeJob { begin, admin_comment, ..FakeJob::default() });
+        let moved = pillion_slurm::JobUpdate { partition: Some("gpu".to_owned()), ..Default::default() };
+        world.slurm.foreign_update(&[id], &moved).expect("moved");
+        id
+    };
+    let jobs = [stranded(), stranded()];
+    world.refuse("event", &format!("job_id = '{}'", jobs[0])).await;
+    Strays::new(world.world()).tick().await.expect("one bad row is no reason to stop");
+    for id in jobs {
+        assert_eq!(world.slurm.job(id).map(|job| job.gres), Some("gpu:1".to_owned()));
+    }
+    assert_eq!(world.store.events(jobs[1]).await.expect("read").len(), 1);
+    assert_eq!(world.passed_over("strays"), 1);
 }
 
 #[tokio::test]
