@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
+    ("pillion-log", &["pillion-core"]),
     ("pillion-metrics", &["pillion-doors"]),
     ("pillion-config", &["pillion-core"]),
     ("pillion-auth", &["pillion-core", "pillion-config", "pillion-doors"]),
@@ -29,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "pillion-core",
             "pillion-auth",
             "pillion-config",
+            "pillion-log",
             "pillion-metrics",
             "pillion-proto",
             "pillion-device",
@@ -45,6 +47,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "pillion-auth",
             "pillion-config",
             "pillion-doors",
+            "pillion-log",
             "pillion-metrics",
             "pillion-proto",
             "pillion-pairing",
