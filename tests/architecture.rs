@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("pillion-config", &["pillion-core"]),
     ("pillion-auth", &["pillion-core", "pillion-config", "pillion-doors"]),
     ("pillion-linear", &[]),
-    ("pillion-pairing", &["pillion-core", "pillion-linear"]),
+    ("pillion-pairing", &["pillion-core", "pillion-linear", "pillion-test-kit"]),
     ("pillion-device", &["pillion-core", "level-zero-sys", "pillion-test-kit"]),
     ("pillion-slurm", &["pillion-core", "pillion-fake-slurm"]),
     ("pillion-fake-slurm", &["pillion-core", "pillion-slurm"]),
@@ -36,7 +36,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
         ],
     ),
     ("pillion-exporter-double", &["pillion-core", "pillion-device"]),
-    ("pillion-mps-double", &["pillion-core", "pillion-device"]),
+    ("pillion-mps-double", &["pillion-core", "pillion-device", "pillion-test-kit"]),
     (
         "pillion-scheduler",
         &[
@@ -88,6 +88,8 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "pillion-scheduler",
             "pillion-cli",
             "pillion-web",
+            "pillion-auth",
+            "pillion-api",
         ],
     ),
 ];

@@ -6,15 +6,29 @@ use pillion_core::text::shown;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
+use tracing::Subscriber;
+use tracing_subscriber::EnvFilter;
+
+/// The log of the program: what it says goes to `writer`, one line an event.
+pub(crate) fn subscriber<W: Write + 'static>(
+    filter: EnvFilter,
+    writer: impl Fn() -> W + Send + Sync + 'static,
+) -> impl Subscriber + Send + Sync + 'static {
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(move || OneLine::to(writer()))
+        .with_ansi(false)
+        .finish()
+}
 
 /// The longest line.
 const LINE_CHARS_MAX: usize = 8_192;
 
 /// Writes each event as one line.
-pub(crate) struct OneLine<W>(W);
+struct OneLine<W>(W);
 
 impl<W: Write> OneLine<W> {
-    pub(crate) const fn to(writer: W) -> Self {
+    const fn to(writer: W) -> Self {
         Self(writer)
     }
 }
@@ -99,10 +113,7 @@ mod tests {
     fn a_name_forges_no_line() {
         let kept = Kept::default();
         let writer = kept.clone();
-        let log = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || OneLine::to(writer.clone()))
-            .finish();
+        let log = subscriber(EnvFilter::new("info"), move || writer.clone());
         tracing::subscriber::with_default(log, || {
             tracing::info!(node = %"n1\n2026-11-24T00:00:00Z ERROR forged\x1b[2J", "agent attached");
             tracing::info!("the next");

@@ -1,6 +1,6 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run.
 
-use crate::log::OneLine;
+use crate::log;
 use crate::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
 use crate::store::postgres::ConnectError;
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// What is logged unless `PILLION_LOG` says otherwise. Not Postgres' notices, which its own log has: where it refuses a commit
 /// that we then run again, sqlx sends a rollback after it, and Postgres warns that there is no transaction.
@@ -43,11 +44,7 @@ pub fn main() -> ExitCode {
     let _armed = cfg!(debug_assertions).then(fail::FailScenario::setup);
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| OneLine::to(std::io::stderr()))
-        .with_ansi(false)
-        .init();
+    log::subscriber(filter, std::io::stderr).init();
     let (config, in_force) = match pillion_config::read_scheduler_in_force(&arguments.config) {
         Ok(read) => read,
         Err(error) => {

@@ -242,3 +242,6 @@ fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
         .with_context(|| format!("cannot open {} to everybody", path.display()))?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests;

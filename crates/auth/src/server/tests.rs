@@ -18,6 +18,7 @@ struct Site {
     munge: Arc<Double>,
     refusals: Arc<Refusals>,
     turned_away: Arc<TurnedAway>,
+    gate: Arc<Gate>,
     address: SocketAddr,
     welcomed: ReceiverStream<io::Result<Welcomed>>,
     stop: CancellationToken,
@@ -48,8 +49,8 @@ impl Site {
         let gate = Arc::new(Gate::new(prover, refusals.clone(), turned_away.clone()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let welcomed = gate.serve(listener, stop.clone());
-        Self { realm, clock, munge, refusals, turned_away, address, welcomed, stop }
+        let welcomed = Arc::clone(&gate).serve(listener, stop.clone());
+        Self { realm, clock, munge, refusals, turned_away, gate, address, welcomed, stop }
     }
 
     fn door(&self, uid: u32, claimant: Claimant, address: SocketAddr, settings: &Auth) -> Door {
@@ -280,4 +281,31 @@ async fn without_a_method_whoever_comes_from_this_machine_is_an_agent_and_users_
         site.door(1000, claimant, site.address, &settings).enter().await.unwrap();
         assert_eq!(site.welcomed.next().await.unwrap().unwrap().info().identity, identity);
     }
+}
+
+/// The configuration is refused before. Both ends hold to it by themselves too: what is asked for here is a connection to or from
+/// another machine.
+#[tokio::test]
+async fn without_a_method_no_end_believes_another_machine() {
+    let settings = auth(AuthMethod::None);
+    let site = Site::with(&settings).await;
+    let elsewhere: SocketAddr = ([192, 0, 2, 7], 40_000).into();
+    let is_refused = |result: Result<(), AuthError>| {
+        matches!(result, Err(AuthError::Unavailable(why)) if why.contains("for one machine only"))
+    };
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let door = site.door(0, agent("n1"), listener.local_addr().unwrap(), &settings);
+    let meeting = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        site.gate.welcome(stream, elsewhere).await
+    };
+    let (entered, welcomed) = tokio::join!(door.enter(), meeting);
+    assert!(is_refused(welcomed.map(drop)), "the scheduler lets nobody in from there");
+    assert!(is_refused(entered.map(drop)));
+
+    let stream = TcpStream::connect(site.address).await.unwrap();
+    let door = site.door(0, agent("n1"), elsewhere, &settings);
+    let proven = door.prove(stream, elsewhere).await;
+    assert!(is_refused(proven.map(drop)), "an agent takes nobody there for the scheduler");
 }

@@ -4,6 +4,8 @@ use super::*;
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{CapStep, UserId, WorkloadKey};
 use pillion_slurm::ReasonKind;
 
 const GIB: u64 = 1 << 30;
@@ -33,6 +35,7 @@ fn faulty(kind: FaultKind) -> DeviceCondition {
 struct World {
     jobs: Vec<Job>,
     used: u32,
+    profiles: Vec<StoredProfile>,
     decisions: Vec<Decision>,
     is_agent_connected: bool,
     fault: Option<FaultKind>,
@@ -46,6 +49,7 @@ impl Default for World {
         Self {
             jobs: Vec::new(),
             used: 0,
+            profiles: Vec::new(),
             decisions: Vec::new(),
             is_agent_connected: true,
             fault: None,
@@ -78,7 +82,7 @@ fn view_of(world: World) -> ClusterView {
         stopped: &BTreeMap::new(),
         drains: &world.drains,
         cooling: &world.cooling,
-        profiles: &[],
+        profiles: &world.profiles,
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
         overrun: &BTreeMap::new(),
@@ -240,4 +244,36 @@ fn what_is_drained_takes_nobody_new_and_says_by_whom() {
     assert!(node.devices.iter().all(|device| device.blocked.as_deref() == why));
     let faulty = World { drains: vec![drain(Some("g1"))], fault: Some(FaultKind::Gone), ..World::default() };
     assert_eq!(view_of(faulty).devices[1].blocked.as_deref(), why, "the operator's word goes before");
+}
+
+/// As it was tried: a user's many jobs that nobody can join, by each of the ways to ask for that. They come first, and two of
+/// them keep their turn.
+#[test]
+fn whoever_asks_for_devices_for_himself_in_whatever_way_comes_last_beyond_his_budget() {
+    let of = |number: u32, uid: u32, mark: Mark| Job {
+        id: SlurmJobId::plain(number),
+        uid: UserId(uid),
+        user: if uid == 1000 { "alice".into() } else { "mallory".into() },
+        submitted_at: at(NOW - 100 + u64::from(number)),
+        mark: Ok(Some(mark)),
+        ..job(JobState::Pending)
+    };
+    let named = |name: &str| Mark { workload_digest: name.into(), ..Mark::default() };
+    let known = ["alice/w", "mallory/w"].map(|workload| StoredProfile {
+        profile: WorkloadProfile::empty(WorkloadKey::new(workload), "h100"),
+        duration_deviation_squares: 0.0,
+        run_counts_at_cap: [0; 9],
+        updated_at: at(NOW),
+    });
+    let order = |mark_of: &dyn Fn(u32) -> Mark| {
+        let mut jobs: Vec<Job> = (1..=4).map(|number| of(number, 1001, mark_of(number))).collect();
+        jobs.push(of(5, 1000, named("w")));
+        let view = view_of(World { jobs, profiles: known.to_vec(), ..World::default() });
+        view.waiting.iter().map(|job| job.start.job_id.id).collect::<Vec<_>>()
+    };
+    let beyond_two = [1, 2, 5, 3, 4];
+    assert_eq!(order(&|_| Mark { slowdown_ratio_max: Some(1.0), ..named("w") }), beyond_two, "max-slowdown=1");
+    assert_eq!(order(&|_| Mark { cap: Some(CapStep::WHOLE), ..named("w") }), beyond_two, "cap=1");
+    assert_eq!(order(&|number| named(&format!("new{number}"))), beyond_two, "a new name each time");
+    assert_eq!(order(&|_| named("w")), [1, 2, 3, 4, 5], "who may be joined keeps his turn");
 }

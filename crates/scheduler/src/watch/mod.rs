@@ -165,3 +165,6 @@ fn node_of(violation: &Violation) -> Option<&NodeName> {
         Violation::TwoDecisions(_) | Violation::ReleasedTwice(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

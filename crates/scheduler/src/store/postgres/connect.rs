@@ -106,7 +106,13 @@ impl PgStore {
     /// A store whose server is never there, for those who ask it nothing.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
-        let options = PgConnectOptions::new_without_pgpass().socket("/nowhere");
+        Self::behind_socket(std::path::Path::new("/nowhere"))
+    }
+
+    /// A store whose server listens in this folder; nothing is asked of it before the first call.
+    #[cfg(test)]
+    pub(crate) fn behind_socket(folder: &std::path::Path) -> Self {
+        let options = PgConnectOptions::new_without_pgpass().socket(folder).port(5432);
         Self { pool: PgPoolOptions::new().connect_lazy_with(options), counters: Counters::default() }
     }
 
