@@ -64,6 +64,16 @@ fn who_is_nobody_sees_no_decision_and_no_outcome() {
     assert_eq!(decision_filter(wrong, OPERATOR).unwrap_err().code(), tonic::Code::InvalidArgument);
 }
 
+/// As it was tried: a question of 240 kB, well within its limit, would have been 15.7 GB of names.
+#[test]
+fn a_hostlist_that_would_fill_the_memory_is_refused_in_a_sentence() {
+    let nodes = format!("[1-65536]{}", "a".repeat(240_000));
+    let refused = decision_filter(api::PairsRequest { nodes, ..api::PairsRequest::default() }, ALICE);
+    let refused = refused.expect_err("too much");
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert_eq!(refused.message(), "the hostlist has a name of more than 255 letters");
+}
+
 fn device() -> DeviceDescription {
     DeviceDescription { uuid: DeviceUuid("GPU-0".into()), memory_bytes: 1, ..pillion_test_kit::device(0) }
 }
