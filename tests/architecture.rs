@@ -90,6 +90,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "pillion-web",
             "pillion-auth",
             "pillion-api",
+            "pillion-config",
         ],
     ),
 ];

@@ -109,9 +109,8 @@ impl PgStore {
         Self::behind_socket(std::path::Path::new("/nowhere"))
     }
 
-    /// A store whose server listens in this folder; nothing is asked of it before the first call.
-    #[cfg(test)]
-    pub(crate) fn behind_socket(folder: &std::path::Path) -> Self {
+    /// A store whose server listens in this folder, or will: it is asked nothing before the first call, and its schema is as it is.
+    pub fn behind_socket(folder: &std::path::Path) -> Self {
         let options = PgConnectOptions::new_without_pgpass().socket(folder).port(5432);
         Self { pool: PgPoolOptions::new().connect_lazy_with(options), counters: Counters::default() }
     }
