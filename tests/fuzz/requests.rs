@@ -105,13 +105,20 @@ fn pages() {
         workload: "alice/bert".to_owned(),
         ..api::PairsRequest::default()
     });
-    let top = [api::TopRequest { device_offset: u32::MAX, device_limit: 5, job_offset: u32::MAX, job_limit: 0 }];
-    let heatmap = [api::HeatmapRequest { since_seconds: 1e300, until_seconds: -0.0, workload: "a/b".to_owned() }];
+    let top =
+        [api::TopRequest { device_offset: u32::MAX, device_limit: 5, job_offset: u32::MAX, job_limit: 0 }];
+    let heatmap =
+        [api::HeatmapRequest { since_seconds: 1e300, until_seconds: -0.0, workload: "a/b".to_owned() }];
     let (cluster, pairs) = (encoded(cluster), encoded(pairs));
     let (top, heatmap) = (encoded(top), encoded(heatmap));
     let site = Site::new();
-    let values =
-        (bytes_like(cluster), bytes_like(pairs), bytes_like(top), bytes_like(heatmap), bytes_like(vec![vec![8, 7]]));
+    let values = (
+        bytes_like(cluster),
+        bytes_like(pairs),
+        bytes_like(top),
+        bytes_like(heatmap),
+        bytes_like(vec![vec![8, 7]]),
+    );
     fuzz("requests of pages", &values, |(cluster, pairs, top, heatmap, decided)| {
         site.ask(&cluster, async |server, request| server.cluster(request).await);
         site.ask(&pairs, async |server, request| server.pairs(request).await);

@@ -96,8 +96,10 @@ impl Places {
 
 /// Jobs write there, and fill the file system that it lies on.
 fn unbounded(progress: &Path) -> Option<SetupFault> {
-    let detail = format!("{} is no file system of its own: jobs can fill the one that it lies on", progress.display());
-    (is_mounted(progress) == Some(false)).then_some(SetupFault { kind: SetupFaultKind::ProgressUnbounded, detail })
+    let detail =
+        format!("{} is no file system of its own: jobs can fill the one that it lies on", progress.display());
+    (is_mounted(progress) == Some(false))
+        .then_some(SetupFault { kind: SetupFaultKind::ProgressUnbounded, detail })
 }
 
 /// A hook that Slurm cannot run drains the node. Of several by a pattern nothing is known.

@@ -290,9 +290,7 @@ async fn without_a_method_no_end_believes_another_machine() {
     let settings = auth(AuthMethod::None);
     let site = Site::with(&settings).await;
     let elsewhere: SocketAddr = ([192, 0, 2, 7], 40_000).into();
-    let is_refused = |result: Result<(), AuthError>| {
-        matches!(result, Err(AuthError::Unavailable(why)) if why.contains("for one machine only"))
-    };
+    let is_refused = |result: Result<(), AuthError>| matches!(result, Err(AuthError::Unavailable(why)) if why.contains("for one machine only"));
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let door = site.door(0, agent("n1"), listener.local_addr().unwrap(), &settings);

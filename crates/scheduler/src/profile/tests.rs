@@ -257,7 +257,8 @@ fn a_speed_that_cannot_be_is_none_whoever_tells_it() {
     {
         assert_eq!(counted(progress), speed, "{progress} in 100 s where it makes 100 alone");
     }
-    let timed = |solo_seconds: f64| measured_speed(&run(120, 80.0), Some(&known(None, solo_seconds, Some(0.01))));
+    let timed =
+        |solo_seconds: f64| measured_speed(&run(120, 80.0), Some(&known(None, solo_seconds, Some(0.01))));
     near(timed(100.0).map(|measured| measured.speed_fraction), 0.75);
     assert_eq!(timed(1000.0), None, "twelve times as fast beside somebody as alone");
     assert_eq!(timed(40.0), None, "it did nothing in the shared seconds");
@@ -274,6 +275,7 @@ fn a_counter_without_measure_is_none_also_where_it_keeps_its_own_pace() {
     for (rate, speed) in [(1e15, Some(1.0)), (1e16, None), (1e-9, Some(1.0)), (1e-10, None)] {
         assert_eq!(counted(rate), speed, "{rate} a second");
     }
-    let throughput = |progress: f64| learnt(&[with_progress(progress)]).unwrap().profile.throughput_per_second;
+    let throughput =
+        |progress: f64| learnt(&[with_progress(progress)]).unwrap().profile.throughput_per_second;
     assert_eq!((throughput(200.0), throughput(1e18)), (Some(4.0), None), "nor does a profile learn it");
 }

@@ -101,7 +101,8 @@ async fn one_callers_line_on_the_socket_has_an_end_and_is_nobody_elses() {
             calls.spawn(wait_for_an_answer(client.clone()));
         }
     }
-    let first = timeout(SOON, calls.join_next()).await.expect("who comes beyond the end of his line is told so");
+    let first =
+        timeout(SOON, calls.join_next()).await.expect("who comes beyond the end of his line is told so");
     assert_eq!(first.unwrap().unwrap(), Some(Code::ResourceExhausted));
     let mut other = site.over_tcp().await;
     assert!(is_served(&mut other).await, "another caller has a line of his own");

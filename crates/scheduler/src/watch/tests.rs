@@ -10,8 +10,7 @@ use pillion_fake_slurm::{FakeNode, FakePartition, FakeSettings, FakeSlurm};
 
 /// A pool of the node n1, and nothing seen of it yet.
 fn world() -> (Arc<FakeSlurm>, Arc<Context>) {
-    let (nodes, partitions) =
-        (vec![FakeNode::pool("n1", 1)], vec![FakePartition::new("shared", &["n1"])]);
+    let (nodes, partitions) = (vec![FakeNode::pool("n1", 1)], vec![FakePartition::new("shared", &["n1"])]);
     let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(NOW)));
     let context = Context::new(
         Arc::new(ManualClock::new(at(NOW))),

@@ -3,8 +3,8 @@
 
 use crate::bad_rows::World;
 use crate::fixtures::{
-    LESSON, account, at, commit, decision, ended_job, gres, member, node, plain, profile, run, start, summary,
-    summary_report,
+    LESSON, account, at, commit, decision, ended_job, gres, member, node, plain, profile, run, start,
+    summary, summary_report,
 };
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::mark::Mark;
@@ -64,8 +64,7 @@ async fn a_loss_of_credit_that_is_refused_keeps_no_other_from_being_kept() {
     world.refuse("credit_loss", "job_id = '2'").await;
     let credit = Credit::new(world.world());
     for seconds in 1..=60 {
-        let samples =
-            DeviceSamples { recorded_at: at(seconds), samples: vec![over("g1", 2), over("g2", 4)] };
+        let samples = DeviceSamples { recorded_at: at(seconds), samples: vec![over("g1", 2), over("g2", 4)] };
         world.context.agents.set_readings(&node(), &samples);
         credit.tick().await.expect("one bad row is no reason to stop");
     }
@@ -106,11 +105,7 @@ async fn a_loss_of_credit_that_cannot_be_read_hides_no_other() {
 /// Keeps a profile, by a run of its own.
 async fn know(world: &World, id: u32, known: &StoredProfile) {
     world.runs([id]).await;
-    world
-        .store
-        .profile_run(start(id), &gres(), &account(id), &LESSON, Some(known))
-        .await
-        .expect("kept");
+    world.store.profile_run(start(id), &gres(), &account(id), &LESSON, Some(known)).await.expect("kept");
 }
 
 #[tokio::test]
@@ -118,7 +113,9 @@ async fn a_profile_that_cannot_be_read_hides_no_other() {
     let Some(world) = World::new().await else { return };
     know(&world, 91, &profile("alice/spoilt")).await;
     know(&world, 92, &profile("alice/sound")).await;
-    world.sql("update workload_profile set run_count = 5000000000 where workload = 'alice/spoilt'".to_owned()).await;
+    world
+        .sql("update workload_profile set run_count = 5000000000 where workload = 'alice/spoilt'".to_owned())
+        .await;
     let names = |known: Vec<StoredProfile>| {
         known.into_iter().map(|stored| stored.profile.workload.to_string()).collect::<Vec<_>>()
     };

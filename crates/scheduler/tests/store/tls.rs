@@ -99,7 +99,9 @@ async fn a_server_is_reached_by_tls_where_its_certificate_verifies_and_not_where
         format!("postgres://pillion@{ELSEWHERE}:{port}/postgres?{options}sslrootcert={}", ca.display())
     };
     connect(beyond("", &trusted)).await.expect("it is the one that it says");
-    for url in ["", "sslmode=prefer&", "sslmode=require&", "sslmode=disable&"].map(|mode| beyond(mode, &other)) {
+    for url in
+        ["", "sslmode=prefer&", "sslmode=require&", "sslmode=disable&"].map(|mode| beyond(mode, &other))
+    {
         let error = connect(url.clone()).await.map(drop).expect_err("nobody knows who that is");
         assert!(matches!(error, ConnectError::Unverified(_)), "{url}: {error:?}");
     }

@@ -68,7 +68,8 @@ async fn no_header_makes_a_viewer_somebody_else() {
         skipped("it asks as several users, which is root's");
         return;
     }
-    for name in ["X-Remote-User", "X-Forwarded-User", "X-Auth-Request-User", "Remote-User", "X-User", "X-Uid"] {
+    for name in ["X-Remote-User", "X-Forwarded-User", "X-Auth-Request-User", "Remote-User", "X-User", "X-Uid"]
+    {
         for user in ["root", "0", "goran", "2007"] {
             let chen = get_as_with(2003, &site, "/", &format!("{name}: {user}\\r\\n")).await;
             assert!(chen.contains("You look as uid 2003 and see your own jobs."), "{name}: {user}\n{chen}");

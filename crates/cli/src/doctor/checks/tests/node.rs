@@ -75,7 +75,8 @@ pub(super) const BROKEN: [Broken; 12] = [
         "node n1: /run/pillion/progress is no file system of its own",
         "systemctl start run-pillion-progress.mount",
         |f| {
-            let detail = "/run/pillion/progress is no file system of its own: jobs can fill the one that it lies on";
+            let detail =
+                "/run/pillion/progress is no file system of its own: jobs can fill the one that it lies on";
             break_by(f, SetupFaultKind::ProgressUnbounded, detail);
         },
     ),
