@@ -287,25 +287,28 @@ fn is_for_one_machine<T>(refused: &Result<T, AuthError>) -> bool {
     matches!(refused, Err(AuthError::Unavailable(why)) if why.contains("for one machine only"))
 }
 
-/// The configuration is refused before. Both ends hold to it by themselves too: what is asked for here is a connection to or from
-/// another machine.
+/// From another machine, for all that the scheduler sees. The configuration is refused before; this is the last door.
 #[tokio::test]
-async fn without_a_method_no_end_believes_another_machine() {
+async fn without_a_method_nobody_of_another_machine_is_let_in() {
     let settings = auth(AuthMethod::None);
     let site = Site::with(&settings).await;
-    let elsewhere: SocketAddr = ([192, 0, 2, 7], 40_000).into();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let door = site.door(0, agent("n1"), listener.local_addr().unwrap(), &settings);
     let meeting = async {
         let (stream, _) = listener.accept().await.unwrap();
-        site.gate.welcome(stream, elsewhere).await
+        site.gate.welcome(stream, ([192, 0, 2, 7], 40_000).into()).await
     };
     let (entered, welcomed) = tokio::join!(door.enter(), meeting);
-    assert!(is_for_one_machine(&welcomed), "the scheduler lets nobody in from there");
-    assert!(is_for_one_machine(&entered));
+    assert!(is_for_one_machine(&welcomed) && is_for_one_machine(&entered));
+}
 
+/// The same from the other end, which would take whoever answers there for the scheduler.
+#[tokio::test]
+async fn without_a_method_nobody_on_another_machine_is_taken_for_the_scheduler() {
+    let settings = auth(AuthMethod::None);
+    let site = Site::with(&settings).await;
+    let elsewhere: SocketAddr = ([192, 0, 2, 7], 40_000).into();
     let stream = TcpStream::connect(site.address).await.unwrap();
     let door = site.door(0, agent("n1"), elsewhere, &settings);
-    let proven = door.prove(stream, elsewhere).await;
-    assert!(is_for_one_machine(&proven), "an agent takes nobody there for the scheduler");
+    assert!(is_for_one_machine(&door.prove(stream, elsewhere).await));
 }

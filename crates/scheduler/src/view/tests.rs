@@ -271,13 +271,13 @@ fn whoever_asks_for_devices_for_himself_in_whatever_way_comes_last_beyond_his_bu
         let view = view_of(World { jobs, profiles: known.to_vec(), ..World::default() });
         view.waiting.iter().map(|job| job.start.job_id.id).collect::<Vec<_>>()
     };
-    let beyond_two = [1, 2, 5, 3, 4];
-    assert_eq!(
-        order(&|_| Mark { slowdown_ratio_max: Some(1.0), ..named("w") }),
-        beyond_two,
-        "max-slowdown=1"
-    );
-    assert_eq!(order(&|_| Mark { cap: Some(CapStep::WHOLE), ..named("w") }), beyond_two, "cap=1");
-    assert_eq!(order(&|number| named(&format!("new{number}"))), beyond_two, "a new name each time");
+    let orders = [
+        ("max-slowdown=1", order(&|_| Mark { slowdown_ratio_max: Some(1.0), ..named("w") })),
+        ("cap=1", order(&|_| Mark { cap: Some(CapStep::WHOLE), ..named("w") })),
+        ("a new name each time", order(&|number| named(&format!("new{number}")))),
+    ];
+    let beyond_two =
+        ["max-slowdown=1", "cap=1", "a new name each time"].map(|how| (how, vec![1, 2, 5, 3, 4]));
+    assert_eq!(orders, beyond_two);
     assert_eq!(order(&|_| named("w")), [1, 2, 3, 4, 5], "who may be joined keeps his turn");
 }
