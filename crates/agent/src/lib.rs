@@ -27,6 +27,7 @@ pub mod health;
 pub mod inventory;
 pub mod journal;
 mod journal_writer;
+pub mod log;
 pub mod mechanism;
 pub mod metrics;
 pub mod node;
@@ -48,28 +49,15 @@ pub use poke::poke;
 pub use run::run;
 
 use anyhow::Context as _;
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 /// The machine's name up to its first dot, as Slurm names nodes.
 pub fn host_name() -> String {
     let system = rustix::system::uname();
     let name = system.nodename().to_string_lossy();
     name.split('.').next().unwrap_or_default().to_owned()
-}
-
-/// Logs to standard error, at the levels of `RUST_LOG`, else `info`.
-pub fn start_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let is_terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_terminal)
-        .with_writer(std::io::stderr)
-        .init();
 }
 
 /// What is cancelled when the process is told to end.

@@ -73,7 +73,7 @@ fn never_fails(result: anyhow::Result<()>) -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn run(config: Config) -> anyhow::Result<()> {
-    crate::start_logging();
+    crate::log::start();
     let stop = crate::stop_on_signals()?;
     let mut chance = rand::rngs::StdRng::from_os_rng();
     crate::run(config, Arc::new(SystemClock), stop, &mut chance).await

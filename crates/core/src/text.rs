@@ -1,6 +1,7 @@
 //! Text from outside (agents, drivers, users), in one line that no terminal, log or reader takes for more than its letters.
 
 use std::fmt::Write as _;
+use std::io::{self, Write};
 
 /// What stands where a text was cut.
 const CUT: char = '…';
@@ -33,6 +34,34 @@ pub fn is_identifier(text: &str, chars_max: usize) -> bool {
 fn is_obeyed(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The longest line.
+const LINE_CHARS_MAX: usize = 8_192;
+
+/// The writer of a log: each event is one line of it, whatever stands in it.
+#[derive(Debug)]
+pub struct OneLine<W>(W);
+
+impl<W: Write> OneLine<W> {
+    /// To this writer.
+    pub const fn to(writer: W) -> Self {
+        Self(writer)
+    }
+}
+
+impl<W: Write> Write for OneLine<W> {
+    /// An event comes whole, with the end of its line.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = shown(text.strip_suffix('\n').unwrap_or(&text), LINE_CHARS_MAX);
+        self.0.write_all(format!("{line}\n").as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! no terminal obeys one that shows the log. What is in the way of every tick is said now and then, not every time.
 
 use pillion_core::UnixTime;
-use pillion_core::text::shown;
+use pillion_core::text::OneLine;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
@@ -19,32 +19,6 @@ pub(crate) fn subscriber<W: Write + 'static>(
         .with_writer(move || OneLine::to(writer()))
         .with_ansi(false)
         .finish()
-}
-
-/// The longest line.
-const LINE_CHARS_MAX: usize = 8_192;
-
-/// Writes each event as one line.
-struct OneLine<W>(W);
-
-impl<W: Write> OneLine<W> {
-    const fn to(writer: W) -> Self {
-        Self(writer)
-    }
-}
-
-impl<W: Write> Write for OneLine<W> {
-    /// An event comes whole, with the end of its line.
-    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(event);
-        let line = shown(text.strip_suffix('\n').unwrap_or(&text), LINE_CHARS_MAX);
-        self.0.write_all(format!("{line}\n").as_bytes())?;
-        Ok(event.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
 }
 
 /// How long a sentence is not said again.
@@ -77,6 +51,7 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
     use std::sync::Arc;
 
     #[test]
