@@ -10,12 +10,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where it cannot be written.
-pub(super) fn write(runs: &[Run], totals: Totals, auth_method: Value, path: &Path) -> Result<()> {
+pub(super) fn write(runs: &[Run], totals: Totals, auth_method: &Value, path: &Path) -> Result<()> {
     let text = format!("{:#}\n", result(runs, totals, auth_method));
     std::fs::write(path, text).map_err(io_error("write", path))
 }
 
-fn result(runs: &[Run], totals: Totals, auth_method: Value) -> Value {
+fn result(runs: &[Run], totals: Totals, auth_method: &Value) -> Value {
     let mut groups: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
     for run in runs {
         groups.entry(run.decided.group).or_default().push(job_id(run));

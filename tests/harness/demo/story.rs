@@ -87,7 +87,7 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
     environments(cluster, &first_runs, &runs)?;
     let all: Vec<Run> = first_runs.iter().chain(&runs).cloned().collect();
     tell::totals(totals(&runs), totals(&all), &runs, cluster.spec().time_scale);
-    result::write(&all, totals(&all), answers::auth_method(&status)?, result)?;
+    result::write(&all, totals(&all), &answers::auth_method(&status)?, result)?;
     println!("\nFor programs: {}", result.display());
     Ok(Shown { unpaired })
 }
