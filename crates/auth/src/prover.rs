@@ -189,7 +189,7 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Prover::judge`].
-    pub(crate) fn check_answer(
+    pub fn check_answer(
         &self,
         claim: &Claim,
         exporter: &Exporter,
