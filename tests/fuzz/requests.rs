@@ -57,6 +57,7 @@ impl Site {
 
     /// Asks as nobody, as a user and as an operator; a refusal is one line that may be shown.
     #[expect(clippy::disallowed_methods, reason = "how long it takes is real time")]
+    #[expect(clippy::needless_pass_by_value, reason = "each closure is written where it is asked")]
     fn ask<Q, A>(&self, bytes: &[u8], call: impl AsyncFn(&OperatorServer, Request<Q>) -> Result<A, Status>)
     where
         Q: Message + Default + Clone,
