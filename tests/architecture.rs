@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Each package of ours with those of ours that it may import, at run time, in builds and in tests.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("level-zero-sys", &[]),
     ("pillion-core", &[]),
     ("pillion-doors", &[]),
+    ("pillion-log", &["pillion-core"]),
     ("pillion-metrics", &["pillion-doors"]),
     ("pillion-config", &["pillion-core"]),
     ("pillion-auth", &["pillion-core", "pillion-config", "pillion-doors"]),
     ("pillion-linear", &[]),
-    ("pillion-pairing", &["pillion-core", "pillion-linear"]),
+    ("pillion-pairing", &["pillion-core", "pillion-linear", "pillion-test-kit"]),
     ("pillion-device", &["pillion-core", "level-zero-sys", "pillion-test-kit"]),
     ("pillion-slurm", &["pillion-core", "pillion-fake-slurm"]),
     ("pillion-fake-slurm", &["pillion-core", "pillion-slurm"]),
@@ -29,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "pillion-core",
             "pillion-auth",
             "pillion-config",
+            "pillion-log",
             "pillion-metrics",
             "pillion-proto",
             "pillion-device",
@@ -36,7 +38,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
         ],
     ),
     ("pillion-exporter-double", &["pillion-core", "pillion-device"]),
-    ("pillion-mps-double", &["pillion-core", "pillion-device"]),
+    ("pillion-mps-double", &["pillion-core", "pillion-device", "pillion-test-kit"]),
     (
         "pillion-scheduler",
         &[
@@ -45,6 +47,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "pillion-auth",
             "pillion-config",
             "pillion-doors",
+            "pillion-log",
             "pillion-metrics",
             "pillion-proto",
             "pillion-pairing",
@@ -88,6 +91,9 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "pillion-scheduler",
             "pillion-cli",
             "pillion-web",
+            "pillion-auth",
+            "pillion-api",
+            "pillion-config",
         ],
     ),
 ];

@@ -24,7 +24,7 @@ fn settings(name: &str, key: &str) -> Vec<String> {
 fn units_are_shut_in_as_far_as_systemd_can_tell() {
     let program = Path::new("/usr/bin/systemd-analyze");
     if !program.exists() {
-        println!("skipped: there is no {}", program.display());
+        pillion_test_kit::skipped(&format!("there is no {}", program.display()));
         return;
     }
     for (name, exposure_max) in EXPOSURE_MAX {
@@ -50,9 +50,9 @@ fn nobody_leaves_a_core_or_files_for_all() {
             (vec!["0".into()], vec!["0077".into()])
         );
     }
-    for key in ["MemoryMax", "TasksMax"] {
-        assert_eq!(settings("pillion-scheduler.service", key).len(), 1, "{key}");
-    }
+    // Room for a queue of 100,000 jobs and the private Postgres, and none beyond: docs/benchmarks.md.
+    let bounds = ["MemoryMax", "TasksMax"].map(|key| settings("pillion-scheduler.service", key));
+    assert_eq!(bounds, [["4G"], ["512"]]);
     // They are in its control group, and serve jobs.
     assert_eq!(settings("pillion-agent.service", "KillMode"), ["process"]);
 }
@@ -85,7 +85,7 @@ fn what_jobs_write_lies_on_a_file_system_of_its_own() {
     assert_eq!(settings(MOUNT, "Where"), ["/run/pillion/progress"], "where the agent makes its files");
     assert!(settings("pillion-agent.service", "Wants").contains(&MOUNT.to_owned()));
     let options = settings(MOUNT, "Options").concat();
-    for option in ["size=", "nr_inodes=", "mode=0711", "nosuid", "nodev", "noexec"] {
-        assert!(options.split(',').any(|it| it.starts_with(option)), "{option}: {options}");
+    for option in ["size=64M", "nr_inodes=16384", "mode=0711", "nosuid", "nodev", "noexec"] {
+        assert!(options.split(',').any(|it| it == option), "{option}: {options}");
     }
 }

@@ -43,6 +43,8 @@ install_for_tests() {
     fi
     # For the tests of the web page, with a font.
     command -v chromium >/dev/null || wanted+=(chromium fonts-dejavu-core)
+    # For what it says of the units.
+    [[ -x /usr/bin/systemd-analyze ]] || wanted+=(systemd)
     # What the admin guide has an admin use, where the tests run on this machine's own Slurm.
     command -v patch >/dev/null || wanted+=(patch)
     install_wanted "${wanted[@]}"

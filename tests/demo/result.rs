@@ -13,6 +13,7 @@ fn has(job: &Value, variable: &str) -> bool {
 
 /// It pairs on both mechanisms, leaves others alone, and saves.
 pub(crate) fn check(result: &Value) {
+    assert_eq!(result["auth_method"], "munge", "its nodes prove over TCP who they are, as those of a site");
     let jobs = result["jobs"].as_array().unwrap();
     let find = |id: &Value| jobs.iter().find(|job| job["job_id"] == *id).unwrap();
     let (first, second) = jobs.split_at(jobs.len() / 2);

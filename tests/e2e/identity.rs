@@ -2,6 +2,7 @@
 //! nodes that are none, two agents of one node, and munged away.
 
 use crate::rides::{SOON, load, submit};
+use pillion_auth::munge::{Library, Munge as _, MungeError};
 use pillion_tests::testbed::identity_of;
 use pillion_tests::wait::{Look, wait_for};
 use pillion_tests::{Cluster, ClusterSpec};
@@ -90,6 +91,7 @@ fn start_other_agent(cluster: &mut Cluster, name: &str, node: &str, user: &str) 
 fn a_user_on_a_host_without_the_schedulers_socket_asks_as_himself() {
     let mut cluster = Cluster::start(ClusterSpec::default()).unwrap();
     cluster.start_pillion().unwrap();
+    assert_eq!(status(&cluster)["auth_method"], "munge");
     let job = submit(&cluster, "alice", "bert", &load("bert", 24000), &[]).to_string();
     cluster.wait_for_job(job.parse().unwrap(), &["RUNNING"], SOON).unwrap();
 
@@ -116,6 +118,28 @@ fn a_user_on_a_host_without_the_schedulers_socket_asks_as_himself() {
     );
     let said = cluster.program("bash").args(["-c", &plain]).output().unwrap();
     assert!(!String::from_utf8_lossy(&said.stdout).contains("HTTP"));
+}
+
+/// What munged itself makes of what we ask of it: a minute, and one reader. Root is no other reader.
+#[test]
+fn a_credential_is_for_one_reader_and_for_a_minute() {
+    let cluster = Cluster::start(ClusterSpec::default()).unwrap();
+    let socket = cluster.layout().munge_socket();
+    let munge = Library::new(socket.clone());
+    let alice = identity_of("alice").unwrap().uid;
+    let for_alice = munge.encode("pillion1 scheduler - 00", alice).unwrap();
+    let read_by_root = munge.decode(&for_alice);
+    let for_root = munge.encode("pillion1 scheduler - 00", 0).unwrap();
+    let unmunge = cluster.program("unmunge").arg(format!("--socket={}", socket.display()));
+    let told = unmunge.input(format!("{for_root}\n")).stdout().unwrap();
+    let value = |name: &str| {
+        let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(|rest| rest.trim().to_owned())
+    };
+    let is_roots = value("UID_RESTRICTION").is_some_and(|who| who.contains("(0)"));
+    let found = (read_by_root, value("TTL"), is_roots, munge.decode(&for_root));
+    let wanted = (Err(MungeError::NotForUs), Some("60".to_owned()), true, Err(MungeError::Replayed));
+    assert_eq!(found, wanted, "{told}");
 }
 
 #[test]

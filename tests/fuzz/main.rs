@@ -1,15 +1,19 @@
 //! Foreign text and bytes at every door: whatever is said there, nothing panics, nothing is believed that is not whole, and
 //! what is understood is understood again. A short run is part of every test; `PILLION_FUZZ_SECONDS=3600` makes each target
-//! go on for so long, with other values each time (CONTRIBUTING.md).
+//! go on for so long, with other values each time, and the CI sets it to a few seconds (CONTRIBUTING.md).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+#[cfg(test)]
+mod claims;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
 mod option;
+#[cfg(test)]
+mod requests;
 #[cfg(test)]
 mod slurm;
 #[cfg(test)]

@@ -86,7 +86,11 @@ fn nodes_partitions_and_settings() {
 
 #[test]
 fn words_and_lists() {
+    let long = format!("[1-65536]{}", "a".repeat(2_000));
+    let wide = format!("n[{}1-65536]", "0".repeat(2_000));
     let examples = [
+        long.as_str(),
+        &wide,
         "n[1-3,7]",
         "gpu[001-128]-ib",
         "a,b[2-4]c",
@@ -98,7 +102,9 @@ fn words_and_lists() {
     ];
     fuzz("words and lists", &text_like(&examples), |text| {
         if let Ok(nodes) = nodeset::expand(&text) {
-            assert!(nodes.len() <= 1 << 20, "{} nodes", nodes.len());
+            let bytes: usize = nodes.iter().map(|node| node.as_str().len()).sum();
+            assert!(nodes.len() <= nodeset::NODES_MAX, "{} nodes", nodes.len());
+            assert!(bytes <= nodeset::TEXT_BYTES_MAX, "{bytes} bytes of names");
         }
         state::job_state(&text);
         state::reason(&text);

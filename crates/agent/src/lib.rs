@@ -48,11 +48,9 @@ pub use poke::poke;
 pub use run::run;
 
 use anyhow::Context as _;
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 /// The machine's name up to its first dot, as Slurm names nodes.
 pub fn host_name() -> String {
@@ -63,13 +61,7 @@ pub fn host_name() -> String {
 
 /// Logs to standard error, at the levels of `RUST_LOG`, else `info`.
 pub fn start_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let is_terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_terminal)
-        .with_writer(std::io::stderr)
-        .init();
+    pillion_log::start("RUST_LOG", "info");
 }
 
 /// What is cancelled when the process is told to end.

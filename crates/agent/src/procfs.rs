@@ -4,6 +4,7 @@
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 /// A process that no other can be mistaken for: pids are used again, but not within one clock tick.
@@ -64,9 +65,14 @@ pub struct ProcFs {
 }
 
 impl ProcFs {
-    /// Whether this is an MPS server, by the file that it runs: a name can be taken by anybody.
+    /// Whether this is an MPS server, by the file that it runs: one of that name that is the system's own. A name can be taken
+    /// by anybody, for a process and for a file.
     pub fn is_mps_server(&self, pid: u32) -> bool {
-        self.program(pid).is_some_and(|name| name == MPS_SERVER)
+        let file = std::fs::metadata(self.root.join(format!("{pid}/exe")));
+        // Root's, or whose we are where we are not root.
+        let owners = [0, rustix::process::geteuid().as_raw()];
+        file.is_ok_and(|file| owners.contains(&file.uid()))
+            && self.program(pid).is_some_and(|name| name == MPS_SERVER)
     }
 
     /// The name of the file that the process runs.

@@ -39,9 +39,7 @@ impl ProgressFiles {
 
     /// Whether it is a file system of its own, which bounds all that jobs can write there.
     pub fn is_bounded(&self) -> bool {
-        let device = |path: Option<&Path>| Some(fs::stat(path?).ok()?.st_dev);
-        let own = device(Some(&self.directory));
-        own.is_some() && own != device(self.directory.parent())
+        is_mounted(&self.directory).unwrap_or(false)
     }
 
     /// Where a start's counter is.
@@ -122,6 +120,12 @@ fn last_number(tail: &[u8], is_whole_file: bool) -> Option<f64> {
     let start = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1);
     let text = std::str::from_utf8(&lines[start..]).ok()?;
     text.trim().parse::<f64>().ok().filter(|number| (0.0..=PROGRESS_MAX).contains(number))
+}
+
+/// Whether a directory is a file system of its own; `None`: it cannot be seen.
+pub(crate) fn is_mounted(directory: &Path) -> Option<bool> {
+    let device = |path: &Path| Some(fs::stat(path).ok()?.st_dev);
+    Some(device(directory)? != device(directory.parent()?)?)
 }
 
 #[cfg(test)]

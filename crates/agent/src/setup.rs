@@ -2,6 +2,7 @@
 //! plugin that Slurm loads here, and what the mechanisms stand on. Changes nothing; what cannot be seen is left out.
 
 use crate::config::{BackendKind, Config};
+use crate::progress::is_mounted;
 use pillion_config::slurm_files::{lines_of_ours, plugin_version, plugstack, read_text};
 use pillion_core::setup::{LoadedPlugin, NodeSetup, SetupFault, SetupFaultKind};
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,6 +26,8 @@ const PERSISTENCE_SOCKET: &str = "/run/nvidia-persistenced/socket";
 pub struct Places {
     /// The directory of progress files and of the MPS daemons.
     pub runtime_directory: PathBuf,
+    /// That of the progress files alone.
+    pub progress_directory: PathBuf,
     /// That of the socket at which SPANK asks.
     pub handoff_directory: PathBuf,
     /// Slurm's configuration: the first of them that is there.
@@ -46,6 +49,7 @@ impl Places {
         let is_intel = config.backend == BackendKind::Intel;
         Self {
             runtime_directory: config.runtime_directory.clone(),
+            progress_directory: config.runtime_directory.join("progress"),
             handoff_directory: config.handoff_socket.parent().unwrap_or(Path::new("/")).to_owned(),
             slurm_confs,
             mps: has_mps.then(|| (config.mps.control_binary.clone(), PERSISTENCE_SOCKET.into())),
@@ -61,6 +65,7 @@ impl Places {
     pub fn look(&self) -> NodeSetup {
         let mut setup = NodeSetup::default();
         setup.faults.extend(self.directories());
+        setup.faults.extend(unbounded(&self.progress_directory));
         if let Some((program, persistence)) = &self.mps {
             setup.faults.extend(missing_for_mps(program, persistence));
         }
@@ -87,6 +92,14 @@ impl Places {
         faults.extend(both.into_iter().filter_map(|path| open(path, mode(path)?)));
         faults
     }
+}
+
+/// Jobs write there, and fill the file system that it lies on.
+fn unbounded(progress: &Path) -> Option<SetupFault> {
+    let detail =
+        format!("{} is no file system of its own: jobs can fill the one that it lies on", progress.display());
+    (is_mounted(progress) == Some(false))
+        .then_some(SetupFault { kind: SetupFaultKind::ProgressUnbounded, detail })
 }
 
 /// A hook that Slurm cannot run drains the node. Of several by a pattern nothing is known.
@@ -213,6 +226,7 @@ mod tests {
         fn places(&self) -> Places {
             Places {
                 runtime_directory: self.path("run"),
+                progress_directory: self.path("run/progress"),
                 handoff_directory: self.path("run"),
                 slurm_confs: vec![self.path("none/slurm.conf"), self.path("slurm.conf")],
                 mps: None,
@@ -251,6 +265,16 @@ mod tests {
         assert_eq!(kinds(&machine.places()), []);
         machine.mode("run", 0o750);
         assert_eq!(kinds(&machine.places()), [SetupFaultKind::DirectoryClosed]);
+    }
+
+    #[test]
+    fn progress_files_that_fill_the_file_system_of_others_are_told() {
+        let machine = Machine::new();
+        assert_eq!(kinds(&machine.places()), [], "it is not there, and nothing is known");
+        std::fs::create_dir(machine.path("run/progress")).unwrap();
+        assert_eq!(kinds(&machine.places()), [SetupFaultKind::ProgressUnbounded]);
+        let mounted = Places { progress_directory: "/proc".into(), ..machine.places() };
+        assert_eq!(kinds(&mounted), []);
     }
 
     #[test]

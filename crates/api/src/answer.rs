@@ -48,7 +48,7 @@ impl Fault {
 
     /// What is wrong, for a person.
     pub fn sentence(&self) -> String {
-        format!("{}: {}", self.kind().phrase(), self.detail)
+        self.kind().sentence(&self.detail)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::prover::Prover;
 use crate::{frame, tls};
 use hyper_util::rt::TokioIo;
 use std::error::Error as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -47,8 +48,18 @@ impl Door {
     async fn pass(&self) -> Result<TlsStream<TcpStream>, AuthError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = stream.map_err(|error| AuthError::Unreachable(error.to_string()))?;
+        let peer = stream.peer_addr().map_err(|error| AuthError::Unreachable(error.to_string()))?;
+        self.prove(stream, peer).await
+    }
+
+    /// Makes both ends known to each other on a connection to this address.
+    pub(crate) async fn prove(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Result<TlsStream<TcpStream>, AuthError> {
         let _ = stream.set_nodelay(true);
-        let is_here = stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
+        let is_here = peer.ip().to_canonical().is_loopback();
         let with_site = self.prover.method() == Method::Mtls && self.claimant != Claimant::User;
         let connector = TlsConnector::from(Arc::new(tls::client(self.prover.auth(), with_site)?));
         let name = tls::server_name(&self.host, with_site)?;

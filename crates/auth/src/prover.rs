@@ -189,12 +189,7 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Prover::judge`].
-    pub(crate) fn check_answer(
-        &self,
-        claim: &Claim,
-        exporter: &Exporter,
-        proof: &str,
-    ) -> Result<(), AuthError> {
+    pub fn check_answer(&self, claim: &Claim, exporter: &Exporter, proof: &str) -> Result<(), AuthError> {
         let Claim { method, claimant, .. } = claim;
         match method {
             Method::Munge => {

@@ -165,8 +165,9 @@ impl Gate {
                 Ok(Held::new(stream, Peer { address, identity }, permits))
             }
             Err(error) => {
-                if self.refusals.note(ip, &claimant, error.report(), self.prover.clock().now()) {
-                    warn!(%address, who = %claimant, why = error.report(), "not let in");
+                let noted = self.refusals.note(ip, &claimant, error.report(), self.prover.clock().now());
+                if let Some(untold_count) = noted {
+                    warn!(%address, who = %claimant, why = error.report(), untold_count, "not let in");
                 }
                 frame::send(&mut stream, &Answer::refusal(&error).to_text()).await?;
                 let _ = stream.shutdown().await;

@@ -25,6 +25,9 @@ pub struct Config {
     pub listen: Listen,
     pub auth: Auth,
     pub database: Database,
+    pub web: Web,
+    pub metrics: Metrics,
+    pub agent: Agent,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
@@ -57,6 +60,27 @@ pub struct Database {
     pub url: Option<String>,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Web {
+    /// Where the page is; absent: nowhere.
+    pub listen_address: Option<SocketAddr>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Metrics {
+    /// Where Prometheus reads; absent: nowhere.
+    pub listen_address: Option<SocketAddr>,
+}
+
+/// Of an agent that reads the same file.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Agent {
+    pub metrics: Metrics,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -66,6 +90,9 @@ impl Default for Config {
             listen: Listen::default(),
             auth: Auth::default(),
             database: Database::default(),
+            web: Web::default(),
+            metrics: Metrics::default(),
+            agent: Agent::default(),
         }
     }
 }

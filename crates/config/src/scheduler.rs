@@ -193,7 +193,7 @@ pub struct PolicyConfig {
     /// promise to somebody else. By user, for a name is anybody's to make up. 0: none, it is only told as an event.
     #[schemars(range(min = 0, max = 1000))]
     pub credit_runs: u32,
-    /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or accept no slowdown,
+    /// Devices that one user's jobs may hold at once for themselves alone, because they are measured or leave room for nobody,
     /// before his next such job comes after everybody else's. It costs nobody anything who waits alone.
     #[schemars(range(min = 1, max = 100_000))]
     pub alone_devices_max: u32,

@@ -60,6 +60,26 @@ impl FaultKind {
         }
     }
 
+    /// Whether what the agent or the driver says of it may name jobs or processes of those on the device, who are not
+    /// everybody's to know.
+    pub const fn names_tenants(self) -> bool {
+        match self {
+            // Of what a newer agent says nobody here knows whom it names.
+            Self::Other
+            | Self::Overused
+            | Self::NoPartitions
+            | Self::ModeHeld
+            | Self::MpsDied
+            | Self::MpsFault => true,
+            Self::MetricLost
+            | Self::OneUser
+            | Self::NoMechanism
+            | Self::Divided
+            | Self::Unreadable
+            | Self::Gone => false,
+        }
+    }
+
     /// For a person.
     pub const fn phrase(self) -> &'static str {
         match self {
@@ -79,20 +99,37 @@ impl FaultKind {
     }
 }
 
+impl FaultKind {
+    /// What is wrong, for a person: `it is gone: fell off the bus`.
+    pub fn sentence(self, detail: &str) -> String {
+        let phrase = self.phrase();
+        if detail.is_empty() { phrase.to_owned() } else { format!("{phrase}: {detail}") }
+    }
+}
+
 /// One thing that is wrong with a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceFault {
     /// What kind of fault it is.
     pub kind: FaultKind,
-    /// In the driver's words.
+    /// In the driver's words; empty where the kind says all, or all that its reader may know.
     pub detail: String,
     /// When the agent first saw it.
     pub since: UnixTime,
 }
 
+impl DeviceFault {
+    /// As everybody may read it: nothing by which to know who is on the device.
+    #[must_use]
+    pub fn for_everybody(&self) -> Self {
+        let detail = if self.kind.names_tenants() { String::new() } else { self.detail.clone() };
+        Self { kind: self.kind, detail, since: self.since }
+    }
+}
+
 impl fmt::Display for DeviceFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind.phrase(), self.detail)
+        f.write_str(&self.kind.sentence(&self.detail))
     }
 }
 
@@ -111,5 +148,26 @@ impl DeviceCondition {
     /// Why nobody new may be put there: its worst fault that closes it.
     pub fn closed_by(&self) -> Option<&DeviceFault> {
         self.faults.iter().find(|fault| fault.kind.closes_device())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_reads_what_a_device_is_like_and_not_who_is_on_it() {
+        let fault = |kind, detail: &str| DeviceFault {
+            kind,
+            detail: detail.to_owned(),
+            since: UnixTime::from_epoch(1),
+        };
+        let overused =
+            fault(FaultKind::Overused, "job 34 held more of it than its share allows, and was ended");
+        assert_eq!(overused.for_everybody().to_string(), "a tenant took too much of its memory");
+        let died = fault(FaultKind::MpsDied, "the MPS server died under its clients; clients 4711");
+        assert_eq!(died.for_everybody().to_string(), "its MPS daemon died");
+        let gone = fault(FaultKind::Gone, "fell off the bus");
+        assert_eq!(gone.for_everybody().to_string(), "it is gone: fell off the bus");
     }
 }

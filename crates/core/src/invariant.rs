@@ -83,6 +83,13 @@ impl Violation {
     }
 }
 
+impl Violation {
+    /// As everybody may read it: who is concerned, and with how much, is for operators.
+    pub fn for_everybody(&self) -> String {
+        format!("{} does not hold here; operators see more", self.id())
+    }
+}
+
 /// A job on a device now, as Slurm reports it, with what was planned for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
@@ -161,6 +168,13 @@ mod tests {
     fn a_planned_pair_that_fits_is_fine() {
         let pair = [occupant(1, 40, Some(7)), occupant(2, 60, Some(7))];
         assert_eq!(check_occupants(&pair, |_, _| Some(20)), []);
+    }
+
+    #[test]
+    fn everybody_reads_which_invariant_does_not_hold_and_no_job() {
+        let found = check_occupants(&[occupant(4711, 50, None), occupant(4712, 50, None)], |_, _| None);
+        assert!(found[0].to_string().contains("4711"), "{found:?}");
+        assert_eq!(found[0].for_everybody(), "R-2 does not hold here; operators see more");
     }
 
     #[test]

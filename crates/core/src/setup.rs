@@ -28,6 +28,8 @@ pub enum SetupFaultKind {
     HookMissing,
     /// There is no device to share: no library of a vendor, no driver, or none that it shows.
     NoDevices,
+    /// Jobs' progress files lie on no file system of their own.
+    ProgressUnbounded,
 }
 
 spelt_as_serialized!(SetupFaultKind => "set-up fault");

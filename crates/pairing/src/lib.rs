@@ -24,6 +24,6 @@ pub use allow::AllowList;
 pub use history::{Observation, ObservedTenant};
 pub use model::{Contention, InterferenceModel, Learned, PredictError, SpeedEstimate, TenantInput};
 pub use plan::{Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
-pub use planner::plan;
+pub use planner::{Demands, leaves_room, plan};
 pub use policy::{Objective, Policy, UserPolicy};
 pub use view::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};

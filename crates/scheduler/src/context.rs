@@ -1,6 +1,7 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
 use crate::agents::Agents;
+use crate::credit::Strain;
 use crate::idle::Idle;
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
@@ -12,6 +13,7 @@ use crate::tick_error::TickError;
 use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
+use pillion_core::invariant::Violation;
 use pillion_core::{Clock, DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_doors::TurnedAway;
 use pillion_pairing::{Policy, Reason};
@@ -98,7 +100,7 @@ pub struct Board {
     /// What users may not see of each other, and when Slurm said so.
     pub privacy: Option<(Privacy, UnixTime)>,
     /// Nodes on which releases stopped after a violation, and why.
-    pub stopped: BTreeMap<NodeName, String>,
+    pub stopped: BTreeMap<NodeName, Violation>,
     /// Jobs whose last plan was dropped, and until when they are left out.
     pub cooling: BTreeMap<SlurmJobId, UnixTime>,
     /// What the last plan said of each job that it left waiting.
@@ -107,8 +109,10 @@ pub struct Board {
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.
     pub launched: BTreeMap<JobStart, UnixTime>,
-    /// Devices on which somebody does far more than he was let in for, whose sharing it is, and why.
-    pub overrun: BTreeMap<(NodeName, GresType), (DecisionId, String)>,
+    /// Devices on which somebody does far more than he was let in for, and whose sharing it is.
+    pub overrun: BTreeMap<(NodeName, GresType), DecisionId>,
+    /// What was measured of each tenant's sharing while he was there.
+    pub strains: BTreeMap<JobStart, Strain>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.

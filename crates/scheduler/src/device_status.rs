@@ -24,6 +24,16 @@ pub enum Closed<'a> {
     Fault(&'a DeviceFault),
 }
 
+impl Closed<'_> {
+    /// As everybody may read it: nothing by which to know who is on the device.
+    pub fn for_everybody(&self) -> String {
+        match self {
+            Self::Fault(fault) => fault.for_everybody().to_string(),
+            Self::Drained(_) | Self::AgentNotResponding => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Closed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

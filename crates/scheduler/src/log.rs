@@ -1,37 +1,8 @@
-//! The log, one line an event whatever stands in it: a name from outside that has an end of line in it makes no second line, and
-//! no terminal obeys one that shows the log. What is in the way of every tick is said now and then, not every time.
+//! What is in the way of every tick is said in the log now and then, not every time.
 
 use pillion_core::UnixTime;
-use pillion_core::text::shown;
 use std::collections::HashMap;
-use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
-
-/// The longest line.
-const LINE_CHARS_MAX: usize = 8_192;
-
-/// Writes each event as one line.
-pub(crate) struct OneLine<W>(W);
-
-impl<W: Write> OneLine<W> {
-    pub(crate) const fn to(writer: W) -> Self {
-        Self(writer)
-    }
-}
-
-impl<W: Write> Write for OneLine<W> {
-    /// An event comes whole, with the end of its line.
-    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(event);
-        let line = shown(text.strip_suffix('\n').unwrap_or(&text), LINE_CHARS_MAX);
-        self.0.write_all(format!("{line}\n").as_bytes())?;
-        Ok(event.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
 
 /// How long a sentence is not said again.
 const SAID_AGAIN_AFTER_SECONDS: f64 = 600.0;
@@ -63,7 +34,6 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn what_is_met_every_second_is_said_every_ten_minutes() {
@@ -79,36 +49,5 @@ mod tests {
             (0..10_000).filter(|row| repeats.is_news(&format!("row {row}"), UnixTime::from_epoch(at))).count()
         };
         assert_eq!((lines_at(0), lines_at(1), lines_at(599), lines_at(600)), (1_000, 0, 0, 1_000));
-    }
-
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Kept {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// As it was tried: a node whose name had an end of line and an escape sequence in it.
-    #[test]
-    fn a_name_forges_no_line() {
-        let kept = Kept::default();
-        let writer = kept.clone();
-        let log = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || OneLine::to(writer.clone()))
-            .finish();
-        tracing::subscriber::with_default(log, || {
-            tracing::info!(node = %"n1\n2026-11-24T00:00:00Z ERROR forged\x1b[2J", "agent attached");
-            tracing::info!("the next");
-        });
-        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(!text.contains('\x1b') && text.contains("\\u{1b}[2J"), "{text}");
     }
 }

@@ -1,6 +1,5 @@
 //! The program `pillion-scheduler`: arguments, log, configuration, run.
 
-use crate::log::OneLine;
 use crate::private_postgres::PrivatePostgresError;
 use crate::rules::{self, Rule};
 use crate::store::postgres::ConnectError;
@@ -12,7 +11,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 /// What is logged unless `PILLION_LOG` says otherwise. Not Postgres' notices, which its own log has: where it refuses a commit
 /// that we then run again, sqlx sends a rollback after it, and Postgres warns that there is no transaction.
@@ -42,12 +40,7 @@ pub fn main() -> ExitCode {
     // For the end-to-end tests, which kill it at the points that `FAILPOINTS` names; a release has none.
     let _armed = cfg!(debug_assertions).then(fail::FailScenario::setup);
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_env("PILLION_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| OneLine::to(std::io::stderr()))
-        .with_ansi(false)
-        .init();
+    pillion_log::start("PILLION_LOG", LOG_FILTER);
     let (config, in_force) = match pillion_config::read_scheduler_in_force(&arguments.config) {
         Ok(read) => read,
         Err(error) => {

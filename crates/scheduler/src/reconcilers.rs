@@ -152,6 +152,32 @@ mod tests {
         assert_eq!((ill.durations.count(), ill.failures, ill.succeeded_at), (1, 1, None));
     }
 
+    /// However often somebody pokes: one look at Slurm in half a period at most.
+    #[tokio::test(start_paused = true)]
+    async fn who_pokes_without_end_makes_it_look_twice_as_often_and_no_more() {
+        let slurm = FakeSlurm::new(FakeSettings::default(), vec![], vec![], at(NOW));
+        let context = Arc::new(Context::new(
+            Arc::new(ManualClock::new(at(NOW))),
+            Arc::new(slurm),
+            Arc::new(MemoryStore::default()),
+            Arc::new(Agents::default()),
+            Settings::default(),
+        ));
+        let engine = Arc::new(Engine::new(Arc::clone(&context)));
+        let mut tasks = all(Duration::from_secs(2), &context, &engine);
+        tasks.retain(|task| task.name == "watch");
+        let (stop, mut driven) = (CancellationToken::new(), JoinSet::new());
+        spawn(&mut driven, tasks, &context, &stop);
+        for _ in 0..2_000 {
+            context.nudges.watch.notify_one();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let looks = context.tally.counts().ticks["watch"].durations.count();
+        assert!((9..=11).contains(&looks), "{looks} looks in 10 s");
+        stop.cancel();
+        while driven.join_next().await.is_some() {}
+    }
+
     struct Fixed(bool);
 
     #[async_trait]

@@ -29,11 +29,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 use tracing::{debug, error, info, warn};
-
-/// How many calls and streams one connection may have open at once.
-const STREAMS_OF_CONNECTION_MAX: u32 = 64;
 
 /// Runs the scheduler until `stop` is cancelled. `path`: the configuration's file; `rules`: what of it is told to everybody.
 ///
@@ -193,18 +189,14 @@ async fn spawn_servers(
     let listen = &config.listen;
     let tcp =
         TcpListener::bind(listen.tcp).await.with_context(|| format!("cannot listen on {}", listen.tcp))?;
-    let over_tcp = Server::builder()
-        .http2_keepalive_interval(Some(Duration::from_secs(10)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-        .max_concurrent_streams(Some(STREAMS_OF_CONNECTION_MAX))
+    let over_tcp = limits::server()
         .add_service(agent_service)
         .add_service(operator_service())
         .serve_with_incoming_shutdown(gate.serve(tcp, stop.clone()), stop.clone().cancelled_owned());
     let unix = bind_socket(&listen.socket)?;
     let (connections, accepting) = incoming(unix, Arc::clone(&context.turned_away));
     tasks.spawn(accepting);
-    let over_unix = Server::builder()
-        .max_concurrent_streams(Some(STREAMS_OF_CONNECTION_MAX))
+    let over_unix = limits::server()
         .add_service(operator_service())
         .serve_with_incoming_shutdown(connections, stop.clone().cancelled_owned());
     if let Some(address) = config.web.listen_address {
@@ -242,3 +234,6 @@ fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
         .with_context(|| format!("cannot open {} to everybody", path.display()))?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests;

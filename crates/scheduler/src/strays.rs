@@ -50,8 +50,11 @@ impl Strays {
             );
             warn!(job_id = %job.id, partition = %job.partition, "a job outside the pool has its own request back");
             let (job_id, kind) = (Some(job.id), EventKind::Stray);
-            context.store.record_event(&Event { at, kind, job_id, node: None, detail }).await?;
-            context.tally.event(&EventKind::Stray);
+            // The job is no stray any more: what is not told now is told never, but the others are mended.
+            match context.store.record_event(&Event { at, kind, job_id, node: None, detail }).await {
+                Ok(()) => context.tally.event(&EventKind::Stray),
+                Err(error) => context.pass_over("strays", job.id, error.into())?,
+            }
         }
         Ok(())
     }

@@ -47,31 +47,40 @@ pub struct Limits {
 
 struct Site {
     service: Arc<dyn OperatorService>,
-    places: Semaphore,
-    /// Of each viewer who looks now, by his name; of those that nobody knows together.
-    of_viewers: Mutex<BTreeMap<Option<String>, Arc<Semaphore>>>,
+    places: Places,
     limits: Limits,
 }
 
-impl Site {
+/// How many pages are made at once, of everybody and of one viewer.
+struct Places {
+    count: usize,
+    all: Semaphore,
+    /// Of each viewer who looks now, by his name; of those that nobody knows together.
+    of_viewers: Mutex<BTreeMap<Option<String>, Arc<Semaphore>>>,
+}
+
+impl Places {
+    const fn new(count: usize) -> Self {
+        Self { count, all: Semaphore::const_new(count), of_viewers: Mutex::new(BTreeMap::new()) }
+    }
+
     /// A place to make a page: behind the viewer's own, so that nobody waits for another's line.
-    async fn place(&self, viewer: &Viewer) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
+    async fn take(&self, viewer: &Viewer) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
         let own = {
             let mut viewers = self.of_viewers.lock().unwrap_or_else(PoisonError::into_inner);
             viewers.retain(|_, places| Arc::strong_count(places) > 1);
-            let count = self.limits.concurrency.div_ceil(2);
+            let count = self.count.div_ceil(2);
             Arc::clone(viewers.entry(viewer.name.clone()).or_insert_with(|| Arc::new(Semaphore::new(count))))
         };
         let own = own.acquire_owned().await.ok()?;
-        Some((own, self.places.acquire().await.ok()?))
+        Some((own, self.all.acquire().await.ok()?))
     }
 }
 
 /// The page, over the operators' service. Whoever serves it puts a [`Viewer`] into the extensions of each request; without
 /// one the viewer is nobody.
 pub fn router(service: Arc<dyn OperatorService>, limits: Limits) -> Router {
-    let places = Semaphore::new(limits.concurrency);
-    let site = Site { service, places, of_viewers: Mutex::default(), limits };
+    let site = Site { service, places: Places::new(limits.concurrency), limits };
     Router::new().fallback(answer).with_state(Arc::new(site))
 }
 
@@ -113,7 +122,7 @@ async fn page(site: &Site, request: &Parts) -> Response {
         Page::Icon => return text("image/svg+xml", ICON),
         _ => {}
     }
-    let Ok(Some(_place)) = tokio::time::timeout(site.limits.duration, site.place(&viewer)).await else {
+    let Ok(Some(_place)) = tokio::time::timeout(site.limits.duration, site.places.take(&viewer)).await else {
         let problem =
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too many look at once; try again in a moment.");
         return shown(Err(problem), Some(&page), &filters, &viewer);
@@ -157,6 +166,24 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_many_pages_at_once_takes_half_of_the_places_and_no_more() {
+        let places = Places::new(4);
+        let viewer = |name: &str| Viewer { name: Some(name.to_owned()), ..Viewer::default() };
+        let (busy, other) = (viewer("busy"), viewer("other"));
+        let waits = Duration::from_secs(1);
+        let mut held = vec![places.take(&busy).await, places.take(&busy).await];
+        assert!(tokio::time::timeout(waits, places.take(&busy)).await.is_err(), "his third waits");
+        for _ in 0..2 {
+            let place = tokio::time::timeout(waits, places.take(&other)).await;
+            held.push(place.expect("another viewer's own half"));
+        }
+        let nobody = tokio::time::timeout(waits, places.take(&Viewer::default())).await;
+        assert!(nobody.is_err(), "four in all");
+        held.clear();
+        assert!(tokio::time::timeout(waits, places.take(&busy)).await.is_ok());
+    }
 
     #[test]
     fn only_names_of_this_machine_pass() {

@@ -106,6 +106,14 @@ pub(super) fn device_uuids(json: &str) -> Result<BTreeMap<(String, String), Stri
     Ok(found)
 }
 
+/// How agents and the scheduler prove over TCP who they are, from `pillion status --json`.
+///
+/// # Errors
+/// [`HarnessError::Refused`] where it is no JSON.
+pub(super) fn auth_method(json: &str) -> Result<Value> {
+    Ok(parse(json)?["auth_method"].clone())
+}
+
 /// The last thing that was said of a job, from `pillion explain --json`: the rule's word and the sentence.
 ///
 /// # Errors

@@ -10,12 +10,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where it cannot be written.
-pub(super) fn write(runs: &[Run], totals: Totals, path: &Path) -> Result<()> {
-    let text = format!("{:#}\n", result(runs, totals));
+pub(super) fn write(runs: &[Run], totals: Totals, auth_method: &Value, path: &Path) -> Result<()> {
+    let text = format!("{:#}\n", result(runs, totals, auth_method));
     std::fs::write(path, text).map_err(io_error("write", path))
 }
 
-fn result(runs: &[Run], totals: Totals) -> Value {
+fn result(runs: &[Run], totals: Totals, auth_method: &Value) -> Value {
     let mut groups: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
     for run in runs {
         groups.entry(run.decided.group).or_default().push(job_id(run));
@@ -27,6 +27,7 @@ fn result(runs: &[Run], totals: Totals) -> Value {
         .collect();
     let Totals { gpu_seconds, gpu_seconds_exclusive, energy_joules, energy_joules_exclusive } = totals;
     json!({
+        "auth_method": auth_method,
         "jobs": runs.iter().map(job).collect::<Vec<_>>(),
         "pairings": pairings,
         "totals": {

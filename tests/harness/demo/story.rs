@@ -51,7 +51,8 @@ pub(super) struct Unpaired {
 /// # Errors
 /// What went wrong; [`HarnessError::Refused`] where a job did not find what was decided for it.
 pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
-    tell::opening(&operator(cluster, &["status", "--json"])?, cluster.spec().time_scale);
+    let status = operator(cluster, &["status", "--json"])?;
+    tell::opening(&status, cluster.spec().time_scale);
     let first = submit(cluster, &[])?;
     let first_told = ends(cluster, &first)?;
     wait_for("profiles of all jobs", PATIENCE, || {
@@ -86,7 +87,7 @@ pub(super) fn tell(cluster: &Cluster, result: &Path) -> Result<Shown> {
     environments(cluster, &first_runs, &runs)?;
     let all: Vec<Run> = first_runs.iter().chain(&runs).cloned().collect();
     tell::totals(totals(&runs), totals(&all), &runs, cluster.spec().time_scale);
-    result::write(&all, totals(&all), result)?;
+    result::write(&all, totals(&all), &answers::auth_method(&status)?, result)?;
     println!("\nFor programs: {}", result.display());
     Ok(Shown { unpaired })
 }

@@ -5,6 +5,8 @@
 use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::report::{AgentHello, JobSummary, Launch, PROTOCOL_VERSION, ProgressPart};
 use pillion_core::{DeviceUuid, GresType, JobStart, NodeName, UnixTime};
+use std::io::Write as _;
+use std::path::Path;
 
 /// The moment at which tests happen, in seconds since the epoch.
 pub const NOW: u64 = 1_000_000;
@@ -84,4 +86,28 @@ pub fn launch(start: JobStart) -> Launch {
         gres_types: vec![GresType::new("g1")],
         profile_name: None,
     }
+}
+
+/// Says that a test does nothing because its data are not on this machine. They may not be copied, so this is no failure anywhere.
+pub fn without_data(path: &Path) {
+    say(&format!("{} is not there", path.display()));
+}
+
+/// Set by `tests/run`, which has everything that a test may need: there a test that cannot run has failed.
+const COMPLETE: &str = "PILLION_TESTS_COMPLETE";
+
+/// Says that a test cannot run on this machine, in words that follow its name, or some part of it: past the capture of what tests
+/// print, for it would pass in silence. The test returns after it.
+///
+/// # Panics
+/// Where `PILLION_TESTS_COMPLETE` is set.
+pub fn skipped(why: &str) {
+    assert!(std::env::var_os(COMPLETE).is_none(), "{why}; with {COMPLETE} every test must run");
+    say(why);
+}
+
+fn say(why: &str) {
+    let thread = std::thread::current();
+    let text = format!("SKIPPED {}: {why}\n", thread.name().unwrap_or("a test"));
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

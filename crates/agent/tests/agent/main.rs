@@ -150,6 +150,32 @@ async fn who_takes_his_memory_limit_away_is_ended_and_it_is_told() {
     thief.end();
 }
 
+/// Without the pipe directory a program is no client of the daemon: it runs beside it, and nobody but the kernel ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_holds_too_much_beside_the_daemon_is_killed() {
+    let scheduler = FakeScheduler::start();
+    let node = TestNode::new("h200", scheduler.port());
+    let _agent = node.start_agent();
+    scheduler.hello().await;
+    let limited = |job: u32, bytes: u64| {
+        let share = share(job, Mechanism::Mps);
+        Share { sharing: share.sharing.limited_to(Some(bytes)), ..share }
+    };
+    for share in [limited(33, 16 << 30), limited(34, 512 << 20)] {
+        let start = share.start;
+        scheduler.prepare(share).await;
+        assert_eq!(scheduler.result(start).await.error, None);
+    }
+    let mut neighbour = node.start_task(33, 1, Some("yes"));
+    neighbour.reply().await;
+    let mut thief = node.start_task_without("CUDA_MPS_PIPE_DIRECTORY", 34, 1, Some("yes"));
+    thief.reply().await;
+    eventually("the kernel to end it", || thief.has_ended()).await;
+    assert!(node.log().contains("over its memory limit"), "{}", node.log());
+    assert!(!neighbour.has_ended(), "and nobody else");
+    assert_eq!(node.driver().status(1).unwrap().unwrap().client_pids.len(), 1);
+}
+
 /// The agent's page, empty while it does not listen.
 fn metrics(node: &TestNode) -> String {
     let Ok(mut stream) = TcpStream::connect(node.metrics()) else { return String::new() };

@@ -51,6 +51,11 @@ impl Task {
         std::fs::read_to_string(&self.progress).ok()?.trim().parse().ok()
     }
 
+    /// Whether its process is over, without our doing.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     pub(crate) fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

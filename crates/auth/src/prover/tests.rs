@@ -111,6 +111,19 @@ fn a_credential_ends_after_a_minute_and_a_clock_that_is_off_is_named() {
     }
 }
 
+/// A minute by the clock of whoever reads it, in either direction, and no second more.
+#[test]
+fn a_credential_of_a_minute_ago_is_taken_and_one_of_a_minute_and_a_second_is_not() {
+    for (offset, is_good) in [(-59_i32, true), (-61, false), (59, true), (61, false)] {
+        let world = World::new();
+        world.node_clock.set(UnixTime::from_seconds(start().seconds() + f64::from(offset)));
+        let claim = world.of(0).claim(&agent("n1"), &EXPORTER).unwrap();
+        let judged = world.judge(&claim);
+        let is_late = matches!(judged, Err(AuthError::Denied(Denial::Clock { .. })));
+        assert!(if is_good { judged.is_ok() } else { is_late }, "{offset} s: {judged:?}");
+    }
+}
+
 #[test]
 fn without_munged_nobody_is_denied() {
     let world = World::new();

@@ -19,6 +19,7 @@ struct Site {
     munge: Arc<Double>,
     refusals: Arc<Refusals>,
     turned_away: Arc<TurnedAway>,
+    gate: Arc<Gate>,
     address: SocketAddr,
     welcomed: ReceiverStream<io::Result<Welcomed>>,
     stop: CancellationToken,
@@ -49,8 +50,8 @@ impl Site {
         let gate = Arc::new(Gate::new(prover, refusals.clone(), turned_away.clone()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let welcomed = gate.serve(listener, stop.clone());
-        Self { realm, clock, munge, refusals, turned_away, address, welcomed, stop }
+        let welcomed = Arc::clone(&gate).serve(listener, stop.clone());
+        Self { realm, clock, munge, refusals, turned_away, gate, address, welcomed, stop }
     }
 
     fn door(&self, uid: u32, claimant: Claimant, address: SocketAddr, settings: &Auth) -> Door {
@@ -281,4 +282,34 @@ async fn without_a_method_whoever_comes_from_this_machine_is_an_agent_and_users_
         site.door(1000, claimant, site.address, &settings).enter().await.unwrap();
         assert_eq!(site.welcomed.next().await.unwrap().unwrap().info().identity, identity);
     }
+}
+
+fn is_for_one_machine<T>(refused: &Result<T, AuthError>) -> bool {
+    matches!(refused, Err(AuthError::Unavailable(why)) if why.contains("for one machine only"))
+}
+
+/// From another machine, for all that the scheduler sees. The configuration is refused before; this is the last door.
+#[tokio::test]
+async fn without_a_method_nobody_of_another_machine_is_let_in() {
+    let settings = auth(AuthMethod::None);
+    let site = Site::with(&settings).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let door = site.door(0, agent("n1"), listener.local_addr().unwrap(), &settings);
+    let meeting = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        site.gate.welcome(stream, ([192, 0, 2, 7], 40_000).into()).await
+    };
+    let (entered, welcomed) = tokio::join!(door.enter(), meeting);
+    assert!(is_for_one_machine(&welcomed) && is_for_one_machine(&entered));
+}
+
+/// The same from the other end, which would take whoever answers there for the scheduler.
+#[tokio::test]
+async fn without_a_method_nobody_on_another_machine_is_taken_for_the_scheduler() {
+    let settings = auth(AuthMethod::None);
+    let site = Site::with(&settings).await;
+    let elsewhere: SocketAddr = ([192, 0, 2, 7], 40_000).into();
+    let stream = TcpStream::connect(site.address).await.unwrap();
+    let door = site.door(0, agent("n1"), elsewhere, &settings);
+    assert!(is_for_one_machine(&door.prove(stream, elsewhere).await));
 }

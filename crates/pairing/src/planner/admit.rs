@@ -43,14 +43,18 @@ pub(crate) fn owners_may_share(policy: &Policy, a: Owner<'_>, b: Owner<'_>) -> b
 }
 
 /// The device memory that tenants may be admitted with.
+pub(crate) fn memory_usable(device: &DeviceView, policy: &Policy) -> u64 {
+    usable_bytes(device.memory_bytes, policy)
+}
+
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "memory is far below 2^53 bytes and the fraction is clamped"
 )]
-pub(crate) fn memory_usable(device: &DeviceView, policy: &Policy) -> u64 {
-    (device.memory_bytes as f64 * (1.0 - policy.memory_margin_fraction.clamp(0.0, 1.0))) as u64
+pub(super) fn usable_bytes(device_memory_bytes: u64, policy: &Policy) -> u64 {
+    (device_memory_bytes as f64 * (1.0 - policy.memory_margin_fraction.clamp(0.0, 1.0))) as u64
 }
 
 /// The device memory that a workload is admitted with: what was declared, but never less than what was seen.

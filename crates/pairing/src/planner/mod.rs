@@ -19,10 +19,13 @@ mod explanation;
 mod free_capacity;
 pub(crate) mod index;
 pub(crate) mod placement;
+mod room;
 mod rounds;
 mod selection;
 #[cfg(test)]
 mod tests;
+
+pub use room::{Demands, leaves_room};
 
 use crate::model::InterferenceModel;
 use crate::plan::Plan;

@@ -11,7 +11,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{JobStart, UnixTime, UserId};
 
 /// How far the compute units in use may be beyond the sum of the profiles: profiles are means, and samples are not.
-const ACTIVITY_MARGIN: f64 = 0.3;
+pub(super) const ACTIVITY_MARGIN: f64 = 0.3;
 /// How far a tenant's memory may be beyond what it was admitted with, as a ratio and in bytes.
 const MEMORY_RATIO: f64 = 1.25;
 const MEMORY_MARGIN_BYTES: f64 = 268_435_456.0;
@@ -34,19 +34,37 @@ impl Seen<'_> {
     }
 }
 
+/// What there is more of than there should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Memory,
+    Activity,
+}
+
+/// What one sample shows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Look {
+    /// What is beyond the profiles; `None`: nothing, or nobody can say.
+    pub(super) excess: Option<Excess>,
+    /// How far the compute units in use are beyond the sum of the profiles, or below it; `None`: nobody can say.
+    pub(super) surplus: Option<f64>,
+}
+
 /// More than there should be.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Excess {
     /// Whose it is.
     pub(super) start: JobStart,
     pub(super) uid: UserId,
+    pub(super) of: Of,
     /// What, one sentence without the other tenants.
     pub(super) detail: String,
 }
 
-/// What is beyond the profiles; `None`: nothing, or nobody can say.
-pub(super) fn excess(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
-    memory(tenants, sample).or_else(|| activity(tenants, sample))
+/// Holds a sample against the profiles of all who were there.
+pub(super) fn look(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Look {
+    let surplus = surplus(tenants, sample);
+    Look { excess: memory(tenants, sample).or_else(|| activity(tenants, surplus?)), surplus }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
@@ -63,6 +81,7 @@ fn memory(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
         (used > admitted * MEMORY_RATIO + MEMORY_MARGIN_BYTES).then(|| Excess {
             start: plan.start,
             uid: plan.uid,
+            of: Of::Memory,
             detail: format!(
                 "it holds {:.1} GiB of device memory and was let in with {:.1}",
                 used / GIB,
@@ -72,12 +91,15 @@ fn memory(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
     })
 }
 
-fn activity(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
+fn surplus(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<f64> {
     let used = sample.reading.metrics.get(Metric::SmActiveFraction)?;
     let known: Option<Vec<f64>> =
         tenants.iter().map(|tenant| tenant.profile?.metrics.get(Metric::SmActiveFraction)).collect();
-    let expected = known?.iter().sum::<f64>().min(1.0);
-    if used <= expected + ACTIVITY_MARGIN {
+    Some(used - known?.iter().sum::<f64>().min(1.0))
+}
+
+fn activity(tenants: &[Seen<'_>], surplus: f64) -> Option<Excess> {
+    if surplus <= ACTIVITY_MARGIN {
         return None;
     }
     let newest = tenants.iter().min_by(|a, b| {
@@ -88,6 +110,7 @@ fn activity(tenants: &[Seen<'_>], sample: &DeviceSeen) -> Option<Excess> {
     Some(Excess {
         start: plan.start,
         uid: plan.uid,
+        of: Of::Activity,
         // A user learns nothing of his neighbours: not even the sum.
         detail: "the device does far more than the profiles of all who are on it say, and its workload is the one that is \
                  known least"

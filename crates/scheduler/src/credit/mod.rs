@@ -4,38 +4,40 @@
 //! alone for some runs. Sends nobody away.
 //!
 //! ```text
-//! what agents saw ─► excess (pure) ─► so many in a row ─► credit_loss, event; the device takes no joiner
-//! run that ended  ─► newcomers beside a broken promise ──┘
+//! what agents saw ─► look (pure) ─┬─► window: enough of the last samples ──────┬─► credit_loss, event; the device takes
+//!                                 └─► strain: over the whole sharing ─┐         │   no joiner
+//! run that ended ──► newcomers beside a broken promise ───────────────┴─► where both say so
 //! ```
 
 mod excess;
 mod newcomer;
+mod strain;
+mod window;
 
 pub(crate) use newcomer::culprits;
+pub(crate) use strain::Strain;
 
 use crate::context::Context;
 use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
 use crate::tick_error::TickError;
-use excess::{Excess, Seen, excess};
+use excess::{Excess, Look, Seen, look};
 use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
 use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, GresType, NodeName, UnixTime, WorkloadKey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::warn;
-
-/// How many samples in a row must show it: one may fall into a burst.
-const SAMPLES_MIN: u32 = 5;
+use window::Window;
 
 type Place = (NodeName, GresType);
 
 /// What was seen of a sharing so far.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Watched {
     group: DecisionId,
     sampled_at: UnixTime,
-    samples_beyond: u32,
+    window: Window,
     is_reported: bool,
 }
 
@@ -62,11 +64,12 @@ impl Credit {
             let mut tenants = shared.get(place).into_iter().flatten();
             tenants.any(|(decision, _)| decision.group == watched.group)
         });
-        context.board_mut().overrun.retain(|(node, gres_type), (group, _)| {
+        context.board_mut().overrun.retain(|(node, gres_type), group| {
             active.iter().any(|decision| {
                 decision.group == *group && (&decision.node, &decision.gres_type) == (node, gres_type)
             })
         });
+        self.forget_strains(&active);
         if shared.is_empty() || !context.is_leading() {
             return Ok(());
         }
@@ -84,12 +87,10 @@ impl Credit {
                 let known = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
                 seen.push(Seen { member, profile: known.copied() });
             }
-            let Some((group, beyond)) =
-                self.count(place, tenants[0].0.group, sample.at, excess(&seen, sample))
-            else {
-                continue;
-            };
-            context.board_mut().overrun.insert(place.clone(), (group, beyond.detail.clone()));
+            let (group, look) = (tenants[0].0.group, look(&seen, sample));
+            self.add_strain(tenants, sample.at, &look);
+            let Some(beyond) = self.count(place, group, sample.at, look) else { continue };
+            context.board_mut().overrun.insert(place.clone(), group);
             let done = self.lose(place, &beyond).await;
             done.or_else(|error| context.pass_over("credit", beyond.start, error))?;
             if let Some(watched) = self.lock().get_mut(place) {
@@ -104,21 +105,33 @@ impl Credit {
         self.lock().get(place).is_none_or(|watched| !watched.is_reported && at > watched.sampled_at)
     }
 
-    /// One sample more: what is to be reported now, where enough in a row were beyond.
-    fn count(
-        &self,
-        place: &Place,
-        group: DecisionId,
-        at: UnixTime,
-        beyond: Option<Excess>,
-    ) -> Option<(DecisionId, Excess)> {
+    /// One sample more: what is to be reported now, where enough of the last were beyond.
+    fn count(&self, place: &Place, group: DecisionId, at: UnixTime, look: Look) -> Option<Excess> {
         let mut devices = self.lock();
-        let anew =
-            Watched { group, sampled_at: UnixTime::from_epoch(0), samples_beyond: 0, is_reported: false };
+        let anew = Watched { group, sampled_at: at, window: Window::default(), is_reported: false };
         let watched = devices.entry(place.clone()).or_insert(anew);
         watched.sampled_at = at;
-        watched.samples_beyond = if beyond.is_some() { watched.samples_beyond + 1 } else { 0 };
-        beyond.filter(|_| watched.samples_beyond >= SAMPLES_MIN).map(|beyond| (group, beyond))
+        watched.window.add(&look);
+        look.excess.filter(|excess| watched.window.bears_out(excess))
+    }
+
+    /// Keeps of each tenant what was measured while he was there, for a promise beside him that may turn out to be broken.
+    fn add_strain(&self, tenants: &[(&Decision, &Member)], at: UnixTime, look: &Look) {
+        let mut board = self.context.board_mut();
+        for (decision, member) in tenants {
+            let start = member.plan.start;
+            let strain = board.strains.entry(start).or_insert_with(|| Strain::of(decision.group, at));
+            strain.add(start, at, look);
+        }
+    }
+
+    fn forget_strains(&self, active: &[Decision]) {
+        let now = self.context.now();
+        let groups: BTreeSet<DecisionId> = active.iter().map(|decision| decision.group).collect();
+        self.context
+            .board_mut()
+            .strains
+            .retain(|_, strain| strain.is_kept(|group| groups.contains(&group), now));
     }
 
     async fn lose(&self, (node, gres_type): &Place, beyond: &Excess) -> Result<(), TickError> {

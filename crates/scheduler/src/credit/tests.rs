@@ -67,7 +67,7 @@ fn who_does_far_more_than_his_profile_says_is_seen() {
         Seen { member: &joiner, profile: Some(&light.profile) },
     ];
     let of = |sm_active: f64, memory: [u64; 2]| {
-        excess(&seen, &sample_of(sm_active, memory)).map(|beyond| beyond.uid)
+        look(&seen, &sample_of(sm_active, memory)).excess.map(|beyond| beyond.uid)
     };
     assert_eq!(of(0.93, [GIB, GIB]), Some(UserId(1001)));
     assert_eq!(of(0.6, [GIB, GIB]), None, "profiles are means");
@@ -75,13 +75,13 @@ fn who_does_far_more_than_his_profile_says_is_seen() {
     assert_eq!(of(0.3, [2 * GIB, GIB]), Some(UserId(1000)));
     let blind = [Seen { profile: None, ..seen[0] }, seen[1]];
     assert_eq!(
-        excess(&blind, &sample_of(1.0, [GIB, GIB])),
-        None,
+        look(&blind, &sample_of(1.0, [GIB, GIB])),
+        Look { excess: None, surplus: None },
         "of whom nothing is known, nothing is said"
     );
     let dense = profile("alice/known", 30, 0.9);
     let full = [Seen { profile: Some(&dense.profile), ..seen[0] }, seen[1]];
-    assert_eq!(excess(&full, &sample_of(1.0, [GIB, GIB])), None, "no device does more than all");
+    assert_eq!(look(&full, &sample_of(1.0, [GIB, GIB])).excess, None, "no device does more than all");
 }
 
 struct World {
@@ -158,6 +158,25 @@ async fn within_seconds_it_is_told_and_nobody_joins_there_and_its_user_owes() {
     world.credit.tick().await.unwrap();
     assert!(world.context.board().overrun.is_empty(), "it is open again when they are gone");
     assert!(!world.orders.is_closed());
+}
+
+/// As it was tried: heavy for four seconds, idle for one, for ever.
+#[tokio::test]
+async fn who_makes_a_pause_now_and_then_is_found_out_too() {
+    let world = World::new();
+    for seconds in 1..=20 {
+        world.sample(seconds, if seconds % 5 == 0 { 0.1 } else { 0.95 }).await;
+    }
+    assert_eq!(world.debtors().await, [UserId(1001)]);
+}
+
+#[tokio::test]
+async fn a_burst_in_ten_seconds_costs_nobody_anything() {
+    let world = World::new();
+    for seconds in 1..=60 {
+        world.sample(seconds, if seconds % 10 < 4 { 0.95 } else { 0.3 }).await;
+    }
+    assert_eq!(world.debtors().await, []);
 }
 
 #[test]

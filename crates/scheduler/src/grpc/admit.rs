@@ -26,8 +26,10 @@ pub(super) async fn admit(context: &Context, peer: Option<&Peer>, hello: &AgentH
     match &judged {
         Ok(()) => context.refusals.forget(ip, &claimant),
         Err(status) => {
-            if context.refusals.note(ip, &claimant, status.message().to_owned(), context.now()) {
-                warn!(address = %peer.address, who = %claimant, why = status.message(), "not let in");
+            let noted = context.refusals.note(ip, &claimant, status.message().to_owned(), context.now());
+            if let Some(untold_count) = noted {
+                let why = status.message();
+                warn!(address = %peer.address, who = %claimant, why, untold_count, "not let in");
             }
         }
     }

@@ -1,18 +1,19 @@
 //! What people browse: the cluster now, outcomes by workload, one decision. What a caller may not see is left out here.
 
 use super::auth::Caller;
-use super::listing::{asked_time, known, some_text};
+use super::listing::{Shown, asked_time, known, some_text};
 use super::top::{to_u32, to_usize};
 use super::{explain, listing, status};
 use crate::agents::Readings;
 use crate::context::Context;
 use crate::device_status::{self, Closed, Spot};
-use crate::scan::is_waiting;
+use crate::scan::{Scan, is_waiting};
 use crate::store::postgres::PgStore;
 use crate::store::{
     Decision, DecisionFilter, Heat, HeatCell, HeatFilter, OUTCOMES_MAX, Occupancy, Store, StoreError, Tenant,
 };
 use pillion_api as api;
+use pillion_core::invariant::Violation;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, UnixTime};
 use pillion_slurm::nodeset;
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,6 +146,7 @@ pub(super) async fn cluster(
     request: api::ClusterRequest,
     caller: Caller,
 ) -> Result<api::ClusterResponse, Status> {
+    let shown = Shown { caller, hides_jobs: context.hides_jobs() };
     let api::ClusterRequest { nodes, state, mechanism, offset, limit } = request;
     let wanted: BTreeSet<NodeName> = hostlist(&nodes)?.into_iter().collect();
     let store = context.store.as_ref();
@@ -170,12 +172,8 @@ pub(super) async fn cluster(
     let places = page.iter().flat_map(|there| there.iter().map(Spot::place));
     let there = There { readings: context.agents.readings(places), tenants };
     let stopped = context.board().stopped.clone();
-    let rows = page.into_iter().map(|spots| {
-        let why = stopped.get(spots[0].node).cloned();
-        node_row(spots, why, &there, caller)
-    });
+    let rows = page.into_iter().map(|spots| node_row(spots, stopped.get(spots[0].node), &there, shown));
     let rows: Vec<api::ClusterNode> = rows.collect();
-    let waiting = scan.iter().flat_map(|scan| scan.jobs.values()).filter(|job| is_waiting(job)).count();
     Ok(api::ClusterResponse {
         now_seconds: context.now().seconds(),
         mode: context.settings.mode.as_str().to_owned(),
@@ -184,11 +182,17 @@ pub(super) async fn cluster(
         node_count: to_u32(agents.len()),
         device_count: to_u32(spots.len()),
         states: state_counts(&spots),
-        waiting_count: to_u32(waiting),
+        waiting_count: waiting_count(scan.as_deref(), shown),
         sharing_count: to_u32(occupancy.iter().filter(|held| held.tenant_count > 1).count()),
         match_count,
         nodes: rows,
     })
+}
+
+/// How many jobs wait of which the caller may know.
+fn waiting_count(scan: Option<&Scan>, shown: Shown) -> u32 {
+    let jobs = scan.into_iter().flat_map(|scan| scan.jobs.values());
+    to_u32(jobs.filter(|job| is_waiting(job) && shown.may_know_of(job.uid)).count())
 }
 
 fn tenant_counts(occupancy: &[Occupancy]) -> BTreeMap<(&NodeName, &GresType), u32> {
@@ -216,19 +220,27 @@ fn state_counts(spots: &[Spot<'_>]) -> Vec<api::StateCount> {
 }
 
 /// A node, from its devices: at least one.
-fn node_row(spots: &[Spot<'_>], stopped: Option<String>, there: &There, caller: Caller) -> api::ClusterNode {
+fn node_row(
+    spots: &[Spot<'_>],
+    stopped: Option<&Violation>,
+    there: &There,
+    shown: Shown,
+) -> api::ClusterNode {
     let Spot { node, agent, .. } = spots[0];
+    let is_operator = shown.caller.is_operator;
+    let why = |why: &Violation| if is_operator { why.to_string() } else { why.for_everybody() };
     api::ClusterNode {
         node: node.to_string(),
         connected: agent.is_connected,
         last_seen_at_seconds: known(agent.last_seen_at),
         version: agent.version.clone(),
-        stopped,
-        devices: spots.iter().map(|spot| device_row(spot, there, caller)).collect(),
+        stopped: stopped.map(why),
+        devices: spots.iter().map(|spot| device_row(spot, there, shown)).collect(),
     }
 }
 
-fn device_row(spot: &Spot<'_>, there: &There, caller: Caller) -> api::ClusterDevice {
+fn device_row(spot: &Spot<'_>, there: &There, shown: Shown) -> api::ClusterDevice {
+    let caller = shown.caller;
     let (node, gres_type) = spot.place();
     let tenants = there.tenants.iter();
     let tenants: Vec<&Tenant> =
@@ -241,7 +253,7 @@ fn device_row(spot: &Spot<'_>, there: &There, caller: Caller) -> api::ClusterDev
         Some(Closed::Drained(drain)) => Some(drain.to_string()),
         _ => None,
     };
-    let faults = spot.agent.conditions.get(gres_type).map(|condition| condition.faults.clone());
+    let faults = spot.agent.conditions.get(gres_type).into_iter().flat_map(|condition| &condition.faults);
     api::ClusterDevice {
         gres_type: gres_type.to_string(),
         model: spot.device.model.clone(),
@@ -249,9 +261,13 @@ fn device_row(spot: &Spot<'_>, there: &There, caller: Caller) -> api::ClusterDev
         memory_bytes: spot.device.memory_bytes,
         state: spot.state().to_owned(),
         drained,
-        tenants: tenants.into_iter().map(|tenant| tenant_row(tenant, caller)).collect(),
+        tenants: tenants
+            .into_iter()
+            .filter(|tenant| shown.may_know_of(tenant.uid))
+            .map(|tenant| tenant_row(tenant, caller))
+            .collect(),
         activity: reading.map(|(_, reading)| listing::activity(reading)),
-        faults: faults.into_iter().flatten().map(Into::into).collect(),
+        faults: faults.map(|fault| listing::fault(fault, caller).into()).collect(),
     }
 }
 

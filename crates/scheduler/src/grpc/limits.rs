@@ -1,8 +1,11 @@
-//! How large what comes over the wire may be: who reads it all before he looks at it can be filled by anybody.
+//! How large what comes over the wire may be, and how long a connection may say nothing: who reads it all before he looks at it
+//! can be filled by anybody.
 
 use pillion_api::operator_service_server::{OperatorService, OperatorServiceServer};
 use pillion_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
 use std::sync::Arc;
+use std::time::Duration;
+use tonic::transport::Server;
 
 /// Explanations and whole views are larger than tonic's default of 4 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -10,6 +13,19 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const QUESTION_BYTES_MAX: usize = 256 << 10;
 /// What an agent reports at once is of one node.
 const AGENT_MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// How many calls a connection may have under way.
+pub(crate) const STREAMS_OF_CONNECTION_MAX: u32 = 16;
+/// How often the other end is asked whether it is there, and how long it may take to say so.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// A server, over TCP or the Unix socket, with the limits of each of its connections.
+pub(crate) fn server() -> Server {
+    Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .max_concurrent_streams(Some(STREAMS_OF_CONNECTION_MAX))
+}
 
 /// The operators' and users' service, with its limits.
 pub(crate) fn operators<T: OperatorService>(server: Arc<T>) -> OperatorServiceServer<T> {
@@ -46,14 +62,13 @@ mod tests {
     use pillion_proto::v1::{AgentMessage, Device, Hello, agent_message};
     use pillion_slurm::NodeAvailability;
     use std::net::SocketAddr;
-    use std::time::Duration;
-    use tokio::net::TcpListener;
-    use tokio_stream::wrappers::TcpListenerStream;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, UnixListener, UnixStream};
+    use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
     use tokio_util::sync::CancellationToken;
     use tonic::Code;
     use tonic::metadata::MetadataValue;
     use tonic::service::interceptor::InterceptedService;
-    use tonic::transport::Server;
 
     /// Both services, and the agents that they know of. Slurm has the node n1 in the pool.
     async fn served() -> (SocketAddr, Arc<Context>) {
@@ -145,9 +160,12 @@ mod tests {
     async fn a_question_without_measure_is_refused() {
         let (address, _) = served().await;
         let mut client = OperatorServiceClient::connect(format!("http://{address}")).await.unwrap();
-        let asked = client.queue(QueueRequest { user: "x".repeat(57_000_000) }).await;
-        let code = asked.unwrap_err().code();
-        assert!(matches!(code, Code::OutOfRange | Code::ResourceExhausted), "{code:?}");
+        for (bytes, is_read) in [(57_000_000, false), (300 << 10, false), (200 << 10, true)] {
+            let asked = client.queue(QueueRequest { user: "x".repeat(bytes) }).await;
+            let code = asked.err().map(|status| status.code());
+            let is_too_long = matches!(code, Some(Code::OutOfRange | Code::ResourceExhausted));
+            assert_eq!(is_too_long, !is_read, "{bytes} bytes: {code:?}");
+        }
         assert!(client.queue(QueueRequest { user: "alice".into() }).await.is_ok());
     }
 
@@ -168,11 +186,31 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_node_that_slurm_has_no_more_is_forgotten() {
-        let (address, context) = served().await;
-        attach(address, hello("n1", 1, 1)).await.unwrap();
-        context.agents.retain(|node| node.as_str() != "n1");
-        assert!(context.agents.all().is_empty());
+    /// What a client of HTTP/2 says first, with settings that are empty.
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_nothing_and_says_nothing_is_cut_off_on_the_socket_too() {
+        let context = Context::new(
+            Arc::new(ManualClock::new(at(NOW))),
+            Arc::new(FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW))),
+            Arc::new(MemoryStore::new()) as Arc<dyn Store>,
+            Arc::new(Agents::default()),
+            Settings::default(),
+        );
+        let context = Arc::new(context);
+        let engine = Arc::new(Engine::new(Arc::clone(&context)));
+        let operator = OperatorServer::new(context, engine, Arc::new(PgStore::nowhere()), String::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let connections = UnixListenerStream::new(UnixListener::bind(&path).unwrap());
+        let serving = server().add_service(operators(Arc::new(operator))).serve_with_incoming(connections);
+        tokio::spawn(serving);
+        let mut client = UnixStream::connect(&path).await.unwrap();
+        client.write_all(PREFACE).await.unwrap();
+        tokio::time::sleep(4 * KEEP_ALIVE).await;
+        let mut said = Vec::new();
+        let over = tokio::time::timeout(3 * KEEP_ALIVE, client.read_to_end(&mut said)).await;
+        assert!(over.is_ok(), "it is still open after {said:?}");
     }
 }

@@ -12,8 +12,9 @@ use pillion_api as api;
 use pillion_auth::Refused;
 use pillion_core::decision::MemberState;
 use pillion_core::device::Reading;
+use pillion_core::health::DeviceFault;
 use pillion_core::metric::Metric;
-use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, WorkloadKey};
+use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::{Plan, Policy, Role};
 use pillion_slurm::{Job, JobState};
 use std::collections::BTreeMap;
@@ -126,6 +127,11 @@ pub(super) fn model(model: ModelVersion) -> api::Model {
 fn model_score(score: Score) -> api::ModelScore {
     let Score { log_score_mean, error_mean, below_low_fraction } = score;
     api::ModelScore { log_score_mean, error_mean, below_low_fraction }
+}
+
+/// What is wrong with a device, as the caller may see it: details name who is on it, jobs of others and all.
+pub(super) fn fault(fault: &DeviceFault, caller: Caller) -> DeviceFault {
+    if caller.is_operator { fault.clone() } else { fault.for_everybody() }
 }
 
 /// What a device does.
@@ -269,12 +275,19 @@ pub(super) fn refused(refused: Vec<Refused>) -> Vec<api::RefusedPeer> {
     refused.collect()
 }
 
-/// Who looks at the queue, and what Slurm lets him see of it.
+/// Who looks, and what Slurm lets him see of others' jobs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
     pub(super) caller: Caller,
     /// `PrivateData=jobs`: that others have jobs at all is not told.
     pub(super) hides_jobs: bool,
+}
+
+impl Shown {
+    /// Whether he may know of a job of this user that it is there.
+    pub(super) fn may_know_of(self, owner: UserId) -> bool {
+        !self.hides_jobs || self.caller.may_see(owner)
+    }
 }
 
 /// Jobs that wait for a decision or for Slurm to carry one out.
@@ -344,10 +357,10 @@ fn queue_job(
     policy: &Policy,
     shown: Shown,
 ) -> Option<api::QueueJob> {
-    let is_visible = shown.caller.may_see(job.uid);
-    if shown.hides_jobs && !is_visible {
+    if !shown.may_know_of(job.uid) {
         return None;
     }
+    let is_visible = shown.caller.may_see(job.uid);
     let mark = mark_of(job)?;
     let (state, reason) = match placement {
         Some(Placement { decision_id, node, gres_type, state }) => {
@@ -382,7 +395,7 @@ mod tests {
     use super::*;
     use crate::testing::{decision as a_decision, member as a_member};
     use pillion_core::decision::MemberState;
-    use pillion_core::{JobStart, UserId, WorkloadKey};
+    use pillion_core::{JobStart, WorkloadKey};
 
     /// A pair of alice (1000) and bob (1001).
     fn pair() -> Decision {

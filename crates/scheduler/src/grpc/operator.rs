@@ -60,12 +60,16 @@ impl OperatorServer {
         Ok(())
     }
 
+    fn shown(&self, caller: Caller) -> listing::Shown {
+        listing::Shown { caller, hides_jobs: self.context.hides_jobs() }
+    }
+
     async fn queue_rows(&self, caller: Caller) -> Result<Vec<api::QueueJob>, StoreError> {
         let Some(scan) = self.context.board().scan.clone() else { return Ok(Vec::new()) };
         // Not whole decisions, whose reasons are long, and of those that are active only what is not running yet.
         let waiting: Vec<SlurmJobId> = listing::managed_waiting(&scan).map(|job| job.id).collect();
         let tenants = self.pages.tenancies(&waiting).await?;
-        let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
+        let shown = self.shown(caller);
         let board = self.context.board();
         Ok(listing::queue(&scan, &tenants, &board.reasons, &self.context.settings.policy, shown))
     }
@@ -76,7 +80,7 @@ impl OperatorServer {
         let Some(job) = scan.jobs.get(&id).filter(|job| job.state == JobState::Pending) else {
             return Ok(None);
         };
-        let shown = listing::Shown { caller, hides_jobs: self.context.hides_jobs() };
+        let shown = self.shown(caller);
         let mut decisions = self.context.store.decisions_of(id).await?;
         decisions.retain(|decision| decision.state.is_active());
         let board = self.context.board();
@@ -100,6 +104,7 @@ impl OperatorServer {
         let users = explain::users_of(store, &top::decisions_on(page)).await?;
         let readings = context.agents.readings(page.iter().map(top::Row::place));
         let jobs = self.queue_rows(caller).await?;
+        let shown = self.shown(caller);
         let now = context.now();
         Ok(api::TopResponse {
             now_seconds: now.seconds(),
@@ -108,8 +113,8 @@ impl OperatorServer {
             agent_count: to_u32(agents.values().filter(|agent| agent.is_connected).count()),
             agents_not_responding_count: to_u32(agents.values().filter(|agent| !agent.is_connected).count()),
             waiting_count: to_u32(jobs.len()),
-            unplaced_count: top::unplaced_count(scan, &decisions),
-            devices: top::devices(page, &readings, &users, caller, now),
+            unplaced_count: top::unplaced_count(scan, &decisions, shown),
+            devices: top::devices(page, &readings, &users, shown, now),
             jobs: top::page(&jobs, job_offset, job_limit).to_vec(),
         })
     }
@@ -128,13 +133,17 @@ fn text_of(path: Option<&Path>) -> Option<String> {
     path.map(|path| path.display().to_string())
 }
 
-/// Each device of an agent with what was reported of it last.
+/// Each device of an agent with what was reported of it last, as the caller may see it.
 fn devices(
     devices: Vec<DeviceDescription>,
     mut conditions: BTreeMap<GresType, DeviceCondition>,
+    caller: Caller,
 ) -> Vec<DeviceStatus> {
     let devices = devices.into_iter().map(|device| {
-        let condition = conditions.remove(&device.gres_type);
+        let mut condition = conditions.remove(&device.gres_type);
+        for fault in condition.iter_mut().flat_map(|condition| &mut condition.faults) {
+            *fault = listing::fault(fault, caller);
+        }
         DeviceStatus::new(device, condition)
     });
     devices.collect()
@@ -279,7 +288,7 @@ impl OperatorService for OperatorServer {
             last_seen_at_seconds: listing::known(agent.last_seen_at),
             clock_skew_seconds: agent.clock_skew_seconds,
             version: agent.version,
-            devices: devices(agent.devices, agent.conditions),
+            devices: devices(agent.devices, agent.conditions, caller),
             setup: context.agents.setup(&node).map(Into::into),
         });
         let drains = context.store.drains().await.map_err(store_error)?;
@@ -410,3 +419,6 @@ fn own_user_name(context: &Context, caller: Caller) -> Option<String> {
     let scan = context.board().scan.clone()?;
     scan.jobs.values().find(|job| Some(job.uid) == caller.uid).map(|job| job.user.clone())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //! device does only where he may see everybody on it: else it would tell him of a neighbour.
 
 use super::auth::Caller;
-use super::listing;
+use super::listing::{self, Shown};
 use crate::agents::{AgentState, Readings};
 use crate::device_status::{self, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
@@ -106,19 +106,20 @@ pub(super) fn devices(
     rows: &[Row<'_>],
     readings: &Readings,
     users: &BTreeMap<SlurmJobId, String>,
-    caller: Caller,
+    shown: Shown,
     now: UnixTime,
 ) -> Vec<api::TopDevice> {
-    rows.iter().map(|row| device(row, readings, users, caller, now)).collect()
+    rows.iter().map(|row| device(row, readings, users, shown, now)).collect()
 }
 
 fn device(
     Row { spot, tenants }: &Row<'_>,
     readings: &Readings,
     users: &BTreeMap<SlurmJobId, String>,
-    caller: Caller,
+    shown: Shown,
     now: UnixTime,
 ) -> api::TopDevice {
+    let caller = shown.caller;
     let is_own = tenants.iter().all(|(_, member)| caller.may_see(member.plan.uid));
     // Of a job that Slurm placed by itself nobody knows here whose it is.
     let is_visible = caller.is_operator || (!tenants.is_empty() && is_own);
@@ -132,8 +133,12 @@ fn device(
         mechanism: spot.device.mechanism.to_string(),
         memory_bytes: spot.device.memory_bytes,
         shards_used: spot.shards_used,
-        closed: spot.closed.map(|why| why.to_string()),
-        tenants: tenants.iter().map(|(_, member)| tenant(member, users, caller)).collect(),
+        closed: spot.closed.map(|why| if caller.is_operator { why.to_string() } else { why.for_everybody() }),
+        tenants: tenants
+            .iter()
+            .filter(|(_, member)| shown.may_know_of(member.plan.uid))
+            .map(|(_, member)| tenant(member, users, caller))
+            .collect(),
         activity: reading.map(listing::activity),
     }
 }
@@ -147,8 +152,8 @@ fn tenant(member: &Member, users: &BTreeMap<SlurmJobId, String>, caller: Caller)
     }
 }
 
-/// Jobs of ours that run where Slurm put them: no decision tells on which device.
-pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision]) -> u32 {
+/// Jobs of ours that run where Slurm put them, as far as the caller may know of them: no decision tells on which device.
+pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision], shown: Shown) -> u32 {
     let placed: BTreeSet<SlurmJobId> = decisions
         .iter()
         .flat_map(|decision| &decision.members)
@@ -156,9 +161,8 @@ pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision]) -> u32
         .map(|member| member.plan.start.job_id)
         .collect();
     let jobs = scan.into_iter().flat_map(|scan| scan.jobs.values());
-    let unplaced = jobs
-        .filter(|job| job.state == JobState::Running && mark_of(job).is_some() && !placed.contains(&job.id));
-    u32::try_from(unplaced.count()).unwrap_or(u32::MAX)
+    let jobs = jobs.filter(|job| job.state == JobState::Running && mark_of(job).is_some());
+    to_u32(jobs.filter(|job| !placed.contains(&job.id) && shown.may_know_of(job.uid)).count())
 }
 
 #[cfg(test)]
@@ -208,11 +212,15 @@ mod tests {
     }
 
     fn rows(decisions: &[Decision], caller: Caller, now: u64) -> Vec<api::TopDevice> {
+        rows_shown(decisions, Shown { caller, hides_jobs: false }, now)
+    }
+
+    fn rows_shown(decisions: &[Decision], shown: Shown, now: u64) -> Vec<api::TopDevice> {
         let agents = agents(true);
         let sources = Sources { scan: None, agents: &agents, decisions, drains: &[] };
         let users =
             [(SlurmJobId::plain(7), "alice".to_owned()), (SlurmJobId::plain(987_654), "bob".to_owned())];
-        devices(&super::rows(&sources), &readings(), &users.into(), caller, at(now))
+        devices(&super::rows(&sources), &readings(), &users.into(), shown, at(now))
     }
 
     fn closed_by(row: &Row<'_>) -> Option<String> {
@@ -242,6 +250,13 @@ mod tests {
     }
 
     #[test]
+    fn where_slurm_keeps_jobs_private_a_user_sees_no_tenant_but_himself() {
+        let shown = |caller| rows_shown(&pair(), Shown { caller, hides_jobs: true }, NOW).remove(1).tenants;
+        assert_eq!((shown(ALICE).len(), shown(OPERATOR).len()), (1, 2));
+        assert_eq!(shown(ALICE)[0].user.as_deref(), Some("alice"));
+    }
+
+    #[test]
     fn devices_are_counted_by_what_is_on_them() {
         let mut scan = scan(Some(job(JobState::Running)), NodeAvailability::Up);
         scan.nodes[0].shards = [("g1", (100, 80)), ("g2", (100, 100)), ("g3", (100, 0))]
@@ -255,8 +270,12 @@ mod tests {
         let api::TopCounts { devices, shared, single, idle, closed } = counts(&rows);
         assert_eq!((devices, shared, single, idle, closed), (4, 1, 1, 2, 1));
         assert_eq!(closed_by(&rows[3]).as_deref(), Some("drained by root: fan"));
-        assert_eq!(unplaced_count(Some(&scan), &decisions), 0);
-        assert_eq!(unplaced_count(Some(&scan), &[]), 1);
+        let unplaced = |decisions: &[Decision], caller, hides_jobs| {
+            unplaced_count(Some(&scan), decisions, Shown { caller, hides_jobs })
+        };
+        assert_eq!((unplaced(&decisions, OPERATOR, true), unplaced(&[], OPERATOR, true)), (0, 1));
+        let other = Caller { uid: Some(UserId(4243)), is_operator: false };
+        assert_eq!((unplaced(&[], other, false), unplaced(&[], other, true)), (1, 0), "PrivateData=jobs");
         assert_eq!(decisions_on(&rows).len(), 1);
     }
 

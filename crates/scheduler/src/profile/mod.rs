@@ -7,7 +7,7 @@ mod speed;
 
 use crate::analysis::{run_account, shared_device_seconds};
 use crate::context::Context;
-use crate::credit::culprits;
+use crate::credit::{Strain, culprits};
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
@@ -98,7 +98,9 @@ impl Profile {
         Ok(())
     }
 
-    /// Newcomers of another user beside a broken promise cost him the right to share for a while.
+    /// Newcomers of another user beside a broken promise cost him the right to share for a while, where what agents measured
+    /// bears it out. A speed alone does not: a user who writes his counter slower, or sleeps, while he shares would have whoever
+    /// is beside him answer for it.
     async fn call_to_account(
         &self,
         run: &MeasuredRun,
@@ -111,7 +113,9 @@ impl Profile {
         let members = sharing.iter().flat_map(|one| &one.members);
         let beside: Vec<&Member> =
             members.filter(|member| run.summary.neighbours.contains(&member.plan.start)).collect();
-        for loss in culprits(run, speed, &beside, profiles, self.context.now()) {
+        let mut losses = culprits(run, speed, &beside, profiles, self.context.now());
+        losses.retain(|loss| self.context.board().strains.get(&loss.start).is_some_and(Strain::bears_out));
+        for loss in losses {
             let event = Event {
                 at: loss.lost_at,
                 kind: EventKind::CreditLost,

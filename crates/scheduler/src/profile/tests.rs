@@ -243,3 +243,39 @@ fn else_it_is_unknown() {
     failed.job.ending = Some(Ending::Failed);
     assert_eq!(measured_speed(&failed, Some(&known(None, 100.0, Some(0.05)))), None, "cut short");
 }
+
+/// What a job says of itself is believed from a hundredth to twice its speed alone; so is what its durations say.
+#[test]
+fn a_speed_that_cannot_be_is_none_whoever_tells_it() {
+    let counted = |progress: f64| {
+        let mut shared = run(200, 100.0);
+        shared.summary.shared = ProgressPart { progress: Some(progress), seconds: 100.0 };
+        measured_speed(&shared, Some(&known(Some(1.0), 100.0, None))).map(|measured| measured.speed_fraction)
+    };
+    for (progress, speed) in
+        [(500.0, None), (200.0, Some(2.0)), (1.0, Some(0.01)), (0.5, None), (201.0, None)]
+    {
+        assert_eq!(counted(progress), speed, "{progress} in 100 s where it makes 100 alone");
+    }
+    let timed =
+        |solo_seconds: f64| measured_speed(&run(120, 80.0), Some(&known(None, solo_seconds, Some(0.01))));
+    near(timed(100.0).map(|measured| measured.speed_fraction), 0.75);
+    assert_eq!(timed(1000.0), None, "twelve times as fast beside somebody as alone");
+    assert_eq!(timed(40.0), None, "it did nothing in the shared seconds");
+}
+
+/// The sums that such counters go into would be without measure, also where one of them beside another is a possible speed.
+#[test]
+fn a_counter_without_measure_is_none_also_where_it_keeps_its_own_pace() {
+    let counted = |rate: f64| {
+        let mut shared = run(200, 100.0);
+        shared.summary.shared = ProgressPart { progress: Some(rate * 100.0), seconds: 100.0 };
+        measured_speed(&shared, Some(&known(Some(rate), 100.0, None))).map(|measured| measured.speed_fraction)
+    };
+    for (rate, speed) in [(1e15, Some(1.0)), (1e16, None), (1e-8, Some(1.0)), (1e-10, None)] {
+        assert_eq!(counted(rate), speed, "{rate} a second");
+    }
+    let throughput =
+        |progress: f64| learnt(&[with_progress(progress)]).unwrap().profile.throughput_per_second;
+    assert_eq!((throughput(200.0), throughput(1e18)), (Some(4.0), None), "nor does a profile learn it");
+}

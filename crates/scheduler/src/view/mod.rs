@@ -1,8 +1,10 @@
 //! Makes the engine's snapshot from the last scan, the active decisions, the agents and the profiles: pure.
 
 mod order;
+mod request;
 mod sources;
 
+pub use request::gpu_type_names;
 pub use sources::Sources;
 
 use crate::device_status::closed;
@@ -10,9 +12,11 @@ use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
-use pillion_core::{GresType, NodeName, SlowdownRatio, SlurmJobId};
+use pillion_core::invariant::Violation;
+use pillion_core::{GresType, NodeName, SlurmJobId};
 use pillion_pairing::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};
 use pillion_slurm::{Job, JobState, Node, NodeAvailability};
+use request::{asked_gpu_type, promise};
 use sources::active_members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -70,12 +74,15 @@ fn node_view(node: &Node, here: &[Tenancy<'_>], sources: Sources<'_>) -> NodeVie
         .collect();
     let drain =
         sources.drains.iter().find(|drain| drain.place.node == node.name && drain.place.gres_type.is_none());
+    // Told to every user whose job waits for the node: never whom it is about.
     let blocked = match &node.availability {
         // What an operator says of it tells more than what it is like meanwhile.
         _ if drain.is_some() => drain.map(ToString::to_string),
         NodeAvailability::Unavailable(state) => Some(format!("the node is {state}")),
         NodeAvailability::Up => match sources.agents.get(&node.name) {
-            Some(agent) if agent.is_connected => sources.stopped.get(&node.name).cloned(),
+            Some(agent) if agent.is_connected => {
+                sources.stopped.get(&node.name).map(Violation::for_everybody)
+            }
             _ => Some("its agent is not responding".to_owned()),
         },
     };
@@ -126,9 +133,9 @@ fn device_view(
     let agent = sources.agents.get(&node.name);
     let closed = agent.and_then(|agent| closed(sources.drains, &node.name, agent, &device.gres_type));
     let blocked = if let Some(why) = closed {
-        Some(why.to_string())
-    } else if let Some((_, why)) = sources.overrun.get(&(node.name.clone(), device.gres_type.clone())) {
-        Some(format!("who runs there is not as he was known: {why}"))
+        Some(why.for_everybody())
+    } else if sources.overrun.contains_key(&(node.name.clone(), device.gres_type.clone())) {
+        Some("who runs there is not as he was known".to_owned())
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
     } else if shards_used > booked && !here.is_empty() {
@@ -147,13 +154,6 @@ fn device_view(
         tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources.scan)).collect(),
         blocked,
     }
-}
-
-/// Every name under which users may ask for a device model: its own, and those that the site gave it. The heartbeat tells
-/// lua the same names, or jobs would be taken in that no device ever matches.
-pub fn gpu_type_names(model: &str, given: &BTreeMap<String, Vec<String>>) -> Vec<String> {
-    let given = given.get(model).into_iter().flatten();
-    given.map(String::as_str).filter(|name| *name != model).chain([model]).map(str::to_owned).collect()
 }
 
 fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, scan: &Scan) -> Tenant {
@@ -183,10 +183,6 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, scan: &Scan)
 #[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^53 seconds")]
 fn seconds(count: u64) -> f64 {
     count as f64
-}
-
-fn promise(ratio: f64) -> SlowdownRatio {
-    SlowdownRatio::try_promise(ratio.clamp(1.0, SlowdownRatio::PROMISE_MAX)).expect("clamped into the range")
 }
 
 fn waiting_jobs(planned: &BTreeSet<SlurmJobId>, sources: Sources<'_>) -> Vec<WaitingJob> {
@@ -235,13 +231,6 @@ fn waiting_job(job: &Job, open_tasks: &mut BTreeMap<u32, usize>, sources: Source
         duration_seconds_expected: None,
         held,
     })
-}
-
-/// `gpu:a100:1` asks for `a100`, `gpu:1` for any.
-fn asked_gpu_type(original_gres: &str) -> Option<String> {
-    let mut parts = original_gres.split(':').skip(1);
-    let (first, second) = (parts.next()?, parts.next());
-    second.map(|_| first.to_owned()).or_else(|| first.parse::<u32>().is_err().then(|| first.to_owned()))
 }
 
 /// Jobs that Slurm itself starts on a whole device as soon as it can.

@@ -1,13 +1,15 @@
 //! The order in which waiting jobs are served: Slurm's priority, then age. But a user whose jobs hold devices for themselves
-//! alone, because they must be measured or share with nobody, has a budget for that: what is beyond it comes after everybody
+//! alone, because they must be measured or leave room for nobody, has a budget for that: what is beyond it comes after everybody
 //! else's. So new names and wishes for a whole device take no pool from those who share it; where nobody else waits they
-//! cost nothing.
+//! cost nothing. Whether somebody could come beside a job is the planner's to say (`leaves_room`), not a number's.
 
+use super::request::{asked_gpu_type, gpu_type_names, promise};
 use super::sources::{Sources, active_members};
 use crate::scan::{mark_of, workload_of};
-use crate::store::Member;
-use pillion_core::{UserId, WorkloadKey};
-use pillion_pairing::Role;
+use crate::store::{Decision, Member, NewMember};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{GresType, NodeName, UserId, WorkloadKey};
+use pillion_pairing::{Demands, Role, leaves_room};
 use pillion_slurm::Job;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +23,11 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
     if users.len() < 2 {
         return jobs;
     }
-    let known: BTreeSet<&WorkloadKey> =
-        sources.profiles.iter().map(|stored| &stored.profile.workload).collect();
-    let mut held = held_alone(sources);
+    let known = Known::new(sources);
+    let mut held = known.held_alone();
     let (mut within, mut beyond) = (Vec::with_capacity(jobs.len()), Vec::new());
     for job in jobs {
-        if must_be_alone(job, &known) || sources.owed.contains_key(&job.uid) {
+        if known.must_be_alone(job) || sources.owed.contains_key(&job.uid) {
             let count = held.entry(job.uid).or_default();
             *count += 1;
             if *count > sources.alone_devices_max {
@@ -40,64 +41,147 @@ pub(super) fn ordered<'a>(mut jobs: Vec<&'a Job>, sources: Sources<'_>) -> Vec<&
     within
 }
 
-/// How many devices each user's jobs hold that nobody may join.
-fn held_alone(sources: Sources<'_>) -> BTreeMap<UserId, u32> {
-    // Under a cap somebody is alone to be measured, whatever its shards say.
-    let mut held = BTreeMap::new();
-    for (_, Member { plan, .. }) in active_members(sources.decisions) {
-        let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
-        if plan.role == Role::Alone || is_measured || is_exact(plan.slowdown_ratio_max) {
-            *held.entry(plan.uid).or_default() += 1;
+/// What is known of workloads and of the pool's devices, looked up once for the whole queue.
+struct Known<'a> {
+    sources: Sources<'a>,
+    workloads: BTreeSet<&'a WorkloadKey>,
+    profiles: BTreeMap<(&'a WorkloadKey, &'a str), &'a WorkloadProfile>,
+    /// Model and memory of the devices.
+    kinds: BTreeSet<(&'a str, u64)>,
+}
+
+impl<'a> Known<'a> {
+    fn new(sources: Sources<'a>) -> Self {
+        let profiles = sources.profiles.iter().map(|stored| &stored.profile);
+        let devices = sources.agents.values().flat_map(|agent| &agent.devices);
+        Self {
+            sources,
+            workloads: profiles.clone().map(|profile| &profile.workload).collect(),
+            profiles: profiles
+                .map(|profile| ((&profile.workload, profile.device_model.as_str()), profile))
+                .collect(),
+            kinds: devices.map(|device| (device.model.as_str(), device.memory_bytes)).collect(),
         }
     }
-    held
-}
 
-/// Whether nobody could share with a waiting job: it is to be measured, or accepts no slowdown at all.
-fn must_be_alone(job: &Job, known: &BTreeSet<&WorkloadKey>) -> bool {
-    mark_of(job).is_some_and(|mark| {
-        mark.cap.is_some()
-            || mark.slowdown_ratio_max.is_some_and(is_exact)
-            || !known.contains(&workload_of(job, mark))
-    })
-}
+    /// How many devices each user's jobs hold that nobody may join.
+    fn held_alone(&self) -> BTreeMap<UserId, u32> {
+        let mut tenant_counts: BTreeMap<(&NodeName, &GresType), u32> = BTreeMap::new();
+        for (decision, _) in active_members(self.sources.decisions) {
+            *tenant_counts.entry((&decision.node, &decision.gres_type)).or_default() += 1;
+        }
+        // Under a cap somebody is alone to be measured, whatever its shards say.
+        let mut held = BTreeMap::new();
+        for (decision, Member { plan, .. }) in active_members(self.sources.decisions) {
+            let is_measured = plan.estimate.is_none() && plan.sharing.cap().is_some();
+            let is_single = tenant_counts.get(&(&decision.node, &decision.gres_type)) == Some(&1);
+            if plan.role == Role::Alone || is_measured || (is_single && !self.may_be_joined(decision, plan)) {
+                *held.entry(plan.uid).or_default() += 1;
+            }
+        }
+        held
+    }
 
-/// A promise that no neighbour keeps.
-fn is_exact(slowdown_ratio_max: f64) -> bool {
-    slowdown_ratio_max <= 1.0
+    /// Whether somebody could join this tenant where it is; of a device that no agent told of nobody says no.
+    fn may_be_joined(&self, decision: &Decision, plan: &NewMember) -> bool {
+        let agent = self.sources.agents.get(&decision.node);
+        let mut devices = agent.into_iter().flat_map(|agent| &agent.devices);
+        let Some(device) = devices.find(|device| device.gres_type == decision.gres_type) else { return true };
+        let demands = Demands {
+            profile: self.profiles.get(&(&plan.workload, decision.device_model.as_str())).copied(),
+            memory_bytes_declared: plan.memory_bytes,
+            slowdown_ratio_max: promise(plan.slowdown_ratio_max),
+        };
+        leaves_room(&demands, device.memory_bytes, self.sources.policy)
+    }
+
+    /// Whether nobody could share with a waiting job: it is to be measured, or leaves room for nobody on any device that it asks
+    /// for.
+    fn must_be_alone(&self, job: &Job) -> bool {
+        let Some(mark) = mark_of(job) else { return false };
+        let workload = workload_of(job, mark);
+        if mark.cap.is_some() || !self.workloads.contains(&workload) {
+            return true;
+        }
+        let wanted = asked_gpu_type(&mark.original_gres);
+        let is_wanted = |model: &str| {
+            wanted.as_ref().is_none_or(|name| gpu_type_names(model, self.sources.gpu_types).contains(name))
+        };
+        let policy = self.sources.policy;
+        let mut kinds = self.kinds.iter().filter(|kind| is_wanted(kind.0)).peekable();
+        let has_devices = kinds.peek().is_some();
+        let may_be_joined = kinds.any(|&(model, memory_bytes)| {
+            let demands = Demands {
+                profile: self.profiles.get(&(&workload, model)).copied(),
+                memory_bytes_declared: mark.memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+                slowdown_ratio_max: mark.slowdown_ratio_max.map_or(policy.slowdown_ratio_max, promise),
+            };
+            leaves_room(&demands, memory_bytes, policy)
+        });
+        has_devices && !may_be_joined
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::AgentState;
     use crate::scan::Scan;
-    use crate::store::{Decision, NewMember};
+    use crate::store::StoredProfile;
     use crate::testing::{NOW, at, decision, job, member};
     use pillion_core::decision::MemberState;
+    use pillion_core::device::DeviceDescription;
     use pillion_core::mark::Mark;
-    use pillion_core::{Revision, SlurmJobId};
+    use pillion_core::metric::{Metric, Metrics};
+    use pillion_core::{CapStep, Revision, SlurmJobId};
     use pillion_pairing::Policy;
     use pillion_slurm::JobState;
 
-    /// Of whom, and whether it accepts no slowdown; in the order of the queue.
-    fn order(jobs: &[(u32, bool)], held: u32) -> Vec<u32> {
-        let waiting: Vec<Job> = (1..)
-            .zip(jobs)
-            .map(|(id, (uid, is_exact))| Job {
+    const GIB: u64 = 1 << 30;
+
+    /// What a user asks for with a job.
+    type Wish = fn(&mut Mark);
+
+    const NONE: Wish = |_| {};
+    const EXACT: Wish = |mark| mark.slowdown_ratio_max = Some(1.0);
+
+    /// A node with one device of 100 GiB.
+    fn agent() -> AgentState {
+        let device = DeviceDescription {
+            model: "h100".into(),
+            memory_bytes: 100 * GIB,
+            ..pillion_test_kit::device(1)
+        };
+        AgentState {
+            devices: vec![device],
+            version: String::new(),
+            is_connected: true,
+            last_seen_at: at(NOW),
+            clock_skew_seconds: 0.0,
+            conditions: BTreeMap::new(),
+        }
+    }
+
+    /// The jobs' places in the queue, each with whose it is and what he asks for, in the order in which they are served.
+    fn order(jobs: &[(u32, Wish)], held: &[Decision]) -> Vec<u32> {
+        let mut waiting = Vec::new();
+        for (id, (uid, wish)) in (1..).zip(jobs) {
+            let mut mark = Mark { workload_digest: "w".into(), ..Mark::default() };
+            wish(&mut mark);
+            waiting.push(Job {
                 id: SlurmJobId::plain(id),
                 uid: UserId(*uid),
                 submitted_at: at(NOW + u64::from(id)),
-                mark: Ok(Some(Mark {
-                    workload_digest: "w".into(),
-                    slowdown_ratio_max: is_exact.then_some(1.0),
-                    ..Mark::default()
-                })),
+                mark: Ok(Some(mark)),
                 ..job(JobState::Pending)
-            })
-            .collect();
-        let decisions: Vec<Decision> = (0..held).map(|_| measured()).collect();
-        let profile = pillion_core::profile::WorkloadProfile::empty(WorkloadKey::new("alice/w"), "h200");
-        let known = crate::store::StoredProfile {
+            });
+        }
+        let profile = WorkloadProfile {
+            metrics: Metrics::from([(Metric::SmActiveFraction, 0.3)]),
+            run_count: 9,
+            ..WorkloadProfile::empty(WorkloadKey::new("alice/w"), "h100")
+        };
+        let known = StoredProfile {
             profile,
             duration_deviation_squares: 0.0,
             run_counts_at_cap: [0; 9],
@@ -106,8 +190,8 @@ mod tests {
         let sources = Sources {
             revision: Revision(0),
             scan: &Scan::default(),
-            decisions: &decisions,
-            agents: &BTreeMap::new(),
+            decisions: held,
+            agents: &[(NodeName::new("n1"), agent())].into(),
             stopped: &BTreeMap::new(),
             drains: &[],
             cooling: &BTreeMap::new(),
@@ -121,23 +205,68 @@ mod tests {
         ordered(waiting.iter().collect(), sources).into_iter().map(|job| job.id.id).collect()
     }
 
+    /// User 1 holds a device, in this way.
+    fn held(change: impl Fn(&mut NewMember)) -> Decision {
+        let running = member(MemberState::Running);
+        let mut plan = NewMember { uid: UserId(1), ..running.plan.clone() };
+        change(&mut plan);
+        decision(&Member { plan, ..running })
+    }
+
     /// User 1 is measured alone on a device.
     fn measured() -> Decision {
-        let running = member(MemberState::Running);
-        let plan = NewMember { uid: UserId(1), role: Role::Alone, ..running.plan.clone() };
-        decision(&crate::store::Member { plan, ..running })
+        held(|plan| plan.role = Role::Alone)
     }
 
     /// As it was tried: `max-slowdown=1` for each of many jobs, and a pool that nobody shares.
     #[test]
     fn who_wants_devices_for_himself_comes_last_beyond_his_budget() {
-        assert_eq!(order(&[(1, true), (1, true), (1, true), (2, false)], 0), [1, 2, 4, 3]);
-        assert_eq!(order(&[(1, true), (1, true), (2, false)], 1), [1, 3, 2], "what he holds counts");
-        assert_eq!(order(&[(1, true), (1, false), (2, true)], 2), [2, 3, 1], "what may share keeps its turn");
+        assert_eq!(order(&[(1, EXACT), (1, EXACT), (1, EXACT), (2, NONE)], &[]), [1, 2, 4, 3]);
+        let one = order(&[(1, EXACT), (1, EXACT), (2, NONE)], &[measured()]);
+        assert_eq!(one, [1, 3, 2], "what he holds counts");
+        let two = order(&[(1, EXACT), (1, NONE), (2, EXACT)], &[measured(), measured()]);
+        assert_eq!(two, [2, 3, 1], "what may share keeps its turn");
+    }
+
+    /// As it was tried after that: nearly 1, nearly all of the memory, a cap, a new name each time.
+    #[test]
+    fn what_leaves_room_for_nobody_counts_in_whatever_words_it_is_asked_for() {
+        let wishes: [Wish; 5] = [
+            |mark| mark.slowdown_ratio_max = Some(1.001),
+            |mark| mark.memory_mib = Some(100 << 10),
+            |mark| mark.memory_mib = Some(90 << 10),
+            |mark| mark.cap = CapStep::from_tenths(10),
+            |mark| mark.workload_digest = "new".into(),
+        ];
+        for (index, wish) in wishes.into_iter().enumerate() {
+            let order = order(&[(1, wish), (1, wish), (1, wish), (2, NONE)], &[]);
+            assert_eq!(order, [1, 2, 4, 3], "wish {index}");
+        }
+        let wishes: [Wish; 3] =
+            [|mark| mark.slowdown_ratio_max = Some(1.2), |mark| mark.memory_mib = Some(60 << 10), NONE];
+        for (index, wish) in wishes.into_iter().enumerate() {
+            let order = order(&[(1, wish), (1, wish), (1, wish), (2, NONE)], &[]);
+            assert_eq!(order, [1, 2, 3, 4], "with wish {index} somebody could come");
+        }
+    }
+
+    #[test]
+    fn a_device_counts_as_held_alone_where_nobody_could_join() {
+        let after = |one: Decision| order(&[(1, EXACT), (1, EXACT), (2, NONE)], &[one]);
+        let (within, beyond) = ([1, 2, 3], [1, 3, 2]);
+        assert_eq!(after(held(|plan| plan.slowdown_ratio_max = 1.001)), beyond);
+        assert_eq!(after(held(|plan| plan.memory_bytes = Some(90 * GIB))), beyond);
+        assert_eq!(after(held(|plan| plan.memory_bytes = Some(60 * GIB))), within);
+        let mut shared = held(|plan| plan.slowdown_ratio_max = 1.001);
+        let mut other = shared.members[0].clone();
+        other.plan.uid = UserId(2);
+        shared.members.push(other);
+        assert_eq!(after(shared), within, "somebody is there");
     }
 
     #[test]
     fn where_nobody_else_waits_a_budget_changes_nothing() {
-        assert_eq!(order(&[(1, true), (1, false), (1, true), (1, true)], 5), [1, 2, 3, 4]);
+        let held: Vec<Decision> = (0..5).map(|_| measured()).collect();
+        assert_eq!(order(&[(1, EXACT), (1, NONE), (1, EXACT), (1, EXACT)], &held), [1, 2, 3, 4]);
     }
 }

@@ -3,6 +3,7 @@
 use crate::agents::AgentState;
 use crate::scan::Scan;
 use crate::store::{Decision, Drain, Member, StoredProfile};
+use pillion_core::invariant::Violation;
 use pillion_core::{DecisionId, GresType, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::Policy;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub struct Sources<'a> {
     /// Agents by node.
     pub agents: &'a BTreeMap<NodeName, AgentState>,
     /// Nodes on which releases stopped, and why.
-    pub stopped: &'a BTreeMap<NodeName, String>,
+    pub stopped: &'a BTreeMap<NodeName, Violation>,
     /// What operators drained.
     pub drains: &'a [Drain],
     /// Jobs whose last plan was dropped, or that were restarted, a moment ago: not before the time given.
@@ -31,7 +32,7 @@ pub struct Sources<'a> {
     /// Runs alone that users owe.
     pub owed: &'a BTreeMap<UserId, u32>,
     /// Devices on which somebody does far more than he was let in for.
-    pub overrun: &'a BTreeMap<(NodeName, GresType), (DecisionId, String)>,
+    pub overrun: &'a BTreeMap<(NodeName, GresType), DecisionId>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.

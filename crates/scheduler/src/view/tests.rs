@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::agents::AgentState;
-use crate::store::Drain;
+use crate::store::{Drain, StoredProfile};
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::mark::Mark;
-use pillion_core::{Revision, UnixTime};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{CapStep, DecisionId, Revision, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::Policy;
 use pillion_slurm::ReasonKind;
 
@@ -37,11 +38,14 @@ fn faulty(kind: FaultKind) -> DeviceCondition {
 struct World {
     jobs: Vec<Job>,
     used: u32,
+    profiles: Vec<StoredProfile>,
     decisions: Vec<Decision>,
     is_agent_connected: bool,
     fault: Option<FaultKind>,
     drains: Vec<Drain>,
     cooling: BTreeMap<SlurmJobId, UnixTime>,
+    stopped: BTreeMap<NodeName, Violation>,
+    overrun: BTreeMap<(NodeName, GresType), DecisionId>,
 }
 
 impl Default for World {
@@ -50,11 +54,14 @@ impl Default for World {
         Self {
             jobs: Vec::new(),
             used: 0,
+            profiles: Vec::new(),
             decisions: Vec::new(),
             is_agent_connected: true,
             fault: None,
             drains: Vec::new(),
             cooling,
+            stopped: BTreeMap::new(),
+            overrun: BTreeMap::new(),
         }
     }
 }
@@ -79,13 +86,13 @@ fn view_of(world: World) -> ClusterView {
         scan: &scan,
         decisions: &world.decisions,
         agents: &[(NodeName::new("n1"), agent)].into(),
-        stopped: &BTreeMap::new(),
+        stopped: &world.stopped,
         drains: &world.drains,
         cooling: &world.cooling,
-        profiles: &[],
+        profiles: &world.profiles,
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
-        overrun: &BTreeMap::new(),
+        overrun: &world.overrun,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })
@@ -156,6 +163,20 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
         assert_eq!(blocked(kind), None, "{kind}");
     }
     assert_eq!(view_of(World::default()).devices[1].blocked, None, "it answers again");
+}
+
+/// The sentence goes to every user whose job waits for the device.
+#[test]
+fn why_a_device_takes_nothing_names_nobody_who_is_on_it() {
+    let place = (NodeName::new("n1"), GresType::new("g1"));
+    let lies = view_of(World { overrun: [(place, DecisionId(1))].into(), ..World::default() });
+    assert_eq!(lies.devices[1].blocked.as_deref(), Some("who runs there is not as he was known"));
+    let (node, job_id) = (NodeName::new("n1"), SlurmJobId::plain(4711));
+    let holds = Violation::WholeGpuInPool { node: node.clone(), job_id };
+    let stopped = view_of(World { stopped: [(node, holds)].into(), ..World::default() });
+    assert_eq!(stopped.nodes[0].blocked.as_deref(), Some("P-4 does not hold here; operators see more"));
+    let died = view_of(World { fault: Some(FaultKind::MpsDied), ..World::default() });
+    assert_eq!(died.devices[1].blocked.as_deref(), Some("its MPS daemon died"));
 }
 
 #[test]
@@ -244,4 +265,40 @@ fn what_is_drained_takes_nobody_new_and_says_by_whom() {
     assert!(node.devices.iter().all(|device| device.blocked.as_deref() == why));
     let faulty = World { drains: vec![drain(Some("g1"))], fault: Some(FaultKind::Gone), ..World::default() };
     assert_eq!(view_of(faulty).devices[1].blocked.as_deref(), why, "the operator's word goes before");
+}
+
+/// As it was tried: a user's many jobs that nobody can join, by each of the ways to ask for that. They come first, and two of
+/// them keep their turn.
+#[test]
+fn whoever_asks_for_devices_for_himself_in_whatever_way_comes_last_beyond_his_budget() {
+    let of = |number: u32, uid: u32, mark: Mark| Job {
+        id: SlurmJobId::plain(number),
+        uid: UserId(uid),
+        user: if uid == 1000 { "alice".into() } else { "mallory".into() },
+        submitted_at: at(NOW - 100 + u64::from(number)),
+        mark: Ok(Some(mark)),
+        ..job(JobState::Pending)
+    };
+    let named = |name: &str| Mark { workload_digest: name.into(), ..Mark::default() };
+    let known = ["alice/w", "mallory/w"].map(|workload| StoredProfile {
+        profile: WorkloadProfile::empty(WorkloadKey::new(workload), "h100"),
+        duration_deviation_squares: 0.0,
+        run_counts_at_cap: [0; 9],
+        updated_at: at(NOW),
+    });
+    let order = |mark_of: &dyn Fn(u32) -> Mark| {
+        let mut jobs: Vec<Job> = (1..=4).map(|number| of(number, 1001, mark_of(number))).collect();
+        jobs.push(of(5, 1000, named("w")));
+        let view = view_of(World { jobs, profiles: known.to_vec(), ..World::default() });
+        view.waiting.iter().map(|job| job.start.job_id.id).collect::<Vec<_>>()
+    };
+    let orders = [
+        ("max-slowdown=1", order(&|_| Mark { slowdown_ratio_max: Some(1.0), ..named("w") })),
+        ("cap=1", order(&|_| Mark { cap: Some(CapStep::WHOLE), ..named("w") })),
+        ("a new name each time", order(&|number| named(&format!("new{number}")))),
+    ];
+    let beyond_two =
+        ["max-slowdown=1", "cap=1", "a new name each time"].map(|how| (how, vec![1, 2, 5, 3, 4]));
+    assert_eq!(orders, beyond_two);
+    assert_eq!(order(&|_| named("w")), [1, 2, 3, 4, 5], "who may be joined keeps his turn");
 }

@@ -14,7 +14,7 @@ use pillion_core::invariant::{Violation, check_occupants};
 use pillion_core::{GresType, NodeName};
 use pillion_slurm::JobState;
 use pillion_slurm::updates::RESTART_PAUSE;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, warn};
@@ -118,13 +118,13 @@ impl Watch {
         };
         let mut violations = check_occupants(&occupants(scan, &decisions), device_bytes(&self.context));
         violations.extend(whole_gpu_holders(scan));
-        let stopped: BTreeMap<NodeName, String> = violations
+        let stopped: BTreeMap<NodeName, Violation> = violations
             .iter()
-            .filter_map(|violation| Some((node_of(violation)?.clone(), violation.to_string())))
+            .filter_map(|violation| Some((node_of(violation)?.clone(), violation.clone())))
             .collect();
         let before = std::mem::replace(&mut self.context.board_mut().stopped, stopped);
-        let old: BTreeSet<&String> = before.values().collect();
-        for violation in violations.iter().filter(|violation| !old.contains(&violation.to_string())) {
+        let is_new = |violation: &&Violation| !before.values().any(|known| known == *violation);
+        for violation in violations.iter().filter(is_new) {
             warn!(id = violation.id(), %violation, "an invariant does not hold");
             self.context.board_mut().violation_count += 1;
             let node = node_of(violation).cloned();
@@ -166,3 +166,6 @@ fn node_of(violation: &Violation) -> Option<&NodeName> {
         Violation::TwoDecisions(_) | Violation::ReleasedTwice(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,7 @@ use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{
     DecisionFilter, Event, JobRecord, Requeue, RequeueCause, RunAccount, Store, StoredProfile,
 };
+use pillion_scheduler::strays::Strays;
 use pillion_scheduler::train::{Train, Training};
 use pillion_scheduler::watch::Watch;
 use pillion_slurm::Slurm;
@@ -37,20 +38,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-struct World {
-    store: Arc<PgStore>,
+pub(crate) struct World {
+    pub(crate) store: Arc<PgStore>,
     clock: Arc<ManualClock>,
-    slurm: Arc<FakeSlurm>,
-    context: Arc<Context>,
+    pub(crate) slurm: Arc<FakeSlurm>,
+    pub(crate) context: Arc<Context>,
     _orders: mpsc::Receiver<ToAgent>,
 }
 
 impl World {
     /// A pool of one node with two devices, whose agent is there.
-    async fn new() -> Option<Self> {
+    pub(crate) async fn new() -> Option<Self> {
+        Self::of(vec![FakeNode::pool("n1", 3)], vec![FakePartition::new("shared", &["n1"])]).await
+    }
+
+    /// The same, in a cluster of these nodes and partitions.
+    pub(crate) async fn of(nodes: Vec<FakeNode>, partitions: Vec<FakePartition>) -> Option<Self> {
         let store = Arc::new(fresh_store().await?);
-        let (nodes, partitions) =
-            (vec![FakeNode::pool("n1", 3)], vec![FakePartition::new("shared", &["n1"])]);
         let slurm = Arc::new(FakeSlurm::new(FakeSettings::default(), nodes, partitions, at(0)));
         let clock = Arc::new(ManualClock::new(at(0)));
         let agents = Agents::default();
@@ -79,16 +83,16 @@ impl World {
         Some(Self { store, clock, slurm, context: Arc::new(context), _orders: orders })
     }
 
-    fn world(&self) -> Arc<Context> {
+    pub(crate) fn world(&self) -> Arc<Context> {
         Arc::clone(&self.context)
     }
 
-    async fn sql(&self, text: String) {
+    pub(crate) async fn sql(&self, text: String) {
         sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(self.store.pool()).await.expect("spoilt");
     }
 
     /// From now on Postgres refuses rows of a table that are so.
-    async fn refuse(&self, table: &str, what: &str) {
+    pub(crate) async fn refuse(&self, table: &str, what: &str) {
         let number = table.len() + what.len();
         self.sql(format!(
             "alter table {table} add constraint poison_{number} check (not ({what})) not valid"
@@ -102,14 +106,14 @@ impl World {
         self.slurm.submit(FakeJob { admin_comment: mark.to_string(), begin, name, ..FakeJob::default() })
     }
 
-    async fn scan(&self, seconds: u32) {
+    pub(crate) async fn scan(&self, seconds: u32) {
         self.clock.set(at(seconds));
         self.slurm.tick(at(seconds));
         Watch::new(self.world()).tick().await.expect("a scan");
     }
 
     /// Jobs that are over, each with its run.
-    async fn runs(&self, ids: impl IntoIterator<Item = u32>) {
+    pub(crate) async fn runs(&self, ids: impl IntoIterator<Item = u32>) {
         for id in ids {
             self.store.record_jobs(&[ended_job(id)], at(80)).await.expect("recorded");
             let report = summary_report(u64::from(id), summary(id));
@@ -117,16 +121,16 @@ impl World {
         }
     }
 
-    async fn lesson(&self, id: u32) -> String {
+    pub(crate) async fn lesson(&self, id: u32) -> String {
         let lesson = self.store.lesson(start(id)).await.expect("read").expect("looked at");
         lesson.detail
     }
 
-    fn passed_over(&self, task: &str) -> u64 {
+    pub(crate) fn passed_over(&self, task: &str) -> u64 {
         self.context.tally.counts().passed_over.get(task).copied().unwrap_or(0)
     }
 
-    async fn kinds(&self, id: u32) -> Vec<String> {
+    pub(crate) async fn kinds(&self, id: u32) -> Vec<String> {
         self.store
             .events(plain(id))
             .await
@@ -301,6 +305,36 @@ async fn a_job_whose_renewal_is_refused_keeps_no_other_from_being_renewed() {
         matches!(&call, FakeCall::Update { ok: true, jobs: of, update, .. } if of == &[jobs[1]] && start_time(update))
     });
     assert!(renewed, "{:?}", world.slurm.journal());
+}
+
+#[tokio::test]
+async fn a_stray_that_cannot_be_told_of_keeps_no_other_from_its_own_request() {
+    let mut outside = FakeNode::pool("w1", 1);
+    outside.devices.values_mut().for_each(|shards| *shards = 0);
+    let partitions = vec![FakePartition::new("shared", &["n1"]), FakePartition::new("gpu", &["w1"])];
+    let Some(world) = World::of(vec![FakeNode::pool("n1", 3), outside], partitions).await else { return };
+    world.scan(1).await;
+    let stranded = || {
+        let mark = Mark {
+            original_partition: "gpu".to_owned(),
+            original_field: "node".to_owned(),
+            original_gres: "gpu:1".to_owned(),
+            ..Mark::default()
+        };
+        let (begin, admin_comment) = (Some(at(3600)), mark.to_string());
+        let id = world.slurm.submit(FakeJob { begin, admin_comment, ..FakeJob::default() });
+        let moved = pillion_slurm::JobUpdate { partition: Some("gpu".to_owned()), ..Default::default() };
+        world.slurm.foreign_update(&[id], &moved).expect("moved");
+        id
+    };
+    let jobs = [stranded(), stranded()];
+    world.refuse("event", &format!("job_id = '{}'", jobs[0])).await;
+    Strays::new(world.world()).tick().await.expect("one bad row is no reason to stop");
+    for id in jobs {
+        assert_eq!(world.slurm.job(id).map(|job| job.gres), Some("gpu:1".to_owned()));
+    }
+    assert_eq!(world.store.events(jobs[1]).await.expect("read").len(), 1);
+    assert_eq!(world.passed_over("strays"), 1);
 }
 
 #[tokio::test]

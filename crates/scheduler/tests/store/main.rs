@@ -2,6 +2,7 @@
 //! them can do (faults on request, a server that goes away) follows.
 
 mod accounts;
+mod bad_credit;
 mod bad_rows;
 mod browse;
 mod conformance;

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// An address that is not this machine's by its text, and on which Linux reaches it all the same.
+const ELSEWHERE: &str = "0.0.0.0";
+
 /// An authority in a file, and what it issues with.
 fn authority(path: &Path) -> rcgen::Issuer<'static, rcgen::KeyPair> {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -39,7 +42,7 @@ fn run(program: &str, arguments: &[&str], owner: Option<Owner>) {
     assert!(command.status().unwrap().success(), "{program} {arguments:?}");
 }
 
-/// A server on loopback whose certificate `issuer` gave to `localhost`; its port. It ends with `workplace`.
+/// A server on loopback whose certificate `issuer` gave to `localhost` and [`ELSEWHERE`]; its port. It ends with `workplace`.
 fn serve(workplace: &Workplace, issuer: &rcgen::Issuer<'_, rcgen::KeyPair>, owner: Option<Owner>) -> u16 {
     let folder = workplace.path.join("tls");
     let data = folder.join("data");
@@ -50,7 +53,8 @@ fn serve(workplace: &Workplace, issuer: &rcgen::Issuer<'_, rcgen::KeyPair>, owne
     let shown = data.display().to_string();
     run("initdb", &["-D", &shown, "-U", "pillion", "--auth=trust", "--no-sync"], owner);
     let key = rcgen::KeyPair::generate().unwrap();
-    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let names = ["localhost", ELSEWHERE].map(str::to_owned);
+    let params = rcgen::CertificateParams::new(names.to_vec()).unwrap();
     let certificate = params.signed_by(&key, issuer).unwrap().pem();
     for (name, text) in [("server.crt", certificate), ("server.key", key.serialize_pem())] {
         let path = data.join(name);
@@ -88,5 +92,17 @@ async fn a_server_is_reached_by_tls_where_its_certificate_verifies_and_not_where
     for url in [url("localhost", &other), url("127.0.0.1", &trusted)] {
         let error = connect(url.clone()).await.map(drop).expect_err("it cannot be verified");
         assert!(matches!(error, ConnectError::Unverified(_)) && error.needs_somebody(), "{url}: {error:?}");
+    }
+
+    // Where the URL asks for nothing, or for less: without verification all of these would be let in.
+    let beyond = |options: &str, ca: &Path| {
+        format!("postgres://pillion@{ELSEWHERE}:{port}/postgres?{options}sslrootcert={}", ca.display())
+    };
+    connect(beyond("", &trusted)).await.expect("it is the one that it says");
+    for url in
+        ["", "sslmode=prefer&", "sslmode=require&", "sslmode=disable&"].map(|mode| beyond(mode, &other))
+    {
+        let error = connect(url.clone()).await.map(drop).expect_err("nobody knows who that is");
+        assert!(matches!(error, ConnectError::Unverified(_)), "{url}: {error:?}");
     }
 }

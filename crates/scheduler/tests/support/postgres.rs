@@ -16,7 +16,7 @@ pub(crate) struct Skip;
 /// Whom Postgres runs as here: nobody special, or the user `postgres` where we are root.
 ///
 /// # Errors
-/// [`Skip`], after a line that says so: root has nobody to run it as, and the test is to be skipped.
+/// [`Skip`], after a line that says so (`pillion_test_kit::skipped`): root has nobody to run it as, and the test is to be skipped.
 pub(crate) fn owner() -> Result<Option<Owner>, Skip> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
@@ -24,7 +24,7 @@ pub(crate) fn owner() -> Result<Option<Owner>, Skip> {
     let passwd = std::fs::read_to_string("/etc/passwd").expect("/etc/passwd");
     let entry = passwd.lines().find_map(|line| line.strip_prefix("postgres:"));
     let Some(entry) = entry else {
-        println!("skipped: running as root, and there is no user postgres to run a server as");
+        pillion_test_kit::skipped("it runs as root, and there is no user postgres to run a server as");
         return Err(Skip);
     };
     let mut numbers = entry.split(':').skip(1).take(2).map(|number| number.parse().expect("a number"));

@@ -83,7 +83,7 @@ fn asked(log: &Path, root: &str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_browser_every_link_leads_somewhere_and_nobody_else_is_asked() {
     let Some(program) = browser() else {
-        println!("skipped: there is no chromium");
+        pillion_test_kit::skipped("there is no chromium");
         return;
     };
     let Some(site) = Site::start(SITE).await else { return };
@@ -137,7 +137,7 @@ async fn in_a_browser_every_link_leads_somewhere_and_nobody_else_is_asked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pictures_can_be_made_light_dark_and_narrow() {
     let Some(program) = browser() else {
-        println!("skipped: there is no chromium");
+        pillion_test_kit::skipped("there is no chromium");
         return;
     };
     let Some(site) = Site::start(SITE).await else { return };

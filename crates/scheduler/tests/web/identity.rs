@@ -1,14 +1,20 @@
 //! Who looks sees what the command line would show him, and nobody can do more than look.
 
 use crate::site::{Site, Size};
+use pillion_test_kit::skipped;
 
 const SMALL: Size = Size { nodes: 4, jobs: 200 };
 
 /// Asks as the user `uid`, where we are root and may.
 async fn get_as(uid: u32, site: &Site, path: &str) -> String {
+    get_as_with(uid, site, path, "").await
+}
+
+/// The same with more in the head of the question, each line with its end as `printf` writes it.
+async fn get_as_with(uid: u32, site: &Site, path: &str, headers: &str) -> String {
     let address = site.address;
     let script = format!(
-        "exec 3<>/dev/tcp/{}/{}; printf 'GET {path} HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3",
+        "exec 3<>/dev/tcp/{}/{}; printf 'GET {path} HTTP/1.1\\r\\nHost: localhost\\r\\n{headers}Connection: close\\r\\n\\r\\n' >&3; cat <&3",
         address.ip(),
         address.port()
     );
@@ -29,6 +35,7 @@ async fn a_user_sees_his_own_jobs_and_root_sees_all() {
         assert!(all.body.contains(part), "{part}");
     }
     if !rustix::process::geteuid().is_root() {
+        skipped("it asks as several users, which is root's");
         return;
     }
     let others = ["amara", "bjorn", "dalia", "emeka", "fatou", "goran", "hana"];
@@ -51,6 +58,27 @@ async fn a_user_sees_his_own_jobs_and_root_sees_all() {
         let answer = get_as(2003, &site, foreign).await;
         assert!(answer.contains("No pairing matches"), "somebody finds out by asking {foreign}");
     }
+}
+
+/// By any of the names under which proxies tell who is logged in, and where from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_header_makes_a_viewer_somebody_else() {
+    let Some(site) = Site::start(SMALL).await else { return };
+    if !rustix::process::geteuid().is_root() {
+        skipped("it asks as several users, which is root's");
+        return;
+    }
+    for name in ["X-Remote-User", "X-Forwarded-User", "X-Auth-Request-User", "Remote-User", "X-User", "X-Uid"]
+    {
+        for user in ["root", "0", "goran", "2007"] {
+            let chen = get_as_with(2003, &site, "/", &format!("{name}: {user}\\r\\n")).await;
+            assert!(chen.contains("You look as uid 2003 and see your own jobs."), "{name}: {user}\n{chen}");
+            assert!(!chen.contains("goran"), "{name}: {user}");
+        }
+    }
+    let elsewhere = "X-Forwarded-For: 127.0.0.1\\r\\nForwarded: for=127.0.0.1;by=root\\r\\nAuthorization: Basic cm9vdDo=\\r\\n";
+    let chen = get_as_with(2003, &site, "/", elsewhere).await;
+    assert!(chen.contains("You look as uid 2003 and see your own jobs."), "{chen}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@ mod limits;
 mod lua;
 mod munge;
 mod node;
+mod open;
 mod plugin;
 mod pool;
 mod scheduler;
@@ -17,7 +18,7 @@ use super::facts::Facts;
 use super::finding::Finding;
 
 /// Every check, in the order in which a site is set up.
-pub const ALL: [fn(&Facts) -> Vec<Finding>; 38] = [
+pub const ALL: [fn(&Facts) -> Vec<Finding>; 40] = [
     identity::config,
     munge::munge,
     slurm::version,
@@ -51,6 +52,8 @@ pub const ALL: [fn(&Facts) -> Vec<Finding>; 38] = [
     scheduler::queue_scan,
     scheduler::database,
     scheduler::tcp,
+    open::web,
+    open::metrics,
     scheduler::refused,
     scheduler::agents,
     node::setup,

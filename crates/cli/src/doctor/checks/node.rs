@@ -73,6 +73,11 @@ fn of_fault(check: Check, node: &str, fault: &SetupFault) -> Finding {
                         goes on looking by itself";
             return check.fail(found, mend);
         }
+        SetupFaultKind::ProgressUnbounded => (
+            false,
+            "systemctl start run-pillion-progress.mount there, beside the unit of the agent (deploy/systemd); where runtime_directory \
+             is another one, mount a small tmpfs at progress in it",
+        ),
         SetupFaultKind::Other => (false, "install the same release there and here to be told what it is"),
     };
     let mend = format!("{mend}; {AGAIN}");

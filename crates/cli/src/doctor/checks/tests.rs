@@ -3,6 +3,7 @@
 mod identity;
 mod life;
 mod node;
+mod open;
 mod page;
 mod sound;
 
@@ -324,6 +325,7 @@ fn all_broken() -> impl Iterator<Item = &'static Broken> {
         &identity::BROKEN[..],
         &life::BROKEN,
         &node::BROKEN,
+        &open::BROKEN,
         &BROKEN_SLURM,
         &BROKEN_POOL,
         &BROKEN_FILES,

@@ -1,6 +1,5 @@
 use super::*;
 use crate::agents::Agents;
-use crate::scan::Scan;
 use crate::store::{Drain, DrainPlace};
 use crate::testing::scan;
 use pillion_core::UserId;
@@ -64,6 +63,16 @@ fn who_is_nobody_sees_no_decision_and_no_outcome() {
     assert_eq!(decision_filter(wrong, OPERATOR).unwrap_err().code(), tonic::Code::InvalidArgument);
 }
 
+/// As it was tried: a question of 240 kB, well within its limit, would have been 15.7 GB of names.
+#[test]
+fn a_hostlist_that_would_fill_the_memory_is_refused_in_a_sentence() {
+    let nodes = format!("[1-65536]{}", "a".repeat(240_000));
+    let refused = decision_filter(api::PairsRequest { nodes, ..api::PairsRequest::default() }, ALICE);
+    let refused = refused.expect_err("too much");
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert_eq!(refused.message(), "the hostlist has a name of more than 255 letters");
+}
+
 fn device() -> DeviceDescription {
     DeviceDescription { uuid: DeviceUuid("GPU-0".into()), memory_bytes: 1, ..pillion_test_kit::device(0) }
 }
@@ -103,7 +112,7 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
     let readings = || agents.readings([(&node, &device().gres_type)].into_iter());
     let shown = |tenants: &[Tenant], caller| {
         let there = There { readings: readings(), tenants: tenants.to_vec() };
-        let row = node_row(&spots, None, &there, caller);
+        let row = node_row(&spots, None, &there, Shown { caller, hides_jobs: false });
         row.devices[0].clone()
     };
     let (own, other) = (tenant(7, 1000, "alice"), tenant(8, 1001, "bob"));
@@ -116,6 +125,69 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
         (beside.state.as_str(), beside.drained.as_deref()),
         ("closed", Some("drained by root: fan noise"))
     );
+}
+
+#[test]
+fn what_is_wrong_somewhere_tells_a_user_of_nobody_else() {
+    let agents = Agents::default();
+    let (stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
+    let detail = "job 4711 held more of it than its share allows, and was ended".to_owned();
+    let fault = DeviceFault { kind: FaultKind::Overused, detail, since: UnixTime::from_epoch(1) };
+    let condition =
+        DeviceCondition { gres_type: GresType::new("g0"), faults: vec![fault], sources: BTreeMap::new() };
+    agents.set_conditions(&stream, &[condition]);
+    let all = agents.all();
+    let spots = device_status::spots(&device_status::Sources {
+        agents: &all,
+        scan: None,
+        drains: &[],
+        tenant_counts: BTreeMap::new(),
+    });
+    let there = There { readings: Readings::new(), tenants: Vec::new() };
+    let holds = Violation::WholeGpuInPool { node: NodeName::new("n1"), job_id: SlurmJobId::plain(4711) };
+    for (caller, is_named) in [(ALICE, false), (NOBODY, false), (OPERATOR, true)] {
+        let row = node_row(&spots, Some(&holds), &there, Shown { caller, hides_jobs: false });
+        let (stopped, fault) = (row.stopped.expect("stopped"), &row.devices[0].faults[0]);
+        assert_eq!((stopped.contains("4711"), fault.detail.contains("4711")), (is_named, is_named));
+        assert!(stopped.contains("P-4") && fault.kind == "overused", "{stopped}");
+    }
+}
+
+/// That a device is busy everybody sees, as `sinfo` shows it; who is on it, what he holds and since when nobody else does.
+#[test]
+fn where_slurm_keeps_jobs_private_neither_tenants_nor_counts_tell_of_others() {
+    let agents = Agents::default();
+    let (_stream, _inbox) = agents.connect(&hello(), UnixTime::from_epoch(1));
+    let (all, occupancy) = (agents.all(), [held(2)]);
+    let spots = device_status::spots(&device_status::Sources {
+        agents: &all,
+        scan: None,
+        drains: &[],
+        tenant_counts: tenant_counts(&occupancy),
+    });
+    let tenants = vec![tenant(7, 1000, "alice"), tenant(8, 1001, "bob")];
+    let there = There { readings: Readings::new(), tenants };
+    let jobs = [7, 8, 9].map(|id| pillion_slurm::Job {
+        id: SlurmJobId::plain(id),
+        uid: UserId(if id == 7 { 1000 } else { 1001 }),
+        ..crate::testing::job(pillion_slurm::JobState::Pending)
+    });
+    let scan = Scan::new(
+        UnixTime::from_epoch(1),
+        jobs.map(Into::into).into(),
+        Vec::new(),
+        &["shared".to_owned()],
+        0,
+    );
+    let told = |caller, hides_jobs| {
+        let shown = Shown { caller, hides_jobs };
+        let device = node_row(&spots, None, &there, shown).devices.remove(0);
+        (device.state, device.tenants.len(), waiting_count(Some(&scan), shown))
+    };
+    let shared = || "shared".to_owned();
+    assert_eq!(told(ALICE, true), (shared(), 1, 1));
+    assert_eq!(told(NOBODY, true), (shared(), 0, 0));
+    assert_eq!((told(OPERATOR, true), told(ALICE, false)), ((shared(), 2, 3), (shared(), 2, 3)));
 }
 
 #[test]

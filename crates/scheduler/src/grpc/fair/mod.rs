@@ -1,6 +1,8 @@
 //! Turns: so many calls are served at once, and so few of them of one user that he cannot keep others waiting. Who comes
-//! beyond that waits in his own line; the longest line is his alone too. Behind `auth`, which tells who calls.
+//! beyond that waits in his own line; the longest line is his alone too. An answer that is not read yet is one of them still
+//! (`answer`). Behind `auth`, which tells who calls.
 
+mod answer;
 mod incoming;
 
 pub(crate) use incoming::incoming;
@@ -49,9 +51,21 @@ impl Default for Turns {
 
 /// A turn; over when it is dropped.
 pub(crate) struct Turn {
-    _own: OwnedSemaphorePermit,
+    own: Own,
     _of_all: OwnedSemaphorePermit,
+}
+
+/// One of the few calls of its user, which nobody else waits for.
+struct Own {
+    _permit: OwnedSemaphorePermit,
     _place: Place,
+}
+
+impl Turn {
+    /// The answer is made: whoever comes next may be served, and what is left is its user's matter.
+    fn made(self) -> Own {
+        self.own
+    }
 }
 
 /// A place in a line.
@@ -79,7 +93,13 @@ impl Turns {
         let own = own.acquire_owned().await.ok()?;
         // Behind his own line, so that nobody's line stands in the way of another's.
         let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some(Turn { _own: own, _of_all: of_all, _place: place })
+        Some(Turn { own: Own { _permit: own, _place: place }, _of_all: of_all })
+    }
+
+    /// Whether nobody is served and nobody waits.
+    #[cfg(test)]
+    fn is_nobody_there(&self) -> bool {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     fn stand_in_line(self: &Arc<Self>, caller: Caller) -> Option<(Place, Arc<Semaphore>)> {
@@ -137,12 +157,13 @@ where
         let next = self.service.clone();
         let mut service = std::mem::replace(&mut self.service, next);
         Box::pin(async move {
-            let Some(_turn) = turns.take(caller).await else {
+            let Some(turn) = turns.take(caller).await else {
                 let status =
                     Status::resource_exhausted("too many calls of yours wait; try again in a moment");
                 return Ok(status.into_http());
             };
-            service.call(request).await
+            let response = service.call(request).await?;
+            Ok(answer::under_way(response, turn.made()))
         })
     }
 }
@@ -185,6 +206,6 @@ mod tests {
         for uid in 0..1_000 {
             drop(Arc::clone(&turns).take(user(uid)).await.expect("a turn"));
         }
-        assert!(turns.lines.lock().unwrap().is_empty());
+        assert!(turns.is_nobody_there());
     }
 }

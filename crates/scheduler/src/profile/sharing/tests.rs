@@ -2,6 +2,7 @@
 
 use crate::agents::Agents;
 use crate::context::{Context, Settings};
+use crate::credit::Strain;
 use crate::profile::Profile;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
@@ -15,7 +16,7 @@ use pillion_core::report::{
 };
 use pillion_core::share::Sharing;
 use pillion_core::{
-    DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, WorkloadKey,
+    DecisionId, Fraction, GresType, JobStart, ManualClock, NodeName, SlurmJobId, UserId, WorkloadKey,
 };
 use pillion_pairing::Role;
 use pillion_slurm::Ending;
@@ -69,6 +70,7 @@ fn node() -> NodeName {
 
 struct World {
     store: Arc<MemoryStore>,
+    context: Arc<Context>,
     profile: Profile,
     sequence: u64,
 }
@@ -92,7 +94,9 @@ impl World {
         );
         let device = DeviceDescription { memory_bytes: 100, ..pillion_test_kit::device(1) };
         store.record_devices(&node(), &[device], at(0)).await.unwrap();
-        let mut world = Self { store, profile: Profile::new(Arc::new(context)), sequence: 0 };
+        let context = Arc::new(context);
+        let profile = Profile::new(Arc::clone(&context));
+        let mut world = Self { store, context, profile, sequence: 0 };
         // Everybody ran alone before, one step a second.
         for id in 1..=3 {
             let alone = Told { progress: (Some(100.0), None), ..Told::new(90 + id, 100, 200) };
@@ -141,10 +145,11 @@ impl World {
         self.store.record_jobs(&[job], at(told.until)).await.unwrap();
     }
 
-    /// A decision whose members run: job `n` runs workload `n`.
+    /// A decision whose members run: job `n` runs workload `n` of user 1000 + `n`.
     async fn plan(&self, joins: Option<DecisionId>, ids: &[u32]) -> DecisionId {
         let member = |id: &u32| NewMember {
             start: start(*id),
+            uid: UserId(1000 + *id),
             workload: workload(*id),
             role: Role::Host,
             sharing: Sharing::by(Mechanism::Mps, (*id == 2).then(|| Fraction::clamped(0.4)), None),
@@ -274,5 +279,27 @@ async fn what_does_not_fit_is_known_where_the_peaks_leave_no_other_way() {
         world.tell(&Told { memory_bytes, ..Told::new(2, 300, 500).beside(&[1]).at_speed(0.9) }, 2).await;
         let all = world.tick().await;
         assert_eq!((all.len(), all[0].observation.fits), (1, fits), "{memory_bytes:?} {ending:?}");
+    }
+}
+
+/// As it was tried: a user wrote his counter at a third of its pace while he shared, and whoever was beside him ran alone for it.
+#[tokio::test]
+async fn a_promise_that_only_its_user_calls_broken_costs_nobody_anything() {
+    for (is_borne_out, expected) in [(false, vec![]), (true, vec![UserId(1002)])] {
+        let mut world = World::new().await;
+        // Hers is known better than his.
+        let again = Told { progress: (Some(50.0), None), ..Told::new(81, 210, 260) };
+        world.tell(&again, 1).await;
+        world.tick().await;
+        let group = world.plan(None, &[1, 2]).await;
+        if is_borne_out {
+            world.context.board_mut().strains.insert(start(2), Strain::beyond(group));
+        }
+        world.tell(&Told::new(1, 300, 500).beside(&[2]).at_speed(0.3), 1).await;
+        world.tick().await;
+        let decided = world.store.decision(group).await.unwrap().unwrap();
+        assert_eq!(decided.members[0].measured_speed_fraction, Some(0.3), "what it says is learned from");
+        let owed = world.store.atonements(30.0, 10).await.unwrap();
+        assert_eq!(owed.iter().map(|one| one.uid).collect::<Vec<_>>(), expected);
     }
 }

@@ -105,7 +105,12 @@ impl PgStore {
     /// A store whose server is never there, for those who ask it nothing.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
-        let options = PgConnectOptions::new_without_pgpass().socket("/nowhere");
+        Self::behind_socket(std::path::Path::new("/nowhere"))
+    }
+
+    /// A store whose server listens in this folder, or will: it is asked nothing before the first call, and its schema is as it is.
+    pub fn behind_socket(folder: &std::path::Path) -> Self {
+        let options = PgConnectOptions::new_without_pgpass().socket(folder).port(5432);
         Self::on(PgPoolOptions::new().connect_lazy_with(options))
     }
 

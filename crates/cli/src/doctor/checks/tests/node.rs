@@ -12,7 +12,7 @@ fn break_by(facts: &mut Facts, kind: SetupFaultKind, detail: &str) {
     setup_of(facts).faults.push(SetupFault { kind: kind.to_string(), detail: detail.to_owned() });
 }
 
-pub(super) const BROKEN: [Broken; 11] = [
+pub(super) const BROKEN: [Broken; 12] = [
     ("node-setup", FAIL, "node n1: /etc/slurm/plugstack.conf does not load", "optional pillion.so", |f| {
         break_by(f, SetupFaultKind::NoPlugin, "/etc/slurm/plugstack.conf does not load pillion.so");
     }),
@@ -67,6 +67,17 @@ pub(super) const BROKEN: [Broken; 11] = [
             let detail = "no device can be shared here: libnvidia-ml.so.1 cannot be loaded: no such file";
             break_by(f, SetupFaultKind::NoDevices, detail);
             status_of(f).agents[0].devices.clear();
+        },
+    ),
+    (
+        "node-setup",
+        WARN,
+        "node n1: /run/pillion/progress is no file system of its own",
+        "systemctl start run-pillion-progress.mount",
+        |f| {
+            let detail =
+                "/run/pillion/progress is no file system of its own: jobs can fill the one that it lies on";
+            break_by(f, SetupFaultKind::ProgressUnbounded, detail);
         },
     ),
     (
