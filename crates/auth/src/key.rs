@@ -30,11 +30,7 @@ type Line = ([u8; KEY_BYTES], Option<u64>);
 
 fn line(text: &str) -> Option<Line> {
     let mut words = text.split_whitespace();
-    let digits = words.next().filter(|digits| digits.len() == 2 * KEY_BYTES && digits.is_ascii())?;
-    let mut bytes = [0; KEY_BYTES];
-    for (place, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).ok()?;
-    }
+    let bytes = bytes(words.next()?)?.try_into().ok()?;
     let until = match words.next() {
         Some(word) => Some(word.strip_prefix("until=")?.parse().ok()?),
         None => None,
@@ -77,9 +73,13 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Two digits a byte and nothing else: a number may have a sign, and these may not.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
+    if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
     let pairs = (0..digits.len()).step_by(2).map(|place| digits.get(place..place + 2));
-    pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.is_ascii())?, 16).ok()).collect()
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
 }
 
 /// A key that nobody knows; `None`: the system gives no random numbers.
@@ -214,6 +214,7 @@ mod tests {
             "",
             "# only words",
             "abc",
+            &format!("+7{}", &good[2..]),
             &format!("{good} until=soon"),
             &format!("{good} for ever"),
             &format!("{good}\nxyz"),
