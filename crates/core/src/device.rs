@@ -2,6 +2,7 @@
 
 use crate::ids::{DeviceUuid, GresType, SlurmJobId};
 use crate::metric::{Measured, Metric, Metrics, Throttle};
+use crate::text::quoted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -77,7 +78,7 @@ impl std::str::FromStr for Mechanism {
     type Err = UnknownMechanism;
     fn from_str(text: &str) -> Result<Self, UnknownMechanism> {
         let named = Self::ALL.into_iter().find(|mechanism| mechanism.as_str() == text);
-        named.ok_or_else(|| UnknownMechanism(text.to_owned()))
+        named.ok_or_else(|| UnknownMechanism(quoted(text)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Identifiers as types, so that no signature takes a bare `u32` or `String`.
 
+use crate::text::quoted;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -50,7 +51,7 @@ impl FromStr for SlurmJobId {
             None => digits(text).map(Self::plain),
             Some((id, task)) => digits(id).zip(digits(task)).map(|(id, task)| Self::array_task(id, task)),
         };
-        parsed.filter(|job| job.id > 0).ok_or_else(|| InvalidJobId(text.to_owned()))
+        parsed.filter(|job| job.id > 0).ok_or_else(|| InvalidJobId(quoted(text)))
     }
 }
 
@@ -91,7 +92,7 @@ pub struct InvalidJobStart(pub String);
 impl FromStr for JobStart {
     type Err = InvalidJobStart;
     fn from_str(text: &str) -> Result<Self, InvalidJobStart> {
-        let invalid = || InvalidJobStart(text.to_owned());
+        let invalid = || InvalidJobStart(quoted(text));
         let (job, restarts) = text.split_once('+').ok_or_else(invalid)?;
         let digits = !restarts.is_empty() && restarts.bytes().all(|b| b.is_ascii_digit());
         let restart_count = restarts.parse().ok().filter(|_| digits).ok_or_else(invalid)?;
@@ -173,5 +174,12 @@ mod tests {
         for wrong in ["", "33", "33+", "+1", "33+-1", "33++1", "33+1x", "33_+1", "0+0", "33+99999999999"] {
             assert_eq!(wrong.parse::<JobStart>(), Err(InvalidJobStart(wrong.to_owned())));
         }
+    }
+    /// As it was found: a refusal that went to a terminal with what stood in the question.
+    #[test]
+    fn a_refusal_is_one_short_line_whatever_was_asked() {
+        let refused = "33\n\u{1b}[2J".parse::<SlurmJobId>().unwrap_err().to_string();
+        assert_eq!(refused, "'33\\n\\u{1b}[2J' is not a Slurm job id; write 33, or 33_2 for an array task");
+        assert!("9".repeat(4_000).parse::<JobStart>().unwrap_err().to_string().len() < 200);
     }
 }

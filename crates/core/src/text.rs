@@ -5,6 +5,14 @@ use std::fmt::Write as _;
 /// What stands where a text was cut.
 const CUT: char = '…';
 
+/// How much of a foreign word stands in what is said of it.
+const QUOTED_CHARS_MAX: usize = 64;
+
+/// A foreign word as it stands in the sentence that refuses it: in one short line, whatever it was.
+pub fn quoted(text: &str) -> String {
+    shown(text, QUOTED_CHARS_MAX)
+}
+
 /// The text in one line of at most so many characters: what a terminal or a log would obey is written out (`\n`, `\u{1b}`).
 pub fn shown(text: &str, chars_max: usize) -> String {
     let mut line = String::new();

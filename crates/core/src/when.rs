@@ -2,6 +2,7 @@
 //! without a zone: both are the caller's.
 
 use crate::clock::UnixTime;
+use crate::text::quoted;
 use std::str::FromStr;
 
 /// Further from now than some three thousand years no clock counts.
@@ -38,7 +39,7 @@ pub struct NotATime(pub String);
 impl FromStr for When {
     type Err = NotATime;
     fn from_str(text: &str) -> Result<Self, NotATime> {
-        parse(text).ok_or_else(|| NotATime(text.to_owned()))
+        parse(text).ok_or_else(|| NotATime(quoted(text)))
     }
 }
 

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{word}' is not a {what}")]
 pub struct UnknownWord {
-    /// The word that nobody knows, as it was read.
+    /// The word that nobody knows, in one short line.
     pub word: String,
     /// What it should have been.
     pub what: &'static str,
@@ -24,7 +24,7 @@ macro_rules! spelt_as_serialized {
             fn from_str(word: &str) -> Result<Self, Self::Err> {
                 let from = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(word);
                 serde::Deserialize::deserialize(from)
-                    .map_err(|_| $crate::word::UnknownWord { word: word.to_owned(), what: $what })
+                    .map_err(|_| $crate::word::UnknownWord { word: $crate::text::quoted(word), what: $what })
             }
         }
     )+};

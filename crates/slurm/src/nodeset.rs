@@ -5,6 +5,7 @@
 //! tells of much: `n[1-65536]` and a long word behind it.
 
 use pillion_core::NodeName;
+use pillion_core::text::shown;
 use std::fmt::Write as _;
 
 /// The most names that one hostlist may expand to.
@@ -58,7 +59,7 @@ struct Budget {
 }
 
 fn shorten(text: &str) -> String {
-    text.chars().take(80).collect()
+    shown(text, 80)
 }
 
 /// The entries of a hostlist: `n[1-3,7],x` has two.

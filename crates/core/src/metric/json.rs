@@ -4,6 +4,7 @@
 use super::catalogue::{Metric, Unit};
 use super::source::MetricSource;
 use super::values::{Measured, Metrics};
+use crate::text::quoted;
 use crate::word::UnknownWord;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -130,7 +131,7 @@ impl std::str::FromStr for Metric {
     type Err = UnknownWord;
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
         let named = Self::ALL.into_iter().find(|metric| metric.word() == word);
-        named.ok_or_else(|| UnknownWord { word: word.to_owned(), what: "metric" })
+        named.ok_or_else(|| UnknownWord { word: quoted(word), what: "metric" })
     }
 }
 

@@ -143,11 +143,10 @@ pub(super) fn time(field: &'static str, seconds: f64) -> Result<UnixTime, Invali
 
 /// How a device is shared.
 pub(super) fn mechanism(word: &str) -> Result<Mechanism, InvalidField> {
-    word.parse().map_err(|UnknownMechanism(word)| UnknownMechanism(shown(&word)).into())
+    Ok(word.parse()?)
 }
 
 /// A start of a job, from its two parts on the wire.
 pub(super) fn start(job_id: &str, restart_count: u32) -> Result<JobStart, InvalidField> {
-    let job_id = job_id.parse().map_err(|InvalidJobId(text)| InvalidJobId(shown(&text)))?;
-    Ok(JobStart { job_id, restart_count })
+    Ok(JobStart { job_id: job_id.parse()?, restart_count })
 }

@@ -4,7 +4,6 @@ use super::fault;
 use super::field::{self, InvalidField};
 use super::metric;
 use crate::v1 as wire;
-use pillion_core::ids::InvalidJobStart;
 use pillion_core::metric::Metric;
 use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
 use pillion_core::{GresType, JobStart};
@@ -75,9 +74,8 @@ fn checked_summary(wire: wire::JobSummary) -> Result<JobSummary, InvalidField> {
 
 /// Those that came first: who had so many changed them all the time, and teaches nothing of any.
 fn checked_neighbours(texts: &[String]) -> Result<Vec<JobStart>, InvalidField> {
-    let start =
-        |text: &String| text.parse().map_err(|InvalidJobStart(text)| InvalidJobStart(field::shown(&text)));
-    Ok(texts.iter().take(field::NEIGHBOURS_MAX).map(start).collect::<Result<_, _>>()?)
+    let starts = texts.iter().take(field::NEIGHBOURS_MAX).map(|text| text.parse());
+    Ok(starts.collect::<Result<_, _>>()?)
 }
 
 fn checked_means(wire: wire::ActivityMeans) -> Result<ActivityMeans, InvalidField> {

@@ -14,6 +14,7 @@ use pillion_core::decision::MemberState;
 use pillion_core::device::Reading;
 use pillion_core::health::DeviceFault;
 use pillion_core::metric::Metric;
+use pillion_core::text::quoted;
 use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId, UnixTime, UserId, WorkloadKey};
 use pillion_pairing::{Plan, Policy, Role};
 use pillion_slurm::{Job, JobState};
@@ -196,7 +197,8 @@ pub(super) fn run_filter(
     let uid = caller.only_uid()?;
     let grouping = GroupBy::parse(&group_by, utc_offset_seconds).ok_or_else(|| {
         tonic::Status::invalid_argument(format!(
-            "'{group_by}' is nothing to group by; allowed are user, account, partition, workload, node and day"
+            "'{}' is nothing to group by; allowed are user, account, partition, workload, node and day",
+            quoted(&group_by)
         ))
     })?;
     let filter = RunFilter {

@@ -7,6 +7,7 @@ use crate::store::{Store, StoreError};
 use pillion_api as api;
 use pillion_core::WorkloadKey;
 use pillion_core::name::{self, AskedName};
+use pillion_core::text::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
 
@@ -64,6 +65,7 @@ pub(super) async fn resolved(store: &dyn Store, caller: Caller, text: String) ->
                 candidates.push("..");
             }
             let (count, candidates) = (several.len(), candidates.join(", "));
+            let text = quoted(&text);
             let text = format!("'{text}' is the name of {count} workloads; say which: {candidates}");
             Err(Status::invalid_argument(text))
         }

@@ -8,6 +8,7 @@ use crate::scan::Scan;
 use crate::store::{Decision, Drain, DrainChange, DrainPlace, Undrain};
 use pillion_api as api;
 use pillion_core::decision::MemberState;
+use pillion_core::text::quoted;
 use pillion_core::{GresType, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
 use tonic::Status;
@@ -159,7 +160,8 @@ fn check(places: &[DrainPlace], known: &Known) -> Result<(), Status> {
         if let Some(gres_type) = gres_type
             && let Some(devices) = known.get(node).filter(|devices| !devices.contains(gres_type))
         {
-            let sentence = format!("{node} has no GPU {gres_type}; it has {}", names(devices.iter()));
+            let wanted = quoted(gres_type.as_str());
+            let sentence = format!("{node} has no GPU {wanted}; it has {}", names(devices.iter()));
             return Err(Status::not_found(sentence));
         }
     }
@@ -169,7 +171,7 @@ fn check(places: &[DrainPlace], known: &Known) -> Result<(), Status> {
 /// `n1, n2 and 7 more`.
 fn names<T: ToString>(all: impl ExactSizeIterator<Item = T>) -> String {
     let more = all.len().saturating_sub(NAMES_SHOWN);
-    let shown: Vec<String> = all.take(NAMES_SHOWN).map(|name| name.to_string()).collect();
+    let shown: Vec<String> = all.take(NAMES_SHOWN).map(|name| quoted(&name.to_string())).collect();
     match (shown.is_empty(), more) {
         (true, _) => "none".to_owned(),
         (_, 0) => shown.join(", "),
