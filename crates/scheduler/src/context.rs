@@ -1,7 +1,7 @@
 //! What every reconciler is given: the four seams, the settings, and the board on which the last scan hangs.
 
 use crate::agents::Agents;
-use crate::credit::Strain;
+use crate::credit::strain::Strain;
 use crate::idle::Idle;
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};

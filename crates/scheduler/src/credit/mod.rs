@@ -11,11 +11,10 @@
 
 mod excess;
 mod newcomer;
-mod strain;
+pub(crate) mod strain;
 mod window;
 
 pub(crate) use newcomer::culprits;
-pub(crate) use strain::Strain;
 
 use crate::context::Context;
 use crate::store::{CreditLoss, Decision, Event, Member, StoredProfile};
@@ -27,6 +26,7 @@ use pillion_core::profile::WorkloadProfile;
 use pillion_core::{DecisionId, GresType, NodeName, UnixTime, WorkloadKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use strain::Strain;
 use tracing::warn;
 use window::Window;
 

@@ -7,7 +7,8 @@ mod speed;
 
 use crate::analysis::{run_account, shared_device_seconds};
 use crate::context::Context;
-use crate::credit::{Strain, culprits};
+use crate::credit::culprits;
+use crate::credit::strain::Strain;
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;

@@ -2,7 +2,7 @@
 
 use crate::agents::Agents;
 use crate::context::{Context, Settings};
-use crate::credit::Strain;
+use crate::credit::strain::Strain;
 use crate::profile::Profile;
 use crate::store::memory::MemoryStore;
 use crate::store::prelude::*;
