@@ -151,21 +151,14 @@ pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
 mod tests {
     use super::*;
     use crate::store::DrainPlace;
-    use crate::testing::{NOW, at, scan};
+    use crate::testing::{self, NOW, at, scan};
     use pillion_core::health::FaultKind;
     use pillion_slurm::NodeAvailability;
 
     fn agent() -> AgentState {
         let device =
             DeviceDescription { model: "h100".into(), memory_bytes: 80, ..pillion_test_kit::device(0) };
-        AgentState {
-            devices: vec![device],
-            version: String::new(),
-            is_connected: true,
-            last_seen_at: at(NOW),
-            clock_skew_seconds: 0.0,
-            conditions: BTreeMap::new(),
-        }
+        testing::agent(vec![device])
     }
 
     fn broken() -> AgentState {

@@ -103,12 +103,7 @@ pub fn spawn(tasks: &mut JoinSet<()>, all: Vec<Task>, context: &Arc<Context>, st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::Agents;
-    use crate::context::Settings;
-    use crate::store::memory::MemoryStore;
-    use crate::testing::{NOW, at};
-    use pillion_core::ManualClock;
-    use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+    use crate::testing::{self, NOW, at};
 
     /// The names in the first column of the table in docs/architecture.md, in its order.
     fn documented() -> Vec<String> {
@@ -121,14 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_table_of_the_document_is_this_list() {
-        let slurm = FakeSlurm::new(FakeSettings::default(), vec![], vec![], at(NOW));
-        let context = Arc::new(Context::new(
-            Arc::new(ManualClock::new(at(NOW))),
-            Arc::new(slurm),
-            Arc::new(MemoryStore::default()),
-            Arc::new(Agents::default()),
-            Settings::default(),
-        ));
+        let context = testing::context();
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
         let all = all(Duration::from_secs(2), &context, &engine);
         assert_eq!(all.iter().map(|task| task.name).collect::<Vec<_>>(), documented());
@@ -136,10 +124,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_each_tick_it_is_known_how_long_it_took_and_whether_it_failed() {
-        let slurm = FakeSlurm::new(FakeSettings::default(), vec![], vec![], at(NOW));
-        let clock = Arc::new(ManualClock::new(at(NOW)));
-        let (store, agents) = (Arc::new(MemoryStore::default()), Arc::new(Agents::default()));
-        let context = Arc::new(Context::new(clock, Arc::new(slurm), store, agents, Settings::default()));
+        let context = testing::context();
         let stop = CancellationToken::new();
         stop.cancel();
         for (name, result) in [("well", true), ("ill", false)] {
@@ -155,14 +140,7 @@ mod tests {
     /// However often somebody pokes: one look at Slurm in half a period at most.
     #[tokio::test(start_paused = true)]
     async fn who_pokes_without_end_makes_it_look_twice_as_often_and_no_more() {
-        let slurm = FakeSlurm::new(FakeSettings::default(), vec![], vec![], at(NOW));
-        let context = Arc::new(Context::new(
-            Arc::new(ManualClock::new(at(NOW))),
-            Arc::new(slurm),
-            Arc::new(MemoryStore::default()),
-            Arc::new(Agents::default()),
-            Settings::default(),
-        ));
+        let context = testing::context();
         let engine = Arc::new(Engine::new(Arc::clone(&context)));
         let mut tasks = all(Duration::from_secs(2), &context, &engine);
         tasks.retain(|task| task.name == "watch");

@@ -1,16 +1,26 @@
 //! Jobs, nodes, members and decisions as the tests of several modules need them; core's own values come from the test kit.
 
+use crate::agents::{AgentState, Agents};
+use crate::context::{Context, Settings};
+use crate::engine::Engine;
+use crate::grpc::operator::OperatorServer;
 use crate::scan::Scan;
+use crate::store::memory::MemoryStore;
+use crate::store::postgres::PgStore;
 use crate::store::{Decision, JobRecord, Member, NewDecision, NewMember};
 use pillion_core::decision::{DecisionState, MemberState};
-use pillion_core::device::Mechanism;
+use pillion_core::device::{DeviceDescription, Mechanism};
 use pillion_core::mark::Mark;
 use pillion_core::share::Sharing;
-use pillion_core::{DecisionId, GresType, JobStart, NodeName, Shards, SlurmJobId, UserId, WorkloadKey};
+use pillion_core::{
+    DecisionId, GresType, JobStart, ManualClock, NodeName, Shards, SlurmJobId, UserId, WorkloadKey,
+};
+use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 use pillion_pairing::{Explanation, Reason, Role};
 use pillion_slurm::{Ending, Job, JobState, Node, NodeAvailability, ReasonKind};
 pub(crate) use pillion_test_kit::{NOW, at, device, hello, summary};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(crate) fn start() -> JobStart {
     JobStart { job_id: SlurmJobId::plain(7), restart_count: 0 }
@@ -165,4 +175,33 @@ pub(crate) fn scan(job: Option<Job>, availability: NodeAvailability) -> Scan {
         &["shared".to_owned()],
         0,
     )
+}
+
+/// A scheduler's world at [`NOW`], with a Slurm that has nothing, a store that is empty and no agent.
+pub(crate) fn context() -> Arc<Context> {
+    Arc::new(Context::new(
+        Arc::new(ManualClock::new(at(NOW))),
+        Arc::new(FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW))),
+        Arc::new(MemoryStore::new()),
+        Arc::new(Agents::default()),
+        Settings::default(),
+    ))
+}
+
+/// What answers people there; it has no database for the pages.
+pub(crate) fn operator(context: &Arc<Context>) -> OperatorServer {
+    let engine = Arc::new(Engine::new(Arc::clone(context)));
+    OperatorServer::new(Arc::clone(context), engine, Arc::new(PgStore::nowhere()), String::new())
+}
+
+/// An agent that is there, with these devices, all well.
+pub(crate) fn agent(devices: Vec<DeviceDescription>) -> AgentState {
+    AgentState {
+        devices,
+        version: String::new(),
+        is_connected: true,
+        last_seen_at: at(NOW),
+        clock_skew_seconds: 0.0,
+        conditions: BTreeMap::new(),
+    }
 }

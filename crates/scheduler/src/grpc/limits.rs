@@ -42,22 +42,18 @@ pub(crate) fn agents<T: AgentService>(server: T) -> AgentServiceServer<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::Agents;
-    use crate::context::{Context, Settings};
+    use crate::context::Context;
     use crate::engine::Engine;
     use crate::grpc::agent::AgentServer;
     use crate::grpc::auth::Caller;
     use crate::grpc::operator::OperatorServer;
-    use crate::store::Store;
-    use crate::store::memory::MemoryStore;
     use crate::store::postgres::PgStore;
-    use crate::testing::{NOW, at, scan};
+    use crate::testing::{self, scan};
     use pillion_api::operator_service_client::OperatorServiceClient;
     use pillion_api::{PokeRequest, QueueRequest};
     use pillion_auth::{Identity, Peer};
     use pillion_core::NodeName;
-    use pillion_core::{ManualClock, UserId};
-    use pillion_fake_slurm::{FakeSettings, FakeSlurm};
+    use pillion_core::UserId;
     use pillion_proto::v1::agent_service_client::AgentServiceClient;
     use pillion_proto::v1::{AgentMessage, Device, Hello, agent_message};
     use pillion_slurm::NodeAvailability;
@@ -72,20 +68,11 @@ mod tests {
 
     /// Both services, and the agents that they know of. Slurm has the node n1 in the pool.
     async fn served() -> (SocketAddr, Arc<Context>) {
-        let slurm = FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW));
-        let context = Arc::new(Context::new(
-            Arc::new(ManualClock::new(at(NOW))),
-            Arc::new(slurm),
-            Arc::new(MemoryStore::new()) as Arc<dyn Store>,
-            Arc::new(Agents::default()),
-            Settings::default(),
-        ));
+        let context = testing::context();
         let mut seen = scan(None, NodeAvailability::Up);
         seen.nodes.iter_mut().for_each(|node| node.address = "127.0.0.1".to_owned());
         context.board_mut().scan = Some(Arc::new(seen));
-        let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let operator =
-            OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
+        let operator = testing::operator(&context);
         let agent = AgentServer::new(Arc::clone(&context), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -191,16 +178,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_and_says_nothing_is_cut_off_on_the_socket_too() {
-        let context = Context::new(
-            Arc::new(ManualClock::new(at(NOW))),
-            Arc::new(FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW))),
-            Arc::new(MemoryStore::new()) as Arc<dyn Store>,
-            Arc::new(Agents::default()),
-            Settings::default(),
-        );
-        let context = Arc::new(context);
-        let engine = Arc::new(Engine::new(Arc::clone(&context)));
-        let operator = OperatorServer::new(context, engine, Arc::new(PgStore::nowhere()), String::new());
+        let operator = testing::operator(&testing::context());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let connections = UnixListenerStream::new(UnixListener::bind(&path).unwrap());

@@ -169,7 +169,7 @@ pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision], shown:
 mod tests {
     use super::*;
     use crate::store::DrainPlace;
-    use crate::testing::{NOW, at, decision, job, member, scan};
+    use crate::testing::{self, NOW, at, decision, job, member, scan};
     use pillion_core::UserId;
     use pillion_core::device::{DeviceDescription, Reading};
     use pillion_core::metric::Metric;
@@ -184,14 +184,7 @@ mod tests {
             memory_bytes: 80,
             ..pillion_test_kit::device(index)
         };
-        let agent = AgentState {
-            devices: (0..4).map(device).collect(),
-            version: String::new(),
-            is_connected,
-            last_seen_at: at(NOW),
-            clock_skew_seconds: 0.0,
-            conditions: BTreeMap::new(),
-        };
+        let agent = AgentState { is_connected, ..testing::agent((0..4).map(device).collect()) };
         [(NodeName::new("n1"), agent)].into()
     }
 

@@ -128,7 +128,7 @@ mod tests {
     use crate::agents::AgentState;
     use crate::scan::Scan;
     use crate::store::StoredProfile;
-    use crate::testing::{NOW, at, decision, job, member};
+    use crate::testing::{self, NOW, at, decision, job, member};
     use pillion_core::decision::MemberState;
     use pillion_core::device::DeviceDescription;
     use pillion_core::mark::Mark;
@@ -152,14 +152,7 @@ mod tests {
             memory_bytes: 100 * GIB,
             ..pillion_test_kit::device(1)
         };
-        AgentState {
-            devices: vec![device],
-            version: String::new(),
-            is_connected: true,
-            last_seen_at: at(NOW),
-            clock_skew_seconds: 0.0,
-            conditions: BTreeMap::new(),
-        }
+        testing::agent(vec![device])
     }
 
     /// The jobs' places in the queue, each with whose it is and what he asks for, in the order in which they are served.

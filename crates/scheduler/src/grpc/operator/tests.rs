@@ -1,31 +1,17 @@
 //! What a caller is told of others, asked as he asks.
 
 use super::*;
-use crate::agents::Agents;
-use crate::context::Settings;
-use crate::store::Store;
-use crate::store::memory::MemoryStore;
-use crate::testing::{NOW, at, device, hello};
+use crate::testing::{self, NOW, at, device, hello};
+use pillion_core::UserId;
 use pillion_core::health::{DeviceFault, FaultKind};
 use pillion_core::report::AgentHello;
-use pillion_core::{ManualClock, UserId};
-use pillion_fake_slurm::{FakeSettings, FakeSlurm};
 
 const ALICE: Caller = Caller { uid: Some(UserId(1000)), is_operator: false };
 const OPERATOR: Caller = Caller { uid: Some(UserId(0)), is_operator: true };
 
 fn served() -> (Arc<Context>, OperatorServer) {
-    let slurm = FakeSlurm::new(FakeSettings::default(), Vec::new(), Vec::new(), at(NOW));
-    let context = Arc::new(Context::new(
-        Arc::new(ManualClock::new(at(NOW))),
-        Arc::new(slurm),
-        Arc::new(MemoryStore::new()) as Arc<dyn Store>,
-        Arc::new(Agents::default()),
-        Settings::default(),
-    ));
-    let engine = Arc::new(Engine::new(Arc::clone(&context)));
-    let server =
-        OperatorServer::new(Arc::clone(&context), engine, Arc::new(PgStore::nowhere()), String::new());
+    let context = testing::context();
+    let server = testing::operator(&context);
     (context, server)
 }
 
