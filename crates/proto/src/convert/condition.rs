@@ -5,6 +5,7 @@ use super::metric;
 use crate::v1 as wire;
 use pillion_core::GresType;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
+use pillion_core::text::quoted;
 
 /// A condition that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -30,7 +31,7 @@ impl TryFrom<wire::DeviceCondition> for DeviceCondition {
                 sources: metric::known_sources(sources),
             })
         };
-        checked().map_err(|source| InvalidCondition { gres_type: field::shown(&gres_type), source })
+        checked().map_err(|source| InvalidCondition { gres_type: quoted(&gres_type), source })
     }
 }
 

@@ -16,8 +16,6 @@ pub(super) const DEVICES_MAX: usize = 64;
 pub(super) const TENANTS_MAX: usize = 256;
 /// The most neighbours of a run, and looks and errors that are kept of its end.
 pub(super) const NEIGHBOURS_MAX: usize = 1_024;
-/// The most letters of a wrong text that are told.
-const SHOWN_CHARS_MAX: usize = 64;
 
 /// A field that holds no value of its unit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -85,7 +83,7 @@ pub(super) fn name(field: &'static str, text: String) -> Result<String, InvalidF
     } else if text::is_identifier(&text, NAME_CHARS_MAX) {
         Ok(text)
     } else {
-        Err(InvalidField::Name { field, text: text::shown(&text, SHOWN_CHARS_MAX) })
+        Err(InvalidField::Name { field, text: text::quoted(&text) })
     }
 }
 
@@ -102,11 +100,6 @@ pub(super) fn words(text: &str) -> String {
 /// A list that is not too long.
 pub(super) fn few<T>(field: &'static str, list: Vec<T>, most: usize) -> Result<Vec<T>, InvalidField> {
     if list.len() <= most { Ok(list) } else { Err(InvalidField::TooMany { field, count: list.len(), most }) }
-}
-
-/// Something wrong, as it is told of: what was written may be of any length.
-pub(super) fn shown(text: &str) -> String {
-    text::shown(text, SHOWN_CHARS_MAX)
 }
 
 /// A quantity from 0 up.

@@ -7,6 +7,7 @@ use pillion_core::device::{DeviceDescription, MigInstance, MigPlacement};
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::AgentHello;
 use pillion_core::setup::NodeSetup;
+use pillion_core::text::quoted;
 use pillion_core::{DecisionId, DeviceUuid, GresType, NodeName};
 
 /// A device that cannot be.
@@ -138,7 +139,7 @@ impl TryFrom<wire::Hello> for AgentHello {
         Ok(Self {
             protocol_version,
             node: NodeName(field::name("node", node)?),
-            agent_version: field::shown(&agent_version),
+            agent_version: quoted(&agent_version),
             journal_id: field::name("journal_id", journal_id)?,
             devices: devices.into_iter().map(DeviceDescription::try_from).collect::<Result<_, _>>()?,
             sent_at: field::time("sent_at_seconds", sent_at_seconds)?,

@@ -4,6 +4,7 @@ use super::field::{self, InvalidField};
 use crate::v1 as wire;
 use pillion_core::option;
 use pillion_core::report::Launch;
+use pillion_core::text::quoted;
 use pillion_core::{DecisionId, GresType};
 
 /// A launch that cannot be.
@@ -41,7 +42,7 @@ impl TryFrom<wire::Launch> for Launch {
                 profile_name: Some(profile_name).filter(|name| option::is_profile_name(name)),
             })
         };
-        checked().map_err(|source| InvalidLaunch { job_id: field::shown(&job_id), source })
+        checked().map_err(|source| InvalidLaunch { job_id: quoted(&job_id), source })
     }
 }
 

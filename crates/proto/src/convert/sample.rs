@@ -6,6 +6,7 @@ use crate::v1 as wire;
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::metric::Metric;
 use pillion_core::report::DeviceSample;
+use pillion_core::text::quoted;
 use pillion_core::{GresType, JobStart};
 
 /// A tenant that cannot be.
@@ -43,7 +44,7 @@ impl TryFrom<wire::TenantUse> for TenantUse {
             Ok(JobStart { job_id, restart_count }) => {
                 Ok(Self { job_id, restart_count, memory_bytes, process_count, progress })
             }
-            Err(source) => Err(InvalidTenant { job_id: field::shown(&job_id), source }),
+            Err(source) => Err(InvalidTenant { job_id: quoted(&job_id), source }),
         }
     }
 }
@@ -59,7 +60,7 @@ impl TryFrom<wire::DeviceSample> for DeviceSample {
     type Error = InvalidSample;
     fn try_from(mut wire: wire::DeviceSample) -> Result<Self, InvalidSample> {
         let (gres_type, tenants) = (std::mem::take(&mut wire.gres_type), std::mem::take(&mut wire.tenants));
-        let of_device = |source| InvalidSample::Device { gres_type: field::shown(&gres_type), source };
+        let of_device = |source| InvalidSample::Device { gres_type: quoted(&gres_type), source };
         let reading = checked_reading(wire).map_err(of_device)?;
         let tenants = field::few("tenants", tenants, field::TENANTS_MAX).map_err(of_device)?;
         let gres_type = GresType(field::name("gres_type", gres_type.clone()).map_err(of_device)?);

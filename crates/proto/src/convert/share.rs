@@ -4,6 +4,7 @@ use super::field::{self, InvalidField};
 use crate::v1 as wire;
 use pillion_core::report::ShareResult;
 use pillion_core::share::{InvalidSharing, Share, Sharing, SharingColumns};
+use pillion_core::text::quoted;
 use pillion_core::units::OutOfRange;
 use pillion_core::{DecisionId, Fraction, GresType, JobStart, Shards, UserId};
 
@@ -31,7 +32,7 @@ impl TryFrom<wire::PrepareShare> for Share {
     type Error = InvalidShare;
     fn try_from(wire: wire::PrepareShare) -> Result<Self, InvalidShare> {
         let job_id = wire.job_id.clone();
-        checked_share(wire).map_err(|source| InvalidShare { job_id: field::shown(&job_id), source })
+        checked_share(wire).map_err(|source| InvalidShare { job_id: quoted(&job_id), source })
     }
 }
 

@@ -6,6 +6,7 @@ use super::metric;
 use crate::v1 as wire;
 use pillion_core::metric::Metric;
 use pillion_core::report::{ActivityMeans, JobSummary, ProgressPart};
+use pillion_core::text::quoted;
 use pillion_core::{GresType, JobStart};
 
 /// A summary that cannot be.
@@ -22,7 +23,7 @@ impl TryFrom<wire::JobSummary> for JobSummary {
     type Error = InvalidSummary;
     fn try_from(wire: wire::JobSummary) -> Result<Self, InvalidSummary> {
         let job_id = wire.job_id.clone();
-        checked_summary(wire).map_err(|source| InvalidSummary { job_id: field::shown(&job_id), source })
+        checked_summary(wire).map_err(|source| InvalidSummary { job_id: quoted(&job_id), source })
     }
 }
 
