@@ -59,12 +59,18 @@ impl Evaluation {
     /// Whether caps are not worth trying: without any it is allowed, fast, and no riskier than its tenants may be.
     pub(super) fn needs_no_caps<'e>(
         &self,
-        mut estimates: impl ExactSizeIterator<Item = &'e SpeedEstimate>,
+        estimates: impl ExactSizeIterator<Item = &'e SpeedEstimate>,
         policy: &Policy,
     ) -> bool {
         let is_within_budget = self.risk <= policy.broken_budget(estimates.len());
-        let is_fast = estimates.all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
-        self.is_admitted() && is_fast && is_within_budget
+        is_within_budget && self.is_allowed_and_fast(estimates)
+    }
+    /// Whether it is allowed, and all its tenants are as good as alone.
+    pub(super) fn is_allowed_and_fast<'e>(
+        &self,
+        mut estimates: impl Iterator<Item = &'e SpeedEstimate>,
+    ) -> bool {
+        self.is_admitted() && estimates.all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION)
     }
     /// How many more promises are expected to break than its tenants may cost.
     pub(crate) fn excess(&self, policy: &Policy) -> f64 {

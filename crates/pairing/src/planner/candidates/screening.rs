@@ -2,7 +2,7 @@
 //! many. What two are like depends on their profiles alone, whichever of them runs already: it is estimated once for all
 //! that could meet.
 
-use super::caps::{CapSlot, FAST_ENOUGH_FRACTION};
+use super::caps::CapSlot;
 use super::evaluation::{Appraisal, Evaluation};
 use super::evaluator::{Evaluator, UncappedPair};
 use super::tenant::CandidateTenant;
@@ -109,9 +109,8 @@ impl<'a> Evaluator<'_, 'a> {
     ) -> Appraisal {
         let could_cap = device.mechanism.can_cap() && self.context.policy.caps;
         // One that is fast and too risky is left as it is: in a queue so long there are others, and to evaluate it costs much.
-        let is_fast = estimates.iter().all(|estimate| estimate.speed_fraction >= FAST_ENOUGH_FRACTION);
         let is_final = !could_cap
-            || (evaluation.is_admitted() && is_fast)
+            || evaluation.is_allowed_and_fast(estimates.iter().copied())
             || !caps_could_help(tenants, evaluation, estimates);
         let weight_bound =
             (!is_final).then(|| evaluation.weight + CAPS_WIN_MAX * evaluation.weight_of_speed());
