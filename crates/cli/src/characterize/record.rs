@@ -14,7 +14,16 @@ const NAME_BYTES_MAX: usize = 200;
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+/// The lock is taken back by name: closing the file does it only once every copy is closed, and a process that another
+/// thread is just starting holds one until it runs its program.
+impl Drop for Record {
+    fn drop(&mut self) {
+        // Who cannot take it back closes it, at the latest with the process.
+        let _ = self.lock.unlock();
+    }
 }
 
 /// The folder of campaigns, by the environment; `None` where it names no home.
@@ -69,7 +78,7 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(CliError::file("read", &path)(source)),
         };
-        Ok((Self { path, _lock: lock }, known))
+        Ok((Self { path, lock }, known))
     }
 
     /// Remembers it: whole, or as it was before.
@@ -115,9 +124,12 @@ mod tests {
         record.save(&campaign()).unwrap();
         let error = Record::open(&place, "/home/alice/x.sh").unwrap_err();
         assert!(error.to_string().contains("another 'pillion characterize' follows"), "{error}");
+        // As a process that is just being started would.
+        let inherited = record.lock.try_clone().unwrap();
         drop(record);
         let (_record, known) = Record::open(&place, "/home/alice/x.sh").unwrap();
         assert_eq!(known, Some(campaign()));
+        drop(inherited);
         fs::write(place.join("%home%alice%y.sh.json"), "{}").unwrap();
         let error = Record::open(&place, "/home/alice/y.sh").unwrap_err();
         assert!(error.to_string().contains("remove it to begin"), "{error}");
