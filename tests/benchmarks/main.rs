@@ -6,6 +6,7 @@
 
 mod decision;
 mod launch;
+mod peers;
 mod queue;
 mod stats;
 mod submit;
@@ -17,8 +18,7 @@ use std::process::ExitCode;
 /// How many rounds a topic makes where none is named.
 const ROUNDS: usize = 200;
 
-const USAGE: &str =
-    "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue and decision";
+const USAGE: &str = "usage: pillion-bench TOPIC [ROUNDS]; the topics are update-to-start, submit, launch, queue, peers and decision";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -45,6 +45,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         "submit" => submit::run(rounds),
         "launch" => launch::run(rounds),
         "queue" => queue::run(rounds),
+        "peers" => peers::run(rounds),
         "decision" => decision::run(),
         other => bail!("there is no topic '{other}'; {USAGE}"),
     }

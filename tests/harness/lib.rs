@@ -10,6 +10,7 @@
 //!   cluster    one a test, several side by side: slurm.conf, ports, keys and state under one folder
 //!   daemons    the programs of Pillion on such a cluster; the only file that knows their configuration
 //!   storm      what a storm draws and how it is judged; pure, and carried out by tests/storm
+//!   peers      a queue, and what came of it one way and another; pure, and carried out by tests/benchmarks
 //! ```
 //!
 //! It starts programs and asserts on what Slurm and jobs report; it must not know how Pillion decides.
@@ -22,6 +23,7 @@ mod doubles;
 pub mod error;
 pub mod host;
 pub mod monitoring;
+pub mod peers;
 pub mod process;
 pub mod services;
 pub mod storm;

@@ -1,0 +1,8 @@
+//! The same queue beside what a site would do today: what is submitted, and what came of it. Pure; `tests/bench peers` carries
+//! it out on clusters of real Slurm.
+
+mod draw;
+mod figures;
+
+pub use draw::{Order, WORKLOAD_COUNT, draw};
+pub use figures::{Figures, JobEnd, figures, quantile, table};
