@@ -22,6 +22,7 @@ pub mod bench;
 pub mod caps;
 pub mod client;
 pub mod cuda;
+pub mod early;
 pub mod energy;
 pub mod forms;
 pub mod kernels;

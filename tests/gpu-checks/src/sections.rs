@@ -12,7 +12,7 @@ use crate::report::{
 use crate::results::Results;
 use crate::smi::Smi;
 use crate::tenant::{Client, Tenant};
-use crate::{caps, energy, kills, life, memory, overhead, pairs, values};
+use crate::{caps, early, energy, kills, life, memory, overhead, pairs, values};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -168,6 +168,9 @@ fn with_mps(
     })?;
     run.section(parts, "MPS: a client ends", mps.clone(), |parts, has_time| {
         kills::neighbours(&mut parts.bench, kills, has_time)
+    })?;
+    run.section(parts, "MPS: how early a speed can be read", mps.clone(), |parts, has_time| {
+        early::measure(&mut parts.bench, has_time)
     })?;
     let titles = ["without caps", "at 50 and 50", "at 30 and 70", "at 70 and 30"];
     for (caps, title) in pairs::SPLITS.into_iter().zip(titles) {
