@@ -324,6 +324,14 @@ impl World {
         Ok(())
     }
 
+    /// The same of a job that nobody has ended meanwhile.
+    pub(super) fn requeue_running(&mut self, id: SlurmJobId) -> Result<(), SlurmError> {
+        if matches!(self.known(id)?.state, JobState::Completing | JobState::Ended(_)) {
+            return Err(refused(&format!("Job/step already completing or completed for job {id}")));
+        }
+        self.requeue(id)
+    }
+
     /// Preempted: requeued, or over where that is not allowed.
     pub(super) fn preempt(&mut self, id: SlurmJobId) -> bool {
         let runs = self.records.get(&id).is_some_and(|record| record.state == JobState::Running);
