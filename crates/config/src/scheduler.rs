@@ -160,7 +160,7 @@ pub enum Objective {
 }
 
 /// What is done where a promise is being broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Watch {
     /// Nothing: nobody looks.
@@ -232,7 +232,11 @@ pub struct PolicyConfig {
     #[schemars(range(min = 0, max = 86400))]
     pub watch_restart_seconds: u32,
     /// The same as policy.watch for single partitions, by the partition of the job that joined last.
-    #[schemars(extend("x-example" = { "night": "act" }))]
+    #[schemars(
+        with = "BTreeMap<String, String>",
+        extend("x-example" = { "night": "act" },
+            "additionalProperties" = { "type": "string", "enum": ["off", "advise", "act"] })
+    )]
     pub watch_partitions: BTreeMap<String, Watch>,
 }
 

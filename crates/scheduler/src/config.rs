@@ -132,8 +132,8 @@ mod tests {
         };
         assert_eq!(pace, expected);
         let wrong = text.replace("a = \"act\"", "a = \"now\"");
-        let error = pillion_config::parse_scheduler(&wrong).unwrap_err().to_string();
-        assert!(error.contains("\"off\", \"advise\" or \"act\""), "{error}");
+        let error = format!("{:?}", pillion_config::parse_scheduler(&wrong).unwrap_err());
+        assert!(error.contains("advise"), "{error}");
     }
 
     #[test]

@@ -182,18 +182,29 @@ mod tests {
 
     #[test]
     fn the_quantiles_are_those_of_the_tables() {
-        for (freedom, tabled) in [(3.0, 3.182), (4.0, 2.776), (5.0, 2.571), (10.0, 2.228), (30.0, 2.042)] {
+        for (freedom, tabled) in [
+            (1.0, 12.706),
+            (2.0, 4.303),
+            (3.0, 3.182),
+            (4.0, 2.776),
+            (5.0, 2.571),
+            (10.0, 2.228),
+            (30.0, 2.042),
+        ] {
             let found = quantile_student(freedom);
             assert!((found - tabled).abs() < 0.03 * tabled, "{freedom}: {found} instead of {tabled}");
         }
     }
 
-    /// Seeded: whoever just keeps his promise is hardly ever taken for one whose promise is broken, however his speed varies.
+    /// Seeded: whoever just keeps his promise is hardly ever taken for one whose promise is broken; and not much more
+    /// often where his speed swings by a third, in stretches of half a minute.
     #[test]
     fn a_promise_that_is_just_kept_seldom_seems_broken() {
-        for (noise, correlation) in [(0.02, 0.0), (0.1, 0.0), (0.1, 0.5), (0.3, 0.0), (0.3, 0.7)] {
+        for (noise, correlation, most) in
+            [(0.02, 0.0, 40), (0.1, 0.0, 40), (0.1, 0.5, 50), (0.3, 0.0, 40), (0.3, 0.7, 90)]
+        {
             let wrong = broken_of_thousand(0.8, noise, correlation);
-            assert!(wrong <= 40, "noise {noise}, correlation {correlation}: {wrong} of 1000");
+            assert!(wrong <= most, "noise {noise}, correlation {correlation}: {wrong} of 1000");
         }
     }
 
