@@ -102,10 +102,15 @@ fn a_job_that_was_cancelled_a_moment_before_is_not_started_again() {
         job
     };
     let job = ending();
-    let refused = cluster.scontrol(&["requeue", "Incomplete", &job.to_string()]);
-    assert!(refused.is_err(), "{refused:?}");
-    cluster.wait_for_job(job, &["CANCELLED"], SOON).unwrap();
+    // Slurm says nothing, and does nothing, while it completes and when it is over.
+    let requeue = || cluster.scontrol(&["requeue", "Incomplete", &job.to_string()]);
+    let while_it_ends = requeue();
+    println!("while it is completing: {while_it_ends:?}");
     assert_eq!(restarts(&cluster, job), "0");
+    cluster.wait_for_job(job, &["CANCELLED"], SOON).unwrap();
+    println!("when it is over: {:?}", requeue());
+    assert_eq!(restarts(&cluster, job), "0");
+    assert_eq!(cluster.job_field(job, "JobState").unwrap(), "CANCELLED");
     // What a plain requeue does, and why it is not what runs are sent back by.
     let job = ending();
     cluster.scontrol(&["requeue", &job.to_string()]).unwrap();

@@ -276,7 +276,7 @@ mod tests {
         let mut sharing = sharing([Some(10.0); 2]);
         assert_eq!(first_judged(&mut sharing, [0.5, 1.0], 0.5), Some((71, vec![7])));
         sharing.is_settled = true;
-        let second = (72..).find(|second| {
+        let second = (72..2_000).find(|second| {
             #[expect(clippy::cast_precision_loss, reason = "seconds of a test")]
             let counter = 10.0 * *second as f64;
             sharing.observe(&sample(*second, [Some(counter); 2], 0.5), &READINGS);

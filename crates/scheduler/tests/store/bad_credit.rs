@@ -127,19 +127,19 @@ async fn a_broken_promise_that_is_refused_keeps_no_other_from_being_told() {
     share(&world, "g1", ids[0], ids[1]).await;
     share(&world, "g2", ids[2], ids[3]).await;
     world.refuse("event", &format!("kind = 'promise-breaking' and job_id = '{}'", ids[0])).await;
-    let pace = Pace::new(world.world());
+    let watched = Pace::new(world.world());
     for second in 1..=90 {
         world.scan(second).await;
         let samples = vec![slow("g1", ids[0], second), slow("g2", ids[2], second)];
         let samples = DeviceSamples { recorded_at: at(second), samples };
         world.context.agents.set_readings(&node(), &samples);
-        pace.tick().await.expect("one bad row is no reason to stop");
+        watched.tick().await.expect("one bad row is no reason to stop");
     }
     assert_eq!(world.kinds(ids[2]).await, ["promise-breaking"]);
     assert_eq!((world.kinds(ids[0]).await, world.passed_over("pace")), (Vec::new(), 1));
-    let place = |name: &str| (node(), GresType::new(name));
+    let at_place = |name: &str| (node(), GresType::new(name));
     let board = world.context.board();
-    assert!(["g1", "g2"].iter().all(|name| board.strained.contains_key(&place(name))), "both are closed");
+    assert!(["g1", "g2"].iter().all(|name| board.strained.contains_key(&at_place(name))), "both are closed");
 }
 
 #[tokio::test]

@@ -225,10 +225,11 @@ impl Slurm for FakeSlurm {
 
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
         let mut world = self.world();
-        let answer = world.up("scontrol").and_then(|()| match which {
-            Requeued::Over => world.requeue(job),
-            Requeued::Running => world.requeue_running(job),
-        });
+        let up = world.up("scontrol");
+        if up.is_ok() && which == Requeued::Running && world.is_ended(job) {
+            return Ok(());
+        }
+        let answer = up.and_then(|()| world.requeue(job));
         world.journal(|at, ok| FakeCall::Requeue { at, ok, job }, answer)
     }
 }

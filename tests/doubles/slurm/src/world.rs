@@ -324,12 +324,10 @@ impl World {
         Ok(())
     }
 
-    /// The same of a job that nobody has ended meanwhile.
-    pub(super) fn requeue_running(&mut self, id: SlurmJobId) -> Result<(), SlurmError> {
-        if matches!(self.known(id)?.state, JobState::Completing | JobState::Ended(_)) {
-            return Err(refused(&format!("Job/step already completing or completed for job {id}")));
-        }
-        self.requeue(id)
+    /// Whether somebody has ended it: `scontrol requeue Incomplete` then does nothing, and says nothing.
+    pub(super) fn is_ended(&self, id: SlurmJobId) -> bool {
+        let record = self.records.get(&id);
+        record.is_some_and(|record| matches!(record.state, JobState::Completing | JobState::Ended(_)))
     }
 
     /// Preempted: requeued, or over where that is not allowed.
