@@ -48,7 +48,7 @@ pub trait Slurm: Send + Sync {
     async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError>;
 }
 
-/// Which job a requeue is meant for: Slurm refuses it where the job is not so any more.
+/// Which job a requeue is meant for: Slurm does nothing where the job is not so any more, and may not say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeued {
     /// One that is over, or is about to be.
