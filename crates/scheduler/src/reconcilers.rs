@@ -7,6 +7,7 @@ use crate::drive::{Reconciler, Rhythm, Task, drive};
 use crate::engine::Engine;
 use crate::failure::Judge;
 use crate::failure::requeue::Requeuer;
+use crate::first_runs::FirstRuns;
 use crate::heartbeat::Beat;
 use crate::housekeep::Housekeep;
 use crate::misses::Misses;
@@ -54,6 +55,14 @@ impl Reconciler for Beat {
     }
 }
 
+#[async_trait]
+impl Reconciler for FirstRuns {
+    async fn tick(&self) -> Result<(), TickError> {
+        Self::tick(self);
+        Ok(())
+    }
+}
+
 fn task(
     name: &'static str,
     rhythm: Rhythm,
@@ -87,6 +96,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("train", every(10), Some(&nudges.train), Train::new(world())),
         task("misses", every(5), None, Misses::new(world())),
         task("credit", every(1), None, Credit::new(world())),
+        task("first-runs", every(2), None, FirstRuns::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("strays", every(60), None, Strays::new(world())),
         task("housekeep", every(600), None, Housekeep::new(world())),

@@ -191,6 +191,7 @@ mod tests {
             profiles: &[known],
             policy: &Policy::default(),
             owed: &BTreeMap::new(),
+            first_runs: &BTreeMap::new(),
             overrun: &BTreeMap::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),

@@ -1,12 +1,14 @@
 //! What a view is made from.
 
 use crate::agents::AgentState;
+use crate::context::FirstRunSeen;
 use crate::scan::Scan;
 use crate::store::{Decision, Drain, Member, StoredProfile};
 use pillion_core::invariant::Violation;
-use pillion_core::{DecisionId, GresType, NodeName, Revision, SlurmJobId, UnixTime, UserId};
+use pillion_core::{DecisionId, GresType, JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::Policy;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Everything that a view is made from.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +35,8 @@ pub struct Sources<'a> {
     pub owed: &'a BTreeMap<UserId, u32>,
     /// Devices on which somebody does far more than he was let in for.
     pub overrun: &'a BTreeMap<(NodeName, GresType), DecisionId>,
+    /// First runs, as far as they were measured.
+    pub first_runs: &'a BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.

@@ -92,6 +92,7 @@ fn view_of(world: World) -> ClusterView {
         profiles: &world.profiles,
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
+        first_runs: &BTreeMap::new(),
         overrun: &world.overrun,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
