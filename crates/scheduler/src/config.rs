@@ -77,6 +77,7 @@ fn policy(config: &PolicyConfig) -> Policy {
         broken_budget_fraction,
         allowed: None,
         pair_when_idle,
+        trials: None,
     }
 }
 
@@ -118,6 +119,7 @@ mod tests {
             broken_budget_fraction: 0.125,
             allowed: None,
             pair_when_idle: false,
+            trials: None,
         };
         assert_eq!(settings(&config).policy, expected);
     }

@@ -3,6 +3,7 @@
 
 use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan, Reason, Role};
 use crate::planner::candidates::candidate_set::CandidateKey;
+use crate::planner::candidates::trial::Trial;
 use crate::planner::candidates::{CCS_MODE_SHARED, Evaluation, Evaluator};
 use crate::planner::classes::PlanContext;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex, PlaceIndex};
@@ -11,7 +12,7 @@ use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
 use crate::view::WaitingJob;
 use pillion_core::share;
-use pillion_core::{CapStep, Shards};
+use pillion_core::{CapStep, Fraction, Shards};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -133,6 +134,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
             joins: device.tenants.first().filter(|_| start.is_join).and_then(|host| host.group),
             members: members.collect(),
             gain: start.evaluation.as_ref().map_or(0.0, |evaluation| evaluation.gain),
+            trial: trial_of(start).map(|trial| Fraction::clamped(trial.keep_probability)),
         }
     }
 
@@ -215,6 +217,7 @@ impl<'s, 'a> Explainer<'s, 'a> {
         let candidates = self.candidates(job, Some(start.device), chosen, CANDIDATES_MAX);
         let (class, kind) = (context.class_of[job], context.kind_of[start.device]);
         let reason = match (chosen, role) {
+            (Some(_), _) if trial_of(start).is_some() => Reason::Trial,
             (Some(Partner::Running { .. }), _) => Reason::Joined,
             (Some(Partner::Waiting { .. }), _) => Reason::Paired,
             (None, Role::Alone) => self.evaluator.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
@@ -441,6 +444,11 @@ impl<'s, 'a> Explainer<'s, 'a> {
     }
 }
 
+/// The trial that a start is.
+fn trial_of(start: &Start) -> Option<Trial> {
+    start.evaluation.as_ref().and_then(|evaluation| evaluation.trial)
+}
+
 /// Those that could have been chosen before those that a rule forbids, then by gain, then by job.
 fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
     let [(is_forbidden, gain), (is_other_forbidden, other_gain)] = [a, b].map(|candidate| {
@@ -460,6 +468,16 @@ fn member_text(reason: Reason, evaluation: Option<&Evaluation>, best: Option<&Ca
     match reason {
         Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
         Reason::Joined => format!("joins a running job: expected speeds {speeds} of solo, gain {gain:.2}"),
+        Reason::Trial => {
+            let keep = evaluation
+                .and_then(|evaluation| evaluation.trial)
+                .map_or(0.0, |trial| trial.keep_probability);
+            format!(
+                "a trial: shares a device, every promise is kept with a probability of {:.0} %, and whoever came last goes back \
+                 if not; expected speeds {speeds} of solo, gain {gain:.2}",
+                100.0 * keep
+            )
+        }
         Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
             None => "starts alone, and others may join: there was nobody to share with".to_owned(),
             Some(why) => {

@@ -24,6 +24,8 @@ mod rounds;
 mod selection;
 #[cfg(test)]
 mod tests;
+mod trial;
+mod verdicts;
 
 pub use room::{Demands, leaves_room};
 
