@@ -46,13 +46,19 @@ enum Feature {
     Power,
     PcieTx,
     PcieRx,
+    TensorActive,
+    NvlinkTx,
+    NvlinkRx,
 }
 
+/// So many features the first models had, that name none. New ones come behind, so that a model of fewer is one that does
+/// not use them.
+const UNNAMED: usize = 14;
 const FEATURES: usize = Feature::ALL.len();
 const MEMORY: usize = Feature::Memory as usize;
 
 impl Feature {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 17] = [
         Self::GpuBusy,
         Self::MemoryBusy,
         Self::MemoryBandwidth,
@@ -67,11 +73,14 @@ impl Feature {
         Self::Power,
         Self::PcieTx,
         Self::PcieRx,
+        Self::TensorActive,
+        Self::NvlinkTx,
+        Self::NvlinkRx,
     ];
 
     /// Those of models that name none: the first that were written.
     fn unnamed() -> Vec<Self> {
-        Self::ALL.to_vec()
+        Self::ALL[..UNNAMED].to_vec()
     }
 
     fn of(self, profile: &WorkloadProfile, appetite: &Appetite) -> Option<f64> {
@@ -90,6 +99,9 @@ impl Feature {
             Self::Power => size(profile.metrics.get(Metric::PowerWatts)),
             Self::PcieTx => rate(profile.metrics.get(Metric::PcieTxBytesPerSecond)),
             Self::PcieRx => rate(profile.metrics.get(Metric::PcieRxBytesPerSecond)),
+            Self::TensorActive => profile.metrics.get(Metric::TensorActiveFraction),
+            Self::NvlinkTx => rate(profile.metrics.get(Metric::NvlinkTxBytesPerSecond)),
+            Self::NvlinkRx => rate(profile.metrics.get(Metric::NvlinkRxBytesPerSecond)),
         }
     }
 }
@@ -127,9 +139,13 @@ impl TryFrom<StoredSpace> for FeatureSpace {
     type Error = OtherFeatures;
     fn try_from(stored: StoredSpace) -> Result<Self, OtherFeatures> {
         let StoredSpace { features, scales, loadings, throughputs } = stored;
-        if features != Feature::ALL || scales.len() != FEATURES {
+        let is_of_these = features.len() >= UNNAMED && Feature::ALL.starts_with(&features);
+        if !is_of_these || scales.len() != features.len() {
             return Err(OtherFeatures);
         }
+        let (mut features, mut scales) = (features, scales);
+        features.extend_from_slice(&Feature::ALL[features.len()..]);
+        scales.resize(FEATURES, None);
         Ok(Self { features, scales, loadings, throughputs })
     }
 }
@@ -268,16 +284,67 @@ mod tests {
         serde_json::from_value(written)
     }
 
+    fn shorter(space: &mut Map<String, Value>) {
+        space["scales"].as_array_mut().unwrap().truncate(UNNAMED);
+    }
+
     #[test]
     fn a_space_of_other_features_is_refused_and_one_that_names_none_is_of_the_first() {
         assert_eq!(changed(|_| ()).unwrap(), FeatureSpace::of(&[]));
-        assert_eq!(changed(|space| drop(space.remove("features"))).unwrap(), FeatureSpace::of(&[]));
+        let unnamed = changed(|space| {
+            space.remove("features");
+            shorter(space);
+        });
+        assert_eq!(unnamed.unwrap(), FeatureSpace::of(&[]));
+        assert!(changed(|space| drop(space.remove("features"))).is_err(), "it has scales of others");
+        assert!(changed(shorter).is_err(), "it lacks scales");
         let swapped = changed(|space| space["features"].as_array_mut().unwrap().swap(0, 1));
         assert!(swapped.unwrap_err().to_string().contains("other features"));
         let longer = changed(|space| space["scales"].as_array_mut().unwrap().push(Value::Null));
         assert!(longer.is_err());
         let of_tomorrow = changed(|space| space["features"][0] = "warp_drive".into());
         assert!(of_tomorrow.is_err());
+    }
+
+    #[test]
+    fn a_space_of_the_first_features_does_not_use_the_others() {
+        let workload = |at: u32| WorkloadProfile {
+            metrics: [(Metric::SmActiveFraction, 0.1 * f64::from(at)), (Metric::TensorActiveFraction, 0.3)].into(),
+            ..WorkloadProfile::empty(pillion_core::WorkloadKey::new(format!("w{at}")), "v100")
+        };
+        let known: Vec<WorkloadProfile> = (1..6).map(workload).collect();
+        let appetite = |profile| (profile, Appetite::of(profile, false));
+        let mut written = serde_json::to_value(FeatureSpace::of(&known.iter().map(appetite).collect::<Vec<_>>()));
+        let space = written.as_mut().unwrap();
+        space["features"].as_array_mut().unwrap().truncate(UNNAMED);
+        space["scales"].as_array_mut().unwrap().truncate(UNNAMED);
+        let of_first: FeatureSpace = serde_json::from_value(written.unwrap()).unwrap();
+        let point = |tensor: f64| {
+            let mut profile = known[0].clone();
+            profile.metrics = [(Metric::SmActiveFraction, 0.4), (Metric::TensorActiveFraction, tensor)].into();
+            of_first.point(&profile, &Appetite::of(&profile, false))
+        };
+        assert_eq!(point(0.9), point(0.1));
+        assert!(point(0.9).iter().any(|coordinate| *coordinate != 0.0));
+    }
+
+    #[test]
+    fn tensor_activity_and_nvlink_tell_workloads_apart() {
+        for metric in
+            [Metric::TensorActiveFraction, Metric::NvlinkTxBytesPerSecond, Metric::NvlinkRxBytesPerSecond]
+        {
+            let workload = |at: u32| WorkloadProfile {
+                metrics: [(metric, f64::from(at) / if metric == Metric::TensorActiveFraction { 8.0 } else { 1e-9 })]
+                    .into(),
+                ..WorkloadProfile::empty(pillion_core::WorkloadKey::new(format!("w{at}")), "v100")
+            };
+            let known: Vec<WorkloadProfile> = (1..6).map(workload).collect();
+            let known: Vec<(&WorkloadProfile, Appetite)> =
+                known.iter().map(|profile| (profile, Appetite::of(profile, false))).collect();
+            let space = FeatureSpace::of(&known);
+            let [first, last] = [&known[0], &known[4]].map(|(profile, appetite)| space.point(profile, appetite));
+            assert!((first[0] - last[0]).abs() > 1.0, "{metric:?}: {first:?} {last:?}");
+        }
     }
 
     #[test]

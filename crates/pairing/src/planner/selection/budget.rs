@@ -2,6 +2,7 @@
 //! slower than promised. A price on the risk is found by bisection around the matching, so that what gains most for its
 //! risk is kept. Knows classes, weights and risks only.
 
+use super::active::{Active, Valued, WAYS_ALL_MAX};
 use crate::matching::{ClassMatching, Edge, match_classes};
 use rustc_hash::FxHashMap;
 
@@ -66,7 +67,7 @@ pub(crate) struct Choice {
 /// Pairs classes so that they gain most within the budget. `allowance` is what the budget is more (or less) than the sum
 /// of what the ways bring along; `risk_price` the price that a question like this one came to, 0 if there was none.
 pub(crate) fn choose(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64) -> Choice {
-    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
+    let question = Question::new(counts, ways, allowance, UNUSED_FRACTION_MAX.0);
     let is_exact = ways.len() <= WAYS_EXACT_MAX;
     let first = question.at(if is_exact { 0.0 } else { risk_price });
     if question.is_fine(&first) {
@@ -87,14 +88,14 @@ pub(crate) fn near(counts: &[u32], ways: &[Way], allowance: f64, risk_price: f64
     if ways.len() <= WAYS_EXACT_MAX {
         return choose(counts, ways, allowance, risk_price);
     }
-    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.1 };
+    let question = Question::new(counts, ways, allowance, UNUSED_FRACTION_MAX.1);
     let first = question.at(risk_price);
     if question.is_fine(&first) { first } else { question.bisected(first, false).0 }
 }
 
 /// Whether [`choose`] would choose the same, asked with this price.
 pub(crate) fn is_settled(counts: &[u32], ways: &[Way], allowance: f64, choice: &Choice) -> bool {
-    let question = Question { counts, ways, allowance, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
+    let question = Question::new(counts, ways, allowance, UNUSED_FRACTION_MAX.0);
     question.is_fine(choice)
 }
 
@@ -104,17 +105,39 @@ struct Question<'q> {
     allowance: f64,
     /// Which part of the budget may be left unused.
     unused_fraction_max: f64,
+    /// Where there are very many ways.
+    active: Active,
 }
 
-impl Question<'_> {
+impl<'q> Question<'q> {
+    fn new(counts: &'q [u32], ways: &'q [Way], allowance: f64, unused_fraction_max: f64) -> Self {
+        Self { counts, ways, allowance, unused_fraction_max, active: Active::default() }
+    }
+
     /// The best with each expected broken promise priced.
     fn at(&self, price: f64) -> Choice {
-        let edges: Vec<Edge> =
-            self.ways.iter().map(|way| Edge { a: way.a, b: way.b, weight: way.value(price) }).collect();
+        if self.ways.len() <= WAYS_ALL_MAX {
+            return self.among(0..self.ways.len(), price);
+        }
+        let way = |index: usize| {
+            let way = &self.ways[index];
+            Valued { a: way.a, b: way.b, value: way.value(price) }
+        };
+        let matching = |active: &[usize]| self.among(active.iter().copied(), price);
+        self.active.settle(self.counts.len(), self.ways.len(), way, matching, |choice| &choice.prices)
+    }
+
+    /// The best of some ways.
+    fn among(&self, some: impl Iterator<Item = usize> + Clone, price: f64) -> Choice {
+        let edges: Vec<Edge> = some
+            .clone()
+            .map(|index| &self.ways[index])
+            .map(|way| Edge { a: way.a, b: way.b, weight: way.value(price) })
+            .collect();
         let ClassMatching { pairs, prices, .. } = match_classes(self.counts, &edges);
         // Of parallel ways the matching took the best.
         let mut best: FxHashMap<(usize, usize), usize> = FxHashMap::default();
-        for (index, way) in self.ways.iter().enumerate() {
+        for (index, way) in some.map(|index| (index, &self.ways[index])) {
             let kept = best.entry((way.a.min(way.b), way.a.max(way.b))).or_insert(index);
             if way.value(price) > self.ways[*kept].value(price) {
                 *kept = index;

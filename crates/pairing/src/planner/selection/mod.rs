@@ -2,6 +2,7 @@
 //! joined, and joiners are the vertices of a graph, candidates its edges. What is alike is one class of the matching, so
 //! that its size grows with the workloads and not with the queue. Must not hand out devices.
 
+mod active;
 mod assign;
 mod budget;
 mod ends;

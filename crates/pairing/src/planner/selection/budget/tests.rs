@@ -45,12 +45,7 @@ fn the_budget_holds_and_little_is_lost_against_trying_everything() {
         if counts.iter().sum::<u32>() > 9 {
             continue;
         }
-        let question = Question {
-            counts: &counts,
-            ways: &ways,
-            allowance: 0.0,
-            unused_fraction_max: UNUSED_FRACTION_MAX.0,
-        };
+        let question = Question::new(&counts, &ways, 0.0, UNUSED_FRACTION_MAX.0);
         let is_bound = question.excess(&question.at(0.0).counts) > TOLERANCE;
         let choice = choose(&counts, &ways, 0.0, 0.0);
         assert!(question.excess(&choice.counts) <= TOLERANCE, "seed {seed}: beyond the budget");
@@ -81,7 +76,7 @@ fn of_many_the_budget_is_used_up_and_kept() {
     let ways: Vec<Way> = ways.filter(|way| way.weight > 0.0).collect();
     assert!(ways.len() > WAYS_EXACT_MAX);
     let question =
-        Question { counts: &counts, ways: &ways, allowance: 0.0, unused_fraction_max: UNUSED_FRACTION_MAX.0 };
+        Question::new(&counts, &ways, 0.0, UNUSED_FRACTION_MAX.0);
     let free = question.at(0.0);
     assert!(question.excess(&free.counts) > 0.0, "the budget binds");
     let choice = choose(&counts, &ways, 0.0, 0.0);
