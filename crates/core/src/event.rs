@@ -46,6 +46,12 @@ pub enum EventKind {
     CreditLost,
     /// A tenant is not as it was known.
     ProfileExceeded,
+    /// A tenant goes slower than it was promised, as surely as it was measured.
+    PromiseBreaking,
+    /// A guest is to be started again, alone: beside it a promise was being broken.
+    SentBack,
+    /// A promise was being broken, and its guest stays all the same.
+    NotSentBack,
     /// What an agent told was not believed.
     ReportDropped,
     /// A model is in use.

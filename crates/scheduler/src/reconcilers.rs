@@ -11,6 +11,7 @@ use crate::heartbeat::Beat;
 use crate::housekeep::Housekeep;
 use crate::misses::Misses;
 use crate::names::Names;
+use crate::pace::Pace;
 use crate::profile::Profile;
 use crate::release::Release;
 use crate::renew::Renew;
@@ -44,7 +45,8 @@ macro_rules! reconcile {
 }
 
 reconcile!(
-    Watch, Engine, Release, Profile, Judge, Requeuer, Train, Renew, Names, Misses, Strays, Credit, Housekeep,
+    Watch, Engine, Release, Profile, Judge, Requeuer, Train, Renew, Names, Misses, Strays, Credit, Pace,
+    Housekeep,
 );
 
 #[async_trait]
@@ -87,6 +89,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("train", every(10), Some(&nudges.train), Train::new(world())),
         task("misses", every(5), None, Misses::new(world())),
         task("credit", every(1), None, Credit::new(world())),
+        task("pace", every(1), None, Pace::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("strays", every(60), None, Strays::new(world())),
         task("housekeep", every(600), None, Housekeep::new(world())),

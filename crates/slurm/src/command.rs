@@ -5,8 +5,8 @@
 use crate::parse::{queue, scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
-    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Slurm, SlurmError,
-    SlurmVersion,
+    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, Slurm,
+    SlurmError, SlurmVersion,
 };
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
@@ -232,8 +232,13 @@ impl Slurm for CommandSlurm {
         }
     }
 
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.scontrol(&["requeue", &job.to_string()]).await.map(drop)
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
+        let job = job.to_string();
+        let done = match which {
+            Requeued::Over => self.scontrol(&["requeue", &job]).await,
+            Requeued::Running => self.scontrol(&["requeue", "Incomplete", &job]).await,
+        };
+        done.map(drop)
     }
 }
 

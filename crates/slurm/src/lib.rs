@@ -15,5 +15,5 @@ pub use command::{CommandSettings, CommandSlurm};
 pub use nodeset::expand;
 pub use types::{
     Ending, Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, NodeAvailability, Partition, Privacy,
-    ReasonKind, Slurm, SlurmError, SlurmVersion,
+    ReasonKind, Requeued, Slurm, SlurmError, SlurmVersion,
 };

@@ -44,8 +44,18 @@ pub trait Slurm: Send + Sync {
     /// does not know any more are left out. Beside `jobs` and not in it, so that no user's text ever stands in what decisions
     /// are made of.
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError>;
-    /// `scontrol requeue`: a running job is ended and waits again.
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError>;
+    /// `scontrol requeue`: the job waits again. One that runs is ended for it.
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError>;
+}
+
+/// Which job a requeue is meant for: Slurm does nothing where the job is not so any more, and may not say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requeued {
+    /// One that is over, or is about to be.
+    Over,
+    /// One that runs, and nobody has ended meanwhile: a plain requeue starts a job again that its user cancelled a moment before
+    /// (`scontrol requeue Incomplete`).
+    Running,
 }
 
 /// `PrivateData` of slurm.conf, as far as it is about what we show.

@@ -3,7 +3,9 @@
 use super::tally::{SlurmFailure, Tally};
 use async_trait::async_trait;
 use pillion_core::SlurmJobId;
-use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{
+    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -70,7 +72,7 @@ impl Slurm for CountedSlurm {
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
         self.timed("job-names", self.inner.job_names(jobs)).await
     }
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.timed("requeue", self.inner.requeue(job)).await
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
+        self.timed("requeue", self.inner.requeue(job, which)).await
     }
 }
