@@ -133,7 +133,8 @@ impl Node {
                 self.journal.retain(|report| report.sequence > *sequence);
                 None
             }
-            ToAgent::Poke => None,
+            // Its jobs end by themselves, and nobody is there to be held.
+            ToAgent::Poke | ToAgent::End { .. } => None,
         }
     }
 

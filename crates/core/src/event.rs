@@ -34,6 +34,8 @@ pub enum EventKind {
     Requeued,
     /// Slurm did not start a job again.
     RequeueRefused,
+    /// A job's processes were ended through the MPS daemon, before a signal did it.
+    ClientsEnded,
     /// An operator closed a node or a device.
     Drained,
     /// It is open again.

@@ -2,6 +2,7 @@
 
 use crate::agents::Agents;
 use crate::credit::strain::Strain;
+use crate::failure::ending::Endings;
 use crate::idle::Idle;
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
@@ -196,6 +197,8 @@ pub struct Context {
     pub models: Models,
     /// What has happened since we started.
     pub tally: Arc<Tally>,
+    /// Tenants that are being ended.
+    pub endings: Endings,
     /// Who was not let in.
     pub refusals: Arc<Refusals>,
     pub(crate) repeats: Repeats,
@@ -232,6 +235,7 @@ impl Context {
             nudges,
             models,
             tally,
+            endings: Endings::default(),
             refusals,
             repeats: Repeats::default(),
             turned_away,

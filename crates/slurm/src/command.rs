@@ -139,6 +139,13 @@ impl Slurm for CommandSlurm {
         Ok(Privacy::parse(self.config().await?.get("PrivateData").map_or("", String::as_str)))
     }
 
+    async fn kill_wait(&self) -> Result<Duration, SlurmError> {
+        let config = self.config().await?;
+        let kill_wait = config.get("KillWait").and_then(|text| scontrol::seconds(text));
+        kill_wait
+            .ok_or(SlurmError::Unreadable { program: "scontrol".to_owned(), expected: "KillWait = 30 sec" })
+    }
+
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         let nonce = nonce();
         let mut arguments: Vec<String> = ["-a", "-r", "--local", "-h", "-t", "all", "-O"]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Slurm as the scheduler, `pillion rescue` and doctor see it.
 #[async_trait]
@@ -15,6 +16,10 @@ pub trait Slurm: Send + Sync {
     async fn version(&self) -> Result<SlurmVersion, SlurmError>;
     /// What users may not see of each other (`PrivateData`).
     async fn privacy(&self) -> Result<Privacy, SlurmError>;
+    /// How long processes may take from SIGTERM to SIGKILL (`KillWait`), where a job is ended.
+    async fn kill_wait(&self) -> Result<Duration, SlurmError> {
+        Ok(KILL_WAIT_DEFAULT)
+    }
     /// Every job in these partitions, ended ones included while Slurm still knows them (`MinJobAge`); one call.
     /// Empty `partitions` means all.
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError>;
@@ -57,6 +62,9 @@ pub enum Requeued {
     /// (`scontrol requeue Incomplete`).
     Running,
 }
+
+/// `KillWait` where slurm.conf says nothing.
+pub const KILL_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// `PrivateData` of slurm.conf, as far as it is about what we show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,6 +7,7 @@
 //! pin for good, so it is not requeued.
 
 use crate::context::Context;
+use crate::failure::ending::Answer;
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::store::{Decision, Event, Requeue, RequeueCause, RequeueOutcome};
@@ -72,10 +73,16 @@ impl Requeuer {
     async fn drive(&self, requeue: &Requeue, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
         let asked = self.lock().get(&requeue.start.job_id).cloned();
         match next(requeue, scan, decisions, asked.as_ref()) {
-            Next::Wait => Ok(()),
-            Next::Ask => self.ask(requeue).await,
+            Next::Ask if self.is_ready(requeue, decisions) => self.ask(requeue).await,
+            Next::Ask | Next::Wait => Ok(()),
             Next::Settle(outcome, detail) => self.settle(requeue, outcome, detail).await,
         }
+    }
+
+    /// A tenant beside others stands still first, so that its clients can be ended before signals come.
+    fn is_ready(&self, requeue: &Requeue, decisions: &[Decision]) -> bool {
+        let context = &self.context;
+        !requeue.cause.ends_the_job() || context.endings.is_ready(context, requeue, decisions)
     }
 
     async fn ask(&self, requeue: &Requeue) -> Result<(), TickError> {
@@ -87,6 +94,12 @@ impl Requeuer {
             _ => None,
         };
         let is_refused = refusal.is_some();
+        let said = match &answer {
+            Ok(()) => Answer::Taken,
+            Err(_) if is_refused => Answer::Refused,
+            Err(_) => Answer::Lost,
+        };
+        self.context.endings.answered(&self.context, requeue.start, said);
         self.lock().insert(job_id, (self.context.now(), refusal));
         self.context.nudges.watch.notify_one();
         match answer {
@@ -106,6 +119,8 @@ impl Requeuer {
             RequeueOutcome::Refused => EventKind::RequeueRefused,
         };
         info!(start = %requeue.start, %kind, detail, "requeue settled");
+        // It may stand still, and Slurm was not even asked.
+        self.context.endings.answered(&self.context, requeue.start, Answer::Refused);
         let event = Event {
             at: self.context.now(),
             kind: kind.clone(),

@@ -8,6 +8,7 @@ use pillion_slurm::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Another Slurm behind counters.
@@ -50,6 +51,9 @@ impl Slurm for CountedSlurm {
     }
     async fn privacy(&self) -> Result<Privacy, SlurmError> {
         self.timed("privacy", self.inner.privacy()).await
+    }
+    async fn kill_wait(&self) -> Result<Duration, SlurmError> {
+        self.timed("kill_wait", self.inner.kill_wait()).await
     }
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         self.timed("jobs", self.inner.jobs(partitions)).await

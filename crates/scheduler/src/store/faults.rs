@@ -53,6 +53,11 @@ impl RequeueCause {
             Self::SentBack => "sent-back",
         }
     }
+
+    /// Whether the job runs until it is requeued.
+    pub const fn ends_the_job(self) -> bool {
+        !matches!(self, Self::Victim)
+    }
 }
 
 /// A job that is to be started again, alone.
