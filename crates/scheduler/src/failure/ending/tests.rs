@@ -254,7 +254,7 @@ async fn who_is_cancelled_while_it_stands_still_does_not_stand_on() {
     let mut world = World::new().await;
     let event =
         Event { at: at(NOW), kind: EventKind::Evicted, job_id: None, node: None, detail: String::new() };
-    world.context.store.evict(&requeue(), &event).await.unwrap();
+    world.context.store.intend_requeue(&requeue(), &event).await.unwrap();
     let requeuer = Requeuer::new(Arc::clone(&world.context));
     world.show(vec![Job { state: JobState::Running, ..ending(0) }]);
     requeuer.tick().await.unwrap();
@@ -266,7 +266,7 @@ async fn who_is_cancelled_while_it_stands_still_does_not_stand_on() {
     assert_eq!(world.orders(), [EndOrder::End { delay_seconds: 25.0 }]);
     // And one that ends by itself is let go at once.
     let mut world = World::new().await;
-    world.context.store.evict(&requeue(), &event).await.unwrap();
+    world.context.store.intend_requeue(&requeue(), &event).await.unwrap();
     let requeuer = Requeuer::new(Arc::clone(&world.context));
     world.show(vec![Job { state: JobState::Running, ..ending(0) }]);
     requeuer.tick().await.unwrap();
@@ -284,7 +284,7 @@ async fn a_victim_that_is_over_is_not_held() {
     world.show(vec![failed]);
     let event =
         Event { at: at(NOW), kind: EventKind::Evicted, job_id: None, node: None, detail: String::new() };
-    world.context.store.evict(&victim, &event).await.unwrap();
+    world.context.store.intend_requeue(&victim, &event).await.unwrap();
     Requeuer::new(Arc::clone(&world.context)).tick().await.unwrap();
     assert!(world.orders().is_empty());
 }
