@@ -1,6 +1,7 @@
 //! The same seeded queue beside what a site would do today: whole GPUs, Slurm's own shards without a brain, Pillion from an
 //! empty history, and Pillion once it knows. Real Slurm, the same simulated devices for each.
 
+use crate::queue::{clock, open_count};
 use anyhow::Context as _;
 use pillion_core::device::Mechanism;
 use pillion_device::simulated::Simulated;
@@ -94,10 +95,6 @@ fn look(root: &Path, is_over: &AtomicBool) -> anyhow::Result<Used> {
     Ok(Used { held_seconds, energy_joules: energy_joules(&mut nodes)? - before })
 }
 
-fn clock_seconds() -> f64 {
-    pillion_core::Clock::now(&pillion_core::SystemClock).seconds()
-}
-
 /// One job as it was submitted: when, and where it says what came of it.
 struct Submitted {
     at_seconds: f64,
@@ -125,7 +122,7 @@ fn submit(
         Way::Shards => &["-p", "shared", "--gres=shard:50"],
         Way::Pillion => &[&colocate, "--gres=gpu:1"],
     };
-    let at_seconds = clock_seconds();
+    let at_seconds = clock();
     let arguments = [asked, &["-c1", "--mem=100", "-t10", &written]].concat();
     cluster.submit_as(order.user, &script, &arguments)?;
     Ok(Submitted { at_seconds, output })
@@ -180,15 +177,10 @@ fn submit_all(cluster: &Cluster, way: Way, orders: &[Order], again: u32) -> anyh
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
         submitted.push(submit(cluster, way, order, number, again).with_context(|| format!("job {number}"))?);
     }
-    loop {
-        let states = cluster.squeue("%T")?;
-        let is_open =
-            |state: &&String| !matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEOUT");
-        if states.iter().find(is_open).is_none() {
-            return Ok(submitted);
-        }
+    while open_count(cluster)? > 0 {
         std::thread::sleep(QUEUE_PERIOD);
     }
+    Ok(submitted)
 }
 
 /// Runs the topic; `jobs` is the length of the queue.

@@ -73,12 +73,15 @@ impl Side<'_> {
 }
 
 /// Jobs that are not over; Slurm lists those that are for some minutes more.
-fn open_count(cluster: &Cluster) -> Result<usize, pillion_tests::HarnessError> {
+pub(crate) fn open_count(cluster: &Cluster) -> Result<usize, pillion_tests::HarnessError> {
     let states = cluster.squeue("%T")?;
-    Ok(states.iter().filter(|state| !matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED")).count())
+    Ok(states
+        .iter()
+        .filter(|state| !matches!(state.as_str(), "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEOUT"))
+        .count())
 }
 
-fn clock() -> f64 {
+pub(crate) fn clock() -> f64 {
     pillion_core::Clock::now(&pillion_core::SystemClock).seconds()
 }
 

@@ -34,7 +34,7 @@ const LOADS: [&str; WORKLOAD_COUNT] = [
 ];
 
 /// How many workloads come again and again.
-pub const WORKLOAD_COUNT: usize = 24;
+const WORKLOAD_COUNT: usize = 24;
 /// Jobs whose workload nobody has run before.
 const NEW_FRACTION: f64 = 0.25;
 /// What is asked for, over what the devices could do one job each: a queue, but no endless one.

@@ -61,7 +61,7 @@ pub fn figures(
 }
 
 /// The least value that no more than the rest of them exceed; NaN for none.
-pub fn quantile(values: &[f64], fraction: f64) -> f64 {
+fn quantile(values: &[f64], fraction: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     #[expect(clippy::cast_precision_loss, reason = "some hundred values")]

@@ -4,5 +4,5 @@
 mod draw;
 mod figures;
 
-pub use draw::{Order, WORKLOAD_COUNT, draw};
-pub use figures::{Figures, JobEnd, figures, quantile, table};
+pub use draw::{Order, draw};
+pub use figures::{Figures, JobEnd, figures, table};
