@@ -78,6 +78,15 @@ fn the_agent_may_not_administer_the_machine() {
     assert!(kept.contains(&"CAP_PERFMON"));
 }
 
+/// Of control groups the agent writes Slurm's alone, and what it holds is let go however it ends.
+#[test]
+fn a_held_job_goes_on_whatever_becomes_of_the_agent() {
+    const UNIT: &str = "pillion-agent.service";
+    assert_eq!(settings(UNIT, "ProtectControlGroups"), ["yes"]);
+    assert_eq!(settings(UNIT, "ReadWritePaths"), ["-/sys/fs/cgroup/system.slice -/sys/fs/cgroup/freezer"]);
+    assert_eq!(settings(UNIT, "ExecStopPost"), ["-/usr/bin/pillion-agent let-go"]);
+}
+
 #[test]
 fn what_jobs_write_lies_on_a_file_system_of_its_own() {
     const MOUNT: &str = "run-pillion-progress.mount";

@@ -26,6 +26,7 @@ mod mps_faults;
 mod operators;
 mod options;
 mod outage;
+mod pace;
 mod pairs;
 mod queue_order;
 mod restart;

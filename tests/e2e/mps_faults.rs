@@ -176,3 +176,29 @@ fn a_server_in_fault_lets_nobody_in_until_its_clients_have_left() {
     assert!(scene.began_at(newcomer, 0) >= left_at, "it came before the last suspect had left");
     scene.wait_until_told("device-well", "its MPS server reports a fault");
 }
+
+/// Whoever ignores SIGTERM works until SIGKILL, which takes his neighbour along, unless the daemon ends him before.
+#[test]
+fn a_tenant_that_is_cancelled_leaves_through_the_daemon_and_its_neighbour_works_on() {
+    let node = PoolNode { backend: NodeBackend::Nvidia, ..PoolNode::new("n1", "h200", Mechanism::Mps) };
+    let mut cluster = Cluster::start(ClusterSpec {
+        pool_nodes: vec![node],
+        whole_gpu_node_count: 0,
+        gpus_per_node: 1,
+        machine_conf_extra: vec!["killed_client_ends_mps = true".to_owned()],
+        slurm_conf_extra: vec!["KillWait=8".to_owned()],
+        ..ClusterSpec::default()
+    })
+    .unwrap();
+    cluster.start_pillion().unwrap();
+    make_known(&cluster, &["alice"], &PAIR, &[&[]]);
+    let deaf = script(&format!("trap '' TERM\nexec pillion-load {} --seconds 60000", PAIR[0]));
+    let [cancelled, neighbour] = pair(&cluster, &[deaf, load(PAIR[1], 1200)], &[]);
+    seen_together(&cluster, [cancelled, neighbour]);
+    cluster.program("scancel").arg(cancelled.to_string()).stdout().unwrap();
+    let told = wait_for_event(&cluster, cancelled, "clients-ended");
+    assert!(told.starts_with("1 process of it left the GPU through the MPS daemon"), "{told}");
+    cluster.wait_for_job(cancelled, &["CANCELLED"], SOON).unwrap();
+    let fields = cluster.wait_for_job(neighbour, &["COMPLETED"], 2 * SOON).unwrap();
+    assert_eq!(fields["Restarts"], "0");
+}

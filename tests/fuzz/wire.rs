@@ -7,8 +7,8 @@ use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Metric, Metrics};
 use pillion_core::report::{
-    ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
-    Report, ReportBody, ShareResult, ToAgent,
+    ActivityMeans, AgentHello, DeviceSample, DeviceSamples, EndOrder, EndOutcome, EndResult, FromAgent,
+    JobSummary, Launch, ProgressPart, Report, ReportBody, ShareResult, ToAgent,
 };
 use pillion_core::setup::{NodeSetup, SetupFault, SetupFaultKind};
 use pillion_core::share::Share;
@@ -118,6 +118,7 @@ fn from_agents() -> Vec<FromAgent> {
         report(launch()),
         FromAgent::ShareResult(result),
         FromAgent::Conditions(vec![condition()]),
+        FromAgent::EndResult(EndResult { start: JOB, outcome: EndOutcome::Ended { client_count: 2 } }),
     ]
 }
 
@@ -131,7 +132,8 @@ fn to_agents() -> Vec<ToAgent> {
         shards: Shards::try_new(60).unwrap(),
     };
     let revoke = ToAgent::Revoke { decision_id: DecisionId(7), start: JOB };
-    vec![ToAgent::Ack(5), ToAgent::Prepare(share), revoke, ToAgent::Poke]
+    let end = ToAgent::End { start: JOB, order: EndOrder::End { delay_seconds: 28.0 } };
+    vec![ToAgent::Ack(5), ToAgent::Prepare(share), revoke, ToAgent::Poke, end]
 }
 
 #[test]

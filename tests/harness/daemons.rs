@@ -419,6 +419,9 @@ fn devices_toml(cluster: &Cluster, node: &str, like: Option<&PoolNode>) -> Strin
         root = cluster.root().display(),
         scale = cluster.spec().time_scale,
     );
+    for line in &cluster.spec().machine_conf_extra {
+        let _ = writeln!(text, "{line}");
+    }
     for _ in 0..cluster.spec().gpus_per_node {
         let _ = write!(text, "[[machine.devices]]\nmodel = \"{model}\"\nmechanism = \"{mechanism}\"\n");
     }

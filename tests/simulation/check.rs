@@ -6,6 +6,7 @@ use pillion_core::mark::Mark;
 use pillion_core::{GresType, JobStart, NodeName};
 use pillion_fake_slurm::FakeCall;
 use pillion_scheduler::scan::Scan;
+use pillion_scheduler::store::RequeueCause;
 use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::view::occupants;
 use pillion_slurm::{JobState, Slurm};
@@ -19,6 +20,7 @@ impl World {
     /// Holds the world against the invariants.
     pub(crate) async fn check(&mut self) {
         assert_eq!(self.slurm.overbooked(), Vec::<String>::new());
+        self.see_who_is_sent_back();
         self.check_count += 1;
         if self.check_count.is_multiple_of(JOURNAL_CHECK_INTERVAL) {
             self.check_released_once();
@@ -52,7 +54,16 @@ impl World {
         }
     }
 
-    /// Nobody is requeued but who died with his partner, and he once; from then on he runs alone.
+    /// Who is to go back stands in the store between any two ticks.
+    fn see_who_is_sent_back(&mut self) {
+        for requeue in self.store.requeues_under_way() {
+            if requeue.cause == RequeueCause::SentBack {
+                self.sent_back.entry(requeue.start.job_id).or_insert(requeue.start);
+            }
+        }
+    }
+
+    /// Nobody is requeued but who died with his partner or was to be sent back, and he once; from then on he runs alone.
     pub(crate) fn check_requeued(&mut self) {
         let mut requeued = BTreeSet::new();
         for (number, call) in self.slurm.journal().iter().enumerate() {
@@ -61,16 +72,20 @@ impl World {
                 requeued.clear();
             }
             let FakeCall::Requeue { ok: true, job, .. } = call else { continue };
-            assert!(self.victims.contains_key(job), "{job} was requeued, and had not died of its partner");
+            let is_known = self.victims.contains_key(job) || self.sent_back.contains_key(job);
+            assert!(is_known, "{job} was requeued, had not died of its partner, and was not sent back");
             assert!(requeued.insert(*job), "{job} was requeued twice");
         }
         let running = self.nodes.iter().flat_map(|node| &node.running);
         for run in running.filter(|run| requeued.contains(&run.start.job_id)) {
-            let died = self.victims[&run.start.job_id];
-            let is_later = run.start.restart_count > died.restart_count;
+            let ended = [&self.victims, &self.sent_back].map(|ended| ended.get(&run.start.job_id));
+            let ended = ended.into_iter().flatten().min().expect("it was requeued for one of them");
+            let is_later = run.start.restart_count > ended.restart_count;
             assert!(is_later && !run.is_shared(), "{} is not alone", run.start);
         }
-        self.requeued_count = self.requeued_count.max(requeued.len());
+        let sent_back = requeued.iter().filter(|job| self.sent_back.contains_key(job)).count();
+        self.sent_back_count = self.sent_back_count.max(sent_back);
+        self.requeued_count = self.requeued_count.max(requeued.len() - sent_back);
     }
 
     /// The dead man's switch: nobody waits with a begin time further away than his own or one bound from now.

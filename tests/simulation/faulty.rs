@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use pillion_core::{Clock as _, ManualClock, SlurmJobId};
 use pillion_fake_slurm::FakeSlurm;
 use pillion_slurm::{
-    JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
+    JobState, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -104,11 +104,11 @@ impl Slurm for FaultySlurm {
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
         self.slurm.job_names(jobs).await
     }
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
         match self.next_fault() {
             Some(Lost::Before) => Err(timeout()),
-            Some(Lost::After) => self.slurm.requeue(job).await.and(Err(timeout())),
-            None => self.slurm.requeue(job).await,
+            Some(Lost::After) => self.slurm.requeue(job, which).await.and(Err(timeout())),
+            None => self.slurm.requeue(job, which).await,
         }
     }
 }

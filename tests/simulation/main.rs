@@ -54,6 +54,8 @@ struct Lived {
     tenants_peak: usize,
     /// Starts that died with their partner and were started again.
     requeued_count: usize,
+    /// Starts that were sent back for a promise.
+    sent_back_count: usize,
     /// How often the store forgot something.
     forgot_count: usize,
 }
@@ -66,6 +68,7 @@ struct Tally {
     sharing: u64,
     crowded: u64,
     requeued: u64,
+    sent_back: u64,
     forgotten: u64,
     failed: Vec<u64>,
 }
@@ -78,6 +81,7 @@ impl Tally {
                 self.sharing += u64::from(lived.shared_starts >= 2);
                 self.crowded += u64::from(lived.tenants_peak > 2);
                 self.requeued += lived.requeued_count as u64;
+                self.sent_back += lived.sent_back_count as u64;
                 self.forgotten += lived.forgot_count as u64;
             }
             // At once: a run of hours may be ended before its end.
@@ -94,11 +98,11 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seeds, sharing, crowded, requeued, forgotten, failed } = self;
+        let Self { seeds, sharing, crowded, requeued, sent_back, forgotten, failed } = self;
         write!(
             out,
             "{seeds} seeds, {sharing} with jobs that shared a device, {crowded} with more than two on one, {requeued} starts that died \
-             with their partner and were started again; the store forgot {forgotten} times; {} failed",
+             with their partner and were started again, {sent_back} that were sent back; the store forgot {forgotten} times; {} failed",
             failed.len()
         )
     }
@@ -116,12 +120,14 @@ fn run_seed(seed: u64, is_verbose: bool) -> Result<Lived, String> {
     if is_verbose {
         println!("{}\n{}", world.log.join("\n"), world.updates());
     }
-    let World { shared_starts, tenants_peak, requeued_count, forgot_stored_at, .. } = world;
+    let World { shared_starts, tenants_peak, requeued_count, sent_back_count, forgot_stored_at, .. } = world;
     let forgot_count = forgot_stored_at.len();
-    outcome.map(|()| Lived { shared_starts, tenants_peak, requeued_count, forgot_count }).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
-    })
+    outcome
+        .map(|()| Lived { shared_starts, tenants_peak, requeued_count, sent_back_count, forgot_count })
+        .map_err(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
+        })
 }
 
 fn number_of(variable: &str) -> Option<u64> {
@@ -164,8 +170,11 @@ fn cluster_sim() {
         tally.failed.len(),
         tally.seeds
     );
-    let Tally { seeds, sharing, crowded, requeued, forgotten, .. } = tally;
-    let is_enough =
-        sharing * 2 > seeds && crowded * 100 > seeds && requeued * 10 > seeds && forgotten * 2 > seeds;
+    let Tally { seeds, sharing, crowded, requeued, sent_back, forgotten, .. } = tally;
+    let is_enough = sharing * 2 > seeds
+        && crowded * 100 > seeds
+        && requeued * 10 > seeds
+        && forgotten * 2 > seeds
+        && sent_back * 50 > seeds;
     assert!(is_enough, "a simulation in which hardly anybody shares, or dies of it, shows nothing");
 }

@@ -3,7 +3,7 @@
 
 use pillion_agent::accumulator::{DeviceRuns, Sample, Sighting};
 use pillion_agent::share::{SharePaths, environment, is_for};
-use pillion_core::device::{DeviceDescription, Mechanism};
+use pillion_core::device::{DeviceDescription, Mechanism, TenantUse};
 use pillion_core::fault::FaultSigns;
 use pillion_core::metric::Metric;
 use pillion_core::report::{
@@ -40,6 +40,8 @@ impl Running {
 pub(crate) struct Work {
     pub(crate) workload: &'static str,
     pub(crate) seconds: f64,
+    /// What it holds; `None`: as its workload does.
+    pub(crate) memory_bytes: Option<u64>,
     pub(crate) uid: UserId,
 }
 
@@ -131,7 +133,8 @@ impl Node {
                 self.journal.retain(|report| report.sequence > *sequence);
                 None
             }
-            ToAgent::Poke => None,
+            // Its jobs end by themselves, and nobody is there to be held.
+            ToAgent::Poke | ToAgent::End { .. } => None,
         }
     }
 
@@ -195,7 +198,7 @@ impl Node {
             workload: work.workload.to_owned(),
             batch_size: None,
             seconds: Some(work.seconds),
-            memory_bytes: None,
+            memory_bytes: work.memory_bytes,
             environment: variables.into_iter().collect(),
         };
         let pid = 1000 + start.job_id.id * 100 + start.job_id.task.unwrap_or(0) * 10 + start.restart_count;
@@ -299,21 +302,26 @@ impl Node {
                 process_count: 1,
             };
             let sightings: Vec<Sighting> = here.iter().map(sighting).collect();
-            let look = Sample {
-                at: now,
-                reading: &state.reading,
-                sightings: &sightings,
-                progress: &BTreeMap::new(),
-            };
+            let progress = self.counters(&here);
+            let look =
+                Sample { at: now, reading: &state.reading, sightings: &sightings, progress: &progress };
             self.runs.entry(gres_type.clone()).or_default().observe(&look, 5.0);
             if !here.is_empty() {
                 let reading = state.reading;
-                samples.push(pillion_core::report::DeviceSample { gres_type, reading, tenants: Vec::new() });
+                let tenants = here.iter().map(|start| tenant_use(*start, memory_bytes, &progress)).collect();
+                samples.push(pillion_core::report::DeviceSample { gres_type, reading, tenants });
             }
         }
         if !samples.is_empty() {
             self.report(ReportBody::Samples(DeviceSamples { recorded_at: now, samples }));
         }
+    }
+
+    /// How far each of these says that it is.
+    fn counters(&self, starts: &[JobStart]) -> BTreeMap<JobStart, f64> {
+        let machine = self.lock();
+        let here = self.running.iter().filter(|run| starts.contains(&run.start));
+        here.filter_map(|run| Some((run.start, machine.progress(run.client)?.done_seconds))).collect()
     }
 
     fn report(&mut self, body: ReportBody) {
@@ -324,6 +332,16 @@ impl Node {
     /// What waits to be delivered, oldest first.
     pub(crate) fn pending(&self, count: usize) -> Vec<Report> {
         self.journal.iter().take(count).cloned().collect()
+    }
+}
+
+fn tenant_use(start: JobStart, memory_bytes: u64, progress: &BTreeMap<JobStart, f64>) -> TenantUse {
+    TenantUse {
+        job_id: start.job_id,
+        restart_count: start.restart_count,
+        memory_bytes: Some(memory_bytes),
+        process_count: 1,
+        progress: progress.get(&start).copied(),
     }
 }
 

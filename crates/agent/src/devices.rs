@@ -9,6 +9,7 @@
 
 use crate::backoff::Backoff;
 use crate::disk;
+use crate::ending::Endings;
 use crate::health::{self, Health};
 use crate::inventory::{self, Names};
 use crate::mechanism::{MechanismError, Mechanisms, Prepared};
@@ -19,7 +20,7 @@ use crate::sampler::{Sampler, SamplerState, SamplerTools};
 use crate::tracker::Registration;
 use pillion_core::device::{DeviceDescription, NoticeKind};
 use pillion_core::health::DeviceCondition;
-use pillion_core::report::{JobSummary, ReportBody, ShareResult};
+use pillion_core::report::{EndOrder, FromAgent, JobSummary, ReportBody, ShareResult};
 use pillion_core::share::Share;
 use pillion_core::{Clock, DecisionId, JobStart, UnixTime};
 use pillion_device::{Backend, DeviceError, DeviceStates};
@@ -43,6 +44,10 @@ pub enum Command {
     Revoke { decision_id: DecisionId, start: JobStart },
     /// A task is about to begin.
     Register(Registration),
+    /// A start is being ended.
+    End { start: JobStart, order: EndOrder },
+    /// Go on with those that are.
+    GoOnEnding,
 }
 
 /// What the thread works with.
@@ -59,9 +64,10 @@ pub struct Devices {
     health: Health,
     names: Names,
     backoff: Backoff,
+    endings: Endings,
     conditions: watch::Sender<Vec<DeviceCondition>>,
     reports: mpsc::Sender<ReportBody>,
-    answers: mpsc::Sender<ShareResult>,
+    answers: mpsc::Sender<FromAgent>,
 }
 
 /// Why a share was not set up.
@@ -103,12 +109,14 @@ pub struct DevicesParts {
     pub names: Names,
     /// Where runs in progress are written down.
     pub state_path: PathBuf,
+    /// Starts that are being ended.
+    pub endings: Endings,
     /// How the devices are, for the scheduler.
     pub conditions: watch::Sender<Vec<DeviceCondition>>,
     /// To the journal.
     pub reports: mpsc::Sender<ReportBody>,
     /// To the scheduler.
-    pub answers: mpsc::Sender<ShareResult>,
+    pub answers: mpsc::Sender<FromAgent>,
 }
 
 impl Devices {
@@ -122,6 +130,7 @@ impl Devices {
             tools,
             names,
             state_path,
+            endings,
             conditions,
             reports,
             answers,
@@ -147,6 +156,7 @@ impl Devices {
             health,
             names,
             backoff: Backoff::new(Instant::now()),
+            endings,
             conditions,
             reports,
             answers,
@@ -165,8 +175,11 @@ impl Devices {
                     self.sampler.register(registration);
                     self.save();
                 }
+                Command::End { start, order } => self.end(start, order),
+                Command::GoOnEnding => self.go_on_ending(),
             }
         }
+        self.endings.let_all_go();
         self.save();
     }
 
@@ -336,6 +349,7 @@ impl Devices {
     }
 
     fn ended(&mut self, start: JobStart) {
+        self.endings.forget(start);
         let share = self.node.remove_share(start);
         self.node.remove_marker(start);
         self.node.end(start);
@@ -372,7 +386,7 @@ impl Devices {
             None => info!(%start, decision = %decision_id, "share prepared"),
             Some(reason) => warn!(%start, decision = %decision_id, reason, "share cannot be prepared"),
         }
-        self.answer(ShareResult { decision_id, start, error, revoked: false });
+        self.answer(FromAgent::ShareResult(ShareResult { decision_id, start, error, revoked: false }));
     }
 
     fn try_prepare(&mut self, share: Share) -> Result<(), Refusal> {
@@ -437,7 +451,7 @@ impl Devices {
             }
             None => None,
         };
-        self.answer(ShareResult { decision_id, start, error, revoked: true });
+        self.answer(FromAgent::ShareResult(ShareResult { decision_id, start, error, revoked: true }));
     }
 
     fn tell(&self, report: ReportBody) {
@@ -446,9 +460,9 @@ impl Devices {
         }
     }
 
-    fn answer(&self, result: ShareResult) {
+    fn answer(&self, answer: FromAgent) {
         // Nobody listens: the scheduler asks again when it is back.
-        let _ = self.answers.try_send(result);
+        let _ = self.answers.try_send(answer);
     }
 
     fn save(&mut self) {
@@ -462,6 +476,8 @@ impl Devices {
 fn on(device: &DeviceDescription, share: &Share) -> bool {
     share.gres_type == device.gres_type
 }
+
+mod ending;
 
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ pub mod cleanup;
 pub mod config;
 pub mod devices;
 pub mod disk;
+pub mod ending;
 pub mod handoff_server;
 pub mod health;
 pub mod inventory;

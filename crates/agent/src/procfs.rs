@@ -55,6 +55,24 @@ impl JobGroup {
     }
 }
 
+/// A control group of Slurm's that holds all processes of one job on this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobPlace {
+    /// With commas between them; empty: all of version 2.
+    pub controllers: String,
+    /// Beneath where the kernel shows control groups, and for version 1 those of the controller.
+    pub directory: PathBuf,
+}
+
+/// What SIGTERM does to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TermFate {
+    /// It ends at once.
+    Dies,
+    /// It catches, ignores or blocks it, or nobody can say.
+    GoesOn,
+}
+
 /// NVIDIA's MPS server: on a device for all its clients, which are there themselves.
 const MPS_SERVER: &str = "nvidia-cuda-mps-server";
 
@@ -139,6 +157,21 @@ impl ProcFs {
         parse_job_group(&std::fs::read_to_string(self.root.join(format!("{pid}/cgroup"))).ok()?)
     }
 
+    /// The control groups of the job that holds the process.
+    pub fn job_places(&self, pid: u32) -> Vec<JobPlace> {
+        let text = std::fs::read_to_string(self.root.join(format!("{pid}/cgroup"))).unwrap_or_default();
+        let places = text.lines().filter_map(parse_job_place);
+        places
+            .map(|(controllers, directory, _)| JobPlace { controllers, directory: directory.into() })
+            .collect()
+    }
+
+    /// What SIGTERM does to the process now.
+    pub fn term_fate(&self, pid: u32) -> TermFate {
+        let text = std::fs::read_to_string(self.root.join(format!("{pid}/status"))).unwrap_or_default();
+        parse_term_fate(&text)
+    }
+
     /// What names this boot of the machine; empty where the kernel does not say.
     pub fn boot_id(&self) -> String {
         let text = std::fs::read_to_string(self.root.join("sys/kernel/random/boot_id"));
@@ -170,19 +203,35 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
 /// v2  0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0
 /// ```
 fn parse_job_group(text: &str) -> Option<JobGroup> {
-    text.lines().find_map(|line| {
-        let path = line.splitn(3, ':').nth(2)?;
-        let mut parts = path.strip_prefix('/')?.split('/');
-        let (first, second, third) = (parts.next()?, parts.next()?, parts.next()?);
-        let job = if first == "slurm" || first.starts_with("slurm_") {
-            second.strip_prefix("uid_").and(Some(third))
-        } else if first == "system.slice" && second.ends_with("slurmstepd.scope") {
-            Some(third)
-        } else {
-            None
-        };
-        JobGroup::parse(job?)
-    })
+    text.lines().find_map(|line| parse_job_place(line).map(|(_, _, group)| group))
+}
+
+/// One line: the controllers, the job's own directory, and what that is called.
+fn parse_job_place(line: &str) -> Option<(String, String, JobGroup)> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (fields.next()?, fields.next()?);
+    let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    let [first, second, third, ..] = *parts else { return None };
+    let is_slurms = if first == "slurm" || first.starts_with("slurm_") {
+        second.starts_with("uid_")
+    } else {
+        first == "system.slice" && second.ends_with("slurmstepd.scope")
+    };
+    let job = JobGroup::parse(third).filter(|_| is_slurms)?;
+    Some((controllers.to_owned(), format!("{first}/{second}/{third}"), job))
+}
+
+/// Reads the masks of signals in `/proc/PID/status`; a thread that waits for a signal blocks it in all of them.
+fn parse_term_fate(text: &str) -> TermFate {
+    /// SIGTERM's place in a mask of signals, of which the first is 1.
+    const TERM: u64 = 1 << 14;
+    let mask = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let masks = [mask("SigBlk:"), mask("SigIgn:"), mask("SigCgt:")];
+    let dies = masks.iter().all(|mask| mask.is_some_and(|mask| mask & TERM == 0));
+    if dies { TermFate::Dies } else { TermFate::GoesOn }
 }
 
 #[cfg(test)]
@@ -226,6 +275,40 @@ mod tests {
         proc.kill(process).expect("our own");
         assert!(!child.wait().expect("it has ended").success());
         proc.kill(process).expect("it has gone");
+    }
+
+    #[test]
+    fn who_catches_blocks_or_ignores_sigterm_goes_on() {
+        let status = |blocked: &str, ignored: &str, caught: &str| {
+            format!("Name:\tpython\nSigBlk:\t{blocked}\nSigIgn:\t{ignored}\nSigCgt:\t{caught}\n")
+        };
+        let (none, term) = ("0000000000000000", "0000000000004000");
+        assert_eq!(parse_term_fate(&status(none, "0000000001001000", "0000000000000002")), TermFate::Dies);
+        for text in [status(term, none, none), status(none, term, none), status(none, none, term)] {
+            assert_eq!(parse_term_fate(&text), TermFate::GoesOn);
+        }
+        assert_eq!(parse_term_fate(""), TermFate::GoesOn, "nobody can say");
+        assert_eq!(
+            ProcFs::new("/proc").term_fate(std::process::id()),
+            TermFate::Dies,
+            "a test catches nothing"
+        );
+    }
+
+    #[test]
+    fn a_job_is_held_where_slurm_put_all_of_it() {
+        let place = |line: &str| parse_job_place(line).map(|(controllers, path, _)| (controllers, path));
+        let expected = |controllers: &str, path: &str| Some((controllers.to_owned(), path.to_owned()));
+        assert_eq!(
+            place("4:freezer:/slurm_n1/uid_1000/job_7/step_0/task_0"),
+            expected("freezer", "slurm_n1/uid_1000/job_7")
+        );
+        assert_eq!(
+            place("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0"),
+            expected("", "system.slice/slurmstepd.scope/job_12")
+        );
+        assert_eq!(place("0::/user.slice/slurmstepd.scope/job_12"), None);
+        assert_eq!(place("0::/system.slice/slurmstepd.scope/../job_12"), None);
     }
 
     #[test]

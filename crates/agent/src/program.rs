@@ -2,6 +2,7 @@
 
 use crate::cleanup::{cleanup, ending_job};
 use crate::config::Config;
+use crate::ending::{let_go, list_path};
 use clap::{Parser, Subcommand};
 use pillion_config::{AGENT_CONFIG_PATH, CONFIG_PATH};
 use pillion_core::{SystemClock, exit};
@@ -31,6 +32,8 @@ enum Task {
     Poke,
     /// End MPS daemons that nobody uses any more, with or without an agent: for Epilog, always succeeds within 5 s
     Cleanup,
+    /// Let jobs go on that an agent held and does not hold any more: when its unit stops, always succeeds
+    LetGo,
 }
 
 /// What the program does with its arguments.
@@ -44,6 +47,9 @@ pub fn main() -> ExitCode {
             let ending = ending_job(|name| std::env::var(name).ok());
             never_fails(config.and_then(|config| cleanup(&config, ending)))
         }
+        (Task::LetGo, config) => never_fails(config.map(|config| {
+            let_go(&list_path(&config.state_directory));
+        })),
         (_, Err(error)) => crate::failed(exit::BAD_CONFIG, &error),
         (Task::CheckConfig, Ok(_)) => ExitCode::SUCCESS,
         (Task::Run, Ok(config)) => run(config).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),

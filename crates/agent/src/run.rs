@@ -4,6 +4,7 @@
 use crate::backend::backend;
 use crate::config::{Config, mps_policy};
 use crate::devices::{Command, Devices, DevicesParts};
+use crate::ending::{CGROUPS, Endings, list_path};
 use crate::handoff_server::{self, HandoffServer};
 use crate::inventory;
 use crate::journal::Journal;
@@ -33,6 +34,8 @@ use tracing::{info, warn};
 
 /// How long the device thread may be behind before those who ask wait.
 const COMMANDS_LENGTH: usize = 256;
+/// How often it is looked whether more is to be done with starts that are being ended.
+const ENDINGS_PERIOD: Duration = Duration::from_millis(500);
 /// While so many commands wait, nobody asks for one more sample.
 const SAMPLES_WAITING_MAX: usize = 8;
 /// How many reports may wait to be written.
@@ -133,6 +136,7 @@ async fn serve(
         tools,
         names: inventory::names(config),
         state_path: config.state_directory.join("runs.json"),
+        endings: Endings::new(list_path(&config.state_directory), CGROUPS),
         conditions,
         reports,
         answers,
@@ -151,7 +155,8 @@ async fn serve(
         told,
         handoff.serve(listener, stop.clone()),
         uplink.run(stop.clone(), chance),
-        sample_regularly(commands, config.sample_period(), stop.clone()),
+        ask_regularly(commands.clone(), (config.sample_period(), || Command::Sample), stop.clone()),
+        ask_regularly(commands, (ENDINGS_PERIOD, || Command::GoOnEnding), stop.clone()),
     );
     device_thread.await.context("the device thread failed")?;
     journal_thread.await.context("the journal thread failed")?;
@@ -195,7 +200,12 @@ fn node(config: &Config, inventory: Inventory) -> anyhow::Result<Node> {
     Node::new(config.node(), inventory, shares, markers).context("making the markers' directory")
 }
 
-async fn sample_regularly(commands: mpsc::Sender<Command>, period: Duration, stop: CancellationToken) {
+/// Asks the device thread for the same once a period.
+async fn ask_regularly(
+    commands: mpsc::Sender<Command>,
+    (period, command): (Duration, fn() -> Command),
+    stop: CancellationToken,
+) {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -203,11 +213,11 @@ async fn sample_regularly(commands: mpsc::Sender<Command>, period: Duration, sto
             () = stop.cancelled() => return,
             _ = timer.tick() => {}
         }
-        // A sample that waits means that the driver is slow: more of them would keep tasks from registering.
+        // One that waits means that the driver is slow: more of them would keep tasks from registering.
         if commands.max_capacity() - commands.capacity() >= SAMPLES_WAITING_MAX {
             continue;
         }
-        if let Err(mpsc::error::TrySendError::Closed(_)) = commands.try_send(Command::Sample) {
+        if let Err(mpsc::error::TrySendError::Closed(_)) = commands.try_send(command()) {
             return;
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::accumulator::{DeviceRuns, Sample, Sighting};
 use crate::overuse::Holding;
-use crate::procfs::ProcFs;
+use crate::procfs::{ProcFs, ProcessId};
 use crate::progress::ProgressFiles;
 use crate::signs::{DeviceSigns, OwnProcess};
 use crate::stderr_tail::StderrTails;
@@ -152,6 +152,17 @@ impl Sampler {
     /// Whether this start has tasks here, or had a moment ago.
     pub fn is_tracked(&self, start: JobStart) -> bool {
         self.tracker.contains(start)
+    }
+
+    /// The tasks of this start, as far as they are known to run.
+    pub fn tasks(&self, start: JobStart) -> Vec<ProcessId> {
+        let own = self.tracker.starts().filter(|tracked| tracked.start == start);
+        own.flat_map(|tracked| tracked.roots.iter().copied()).collect()
+    }
+
+    /// Whose process this is.
+    pub fn start_of(&mut self, pid: u32) -> Option<JobStart> {
+        self.tracker.attribute(&self.proc, pid)
     }
 
     /// Whether anybody is tracked.

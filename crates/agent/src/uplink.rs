@@ -12,7 +12,7 @@ use crate::node::{Inventory, Node};
 use crate::setup::Places;
 use pillion_auth::{AuthError, Door};
 use pillion_core::health::DeviceCondition;
-use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ShareResult, ToAgent};
+use pillion_core::report::{AgentHello, FromAgent, PROTOCOL_VERSION, ToAgent};
 use pillion_core::{Clock, Fraction, error};
 use pillion_proto::v1 as wire;
 use pillion_proto::v1::agent_service_client::AgentServiceClient;
@@ -73,7 +73,7 @@ pub struct Uplink {
     /// To the devices.
     pub commands: mpsc::Sender<Command>,
     /// Answers of the devices.
-    pub answers: mpsc::Receiver<ShareResult>,
+    pub answers: mpsc::Receiver<FromAgent>,
     /// How the devices are.
     pub conditions: watch::Receiver<Vec<DeviceCondition>>,
     /// Which devices there are.
@@ -209,8 +209,8 @@ impl Uplink {
                     let Some(message) = message else { return Ok(()) };
                     self.received(message, &mut cursor).await;
                 }
-                Some(result) = self.answers.recv() => {
-                    let sent = outgoing.send(FromAgent::ShareResult(result).into()).await;
+                Some(answer) = self.answers.recv() => {
+                    let sent = outgoing.send(answer.into()).await;
                     if sent.is_err() {
                         return Ok(());
                     }
@@ -252,6 +252,7 @@ impl Uplink {
             Ok(ToAgent::Prepare(share)) => Command::Prepare(share),
             Ok(ToAgent::Revoke { decision_id, start }) => Command::Revoke { decision_id, start },
             Ok(ToAgent::Poke) => Command::Sample,
+            Ok(ToAgent::End { start, order }) => Command::End { start, order },
             Err(error) => {
                 warn!(error = %error::report(&error), "the scheduler said what this agent does not understand");
                 return;

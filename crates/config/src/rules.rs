@@ -91,6 +91,9 @@ pub(crate) fn allowed(schema: &Value) -> String {
     match kind(schema) {
         "array" if schema["items"]["type"] == "integer" => format!("{count} whole numbers, [1000, 1001]"),
         "array" => format!("{count} {}, [\"a\", \"b\"]", of_rule.map_or("texts", |_| "names")),
+        "object" if schema["additionalProperties"]["enum"].is_array() => {
+            format!("a table of words, each {}", allowed(&schema["additionalProperties"]))
+        }
         "object" => "a table of lists, name = [\"a\", \"b\"]".to_owned(),
         "boolean" => "true or false".to_owned(),
         "string" => of_rule.unwrap_or("a text in quotes").to_owned(),

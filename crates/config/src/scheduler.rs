@@ -159,6 +159,18 @@ pub enum Objective {
     ThroughputPerWatt,
 }
 
+/// What is done where a promise is being broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Watch {
+    /// Nothing: nobody looks.
+    Off,
+    /// It is told, and nobody joins that device any more.
+    Advise,
+    /// The guest is started again besides, alone.
+    Act,
+}
+
 /// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -203,6 +215,29 @@ pub struct PolicyConfig {
     pub broken_budget_fraction: f64,
     /// Whether jobs share where a device is free for each of them. false: only when devices are short.
     pub pair_when_idle: bool,
+    /// What is done where a job beside others goes slower than it was promised, as surely as its progress counter tells. "off":
+    /// nothing. "advise": it is told as an event, and nobody joins that GPU any more. "act": besides, who joined it last is ended
+    /// and started again, alone; each job once at most, never with --no-requeue, and not where less time is left beside it than
+    /// going back costs.
+    #[schemars(with = "String", extend("enum" = ["off", "advise", "act"]))]
+    pub watch: Watch,
+    /// Seconds of progress after which a job beside others is first judged; its start-up and the time until its counter moves do
+    /// not count.
+    #[schemars(range(min = 10, max = 3600))]
+    pub watch_first_seconds: u32,
+    /// Seconds of progress from each further judgement to the next.
+    #[schemars(range(min = 10, max = 86400))]
+    pub watch_steady_seconds: u32,
+    /// What it costs to end a job and start it again, beside the work that it loses, which is counted by itself.
+    #[schemars(range(min = 0, max = 86400))]
+    pub watch_restart_seconds: u32,
+    /// The same as policy.watch for single partitions, by the partition of the job that joined last.
+    #[schemars(
+        with = "BTreeMap<String, String>",
+        extend("x-example" = { "night": "act" },
+            "additionalProperties" = { "type": "string", "enum": ["off", "advise", "act"] })
+    )]
+    pub watch_partitions: BTreeMap<String, Watch>,
 }
 
 /// `[training]`: when a model is trained anew, and on how much.
@@ -290,6 +325,11 @@ impl Default for PolicyConfig {
             alone_devices_max: 4,
             broken_budget_fraction: 0.02,
             pair_when_idle: true,
+            watch: Watch::Advise,
+            watch_first_seconds: 60,
+            watch_steady_seconds: 600,
+            watch_restart_seconds: 120,
+            watch_partitions: BTreeMap::new(),
         }
     }
 }

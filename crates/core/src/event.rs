@@ -34,6 +34,8 @@ pub enum EventKind {
     Requeued,
     /// Slurm did not start a job again.
     RequeueRefused,
+    /// A job's processes were ended through the MPS daemon, before a signal did it.
+    ClientsEnded,
     /// An operator closed a node or a device.
     Drained,
     /// It is open again.
@@ -46,6 +48,12 @@ pub enum EventKind {
     CreditLost,
     /// A tenant is not as it was known.
     ProfileExceeded,
+    /// A tenant goes slower than it was promised, as surely as it was measured.
+    PromiseBreaking,
+    /// A guest is to be started again, alone: beside it a promise was being broken.
+    SentBack,
+    /// A promise was being broken, and its guest stays all the same.
+    NotSentBack,
     /// What an agent told was not believed.
     ReportDropped,
     /// A model is in use.

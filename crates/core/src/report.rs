@@ -25,6 +25,8 @@ pub enum FromAgent {
     ShareResult(ShareResult),
     /// How all devices of the node are now, told whenever that changes.
     Conditions(Vec<DeviceCondition>),
+    /// The answer to [`ToAgent::End`].
+    EndResult(EndResult),
 }
 
 /// Everything that the scheduler says to an agent.
@@ -43,6 +45,54 @@ pub enum ToAgent {
     },
     /// Take a sample at once, whenever the next is due.
     Poke,
+    /// A start is being ended beside others: its clients are to go through the daemon of their device before a signal ends them.
+    End {
+        /// The start that ends.
+        start: JobStart,
+        /// What is to be done now.
+        order: EndOrder,
+    },
+}
+
+/// What is done with a start that is being ended, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum EndOrder {
+    /// All its processes stand still, Slurm's own among them: whether Slurm takes it is not known yet.
+    Hold,
+    /// Slurm ends it. Clients that SIGTERM would kill go now, the others, who may be writing a checkpoint, in so many seconds;
+    /// nothing is held any more.
+    End {
+        /// From now, at most [`END_DELAY_SECONDS_MAX`].
+        delay_seconds: f64,
+    },
+    /// Slurm did not take it: it goes on as if nothing had been.
+    LetGo,
+}
+
+/// The longest that the end of a client is put off: Slurm's greatest `KillWait`.
+pub const END_DELAY_SECONDS_MAX: f64 = 65_533.0;
+
+/// The answer to [`ToAgent::End`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndResult {
+    /// The start that ends.
+    pub start: JobStart,
+    /// What was done.
+    pub outcome: EndOutcome,
+}
+
+/// What became of an [`EndOrder`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndOutcome {
+    /// It stands still, for some seconds at most.
+    Held,
+    /// It goes on: why it cannot be held, one sentence.
+    NotHeld(String),
+    /// So many of its clients were ended through the daemon, more than none.
+    Ended {
+        /// How many.
+        client_count: u32,
+    },
 }
 
 /// Who the agent is and what its node has.

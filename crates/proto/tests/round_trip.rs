@@ -5,8 +5,8 @@ use pillion_core::fault::{FaultSigns, MemorySample, StderrWords, XidSeen};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::metric::{Measured, Metric, MetricSource, Metrics, Throttle, Unit};
 use pillion_core::report::{
-    ActivityMeans, AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, ProgressPart,
-    Report, ReportBody, ShareResult, ToAgent,
+    ActivityMeans, AgentHello, DeviceSample, DeviceSamples, END_DELAY_SECONDS_MAX, EndOrder, EndOutcome,
+    EndResult, FromAgent, JobSummary, Launch, ProgressPart, Report, ReportBody, ShareResult, ToAgent,
 };
 use pillion_core::setup::{LoadedPlugin, NodeSetup, SetupFault, SetupFaultKind};
 use pillion_core::share::{Share, Sharing};
@@ -284,6 +284,8 @@ fn from_agent() -> impl Strategy<Value = FromAgent> {
         reports().boxed().prop_map(FromAgent::Report),
         results().prop_map(FromAgent::ShareResult),
         prop::collection::vec(conditions(), 0..3).prop_map(FromAgent::Conditions),
+        (starts(), outcomes())
+            .prop_map(|(start, outcome)| FromAgent::EndResult(EndResult { start, outcome })),
     ]
 }
 
@@ -294,7 +296,18 @@ fn to_agent() -> impl Strategy<Value = ToAgent> {
         (any::<u64>(), starts())
             .prop_map(|(id, start)| ToAgent::Revoke { decision_id: DecisionId(id), start }),
         Just(ToAgent::Poke),
+        (starts(), orders()).prop_map(|(start, order)| ToAgent::End { start, order }),
     ]
+}
+
+fn orders() -> impl Strategy<Value = EndOrder> {
+    let end = (0.0..=END_DELAY_SECONDS_MAX).prop_map(|delay_seconds| EndOrder::End { delay_seconds });
+    prop_oneof![Just(EndOrder::Hold), end, Just(EndOrder::LetGo)]
+}
+
+fn outcomes() -> impl Strategy<Value = EndOutcome> {
+    let ended = (1..=u32::MAX).prop_map(|client_count| EndOutcome::Ended { client_count });
+    prop_oneof![Just(EndOutcome::Held), "[a-z ]{1,30}".prop_map(EndOutcome::NotHeld), ended]
 }
 
 proptest! {

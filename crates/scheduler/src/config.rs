@@ -2,6 +2,7 @@
 
 use crate::context::Settings;
 use crate::grpc::auth::Operators;
+use crate::pace::PaceSettings;
 use crate::train::Training;
 use pillion_config::{Objective, PolicyConfig, Scheduler, TrainingConfig, Users};
 use pillion_core::SlowdownRatio;
@@ -22,6 +23,7 @@ pub fn settings(config: &Scheduler) -> Settings {
         heartbeat_path: Some(config.heartbeat_path.clone()),
         gpu_types: config.pool.gpu_types.clone(),
         training: training(config.training),
+        pace: pace(&config.policy),
         ..Settings::default()
     }
 }
@@ -47,11 +49,16 @@ fn policy(config: &PolicyConfig) -> Policy {
         caps,
         solo_runs_min,
         solo_seconds_min,
-        // Of users and the order in which they are served: the scheduler's own.
+        // Of users and the order in which they are served, and of what runs already: the scheduler's own.
         credit_runs: _,
         alone_devices_max: _,
         broken_budget_fraction,
         pair_when_idle,
+        watch: _,
+        watch_first_seconds: _,
+        watch_steady_seconds: _,
+        watch_restart_seconds: _,
+        watch_partitions: _,
     } = *config;
     let standard = Policy::default();
     Policy {
@@ -80,6 +87,16 @@ fn policy(config: &PolicyConfig) -> Policy {
     }
 }
 
+fn pace(config: &PolicyConfig) -> PaceSettings {
+    PaceSettings {
+        watch: config.watch,
+        by_partition: config.watch_partitions.clone(),
+        first_seconds: f64::from(config.watch_first_seconds),
+        steady_seconds: f64::from(config.watch_steady_seconds),
+        restart_seconds: f64::from(config.watch_restart_seconds),
+    }
+}
+
 fn training(config: TrainingConfig) -> Training {
     let TrainingConfig { observations_min, period_seconds_min, observations_max } = config;
     Training { observations_min, period_min: Duration::from_secs(period_seconds_min), observations_max }
@@ -88,6 +105,7 @@ fn training(config: TrainingConfig) -> Training {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pillion_config::Watch;
 
     #[test]
     fn nothing_written_is_what_the_modules_take_for_usual() {
@@ -96,7 +114,26 @@ mod tests {
         assert_eq!(settings.policy, Policy { solo_seconds_min: 30.0, ..Policy::default() });
         assert_eq!(settings.credit_runs, Settings::default().credit_runs);
         assert_eq!(settings.alone_devices_max, Settings::default().alone_devices_max);
+        assert_eq!(settings.pace, Settings::default().pace);
         assert_eq!(format!("{:?}", settings.training), format!("{:?}", Training::default()));
+    }
+
+    #[test]
+    fn what_is_written_of_the_watch_reaches_it() {
+        let text = "[pool]\npartitions = [\"a\"]\n[policy]\nwatch = \"off\"\nwatch_first_seconds = 30\n\
+                    watch_steady_seconds = 300\nwatch_restart_seconds = 45\n[policy.watch_partitions]\na = \"act\"\n";
+        let pace = settings(&pillion_config::parse_scheduler(text).unwrap()).pace;
+        let expected = PaceSettings {
+            watch: Watch::Off,
+            by_partition: [("a".to_owned(), Watch::Act)].into(),
+            first_seconds: 30.0,
+            steady_seconds: 300.0,
+            restart_seconds: 45.0,
+        };
+        assert_eq!(pace, expected);
+        let wrong = text.replace("a = \"act\"", "a = \"now\"");
+        let error = format!("{:?}", pillion_config::parse_scheduler(&wrong).unwrap_err());
+        assert!(error.contains("advise"), "{error}");
     }
 
     #[test]

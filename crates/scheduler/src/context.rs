@@ -2,9 +2,11 @@
 
 use crate::agents::Agents;
 use crate::credit::strain::Strain;
+use crate::failure::ending::Endings;
 use crate::idle::Idle;
 use crate::log::Repeats;
 use crate::metrics::{CountedSlurm, Tally};
+use crate::pace::PaceSettings;
 use crate::rules::Rule;
 use crate::scan::Scan;
 use crate::step::Timeouts;
@@ -63,6 +65,8 @@ pub struct Settings {
     pub samples_kept: Duration,
     /// When the model is trained.
     pub training: Training,
+    /// How the speed of tenants is followed.
+    pub pace: PaceSettings,
     /// The configured rules, as they are told to everybody.
     pub rules: Vec<Rule>,
 }
@@ -85,6 +89,7 @@ impl Default for Settings {
             history_kept: None,
             samples_kept: Duration::from_hours(14 * 24),
             training: Training::default(),
+            pace: PaceSettings::default(),
             rules: Vec::new(),
         }
     }
@@ -111,6 +116,8 @@ pub struct Board {
     pub launched: BTreeMap<JobStart, UnixTime>,
     /// Devices on which somebody does far more than he was let in for, and whose sharing it is.
     pub overrun: BTreeMap<(NodeName, GresType), DecisionId>,
+    /// Devices on which a promise is being broken, and whose sharing it is.
+    pub strained: BTreeMap<(NodeName, GresType), DecisionId>,
     /// What was measured of each tenant's sharing while he was there.
     pub strains: BTreeMap<JobStart, Strain>,
     /// Violations seen since we started.
@@ -190,6 +197,8 @@ pub struct Context {
     pub models: Models,
     /// What has happened since we started.
     pub tally: Arc<Tally>,
+    /// Tenants that are being ended.
+    pub endings: Endings,
     /// Who was not let in.
     pub refusals: Arc<Refusals>,
     pub(crate) repeats: Repeats,
@@ -226,6 +235,7 @@ impl Context {
             nudges,
             models,
             tally,
+            endings: Endings::default(),
             refusals,
             repeats: Repeats::default(),
             turned_away,

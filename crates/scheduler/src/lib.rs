@@ -30,6 +30,7 @@ mod log;
 pub mod metrics;
 pub mod misses;
 pub mod names;
+pub mod pace;
 pub mod private_postgres;
 pub mod profile;
 pub mod program;

@@ -6,11 +6,13 @@ use crate::credit::Credit;
 use crate::drive::{Reconciler, Rhythm, Task, drive};
 use crate::engine::Engine;
 use crate::failure::Judge;
+use crate::failure::ending::Ending;
 use crate::failure::requeue::Requeuer;
 use crate::heartbeat::Beat;
 use crate::housekeep::Housekeep;
 use crate::misses::Misses;
 use crate::names::Names;
+use crate::pace::Pace;
 use crate::profile::Profile;
 use crate::release::Release;
 use crate::renew::Renew;
@@ -44,7 +46,8 @@ macro_rules! reconcile {
 }
 
 reconcile!(
-    Watch, Engine, Release, Profile, Judge, Requeuer, Train, Renew, Names, Misses, Strays, Credit, Housekeep,
+    Watch, Engine, Release, Profile, Judge, Requeuer, Ending, Train, Renew, Names, Misses, Strays, Credit,
+    Pace, Housekeep,
 );
 
 #[async_trait]
@@ -84,9 +87,11 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("profile", every(2), Some(&nudges.profile), Profile::new(world())),
         task("judge", every(2), Some(&nudges.judge), Judge::new(world())),
         task("requeue", every(2), Some(&nudges.requeue), Requeuer::new(world())),
+        task("ending", every(1), None, Ending::new(world())),
         task("train", every(10), Some(&nudges.train), Train::new(world())),
         task("misses", every(5), None, Misses::new(world())),
         task("credit", every(1), None, Credit::new(world())),
+        task("pace", every(1), None, Pace::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("strays", every(60), None, Strays::new(world())),
         task("housekeep", every(600), None, Housekeep::new(world())),

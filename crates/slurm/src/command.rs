@@ -5,8 +5,8 @@
 use crate::parse::{queue, scontrol, squeue};
 use crate::process::Runner;
 use crate::types::{
-    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Slurm, SlurmError,
-    SlurmVersion,
+    Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, Partition, Privacy, Requeued, Slurm,
+    SlurmError, SlurmVersion,
 };
 use async_trait::async_trait;
 use pillion_core::{SlurmJobId, UnixTime};
@@ -139,6 +139,13 @@ impl Slurm for CommandSlurm {
         Ok(Privacy::parse(self.config().await?.get("PrivateData").map_or("", String::as_str)))
     }
 
+    async fn kill_wait(&self) -> Result<Duration, SlurmError> {
+        let config = self.config().await?;
+        let kill_wait = config.get("KillWait").and_then(|text| scontrol::seconds(text));
+        kill_wait
+            .ok_or(SlurmError::Unreadable { program: "scontrol".to_owned(), expected: "KillWait = 30 sec" })
+    }
+
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         let nonce = nonce();
         let mut arguments: Vec<String> = ["-a", "-r", "--local", "-h", "-t", "all", "-O"]
@@ -232,8 +239,13 @@ impl Slurm for CommandSlurm {
         }
     }
 
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.scontrol(&["requeue", &job.to_string()]).await.map(drop)
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
+        let job = job.to_string();
+        let done = match which {
+            Requeued::Over => self.scontrol(&["requeue", &job]).await,
+            Requeued::Running => self.scontrol(&["requeue", "Incomplete", &job]).await,
+        };
+        done.map(drop)
     }
 }
 

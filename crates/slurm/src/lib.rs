@@ -14,6 +14,6 @@ mod process;
 pub use command::{CommandSettings, CommandSlurm};
 pub use nodeset::expand;
 pub use types::{
-    Ending, Job, JobState, JobUpdate, JobsScan, NAMED_JOBS_MAX, Node, NodeAvailability, Partition, Privacy,
-    ReasonKind, Slurm, SlurmError, SlurmVersion,
+    Ending, Job, JobState, JobUpdate, JobsScan, KILL_WAIT_DEFAULT, NAMED_JOBS_MAX, Node, NodeAvailability,
+    Partition, Privacy, ReasonKind, Requeued, Slurm, SlurmError, SlurmVersion,
 };

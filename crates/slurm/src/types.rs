@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Slurm as the scheduler, `pillion rescue` and doctor see it.
 #[async_trait]
@@ -15,6 +16,10 @@ pub trait Slurm: Send + Sync {
     async fn version(&self) -> Result<SlurmVersion, SlurmError>;
     /// What users may not see of each other (`PrivateData`).
     async fn privacy(&self) -> Result<Privacy, SlurmError>;
+    /// How long processes may take from SIGTERM to SIGKILL (`KillWait`), where a job is ended.
+    async fn kill_wait(&self) -> Result<Duration, SlurmError> {
+        Ok(KILL_WAIT_DEFAULT)
+    }
     /// Every job in these partitions, ended ones included while Slurm still knows them (`MinJobAge`); one call.
     /// Empty `partitions` means all.
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError>;
@@ -44,9 +49,22 @@ pub trait Slurm: Send + Sync {
     /// does not know any more are left out. Beside `jobs` and not in it, so that no user's text ever stands in what decisions
     /// are made of.
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError>;
-    /// `scontrol requeue`: a running job is ended and waits again.
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError>;
+    /// `scontrol requeue`: the job waits again. One that runs is ended for it.
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError>;
 }
+
+/// Which job a requeue is meant for: Slurm does nothing where the job is not so any more, and may not say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requeued {
+    /// One that is over, or is about to be.
+    Over,
+    /// One that runs, and nobody has ended meanwhile: a plain requeue starts a job again that its user cancelled a moment before
+    /// (`scontrol requeue Incomplete`).
+    Running,
+}
+
+/// `KillWait` where slurm.conf says nothing.
+pub const KILL_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// `PrivateData` of slurm.conf, as far as it is about what we show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -141,6 +141,8 @@ pub struct ClusterSpec {
     pub bound_seconds: u64,
     /// How much faster simulated work runs than the clock.
     pub time_scale: f64,
+    /// Lines of `[machine]` in the configuration of the simulated devices.
+    pub machine_conf_extra: Vec<String>,
     /// Ports that are given, by the names by which [`super::Cluster::port`] knows them; the others are found.
     pub ports: BTreeMap<String, u16>,
     /// Lines added at the end of `slurm.conf`.
@@ -171,6 +173,7 @@ impl Default for ClusterSpec {
             solo_seconds_min: 0,
             bound_seconds: 60,
             time_scale: 60.0,
+            machine_conf_extra: Vec::new(),
             ports: BTreeMap::new(),
             slurm_conf_extra: Vec::new(),
             scheduler_conf_extra: Vec::new(),

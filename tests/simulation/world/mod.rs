@@ -11,10 +11,12 @@ use crate::scheduler::Scheduler;
 use crate::users::OUTSIDE;
 use faults::{Copied, Saved};
 use pillion_cli::commands::rescue::carry_out;
+use pillion_config::Watch;
 use pillion_core::{GresType, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_fake_slurm::{FakeCall, FakeNode, FakePartition, FakeSettings, FakeSlurm};
 use pillion_pairing::UserPolicy;
 use pillion_scheduler::context::Settings;
+use pillion_scheduler::pace::PaceSettings;
 use pillion_scheduler::store::memory::MemoryStore;
 use pillion_slurm::{Ending, JobState};
 use rand::rngs::SmallRng;
@@ -30,6 +32,9 @@ const JOBS_MAX: usize = 14;
 const WORKLOADS: [&str; 6] =
     ["resnet50-infer", "bert-small-batch", "gemm-hog", "spmv-bandwidth", "launch-bound", "llama-infer"];
 const LIGHT: &str = "launch-bound";
+/// What runs under the name of the light one now and then, with no more memory than that.
+const HEAVY: &str = "gemm-hog";
+const LIE_BYTES: u64 = 1 << 30;
 const USERS: [(&str, u32); 2] = [("alice", 2001), ("bob", 2002)];
 
 /// The world at one moment.
@@ -48,6 +53,8 @@ pub(crate) struct World {
     dying: Vec<(UnixTime, JobStart)>,
     /// Who died so, each job's first time.
     pub(crate) victims: BTreeMap<SlurmJobId, JobStart>,
+    /// Who was to be sent back for a promise, each job's first time.
+    pub(crate) sent_back: BTreeMap<SlurmJobId, JobStart>,
     started: BTreeSet<JobStart>,
     is_slurmctld_down: bool,
     /// What the world was when slurmctld last wrote its state.
@@ -64,8 +71,9 @@ pub(crate) struct World {
     pub(crate) shared_starts: usize,
     /// The most tenants that one device had, likewise.
     pub(crate) tenants_peak: usize,
-    /// Starts that were requeued after they died with a partner, likewise.
+    /// Starts that were requeued after they died with a partner, and those that were sent back, likewise.
     pub(crate) requeued_count: usize,
+    pub(crate) sent_back_count: usize,
 }
 
 impl World {
@@ -82,6 +90,14 @@ impl World {
         let line = Arc::new(FaultySlurm::new(Arc::clone(&slurm), Arc::clone(&clock)));
         let mut settings = Settings { bound: Duration::from_secs(BOUND_SECONDS), ..Settings::default() };
         settings.policy.users = UserPolicy::Any;
+        // Jobs are short here: they are judged as soon as four blocks are there, and a restart costs nothing but the work.
+        settings.pace = PaceSettings {
+            watch: Watch::Act,
+            first_seconds: 10.0,
+            steady_seconds: 20.0,
+            restart_seconds: 0.0,
+            ..PaceSettings::default()
+        };
         settings.policy.tenants_max = if seed.is_multiple_of(2) { 4 } else { 2 };
         let mut world = Self {
             rng: SmallRng::seed_from_u64(seed),
@@ -96,6 +112,7 @@ impl World {
             works: BTreeMap::new(),
             dying: Vec::new(),
             victims: BTreeMap::new(),
+            sent_back: BTreeMap::new(),
             started: BTreeSet::new(),
             is_slurmctld_down: false,
             saved: None,
@@ -107,6 +124,7 @@ impl World {
             shared_starts: 0,
             tenants_peak: 0,
             requeued_count: 0,
+            sent_back_count: 0,
         };
         world.start_scheduler();
         world

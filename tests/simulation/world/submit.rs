@@ -1,6 +1,6 @@
 //! What users submit.
 
-use super::{BOUND_SECONDS, JOBS_MAX, LIGHT, USERS, WORKLOADS, World};
+use super::{BOUND_SECONDS, HEAVY, JOBS_MAX, LIE_BYTES, LIGHT, USERS, WORKLOADS, World};
 use crate::faulty::is_over;
 use crate::node::Work;
 use pillion_core::mark::Mark;
@@ -24,7 +24,8 @@ impl World {
                         admin_comment: mark.to_string(),
                         ..FakeJob::default()
                     });
-                    self.works.insert(id, Work { workload, seconds: 12.0, uid: UserId(uid) });
+                    self.works
+                        .insert(id, Work { workload, seconds: 12.0, memory_bytes: None, uid: UserId(uid) });
                 }
             }
         }
@@ -40,7 +41,9 @@ impl World {
         }
         // Where more than two may share, jobs come often that leave room for a third.
         let is_light = self.settings.policy.tenants_max > 2 && self.rng.random_bool(0.5);
-        let workload = if is_light { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
+        // Some do far more than they were known for: beside them promises break.
+        let is_lie = self.rng.random_bool(0.2);
+        let workload = if is_light || is_lie { LIGHT } else { WORKLOADS[self.below(WORKLOADS.len())] };
         let (user, uid) = USERS[self.below(USERS.len())];
         let mut mark = mark_of(workload);
         if self.rng.random_bool(0.2) {
@@ -70,8 +73,14 @@ impl World {
             tasks.into_iter().map(|task| SlurmJobId::array_task(id.id, task)).collect()
         });
         for id in ids {
-            let seconds = self.rng.random_range(5.0..60.0);
-            self.works.insert(id, Work { workload, seconds, uid: UserId(uid) });
+            let work = if is_lie {
+                let seconds = self.rng.random_range(60.0..200.0);
+                Work { workload: HEAVY, seconds, memory_bytes: Some(LIE_BYTES), uid: UserId(uid) }
+            } else {
+                let seconds = self.rng.random_range(5.0..60.0);
+                Work { workload, seconds, memory_bytes: None, uid: UserId(uid) }
+            };
+            self.works.insert(id, work);
         }
     }
 }

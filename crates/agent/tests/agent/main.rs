@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod ending;
+#[cfg(test)]
 mod memory_limit;
 #[cfg(test)]
 mod node;

@@ -38,6 +38,12 @@ impl TestNode {
         Self::with(&MachineConfig::plain("n1", model, 2), scheduler_port, 0.1)
     }
 
+    /// Devices on which a client that is killed takes its neighbours along.
+    pub(crate) fn harsh(scheduler_port: u16) -> Self {
+        let plain = MachineConfig::plain("n1", "h200", 2);
+        Self::with(&MachineConfig { killed_client_ends_mps: true, ..plain }, scheduler_port, 0.1)
+    }
+
     /// The same, looking once a minute.
     pub(crate) fn slow(model: &str, scheduler_port: u16) -> Self {
         Self::with(&MachineConfig::plain("n1", model, 2), scheduler_port, 60.0)

@@ -3,7 +3,9 @@
 use pillion_auth::{Gate, Prover};
 use pillion_config::{Auth, AuthMethod};
 use pillion_core::health::DeviceCondition;
-use pillion_core::report::{AgentHello, FromAgent, ReportBody, ShareResult, ToAgent};
+use pillion_core::report::{
+    AgentHello, EndOrder, EndOutcome, EndResult, FromAgent, ReportBody, ShareResult, ToAgent,
+};
 use pillion_core::share::Share;
 use pillion_core::{DecisionId, JobStart, SystemClock};
 use pillion_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
@@ -37,6 +39,7 @@ struct Heard {
     /// Everything, also what came twice: journal, sequence, body.
     received: Vec<(String, u64, ReportBody)>,
     results: Vec<ShareResult>,
+    ends: Vec<EndResult>,
     /// As they were told last.
     conditions: Vec<DeviceCondition>,
     is_deaf: bool,
@@ -72,6 +75,10 @@ impl AgentService for Service {
                         }
                         FromAgent::ShareResult(result) => {
                             heard.results.push(result);
+                            None
+                        }
+                        FromAgent::EndResult(result) => {
+                            heard.ends.push(result);
                             None
                         }
                         FromAgent::Conditions(conditions) => {
@@ -189,6 +196,18 @@ impl FakeScheduler {
         let last = || self.heard(|heard| heard.results.iter().rfind(|it| it.start == start).cloned());
         eventually("an answer to a share", || last().is_some()).await;
         last().unwrap()
+    }
+
+    pub(crate) async fn end(&self, start: JobStart, order: EndOrder) {
+        self.send(ToAgent::End { start, order }).await;
+    }
+
+    /// What became of orders to end this start, in order.
+    pub(crate) fn ends(&self, start: JobStart) -> Vec<EndOutcome> {
+        self.heard(|heard| {
+            let of_start = heard.ends.iter().filter(|it| it.start == start);
+            of_start.map(|it| it.outcome.clone()).collect()
+        })
     }
 
     pub(crate) fn is_revoked(&self, start: JobStart) -> bool {

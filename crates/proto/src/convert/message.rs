@@ -2,14 +2,14 @@
 
 use super::field::{self, InvalidField};
 use super::{
-    InvalidCondition, InvalidHello, InvalidLaunch, InvalidRevoke, InvalidSample, InvalidShare,
-    InvalidShareResult, InvalidSummary, share,
+    InvalidCondition, InvalidEnd, InvalidHello, InvalidLaunch, InvalidRevoke, InvalidSample, InvalidShare,
+    InvalidShareResult, InvalidSummary, ending, share,
 };
 use crate::v1 as wire;
 use pillion_core::health::DeviceCondition;
 use pillion_core::report::{
-    AgentHello, DeviceSample, DeviceSamples, FromAgent, JobSummary, Launch, Report, ReportBody, ShareResult,
-    ToAgent,
+    AgentHello, DeviceSample, DeviceSamples, EndResult, FromAgent, JobSummary, Launch, Report, ReportBody,
+    ShareResult, ToAgent,
 };
 use pillion_core::share::Share;
 
@@ -54,6 +54,9 @@ pub enum InvalidAgentMessage {
     /// How a device is.
     #[error("invalid message of an agent")]
     Condition(#[from] InvalidCondition),
+    /// What became of an order to end a start.
+    #[error("invalid message of an agent")]
+    End(#[from] InvalidEnd),
 }
 
 /// A message of the scheduler that cannot be.
@@ -68,6 +71,9 @@ pub enum InvalidSchedulerMessage {
     /// What is to be revoked is invalid.
     #[error("invalid message of the scheduler")]
     Revoke(#[from] InvalidRevoke),
+    /// The order to end a start is invalid.
+    #[error("invalid message of the scheduler")]
+    End(#[from] InvalidEnd),
 }
 
 fn checked_samples(wire: wire::DeviceSamples) -> Result<DeviceSamples, InvalidReport> {
@@ -132,6 +138,7 @@ impl TryFrom<wire::AgentMessage> for FromAgent {
                     .map(DeviceCondition::try_from)
                     .collect::<Result<_, _>>()?,
             ),
+            Body::EndResult(result) => Self::EndResult(EndResult::try_from(result)?),
         })
     }
 }
@@ -146,6 +153,7 @@ impl From<FromAgent> for wire::AgentMessage {
             FromAgent::Conditions(conditions) => Body::DeviceConditions(wire::DeviceConditions {
                 conditions: conditions.into_iter().map(wire::DeviceCondition::from).collect(),
             }),
+            FromAgent::EndResult(result) => Body::EndResult(result.into()),
         };
         Self { body: Some(body) }
     }
@@ -164,6 +172,10 @@ impl TryFrom<wire::SchedulerMessage> for ToAgent {
                 Self::Revoke { decision_id, start }
             }
             Body::Poke(wire::Poke {}) => Self::Poke,
+            Body::EndStart(end) => {
+                let (start, order) = ending::order(end)?;
+                Self::End { start, order }
+            }
         })
     }
 }
@@ -180,6 +192,7 @@ impl From<ToAgent> for wire::SchedulerMessage {
                 restart_count: start.restart_count,
             }),
             ToAgent::Poke => Body::Poke(wire::Poke {}),
+            ToAgent::End { start, order } => Body::EndStart(ending::written(start, order)),
         };
         Self { body: Some(body) }
     }

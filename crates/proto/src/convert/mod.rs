@@ -4,6 +4,7 @@
 //! `TryFrom<wire>` checks; `From<domain>` cannot fail. One `Invalid*` error a message.
 
 mod condition;
+mod ending;
 mod fault;
 mod field;
 mod hello;
@@ -16,6 +17,7 @@ mod share;
 mod summary;
 
 pub use condition::InvalidCondition;
+pub use ending::InvalidEnd;
 pub use field::InvalidField;
 pub use hello::{InvalidDevice, InvalidHello};
 pub use launch::InvalidLaunch;

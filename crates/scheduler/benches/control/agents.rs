@@ -76,7 +76,7 @@ impl Agent {
             ToAgent::Revoke { start, .. } => {
                 self.shares.remove(&start);
             }
-            ToAgent::Ack(_) | ToAgent::Poke => {}
+            ToAgent::Ack(_) | ToAgent::Poke | ToAgent::End { .. } => {}
         }
     }
 

@@ -8,7 +8,7 @@ use crate::world::{Told, World};
 use async_trait::async_trait;
 use pillion_core::{Clock as _, SlurmJobId, SystemClock};
 use pillion_slurm::{
-    JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion, parse::queue,
+    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion, parse::queue,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -172,7 +172,7 @@ impl Slurm for Controller {
         Ok(jobs.iter().map(|job| (*job, "train.sh".to_owned())).collect())
     }
 
-    async fn requeue(&self, _job: SlurmJobId) -> Result<(), SlurmError> {
+    async fn requeue(&self, _job: SlurmJobId, _which: Requeued) -> Result<(), SlurmError> {
         Err(SlurmError::Failed { program: "scontrol".to_owned(), status: 1, detail: "not here".to_owned() })
     }
 }

@@ -30,7 +30,7 @@ use strain::Strain;
 use tracing::warn;
 use window::Window;
 
-type Place = (NodeName, GresType);
+pub(crate) type Place = (NodeName, GresType);
 
 /// What was seen of a sharing so far.
 #[derive(Debug, Clone)]
@@ -165,7 +165,7 @@ impl Credit {
 }
 
 /// The devices on which at least two run, with who.
-fn shared_devices(active: &[Decision]) -> BTreeMap<Place, Vec<(&Decision, &Member)>> {
+pub(crate) fn shared_devices(active: &[Decision]) -> BTreeMap<Place, Vec<(&Decision, &Member)>> {
     let mut devices: BTreeMap<Place, Vec<(&Decision, &Member)>> = BTreeMap::new();
     for decision in active {
         for member in decision.members.iter().filter(|member| member.state == MemberState::Running) {
@@ -177,7 +177,7 @@ fn shared_devices(active: &[Decision]) -> BTreeMap<Place, Vec<(&Decision, &Membe
     devices
 }
 
-fn by_workload(stored: &[StoredProfile]) -> BTreeMap<(&WorkloadKey, &str), &WorkloadProfile> {
+pub(crate) fn by_workload(stored: &[StoredProfile]) -> BTreeMap<(&WorkloadKey, &str), &WorkloadProfile> {
     stored
         .iter()
         .map(|stored| ((&stored.profile.workload, stored.profile.device_model.as_str()), &stored.profile))

@@ -89,6 +89,7 @@ impl Engine {
             policy: &context.settings.policy,
             owed: &owed,
             overrun: &board.overrun,
+            strained: &board.strained,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
         });

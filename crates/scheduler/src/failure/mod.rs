@@ -7,6 +7,7 @@
 //!  job's end (Slurm) ┴─► judge ─► event, job_requeue ─► requeue ─► scontrol requeue ─► release puts it back, alone
 //! ```
 
+pub mod ending;
 pub mod requeue;
 mod victim;
 

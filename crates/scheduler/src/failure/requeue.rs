@@ -1,5 +1,5 @@
-//! Carries out requeues that `Judge` decided, and evictions that an operator ordered: one `scontrol requeue`, and what
-//! became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
+//! Carries out requeues that `Judge` decided, evictions that an operator ordered, and guests that `pace` sends back: one
+//! `scontrol requeue`, and what became of it. Slurm itself refuses it for a job whose user asked for `--no-requeue`. Nothing is chosen here but when to
 //! leave it: a doubt leaves the job as it is.
 //!
 //! The job comes back with its old pin and the mark of its release, which nobody stands behind any more: `release` puts its
@@ -7,6 +7,7 @@
 //! pin for good, so it is not requeued.
 
 use crate::context::Context;
+use crate::failure::ending::Answer;
 use crate::scan::{Scan, mark_of, workload_of};
 use crate::step::predates;
 use crate::store::{Decision, Event, Requeue, RequeueCause, RequeueOutcome};
@@ -15,10 +16,13 @@ use pillion_core::decision::MemberState;
 use pillion_core::event::EventKind;
 use pillion_core::fault::REQUEUE_AGE_SECONDS_MAX;
 use pillion_core::{JobStart, SlurmJobId, UnixTime, WorkloadKey, report};
-use pillion_slurm::{Ending, Job, JobState, SlurmError};
+use pillion_slurm::{Ending, Job, JobState, Requeued, SlurmError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::info;
+
+/// How old the ground for sending a guest back may be.
+const SENT_BACK_AGE_SECONDS_MAX: f64 = 120.0;
 
 pub struct Requeuer {
     context: Arc<Context>,
@@ -69,21 +73,33 @@ impl Requeuer {
     async fn drive(&self, requeue: &Requeue, scan: &Scan, decisions: &[Decision]) -> Result<(), TickError> {
         let asked = self.lock().get(&requeue.start.job_id).cloned();
         match next(requeue, scan, decisions, asked.as_ref()) {
-            Next::Wait => Ok(()),
-            Next::Ask => self.ask(requeue).await,
+            Next::Ask if self.is_ready(requeue, decisions) => self.ask(requeue).await,
+            Next::Ask | Next::Wait => Ok(()),
             Next::Settle(outcome, detail) => self.settle(requeue, outcome, detail).await,
         }
+    }
+
+    /// A tenant beside others stands still first, so that its clients can be ended before signals come.
+    fn is_ready(&self, requeue: &Requeue, decisions: &[Decision]) -> bool {
+        let context = &self.context;
+        !requeue.cause.ends_the_job() || context.endings.is_ready(context, requeue, decisions)
     }
 
     async fn ask(&self, requeue: &Requeue) -> Result<(), TickError> {
         let job_id = requeue.start.job_id;
         self.lock().insert(job_id, (self.context.now(), None));
-        let answer = self.context.slurm.requeue(job_id).await;
+        let answer = self.context.slurm.requeue(job_id, which(requeue.cause)).await;
         let refusal = match &answer {
             Err(error @ SlurmError::Failed { .. }) => Some(report(error)),
             _ => None,
         };
         let is_refused = refusal.is_some();
+        let said = match &answer {
+            Ok(()) => Answer::Taken,
+            Err(_) if is_refused => Answer::Refused,
+            Err(_) => Answer::Lost,
+        };
+        self.context.endings.answered(&self.context, requeue.start, said);
         self.lock().insert(job_id, (self.context.now(), refusal));
         self.context.nudges.watch.notify_one();
         match answer {
@@ -103,6 +119,8 @@ impl Requeuer {
             RequeueOutcome::Refused => EventKind::RequeueRefused,
         };
         info!(start = %requeue.start, %kind, detail, "requeue settled");
+        // It may stand still, and Slurm was not even asked.
+        self.context.endings.answered(&self.context, requeue.start, Answer::Refused);
         let event = Event {
             at: self.context.now(),
             kind: kind.clone(),
@@ -138,13 +156,13 @@ fn next(
     };
     let is_as_it_was = match requeue.cause {
         RequeueCause::Victim => matches!(job.state, JobState::Ended(_)),
-        RequeueCause::Evicted => job.state != JobState::Pending,
+        RequeueCause::Evicted | RequeueCause::SentBack => job.state != JobState::Pending,
     };
     if job.restart_count != requeue.start.restart_count || !is_as_it_was {
         let detail = format!("it is started again, alone: {}", requeue.reason);
         return Next::Settle(RequeueOutcome::Requeued, detail);
     }
-    if requeue.cause == RequeueCause::Evicted && matches!(job.state, JobState::Completing) {
+    if which(requeue.cause) == Requeued::Running && matches!(job.state, JobState::Completing) {
         // Slurm is ending it: by our word, by its user's or by its own.
         return Next::Wait;
     }
@@ -154,11 +172,20 @@ fn next(
     let obstacle = match requeue.cause {
         RequeueCause::Victim => obstacle_of_victim(job, scan),
         RequeueCause::Evicted => obstacle_of_evicted(job, decisions),
+        RequeueCause::SentBack => obstacle_of_sent_back(requeue, job, scan, decisions),
     };
     if let Some(obstacle) = obstacle {
         return refused(obstacle);
     }
     Next::Ask
+}
+
+/// As what Slurm is to find the job: one whose end we did not see yet is not started again against its user's will.
+const fn which(cause: RequeueCause) -> Requeued {
+    match cause {
+        RequeueCause::Victim => Requeued::Over,
+        RequeueCause::Evicted | RequeueCause::SentBack => Requeued::Running,
+    }
 }
 
 /// Why a job that died with another should not be requeued any more.
@@ -183,6 +210,19 @@ fn obstacle_of_evicted(job: &Job, decisions: &[Decision]) -> Option<String> {
     } else {
         overwritten(job)
     }
+}
+
+/// Why a guest should not go back any more. What was measured holds for a while: later, the sharing is another.
+fn obstacle_of_sent_back(
+    requeue: &Requeue,
+    job: &Job,
+    scan: &Scan,
+    decisions: &[Decision],
+) -> Option<String> {
+    if scan.at.seconds_since(requeue.decided_at) > SENT_BACK_AGE_SECONDS_MAX {
+        return Some("it could not be done in time".to_owned());
+    }
+    obstacle_of_evicted(job, decisions)
 }
 
 fn overwritten(job: &Job) -> Option<String> {
@@ -358,6 +398,37 @@ mod tests {
             "it is started again, alone: evicted by root: too noisy".to_owned(),
         );
         assert_eq!(next_of_evicted(waits, &company, Some((NOW - 1, None))), done);
+    }
+
+    fn sent_back(decided: u64) -> Requeue {
+        let reason = "a promise was being broken".to_owned();
+        Requeue { cause: RequeueCause::SentBack, decided_at: at(decided), reason, ..requeue() }
+    }
+
+    fn next_of_sent_back(job: Job, decided: u64) -> Next {
+        let company = beside(MemberState::Running);
+        next(&sent_back(decided), &scan(Some(job), NodeAvailability::Up), &company, None)
+    }
+
+    /// Whoever acts between the intent and the requeue is heard: Slurm is asked of a job that runs, and of no other.
+    #[test]
+    fn a_guest_goes_back_while_it_runs_beside_others_and_the_ground_is_fresh() {
+        let running = || leased(job(JobState::Running), NOW - 100);
+        assert_eq!(next_of_sent_back(running(), NOW - 10), Next::Ask);
+        assert_eq!(which(RequeueCause::SentBack), Requeued::Running);
+        assert_eq!(next_of_sent_back(running(), NOW + 1), Next::Wait, "the scan is older than the intent");
+        assert_eq!(outcome(&next_of_sent_back(running(), NOW - 121)), Some(RequeueOutcome::Refused));
+        let ending = Job { state: JobState::Completing, ..running() };
+        assert_eq!(next_of_sent_back(ending, NOW - 10), Next::Wait, "somebody ends it");
+        for ending in [Ending::Cancelled, Ending::Completed, Ending::Failed, Ending::Timeout] {
+            let over = Job { state: JobState::Ended(ending), ..running() };
+            assert_eq!(outcome(&next_of_sent_back(over, NOW - 10)), Some(RequeueOutcome::Refused));
+        }
+        let no_mark = Job { mark: Ok(None), ..running() };
+        assert_eq!(outcome(&next_of_sent_back(no_mark, NOW - 10)), Some(RequeueOutcome::Refused));
+        let alone = [decision(&member(MemberState::Running))];
+        let next = next(&sent_back(NOW - 10), &scan(Some(running()), NodeAvailability::Up), &alone, None);
+        assert_eq!(outcome(&next), Some(RequeueOutcome::Refused), "its neighbour is gone");
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl AgentService for AgentServer {
         let last = context.store.last_sequence(&hello.node, &hello.journal_id).await;
         let last = last.map_err(|error| status::from_store(&error))?;
         let (stream, inbox) = context.agents.connect_vacant(&hello, now).ok_or_else(admit::taken)?;
+        context.endings.agent_came(&hello.node);
         self.ingest.revoke_stale(&hello).await.map_err(|error| status::from_tick(&error))?;
         let conditions = self.ingest.record_conditions(&hello.node, &hello.conditions).await;
         conditions.map_err(|error| status::from_tick(&error))?;
@@ -218,6 +219,10 @@ impl Session {
             FromAgent::Report(report) => self.arrived(Arrived::Report(Box::new(report))).await,
             FromAgent::Conditions(conditions) => {
                 let done = self.ingest.conditions(&self.stream, &conditions).await;
+                done.map(|()| None).map_err(|error| status::from_tick(&error))
+            }
+            FromAgent::EndResult(result) => {
+                let done = self.context.endings.result(&self.context, &self.hello.node, &result).await;
                 done.map(|()| None).map_err(|error| status::from_tick(&error))
             }
             FromAgent::ShareResult(result) => {

@@ -3,9 +3,12 @@
 use super::tally::{SlurmFailure, Tally};
 use async_trait::async_trait;
 use pillion_core::SlurmJobId;
-use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{
+    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Another Slurm behind counters.
@@ -49,6 +52,9 @@ impl Slurm for CountedSlurm {
     async fn privacy(&self) -> Result<Privacy, SlurmError> {
         self.timed("privacy", self.inner.privacy()).await
     }
+    async fn kill_wait(&self) -> Result<Duration, SlurmError> {
+        self.timed("kill_wait", self.inner.kill_wait()).await
+    }
     async fn jobs(&self, partitions: &[String]) -> Result<JobsScan, SlurmError> {
         self.timed("jobs", self.inner.jobs(partitions)).await
     }
@@ -70,7 +76,7 @@ impl Slurm for CountedSlurm {
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
         self.timed("job-names", self.inner.job_names(jobs)).await
     }
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.timed("requeue", self.inner.requeue(job)).await
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
+        self.timed("requeue", self.inner.requeue(job, which)).await
     }
 }

@@ -22,15 +22,41 @@ pub enum RequeueCause {
     Victim,
     /// It runs beside others, and an operator wants it to run alone.
     Evicted,
+    /// It runs beside others, it came last, and a promise is being broken there.
+    SentBack,
 }
 
 impl RequeueCause {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Victim, Self::Evicted, Self::SentBack];
+
+    /// Whether it may be intended where another requeue of the same job was, and what became of that (`None`: nothing yet). An
+    /// eviction may where that is settled. A victim, who is started again once, where that was no victim's and came to nothing.
+    /// Who is to be sent back may where an operator wanted it and Slurm refused: he is sent back once, and so is only asked once.
+    pub const fn may_follow(self, old: Self, outcome: Option<RequeueOutcome>) -> bool {
+        match self {
+            Self::Evicted => outcome.is_some(),
+            Self::Victim => {
+                !matches!(old, Self::Victim) && !matches!(outcome, Some(RequeueOutcome::Requeued))
+            }
+            Self::SentBack => {
+                matches!(old, Self::Evicted) && matches!(outcome, Some(RequeueOutcome::Refused))
+            }
+        }
+    }
+
     /// As it is stored.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Victim => "victim",
             Self::Evicted => "evicted",
+            Self::SentBack => "sent-back",
         }
+    }
+
+    /// Whether the job runs until it is requeued.
+    pub const fn ends_the_job(self) -> bool {
+        !matches!(self, Self::Victim)
     }
 }
 
@@ -148,9 +174,9 @@ pub trait Faults: Send + Sync {
         outcome: RequeueOutcome,
         event: &Event,
     ) -> Result<bool, StoreError>;
-    /// In one transaction: intends a requeue that an operator asked for, and keeps its event. `Ok(false)`, and nothing is
-    /// kept: a requeue of the job is under way.
-    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError>;
+    /// In one transaction: intends a requeue and keeps its event. `Ok(false)`, and nothing is kept: it may not follow the one
+    /// that was intended of the job before ([`RequeueCause::may_follow`]).
+    async fn intend_requeue(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError>;
     /// How these devices of a node are: a fault that begins and one that is over make an event each.
     async fn record_conditions(
         &self,

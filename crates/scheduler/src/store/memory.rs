@@ -16,7 +16,7 @@ mod state;
 
 #[cfg(test)]
 use super::StoredProfile;
-use super::{Event, StoreError};
+use super::{Event, Requeue, StoreError};
 use state::State;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -85,6 +85,11 @@ impl MemoryStore {
     /// Every event that was kept, in the order in which they were.
     pub fn recorded_events(&self) -> Vec<Event> {
         self.lock().state.events.clone()
+    }
+
+    /// Every requeue that nothing became of yet.
+    pub fn requeues_under_way(&self) -> Vec<Requeue> {
+        self.lock().state.faults.open_requeues()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {

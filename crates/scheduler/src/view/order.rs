@@ -192,6 +192,7 @@ mod tests {
             policy: &Policy::default(),
             owed: &BTreeMap::new(),
             overrun: &BTreeMap::new(),
+            strained: &BTreeMap::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
         };

@@ -33,6 +33,8 @@ pub struct Sources<'a> {
     pub owed: &'a BTreeMap<UserId, u32>,
     /// Devices on which somebody does far more than he was let in for.
     pub overrun: &'a BTreeMap<(NodeName, GresType), DecisionId>,
+    /// Devices on which a promise is being broken.
+    pub strained: &'a BTreeMap<(NodeName, GresType), DecisionId>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.

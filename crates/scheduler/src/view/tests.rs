@@ -46,6 +46,7 @@ struct World {
     cooling: BTreeMap<SlurmJobId, UnixTime>,
     stopped: BTreeMap<NodeName, Violation>,
     overrun: BTreeMap<(NodeName, GresType), DecisionId>,
+    strained: BTreeMap<(NodeName, GresType), DecisionId>,
 }
 
 impl Default for World {
@@ -62,6 +63,7 @@ impl Default for World {
             cooling,
             stopped: BTreeMap::new(),
             overrun: BTreeMap::new(),
+            strained: BTreeMap::new(),
         }
     }
 }
@@ -93,6 +95,7 @@ fn view_of(world: World) -> ClusterView {
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
         overrun: &world.overrun,
+        strained: &world.strained,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })
@@ -169,8 +172,10 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
 #[test]
 fn why_a_device_takes_nothing_names_nobody_who_is_on_it() {
     let place = (NodeName::new("n1"), GresType::new("g1"));
-    let lies = view_of(World { overrun: [(place, DecisionId(1))].into(), ..World::default() });
+    let lies = view_of(World { overrun: [(place.clone(), DecisionId(1))].into(), ..World::default() });
     assert_eq!(lies.devices[1].blocked.as_deref(), Some("who runs there is not as he was known"));
+    let slowed = view_of(World { strained: [(place, DecisionId(1))].into(), ..World::default() });
+    assert_eq!(slowed.devices[1].blocked.as_deref(), Some("a promise is being broken there"));
     let (node, job_id) = (NodeName::new("n1"), SlurmJobId::plain(4711));
     let holds = Violation::WholeGpuInPool { node: node.clone(), job_id };
     let stopped = view_of(World { stopped: [(node, holds)].into(), ..World::default() });

@@ -9,9 +9,11 @@ use crate::fixtures::{
 use pillion_core::device::{Reading, TenantUse};
 use pillion_core::report::{DeviceSample, DeviceSamples, JobSummary};
 use pillion_core::{GresType, UserId, WorkloadKey};
+use pillion_fake_slurm::FakeJob;
 use pillion_pairing::Role;
 use pillion_scheduler::credit::Credit;
 use pillion_scheduler::engine::Engine;
+use pillion_scheduler::pace::Pace;
 use pillion_scheduler::profile::Profile;
 use pillion_scheduler::store::prelude::*;
 use pillion_scheduler::store::{CreditLoss, Event, JobRecord, NewDecision, NewMember, StoredProfile};
@@ -101,6 +103,43 @@ async fn a_loss_of_credit_that_cannot_be_read_hides_no_other() {
 async fn know(world: &World, id: u32, known: &StoredProfile) {
     world.runs([id]).await;
     world.store.profile_run(start(id), &gres(), &account(id), &LESSON, Some(known)).await.expect("kept");
+}
+
+/// A look at a device on which this job goes at half of its speed alone.
+fn slow(gres_type: &str, job: u32, second: u32) -> DeviceSample {
+    let alone = profile("any").profile.throughput_per_second.expect("it counts");
+    let tenant = TenantUse {
+        job_id: plain(job),
+        restart_count: 0,
+        memory_bytes: None,
+        process_count: 1,
+        progress: Some(alone * 0.5 * f64::from(second)),
+    };
+    DeviceSample { gres_type: GresType::new(gres_type), reading: Reading::default(), tenants: vec![tenant] }
+}
+
+#[tokio::test]
+async fn a_broken_promise_that_is_refused_keeps_no_other_from_being_told() {
+    let Some(world) = World::new().await else { return };
+    know(&world, 91, &profile("alice/1f0c")).await;
+    let begin = Some(at(3600));
+    let ids = [(); 4].map(|()| world.slurm.submit(FakeJob { begin, ..FakeJob::default() }).id);
+    share(&world, "g1", ids[0], ids[1]).await;
+    share(&world, "g2", ids[2], ids[3]).await;
+    world.refuse("event", &format!("kind = 'promise-breaking' and job_id = '{}'", ids[0])).await;
+    let watched = Pace::new(world.world());
+    for second in 1..=90 {
+        world.scan(second).await;
+        let samples = vec![slow("g1", ids[0], second), slow("g2", ids[2], second)];
+        let samples = DeviceSamples { recorded_at: at(second), samples };
+        world.context.agents.set_readings(&node(), &samples);
+        watched.tick().await.expect("one bad row is no reason to stop");
+    }
+    assert_eq!(world.kinds(ids[2]).await, ["promise-breaking"]);
+    assert_eq!((world.kinds(ids[0]).await, world.passed_over("pace")), (Vec::new(), 1));
+    let at_place = |name: &str| (node(), GresType::new(name));
+    let board = world.context.board();
+    assert!(["g1", "g2"].iter().all(|name| board.strained.contains_key(&at_place(name))), "both are closed");
 }
 
 #[tokio::test]

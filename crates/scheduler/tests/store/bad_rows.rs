@@ -351,7 +351,7 @@ async fn a_requeue_that_cannot_be_read_or_settled_keeps_no_other_from_it() {
         };
         let told =
             Event { at: at(1), kind: "evicted".into(), job_id: None, node: None, detail: String::new() };
-        assert!(world.store.evict(&requeue, &told).await.expect("intended"));
+        assert!(world.store.intend_requeue(&requeue, &told).await.expect("intended"));
     }
     world.sql("update job_requeue set job_id = 'x' where job_id = '1'".to_owned()).await;
     world.refuse("event", "job_id = '2'").await;

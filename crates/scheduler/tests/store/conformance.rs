@@ -21,7 +21,7 @@ use crate::names::{
     workloads_of_one_name_are_told_by_whose_they_are,
 };
 use crate::operators::{
-    a_drain_and_its_end_are_told, a_drain_is_kept_until_it_is_undone,
+    a_drain_and_its_end_are_told, a_drain_is_kept_until_it_is_undone, a_guest_is_sent_back_once,
     an_eviction_waits_for_the_requeue_before_it, events_are_listed_by_filter,
 };
 use crate::reports::{
@@ -101,6 +101,7 @@ suite! {
     workloads_of_one_name_are_told_by_whose_they_are,
     a_drain_is_kept_until_it_is_undone,
     an_eviction_waits_for_the_requeue_before_it,
+    a_guest_is_sent_back_once,
     odd_texts_survive,
 }
 

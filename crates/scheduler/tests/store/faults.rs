@@ -73,7 +73,7 @@ pub(crate) async fn a_job_is_requeued_once(store: Arc<dyn Store>) {
     assert_eq!(store.open_requeues().await.expect("read"), [requeue(2, 0)]);
     // An eviction that was not carried out does not stand in the way of a victim.
     let evicted = Requeue { cause: RequeueCause::Evicted, ..requeue(3, 0) };
-    assert!(store.evict(&evicted, &event("evicted", 3)).await.expect("kept"));
+    assert!(store.intend_requeue(&evicted, &event("evicted", 3)).await.expect("kept"));
     told(&*store, 4, 3).await;
     let judgement = Judgement { events: vec![], requeue: Some(requeue(3, 0)) };
     assert!(store.judge_run(start(3), &gres(), &judgement).await.expect("judged"));

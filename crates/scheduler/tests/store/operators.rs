@@ -61,7 +61,8 @@ pub(crate) async fn a_drain_and_its_end_are_told(store: Arc<PgStore>) {
 
 pub(crate) async fn an_eviction_waits_for_the_requeue_before_it(store: Arc<dyn Store>) {
     let evicted = |id, restart_count| Requeue { cause: RequeueCause::Evicted, ..requeue(id, restart_count) };
-    let evict = async |requeue: &Requeue| store.evict(requeue, &event("evicted", 1)).await.expect("kept");
+    let evict =
+        async |requeue: &Requeue| store.intend_requeue(requeue, &event("evicted", 1)).await.expect("kept");
     assert!(evict(&evicted(1, 0)).await);
     assert!(!evict(&evicted(1, 0)).await, "one is under way");
     assert_eq!(store.events(plain(1)).await.expect("read").len(), 1, "one event");
@@ -71,6 +72,33 @@ pub(crate) async fn an_eviction_waits_for_the_requeue_before_it(store: Arc<dyn S
     assert!(refused.expect("settled"));
     assert!(evict(&evicted(1, 2)).await, "that came to nothing, and it may be asked for again");
     assert_eq!(store.open_requeues().await.expect("read"), [evicted(1, 2)]);
+}
+
+pub(crate) async fn a_guest_is_sent_back_once(store: Arc<dyn Store>) {
+    let of = |cause, id, restart_count| Requeue { cause, ..requeue(id, restart_count) };
+    let intend = async |requeue: &Requeue| {
+        store.intend_requeue(requeue, &event("sent-back", requeue.start.job_id.id)).await.expect("kept")
+    };
+    let settle = async |id, restart_count, outcome| {
+        let start = pillion_core::JobStart { restart_count, ..start(id) };
+        assert!(store.settle_requeue(start, outcome, &event("requeued", id)).await.expect("settled"));
+    };
+    let (back, evicted) = (RequeueCause::SentBack, RequeueCause::Evicted);
+    for (id, outcome) in [(1, RequeueOutcome::Requeued), (2, RequeueOutcome::Refused)] {
+        assert!(intend(&of(back, id, 0)).await);
+        assert_eq!(store.open_requeues().await.expect("read"), [of(back, id, 0)]);
+        assert!(!intend(&of(back, id, 0)).await, "one is under way");
+        settle(id, 0, outcome).await;
+        assert!(!intend(&of(back, id, 1)).await, "never twice, whatever became of it");
+        assert_eq!(store.events(plain(id)).await.expect("read").len(), 2);
+    }
+    for (id, outcome, is_free) in [(3, RequeueOutcome::Requeued, false), (4, RequeueOutcome::Refused, true)] {
+        assert!(intend(&of(evicted, id, 0)).await);
+        assert!(!intend(&of(back, id, 0)).await, "an operator's order goes first");
+        settle(id, 0, outcome).await;
+        assert_eq!(intend(&of(back, id, 1)).await, is_free, "after an eviction: {outcome:?}");
+    }
+    assert!(intend(&of(evicted, 1, 1)).await, "an operator may order it after that");
 }
 
 pub(crate) async fn events_are_listed_by_filter(store: Arc<PgStore>) {

@@ -8,6 +8,7 @@ use crate::nodeset::{self, number};
 use crate::types::{Node, Partition, SlurmVersion};
 use pillion_core::{GresType, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The `key=value` words of one line, each key once.
 struct Words<'l>(BTreeMap<&'l str, &'l str>);
@@ -195,6 +196,12 @@ pub fn config(text: &str) -> BTreeMap<String, String> {
     values
 }
 
+/// Reads a time of the configuration: `30 sec`.
+pub fn seconds(text: &str) -> Option<Duration> {
+    let seconds = some_number(text.trim().strip_suffix("sec")?.trim_end())?;
+    Some(Duration::from_secs(seconds))
+}
+
 /// Reads a release: `24.11.5`, `25.05.0-0rc1`.
 pub fn version(text: &str) -> Option<SlurmVersion> {
     let mut parts = text.trim().splitn(3, '.');
@@ -372,6 +379,10 @@ mod tests {
     #[test]
     fn config_and_version() {
         let config = config(CONFIG);
+        assert_eq!(config.get("KillWait").and_then(|text| seconds(text)), Some(Duration::from_secs(30)));
+        for wrong in ["", "sec", "-1 sec", "30", "1.5 sec"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
         assert_eq!(version(&config["SLURM_VERSION"]), Some(SlurmVersion { major: 24, minor: 11, patch: 5 }));
         assert_eq!(config["MinJobAge"], "300 sec");
         assert_eq!(version("25.05.0-0rc1").map(|v| v.to_string()).as_deref(), Some("25.05.0"));
@@ -416,7 +427,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn never_panics(text in "(NodeName|PartitionName)?[=a-z0-9:,() \\n\\PC]{0,120}") {
-            let _ = (nodes(&text), partitions(&text), config(&text), version(&text), array_throttles(&text, &[1], "n"));
+            let _ = (nodes(&text), partitions(&text), config(&text), version(&text), seconds(&text));
+            let _ = array_throttles(&text, &[1], "n");
             let line = NODES.lines().next().unwrap_or_default();
             let _ = nodes(&line.replace("Gres=(null)", &format!("Gres={text}")));
         }

@@ -9,7 +9,7 @@ mod beds;
 use beds::{Bed, FakeBed, RealBed};
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_fake_slurm::{FakeArray, FakeJob};
-use pillion_slurm::{JobState, JobUpdate, NodeAvailability, ReasonKind, SlurmError};
+use pillion_slurm::{JobState, JobUpdate, NodeAvailability, ReasonKind, Requeued, SlurmError};
 use std::time::Duration;
 
 fn waiting(bed: &dyn Bed, gres: &str) -> FakeJob {
@@ -155,7 +155,7 @@ async fn a_requeue_keeps_the_shards_and_the_pin(bed: &dyn Bed) {
     let id = bed.submit(pinned("shard:g1:40", "n2")).await;
     bed.running(id).await;
     let before = bed.now().epoch();
-    bed.slurm().requeue(id).await.unwrap();
+    bed.slurm().requeue(id, Requeued::Running).await.unwrap();
     // The restart is counted while the job still cleans up.
     assert_eq!(bed.job(id).await.restart_count, 1);
     let job = bed.looked_at(id).await;
@@ -163,21 +163,28 @@ async fn a_requeue_keeps_the_shards_and_the_pin(bed: &dyn Bed) {
     assert_eq!(job.required_nodes, [NodeName::new("n2")]);
     let delay = job.eligible_at.unwrap().epoch() - before;
     assert!((120..=124).contains(&delay), "{delay}");
-    assert!(refusal(bed.slurm().requeue(id).await).contains("pending"));
+    for which in [Requeued::Running, Requeued::Over] {
+        assert!(refusal(bed.slurm().requeue(id, which).await).contains("pending"));
+    }
     update(bed, id, &start(bed.now())).await.unwrap();
     bed.running(id).await;
     bed.cancel(id).await;
     bed.until(id, "over", |job| matches!(job.state, JobState::Ended(_))).await;
     assert!(refusal(update(bed, id, &gres("shard:100")).await).contains("already finished"));
-    bed.slurm().requeue(id).await.unwrap();
+    // Its user ended it: only who means a job that is over starts it again, whatever Slurm says to the other.
+    let _ = bed.slurm().requeue(id, Requeued::Running).await;
+    assert_eq!(bed.job(id).await.restart_count, 1);
+    bed.slurm().requeue(id, Requeued::Over).await.unwrap();
     assert_eq!(bed.until(id, "waiting", |job| job.state == JobState::Pending).await.restart_count, 2);
-    refusal(bed.slurm().requeue(SlurmJobId::plain(999_999)).await);
+    refusal(bed.slurm().requeue(SlurmJobId::plain(999_999), Requeued::Over).await);
 }
 
 async fn a_job_not_to_be_requeued_is_not(bed: &dyn Bed) {
     let id = bed.submit(FakeJob { requeue: false, ..job("shard:g1:40") }).await;
     bed.running(id).await;
-    assert!(refusal(bed.slurm().requeue(id).await).contains("disabled"));
+    for which in [Requeued::Running, Requeued::Over] {
+        assert!(refusal(bed.slurm().requeue(id, which).await).contains("disabled"));
+    }
     assert_eq!(bed.job(id).await.state, JobState::Running);
 }
 

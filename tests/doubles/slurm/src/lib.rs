@@ -20,7 +20,7 @@ pub use settings::{FakeArray, FakeCall, FakeJob, FakeNode, FakePartition, FakeSe
 use async_trait::async_trait;
 use pillion_core::{NodeName, SlurmJobId, UnixTime};
 use pillion_slurm::{
-    Ending, Job, JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion,
+    Ending, Job, JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -223,9 +223,13 @@ impl Slurm for FakeSlurm {
         world.journal(|at, ok| FakeCall::JobNames { at, ok, jobs: jobs.to_vec() }, answer)
     }
 
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
         let mut world = self.world();
-        let answer = world.up("scontrol").and_then(|()| world.requeue(job));
+        let up = world.up("scontrol");
+        if up.is_ok() && which == Requeued::Running && world.is_ended(job) {
+            return Ok(());
+        }
+        let answer = up.and_then(|()| world.requeue(job));
         world.journal(|at, ok| FakeCall::Requeue { at, ok, job }, answer)
     }
 }

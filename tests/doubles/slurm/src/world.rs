@@ -324,6 +324,12 @@ impl World {
         Ok(())
     }
 
+    /// Whether somebody has ended it: `scontrol requeue Incomplete` then does nothing, and says nothing.
+    pub(super) fn is_ended(&self, id: SlurmJobId) -> bool {
+        let record = self.records.get(&id);
+        record.is_some_and(|record| matches!(record.state, JobState::Completing | JobState::Ended(_)))
+    }
+
     /// Preempted: requeued, or over where that is not allowed.
     pub(super) fn preempt(&mut self, id: SlurmJobId) -> bool {
         let runs = self.records.get(&id).is_some_and(|record| record.state == JobState::Running);

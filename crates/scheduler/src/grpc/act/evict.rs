@@ -63,7 +63,8 @@ pub(in crate::grpc) async fn evict(
     };
     let detail = format!("{reason}; it is to be ended and started again, alone");
     let event = Event { at, kind: EventKind::Evicted, job_id: Some(id), node: Some(node.clone()), detail };
-    let is_new = context.store.evict(&requeue, &event).await.map_err(|error| status::from_store(&error))?;
+    let is_new =
+        context.store.intend_requeue(&requeue, &event).await.map_err(|error| status::from_store(&error))?;
     if !is_new {
         return Err(refused(id, "is being started again already; see 'pillion why'"));
     }

@@ -14,7 +14,9 @@ use pillion_core::mark::Mark;
 use pillion_core::report::{AgentHello, ToAgent};
 use pillion_core::{DecisionId, JobStart, ManualClock, SlurmJobId, UnixTime};
 use pillion_fake_slurm::{FakeCall, FakeJob, FakeNode, FakePartition, FakeSettings, FakeSlurm};
-use pillion_slurm::{JobUpdate, JobsScan, Node, Partition, Privacy, Slurm, SlurmError, SlurmVersion};
+use pillion_slurm::{
+    JobUpdate, JobsScan, Node, Partition, Privacy, Requeued, Slurm, SlurmError, SlurmVersion,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot};
@@ -66,8 +68,8 @@ impl Slurm for SlowSlurm {
     async fn job_names(&self, jobs: &[SlurmJobId]) -> Result<BTreeMap<SlurmJobId, String>, SlurmError> {
         self.slurm.job_names(jobs).await
     }
-    async fn requeue(&self, job: SlurmJobId) -> Result<(), SlurmError> {
-        self.slurm.requeue(job).await
+    async fn requeue(&self, job: SlurmJobId, which: Requeued) -> Result<(), SlurmError> {
+        self.slurm.requeue(job, which).await
     }
 }
 

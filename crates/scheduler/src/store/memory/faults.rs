@@ -48,8 +48,8 @@ impl store::Faults for MemoryStore {
         })
     }
 
-    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
-        self.with("intending an eviction", |state| {
+    async fn intend_requeue(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
+        self.with("intending a requeue", |state| {
             let is_new = state.faults.intend(requeue);
             if is_new {
                 state.events.push(event.clone());

@@ -42,9 +42,11 @@ impl Faults for PgStore {
         .await
     }
 
-    async fn evict(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
-        self.run_tx("intending an eviction", Write, |tx| Box::pin(evict(tx.connection(), requeue, event)))
-            .await
+    async fn intend_requeue(&self, requeue: &Requeue, event: &Event) -> Result<bool, StoreError> {
+        self.run_tx("intending a requeue", Write, |tx| {
+            Box::pin(intend_requeue(tx.connection(), requeue, event))
+        })
+        .await
     }
 
     async fn record_conditions(
@@ -93,8 +95,7 @@ impl TryFrom<RequeueRow> for Requeue {
             job_id: place.parse("job_id", &row.job_id)?,
             restart_count: place.number("restart_count", row.restart_count)?,
         };
-        let causes = [RequeueCause::Victim, RequeueCause::Evicted];
-        let cause = causes.into_iter().find(|cause| cause.as_str() == row.cause);
+        let cause = RequeueCause::ALL.into_iter().find(|cause| cause.as_str() == row.cause);
         let cause = cause.ok_or_else(|| place.corrupt("cause"))?;
         let (node, decided_at) = (NodeName::new(&row.node), unix_time(row.decided_at));
         Ok(Self { cause, start, node, decided_at, reason: row.reason })
@@ -119,8 +120,8 @@ pub(super) async fn judge(
     Ok(true)
 }
 
-/// In the place of the job's last one: a victim's where that was an eviction and came to nothing, for it is started again
-/// once; an eviction where that is settled. `false`: nothing is intended anew.
+/// In the place of the job's last one, where it may follow that ([`RequeueCause::may_follow`]). `false`: nothing is intended
+/// anew.
 async fn intend(conn: &mut PgConnection, requeue: &Requeue) -> Result<bool, TxError> {
     let done = sqlx::query!(
         "insert into job_requeue as old (job_id, restart_count, node, decided_at, reason, cause)
@@ -130,7 +131,8 @@ async fn intend(conn: &mut PgConnection, requeue: &Requeue) -> Result<bool, TxEr
             reason = excluded.reason, cause = excluded.cause, outcome = null
         where case excluded.cause
             when 'evicted' then old.outcome is not null
-            else old.cause = 'evicted' and old.outcome is distinct from 'requeued' end",
+            when 'sent-back' then old.cause = 'evicted' and old.outcome is not distinct from 'refused'
+            else old.cause <> 'victim' and old.outcome is distinct from 'requeued' end",
         requeue.start.job_id.to_string(),
         integer(requeue.start.restart_count),
         requeue.node.as_str(),
@@ -143,8 +145,7 @@ async fn intend(conn: &mut PgConnection, requeue: &Requeue) -> Result<bool, TxEr
     Ok(done.rows_affected() > 0)
 }
 
-/// `false`: one is under way.
-pub(super) async fn evict(
+pub(super) async fn intend_requeue(
     conn: &mut PgConnection,
     requeue: &Requeue,
     event: &Event,

@@ -1,7 +1,7 @@
 //! What is remembered of requeues and of faults of devices.
 
 use crate::store::faults::{FaultOf, changes};
-use crate::store::{Event, Requeue, RequeueCause, RequeueOutcome};
+use crate::store::{Event, Requeue, RequeueOutcome};
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeMap;
@@ -20,16 +20,10 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// In the place of the job's last one: a victim's where that was an eviction and came to nothing, for it is started
-    /// again once; an eviction where that is settled. `false`: nothing is intended anew.
+    /// In the place of the job's last one, where it may follow that. `false`: nothing is intended anew.
     pub(crate) fn intend(&mut self, requeue: &Requeue) -> bool {
         let before = self.requeues.get(&requeue.start.job_id);
-        let is_new = before.is_none_or(|(old, outcome)| match requeue.cause {
-            RequeueCause::Evicted => outcome.is_some(),
-            RequeueCause::Victim => {
-                old.cause == RequeueCause::Evicted && *outcome != Some(RequeueOutcome::Requeued)
-            }
-        });
+        let is_new = before.is_none_or(|(old, outcome)| requeue.cause.may_follow(old.cause, *outcome));
         if is_new {
             self.requeues.insert(requeue.start.job_id, (requeue.clone(), None));
         }

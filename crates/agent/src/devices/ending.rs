@@ -1,0 +1,103 @@
+//! Carries out the end of a start: what `crate::ending` says, with the driver and the processes that are there.
+
+use super::Devices;
+use crate::ending::{Client, Round, ended, may_be_ended};
+use crate::procfs::ProcessId;
+use pillion_core::JobStart;
+use pillion_core::report::{EndOrder, EndOutcome, EndResult, FromAgent};
+use tracing::{info, warn};
+
+impl Devices {
+    /// An order of the scheduler.
+    pub(super) fn end(&mut self, start: JobStart, order: EndOrder) {
+        match order {
+            EndOrder::Hold => {
+                let outcome = match self.hold(start) {
+                    Ok(()) => EndOutcome::Held,
+                    Err(why) => {
+                        info!(%start, why, "not held while Slurm is asked to take it");
+                        EndOutcome::NotHeld(why)
+                    }
+                };
+                self.answer(FromAgent::EndResult(EndResult { start, outcome }));
+            }
+            EndOrder::End { delay_seconds } => {
+                // While it stands still: the signal waits for Slurm's own process, which stands still too.
+                let round = if delay_seconds > 0.0 { Round::First } else { Round::Last };
+                self.end_clients(start, round);
+                self.endings.let_go(start);
+                if round == Round::First && self.sampler.is_tracked(start) {
+                    self.endings.end_later(start, self.clock.now(), delay_seconds);
+                }
+            }
+            EndOrder::LetGo => self.endings.let_go(start),
+        }
+    }
+
+    /// What is due by now of starts that are being ended.
+    pub(super) fn go_on_ending(&mut self) {
+        for start in self.endings.due(self.clock.now()) {
+            self.end_clients(start, Round::Last);
+        }
+    }
+
+    fn hold(&mut self, start: JobStart) -> Result<(), String> {
+        may_be_ended(self.node.share(start).as_ref(), self.sampler.is_tracked(start))?;
+        let tasks = self.sampler.tasks(start);
+        self.endings.hold(start, (&tasks, &self.proc), self.clock.now())
+    }
+
+    /// Ends clients of a start in the clean way. The scheduler hears how many that were, if any.
+    fn end_clients(&mut self, start: JobStart, round: Round) {
+        let (index, clients) = match self.clients(start) {
+            Ok((index, clients)) => (index, ended(&clients, round)),
+            Err(why) => {
+                info!(%start, why, "none of its clients is ended");
+                return;
+            }
+        };
+        let mut client_count = 0;
+        for process in clients {
+            client_count += u32::from(self.terminated(index, process));
+        }
+        if client_count > 0 {
+            info!(%start, client_count, "ended through the MPS daemon, before Slurm's signal");
+            let outcome = EndOutcome::Ended { client_count };
+            self.answer(FromAgent::EndResult(EndResult { start, outcome }));
+        }
+    }
+
+    fn terminated(&mut self, index: u32, process: ProcessId) -> bool {
+        // Its pid may have been given away since it was looked up.
+        if !self.proc.is_alive(process) {
+            return false;
+        }
+        let terminated = self.backend.mps_on(index).and_then(|mps| mps.terminate_client(index, process.pid));
+        let failed = terminated.as_ref().err();
+        if let Some(error) = failed {
+            let error = pillion_core::report(error);
+            warn!(device = index, pid = process.pid, error, "a client cannot be ended through its daemon");
+        }
+        failed.is_none()
+    }
+
+    /// The device of a start, and those of its daemon's clients that are this start's.
+    fn clients(&mut self, start: JobStart) -> Result<(u32, Vec<Client>), String> {
+        let share = self.node.share(start);
+        let share = may_be_ended(share.as_ref(), self.sampler.is_tracked(start))?;
+        let device = self.node.device(&share.gres_type).ok_or("its device is not here")?;
+        let status = self.backend.mps_on(device.index).and_then(|mps| mps.status(device.index));
+        let status = status.map_err(|error| pillion_core::report(&error))?.ok_or("no MPS daemon runs")?;
+        let mut clients = Vec::new();
+        for pid in status.client_pids {
+            let is_own = self.sampler.start_of(pid) == Some(start);
+            if let Some(process) = self.proc.identify(pid).filter(|_| is_own) {
+                clients.push(Client { process, fate: self.proc.term_fate(pid) });
+            }
+        }
+        Ok((device.index, clients))
+    }
+}
+
+#[cfg(test)]
+mod trials;

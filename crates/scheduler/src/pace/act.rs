@@ -1,0 +1,157 @@
+//! What follows where promises are being broken: it is told, the device is closed to joiners, and by policy the guest is to go back.
+//! Done again from the beginning until all of it is done: each step finds what was done before.
+
+use super::estimate::Estimate;
+use super::follow::{Followed, Sharing, Told};
+use super::guest::{Case, Rest, Stays, guest, stays};
+use super::sent;
+use crate::context::Context;
+use crate::credit::Place;
+use crate::credit::strain::Strain;
+use crate::failure::requeue::comes_back_alone;
+use crate::scan::Scan;
+use crate::store::{Decision, Event, Member};
+use crate::tick_error::TickError;
+use pillion_config::Watch;
+use pillion_core::event::EventKind;
+use pillion_core::{JobStart, UnixTime};
+use pillion_slurm::Job;
+use tracing::warn;
+
+/// One device with its tenants, as it is now.
+pub(super) struct Shared<'a> {
+    pub(super) place: &'a Place,
+    pub(super) tenants: &'a [(&'a Decision, &'a Member)],
+    pub(super) sharing: &'a Sharing,
+    pub(super) scan: &'a Scan,
+}
+
+/// Sees to what the last judgements ask for; gives what was told.
+pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec<Told>, TickError> {
+    let Shared { place, tenants, sharing, scan } = *shared;
+    let broken: Vec<(JobStart, Estimate)> = sharing.broken().collect();
+    let job = guest(tenants).and_then(|guest| Some((guest, scan.jobs.get(&guest.plan.start.job_id)?)));
+    let watch = job.map_or(Watch::Off, |(_, job)| context.settings.pace.of(&job.partition));
+    let Some((guest, job)) = job.filter(|_| watch != Watch::Off && !broken.is_empty()) else {
+        context.board_mut().strained.remove(place);
+        return Ok(Vec::new());
+    };
+    context.board_mut().strained.insert(place.clone(), tenants[0].0.group);
+    let mut told = Vec::new();
+    for (start, estimate) in &broken {
+        let Some(promise) = sharing.tenant(*start).map(|tenant| (estimate, tenant.slowdown_ratio_max()))
+        else {
+            continue;
+        };
+        let event = sent::breaking(*start, &place.0, context.now(), promise);
+        told.extend(tell(context, shared, Told::Breaking(*start), &event).await?);
+    }
+    if watch != Watch::Act || !context.is_active() {
+        return Ok(told);
+    }
+    let worst = broken.iter().map(|one| (one, case(context, shared, one, (guest, job))));
+    // Where one of them lets it go, it goes.
+    let mut worst: Vec<_> = worst.map(|(_, case)| stays(&case)).collect();
+    worst.sort();
+    let stays = match worst.first() {
+        Some(None) => send_back(context, shared, guest).await?,
+        Some(Some(why)) => Some(*why),
+        None => None,
+    };
+    if let Some(why) = stays {
+        let event = sent::stays(guest, &place.0, context.now(), why);
+        told.extend(tell(context, shared, Told::Stays(guest.plan.start, why), &event).await?);
+    }
+    Ok(told)
+}
+
+/// Intends that the guest is started again; gives why it stays all the same.
+async fn send_back(
+    context: &Context,
+    shared: &Shared<'_>,
+    guest: &Member,
+) -> Result<Option<Stays>, TickError> {
+    let (start, node) = (guest.plan.start, &shared.place.0);
+    let open = context.store.open_requeues().await?;
+    if open.iter().any(|requeue| requeue.start == start) {
+        return Ok(None);
+    }
+    let allowed = context.slurm.allows_requeue(start.job_id).await;
+    if !allowed.map_err(TickError::slurm("ask for a job"))? {
+        return Ok(Some(Stays::NoRequeue));
+    }
+    let (requeue, event) = sent::sent_back(guest, node, context.now());
+    if !context.store.intend_requeue(&requeue, &event).await? {
+        return Ok(Some(Stays::Once));
+    }
+    warn!(%start, %node, "{}", event.detail);
+    context.tally.event(&EventKind::SentBack);
+    context.nudges.requeue.notify_one();
+    Ok(None)
+}
+
+/// Tells it, unless that was done before: by us, or by whoever led before us.
+async fn tell(
+    context: &Context,
+    shared: &Shared<'_>,
+    what: Told,
+    event: &Event,
+) -> Result<Option<Told>, TickError> {
+    if shared.sharing.told.contains(&what) {
+        return Ok(None);
+    }
+    let (Told::Breaking(start) | Told::Stays(start, _)) = what;
+    let since = company_since(shared.tenants);
+    let before = context.store.events(start.job_id).await?;
+    let is_known = before.iter().any(|known| {
+        let is_same = matches!(what, Told::Breaking(_)) || known.detail == event.detail;
+        known.kind == event.kind && known.at >= since && is_same
+    });
+    if !is_known {
+        warn!(%start, node = %shared.place.0, kind = %event.kind, "{}", event.detail);
+        context.store.record_event(event).await?;
+        context.tally.event(&event.kind);
+    }
+    Ok(Some(what))
+}
+
+/// When the last of them came.
+fn company_since(tenants: &[(&Decision, &Member)]) -> UnixTime {
+    let started = tenants.iter().filter_map(|(_, member)| member.started_at);
+    started.fold(UnixTime::from_epoch(0), |last, at| if at > last { at } else { last })
+}
+
+fn case(
+    context: &Context,
+    shared: &Shared<'_>,
+    (start, estimate): &(JobStart, Estimate),
+    (guest, job): (&Member, &Job),
+) -> Case {
+    let slowed = shared.tenants.iter().map(|(_, member)| *member).find(|member| member.plan.start == *start);
+    let slowed = slowed.unwrap_or(guest);
+    let runs = |member: &Member| shared.sharing.tenant(member.plan.start).map_or(0, Followed::run_count);
+    let strained = context.board().strains.get(&guest.plan.start).is_some_and(Strain::bears_out);
+    Case {
+        ground: estimate.ground,
+        is_one_user: slowed.plan.uid == guest.plan.uid,
+        is_borne_out: strained && runs(guest) < runs(slowed),
+        comes_back: comes_back_alone(job),
+        guest: rest(context.now(), shared, guest),
+        slowed: rest(context.now(), shared, slowed),
+        restart_seconds: context.settings.pace.restart_seconds,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^53 seconds")]
+fn rest(now: UnixTime, shared: &Shared<'_>, member: &Member) -> Rest {
+    let start = member.plan.start;
+    let measured = shared.sharing.tenant(start).and_then(Followed::speed_fraction);
+    let expected = member.plan.estimate.as_ref().map(|estimate| estimate.speed_fraction);
+    let limit = shared.scan.jobs.get(&start.job_id).and_then(|job| job.time_limit_seconds);
+    Rest {
+        elapsed_seconds: member.started_at.map_or(0.0, |at| now.seconds_since(at).max(0.0)),
+        alone_seconds: member.plan.solo_duration_seconds,
+        speed_fraction: measured.or(expected).unwrap_or(1.0).clamp(0.05, 1.0),
+        limit_seconds: limit.map(|seconds| seconds as f64),
+    }
+}

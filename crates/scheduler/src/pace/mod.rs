@@ -1,0 +1,177 @@
+//! Follows the speed of each tenant while it shares its device, and acts where a promise is being broken with confidence
+//! (docs/decisions/0015-the-watch.md). Who cheated is another question (`credit`); this one asks who is slowed.
+//!
+//! ```text
+//! what agents saw ─► blocks ─► estimate ─► follow: whose promise is broken ─► guest: who goes, and may he ─► sent: once
+//!                   (counter,   (speed,     (first after a minute of            (all pure)                     │
+//!                    in time)    error)      progress, then every ten)                                         ▼
+//!                                            event, device closed to joiners ◄─ act ─► job_requeue ─► requeue, alone
+//! ```
+
+mod act;
+mod blocks;
+mod estimate;
+mod follow;
+mod guest;
+mod sent;
+
+use crate::context::Context;
+use crate::credit::{Place, by_workload, shared_devices};
+use crate::store::{Decision, Member};
+use crate::tick_error::TickError;
+use act::{Shared, see_to};
+use follow::{Readings, Sharing, Told};
+use pillion_config::Watch;
+use pillion_core::JobStart;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How the speed of tenants is followed, and what is done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PaceSettings {
+    /// What is done where a promise is being broken.
+    pub watch: Watch,
+    /// The same for single partitions, by that of the guest.
+    pub by_partition: BTreeMap<String, Watch>,
+    /// Seconds of progress until a tenant is first judged.
+    pub first_seconds: f64,
+    /// Seconds of progress from each further judgement to the next.
+    pub steady_seconds: f64,
+    /// What a restart costs besides the work that is lost, in seconds.
+    pub restart_seconds: f64,
+}
+
+impl Default for PaceSettings {
+    fn default() -> Self {
+        Self {
+            watch: Watch::Advise,
+            by_partition: BTreeMap::new(),
+            first_seconds: 60.0,
+            steady_seconds: 600.0,
+            restart_seconds: 120.0,
+        }
+    }
+}
+
+impl PaceSettings {
+    /// What is done for guests of this partition.
+    fn of(&self, partition: &str) -> Watch {
+        self.by_partition.get(partition).copied().unwrap_or(self.watch)
+    }
+
+    fn is_off(&self) -> bool {
+        self.watch == Watch::Off && self.by_partition.values().all(|watch| *watch == Watch::Off)
+    }
+
+    fn readings(&self) -> Readings {
+        Readings { first_seconds: self.first_seconds, steady_seconds: self.steady_seconds }
+    }
+}
+
+type Tenants<'a> = BTreeMap<Place, Vec<(&'a Decision, &'a Member)>>;
+
+pub struct Pace {
+    context: Arc<Context>,
+    sharings: Mutex<BTreeMap<Place, Sharing>>,
+}
+
+impl Pace {
+    /// A watch that has seen nothing yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, sharings: Mutex::default() }
+    }
+
+    /// Looks once at every device that is shared now.
+    ///
+    /// # Errors
+    /// [`TickError`] where the store or Slurm did not answer.
+    pub async fn tick(&self) -> Result<(), TickError> {
+        let context = &self.context;
+        let active = Arc::clone(&context.board().active);
+        let shared = shared_devices(&active);
+        self.forget(&shared);
+        if shared.is_empty() || !context.is_leading() || context.settings.pace.is_off() {
+            return Ok(());
+        }
+        self.begin(&shared).await?;
+        let samples = context.agents.samples_of(shared.keys().map(|(node, gres_type)| (node, gres_type)));
+        let readings = context.settings.pace.readings();
+        for (place, sample) in &samples {
+            if let Some(sharing) = self.lock().get_mut(place) {
+                sharing.observe(sample, &readings);
+            }
+        }
+        self.see_to_all(&shared).await
+    }
+
+    /// Of a company that is gone nothing stays; its device is open again.
+    fn forget(&self, shared: &Tenants<'_>) {
+        let mut sharings = self.lock();
+        sharings.retain(|place, sharing| shared.get(place).is_some_and(|now| sharing.is_of(&company(now))));
+        self.context.board_mut().strained.retain(|place, _| sharings.contains_key(place));
+    }
+
+    /// Begins to follow who is new, against what is known of everybody now.
+    async fn begin(&self, shared: &Tenants<'_>) -> Result<(), TickError> {
+        let new: Vec<&Place> = {
+            let sharings = self.lock();
+            shared.keys().filter(|place| !sharings.contains_key(*place)).collect()
+        };
+        if new.is_empty() {
+            return Ok(());
+        }
+        let stored = self.context.store.profiles().await?;
+        let profiles = by_workload(&stored);
+        let readings = self.context.settings.pace.readings();
+        for place in new {
+            let known = shared[place].iter().map(|(decision, member)| {
+                let profile = profiles.get(&(&member.plan.workload, decision.device_model.as_str()));
+                (*member, profile.copied())
+            });
+            let sharing = Sharing::of(&known.collect::<Vec<_>>(), &readings);
+            self.lock().insert(place.clone(), sharing);
+        }
+        Ok(())
+    }
+
+    /// What is left undone is done at the next tick.
+    async fn see_to_all(&self, shared: &Tenants<'_>) -> Result<(), TickError> {
+        let open: Vec<(Place, Sharing)> = {
+            let sharings = self.lock();
+            let open = sharings.iter().filter(|(_, sharing)| !sharing.is_settled);
+            open.map(|(place, sharing)| (place.clone(), sharing.clone())).collect()
+        };
+        let Some(scan) = self.context.fresh_scan().filter(|_| !open.is_empty()) else { return Ok(()) };
+        for (place, sharing) in &open {
+            let Some(tenants) = shared.get(place) else { continue };
+            let done = see_to(&self.context, &Shared { place, tenants, sharing, scan: &scan }).await;
+            let told = match done {
+                Ok(told) => told,
+                Err(error) => {
+                    self.context.pass_over("pace", &place.1, error)?;
+                    Vec::new()
+                }
+            };
+            self.settle(place, told);
+        }
+        Ok(())
+    }
+
+    fn settle(&self, place: &Place, told: Vec<Told>) {
+        if let Some(sharing) = self.lock().get_mut(place) {
+            sharing.is_settled = true;
+            sharing.told.extend(told);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Sharing>> {
+        self.sharings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn company(tenants: &[(&Decision, &Member)]) -> BTreeSet<JobStart> {
+    tenants.iter().map(|(_, member)| member.plan.start).collect()
+}
+
+#[cfg(test)]
+mod tests;

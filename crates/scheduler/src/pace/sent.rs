@@ -1,0 +1,54 @@
+//! What is written down of a promise that is being broken: events, and the intent to send a guest back. Pure. Each text is read by
+//! the user of its job, and tells nothing of who is beside it.
+
+use super::estimate::{Estimate, Ground};
+use super::guest::Stays;
+use crate::store::{Event, Member, Requeue, RequeueCause};
+use pillion_core::event::EventKind;
+use pillion_core::{JobStart, NodeName, UnixTime};
+
+const REASON: &str = "a promise was being broken on its GPU, and it had come last";
+
+/// That a tenant is slower than it was promised.
+pub(super) fn breaking(
+    start: JobStart,
+    node: &NodeName,
+    at: UnixTime,
+    (estimate, slowdown_ratio_max): (&Estimate, f64),
+) -> Event {
+    let Estimate { speed_fraction, error_fraction, seconds, ground } = *estimate;
+    let by = match ground {
+        Ground::Counter => "its progress counter",
+        Ground::Activity => "what its GPU does",
+    };
+    let detail = format!(
+        "it goes at {speed_fraction:.2} of its speed alone (give or take {error_fraction:.2}, by {by} over {seconds:.0} s), and was \
+         promised {:.2}; nobody joins it there any more",
+        1.0 / slowdown_ratio_max
+    );
+    event(start, node, at, EventKind::PromiseBreaking, detail)
+}
+
+/// The intent to start a guest again, and the event that tells of it.
+pub(super) fn sent_back(guest: &Member, node: &NodeName, at: UnixTime) -> (Requeue, Event) {
+    let start = guest.plan.start;
+    let requeue = Requeue {
+        cause: RequeueCause::SentBack,
+        start,
+        node: node.clone(),
+        decided_at: at,
+        reason: REASON.to_owned(),
+    };
+    let detail = format!("{REASON}; it is to be ended and started again, alone");
+    (requeue, event(start, node, at, EventKind::SentBack, detail))
+}
+
+/// That a guest stays all the same.
+pub(super) fn stays(guest: &Member, node: &NodeName, at: UnixTime, why: Stays) -> Event {
+    let detail = format!("a promise is being broken on its GPU, and it had come last; it stays: {why}");
+    event(guest.plan.start, node, at, EventKind::NotSentBack, detail)
+}
+
+fn event(start: JobStart, node: &NodeName, at: UnixTime, kind: EventKind, detail: String) -> Event {
+    Event { at, kind, job_id: Some(start.job_id), node: Some(node.clone()), detail }
+}
