@@ -19,7 +19,18 @@ impl DeviceStatus {
             });
             (Some(Faults { list: faults.into_iter().map(Fault::from).collect() }), metrics.collect())
         });
-        Self { index, uuid, model, memory_bytes, gres_type, mechanism, instances, faults, metrics }
+        Self {
+            index,
+            uuid,
+            model,
+            memory_bytes,
+            gres_type,
+            mechanism,
+            instances,
+            faults,
+            metrics,
+            amiss: None,
+        }
     }
 
     /// What is known to be wrong with it, the worst first.

@@ -2,6 +2,7 @@
 
 use crate::agents::Agents;
 use crate::credit::strain::Strain;
+use crate::device_status::Amiss;
 use crate::failure::ending::Endings;
 use crate::idle::Idle;
 use crate::log::Repeats;
@@ -16,7 +17,7 @@ use crate::train::{LearnedRecipe, Models, Recipe, Training};
 use pillion_auth::Refusals;
 use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
-use pillion_core::{Clock, DecisionId, GresType, JobStart, NodeName, SlurmJobId, UnixTime, report};
+use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_doors::TurnedAway;
 use pillion_pairing::{Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};
@@ -114,10 +115,8 @@ pub struct Board {
     pub tried: BTreeMap<JobStart, UnixTime>,
     /// When a node said that it had begun a start: whoever waits after that was forgotten by Slurm.
     pub launched: BTreeMap<JobStart, UnixTime>,
-    /// Devices on which somebody does far more than he was let in for, and whose sharing it is.
-    pub overrun: BTreeMap<(NodeName, GresType), DecisionId>,
-    /// Devices on which a promise is being broken, and whose sharing it is.
-    pub strained: BTreeMap<(NodeName, GresType), DecisionId>,
+    /// Devices whose tenants are not as they were planned.
+    pub amiss: Amiss,
     /// What was measured of each tenant's sharing while he was there.
     pub strains: BTreeMap<JobStart, Strain>,
     /// Violations seen since we started.

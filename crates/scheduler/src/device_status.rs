@@ -3,14 +3,36 @@
 //! from here. Whose the tenants are, and who may know it, is their callers' matter.
 
 use crate::agents::AgentState;
+use crate::idle::Place;
 use crate::scan::Scan;
 use crate::store::{Drain, drain_of};
 use pillion_core::device::DeviceDescription;
 use pillion_core::health::{DeviceCondition, DeviceFault};
-use pillion_core::{GresType, NodeName};
+use pillion_core::{DecisionId, GresType, NodeName};
 use pillion_slurm::Node;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// Devices whose tenants are not as they were planned, and whose sharing it is. They take nobody new while it lasts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Amiss {
+    /// Somebody does far more than he was let in for.
+    pub overrun: BTreeMap<Place, DecisionId>,
+    /// A promise is being broken.
+    pub strained: BTreeMap<Place, DecisionId>,
+}
+
+#[cfg(test)]
+pub static NOTHING_AMISS: Amiss = Amiss { overrun: BTreeMap::new(), strained: BTreeMap::new() };
+
+impl Amiss {
+    /// What is seen of who is on this device; what says more of him first.
+    pub fn of(&self, node: &NodeName, gres_type: &GresType) -> Option<Closed<'static>> {
+        let place = (node.clone(), gres_type.clone());
+        let (overrun, strained) = (self.overrun.contains_key(&place), self.strained.contains_key(&place));
+        overrun.then_some(Closed::Overrun).or(strained.then_some(Closed::Strained))
+    }
+}
 
 /// Why a device takes no new tenants, whoever is on it. What an operator says of it tells more than what it is like
 /// meanwhile, so that goes first.
@@ -22,6 +44,10 @@ pub enum Closed<'a> {
     AgentNotResponding,
     /// Its worst fault.
     Fault(&'a DeviceFault),
+    /// Somebody on it does far more than he was let in for.
+    Overrun,
+    /// Who is on it, is slowed more than he was promised.
+    Strained,
 }
 
 impl Closed<'_> {
@@ -29,7 +55,7 @@ impl Closed<'_> {
     pub fn for_everybody(&self) -> String {
         match self {
             Self::Fault(fault) => fault.for_everybody().to_string(),
-            Self::Drained(_) | Self::AgentNotResponding => self.to_string(),
+            Self::Drained(_) | Self::AgentNotResponding | Self::Overrun | Self::Strained => self.to_string(),
         }
     }
 }
@@ -40,6 +66,8 @@ impl fmt::Display for Closed<'_> {
             Self::Drained(drain) => drain.fmt(f),
             Self::AgentNotResponding => f.write_str("its agent is not responding"),
             Self::Fault(fault) => fault.fmt(f),
+            Self::Overrun => f.write_str("who runs there is not as he was known"),
+            Self::Strained => f.write_str("a promise is being broken there"),
         }
     }
 }
@@ -47,6 +75,7 @@ impl fmt::Display for Closed<'_> {
 /// Why a device of this agent's node takes no new tenants; `None`: it does.
 pub fn closed<'a>(
     drains: &'a [Drain],
+    amiss: &Amiss,
     node: &NodeName,
     agent: &'a AgentState,
     gres_type: &GresType,
@@ -57,7 +86,8 @@ pub fn closed<'a>(
     if !agent.is_connected {
         return Some(Closed::AgentNotResponding);
     }
-    agent.conditions.get(gres_type).and_then(DeviceCondition::closed_by).map(Closed::Fault)
+    let fault = agent.conditions.get(gres_type).and_then(DeviceCondition::closed_by).map(Closed::Fault);
+    fault.or_else(|| amiss.of(node, gres_type))
 }
 
 /// How many are on a device.
@@ -121,6 +151,8 @@ pub struct Sources<'a> {
     pub scan: Option<&'a Scan>,
     /// What operators drained.
     pub drains: &'a [Drain],
+    /// What was seen of who is there.
+    pub amiss: &'a Amiss,
     /// Tenants of each device by decisions of ours; of those that are not here there is none.
     pub tenant_counts: BTreeMap<(&'a NodeName, &'a GresType), u32>,
 }
@@ -140,7 +172,7 @@ pub fn spots<'a>(sources: &Sources<'a>) -> Vec<Spot<'a>> {
                 device,
                 tenant_count: tenant_count.unwrap_or(0),
                 shards_used: shards.map_or(0, |&(_, used)| used),
-                closed: closed(sources.drains, node, agent, &device.gres_type),
+                closed: closed(sources.drains, sources.amiss, node, agent, &device.gres_type),
             });
         }
     }
@@ -173,14 +205,24 @@ mod tests {
         Drain { place, by: "root".into(), reason: "fan noise".into(), since: at(NOW) }
     }
 
-    /// State, and why it is closed, of n1's only device.
     fn status(agent: &AgentState, tenants: u32, booked: u32, drains: &[Drain]) -> (&'static str, String) {
+        status_of(agent, tenants, booked, drains, &Amiss::default())
+    }
+
+    /// State, and why it is closed, of n1's only device.
+    fn status_of(
+        agent: &AgentState,
+        tenants: u32,
+        booked: u32,
+        drains: &[Drain],
+        amiss: &Amiss,
+    ) -> (&'static str, String) {
         let mut scan = scan(None, NodeAvailability::Up);
         scan.nodes[0].shards = [(GresType::new("g0"), (100, booked))].into();
         let agents = [(NodeName::new("n1"), agent.clone())].into();
         let (node, gres_type) = (NodeName::new("n1"), GresType::new("g0"));
         let tenant_counts = [((&node, &gres_type), tenants)].into();
-        let sources = Sources { agents: &agents, scan: Some(&scan), drains, tenant_counts };
+        let sources = Sources { agents: &agents, scan: Some(&scan), drains, amiss, tenant_counts };
         let spot = spots(&sources)[0];
         (spot.state(), spot.closed.map(|why| why.to_string()).unwrap_or_default())
     }
@@ -199,6 +241,20 @@ mod tests {
             status(&not_responding, 2, 90, &[]),
             ("not-responding", "its agent is not responding".to_owned())
         );
+    }
+
+    #[test]
+    fn a_device_whose_tenants_are_not_as_planned_takes_nobody_new_and_says_so() {
+        let place = (NodeName::new("n1"), GresType::new("g0"));
+        let only = |place: &Place| BTreeMap::from([(place.clone(), DecisionId(1))]);
+        let strained = Amiss { strained: only(&place), ..Amiss::default() };
+        let told = |agent: &AgentState, amiss: &Amiss| status_of(agent, 2, 90, &[], amiss);
+        assert_eq!(told(&agent(), &strained), ("closed", "a promise is being broken there".to_owned()));
+        let both = Amiss { overrun: only(&place), ..strained.clone() };
+        assert_eq!(told(&agent(), &both), ("closed", "who runs there is not as he was known".to_owned()));
+        assert!(told(&broken(), &both).1.ends_with("it is gone"), "what it is itself goes first");
+        let elsewhere = Amiss { strained: only(&(place.0, GresType::new("g1"))), ..Amiss::default() };
+        assert_eq!(told(&agent(), &elsewhere), ("shared", String::new()));
     }
 
     #[test]

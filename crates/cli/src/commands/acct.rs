@@ -43,7 +43,7 @@ pub async fn fetch(client: &mut Operator, request: AccountRequest) -> Result<Ans
     Ok(show(&answer(client.account(request)).await?))
 }
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "WHAT",
     ">RUNS",
     ">SHARED",
@@ -54,6 +54,7 @@ const COLUMNS: [&str; 10] = [
     ">KWH",
     ">SAVED_KWH",
     ">PROMISES",
+    ">SENT_BACK",
 ];
 
 /// What people see above the columns whose cells carry their unit.
@@ -107,6 +108,7 @@ fn cells(row: &AccountRow, time: impl Fn(f64) -> String, energy: impl Fn(f64) ->
         energy(row.energy_joules),
         energy(row.energy_joules_saved),
         if measured == 0 { String::new() } else { format!("{} of {measured} kept", row.promises_kept) },
+        row.sent_back_run_count.to_string(),
     ]
 }
 
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_lost_by_less_than_a_digit_is_no_minus_nothing() {
         let parsable = printed(&answer(-1.0, -0.0), Format::Parsable);
-        assert_eq!(parsable, "all|2|0|0.08|0.00|0.00|0.00|0.02|0.00|\n");
+        assert_eq!(parsable, "all|2|0|0.08|0.00|0.00|0.00|0.02|0.00||0\n");
     }
 
     #[test]

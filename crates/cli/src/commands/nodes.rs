@@ -125,14 +125,11 @@ fn metrics(device: &DeviceStatus) -> String {
     counts.join(",")
 }
 
-/// Who drained a device, and the worst that is known of it; of one whose agent is not responding nothing is known now.
+/// Who drained a device, the worst that is known of it, and what is seen of who is on it; of one whose agent is not responding nothing is known now.
 fn state(node: &AgentStatus, device: &DeviceStatus, drain: Option<&DrainedPlace>) -> String {
     let known = device.faults.as_ref().filter(|_| node.connected);
     let worst = known.and_then(|faults| faults.list.first()).map(Fault::sentence);
-    match (drain.map(DrainedPlace::sentence), worst) {
-        (Some(drain), Some(fault)) => format!("{drain}; {fault}"),
-        (Some(only), None) | (None, Some(only)) => only,
-        (None, None) if known.is_some() => "ok".to_owned(),
-        (None, None) => String::new(),
-    }
+    let amiss = device.amiss.clone().filter(|_| node.connected);
+    let told: Vec<String> = [drain.map(DrainedPlace::sentence), worst, amiss].into_iter().flatten().collect();
+    if told.is_empty() && known.is_some() { "ok".to_owned() } else { told.join("; ") }
 }

@@ -57,6 +57,7 @@ pub(super) fn account(request: &AccountRequest) -> AccountResponse {
         energy_joules_saved: 5.4e6,
         promises_kept: 27,
         promises_broken,
+        sent_back_run_count: promises_broken,
         workload_name: key.contains('/').then(|| "alice/bert".to_owned()),
     };
     let rows = match request.group_by.as_str() {

@@ -247,7 +247,8 @@ fn well(device: DeviceStatus) -> DeviceStatus {
         metric("sm_active_fraction", "nvml-gpm", "fine"),
         metric("gpu_busy_fraction", "nvml", "coarse"),
     ];
-    DeviceStatus { faults: Some(Faults::default()), metrics, ..device }
+    let amiss = Some("a promise is being broken there".to_owned());
+    DeviceStatus { faults: Some(Faults::default()), metrics, amiss, ..device }
 }
 
 fn setup() -> NodeSetup {

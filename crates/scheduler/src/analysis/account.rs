@@ -5,6 +5,9 @@
 //! of them it is s·t − t/n, for which the agent adds up t/n from sample to sample. Runs of an agent that does not are booked
 //! half of the time, so that their gain is rather too small than too great. What nobody measured counts as neither gain nor
 //! loss, and is kept apart.
+//!
+//! A run that was ended so that its job starts again alone has done its work in vain: all of its device time is lost. That its
+//! program may have kept a checkpoint nobody knows, so the loss is rather too great than too small.
 
 use crate::store::{MeasuredRun, RunAccount, Sums};
 use pillion_core::report::JobSummary;
@@ -47,6 +50,8 @@ fn shared_seconds(summary: &JobSummary) -> f64 {
 fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Option<f64>) -> Sums {
     let summary = &run.summary;
     let elapsed = summary.ended_at.seconds_since(summary.started_at).max(0.0);
+    let is_kept = speed_fraction.zip(run.own_member());
+    let is_kept = is_kept.map(|(speed, member)| keeps_promise(speed, member.plan.slowdown_ratio_max));
     let (shared, own_part) = (shared_seconds(summary), shared_device_seconds(summary));
     let sums = Sums {
         run_count: 1,
@@ -55,6 +60,16 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
         energy_joules: summary.energy_joules.unwrap_or(0.0),
         ..Sums::default()
     };
+    if run.was_sent_back() {
+        return Sums {
+            shared_run_count: u32::from(shared > 0.0),
+            sent_back_run_count: 1,
+            gpu_seconds_saved: -sums.gpu_seconds,
+            promises_broken: u32::from(is_kept == Some(false)),
+            promises_kept: u32::from(is_kept == Some(true)),
+            ..sums
+        };
+    }
     if shared <= 0.0 {
         return sums;
     }
@@ -69,7 +84,6 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
     let Some(speed) = speed_fraction else {
         return Sums { unmeasured_seconds: shared, ..sums };
     };
-    let is_kept = run.own_member().map(|member| keeps_promise(speed, member.plan.slowdown_ratio_max));
     Sums {
         gpu_seconds_saved: speed * shared - own_part,
         promises_kept: u32::from(is_kept == Some(true)),
@@ -81,7 +95,7 @@ fn sums(run: &MeasuredRun, speed_fraction: Option<f64>, solo_energy_joules: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::JobRecord;
+    use crate::store::{JobRecord, RequeueCause};
     use crate::testing::{at, decision, member, record, start, summary};
     use pillion_core::NodeName;
     use pillion_core::decision::MemberState;
@@ -105,6 +119,7 @@ mod tests {
             device_memory_bytes: 100,
             job: record(start()),
             decision: Some(decision(&member(MemberState::Ended))),
+            requeue: None,
         }
     }
 
@@ -153,6 +168,39 @@ mod tests {
         let slow = run(100, 50.0, Some(0.4)).sums;
         assert_eq!((slow.unmeasured_seconds, slow.promises_broken, slow.promises_kept), (0.0, 1, 0));
         assert!((slow.gpu_seconds_saved - (0.4 * 50.0 - 25.0)).abs() < 1e-9, "a loss is told too");
+    }
+
+    #[test]
+    fn a_run_that_was_sent_back_has_lost_all_that_it_used() {
+        let of = |requeue, restart_count| {
+            let mut run = measured(100, 40.0);
+            run.requeue = requeue;
+            run.job.restart_count = restart_count;
+            run_account(&run, Some(0.9), Some(150.0)).sums
+        };
+        let kept = of(None, 1);
+        assert_eq!(
+            (kept.sent_back_run_count, kept.gpu_seconds_saved.round()),
+            (0, 16.0),
+            "its user's own requeue"
+        );
+        for cause in [RequeueCause::SentBack, RequeueCause::Evicted] {
+            let lost = of(Some(cause), 1);
+            assert_eq!((lost.sent_back_run_count, lost.shared_run_count, lost.run_count), (1, 1, 1));
+            // A minute alone, and half of the 40 s together.
+            assert_eq!(
+                (lost.gpu_seconds, lost.gpu_seconds_saved, lost.energy_joules_saved),
+                (80.0, -80.0, 0.0)
+            );
+            assert_eq!((lost.promises_kept, lost.promises_broken), (1, 0));
+            assert_eq!(of(Some(cause), 0), kept_until_its_end(&kept), "Slurm refused, or it ended before");
+        }
+        assert_eq!(of(Some(RequeueCause::Victim), 1).sent_back_run_count, 0, "it died; nobody sent it back");
+    }
+
+    /// What the account of a run is whose job completed in it.
+    fn kept_until_its_end(restarted: &Sums) -> Sums {
+        Sums { energy_joules_saved: 50.0, ..restarted.clone() }
     }
 
     #[test]

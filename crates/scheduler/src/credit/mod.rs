@@ -64,7 +64,7 @@ impl Credit {
             let mut tenants = shared.get(place).into_iter().flatten();
             tenants.any(|(decision, _)| decision.group == watched.group)
         });
-        context.board_mut().overrun.retain(|(node, gres_type), group| {
+        context.board_mut().amiss.overrun.retain(|(node, gres_type), group| {
             active.iter().any(|decision| {
                 decision.group == *group && (&decision.node, &decision.gres_type) == (node, gres_type)
             })
@@ -90,7 +90,7 @@ impl Credit {
             let (group, look) = (tenants[0].0.group, look(&seen, sample));
             self.add_strain(tenants, sample.at, &look);
             let Some(beyond) = self.count(place, group, sample.at, look) else { continue };
-            context.board_mut().overrun.insert(place.clone(), group);
+            context.board_mut().amiss.overrun.insert(place.clone(), group);
             let done = self.lose(place, &beyond).await;
             done.or_else(|error| context.pass_over("credit", beyond.start, error))?;
             if let Some(watched) = self.lock().get_mut(place) {

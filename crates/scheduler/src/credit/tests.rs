@@ -147,7 +147,7 @@ async fn within_seconds_it_is_told_and_nobody_joins_there_and_its_user_owes() {
     }
     assert_eq!(world.debtors().await, [UserId(1001)], "his, and not his neighbour's");
     let place = (NodeName::new("n1"), GresType::new("g1"));
-    assert!(world.context.board().overrun.contains_key(&place), "the device takes nobody new");
+    assert!(world.context.board().amiss.overrun.contains_key(&place), "the device takes nobody new");
     for seconds in 11..=30 {
         world.sample(seconds, 0.95).await;
     }
@@ -156,7 +156,7 @@ async fn within_seconds_it_is_told_and_nobody_joins_there_and_its_user_owes() {
     assert!(!events[0].detail.contains('%'), "nothing of a neighbour is told: {}", events[0].detail);
     world.context.board_mut().active = Arc::default();
     world.credit.tick().await.unwrap();
-    assert!(world.context.board().overrun.is_empty(), "it is open again when they are gone");
+    assert!(world.context.board().amiss.overrun.is_empty(), "it is open again when they are gone");
     assert!(!world.orders.is_closed());
 }
 
@@ -188,6 +188,7 @@ fn newcomers_of_another_user_answer_for_a_broken_promise() {
         device_model: "h100".into(),
         device_memory_bytes: GIB,
         job: record(start()),
+        requeue: None,
         decision: Some(decision(&own)),
     };
     let profiles = [profile("alice/known", 30, 0.3), profile("bob/old", 40, 0.3)];

@@ -88,8 +88,7 @@ impl Engine {
             profiles: &profiles,
             policy: &context.settings.policy,
             owed: &owed,
-            overrun: &board.overrun,
-            strained: &board.strained,
+            amiss: &board.amiss,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
         });

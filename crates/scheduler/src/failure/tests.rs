@@ -51,6 +51,7 @@ pub(super) fn failed_run() -> MeasuredRun {
         device_model: "h100".into(),
         device_memory_bytes: 100,
         job: record(start(), JobEnding::Failed, ENDED),
+        requeue: None,
         decision: Some(decision(&member(MemberState::Ended))),
     }
 }

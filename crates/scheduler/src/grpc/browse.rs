@@ -152,11 +152,16 @@ pub(super) async fn cluster(
     let store = context.store.as_ref();
     let occupancy = pages.occupancy().await.map_err(|error| status::from_store(&error))?;
     let drains = store.drains().await.map_err(|error| status::from_store(&error))?;
-    let (scan, agents) = (context.board().scan.clone(), context.agents.all());
+    let (scan, amiss) = {
+        let board = context.board();
+        (board.scan.clone(), board.amiss.clone())
+    };
+    let agents = context.agents.all();
     let spots = device_status::spots(&device_status::Sources {
         agents: &agents,
         scan: scan.as_deref(),
         drains: &drains,
+        amiss: &amiss,
         tenant_counts: tenant_counts(&occupancy),
     });
     let (skipped, taken) = (to_usize(offset), to_usize(if limit == 0 { NODES_SHOWN } else { limit }));
@@ -253,6 +258,10 @@ fn device_row(spot: &Spot<'_>, there: &There, shown: Shown) -> api::ClusterDevic
         Some(Closed::Drained(drain)) => Some(drain.to_string()),
         _ => None,
     };
+    let amiss = match spot.closed {
+        Some(why @ (Closed::Overrun | Closed::Strained)) => Some(why.to_string()),
+        _ => None,
+    };
     let faults = spot.agent.conditions.get(gres_type).into_iter().flat_map(|condition| &condition.faults);
     api::ClusterDevice {
         gres_type: gres_type.to_string(),
@@ -268,6 +277,7 @@ fn device_row(spot: &Spot<'_>, there: &There, shown: Shown) -> api::ClusterDevic
             .collect(),
         activity: reading.map(|(_, reading)| listing::activity(reading)),
         faults: faults.map(|fault| listing::fault(fault, caller).into()).collect(),
+        amiss,
     }
 }
 

@@ -228,6 +228,7 @@ pub(super) fn account_row(account: Account) -> api::AccountRow {
         energy_joules_saved,
         promises_kept,
         promises_broken,
+        sent_back_run_count,
     } = sums;
     api::AccountRow {
         key,
@@ -242,6 +243,7 @@ pub(super) fn account_row(account: Account) -> api::AccountRow {
         energy_joules_saved: energy_joules_saved + 0.0,
         promises_kept,
         promises_broken,
+        sent_back_run_count,
         workload_name: None,
     }
 }

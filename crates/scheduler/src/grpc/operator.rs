@@ -5,6 +5,7 @@ use super::naming::{self, Naming};
 use super::top::to_u32;
 use super::{act, browse, events, explain, job, listing, status, top};
 use crate::context::Context;
+use crate::device_status::Amiss;
 use crate::engine::Engine;
 use crate::rules;
 use crate::store::postgres::PgStore;
@@ -16,7 +17,7 @@ use pillion_core::device::DeviceDescription;
 use pillion_core::event::EventKind;
 use pillion_core::health::DeviceCondition;
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{DecisionId, GresType, SlurmJobId};
+use pillion_core::{DecisionId, GresType, NodeName, SlurmJobId};
 use pillion_slurm::JobState;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -96,10 +97,19 @@ impl OperatorServer {
         let api::TopRequest { device_offset, device_limit, job_offset, job_limit } = request;
         let context = &self.context;
         let (store, agents) = (context.store.as_ref(), context.agents.all());
-        let scan = context.board().scan.clone();
+        let (scan, amiss) = {
+            let board = context.board();
+            (board.scan.clone(), board.amiss.clone())
+        };
         let (decisions, drains) = (store.active_decisions().await?, store.drains().await?);
         let scan = scan.as_deref();
-        let rows = top::rows(&top::Sources { scan, agents: &agents, decisions: &decisions, drains: &drains });
+        let rows = top::rows(&top::Sources {
+            scan,
+            agents: &agents,
+            decisions: &decisions,
+            drains: &drains,
+            amiss: &amiss,
+        });
         let page = top::page(&rows, device_offset, device_limit);
         let users = explain::users_of(store, &top::decisions_on(page)).await?;
         let readings = context.agents.readings(page.iter().map(top::Row::place));
@@ -135,6 +145,8 @@ fn text_of(path: Option<&Path>) -> Option<String> {
 
 /// Each device of an agent with what was reported of it last, as the caller may see it.
 fn devices(
+    amiss: &Amiss,
+    node: &NodeName,
     devices: Vec<DeviceDescription>,
     mut conditions: BTreeMap<GresType, DeviceCondition>,
     caller: Caller,
@@ -144,7 +156,8 @@ fn devices(
         for fault in condition.iter_mut().flat_map(|condition| &mut condition.faults) {
             *fault = listing::fault(fault, caller);
         }
-        DeviceStatus::new(device, condition)
+        let amiss = amiss.of(node, &device.gres_type).map(|why| why.to_string());
+        DeviceStatus { amiss, ..DeviceStatus::new(device, condition) }
     });
     devices.collect()
 }
@@ -282,13 +295,14 @@ impl OperatorService for OperatorServer {
         let (context, caller) = (&self.context, caller(&request));
         let miss_count = context.store.event_count(&EventKind::Missed).await.map_err(store_error)?;
         let revision = context.store.revision().await.map_err(store_error)?.0;
+        let amiss = context.board().amiss.clone();
         let agents = context.agents.all().into_iter().map(|(node, agent)| api::AgentStatus {
             node: node.to_string(),
             connected: agent.is_connected,
             last_seen_at_seconds: listing::known(agent.last_seen_at),
             clock_skew_seconds: agent.clock_skew_seconds,
             version: agent.version,
-            devices: devices(agent.devices, agent.conditions, caller),
+            devices: devices(&amiss, &node, agent.devices, agent.conditions, caller),
             setup: context.agents.setup(&node).map(Into::into),
         });
         let drains = context.store.drains().await.map_err(store_error)?;

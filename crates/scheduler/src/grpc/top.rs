@@ -4,7 +4,7 @@
 use super::auth::Caller;
 use super::listing::{self, Shown};
 use crate::agents::{AgentState, Readings};
-use crate::device_status::{self, Occupation, Spot};
+use crate::device_status::{self, Amiss, Occupation, Spot};
 use crate::scan::{Scan, mark_of};
 use crate::store::{Decision, Drain, Member};
 use pillion_api as api;
@@ -24,6 +24,7 @@ pub(super) struct Sources<'a> {
     pub(super) agents: &'a BTreeMap<NodeName, AgentState>,
     pub(super) decisions: &'a [Decision],
     pub(super) drains: &'a [Drain],
+    pub(super) amiss: &'a Amiss,
 }
 
 /// One device, and who is on it.
@@ -51,6 +52,7 @@ pub(super) fn rows<'a>(sources: &Sources<'a>) -> Vec<Row<'a>> {
         agents: sources.agents,
         scan: sources.scan,
         drains: sources.drains,
+        amiss: sources.amiss,
         tenant_counts: tenants.iter().map(|(place, there)| (*place, to_u32(there.len()))).collect(),
     });
     let rows = spots
@@ -168,6 +170,7 @@ pub(super) fn unplaced_count(scan: Option<&Scan>, decisions: &[Decision], shown:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device_status::NOTHING_AMISS;
     use crate::store::DrainPlace;
     use crate::testing::{self, NOW, at, decision, job, member, scan};
     use pillion_core::UserId;
@@ -210,7 +213,7 @@ mod tests {
 
     fn rows_shown(decisions: &[Decision], shown: Shown, now: u64) -> Vec<api::TopDevice> {
         let agents = agents(true);
-        let sources = Sources { scan: None, agents: &agents, decisions, drains: &[] };
+        let sources = Sources { scan: None, agents: &agents, decisions, drains: &[], amiss: &NOTHING_AMISS };
         let users =
             [(SlurmJobId::plain(7), "alice".to_owned()), (SlurmJobId::plain(987_654), "bob".to_owned())];
         devices(&super::rows(&sources), &readings(), &users.into(), shown, at(now))
@@ -258,7 +261,13 @@ mod tests {
         let place = DrainPlace { node: NodeName::new("n1"), gres_type: Some(GresType::new("g3")) };
         let drains = [Drain { place, by: "root".into(), reason: "fan".into(), since: at(NOW) }];
         let (agents, decisions) = (agents(true), pair());
-        let sources = Sources { scan: Some(&scan), agents: &agents, decisions: &decisions, drains: &drains };
+        let sources = Sources {
+            scan: Some(&scan),
+            agents: &agents,
+            decisions: &decisions,
+            drains: &drains,
+            amiss: &NOTHING_AMISS,
+        };
         let rows = super::rows(&sources);
         let api::TopCounts { devices, shared, single, idle, closed } = counts(&rows);
         assert_eq!((devices, shared, single, idle, closed), (4, 1, 1, 2, 1));
@@ -275,7 +284,8 @@ mod tests {
     #[test]
     fn a_device_without_its_agent_is_closed() {
         let agents = agents(false);
-        let sources = Sources { scan: None, agents: &agents, decisions: &[], drains: &[] };
+        let sources =
+            Sources { scan: None, agents: &agents, decisions: &[], drains: &[], amiss: &NOTHING_AMISS };
         assert_eq!(closed_by(&super::rows(&sources)[0]).as_deref(), Some("its agent is not responding"));
     }
 

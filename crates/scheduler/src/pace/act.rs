@@ -33,10 +33,10 @@ pub(super) async fn see_to(context: &Context, shared: &Shared<'_>) -> Result<Vec
     let job = guest(tenants).and_then(|guest| Some((guest, scan.jobs.get(&guest.plan.start.job_id)?)));
     let watch = job.map_or(Watch::Off, |(_, job)| context.settings.pace.of(&job.partition));
     let Some((guest, job)) = job.filter(|_| watch != Watch::Off && !broken.is_empty()) else {
-        context.board_mut().strained.remove(place);
+        context.board_mut().amiss.strained.remove(place);
         return Ok(Vec::new());
     };
-    context.board_mut().strained.insert(place.clone(), tenants[0].0.group);
+    context.board_mut().amiss.strained.insert(place.clone(), tenants[0].0.group);
     let mut told = Vec::new();
     for (start, estimate) in &broken {
         let Some(promise) = sharing.tenant(*start).map(|tenant| (estimate, tenant.slowdown_ratio_max()))

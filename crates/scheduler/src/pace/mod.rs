@@ -108,7 +108,7 @@ impl Pace {
     fn forget(&self, shared: &Tenants<'_>) {
         let mut sharings = self.lock();
         sharings.retain(|place, sharing| shared.get(place).is_some_and(|now| sharing.is_of(&company(now))));
-        self.context.board_mut().strained.retain(|place, _| sharings.contains_key(place));
+        self.context.board_mut().amiss.strained.retain(|place, _| sharings.contains_key(place));
     }
 
     /// Begins to follow who is new, against what is known of everybody now.

@@ -185,7 +185,7 @@ impl World {
     }
 
     fn is_closed(&self) -> bool {
-        self.context.board().strained.contains_key(&Self::place())
+        self.context.board().amiss.strained.contains_key(&Self::place())
     }
 }
 

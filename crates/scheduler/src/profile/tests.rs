@@ -30,6 +30,7 @@ fn run(seconds: u64, shared: f64) -> MeasuredRun {
         device_model: "h200".into(),
         device_memory_bytes: 100,
         job: JobRecord { ended_at: Some(at(1000 + seconds)), ..record(start()) },
+        requeue: None,
         decision: None,
     }
 }

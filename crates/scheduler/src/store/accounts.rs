@@ -65,6 +65,8 @@ pub struct Sums {
     pub promises_kept: u32,
     /// Measured runs that were not.
     pub promises_broken: u32,
+    /// Runs that were ended so that their job starts again alone. What they did is lost.
+    pub sent_back_run_count: u32,
 }
 
 impl Sums {
@@ -79,6 +81,7 @@ impl Sums {
         self.energy_joules_saved += more.energy_joules_saved;
         self.promises_kept += more.promises_kept;
         self.promises_broken += more.promises_broken;
+        self.sent_back_run_count += more.sent_back_run_count;
     }
 }
 

@@ -1,6 +1,6 @@
 //! One start of a job on one device, after it, as profiles, outcomes and accounts are made from it.
 
-use super::{Decision, JobRecord, Lesson, Member, StoreError};
+use super::{Decision, JobRecord, Lesson, Member, RequeueCause, StoreError};
 use async_trait::async_trait;
 use pillion_core::report::JobSummary;
 use pillion_core::{GresType, JobStart, NodeName};
@@ -20,9 +20,17 @@ pub struct MeasuredRun {
     pub job: JobRecord,
     /// The decision it ran under, with its member row.
     pub decision: Option<Decision>,
+    /// Why its job was to start again, where somebody wanted that of this start.
+    pub requeue: Option<RequeueCause>,
 }
 
 impl MeasuredRun {
+    /// Whether it was ended while it ran, so that its job starts again alone: by an operator, or by the watch.
+    pub fn was_sent_back(&self) -> bool {
+        let wanted = matches!(self.requeue, Some(RequeueCause::Evicted | RequeueCause::SentBack));
+        wanted && self.job.restart_count > self.summary.start.restart_count
+    }
+
     /// Its own row of the decision that it ran under.
     pub fn own_member(&self) -> Option<&Member> {
         let members = self.decision.iter().flat_map(|decision| &decision.members);

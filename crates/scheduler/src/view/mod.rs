@@ -131,14 +131,10 @@ fn device_view(
     }
     let whole_gpu = node.gpus.get(&device.gres_type).is_some_and(|&(_, used)| used > 0);
     let agent = sources.agents.get(&node.name);
-    let closed = agent.and_then(|agent| closed(sources.drains, &node.name, agent, &device.gres_type));
-    let place = (node.name.clone(), device.gres_type.clone());
+    let closed =
+        agent.and_then(|agent| closed(sources.drains, sources.amiss, &node.name, agent, &device.gres_type));
     let blocked = if let Some(why) = closed {
         Some(why.for_everybody())
-    } else if sources.overrun.contains_key(&place) {
-        Some("who runs there is not as he was known".to_owned())
-    } else if sources.strained.contains_key(&place) {
-        Some("a promise is being broken there".to_owned())
     } else if whole_gpu {
         Some("somebody holds the whole GPU".to_owned())
     } else if shards_used > booked && !here.is_empty() {

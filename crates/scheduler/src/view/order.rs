@@ -126,6 +126,7 @@ impl<'a> Known<'a> {
 mod tests {
     use super::*;
     use crate::agents::AgentState;
+    use crate::device_status::Amiss;
     use crate::scan::Scan;
     use crate::store::StoredProfile;
     use crate::testing::{self, NOW, at, decision, job, member};
@@ -191,8 +192,7 @@ mod tests {
             profiles: &[known],
             policy: &Policy::default(),
             owed: &BTreeMap::new(),
-            overrun: &BTreeMap::new(),
-            strained: &BTreeMap::new(),
+            amiss: &Amiss::default(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
         };

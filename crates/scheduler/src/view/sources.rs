@@ -1,10 +1,11 @@
 //! What a view is made from.
 
 use crate::agents::AgentState;
+use crate::device_status::Amiss;
 use crate::scan::Scan;
 use crate::store::{Decision, Drain, Member, StoredProfile};
 use pillion_core::invariant::Violation;
-use pillion_core::{DecisionId, GresType, NodeName, Revision, SlurmJobId, UnixTime, UserId};
+use pillion_core::{NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::Policy;
 use std::collections::BTreeMap;
 
@@ -31,10 +32,8 @@ pub struct Sources<'a> {
     pub policy: &'a Policy,
     /// Runs alone that users owe.
     pub owed: &'a BTreeMap<UserId, u32>,
-    /// Devices on which somebody does far more than he was let in for.
-    pub overrun: &'a BTreeMap<(NodeName, GresType), DecisionId>,
-    /// Devices on which a promise is being broken.
-    pub strained: &'a BTreeMap<(NodeName, GresType), DecisionId>,
+    /// Devices whose tenants are not as they were planned.
+    pub amiss: &'a Amiss,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::agents::AgentState;
+use crate::device_status::Amiss;
 use crate::store::{Drain, StoredProfile};
 use crate::testing::{NOW, at, decision, job, leased, member, node};
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
@@ -45,8 +46,7 @@ struct World {
     drains: Vec<Drain>,
     cooling: BTreeMap<SlurmJobId, UnixTime>,
     stopped: BTreeMap<NodeName, Violation>,
-    overrun: BTreeMap<(NodeName, GresType), DecisionId>,
-    strained: BTreeMap<(NodeName, GresType), DecisionId>,
+    amiss: Amiss,
 }
 
 impl Default for World {
@@ -62,8 +62,7 @@ impl Default for World {
             drains: Vec::new(),
             cooling,
             stopped: BTreeMap::new(),
-            overrun: BTreeMap::new(),
-            strained: BTreeMap::new(),
+            amiss: Amiss::default(),
         }
     }
 }
@@ -94,8 +93,7 @@ fn view_of(world: World) -> ClusterView {
         profiles: &world.profiles,
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
-        overrun: &world.overrun,
-        strained: &world.strained,
+        amiss: &world.amiss,
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })
@@ -172,9 +170,11 @@ fn nothing_is_placed_on_a_device_that_is_at_fault_and_the_others_stay_open() {
 #[test]
 fn why_a_device_takes_nothing_names_nobody_who_is_on_it() {
     let place = (NodeName::new("n1"), GresType::new("g1"));
-    let lies = view_of(World { overrun: [(place.clone(), DecisionId(1))].into(), ..World::default() });
+    let amiss = Amiss { overrun: [(place.clone(), DecisionId(1))].into(), ..Amiss::default() };
+    let lies = view_of(World { amiss, ..World::default() });
     assert_eq!(lies.devices[1].blocked.as_deref(), Some("who runs there is not as he was known"));
-    let slowed = view_of(World { strained: [(place, DecisionId(1))].into(), ..World::default() });
+    let amiss = Amiss { strained: [(place, DecisionId(1))].into(), ..Amiss::default() };
+    let slowed = view_of(World { amiss, ..World::default() });
     assert_eq!(slowed.devices[1].blocked.as_deref(), Some("a promise is being broken there"));
     let (node, job_id) = (NodeName::new("n1"), SlurmJobId::plain(4711));
     let holds = Violation::WholeGpuInPool { node: node.clone(), job_id };

@@ -112,6 +112,7 @@ fn run() -> impl Strategy<Value = RunAccount> {
                 energy_joules_saved: f64::from(saved),
                 promises_kept: shared,
                 promises_broken: 1 - shared,
+                sent_back_run_count: shared,
             },
         },
     )

@@ -69,7 +69,10 @@ async fn a_loss_of_credit_that_is_refused_keeps_no_other_from_being_kept() {
     assert_eq!((world.kinds(2).await, world.passed_over("credit")), (Vec::new(), 1));
     let place = |name: &str| (node(), GresType::new(name));
     let board = world.context.board();
-    assert!(["g1", "g2"].iter().all(|name| board.overrun.contains_key(&place(name))), "both are closed");
+    assert!(
+        ["g1", "g2"].iter().all(|name| board.amiss.overrun.contains_key(&place(name))),
+        "both are closed"
+    );
 }
 
 #[tokio::test]
@@ -139,7 +142,10 @@ async fn a_broken_promise_that_is_refused_keeps_no_other_from_being_told() {
     assert_eq!((world.kinds(ids[0]).await, world.passed_over("pace")), (Vec::new(), 1));
     let at_place = |name: &str| (node(), GresType::new(name));
     let board = world.context.board();
-    assert!(["g1", "g2"].iter().all(|name| board.strained.contains_key(&at_place(name))), "both are closed");
+    assert!(
+        ["g1", "g2"].iter().all(|name| board.amiss.strained.contains_key(&at_place(name))),
+        "both are closed"
+    );
 }
 
 #[tokio::test]

@@ -275,6 +275,7 @@ pub(crate) fn account(id: u32) -> RunAccount {
         energy_joules_saved: 6_000.5,
         promises_kept: 2,
         promises_broken: 3,
+        sent_back_run_count: 4,
     };
     RunAccount { uid, user, account, partition, workload, node: node(), ended_at: summary(id).ended_at, sums }
 }

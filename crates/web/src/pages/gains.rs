@@ -71,6 +71,7 @@ fn sum(rows: &[AccountRow]) -> AccountRow {
         sum.energy_joules_saved += row.energy_joules_saved;
         sum.promises_kept += row.promises_kept;
         sum.promises_broken += row.promises_broken;
+        sum.sent_back_run_count += row.sent_back_run_count;
     }
     sum
 }
@@ -91,7 +92,10 @@ fn numbers(sum: &AccountRow) -> Markup {
                 &html! { (Amount::energy(sum.energy_joules)) " used" }))
             (card("Promises kept", &format::percent(kept(sum)), "",
                 &html! { (format::count(sum.promises_broken.into())) " of " (format::count((sum.promises_kept + sum.promises_broken).into())) " broken" }))
-            (card("Runs", &format::count(sum.run_count.into()), "", &html! { (format::count(sum.shared_run_count.into())) " shared a GPU" }))
+            (card("Runs", &format::count(sum.run_count.into()), "", &html! {
+                (format::count(sum.shared_run_count.into())) " shared a GPU"
+                @if sum.sent_back_run_count > 0 { ", " (format::count(sum.sent_back_run_count.into())) " sent back" }
+            }))
         }
     }
 }

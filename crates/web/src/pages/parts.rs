@@ -138,6 +138,7 @@ pub(super) fn device_row(row: &ClusterDevice) -> Markup {
             td {
                 @if row.tenants.is_empty() { span.muted { (format::NONE) } } @else { ul.tenants { @for one in &row.tenants { (tenant(one)) } } }
                 @if let Some(drained) = &row.drained { p.fault { (drained) } }
+                @if let Some(amiss) = &row.amiss { p.fault { (amiss) } }
                 @for fault in &row.faults { p.fault { strong { (fault.kind) } " " (fault.detail) } }
             }
             td.number { @if let Some(active) = active { (chart::bar(active, "fill-activity")) " " (format::percent(Some(active))) } @else { (format::NONE) } }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::agents::Agents;
+use crate::device_status::NOTHING_AMISS;
 use crate::store::{Drain, DrainPlace};
 use crate::testing::scan;
 use pillion_core::UserId;
@@ -107,6 +108,7 @@ fn what_a_device_does_is_told_to_whom_all_on_it_belong() {
         agents: &all,
         scan: None,
         drains: &drains,
+        amiss: &NOTHING_AMISS,
         tenant_counts: tenant_counts(&occupancy),
     });
     let readings = || agents.readings([(&node, &device().gres_type)].into_iter());
@@ -141,6 +143,7 @@ fn what_is_wrong_somewhere_tells_a_user_of_nobody_else() {
         agents: &all,
         scan: None,
         drains: &[],
+        amiss: &NOTHING_AMISS,
         tenant_counts: BTreeMap::new(),
     });
     let there = There { readings: Readings::new(), tenants: Vec::new() };
@@ -163,6 +166,7 @@ fn where_slurm_keeps_jobs_private_neither_tenants_nor_counts_tell_of_others() {
         agents: &all,
         scan: None,
         drains: &[],
+        amiss: &NOTHING_AMISS,
         tenant_counts: tenant_counts(&occupancy),
     });
     let tenants = vec![tenant(7, 1000, "alice"), tenant(8, 1001, "bob")];
@@ -197,8 +201,13 @@ fn a_device_is_what_is_worst_about_it() {
     let told = |count: u32, scan: Option<&Scan>, drains: &[Drain]| {
         let (agents, occupancy) = (agents.all(), [held(count)]);
         let tenant_counts = tenant_counts(&occupancy);
-        let spots =
-            device_status::spots(&device_status::Sources { agents: &agents, scan, drains, tenant_counts });
+        let spots = device_status::spots(&device_status::Sources {
+            agents: &agents,
+            scan,
+            drains,
+            amiss: &NOTHING_AMISS,
+            tenant_counts,
+        });
         let counts = state_counts(&spots);
         assert_eq!((counts.len(), counts[0].count), (1, 1));
         counts[0].state.clone()

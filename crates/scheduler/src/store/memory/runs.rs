@@ -34,6 +34,7 @@ impl State {
             device_memory_bytes: device.memory_bytes,
             job: job.clone(),
             decision: self.ran_under(start),
+            requeue: self.faults.requeue_of(start),
         })
     }
 

@@ -35,15 +35,15 @@ pub(super) async fn insert(
         "with run as (
             insert into run_account (job_id, restart_count, gres_type, ended_at, node, uid, user_name, account,
                 partition_name, workload, shared_run_count, gpu_seconds, shared_seconds, unmeasured_seconds,
-                gpu_seconds_saved, energy_joules, energy_joules_saved, promises_kept, promises_broken)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+                gpu_seconds_saved, energy_joules, energy_joules_saved, promises_kept, promises_broken, sent_back_run_count)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
             returning *)
         insert into account_hour as hour (hour, uid, user_name, account, partition_name, workload, run_count,
             shared_run_count, gpu_seconds, shared_seconds, unmeasured_seconds, gpu_seconds_saved, energy_joules,
-            energy_joules_saved, promises_kept, promises_broken)
+            energy_joules_saved, promises_kept, promises_broken, sent_back_run_count)
         select date_trunc('hour', ended_at, 'UTC'), uid, user_name, account, partition_name, workload, 1,
             shared_run_count, gpu_seconds, shared_seconds, unmeasured_seconds, gpu_seconds_saved, energy_joules,
-            energy_joules_saved, promises_kept, promises_broken
+            energy_joules_saved, promises_kept, promises_broken, sent_back_run_count
         from run
         on conflict on constraint account_hour_pkey do update set
             run_count = hour.run_count + excluded.run_count,
@@ -55,7 +55,8 @@ pub(super) async fn insert(
             energy_joules = hour.energy_joules + excluded.energy_joules,
             energy_joules_saved = hour.energy_joules_saved + excluded.energy_joules_saved,
             promises_kept = hour.promises_kept + excluded.promises_kept,
-            promises_broken = hour.promises_broken + excluded.promises_broken",
+            promises_broken = hour.promises_broken + excluded.promises_broken,
+            sent_back_run_count = hour.sent_back_run_count + excluded.sent_back_run_count",
         start.job_id.to_string(),
         integer(start.restart_count),
         gres_type.as_str(),
@@ -75,6 +76,7 @@ pub(super) async fn insert(
         sums.energy_joules_saved,
         integer(sums.promises_kept),
         integer(sums.promises_broken),
+        integer(sums.sent_back_run_count),
     )
     .execute(conn)
     .await?;
@@ -94,6 +96,7 @@ struct SumRow {
     energy_joules_saved: f64,
     promises_kept: i64,
     promises_broken: i64,
+    sent_back_run_count: i64,
 }
 
 impl From<SumRow> for Account {
@@ -109,6 +112,7 @@ impl From<SumRow> for Account {
             energy_joules_saved: row.energy_joules_saved,
             promises_kept: counted(row.promises_kept),
             promises_broken: counted(row.promises_broken),
+            sent_back_run_count: counted(row.sent_back_run_count),
         };
         Self { key: row.key, sums }
     }
@@ -130,12 +134,12 @@ pub(super) async fn sums(
         r#"with part as (
             select hour as at, ''::text as node, uid, user_name, account, partition_name, workload, run_count,
                 shared_run_count, gpu_seconds, shared_seconds, unmeasured_seconds, gpu_seconds_saved, energy_joules,
-                energy_joules_saved, promises_kept, promises_broken
+                energy_joules_saved, promises_kept, promises_broken, sent_back_run_count
             from account_hour where hour >= $3 and hour < $4
             union all
             select ended_at, node, uid, user_name, account, partition_name, workload, 1, shared_run_count, gpu_seconds,
                 shared_seconds, unmeasured_seconds, gpu_seconds_saved, energy_joules, energy_joules_saved,
-                promises_kept, promises_broken
+                promises_kept, promises_broken, sent_back_run_count
             from run_account
             where ((ended_at >= $1 and ended_at < $3) or (ended_at >= $4 and ended_at < $2))
                 and (cardinality($9::text[]) = 0 or node = any($9)))
@@ -147,7 +151,8 @@ pub(super) async fn sums(
             sum(gpu_seconds) as "gpu_seconds!", sum(shared_seconds) as "shared_seconds!",
             sum(unmeasured_seconds) as "unmeasured_seconds!", sum(gpu_seconds_saved) as "gpu_seconds_saved!",
             sum(energy_joules) as "energy_joules!", sum(energy_joules_saved) as "energy_joules_saved!",
-            sum(promises_kept) as "promises_kept!", sum(promises_broken) as "promises_broken!"
+            sum(promises_kept) as "promises_kept!", sum(promises_broken) as "promises_broken!",
+            sum(sent_back_run_count) as "sent_back_run_count!"
         from part
         where ($5::text is null or user_name = $5) and ($6::text is null or account = $6)
             and ($7::text is null or partition_name = $7) and ($8::text is null or workload = $8)

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use pillion_core::health::{DeviceCondition, DeviceFault, FaultKind};
 use pillion_core::{GresType, JobStart, NodeName, UnixTime};
 use sqlx::PgConnection;
+use std::collections::BTreeMap;
 
 #[async_trait]
 impl Faults for PgStore {
@@ -166,6 +167,22 @@ pub(super) async fn open_requeues(conn: &mut PgConnection) -> Result<Vec<Requeue
     .fetch_all(conn)
     .await?;
     Ok(readable(rows.into_iter().map(Requeue::try_from))?)
+}
+
+/// What was last intended for each of these jobs; of a row that cannot be read it is as if nothing was.
+pub(super) async fn requeues_of(
+    conn: &mut PgConnection,
+    job_ids: &[String],
+) -> Result<BTreeMap<JobStart, RequeueCause>, TxError> {
+    let rows = sqlx::query_as!(
+        RequeueRow,
+        "select job_id, restart_count, node, decided_at, reason, cause from job_requeue where job_id = any($1)",
+        job_ids,
+    )
+    .fetch_all(conn)
+    .await?;
+    let requeues: Vec<Requeue> = readable(rows.into_iter().map(Requeue::try_from))?;
+    Ok(requeues.into_iter().map(|requeue| (requeue.start, requeue.cause)).collect())
 }
 
 pub(super) async fn settle(

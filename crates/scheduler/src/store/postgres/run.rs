@@ -4,7 +4,7 @@ use super::convert::{Place, Timestamp, bigint, integer, integer_limit, text, tim
 use super::tx::Access::{Read, Write};
 use super::tx::TxError;
 use super::unreadable::readable;
-use super::{PgStore, decision, job, unreadable};
+use super::{PgStore, decision, fault, job, unreadable};
 use crate::store::{Lesson, MeasuredRun, Runs, StoreError};
 use async_trait::async_trait;
 use pillion_core::report::{JobSummary, ProgressPart};
@@ -241,6 +241,7 @@ async fn read_open(conn: &mut PgConnection, open: Open, limit: u32) -> Result<Op
 async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns, TxError> {
     let ids: Vec<String> = rows.iter().map(|row| row.job_id.clone()).collect();
     let jobs = job::jobs(conn, &ids).await?;
+    let requeues = fault::requeues_of(conn, &ids).await?;
     let mut open = OpenRuns::default();
     let mut read = Vec::with_capacity(rows.len());
     for mut row in rows {
@@ -264,6 +265,7 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns
             Some(None) => Err("its decision cannot be read"),
             known => Ok(known.flatten()),
         };
+        let requeue = requeues.get(&summary.start).copied();
         match job.and_then(|job| Ok((job, decision?))) {
             Ok((job, decision)) => open.runs.push(MeasuredRun {
                 summary,
@@ -272,6 +274,7 @@ async fn measured(conn: &mut PgConnection, rows: Vec<RunRow>) -> Result<OpenRuns
                 device_memory_bytes,
                 job,
                 decision,
+                requeue,
             }),
             Err(why) => open.unreadable.push(Unreadable { why: why.to_owned(), ..key }),
         }

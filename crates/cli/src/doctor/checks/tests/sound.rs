@@ -54,6 +54,7 @@ pub(super) fn agent(name: &str) -> AgentStatus {
         instances: None,
         faults: Some(Faults::default()),
         metrics: Vec::new(),
+        amiss: None,
     };
     AgentStatus {
         node: name.to_owned(),

@@ -1,7 +1,7 @@
 //! What is remembered of requeues and of faults of devices.
 
 use crate::store::faults::{FaultOf, changes};
-use crate::store::{Event, Requeue, RequeueOutcome};
+use crate::store::{Event, Requeue, RequeueCause, RequeueOutcome};
 use pillion_core::health::{DeviceCondition, DeviceFault};
 use pillion_core::{GresType, JobStart, NodeName, SlurmJobId, UnixTime};
 use std::collections::BTreeMap;
@@ -35,6 +35,12 @@ impl Faults {
         let mut open: Vec<Requeue> = open.map(|(requeue, _)| requeue.clone()).collect();
         open.sort_by(|a, b| a.decided_at.seconds().total_cmp(&b.decided_at.seconds()));
         open
+    }
+
+    /// What was last intended for this start.
+    pub(crate) fn requeue_of(&self, start: JobStart) -> Option<RequeueCause> {
+        let (requeue, _) = self.requeues.get(&start.job_id)?;
+        (requeue.start == start).then_some(requeue.cause)
     }
 
     pub(crate) fn settle(&mut self, start: JobStart, outcome: RequeueOutcome) -> bool {
