@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use pillion_core::device::Mechanism;
 use pillion_device::simulated::Simulated;
 use pillion_tests::cluster::spec::{JobSubmit, PoolNode, SharingPolicy};
-use pillion_tests::peers::{Figures, JobEnd, Order, draw, figures, table};
+use pillion_tests::peers::{Figures, JobEnd, Order, draw, figures, picture, table};
 use pillion_tests::wait::now;
 use pillion_tests::{Cluster, ClusterSpec};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ const DEVICE_COUNT: u32 = 16;
 const TIME_SCALE: f64 = 60.0;
 /// What the site promises, and what every way is judged by: `policy.max_slowdown`'s own value.
 const PROMISE_RATIO: f64 = 1.25;
+/// The environment's name of the file for the picture.
+const PICTURE: &str = "PILLION_PICTURE";
 /// How often devices are looked at.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// How often the queue is looked at for its end.
@@ -212,9 +214,12 @@ pub(crate) fn run(jobs: usize) -> anyhow::Result<()> {
         ("Pillion, from an empty history", empty?),
         ("Pillion, warm", warm),
     ];
-    println!(
-        "### {jobs} jobs on {DEVICE_COUNT} devices, nobody slower than {PROMISE_RATIO} times\n\n{}",
-        table(&ways)
-    );
+    let title = format!("{jobs} jobs on {DEVICE_COUNT} devices, nobody slower than {PROMISE_RATIO} times");
+    println!("### {title}\n\n{}", table(&ways));
+    // For who wants to see it: the table is what counts.
+    if let Some(file) = std::env::var_os(PICTURE) {
+        let drawn = picture(&title, &ways, "Pillion").map_err(anyhow::Error::msg)?;
+        std::fs::write(&file, drawn).with_context(|| format!("{} cannot be written", file.display()))?;
+    }
     Ok(())
 }

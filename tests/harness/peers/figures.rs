@@ -34,6 +34,14 @@ pub struct Figures {
     pub lost: usize,
 }
 
+impl Figures {
+    /// Of the jobs that ended, those that were slowed by more than was promised; NaN where none ended.
+    #[expect(clippy::cast_precision_loss, reason = "some hundred jobs")]
+    pub fn broken_fraction(&self) -> f64 {
+        self.broken as f64 / self.ended as f64
+    }
+}
+
 /// Sums up one way; `None` stands for a job that did not end by itself.
 pub fn figures(
     jobs: &[Option<JobEnd>],
@@ -79,8 +87,7 @@ pub fn table(ways: &[(&str, Figures)]) -> String {
     );
     for (name, figures) in ways {
         let of_first = figures.gpu_hours / ways[0].1.gpu_hours;
-        #[expect(clippy::cast_precision_loss, reason = "some hundred jobs")]
-        let broken_percent = 100.0 * figures.broken as f64 / figures.ended as f64;
+        let broken_percent = 100.0 * figures.broken_fraction();
         let _ = writeln!(
             text,
             "| {name} | {:.2} | {:.2} | {:.2} | {:.1} | {of_first:.2} | {:.1} | {:.2} | {} of {} ({broken_percent:.1} %) | {} |",

@@ -3,6 +3,8 @@
 
 mod draw;
 mod figures;
+mod picture;
 
 pub use draw::{Order, draw};
 pub use figures::{Figures, JobEnd, figures, table};
+pub use picture::picture;
