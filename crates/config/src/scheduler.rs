@@ -171,6 +171,16 @@ pub enum Watch {
     Act,
 }
 
+/// What becomes of a workload's first run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstRuns {
+    /// It has its device to itself.
+    Alone,
+    /// Others may join it once it was measured.
+    Host,
+}
+
 /// `[policy]`: who may share with whom, and what for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -201,6 +211,14 @@ pub struct PolicyConfig {
     /// Seconds that these runs must have taken together: a profile of a moment says little of a job that runs for hours.
     #[schemars(range(min = 0.0, max = 86400.0), extend("x-unit" = "seconds"))]
     pub solo_seconds_min: f64,
+    /// What becomes of the first run of a workload. "alone": it has its device to itself until it ends. "host": once it was measured
+    /// alone for first_run_seconds_min and is steady, known jobs may join it, with a promise like everybody's. A quarter of
+    /// new jobs costs a third of what sharing saves under "alone".
+    #[schemars(with = "String", extend("enum" = ["alone", "host"]))]
+    pub first_runs: FirstRuns,
+    /// Seconds that a first run is measured alone before anybody may join it, where first_runs is "host".
+    #[schemars(range(min = 60.0, max = 86400.0), extend("x-unit" = "seconds"))]
+    pub first_run_seconds_min: f64,
     /// Runs alone that a user owes whose job did far more than the profile that it was let in by, or whose newcomer broke a
     /// promise to somebody else. By user, for a name is anybody's to make up. 0: none, it is only told as an event.
     #[schemars(range(min = 0, max = 1000))]
@@ -321,6 +339,8 @@ impl Default for PolicyConfig {
             caps: true,
             solo_runs_min: 1,
             solo_seconds_min: 30.0,
+            first_runs: FirstRuns::Alone,
+            first_run_seconds_min: 300.0,
             credit_runs: 10,
             alone_devices_max: 4,
             broken_budget_fraction: 0.02,

@@ -15,6 +15,10 @@ pub enum Reason {
     AloneJoinable,
     /// Starts alone: its workload is not known yet on this device model, and is measured.
     UnknownWorkload,
+    /// Starts alone: its workload is not known yet on this device model; others may join once it was measured.
+    FirstRun,
+    /// The first run of its workload is still being measured, or is not steady: nobody may join it yet.
+    FirstRunUnsettled,
     /// Starts alone: its workload was measured on this device model, but for a moment only.
     MeasuredTooBriefly,
     /// Starts alone: its user owes runs alone, because a job of his was not as it was known, or broke a promise.
@@ -66,6 +70,8 @@ impl Reason {
     pub const fn text(self) -> &'static str {
         match self {
             Self::UnknownWorkload => "the workload has not been measured on this device model yet",
+            Self::FirstRun => "it is the workload's first run on this device model, and is measured first",
+            Self::FirstRunUnsettled => "the first run of a workload is still being measured there",
             Self::MeasuredTooBriefly => "the workload was measured on this device model for too short a time",
             Self::OwesRuns => {
                 "its user owes runs alone: a job of his did far more than it was let in for, or broke a promise"
@@ -114,6 +120,8 @@ impl Reason {
             Self::NotAllowed => "is not among the combinations that may be chosen",
             Self::NotShareable => "the device cannot be shared",
             Self::OutlivesHost => "it would end after its host while others wait for a whole device",
+            Self::FirstRun => "its first run on this device model is measured first",
+            Self::FirstRunUnsettled => "its first run is still being measured, or is not steady yet",
             Self::MeasuredTooBriefly => "one of the two was measured for too short a time",
             Self::OwesRuns => "the user of one of the two owes runs alone",
             Self::MeasuredAlone => "its user has it measured alone",
@@ -143,6 +151,8 @@ impl Reason {
             | Self::Joined
             | Self::AloneJoinable
             | Self::UnknownWorkload
+            | Self::FirstRun
+            | Self::FirstRunUnsettled
             | Self::MeasuredTooBriefly
             | Self::OwesRuns
             | Self::MeasuredAlone

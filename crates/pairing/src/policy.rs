@@ -17,6 +17,17 @@ pub enum UserPolicy {
     Any,
 }
 
+/// What becomes of a workload's first run, of which nothing is known (docs/principles.md#first-run-alone).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", try_from = "String")]
+pub enum FirstRuns {
+    /// It has its device to itself until it ends.
+    #[default]
+    Alone,
+    /// Once it was measured for long enough and is steady, known jobs may join it.
+    Host,
+}
+
 /// What a plan maximises among the pairings that keep every promise (docs/principles.md#promise-before-gain).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", try_from = "String")]
@@ -54,6 +65,17 @@ impl TryFrom<String> for UserPolicy {
                 what: "a policy on users",
                 allowed: "same-user, same-account and any",
             }),
+        }
+    }
+}
+
+impl TryFrom<String> for FirstRuns {
+    type Error = UnknownWord;
+    fn try_from(word: String) -> Result<Self, UnknownWord> {
+        match word.as_str() {
+            "alone" => Ok(Self::Alone),
+            "host" => Ok(Self::Host),
+            _ => Err(UnknownWord { word, what: "a policy on first runs", allowed: "alone and host" }),
         }
     }
 }
@@ -96,6 +118,10 @@ pub struct Policy {
     /// Seconds that these runs must have taken together; 0 here, where measurements come from files, whatever a site's
     /// configuration says.
     pub solo_seconds_min: f64,
+    /// What becomes of a workload's first run.
+    pub first_runs: FirstRuns,
+    /// Seconds that a first run is measured alone before anybody may join it.
+    pub first_run_seconds_min: f64,
     /// Of the jobs that share, how many may be expected to run slower than promised, 0..=1: a bound on the whole plan,
     /// besides the one on each job.
     pub broken_budget_fraction: f64,
@@ -127,6 +153,8 @@ impl Default for Policy {
             caps: true,
             solo_runs_min: 1,
             solo_seconds_min: 0.0,
+            first_runs: FirstRuns::Alone,
+            first_run_seconds_min: 300.0,
             broken_budget_fraction: 0.02,
             allowed: None,
             pair_when_idle: true,

@@ -87,6 +87,7 @@ pub(crate) fn tenant(id: u32, workload: &str, seconds: u64) -> Tenant {
         memory_bytes: Some(8 * GIB),
         time_limit_at: Some(UnixTime::from_epoch(NOW) + Duration::from_secs(seconds)),
         expected_end_at: None,
+        first_run: None,
     }
 }
 

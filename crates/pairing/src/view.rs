@@ -122,6 +122,43 @@ pub struct Tenant {
     pub time_limit_at: Option<UnixTime>,
     /// When it will probably end, from its profile.
     pub expected_end_at: Option<UnixTime>,
+    /// What was seen of it so far, where nothing else is known of its workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_run: Option<Box<FirstRun>>,
+}
+
+/// What was seen so far of a workload's first run, while it has its device to itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FirstRun {
+    /// Means over what was measured. Its `run_count` is 0: no run has ended.
+    pub profile: WorkloadProfile,
+    /// For how long it was measured alone.
+    pub measured_seconds: f64,
+    /// Looks at the device in that time.
+    pub sample_count: u32,
+    /// Standard error of its mean activity, over that mean; absent = its activity was not measured.
+    pub activity_error_fraction: Option<f64>,
+    /// How far the means of both halves of that time are apart, over their mean; absent = not measured.
+    pub drift_fraction: Option<f64>,
+    /// Whether its device memory has not grown in the second half of that time.
+    pub has_memory_settled: bool,
+    /// `memory=` as declared.
+    pub memory_bytes_declared: Option<u64>,
+}
+
+impl FirstRun {
+    /// One of which nothing was seen yet.
+    pub fn unseen(workload: WorkloadKey, device_model: &str) -> Self {
+        Self {
+            profile: WorkloadProfile::empty(workload, device_model),
+            measured_seconds: 0.0,
+            sample_count: 0,
+            activity_error_fraction: None,
+            drift_fraction: None,
+            has_memory_settled: false,
+            memory_bytes_declared: None,
+        }
+    }
 }
 
 /// A managed job that waits.

@@ -4,9 +4,9 @@ use crate::context::Settings;
 use crate::grpc::auth::Operators;
 use crate::pace::PaceSettings;
 use crate::train::Training;
-use pillion_config::{Objective, PolicyConfig, Scheduler, TrainingConfig, Users};
+use pillion_config::{FirstRuns, Objective, PolicyConfig, Scheduler, TrainingConfig, Users};
 use pillion_core::SlowdownRatio;
-use pillion_pairing::{Objective as Aim, Policy, UserPolicy};
+use pillion_pairing::{FirstRuns as FirstRunRule, Objective as Aim, Policy, UserPolicy};
 use std::time::Duration;
 
 /// The reconcilers' part of it.
@@ -49,6 +49,8 @@ fn policy(config: &PolicyConfig) -> Policy {
         caps,
         solo_runs_min,
         solo_seconds_min,
+        first_runs,
+        first_run_seconds_min,
         // Of users and the order in which they are served, and of what runs already: the scheduler's own.
         credit_runs: _,
         alone_devices_max: _,
@@ -81,6 +83,11 @@ fn policy(config: &PolicyConfig) -> Policy {
         caps,
         solo_runs_min,
         solo_seconds_min,
+        first_runs: match first_runs {
+            FirstRuns::Alone => FirstRunRule::Alone,
+            FirstRuns::Host => FirstRunRule::Host,
+        },
+        first_run_seconds_min,
         broken_budget_fraction,
         allowed: None,
         pair_when_idle,
@@ -140,7 +147,8 @@ mod tests {
     fn what_is_written_reaches_the_policy() {
         let text = "[pool]\npartitions = [\"a\"]\n[policy]\nusers = \"any\"\nobjective = \"throughput-per-watt\"\n\
                     slowdown_ratio_max = 1.5\nmemory_margin_fraction = 0.25\ngain_min = 0.5\ntenants_max = 3\ncaps = false\n\
-                    solo_runs_min = 4\nsolo_seconds_min = 90\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
+                    solo_runs_min = 4\nsolo_seconds_min = 90\nfirst_runs = \"host\"\n\
+                    first_run_seconds_min = 120\nbroken_budget_fraction = 0.125\npair_when_idle = false\n";
         let config = pillion_config::parse_scheduler(text).unwrap();
         let expected = Policy {
             users: UserPolicy::Any,
@@ -152,6 +160,8 @@ mod tests {
             caps: false,
             solo_runs_min: 4,
             solo_seconds_min: 90.0,
+            first_runs: FirstRunRule::Host,
+            first_run_seconds_min: 120.0,
             broken_budget_fraction: 0.125,
             allowed: None,
             pair_when_idle: false,

@@ -19,7 +19,7 @@ use pillion_core::heartbeat::Mode;
 use pillion_core::invariant::Violation;
 use pillion_core::{Clock, JobStart, NodeName, SlurmJobId, UnixTime, report};
 use pillion_doors::TurnedAway;
-use pillion_pairing::{Policy, Reason};
+use pillion_pairing::{FirstRun, Policy, Reason};
 use pillion_slurm::{Privacy, Slurm, SlurmVersion};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,6 +119,8 @@ pub struct Board {
     pub amiss: Amiss,
     /// What was measured of each tenant's sharing while he was there.
     pub strains: BTreeMap<JobStart, Strain>,
+    /// First runs that others may join one day, as far as they were measured.
+    pub first_runs: BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// Violations seen since we started.
     pub violation_count: u64,
     /// Lines of the queue that could not be read since we started.
@@ -141,6 +143,15 @@ pub struct Board {
     pub idle: Idle,
     /// When a plan was last made and committed, or nothing was left to plan.
     pub planned_at: Option<UnixTime>,
+}
+
+/// A first run, as far as it was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstRunSeen {
+    /// What was seen; what its user declared is not.
+    pub first: FirstRun,
+    /// Since when that suffices for others to join it.
+    pub joinable_since: Option<UnixTime>,
 }
 
 /// Models at one moment.

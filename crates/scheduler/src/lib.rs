@@ -21,6 +21,7 @@ pub mod drive;
 pub mod engine;
 pub mod failure;
 mod fence;
+pub mod first_runs;
 pub mod grpc;
 pub mod heartbeat;
 pub mod housekeep;

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::failure::Judge;
 use crate::failure::ending::Ending;
 use crate::failure::requeue::Requeuer;
+use crate::first_runs::FirstRuns;
 use crate::heartbeat::Beat;
 use crate::housekeep::Housekeep;
 use crate::misses::Misses;
@@ -57,6 +58,14 @@ impl Reconciler for Beat {
     }
 }
 
+#[async_trait]
+impl Reconciler for FirstRuns {
+    async fn tick(&self) -> Result<(), TickError> {
+        Self::tick(self);
+        Ok(())
+    }
+}
+
 fn task(
     name: &'static str,
     rhythm: Rhythm,
@@ -92,6 +101,7 @@ pub fn all(scan_period: Duration, context: &Arc<Context>, engine: &Arc<Engine>) 
         task("misses", every(5), None, Misses::new(world())),
         task("credit", every(1), None, Credit::new(world())),
         task("pace", every(1), None, Pace::new(world())),
+        task("first-runs", every(2), None, FirstRuns::new(world())),
         task("names", every(10), Some(&nudges.names), Names::new(world())),
         task("strays", every(60), None, Strays::new(world())),
         task("housekeep", every(600), None, Housekeep::new(world())),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 const FILES: &str = "On files";
 const POLICY: &str = "Policy";
+const WEEK: &str = "A week";
 
 /// What pairings are chosen by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -147,9 +148,36 @@ pub struct BacktestArgs {
     /// How the device is shared where PAIRS.csv does not say: mps, ccs or none
     #[arg(long, default_value = "mps")]
     pub mechanism: Mechanism,
-    /// Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG)
+    /// Draws the gain of all pairs, the calibration and the learning curve into this folder (SVG); of a week the share of
+    /// the oracle and the regret
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
+    /// A fresh installation over a simulated week of recurring jobs, instead of single queues
+    #[arg(long, conflicts_with_all = ["queues", "observed"], help_heading = WEEK)]
+    pub week: bool,
+    /// Jobs in each of the four rounds of a day
+    #[arg(long, value_name = "N", default_value_t = 40, requires = "week", help_heading = WEEK,
+          value_parser = clap::value_parser!(u32).range(2..=2000))]
+    pub jobs: u32,
+    /// Of the jobs, how many run what ran in an earlier round; the others run something new
+    #[arg(long, value_name = "FRACTION", default_value = "0.75", requires = "week", help_heading = WEEK,
+          value_parser = parse_recur)]
+    pub recur: Fraction,
+    /// What becomes of the first run of something new
+    #[arg(long, value_enum, default_value = "alone", requires = "week", help_heading = WEEK)]
+    pub first_runs: FirstRunsArg,
+    /// Whether something new is known as a later version of what it is a version of
+    #[arg(long, value_enum, default_value = "off", requires = "week", help_heading = WEEK)]
+    pub versions: Switch,
+}
+
+/// What becomes of a workload's first run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FirstRunsArg {
+    /// It has its device to itself
+    Alone,
+    /// Others join it after its first minutes
+    Host,
 }
 
 /// What a number of bytes may be at most: 2^53, from where not every number can be written.
@@ -163,6 +191,11 @@ fn parse_promise(text: &str) -> Result<SlowdownRatio, String> {
 fn parse_budget(text: &str) -> Result<Fraction, String> {
     let budget = text.parse().ok().and_then(|value: f64| Fraction::try_new(value).ok());
     budget.ok_or_else(|| "a fraction from 0 to 1 is expected; write 0.02".to_owned())
+}
+
+fn parse_recur(text: &str) -> Result<Fraction, String> {
+    let recur = text.parse().ok().and_then(|value: f64| Fraction::try_new(value).ok());
+    recur.ok_or_else(|| "a fraction from 0 to 1 is expected; write 0.75".to_owned())
 }
 
 /// Bytes, also as other programs write them: `8e10`.

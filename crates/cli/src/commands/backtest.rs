@@ -1,6 +1,8 @@
 //! `pillion backtest --solo SOLO.csv --pairs PAIRS.csv`: random queues against measured pairs, every policy on the same
 //! ones. Seeds run side by side; what each of them does is `pillion_pairing::backtest`'s.
 
+mod week;
+
 use crate::args::BacktestArgs;
 use crate::commands::plan_files::Loaded;
 use crate::error::CliError;
@@ -10,7 +12,7 @@ use crate::plot;
 use indicatif::{ParallelProgressIterator as _, ProgressBar, ProgressStyle};
 use pillion_core::SlowdownRatio;
 use pillion_pairing::backtest::{
-    Backtest, BacktestOptions, EstimateScore, PolicyName, PolicyScore, Report, SeedOutcome, SplitScore,
+    Backtest, BacktestOptions, EstimateScore, PolicyScore, Report, SeedOutcome, SetSize, SplitScore,
 };
 use pillion_pairing::files::{self, FileOptions, Measured};
 use rayon::prelude::*;
@@ -23,6 +25,9 @@ use std::path::PathBuf;
 pub fn make(args: &BacktestArgs) -> Result<Answer, CliError> {
     let slowdown_ratio_max = promise(args);
     let measured = read_measured(args, slowdown_ratio_max)?;
+    if args.week {
+        return week::make(args, &measured, slowdown_ratio_max);
+    }
     let options = BacktestOptions {
         queues: args.queues.iter().map(|jobs| *jobs as usize).collect(),
         seeds: args.seeds,
@@ -31,8 +36,7 @@ pub fn make(args: &BacktestArgs) -> Result<Answer, CliError> {
     };
     let backtest = Backtest::new(&measured.profiles, &measured.observations, &measured.device_model, options)
         .map_err(|error| CliError::Data(format!("{}: {error}", args.pairs.display())))?;
-    // A bar on a terminal, nothing in a pipe: indicatif looks by itself.
-    let bar = ProgressBar::new(args.seeds).with_style(style());
+    let bar = bar(args.seeds);
     let outcomes: Vec<SeedOutcome> =
         (0..args.seeds).into_par_iter().progress_with(bar.clone()).map(|seed| backtest.seed(seed)).collect();
     bar.finish_and_clear();
@@ -58,6 +62,11 @@ fn read_measured(args: &BacktestArgs, slowdown_ratio_max: SlowdownRatio) -> Resu
     };
     files::read_measured(solo.named(), Some(pairs.named()), &options)
         .map_err(|error| CliError::Data(error.to_string()))
+}
+
+/// A bar on a terminal, nothing in a pipe: indicatif looks by itself.
+fn bar(seeds: u64) -> ProgressBar {
+    ProgressBar::new(seeds).with_style(style())
 }
 
 fn style() -> ProgressStyle {
@@ -101,17 +110,8 @@ fn show(report: &Report, drawn: &[PathBuf]) -> Answer {
     report.estimates.iter().for_each(|score| estimates.push(estimate_line(score)));
     report.splits.iter().filter(|score| score.pairs > 0).for_each(|score| splits.push(split_line(score)));
     let set = &report.set;
-    let summary = format!(
-        "{} of {} workloads of {} families on {} ({}), {} unfit; promise {}, {}",
-        format::counted(set.combinations, "combination"),
-        set.workloads,
-        set.families,
-        set.device,
-        set.mechanism,
-        set.unfit,
-        report.protocol.slowdown_ratio_max,
-        format::counted(usize::try_from(report.protocol.seeds).unwrap_or(usize::MAX), "seed"),
-    );
+    let protocol = &report.protocol;
+    let summary = summary(set, protocol.slowdown_ratio_max, protocol.seeds);
     let mut blocks = vec![Block::Line(summary), blank(), Block::Table(policies.clone(), 0), blank()];
     blocks.push(Block::Table(estimates, 0));
     if !splits.is_empty() {
@@ -124,11 +124,25 @@ fn show(report: &Report, drawn: &[PathBuf]) -> Answer {
     Answer { blocks, parsable: policies, json: json::render(report) }
 }
 
+/// What was replayed, in a line.
+fn summary(set: &SetSize, slowdown_ratio_max: f64, seeds: u64) -> String {
+    format!(
+        "{} of {} workloads of {} families on {} ({}), {} unfit; promise {slowdown_ratio_max}, {}",
+        format::counted(set.combinations, "combination"),
+        set.workloads,
+        set.families,
+        set.device,
+        set.mechanism,
+        set.unfit,
+        format::counted(usize::try_from(seeds).unwrap_or(usize::MAX), "seed"),
+    )
+}
+
 fn blank() -> Block {
     Block::Line(String::new())
 }
 
-fn name(policy: PolicyName) -> String {
+fn name(policy: impl serde::Serialize) -> String {
     let word = serde_json::to_value(policy).ok().and_then(|word| word.as_str().map(str::to_owned));
     word.unwrap_or_default()
 }

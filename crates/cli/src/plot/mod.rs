@@ -5,8 +5,10 @@ mod calibration;
 mod gain;
 mod learning;
 mod style;
+mod week;
 
 use crate::error::CliError;
+use pillion_pairing::backtest::week::WeekReport;
 use pillion_pairing::backtest::{Report, SeedOutcome, Truth};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,18 @@ pub fn write(
         ("calibration.svg", calibration::draw(outcomes)),
         ("learning-curve.svg", learning::draw(report)),
     ];
+    write_all(folder, pictures)
+}
+
+/// Likewise of a week.
+pub fn write_week(folder: &Path, report: &WeekReport) -> Result<Vec<PathBuf>, CliError> {
+    write_all(folder, [("week.svg", week::draw(report))])
+}
+
+fn write_all<const COUNT: usize>(
+    folder: &Path,
+    pictures: [(&str, Result<String, String>); COUNT],
+) -> Result<Vec<PathBuf>, CliError> {
     std::fs::create_dir_all(folder).map_err(CliError::file("write", folder))?;
     let mut written = Vec::new();
     for (name, picture) in pictures {

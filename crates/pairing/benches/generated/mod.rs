@@ -171,6 +171,7 @@ fn device(rng: &mut ChaCha8Rng, number: u32, is_busy: bool) -> DeviceView {
         memory_bytes: Some(8 * GIB),
         time_limit_at: Some(at() + Duration::from_secs(left)),
         expected_end_at: Some(at() + Duration::from_secs(left / 2)),
+        first_run: None,
     };
     DeviceView {
         node: node_name(number / DEVICES_PER_NODE),

@@ -22,6 +22,7 @@ mod seed;
 mod tests;
 mod trees;
 mod truth;
+pub mod week;
 
 pub use report::{EstimateScore, PolicyScore, Protocol, Report, SetSize, SplitScore};
 pub use seed::{CalibrationPoint, SeedOutcome};

@@ -3,6 +3,7 @@
 
 use super::score::{Tally, UNFIT_HOURS_LOST, as_float};
 use super::seed::{Contestant, ErrorSums, SeedOutcome, SplitSums, share};
+use super::truth::Truth;
 use super::{Backtest, NOISE_FRACTION, ORACLE_SAVES_MIN_FRACTION, PolicyName};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -58,6 +59,20 @@ pub struct SetSize {
     pub unfit: usize,
     /// Observations that are no part of it: of another device or mechanism, or without both speeds.
     pub left_out: usize,
+}
+
+impl SetSize {
+    pub(super) fn of(truth: &Truth) -> Self {
+        Self {
+            device: truth.device_model.clone(),
+            mechanism: truth.mechanism.to_string(),
+            workloads: truth.workloads.len(),
+            families: truth.families().len(),
+            combinations: truth.combinations.len(),
+            unfit: truth.combinations.iter().filter(|combination| combination.speeds.is_none()).count(),
+            left_out: truth.left_out,
+        }
+    }
 }
 
 /// How a policy fared with queues of one length.
@@ -164,15 +179,7 @@ pub(super) fn report(backtest: &Backtest<'_>, outcomes: &[SeedOutcome]) -> Repor
             unfit_hours_lost: UNFIT_HOURS_LOST,
             oracle_saves_min_fraction: ORACLE_SAVES_MIN_FRACTION,
         },
-        set: SetSize {
-            device: truth.device_model.clone(),
-            mechanism: truth.mechanism.to_string(),
-            workloads: truth.workloads.len(),
-            families: truth.families().len(),
-            combinations: truth.combinations.len(),
-            unfit: truth.combinations.iter().filter(|combination| combination.speeds.is_none()).count(),
-            left_out: truth.left_out,
-        },
+        set: SetSize::of(truth),
         policies,
         estimates: learners.iter().map(|learner| estimate_score(outcomes, *learner)).collect(),
         splits: splitters.iter().map(|learner| split_score(outcomes, *learner)).collect(),

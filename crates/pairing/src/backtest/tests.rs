@@ -13,9 +13,13 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-const DEVICE: &str = "v100";
+pub(super) const DEVICE: &str = "v100";
 
-fn observation(workloads: [&str; 2], caps: [Option<f64>; 2], speeds: Option<[f64; 2]>) -> Observation {
+pub(super) fn observation(
+    workloads: [&str; 2],
+    caps: [Option<f64>; 2],
+    speeds: Option<[f64; 2]>,
+) -> Observation {
     let tenant = |end: usize| ObservedTenant {
         workload: WorkloadKey::new(workloads[end]),
         sharing: Sharing::by(Mechanism::Mps, caps[end].map(Fraction::clamped), None),
@@ -32,12 +36,12 @@ fn observation(workloads: [&str; 2], caps: [Option<f64>; 2], speeds: Option<[f64
     }
 }
 
-fn uncapped(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
+pub(super) fn uncapped(a: &str, b: &str, speeds: [f64; 2]) -> Observation {
     observation([a, b], [None, None], Some(speeds))
 }
 
 /// Families by the first letter.
-fn profiles(workloads: &[(&str, f64)]) -> ProfileBook {
+pub(super) fn profiles(workloads: &[(&str, f64)]) -> ProfileBook {
     let profile = |(workload, active): &(&str, f64)| WorkloadProfile {
         metrics: Metrics::from([(Metric::SmActiveFraction, *active)]),
         family: workload.get(..1).map(str::to_owned),
@@ -57,7 +61,7 @@ fn options(queues: &[usize], seeds: u64, promise: f64) -> BacktestOptions {
 }
 
 /// Four families of three, light to heavy; two slow each other by what both use, more so without caps.
-fn made_up() -> (ProfileBook, Vec<Observation>) {
+pub(super) fn made_up() -> (ProfileBook, Vec<Observation>) {
     let names = ["a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3", "d1", "d2", "d3"];
     let workloads: Vec<(&str, f64)> = names
         .iter()

@@ -115,6 +115,7 @@ pub(super) fn read_running(
                 .or(profile.duration_seconds)
                 .map(|seconds| UnixTime::from_epoch(0) + Duration::from_secs_f64(seconds)),
             workload: Some(job.workload),
+            first_run: None,
         };
         let shards_free = 100 - u32::from(shards.count());
         devices.push(DeviceView { shards_free, tenants: vec![tenant], ..ground.device(devices.len()) });

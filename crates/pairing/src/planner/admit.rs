@@ -2,6 +2,7 @@
 
 use crate::model::SpeedEstimate;
 use crate::plan::Reason;
+use crate::planner::first_run;
 use crate::policy::{Policy, UserPolicy};
 use crate::view::{DeviceView, NodeView, Tenant, WaitingJob};
 use pillion_core::profile::WorkloadProfile;
@@ -72,6 +73,23 @@ pub(crate) fn memory_need(declared: Option<u64>, profile: &WorkloadProfile) -> O
     }
 }
 
+/// The profile, where enough runs alone stand behind it and they took long enough.
+///
+/// # Errors
+/// The rule that is not met.
+pub fn known<'p>(
+    profile: Option<&'p WorkloadProfile>,
+    policy: &Policy,
+) -> Result<&'p WorkloadProfile, Reason> {
+    let measured = profile.filter(|profile| profile.run_count >= policy.solo_runs_min);
+    let profile = measured.ok_or(Reason::UnknownWorkload)?;
+    let seconds = profile.duration_seconds.map(|seconds| seconds * f64::from(profile.run_count));
+    if seconds.is_some_and(|seconds| seconds < policy.solo_seconds_min) {
+        return Err(Reason::MeasuredTooBriefly);
+    }
+    Ok(profile)
+}
+
 /// Whether a job's workload may share this device with anybody at all; gives the memory that it is admitted with.
 pub(crate) fn may_share(
     job: &WaitingJob,
@@ -88,12 +106,7 @@ pub(crate) fn may_share(
     if policy.tenants_max < 2 {
         return Err(Reason::NotShareable);
     }
-    let known = profile.filter(|profile| profile.run_count >= policy.solo_runs_min);
-    let profile = known.ok_or(Reason::UnknownWorkload)?;
-    let measured_seconds = profile.duration_seconds.map(|seconds| seconds * f64::from(profile.run_count));
-    if measured_seconds.is_some_and(|seconds| seconds < policy.solo_seconds_min) {
-        return Err(Reason::MeasuredTooBriefly);
-    }
+    let profile = known(profile, policy)?;
     if profile.process_count_peak > 1 {
         return Err(Reason::SeveralProcesses);
     }
@@ -146,5 +159,9 @@ pub(crate) fn may_be_joined(device: &DeviceView, policy: &Policy) -> Result<(), 
     if device.tenants.is_empty() || !are_together {
         return Err(Reason::NotShareable);
     }
-    if device.shards_free < SHARDS_MIN || is_full { Err(Reason::NoShardsLeft) } else { Ok(()) }
+    if device.shards_free < SHARDS_MIN || is_full {
+        return Err(Reason::NoShardsLeft);
+    }
+    let mut first_runs = device.tenants.iter().filter_map(|tenant| tenant.first_run.as_deref());
+    first_runs.try_for_each(|first| first_run::may_be_joined(first, policy))
 }

@@ -5,11 +5,12 @@ use crate::plan::{CANDIDATES_MAX, Candidate, Explanation, Member, Pairing, Plan,
 use crate::planner::candidates::candidate_set::CandidateKey;
 use crate::planner::candidates::{CCS_MODE_SHARED, Evaluation, Evaluator};
 use crate::planner::classes::PlanContext;
+use crate::planner::first_run;
 use crate::planner::index::{ClassIndex, DeviceIndex, JobIndex, KindIndex, PlaceIndex};
 use crate::planner::placement::shards;
 use crate::planner::placement::{Placement, Start};
 use crate::planner::selection;
-use crate::view::WaitingJob;
+use crate::view::{FirstRun, WaitingJob};
 use pillion_core::share;
 use pillion_core::{CapStep, Shards};
 use std::cell::RefCell;
@@ -158,10 +159,16 @@ impl<'s, 'a> Explainer<'s, 'a> {
             (None, _) => {
                 vec![match self.evaluator.may_host(first, kind).and_then(|()| context.sharer(first, kind)) {
                     Ok((profile, _)) => shards::of_host(profile),
-                    Err(_) => Shards::ALL,
+                    Err(why) => self.shards_of_first_run(why, first, kind).unwrap_or(Shards::ALL),
                 }]
             }
         }
+    }
+
+    /// What is booked for a workload that nobody has seen, where it may be joined later.
+    fn shards_of_first_run(&self, why_alone: Reason, class: ClassIndex, kind: KindIndex) -> Option<Shards> {
+        let context = self.context;
+        first_run::shards(why_alone, context.classes[class], context.kinds[kind], context.policy)
     }
 
     /// How much of such a device a job uses alone, 0..=1; all of it where that is not known.
@@ -218,7 +225,10 @@ impl<'s, 'a> Explainer<'s, 'a> {
             (Some(Partner::Running { .. }), _) => Reason::Joined,
             (Some(Partner::Waiting { .. }), _) => Reason::Paired,
             (None, Role::Alone) => self.evaluator.may_host(class, kind).err().unwrap_or(Reason::NotShareable),
-            (None, _) => Reason::AloneJoinable,
+            (None, _) => match self.evaluator.may_host(class, kind) {
+                Ok(()) => Reason::AloneJoinable,
+                Err(_) => Reason::FirstRun,
+            },
         };
         let text = match context.jobs[job].solo_cap.and_then(CapStep::cap_fraction) {
             Some(cap) => format!(
@@ -226,7 +236,12 @@ impl<'s, 'a> Explainer<'s, 'a> {
                 cap.value() * 100.0,
                 Reason::MeasuredAlone.text()
             ),
-            None => member_text(reason, start.evaluation.as_deref(), candidates.first()),
+            None => {
+                let tenants = &context.devices[start.device].tenants;
+                let first = tenants.iter().find_map(|tenant| tenant.first_run.as_deref());
+                let first = first.filter(|_| start.is_join);
+                member_text(reason, start.evaluation.as_deref(), candidates.first(), first)
+            }
         };
         self.explanation(job, reason, text, candidates)
     }
@@ -452,20 +467,39 @@ fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
     is_forbidden.cmp(&is_other_forbidden).then(other_gain.total_cmp(&gain)).then(a.partner.cmp(&b.partner))
 }
 
-fn member_text(reason: Reason, evaluation: Option<&Evaluation>, best: Option<&Candidate>) -> String {
+fn member_text(
+    reason: Reason,
+    evaluation: Option<&Evaluation>,
+    best: Option<&Candidate>,
+    first: Option<&FirstRun>,
+) -> String {
     let estimates = evaluation.iter().flat_map(|evaluation| evaluation.estimates.iter());
     let speeds: Vec<String> = estimates.map(|own| format!("{:.2}", own.speed_fraction)).collect();
     let speeds = speeds.join(" and ");
     let gain = evaluation.map_or(0.0, |evaluation| evaluation.gain);
     match reason {
         Reason::Paired => format!("shares a device: expected speeds {speeds} of solo, gain {gain:.2}"),
-        Reason::Joined => format!("joins a running job: expected speeds {speeds} of solo, gain {gain:.2}"),
+        Reason::Joined => {
+            let host = first.map_or_else(
+                || "a running job".to_owned(),
+                |first| {
+                    let minutes = first.measured_seconds / 60.0;
+                    format!("the first run of a workload, measured alone for {minutes:.0} minutes")
+                },
+            );
+            format!("joins {host}: expected speeds {speeds} of solo, gain {gain:.2}")
+        }
         Reason::AloneJoinable => match best.and_then(|candidate| candidate.excluded_by) {
             None => "starts alone, and others may join: there was nobody to share with".to_owned(),
             Some(why) => {
                 format!("starts alone, and others may join; beside the best partner: {}", why.text())
             }
         },
+        Reason::FirstRun => {
+            "starts alone, and others may join once its first minutes were measured: nothing is known of the \
+             workload on this device model yet"
+                .to_owned()
+        }
         Reason::PromiseAtRisk => {
             "starts alone with the whole device: a part of it would slow the job more than promised"
                 .to_owned()

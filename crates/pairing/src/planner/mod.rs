@@ -16,6 +16,7 @@ pub(crate) mod candidates;
 pub(crate) mod classes;
 pub(crate) mod considered;
 mod explanation;
+pub(crate) mod first_run;
 mod free_capacity;
 pub(crate) mod index;
 pub(crate) mod placement;
@@ -25,6 +26,8 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
+pub use admit::known;
+pub use first_run::may_be_joined as may_join_first_run;
 pub use room::{Demands, leaves_room};
 
 use crate::model::InterferenceModel;

@@ -89,6 +89,7 @@ impl Engine {
             policy: &context.settings.policy,
             owed: &owed,
             amiss: &board.amiss,
+            first_runs: &board.first_runs,
             alone_devices_max: context.settings.alone_devices_max,
             gpu_types: &context.settings.gpu_types,
         });

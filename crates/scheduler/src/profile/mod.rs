@@ -9,6 +9,7 @@ use crate::analysis::{run_account, shared_device_seconds};
 use crate::context::Context;
 use crate::credit::culprits;
 use crate::credit::strain::Strain;
+use crate::first_runs::is_first_run;
 use crate::store::{Event, Lesson, MeasuredRun, Member, StoredProfile};
 use crate::tick_error::TickError;
 use pillion_core::event::EventKind;
@@ -28,6 +29,8 @@ const RUNS_PER_TICK: u32 = 100;
 pub(crate) const UNBELIEVED_SPEED: &str = "speed";
 /// Fewer samples than these make no profile.
 const SAMPLES_MIN: u32 = 3;
+/// Of a run that was joined, so many samples alone before: it taught enough then to be joined.
+const FIRST_RUN_SAMPLES_MIN: u32 = 30;
 
 pub struct Profile {
     context: Arc<Context>,
@@ -170,7 +173,10 @@ fn cap_of(run: &MeasuredRun) -> Option<Fraction> {
 /// What a run teaches of its workload alone, and the profile with it, where it changes that.
 fn learn(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> (Lesson, Option<StoredProfile>) {
     if !is_solo(run) {
-        return (LessonKind::Shared.into(), None);
+        return match of_first_minutes(stored.as_ref(), run, now) {
+            Some(profile) => (LessonKind::Alone.into(), Some(profile)),
+            None => (LessonKind::Shared.into(), None),
+        };
     }
     let learnt = match (obstacle(run), &run.summary.solo_means, cap_of(run)) {
         (Some(why), ..) => Err(why),
@@ -187,6 +193,43 @@ fn learn(stored: Option<StoredProfile>, run: &MeasuredRun, now: UnixTime) -> (Le
     }
 }
 
+/// What a first run that was joined has shown before: how its workload runs alone, but for how long. `None` where more is known.
+fn of_first_minutes(
+    stored: Option<&StoredProfile>,
+    run: &MeasuredRun,
+    now: UnixTime,
+) -> Option<StoredProfile> {
+    let is_first = stored.is_none() && run.own_member().is_some_and(is_first_run);
+    let has_ended_well = run.job.ending == Some(Ending::Completed);
+    let means = run.summary.solo_means.as_ref()?;
+    if !is_first || !has_ended_well || run.summary.solo_sample_count < FIRST_RUN_SAMPLES_MIN {
+        return None;
+    }
+    let whole = with_run(None, run, means, now);
+    let profile = WorkloadProfile {
+        duration_seconds: None,
+        duration_variation_fraction: None,
+        energy_joules: None,
+        ..whole.profile
+    };
+    Some(StoredProfile { profile, duration_deviation_squares: 0.0, ..whole })
+}
+
+/// A profile of a first run's minutes. The first whole run alone takes its place; what it needed at most counts for ever.
+fn forget_minutes(stored: StoredProfile) -> StoredProfile {
+    if stored.profile.run_count == 0 || stored.profile.duration_seconds.is_some() {
+        return stored;
+    }
+    let WorkloadProfile { workload, device_model, .. } = &stored.profile;
+    let profile = WorkloadProfile {
+        family: stored.profile.family.clone(),
+        memory_bytes_peak: stored.profile.memory_bytes_peak,
+        process_count_peak: stored.profile.process_count_peak,
+        ..WorkloadProfile::empty(workload.clone(), device_model.clone())
+    };
+    StoredProfile { profile, run_counts_at_cap: [0; 9], ..stored }
+}
+
 /// The profile with a solo run added.
 fn with_run(
     stored: Option<StoredProfile>,
@@ -194,7 +237,7 @@ fn with_run(
     means: &ActivityMeans,
     now: UnixTime,
 ) -> StoredProfile {
-    let mut stored = stored.unwrap_or_else(|| StoredProfile {
+    let mut stored = stored.map(forget_minutes).unwrap_or_else(|| StoredProfile {
         profile: WorkloadProfile::empty(run.job.workload.clone(), run.device_model.clone()),
         duration_deviation_squares: 0.0,
         run_counts_at_cap: [0; 9],

@@ -8,13 +8,16 @@ pub use request::gpu_type_names;
 pub use sources::Sources;
 
 use crate::device_status::closed;
+use crate::first_runs::is_first_run;
 use crate::scan::{Scan, held_reason, is_waiting, mark_of, workload_of};
 use crate::store::{Decision, Member};
 use pillion_core::decision::MemberState;
 use pillion_core::device::DeviceDescription;
 use pillion_core::invariant::Violation;
 use pillion_core::{GresType, NodeName, SlurmJobId};
-use pillion_pairing::{AloneClaim, ClusterView, DeviceView, NodeView, ProfileBook, Tenant, WaitingJob};
+use pillion_pairing::{
+    AloneClaim, ClusterView, DeviceView, FirstRun, NodeView, ProfileBook, Tenant, WaitingJob, known,
+};
 use pillion_slurm::{Job, JobState, Node, NodeAvailability};
 use request::{asked_gpu_type, promise};
 use sources::active_members;
@@ -150,14 +153,14 @@ fn device_view(
         memory_bytes: device.memory_bytes,
         mechanism: device.mechanism,
         shards_free: shards_total.min(100).saturating_sub(shards_used).saturating_sub(unbooked),
-        tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources.scan)).collect(),
+        tenants: here.iter().map(|(decision, member)| tenant(decision, member, book, sources)).collect(),
         blocked,
     }
 }
 
-fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, scan: &Scan) -> Tenant {
+fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, sources: Sources<'_>) -> Tenant {
     let plan = &member.plan;
-    let job = scan.jobs.get(&plan.start.job_id);
+    let job = sources.scan.jobs.get(&plan.start.job_id);
     let started_at = member.started_at;
     let after_start =
         |seconds: Option<f64>| Some(started_at? + Duration::from_secs_f64(seconds?.clamp(0.0, 1e9)));
@@ -176,7 +179,29 @@ fn tenant(decision: &Decision, member: &Member, book: &ProfileBook, scan: &Scan)
         memory_bytes: plan.memory_bytes,
         time_limit_at: after_start(job.and_then(|job| job.time_limit_seconds).map(seconds)),
         expected_end_at: after_start(solo.map(|solo| solo / speed)),
+        first_run: first_run(decision, member, book, sources).map(Box::new),
     }
+}
+
+/// What was seen so far of a tenant that was started with nothing known of its workload; `None` where it is known by now, or
+/// was when it started. Of one that was not measured yet it is nothing, so that nobody joins.
+fn first_run(
+    decision: &Decision,
+    member: &Member,
+    book: &ProfileBook,
+    sources: Sources<'_>,
+) -> Option<FirstRun> {
+    let plan = &member.plan;
+    let profile = book.get(&plan.workload, &decision.device_model);
+    if !is_first_run(member) || known(profile, sources.policy).is_ok() {
+        return None;
+    }
+    let job = sources.scan.jobs.get(&plan.start.job_id);
+    let declared = job.and_then(mark_of).and_then(|mark| mark.memory_mib);
+    let seen = sources.first_runs.get(&plan.start).map(|seen| seen.first.clone());
+    let first = seen.unwrap_or_else(|| FirstRun::unseen(plan.workload.clone(), &decision.device_model));
+    let memory_bytes_declared = declared.map(|mib| mib.saturating_mul(1 << 20));
+    Some(FirstRun { memory_bytes_declared, ..first })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "time limits are far below 2^53 seconds")]

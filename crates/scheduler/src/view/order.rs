@@ -193,6 +193,7 @@ mod tests {
             policy: &Policy::default(),
             owed: &BTreeMap::new(),
             amiss: &Amiss::default(),
+            first_runs: &BTreeMap::new(),
             alone_devices_max: 2,
             gpu_types: &BTreeMap::new(),
         };

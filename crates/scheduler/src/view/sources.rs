@@ -5,9 +5,11 @@ use crate::device_status::Amiss;
 use crate::scan::Scan;
 use crate::store::{Decision, Drain, Member, StoredProfile};
 use pillion_core::invariant::Violation;
-use pillion_core::{NodeName, Revision, SlurmJobId, UnixTime, UserId};
+use crate::context::FirstRunSeen;
+use pillion_core::{JobStart, NodeName, Revision, SlurmJobId, UnixTime, UserId};
 use pillion_pairing::Policy;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Everything that a view is made from.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +36,8 @@ pub struct Sources<'a> {
     pub owed: &'a BTreeMap<UserId, u32>,
     /// Devices whose tenants are not as they were planned.
     pub amiss: &'a Amiss,
+    /// First runs, as far as they were measured.
+    pub first_runs: &'a BTreeMap<JobStart, Arc<FirstRunSeen>>,
     /// How many devices of one user's jobs may be held by them alone before his next such job comes after everybody else's.
     pub alone_devices_max: u32,
     /// Extra names by device model under which users may ask for it.

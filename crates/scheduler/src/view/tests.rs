@@ -94,6 +94,7 @@ fn view_of(world: World) -> ClusterView {
         policy: &Policy::default(),
         owed: &BTreeMap::new(),
         amiss: &world.amiss,
+        first_runs: &BTreeMap::new(),
         alone_devices_max: 2,
         gpu_types: &BTreeMap::new(),
     })

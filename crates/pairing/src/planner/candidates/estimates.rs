@@ -7,7 +7,8 @@ use super::worth::{self, Stay};
 use crate::model::{SpeedEstimate, TenantInput};
 use crate::plan::Reason;
 use crate::planner::admit;
-use crate::planner::index::KindIndex;
+use crate::planner::first_run;
+use crate::planner::index::{KindIndex, ProfileIndex};
 use crate::policy::Objective;
 use crate::view::DeviceView;
 use pillion_core::Fraction;
@@ -137,11 +138,26 @@ impl<'a> Evaluator<'_, 'a> {
             return known.clone().ok_or(Reason::UnknownWorkload);
         }
         let inputs = self.inputs(tenants, caps, device, mode);
-        let estimates = self.context.model.predict(&inputs, &device.model).ok().map(Rc::new);
+        let estimates = self.context.model.predict(&inputs, &device.model).ok();
+        let estimates = estimates
+            .map(|estimates| Rc::new(self.doubted(estimates, tenants.iter().map(|tenant| tenant.profile))));
         if self.found.predictions.borrow().len() < PREDICTIONS_MAX {
             self.found.predictions.borrow_mut().insert(key, estimates.clone());
         }
         estimates.ok_or(Reason::UnknownWorkload)
+    }
+
+    /// The same with the doubt about profiles that are of a first run's minutes only.
+    pub(super) fn doubted(
+        &self,
+        mut estimates: Vec<SpeedEstimate>,
+        profiles: impl IntoIterator<Item = ProfileIndex>,
+    ) -> Vec<SpeedEstimate> {
+        let errors = &self.context.first_run_errors;
+        for error in profiles.into_iter().filter_map(|profile| errors.get(&profile)) {
+            first_run::widen(&mut estimates, *error);
+        }
+        estimates
     }
 
     /// The first kind of devices of this model and mechanism: estimates know no other difference.

@@ -52,8 +52,10 @@ impl<'a> Evaluator<'_, 'a> {
         let inputs =
             [lower, higher].map(|profile| TenantInput { profile: self.context.profiles[profile], sharing });
         let estimates = self.context.model.predict(&inputs, &device.model).ok()?;
-        let without_terms =
-            estimates.into_iter().map(|estimate| SpeedEstimate { terms: Arc::default(), ..estimate });
+        let without_terms = self
+            .doubted(estimates, [lower, higher])
+            .into_iter()
+            .map(|estimate| SpeedEstimate { terms: Arc::default(), ..estimate });
         without_terms.collect::<Vec<_>>().try_into().ok()
     }
 

@@ -5,6 +5,7 @@ use super::evaluator::Evaluator;
 use super::worth;
 use crate::plan::Reason;
 use crate::planner::admit::{self, Owner};
+use crate::planner::first_run;
 use crate::planner::index::{ClassIndex, DeviceIndex, KindIndex, ProfileIndex};
 use crate::view::{DeviceView, Tenant};
 use pillion_core::SlowdownRatio;
@@ -68,9 +69,16 @@ impl<'a> Evaluator<'_, 'a> {
         device: &'a DeviceView,
     ) -> Result<CandidateTenant<'a>, Reason> {
         let workload = tenant.workload.as_ref().ok_or(Reason::NotShareable)?;
-        let profile = self.context.profile_index.get(&(workload, device.model.as_str())).copied();
+        let (profile, need) = match &tenant.first_run {
+            Some(first) => {
+                let profile = self.context.first_run_index.get(&tenant.job_id).copied();
+                (profile, Some(first_run::memory_need(first)?))
+            }
+            None => (self.context.profile_index.get(&(workload, device.model.as_str())).copied(), None),
+        };
         let profile = profile.ok_or(Reason::UnknownWorkload)?;
-        let need = tenant.memory_bytes.or_else(|| admit::memory_need(None, self.context.profiles[profile]));
+        let need =
+            need.or(tenant.memory_bytes).or_else(|| admit::memory_need(None, self.context.profiles[profile]));
         Ok(CandidateTenant {
             profile,
             memory_bytes: need.ok_or(Reason::MemoryUnknown)?,

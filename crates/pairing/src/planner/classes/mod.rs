@@ -12,7 +12,7 @@ use crate::planner::index::{
 use crate::policy::Policy;
 use crate::view::{ClusterView, DeviceView, NodeView, WaitingJob};
 use pillion_core::profile::WorkloadProfile;
-use pillion_core::{NodeName, WorkloadKey};
+use pillion_core::{NodeName, SlurmJobId, WorkloadKey};
 use places::{Places, grouped};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -57,6 +57,10 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) startable_count: TiVec<ClassIndex, usize>,
     pub(crate) profiles: TiVec<ProfileIndex, &'a WorkloadProfile>,
     pub(crate) profile_index: FxHashMap<(&'a WorkloadKey, &'a str), ProfileIndex>,
+    /// What was seen so far of first runs; no job that waits is known by it.
+    pub(crate) first_run_index: FxHashMap<SlurmJobId, ProfileIndex>,
+    /// By how much it may be off: the standard error of its activity over the mean.
+    pub(crate) first_run_errors: FxHashMap<ProfileIndex, f64>,
     /// Whether a class may share devices of a kind: its profile and the memory that it is admitted with.
     pub(crate) sharers: Sharers,
 }
@@ -78,12 +82,20 @@ impl<'a> PlanContext<'a> {
             view.devices.iter().map(|device| nodes.get(&device.node).copied()).collect();
         let places = Places::new(view, &classes, &kind_of, &node_of);
         // 3. What is known of the workloads.
-        let profiles: TiVec<ProfileIndex, &WorkloadProfile> = view.profiles.iter().collect();
+        let mut profiles: TiVec<ProfileIndex, &WorkloadProfile> = view.profiles.iter().collect();
         let profile_index = profiles
             .iter_enumerated()
             .map(|(index, profile)| ((&profile.workload, profile.device_model.as_str()), index))
             .collect();
         let sharers = sharers(&classes, &kinds, &profiles, &profile_index, policy);
+        let (mut first_run_index, mut first_run_errors) = (FxHashMap::default(), FxHashMap::default());
+        for tenant in view.devices.iter().flat_map(|device| &device.tenants) {
+            if let Some(first) = tenant.first_run.as_deref() {
+                let index = profiles.push_and_get_key(&first.profile);
+                first_run_index.insert(tenant.job_id, index);
+                first_run_errors.insert(index, first.activity_error_fraction.unwrap_or(1.0));
+            }
+        }
         // 4. How much there is of it: few ways of sharing are all evaluated.
         let host_count = view.devices.iter().filter(|device| !device.tenants.is_empty()).count();
         let free_count = view.devices.len() - host_count;
@@ -113,6 +125,8 @@ impl<'a> PlanContext<'a> {
             startable_count,
             profiles,
             profile_index,
+            first_run_index,
+            first_run_errors,
             sharers,
         }
     }

@@ -154,7 +154,9 @@ fn tenant_key(tenant: &Tenant, now: UnixTime, ratio: f64) -> impl Hash + Eq + '_
     let cap = tenant.sharing.cap().map(|cap| cap.value().to_bits());
     let remaining =
         [tenant.expected_end_at, tenant.time_limit_at].map(|end| end.map(|end| step(now, end, ratio)));
-    (who, cap, tenant.sharing.ccs_mode(), tenant.memory_bytes, remaining)
+    // No two first runs are known to be alike.
+    let first_run = tenant.first_run.as_ref().map(|_| tenant.job_id);
+    (who, cap, tenant.sharing.ccs_mode(), tenant.memory_bytes, remaining, first_run)
 }
 
 /// Counts the steps of `ratio` from a minute to what is left.

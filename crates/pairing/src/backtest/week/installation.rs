@@ -1,0 +1,165 @@
+//! Pillion as it would be installed: it remembers what it saw, plans with what it knows, and is told what came of it.
+
+use super::super::draw::observe;
+use super::calendar::{Calendar, OBSERVED_STREAM, Round};
+use super::outcome::{Sharing, Tally};
+use super::round::{self, PROFILE_SO_FAR_ERROR_FRACTION};
+use super::{FIRST_RUN_ALONE_HOURS, Recurrence, Week};
+use crate::history::Observation;
+use crate::model::{Learned, TrainOptions, train};
+use crate::plan::{Pairing, Plan};
+use crate::planner::plan;
+use crate::view::{ClusterView, ProfileBook};
+use pillion_core::profile::WorkloadProfile;
+use pillion_core::{Fraction, WorkloadKey};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution as _, Normal};
+use std::collections::BTreeMap;
+
+/// The week's names: what each is called, what it runs, and how it runs alone.
+pub(super) struct Names {
+    pub(super) workload_of: Vec<usize>,
+    pub(super) keys: Vec<WorkloadKey>,
+    pub(super) profiles: Vec<WorkloadProfile>,
+    by_key: BTreeMap<WorkloadKey, usize>,
+}
+
+impl Names {
+    fn new(week: &Week<'_>, calendar: &Calendar) -> Self {
+        let mut versions: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut names = Self {
+            workload_of: calendar.workload_of.clone(),
+            keys: Vec::new(),
+            profiles: Vec::new(),
+            by_key: BTreeMap::new(),
+        };
+        for (name, workload) in calendar.workload_of.iter().enumerate() {
+            let version = versions.entry(*workload).or_default();
+            *version += 1;
+            let measured = &week.truth.workloads[*workload];
+            let key = WorkloadKey::new(format!("{measured}@{version}"));
+            let known = week.profiles.get(measured, &week.truth.device_model).cloned();
+            let known = known.unwrap_or_else(|| {
+                WorkloadProfile::empty(measured.clone(), week.truth.device_model.as_str())
+            });
+            let family = match week.options.recurrence {
+                Recurrence::Unknown => None,
+                Recurrence::Versions => Some(measured.to_string()),
+            };
+            let run_count = known.run_count.max(1);
+            names.profiles.push(WorkloadProfile { workload: key.clone(), family, run_count, ..known });
+            names.by_key.insert(key.clone(), name);
+            names.keys.push(key);
+        }
+        names
+    }
+}
+
+/// See the module.
+pub(super) struct Installation<'w, 'a> {
+    week: &'w Week<'a>,
+    names: Names,
+    history: Vec<Observation>,
+    rng: ChaCha8Rng,
+}
+
+/// What a plan starts together, by name and in the order of host and guest.
+struct Started {
+    names: [usize; 2],
+    sharing: Sharing,
+}
+
+impl<'w, 'a> Installation<'w, 'a> {
+    pub(super) fn new(week: &'w Week<'a>, calendar: &Calendar, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(OBSERVED_STREAM);
+        Self { week, names: Names::new(week, calendar), history: Vec::new(), rng }
+    }
+
+    /// Plans a round with what was learnt before it, and learns from what came of it.
+    pub(super) fn round(&mut self, round: &Round) -> Tally {
+        let is_first = |name: &usize| *name >= round.known_count;
+        let workloads = round.names.iter().map(|name| (self.names.workload_of[*name], is_first(name)));
+        let mut tally = Tally::of_jobs(&workloads.collect::<Vec<_>>());
+        let seen = round.names.iter().copied().filter(is_first).collect::<Vec<_>>();
+        let seen = seen.into_iter().map(|name| (name, self.so_far(name))).collect();
+        let view = round::view(self.week, round, &self.names, &seen);
+        let plan = plan(&view, &self.model(round), &round::policy(self.week, round, &self.names));
+        let (started, unmeasured) = self.started(&view, &plan);
+        tally.unmeasured = unmeasured;
+        for pair in started {
+            tally.add(&self.week.truth, &pair.sharing, 1, self.week.speed_min());
+            self.learn(&pair);
+        }
+        tally
+    }
+
+    /// Trained on all that was observed so far.
+    fn model(&self, round: &Round) -> Learned {
+        let known = self.names.profiles[..round.known_count].to_vec();
+        train(&ProfileBook::from(known), &self.history, &TrainOptions::default())
+    }
+
+    /// What a first run's first minutes show: its profile with their error.
+    fn so_far(&mut self, name: usize) -> WorkloadProfile {
+        let profile = &self.names.profiles[name];
+        let noise = Normal::new(1.0, PROFILE_SO_FAR_ERROR_FRACTION).expect("a standard deviation above 0");
+        let mut metrics = profile.metrics.clone();
+        for metric in profile.metrics.known().collect::<Vec<_>>() {
+            let factor: f64 = noise.sample(&mut self.rng);
+            if let Some(value) = profile.metrics.fraction(metric) {
+                metrics.set(metric, Fraction::clamped(value.value() * factor).value());
+            }
+        }
+        // How fast it is under caps nobody has seen.
+        let throughput_per_second_at_cap = [None; 9];
+        WorkloadProfile { metrics, throughput_per_second_at_cap, run_count: 0, ..profile.clone() }
+    }
+
+    /// What a plan starts together, and how many of its pairs nobody measured.
+    fn started(&self, view: &ClusterView, plan: &Plan) -> (Vec<Started>, usize) {
+        let mut unmeasured = 0;
+        let mut started = Vec::new();
+        for pairing in plan.pairings.iter().filter(|one| one.members.len() > 1 || one.joins.is_some()) {
+            match self.pair(view, pairing) {
+                Some(pair) => started.push(pair),
+                None => unmeasured += 1,
+            }
+        }
+        (started, unmeasured)
+    }
+
+    fn pair(&self, view: &ClusterView, pairing: &Pairing) -> Option<Started> {
+        let members = pairing.members.iter().map(|member| (&member.workload, member.sharing.cap()));
+        let host = match pairing.joins {
+            Some(_) => {
+                view.devices.iter().find(|device| device.gres_type == pairing.gres_type)?.tenants.first()
+            }
+            None => None,
+        };
+        let host_before = host.and_then(|host| Some((host.workload.as_ref()?, host.sharing.cap())));
+        let tenants: Vec<_> = host_before.into_iter().chain(members).collect();
+        let [(a, cap_a), (b, cap_b)] = tenants.as_slice() else { return None };
+        let names = [*self.names.by_key.get(*a)?, *self.names.by_key.get(*b)?];
+        let (ends, caps) = (names.map(|name| self.names.workload_of[name]), [*cap_a, *cap_b]);
+        let combination = self.week.truth.find(ends, caps)?;
+        let found = &self.week.truth.combinations[combination];
+        let is_turned = (found.workloads, found.caps) != (ends, caps);
+        let alone_hours = if host.is_some() { FIRST_RUN_ALONE_HOURS } else { 0.0 };
+        Some(Started { names, sharing: Sharing { combination, is_turned, alone_hours } })
+    }
+
+    /// What agents would have measured of a pair, with the noise of one run.
+    fn learn(&mut self, pair: &Started) {
+        let mut seen = observe(&self.week.truth, pair.sharing.combination, &mut self.rng);
+        let mut names = pair.names;
+        if pair.sharing.is_turned {
+            names.reverse();
+        }
+        for (tenant, name) in seen.tenants.iter_mut().zip(names) {
+            tenant.workload = self.names.keys[name].clone();
+        }
+        self.history.push(seen);
+    }
+}

@@ -1,0 +1,111 @@
+//! Measures first runs while they run: what the engine has to know of a workload that nobody has seen before somebody may
+//! join it (docs/decisions/0016-first-runs-as-hosts.md). Decides nothing: the rule is `pillion_pairing`'s. What is seen is kept
+//! in memory only: a scheduler that is started again measures anew, and until then nobody joins.
+//!
+//! ```text
+//! what agents saw ─► so_far (pure): blocks of seconds ─► FirstRun on the board ─► view ─► engine
+//! ```
+
+mod so_far;
+
+use crate::context::{Context, FirstRunSeen};
+use crate::store::{Decision, Member};
+use pillion_core::decision::MemberState;
+use pillion_core::{GresType, JobStart, NodeName, UnixTime};
+use pillion_pairing::{FirstRuns as Rule, Role, may_join_first_run};
+use so_far::SoFar;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::info;
+
+type Place = (NodeName, GresType);
+
+/// See the module.
+pub struct FirstRuns {
+    context: Arc<Context>,
+    seen: Mutex<BTreeMap<JobStart, SoFar>>,
+}
+
+impl FirstRuns {
+    /// One that has seen nothing yet.
+    pub fn new(context: Arc<Context>) -> Self {
+        Self { context, seen: Mutex::default() }
+    }
+
+    /// Looks once at every first run that others may join one day.
+    pub fn tick(&self) {
+        let context = &self.context;
+        let policy = &context.settings.policy;
+        if policy.first_runs == Rule::Alone || !context.is_leading() {
+            self.lock().clear();
+            context.board_mut().first_runs.clear();
+            return;
+        }
+        let active = Arc::clone(&context.board().active);
+        let running = first_runs(&active);
+        let starts: BTreeSet<JobStart> = running.iter().map(|(_, (_, member))| member.plan.start).collect();
+        self.lock().retain(|start, _| starts.contains(start));
+        context.board_mut().first_runs.retain(|start, _| starts.contains(start));
+        let samples = context.agents.samples_of(running.keys().map(|(node, gres_type)| (node, gres_type)));
+        for (place, sample) in &samples {
+            let (decision, member) = running[place];
+            let start = member.plan.start;
+            let first = {
+                let mut seen = self.lock();
+                let so_far = seen.entry(start).or_insert_with(|| SoFar::new(policy.first_run_seconds_min));
+                if !so_far.add(start, sample) {
+                    continue;
+                }
+                so_far.first_run(&member.plan.workload, &decision.device_model)
+            };
+            let was_joinable = self.joinable_since(start);
+            let is_joinable = may_join_first_run(&first, policy).is_ok();
+            let known = FirstRunSeen {
+                joinable_since: is_joinable.then(|| was_joinable.unwrap_or(sample.at)),
+                first,
+            };
+            if is_joinable && was_joinable.is_none() {
+                let (node, gres_type) = place;
+                info!(%start, %node, device = %gres_type, seconds = known.first.measured_seconds, "a first run may be joined");
+                context.nudges.engine.notify_one();
+            }
+            context.board_mut().first_runs.insert(start, Arc::new(known));
+        }
+    }
+
+    fn joinable_since(&self, start: JobStart) -> Option<UnixTime> {
+        self.context.board().first_runs.get(&start).and_then(|seen| seen.joinable_since)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobStart, SoFar>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether it was started as a host with nothing known of what it needs: a first run.
+pub(crate) fn is_first_run(member: &Member) -> bool {
+    let plan = &member.plan;
+    plan.role == Role::Host && plan.memory_bytes.is_none() && plan.estimate.is_none()
+}
+
+/// First runs that have their device to themselves, by where they run. Whoever was joined is measured no more: what was seen
+/// of him alone stands.
+fn first_runs(active: &[Decision]) -> BTreeMap<Place, (&Decision, &Member)> {
+    let mut tenants: BTreeMap<Place, Vec<(&Decision, &Member)>> = BTreeMap::new();
+    for decision in active {
+        for member in decision.members.iter().filter(|member| member.state == MemberState::Running) {
+            tenants
+                .entry((decision.node.clone(), decision.gres_type.clone()))
+                .or_default()
+                .push((decision, member));
+        }
+    }
+    let hosts = tenants.into_iter().filter_map(|(place, tenants)| {
+        let first = tenants.into_iter().find(|(_, member)| is_first_run(member))?;
+        Some((place, first))
+    });
+    hosts.collect()
+}
+
+#[cfg(test)]
+mod tests;
